@@ -1,0 +1,2 @@
+//! Researchers' verbs.
+fn main() {}

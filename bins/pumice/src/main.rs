@@ -1,0 +1,2 @@
+//! One binary: up, every component, administrator's verbs.
+fn main() {}

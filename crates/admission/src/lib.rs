@@ -1,0 +1,1 @@
+//! What a Volcano object must look like.

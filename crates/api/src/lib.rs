@@ -1,0 +1,1 @@
+//! Types of Volcano's API groups and ours.

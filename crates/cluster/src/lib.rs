@@ -1,0 +1,1 @@
+//! Reflectors, writers and leases over kube::Client.

@@ -1,0 +1,1 @@
+//! Thin shells around the machines.

@@ -1,0 +1,1 @@
+//! What jobctl and the Python library share.

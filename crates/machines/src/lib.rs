@@ -1,0 +1,1 @@
+//! State machines of jobs, queues and pod groups.

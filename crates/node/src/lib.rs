@@ -1,0 +1,1 @@
+//! Runs pods as processes on this machine.

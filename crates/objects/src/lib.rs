@@ -1,0 +1,1 @@
+//! Kubernetes' rules over JSON objects.

@@ -1,0 +1,1 @@
+//! Feeds the engine from watches and carries out its plans.

@@ -1,0 +1,1 @@
+//! Revisioned object store.

@@ -1,0 +1,1 @@
+//! Quantities and durations as Kubernetes writes them.

@@ -1,0 +1,1 @@
+//! Builders, a platform in a temp directory, a kubectl driver.

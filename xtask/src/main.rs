@@ -1,0 +1,2 @@
+//! Code generation and tidiness checks.
+fn main() {}
