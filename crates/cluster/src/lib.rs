@@ -1,1 +1,13 @@
-//! Reflectors, writers and leases over kube::Client.
+//! Reflectors and writers over `kube::Client`.
+//!
+//! This crate is the one place where a Kubernetes API is on one side and plain values are on the
+//! other: components get ordered [`Change`]s from [`watch`], and write through the functions of
+//! [`write`]. It holds no state of its own, so that a component's view is always its own index.
+
+pub mod events;
+pub mod watch;
+pub mod write;
+
+pub use events::EventRecorder;
+pub use watch::{Change, WatchScope, watch};
+pub use write::{Failure, failure};

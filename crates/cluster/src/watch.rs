@@ -1,0 +1,134 @@
+//! A watch as a stream of changes that never ends and never lies.
+//!
+//! Invariant: folding the changes from the start gives exactly the objects that the API server held
+//! at some moment not long ago. A broken or expired watch shows up as another [`Change::Replace`].
+//! Called by every component.
+
+use std::fmt::Debug;
+
+use futures::{Stream, StreamExt};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+
+/// What happened to the set of watched objects.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change<K> {
+    /// These are all the objects there are: forget every other one.
+    Replace(Vec<K>),
+    /// This object was created or changed.
+    Applied(K),
+    /// This object is gone; the value is its last state.
+    Deleted(K),
+}
+
+impl<K> Change<K> {
+    /// The same change with every object mapped; lets one loop take streams of several kinds.
+    pub fn map<T>(self, mut f: impl FnMut(K) -> T) -> Change<T> {
+        match self {
+            Change::Replace(all) => Change::Replace(all.into_iter().map(f).collect()),
+            Change::Applied(object) => Change::Applied(f(object)),
+            Change::Deleted(object) => Change::Deleted(f(object)),
+        }
+    }
+}
+
+/// Which objects to watch; empty means all.
+#[derive(Debug, Clone, Default)]
+pub struct WatchScope {
+    /// Label selector as in a query string.
+    pub labels: Option<String>,
+    /// Field selector as in a query string.
+    pub fields: Option<String>,
+}
+
+impl WatchScope {
+    /// Only objects whose fields match, such as `spec.nodeName=n1`.
+    pub fn fields(selector: impl Into<String>) -> Self {
+        WatchScope { labels: None, fields: Some(selector.into()) }
+    }
+
+    /// Only objects whose labels match, such as `volcano.sh/job-name`.
+    pub fn labels(selector: impl Into<String>) -> Self {
+        WatchScope { labels: Some(selector.into()), fields: None }
+    }
+}
+
+/// Watches `api`, restarting with backoff for as long as the stream is polled.
+///
+/// Failures are logged, never yielded: a component that can't reach the API server has nothing
+/// better to do than to wait with the view it has. Cancel safe: dropping the stream ends the watch.
+pub fn watch<K>(api: Api<K>, scope: WatchScope) -> impl Stream<Item = Change<K>> + Send
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let config = watcher::Config { label_selector: scope.labels, field_selector: scope.fields, ..Default::default() };
+    let kind = std::any::type_name::<K>();
+    let mut initial: Option<Vec<K>> = None;
+    watcher(api, config).default_backoff().filter_map(move |event| {
+        std::future::ready(match event {
+            Ok(event) => fold(&mut initial, event),
+            Err(error) => {
+                tracing::warn!(kind, error = %error, "watch failed, will be restarted");
+                None
+            }
+        })
+    })
+}
+
+/// Gathers an initial list into one change; everything else passes through.
+fn fold<K>(initial: &mut Option<Vec<K>>, event: watcher::Event<K>) -> Option<Change<K>> {
+    match event {
+        watcher::Event::Init => {
+            *initial = Some(Vec::new());
+            None
+        }
+        watcher::Event::InitApply(object) => {
+            initial.get_or_insert_default().push(object);
+            None
+        }
+        watcher::Event::InitDone => Some(Change::Replace(initial.take().unwrap_or_default())),
+        watcher::Event::Apply(object) => Some(Change::Applied(object)),
+        watcher::Event::Delete(object) => Some(Change::Deleted(object)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_initial_list_becomes_one_replacement() {
+        let mut initial = None;
+        let events = [
+            watcher::Event::Init,
+            watcher::Event::InitApply(1),
+            watcher::Event::InitApply(2),
+            watcher::Event::InitDone,
+            watcher::Event::Apply(3),
+            watcher::Event::Delete(1),
+        ];
+        let changes: Vec<_> = events.into_iter().filter_map(|event| fold(&mut initial, event)).collect();
+        assert_eq!(changes, [Change::Replace(vec![1, 2]), Change::Applied(3), Change::Deleted(1)]);
+    }
+
+    #[test]
+    fn a_list_cut_short_is_forgotten_by_the_next_one() {
+        let mut initial = None;
+        let events = [
+            watcher::Event::Init,
+            watcher::Event::InitApply(1),
+            watcher::Event::Init,
+            watcher::Event::InitApply(2),
+            watcher::Event::InitDone,
+        ];
+        let changes: Vec<_> = events.into_iter().filter_map(|event| fold(&mut initial, event)).collect();
+        assert_eq!(changes, [Change::Replace(vec![2])]);
+    }
+
+    #[test]
+    fn an_empty_cluster_is_a_replacement_too() {
+        let mut initial: Option<Vec<u8>> = None;
+        assert_eq!(fold(&mut initial, watcher::Event::InitDone), Some(Change::Replace(vec![])));
+    }
+}

@@ -1,0 +1,96 @@
+//! Writing to a Kubernetes API, with failures sorted by what a component should do next.
+//!
+//! Invariant: nothing here retries by itself; the component knows whether its intent still holds.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// What a failed call means for the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The object is not there.
+    NotFound,
+    /// Something with that name is there already.
+    AlreadyExists,
+    /// The object has changed since it was read: look again.
+    Conflict,
+    /// Not allowed, by authorisation, a quota or an admission rule: wait, the rule may change.
+    Forbidden,
+    /// The server refuses this object as it is: repeating the call can't help.
+    Invalid,
+    /// The server is not there, slow, or asks to slow down: repeat with backoff.
+    Unavailable,
+}
+
+/// Sorts an error of a call by what to do next.
+pub fn failure(error: &kube::Error) -> Failure {
+    let kube::Error::Api(status) = error else { return Failure::Unavailable };
+    match (status.code, status.reason.as_str()) {
+        (404, _) => Failure::NotFound,
+        (409, "AlreadyExists") => Failure::AlreadyExists,
+        (409, _) => Failure::Conflict,
+        (401 | 403, _) => Failure::Forbidden,
+        (408 | 429, _) | (500.., _) => Failure::Unavailable,
+        _ => Failure::Invalid,
+    }
+}
+
+/// Binds a pod to a node. The server refuses (409) a pod that is bound elsewhere or being deleted,
+/// and (by `uid`) another pod of the same name.
+pub async fn bind_pod(client: &Client, namespace: &str, name: &str, uid: &str, node: &str) -> Result<(), kube::Error> {
+    let body = json!({
+        "apiVersion": "v1", "kind": "Binding",
+        "metadata": {"name": name, "namespace": namespace, "uid": uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    pods.create_subresource::<Value, Value>("binding", name, &PostParams::default(), &body).await.map(drop)
+}
+
+/// Merges `patch` into an object's main resource.
+pub async fn merge<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, kube::Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
+}
+
+/// Merges `patch` into an object's status subresource.
+pub async fn merge_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, kube::Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn api_error(code: u16, reason: &str) -> kube::Error {
+        kube::Error::Api(Box::new(Status { code, reason: reason.into(), ..Default::default() }))
+    }
+
+    #[test]
+    fn failures_are_sorted_by_code_and_reason() {
+        let cases = [
+            (404, "NotFound", Failure::NotFound),
+            (409, "AlreadyExists", Failure::AlreadyExists),
+            (409, "Conflict", Failure::Conflict),
+            (403, "Forbidden", Failure::Forbidden),
+            (401, "Unauthorized", Failure::Forbidden),
+            (422, "Invalid", Failure::Invalid),
+            (400, "BadRequest", Failure::Invalid),
+            (429, "TooManyRequests", Failure::Unavailable),
+            (503, "ServiceUnavailable", Failure::Unavailable),
+            (507, "InsufficientStorage", Failure::Unavailable),
+        ];
+        for (code, reason, expected) in cases {
+            assert_eq!(failure(&api_error(code, reason)), expected, "{code} {reason}");
+        }
+    }
+}
