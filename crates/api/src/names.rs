@@ -1,0 +1,112 @@
+//! Every name the parts must agree on: labels, annotations, component users, schedulers, queues.
+//!
+//! Volcano's names are on the wire and never change; ours live under `pumice.sh/`. Nobody spells them out elsewhere.
+
+/// Index of a pod inside its task; label and annotation.
+pub const TASK_INDEX: &str = "volcano.sh/task-index";
+/// Task name of a pod; label and annotation.
+pub const TASK_SPEC: &str = "volcano.sh/task-spec";
+/// What [`TASK_SPEC`] says of a task without a name.
+pub const DEFAULT_TASK: &str = "default";
+/// Job name of a pod; label and annotation.
+pub const JOB_NAME: &str = "volcano.sh/job-name";
+/// Job namespace of a pod; label.
+pub const JOB_NAMESPACE: &str = "volcano.sh/job-namespace";
+/// Queue of a pod's job; label and annotation.
+pub const QUEUE_NAME: &str = "volcano.sh/queue-name";
+/// The job's `status.version` when the pod was made; annotation.
+pub const JOB_VERSION: &str = "volcano.sh/job-version";
+/// The job's `status.retryCount` when the pod was made; annotation.
+pub const JOB_RETRY_COUNT: &str = "volcano.sh/job-retry-count";
+/// `<job>-<task>`: pods of equal value are interchangeable for the scheduler; annotation.
+pub const TEMPLATE_UID: &str = "volcano.sh/template-uid";
+/// PodGroup a pod belongs to; annotation.
+pub const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
+/// Declared by Volcano as equal to [`GROUP_NAME`]; binding reads only that one.
+pub const VOLCANO_GROUP_NAME: &str = "scheduling.volcano.sh/group-name";
+/// Partition of a pod inside its task; label.
+pub const PARTITION_ID: &str = "volcano.sh/partition-id";
+/// NUMA policy of a pod's task; annotation.
+pub const NUMA_TOPOLOGY_POLICY: &str = "volcano.sh/numa-topology-policy";
+/// `true` when the job goes to another cluster; label and annotation.
+pub const JOB_FORWARDING: &str = "volcano.sh/job-forwarding";
+/// `true` just before the controller deletes a pod itself; annotation.
+pub const CONTROLLER_OUT_OF_SYNC: &str = "volcano.sh/controller-out-of-sync";
+/// Whether a pod may be preempted; label and annotation.
+pub const PREEMPTABLE: &str = "volcano.sh/preemptable";
+/// How long a pod is safe from preemption after its start, a duration; label and annotation.
+pub const COOLDOWN_TIME: &str = "volcano.sh/cooldown-time";
+/// Zone a pod may be revoked in; annotation.
+pub const REVOCABLE_ZONE: &str = "volcano.sh/revocable-zone";
+/// Disruption budget: pods that must stay; annotation.
+pub const JDB_MIN_AVAILABLE: &str = "volcano.sh/jdb-min-available";
+/// Disruption budget: pods that may go; annotation.
+pub const JDB_MAX_UNAVAILABLE: &str = "volcano.sh/jdb-max-unavailable";
+/// Queue of a bare pod, or default queue of a namespace; annotation.
+pub const SCHEDULING_QUEUE_NAME: &str = "scheduling.volcano.sh/queue-name";
+/// Gang size of the group made for a workload of another kind; annotation.
+pub const GROUP_MIN_MEMBER: &str = "scheduling.volcano.sh/group-min-member";
+/// Longest time a group may be Pending; annotation.
+pub const SLA_WAITING_TIME: &str = "volcano.sh/sla-waiting-time";
+/// Network topology mode of a bare pod's group; annotation.
+pub const NETWORK_TOPOLOGY_MODE: &str = "volcano.sh/network-topology-mode";
+/// Highest network tier of a bare pod's group; annotation.
+pub const NETWORK_TOPOLOGY_HIGHEST_TIER: &str = "volcano.sh/network-topology-highest-tier";
+/// Path of a queue in the old form of the tree, slash separated; annotation.
+pub const HIERARCHY: &str = "volcano.sh/hierarchy";
+/// Weights along [`HIERARCHY`]; annotation.
+pub const HIERARCHY_WEIGHTS: &str = "volcano.sh/hierarchy-weights";
+/// `true` when a queue was closed because its parent was; annotation.
+pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
+/// Node group of a node; label.
+pub const NODE_GROUP: &str = "volcano.sh/nodegroup-name";
+/// What a list shows as the type of a job; label.
+pub const JOB_TYPE: &str = "volcano.sh/job-type";
+/// Prefix of annotations that a PodGroup takes over from its owner.
+pub const VOLCANO_PREFIX: &str = "volcano.sh/";
+
+/// Domain of our own keys; users can't write keys of [`RESERVED_KEYS`].
+pub const PUMICE_PREFIX: &str = "pumice.sh/";
+/// The user who created a Job, written by admission from the request; annotation.
+pub const USER: &str = "pumice.sh/user";
+/// Annotations only the platform writes.
+pub const RESERVED_KEYS: &[&str] = &[USER];
+
+/// The queue of jobs that name none.
+pub const DEFAULT_QUEUE: &str = "default";
+/// The top of the queue tree; takes no jobs.
+pub const ROOT_QUEUE: &str = "root";
+
+/// Volcano's scheduler name, which we answer to.
+pub const SCHEDULER_VOLCANO: &str = "volcano";
+/// Our scheduler name.
+pub const SCHEDULER_PUMICE: &str = "pumice";
+/// Kubernetes' scheduler name; we answer to it only where no other scheduler is, in `pumice up`.
+pub const SCHEDULER_DEFAULT: &str = "default-scheduler";
+/// The names answered to in `pumice up`.
+pub const SCHEDULERS_UP: &[&str] = &[SCHEDULER_VOLCANO, SCHEDULER_PUMICE, SCHEDULER_DEFAULT];
+/// The names answered to on a cluster that has its own scheduler.
+pub const SCHEDULERS_CLUSTER: &[&str] = &[SCHEDULER_VOLCANO, SCHEDULER_PUMICE];
+
+/// User of the scheduler.
+pub const USER_SCHEDULER: &str = "system:pumice:scheduler";
+/// User of the controllers.
+pub const USER_CONTROLLERS: &str = "system:pumice:controllers";
+/// User of admission.
+pub const USER_ADMISSION: &str = "system:pumice:admission";
+/// User of the node agent.
+pub const USER_NODE: &str = "system:pumice:node";
+/// User of the garbage collector.
+pub const USER_GC: &str = "system:pumice:gc";
+/// The group that may do everything.
+pub const GROUP_MASTERS: &str = "system:masters";
+
+/// Name of a job's pod.
+pub fn pod_name(job: &str, task: &str, index: i32) -> String {
+    format!("{job}-{task}-{index}")
+}
+
+/// Name of a job's PodGroup.
+pub fn pod_group_name(job: &str, job_uid: &str) -> String {
+    format!("{job}-{job_uid}")
+}
