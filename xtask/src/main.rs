@@ -1,2 +1,44 @@
-//! Code generation and tidiness checks.
-fn main() {}
+//! `cargo xtask <verb>`: reads the verb and calls the library.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+const USAGE: &str = "\
+usage: cargo xtask <verb>
+  codegen          write generated files: custom resource definitions, schemas of built-in kinds
+  codegen --check  fail where a committed file differs from what would be generated";
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["codegen"] => codegen(&root()?),
+        ["codegen", "--check"] => codegen_check(&root()?),
+        _ => {
+            eprintln!("{USAGE}");
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+/// The workspace's root: the parent of this package.
+fn root() -> anyhow::Result<PathBuf> {
+    Ok(Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?.to_owned())
+}
+
+fn codegen(root: &Path) -> anyhow::Result<ExitCode> {
+    for path in xtask::codegen::write(root)? {
+        println!("wrote {path}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn codegen_check(root: &Path) -> anyhow::Result<ExitCode> {
+    let stale = xtask::codegen::stale(root)?;
+    for path in &stale {
+        eprintln!("{path}: differs from what is generated; run cargo xtask codegen");
+    }
+    Ok(if stale.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,51 @@
+//! Generated files: what they are, writing them, and finding the ones that are out of date.
+//!
+//! Invariant: output depends only on the types, so two runs give the same bytes. Called by `cargo xtask codegen` and by the
+//! freshness test.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+
+mod builtin;
+
+/// A generated file.
+pub struct Output {
+    /// Path from the workspace's root.
+    pub path: String,
+    /// Its whole content.
+    pub content: String,
+}
+
+/// Everything that is generated.
+pub fn outputs() -> anyhow::Result<Vec<Output>> {
+    Ok(vec![Output { path: "crates/apiserver/schemas/builtin.json".into(), content: builtin::document()? }])
+}
+
+/// Writes the files that differ and names them.
+pub fn write(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut written = Vec::new();
+    for output in outputs()? {
+        let path = root.join(&output.path);
+        if std::fs::read_to_string(&path).ok().as_deref() == Some(&output.content) {
+            continue;
+        }
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+        }
+        std::fs::write(&path, &output.content).with_context(|| format!("write {}", path.display()))?;
+        written.push(output.path);
+    }
+    Ok(written)
+}
+
+/// Names the committed files that are missing or differ in any byte.
+pub fn stale(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut stale = Vec::new();
+    for output in outputs()? {
+        if std::fs::read_to_string(root.join(&output.path)).ok().as_deref() != Some(&output.content) {
+            stale.push(output.path);
+        }
+    }
+    Ok(stale)
+}

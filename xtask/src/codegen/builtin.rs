@@ -1,0 +1,98 @@
+//! OpenAPI schemas of the built-in kinds the API server serves, from k8s-openapi, without descriptions.
+//!
+//! Names are upstream's (`io.k8s.api.core.v1.Pod`); references stay references because some schemas are recursive. Kinds
+//! carry `x-kubernetes-group-version-kind`, by which clients find them.
+
+use anyhow::Context as _;
+use k8s_openapi::api::{
+    coordination::v1 as coordination, core::v1 as core, events::v1 as events, scheduling::v1 as scheduling,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as extensions;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+/// Schemas whose values have no structure a schema could say: any JSON, or a union of a schema with something else.
+const FREE_FORM: &[&str] = &[
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
+];
+
+/// The document: one compact line of `{"components":{"schemas":{...}}}`.
+pub fn document() -> anyhow::Result<String> {
+    let mut generator = generator();
+    let kinds = [
+        kind::<core::Namespace>(&mut generator),
+        kind::<core::Node>(&mut generator),
+        kind::<core::Pod>(&mut generator),
+        kind::<core::Binding>(&mut generator),
+        kind::<core::ConfigMap>(&mut generator),
+        kind::<core::Secret>(&mut generator),
+        kind::<core::Service>(&mut generator),
+        kind::<core::ServiceAccount>(&mut generator),
+        kind::<core::Event>(&mut generator),
+        kind::<core::PersistentVolumeClaim>(&mut generator),
+        kind::<events::Event>(&mut generator),
+        kind::<coordination::Lease>(&mut generator),
+        kind::<scheduling::PriorityClass>(&mut generator),
+        kind::<extensions::CustomResourceDefinition>(&mut generator),
+        kind::<meta::Status>(&mut generator),
+    ];
+    generator.subschema_for::<meta::DeleteOptions>();
+    let mut schemas = generator.take_definitions(true);
+    for (name, group_version_kind) in kinds {
+        let schema =
+            schemas.get_mut(&name).and_then(Value::as_object_mut).with_context(|| format!("no schema {name}"))?;
+        schema.insert("x-kubernetes-group-version-kind".into(), json!([group_version_kind]));
+    }
+    for name in FREE_FORM {
+        let schema = schemas.get_mut(*name).with_context(|| format!("no schema {name}"))?;
+        *schema = json!({ "x-kubernetes-preserve-unknown-fields": true });
+    }
+    schemas.values_mut().for_each(metadata_is_optional);
+    let mut schemas = Value::Object(schemas);
+    drop_descriptions(&mut schemas);
+    let document = json!({ "components": { "schemas": schemas } });
+    Ok(serde_json::to_string(&document)? + "\n")
+}
+
+/// A generator whose references point into an OpenAPI document.
+pub fn generator() -> SchemaGenerator {
+    SchemaSettings::openapi3().with(|settings| settings.transforms.clear()).into_generator()
+}
+
+fn kind<T: JsonSchema + k8s_openapi::Resource>(generator: &mut SchemaGenerator) -> (String, Value) {
+    generator.subschema_for::<T>();
+    (T::schema_name().into_owned(), json!({ "group": T::GROUP, "version": T::VERSION, "kind": T::KIND }))
+}
+
+/// Upstream never requires `metadata`; k8s-openapi's types do.
+fn metadata_is_optional(schema: &mut Value) {
+    let Some(members) = schema.as_object_mut() else { return };
+    let Some(required) = members.get_mut("required").and_then(Value::as_array_mut) else { return };
+    required.retain(|name| name != "metadata");
+    if required.is_empty() {
+        members.remove("required");
+    }
+}
+
+/// Removes every description. A property of that name is an object and stays.
+pub fn drop_descriptions(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            remove_text(members);
+            members.values_mut().for_each(drop_descriptions);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_descriptions),
+        _ => {}
+    }
+}
+
+fn remove_text(members: &mut Map<String, Value>) {
+    if members.get("description").is_some_and(Value::is_string) {
+        members.remove("description");
+    }
+}
