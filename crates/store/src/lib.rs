@@ -1,1 +1,27 @@
-//! Revisioned object store.
+//! The revisioned object store under the API server.
+//!
+//! Every object is kept as its JSON bytes with one global `u64` revision that never goes back,
+//! also across a crash. Reads, lists and watches come from memory; one writer thread makes groups
+//! of changes durable before anybody can see them. The API server is the only caller that writes.
+
+mod index;
+mod key;
+mod lock;
+mod log;
+mod object;
+mod options;
+mod shared;
+mod store;
+mod watch;
+mod writer;
+
+pub use index::{EventKind, Listing, WatchEvent};
+pub use key::{Key, KeyError};
+pub use lock::{DirectoryLock, LockError};
+pub use log::disk::{DiskLog, OpenBackend};
+pub use log::memory::MemoryLog;
+pub use log::{Append, FORMAT, Loaded, Log, LogError, StoredObject};
+pub use object::{Change, Draft, Expect, Object};
+pub use options::Options;
+pub use store::{ApplyError, OpenError, Store};
+pub use watch::{Watch, WatchError};

@@ -1,0 +1,248 @@
+//! The in-memory index: live objects and a bounded window of events, per resource.
+//!
+//! Invariant: replaying the events of a shelf above revision `r` over the objects as they were at
+//! `r` gives the objects as they are, for every `r` not below the shelf's floor. Changed only by
+//! the writer through [`Index::publish`]; read by the store's queries and by watches.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tokio::sync::watch;
+
+use crate::key::Key;
+use crate::object::Object;
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// It was created.
+    Added,
+    /// It was replaced.
+    Modified,
+    /// It was removed.
+    Deleted,
+}
+
+/// One change as a watch sees it. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchEvent {
+    /// What happened.
+    pub kind: EventKind,
+    /// The object after the change; for a deletion its last state at the deletion's revision.
+    pub object: Arc<Object>,
+    /// The object before the change; `None` when it was created.
+    pub previous: Option<Arc<Object>>,
+}
+
+/// Objects of one resource at one moment, ordered by namespace and name.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// The global revision of that moment: a watch from here misses nothing and repeats nothing.
+    pub revision: u64,
+    /// The objects.
+    pub items: Vec<Arc<Object>>,
+}
+
+/// How many events, and body bytes of events, a shelf keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub events_max: usize,
+    pub bytes_max: usize,
+}
+
+/// Everything in memory.
+#[derive(Debug)]
+pub(crate) struct Index {
+    revision: u64,
+    /// Floor of a shelf made from now on: nothing is known of earlier revisions.
+    start: u64,
+    window: Window,
+    shelves: FxHashMap<Arc<str>, Shelf>,
+}
+
+/// Objects and recent events of one resource.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    items: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<Object>>>,
+    count: usize,
+    ring: VecDeque<WatchEvent>,
+    ring_bytes: usize,
+    floor: u64,
+    wake: watch::Sender<u64>,
+}
+
+impl Index {
+    pub(crate) fn new(revision: u64, window: Window, objects: Vec<Object>) -> Self {
+        let mut index = Self { revision, start: revision, window, shelves: FxHashMap::default() };
+        for object in objects {
+            let resource = object.key.resource.clone();
+            index.shelf_mut(&resource).put(Arc::new(object));
+        }
+        index
+    }
+
+    /// The revision of the last published change.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(crate) fn shelf(&self, resource: &str) -> Option<&Shelf> {
+        self.shelves.get(resource)
+    }
+
+    pub(crate) fn shelf_mut(&mut self, resource: &Arc<str>) -> &mut Shelf {
+        let start = self.start;
+        self.shelves.entry(resource.clone()).or_insert_with(|| Shelf::new(start))
+    }
+
+    /// The oldest revision from which the changes of `resource` are known.
+    pub(crate) fn floor(&self, resource: &str) -> u64 {
+        self.shelf(resource).map_or(self.start, Shelf::floor)
+    }
+
+    /// Resources with at least one object, in no order.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.shelves.iter().filter(|(_, shelf)| shelf.count > 0).map(|(resource, _)| resource)
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Object>> {
+        self.shelf(&key.resource)?.get(&key.namespace, &key.name)
+    }
+
+    /// Makes `events`, in the order of their revisions, visible and wakes the watches.
+    pub(crate) fn publish(&mut self, events: Vec<WatchEvent>) {
+        let window = self.window;
+        for event in events {
+            assert!(
+                event.object.revision > self.revision,
+                "revision {} published after {}",
+                event.object.revision,
+                self.revision
+            );
+            self.revision = event.object.revision;
+            let resource = event.object.key.resource.clone();
+            self.shelf_mut(&resource).record(event, window);
+        }
+        let revision = self.revision;
+        for shelf in self.shelves.values() {
+            if shelf.ring.back().is_some_and(|event| event.object.revision > *shelf.wake.borrow()) {
+                shelf.wake.send_replace(revision);
+            }
+        }
+    }
+
+    /// Wakes every watch, so that it sees that the store has closed.
+    pub(crate) fn wake_all(&self) {
+        for shelf in self.shelves.values() {
+            shelf.wake.send_replace(u64::MAX);
+        }
+    }
+}
+
+impl Shelf {
+    fn new(floor: u64) -> Self {
+        Self {
+            items: BTreeMap::new(),
+            count: 0,
+            ring: VecDeque::new(),
+            ring_bytes: 0,
+            floor,
+            wake: watch::Sender::new(floor),
+        }
+    }
+
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Object>> {
+        self.items.get(namespace)?.get(name)
+    }
+
+    /// Live objects; a namespace of `None` means all of them.
+    pub(crate) fn count(&self, namespace: Option<&str>) -> usize {
+        match namespace {
+            None => self.count,
+            Some(namespace) => self.items.get(namespace).map_or(0, BTreeMap::len),
+        }
+    }
+
+    pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<Arc<Object>> {
+        match namespace {
+            None => self.items.values().flat_map(BTreeMap::values).cloned().collect(),
+            Some(namespace) => self.items.get(namespace).into_iter().flat_map(BTreeMap::values).cloned().collect(),
+        }
+    }
+
+    /// The objects as they were at `revision`, which must not be below the floor.
+    /// O(objects + events since).
+    pub(crate) fn list_at(&self, namespace: Option<&str>, revision: u64) -> Vec<Arc<Object>> {
+        let since = self.first_after(revision);
+        if since == self.ring.len() {
+            return self.list(namespace);
+        }
+        let mut items: BTreeMap<(Arc<str>, Arc<str>), Arc<Object>> = self
+            .list(namespace)
+            .into_iter()
+            .map(|object| ((object.key.namespace.clone(), object.key.name.clone()), object))
+            .collect();
+        for event in self.ring.range(since..).rev() {
+            let key = &event.object.key;
+            if namespace.is_some_and(|wanted| wanted != &*key.namespace) {
+                continue;
+            }
+            let slot = (key.namespace.clone(), key.name.clone());
+            match &event.previous {
+                Some(previous) => items.insert(slot, previous.clone()),
+                None => items.remove(&slot),
+            };
+        }
+        items.into_values().collect()
+    }
+
+    /// The oldest revision from which a watch can start.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// Events above `revision`, oldest first.
+    pub(crate) fn events_after(&self, revision: u64) -> impl Iterator<Item = &WatchEvent> {
+        self.ring.range(self.first_after(revision)..)
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.wake.subscribe()
+    }
+
+    fn first_after(&self, revision: u64) -> usize {
+        self.ring.partition_point(|event| event.object.revision <= revision)
+    }
+
+    fn put(&mut self, object: Arc<Object>) {
+        let names = self.items.entry(object.key.namespace.clone()).or_default();
+        if names.insert(object.key.name.clone(), object).is_none() {
+            self.count += 1;
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        let Some(names) = self.items.get_mut(&key.namespace) else { return };
+        if names.remove(&key.name).is_some() {
+            self.count -= 1;
+        }
+        if names.is_empty() {
+            self.items.remove(&key.namespace);
+        }
+    }
+
+    fn record(&mut self, event: WatchEvent, window: Window) {
+        match event.kind {
+            EventKind::Added | EventKind::Modified => self.put(event.object.clone()),
+            EventKind::Deleted => self.remove(&event.object.key),
+        }
+        self.ring_bytes += event.object.body.len();
+        self.ring.push_back(event);
+        while self.ring.len() > window.events_max || self.ring_bytes > window.bytes_max {
+            let Some(old) = self.ring.pop_front() else { return };
+            self.ring_bytes -= old.object.body.len();
+            self.floor = old.object.revision;
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Limits of a store. Read once when it opens.
+
+use std::time::Duration;
+
+/// How a store bounds its memory and groups its writes.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Resources answered before they are durable and written within `volatile_delay`.
+    pub volatile: Vec<String>,
+    /// Longest time that a volatile change stays in memory only.
+    pub volatile_delay: Duration,
+    /// Watch events kept per resource.
+    pub window_events_max: usize,
+    /// Body bytes of the watch events kept per resource.
+    pub window_bytes_max: usize,
+    /// Largest body in bytes.
+    pub body_bytes_max: usize,
+    /// Most changes in one all-or-nothing batch.
+    pub batch_changes_max: usize,
+    /// Most changes made durable by one commit.
+    pub group_changes_max: usize,
+    /// Requests that may wait for the writer before callers wait for room.
+    pub queue_depth_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            volatile: ["events", "events.k8s.io/events", "coordination.k8s.io/leases"].map(String::from).to_vec(),
+            volatile_delay: Duration::from_millis(500),
+            window_events_max: 100_000,
+            window_bytes_max: 64 << 20,
+            body_bytes_max: 8 << 20,
+            batch_changes_max: 10_000,
+            group_changes_max: 2_000,
+            queue_depth_max: 4_096,
+        }
+    }
+}

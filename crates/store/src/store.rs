@@ -1,0 +1,248 @@
+//! The store's handle: queries from memory, changes through the writer.
+//!
+//! Invariant: what a query or a watch shows is durable (volatile resources excepted), and a change
+//! is visible before its answer is. Cloned freely; used by the API server.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::index::{Index, Listing, Window};
+use crate::key::{Key, KeyError};
+use crate::lock::{DirectoryLock, LockError};
+use crate::log::disk::DiskLog;
+use crate::log::memory::MemoryLog;
+use crate::log::{Log, LogError};
+use crate::object::{Change, Object};
+use crate::options::Options;
+use crate::shared::Shared;
+use crate::watch::{Watch, WatchError};
+use crate::writer::{self, Request, Start};
+
+/// Name of the store's file in the data directory.
+const STORE_FILE: &str = "store.redb";
+
+/// A handle to an open store. Clones share it; the last one to go, or [`Store::close`], ends it.
+#[derive(Clone, Debug)]
+pub struct Store {
+    shared: Arc<Shared>,
+    requests: mpsc::Sender<Request>,
+    options: Arc<Options>,
+    uid: Arc<str>,
+}
+
+/// Why a store did not open.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The data directory cannot be made.
+    #[error("cannot create data directory {directory}", directory = directory.display())]
+    CreateDirectory {
+        /// The directory.
+        directory: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The data directory cannot be locked.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The log cannot be read.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The writer's thread did not start.
+    #[error("cannot start the store's writer thread")]
+    StartWriter {
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Why a change was not made. Nothing of the request has happened, save for [`ApplyError::Write`].
+#[derive(Debug, Clone, Error)]
+pub enum ApplyError {
+    /// Expected none, found this one.
+    #[error("{key} already exists", key = .0.key)]
+    AlreadyExists(Arc<Object>),
+    /// Expected another revision than this one's.
+    #[error("{key} is at revision {revision}, not the expected one", key = .0.key, revision = .0.revision)]
+    Conflict(Arc<Object>),
+    /// Expected one, found none.
+    #[error("{0} does not exist")]
+    NotFound(Key),
+    /// The key cannot be stored.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The body is over the limit.
+    #[error("{key} has up to {bytes} bytes, over the limit of {limit}")]
+    BodyTooLarge {
+        /// Which object.
+        key: Key,
+        /// Its length in bytes.
+        bytes: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The batch is over the limit.
+    #[error("batch has {changes} changes, over the limit of {limit}")]
+    BatchTooLarge {
+        /// How many changes it has.
+        changes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The disk is full. The change was not made; the store goes on.
+    #[error("the disk is full")]
+    Full(#[source] Arc<LogError>),
+    /// Writing failed. The change is not visible and will be undone unless the process ends first.
+    #[error("the change could not be made durable")]
+    Write(#[source] Arc<LogError>),
+    /// The store has closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl Store {
+    /// Opens the store in `directory`, making both as needed. Blocks while it loads.
+    pub fn open(directory: &Path, options: Options) -> Result<Self, OpenError> {
+        std::fs::create_dir_all(directory)
+            .map_err(|source| OpenError::CreateDirectory { directory: directory.to_path_buf(), source })?;
+        let lock = DirectoryLock::acquire(directory)?;
+        let log = DiskLog::file(&directory.join(STORE_FILE))?;
+        Self::start(Box::new(log), Some(lock), options)
+    }
+
+    /// An empty store that keeps nothing.
+    pub fn in_memory(options: Options) -> Result<Self, OpenError> {
+        Self::start(Box::new(MemoryLog), None, options)
+    }
+
+    /// A store over any log. Blocks while it loads.
+    pub fn with_log(log: Box<dyn Log>, options: Options) -> Result<Self, OpenError> {
+        Self::start(log, None, options)
+    }
+
+    fn start(mut log: Box<dyn Log>, lock: Option<DirectoryLock>, options: Options) -> Result<Self, OpenError> {
+        let loaded = log.load()?;
+        let window = Window { events_max: options.window_events_max, bytes_max: options.window_bytes_max };
+        let shared = Arc::new(Shared::new(Index::new(loaded.revision, window, loaded.objects)));
+        let (requests, queue) = mpsc::channel(options.queue_depth_max.max(1));
+        let options = Arc::new(options);
+        let start =
+            Start { shared: shared.clone(), log, lock, queue, options: options.clone(), revision: loaded.revision };
+        writer::spawn(start).map_err(|source| OpenError::StartWriter { source })?;
+        Ok(Self { shared, requests, options, uid: loaded.uid.into() })
+    }
+
+    /// Identity of the cluster, made with its store.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// The revision of the last visible change.
+    pub fn revision(&self) -> u64 {
+        self.shared.read().index.revision()
+    }
+
+    /// The object under `key`.
+    pub fn get(&self, key: &Key) -> Option<Arc<Object>> {
+        self.shared.read().index.get(key).cloned()
+    }
+
+    /// As [`Store::get`], without a key; `namespace` is empty for objects of the cluster.
+    pub fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.shared.read().index.shelf(resource)?.get(namespace, name).cloned()
+    }
+
+    /// All objects of a resource, or of one namespace, as of now. O(objects).
+    pub fn list(&self, resource: &str, namespace: Option<&str>) -> Listing {
+        let state = self.shared.read();
+        let shelf = state.index.shelf(resource);
+        Listing { revision: state.index.revision(), items: shelf.map_or_else(Vec::new, |shelf| shelf.list(namespace)) }
+    }
+
+    /// All objects as they were at `revision`, for the later pages of a list. O(objects + events
+    /// since); expired when the watch window has moved past it.
+    pub fn list_at(&self, resource: &str, namespace: Option<&str>, revision: u64) -> Result<Listing, WatchError> {
+        let state = self.shared.read();
+        let current = state.index.revision();
+        if revision > current {
+            return Err(WatchError::Ahead { requested: revision, current });
+        }
+        let oldest = state.index.floor(resource);
+        if revision < oldest {
+            return Err(WatchError::Expired { requested: revision, oldest });
+        }
+        let shelf = state.index.shelf(resource);
+        let items = shelf.map_or_else(Vec::new, |shelf| shelf.list_at(namespace, revision));
+        Ok(Listing { revision, items })
+    }
+
+    /// How many objects a resource, or one namespace of it, has.
+    pub fn count(&self, resource: &str, namespace: Option<&str>) -> usize {
+        self.shared.read().index.shelf(resource).map_or(0, |shelf| shelf.count(namespace))
+    }
+
+    /// The resources that have objects, sorted.
+    pub fn resources(&self) -> Vec<Arc<str>> {
+        let mut resources: Vec<_> = self.shared.read().index.resources().cloned().collect();
+        resources.sort_unstable();
+        resources
+    }
+
+    /// Changes of a resource, or of one namespace of it, after `from`; `None` means from now on.
+    pub fn watch(&self, resource: &str, namespace: Option<&str>, from: Option<u64>) -> Result<Watch, WatchError> {
+        Watch::start(self.shared.clone(), resource, namespace, from)
+    }
+
+    /// Makes one change; answers when it is durable and visible. Cancelling the call does not
+    /// cancel the change. For a deletion the answer is the object's last state.
+    pub async fn apply(&self, change: Change) -> Result<Arc<Object>, ApplyError> {
+        let mut objects = self.apply_all(vec![change]).await?;
+        objects.pop().ok_or(ApplyError::Closed)
+    }
+
+    /// Makes all changes, in order, or none. Each sees the ones before it and gets its own
+    /// revision. Answers as [`Store::apply`] does.
+    pub async fn apply_all(&self, changes: Vec<Change>) -> Result<Vec<Arc<Object>>, ApplyError> {
+        self.check(&changes)?;
+        let (answer, answered) = oneshot::channel();
+        let request = Request::Apply { changes, answer };
+        self.requests.send(request).await.map_err(|_| ApplyError::Closed)?;
+        answered.await.map_err(|_| ApplyError::Closed)?
+    }
+
+    /// Makes volatile changes durable now.
+    pub async fn flush(&self) -> Result<(), ApplyError> {
+        let (answer, answered) = oneshot::channel();
+        self.requests.send(Request::Flush { answer }).await.map_err(|_| ApplyError::Closed)?;
+        answered.await.map_err(|_| ApplyError::Closed)?
+    }
+
+    /// Writes what is left, ends all watches and frees the data directory. Later changes answer
+    /// [`ApplyError::Closed`]; queries go on from memory. Closing twice is no error.
+    pub async fn close(&self) -> Result<(), ApplyError> {
+        let (answer, answered) = oneshot::channel();
+        if self.requests.send(Request::Close { answer }).await.is_err() {
+            return Ok(());
+        }
+        answered.await.unwrap_or(Ok(()))
+    }
+
+    fn check(&self, changes: &[Change]) -> Result<(), ApplyError> {
+        let limit = self.options.batch_changes_max;
+        if changes.len() > limit {
+            return Err(ApplyError::BatchTooLarge { changes: changes.len(), limit });
+        }
+        for change in changes {
+            change.key().check()?;
+            let (bytes, limit) = (change.draft().len_max(), self.options.body_bytes_max);
+            if bytes > limit {
+                return Err(ApplyError::BodyTooLarge { key: change.key().clone(), bytes, limit });
+            }
+        }
+        Ok(())
+    }
+}

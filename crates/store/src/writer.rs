@@ -1,0 +1,270 @@
+//! The one writer: a thread that drains the queue, checks, commits the group, then publishes.
+//!
+//! Invariant: readers see a durable change only after its commit, while checks inside a group see
+//! the changes before them. A failed commit leaves memory as it was; the keys it may have touched
+//! on disk are written again with the next one. Started by [`crate::Store`].
+
+mod group;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use crate::key::Key;
+use crate::lock::DirectoryLock;
+use crate::log::{Append, Log, LogError};
+use crate::object::{Change, Object};
+use crate::options::Options;
+use crate::shared::Shared;
+use crate::store::ApplyError;
+use crate::writer::group::Group;
+
+/// Revisions set aside on disk at a time for changes that are shown before they are written.
+const REVISIONS_RESERVED: u64 = 4_096;
+/// Longest wait between attempts to write what a failed commit left behind.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
+
+pub(crate) type ApplyAnswer = oneshot::Sender<Result<Vec<Arc<Object>>, ApplyError>>;
+pub(crate) type DoneAnswer = oneshot::Sender<Result<(), ApplyError>>;
+
+/// What callers ask of the writer.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Apply { changes: Vec<Change>, answer: ApplyAnswer },
+    Flush { answer: DoneAnswer },
+    Close { answer: DoneAnswer },
+}
+
+/// What the writer starts with.
+pub(crate) struct Start {
+    pub shared: Arc<Shared>,
+    pub log: Box<dyn Log>,
+    pub lock: Option<DirectoryLock>,
+    pub queue: mpsc::Receiver<Request>,
+    pub options: Arc<Options>,
+    pub revision: u64,
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    log: Box<dyn Log>,
+    queue: mpsc::Receiver<Request>,
+    options: Arc<Options>,
+    runtime: Runtime,
+    /// The last revision given out; a failed commit uses revisions up.
+    allocated: u64,
+    /// The revision on disk: none above it may be shown.
+    reserved: u64,
+    /// Keys whose state in memory may differ from the one on disk.
+    unsaved: BTreeSet<Key>,
+    flush_at: Option<Instant>,
+    flush_delay: Duration,
+}
+
+/// Marks the store closed however the thread ends, so that watches do not wait for ever.
+struct CloseOnDrop(Arc<Shared>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Starts the writer's thread.
+pub(crate) fn spawn(start: Start) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_time().build()?;
+    let closing = CloseOnDrop(start.shared.clone());
+    let flush_delay = start.options.volatile_delay;
+    let lock = start.lock;
+    let writer = Writer {
+        shared: start.shared,
+        log: start.log,
+        queue: start.queue,
+        options: start.options,
+        runtime,
+        allocated: start.revision,
+        reserved: start.revision,
+        unsaved: BTreeSet::new(),
+        flush_at: None,
+        flush_delay,
+    };
+    std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
+        let closing = closing;
+        let (answers, result) = writer.run();
+        drop(closing);
+        drop(lock);
+        for answer in answers {
+            // A caller that no longer listens is no failure.
+            let _ = answer.send(result.clone());
+        }
+    })?;
+    Ok(())
+}
+
+enum Wake {
+    Request(Request),
+    FlushDue,
+    Abandoned,
+}
+
+impl Writer {
+    /// Runs until closed or abandoned; returns who waits for the end, and how it went. The log is
+    /// closed by then.
+    fn run(mut self) -> (Vec<DoneAnswer>, Result<(), ApplyError>) {
+        let mut closing = Vec::new();
+        while closing.is_empty() {
+            match self.wait() {
+                Wake::Abandoned => break,
+                Wake::FlushDue => {
+                    if let Err(error) = self.flush() {
+                        tracing::warn!(error = %error, "volatile objects not written, trying again");
+                    }
+                }
+                Wake::Request(first) => {
+                    let (changes, flushes, closes) = self.drain(first);
+                    self.commit(changes, !flushes.is_empty(), flushes);
+                    closing = closes;
+                }
+            }
+        }
+        self.queue.close();
+        let result = self.finish();
+        (closing, result)
+    }
+
+    fn wait(&mut self) -> Wake {
+        let (queue, flush_at) = (&mut self.queue, self.flush_at);
+        let received = self.runtime.block_on(async {
+            match flush_at {
+                Some(at) => timeout_at(at, queue.recv()).await,
+                None => Ok(queue.recv().await),
+            }
+        });
+        match received {
+            Ok(Some(request)) => Wake::Request(request),
+            Ok(None) => Wake::Abandoned,
+            Err(_) => Wake::FlushDue,
+        }
+    }
+
+    /// Takes what waits, up to the group's limit or a request to close.
+    fn drain(&mut self, first: Request) -> (Vec<(Vec<Change>, ApplyAnswer)>, Vec<DoneAnswer>, Vec<DoneAnswer>) {
+        let (mut applies, mut flushes, mut closes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut changes_queued = 0;
+        let mut next = Some(first);
+        while let Some(request) = next {
+            match request {
+                Request::Apply { changes, answer } => {
+                    changes_queued += changes.len();
+                    applies.push((changes, answer));
+                }
+                Request::Flush { answer } => flushes.push(answer),
+                Request::Close { answer } => {
+                    closes.push(answer);
+                    break;
+                }
+            }
+            if changes_queued >= self.options.group_changes_max {
+                break;
+            }
+            next = self.queue.try_recv().ok();
+        }
+        (applies, flushes, closes)
+    }
+
+    fn commit(&mut self, applies: Vec<(Vec<Change>, ApplyAnswer)>, flush: bool, flushes: Vec<DoneAnswer>) {
+        let mut group = Group::new(self.allocated);
+        {
+            let state = self.shared.read();
+            for (changes, answer) in applies {
+                group.stage(&state.index, &self.options.volatile, changes, answer);
+            }
+        }
+        self.allocated = group.revision();
+        let must_write = flush || group.is_durable() || group.revision() > self.reserved;
+        let written = if must_write {
+            self.write(&group).map_err(answer_of)
+        } else {
+            self.unsaved.extend(group.keys().cloned());
+            self.flush_at.get_or_insert_with(|| Instant::now() + self.flush_delay);
+            Ok(())
+        };
+        if written.is_ok() && !group.is_empty() {
+            let events = group.take_events();
+            self.shared.write().index.publish(events);
+        }
+        group.answer(&written);
+        for answer in flushes {
+            // A caller that no longer listens is no failure.
+            let _ = answer.send(written.clone());
+        }
+    }
+
+    /// Makes the group, and whatever the disk has not got yet, durable.
+    fn write(&mut self, group: &Group) -> Result<(), LogError> {
+        let reserve = if group.has_volatile() { REVISIONS_RESERVED } else { 0 };
+        let revision = if group.revision() > self.reserved { group.revision() + reserve } else { self.reserved };
+        let batch = self.batch(group, revision);
+        if batch.writes.is_empty() && revision == self.reserved {
+            return Ok(());
+        }
+        match self.log.append(&batch) {
+            Ok(()) => {
+                self.reserved = revision;
+                self.unsaved.clear();
+                self.flush_at = None;
+                self.flush_delay = self.options.volatile_delay;
+                Ok(())
+            }
+            Err(error) => {
+                tracing::warn!(error = %error, writes = batch.writes.len(), "commit failed");
+                self.unsaved.extend(batch.writes.into_keys());
+                self.flush_delay = (self.flush_delay * 2).min(RETRY_DELAY_MAX);
+                self.flush_at = Some(Instant::now() + self.flush_delay);
+                Err(error)
+            }
+        }
+    }
+
+    fn batch(&self, group: &Group, revision: u64) -> Append {
+        let mut batch = Append { writes: group.writes().clone(), revision };
+        if self.unsaved.is_empty() {
+            return batch;
+        }
+        let state = self.shared.read();
+        for key in &self.unsaved {
+            if !batch.writes.contains_key(key) {
+                batch.writes.insert(key.clone(), state.index.get(key).cloned());
+            }
+        }
+        batch
+    }
+
+    fn flush(&mut self) -> Result<(), LogError> {
+        self.write(&Group::new(self.allocated))
+    }
+
+    /// Writes what is left, and the exact revision, so that watches can go on after a restart.
+    fn finish(&mut self) -> Result<(), ApplyError> {
+        let shown = self.shared.read().index.revision();
+        if self.unsaved.is_empty() && self.reserved == shown {
+            return Ok(());
+        }
+        let batch = self.batch(&Group::new(shown), shown);
+        self.log.append(&batch).map_err(|error| {
+            tracing::error!(error = %error, "last commit failed");
+            answer_of(error)
+        })
+    }
+}
+
+fn answer_of(error: LogError) -> ApplyError {
+    let full = error.is_full();
+    let error = Arc::new(error);
+    if full { ApplyError::Full(error) } else { ApplyError::Write(error) }
+}
