@@ -1,1 +1,16 @@
-//! Builders, a platform in a temp directory, a kubectl driver.
+//! A platform in a temporary directory, driven through the real binaries as a user would.
+//!
+//! Everything waits on a condition with a deadline ([`eventually`]), never on a guess, and a
+//! [`Platform`] takes all it started with it when it is dropped.
+
+mod binaries;
+mod fixtures;
+mod platform;
+mod remains;
+mod wait;
+
+pub use binaries::{binary, example};
+pub use fixtures::shared_fixture;
+pub use platform::{Output, Platform, Setup};
+pub use remains::Remains;
+pub use wait::{DEADLINE, eventually};

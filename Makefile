@@ -1,0 +1,41 @@
+# The front door. `make` alone says what there is.
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+DATA_DIR ?=
+
+.PHONY: help up demo test lint fmt gen bench crash
+
+help: ## what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+up: ## build and bring the platform up on this machine
+	$(CARGO) build --release -p pumice -p jobctl
+	./target/release/pumice up $(if $(DATA_DIR),--data-dir $(DATA_DIR))
+
+demo: ## build, run the tour of docs/demo.md, leave nothing behind
+	$(CARGO) build --release -p pumice -p jobctl --bins --examples
+	./tests/demo/run target/release
+
+test: ## every test, through the real binaries too
+	./tests/prerequisites
+	$(CARGO) build --workspace --bins --examples
+	$(CARGO) test --workspace
+
+lint: ## format, clippy, the rules of the house
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) run --quiet -p xtask -- tidy
+
+fmt: ## format everything
+	$(CARGO) fmt --all
+
+gen: ## write generated sources anew
+	$(CARGO) run --quiet -p xtask -- codegen
+
+bench: ## measure; writes bench/results/latest.jsonl
+	$(CARGO) build --release -p pumice -p jobctl
+	$(CARGO) bench -p pumice-bench
+
+crash: ## kill -9 the platform in the middle of a job of 200 pods, 20 seeds
+	$(CARGO) build --workspace --bins
+	PUMICE_CRASH_SEEDS=20 $(CARGO) test -p pumice-e2e --test crash -- --nocapture

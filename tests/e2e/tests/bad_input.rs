@@ -1,0 +1,88 @@
+//! What users get wrong: each answer is clear, the exit code is not 0, nothing is lost and the platform goes on.
+
+use pumice_testkit::{Platform, shared_fixture};
+
+/// What is sent, and words that the answer has to contain.
+fn cases() -> Vec<(&'static str, String, &'static [&'static str])> {
+    let job = |spec: &str| {
+        format!("apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {{name: bad}}\nspec:\n{spec}")
+    };
+    let task = "  tasks:\n  - name: main\n    replicas: 2\n    template:\n      spec:\n        containers:\n        - {name: main, image: pumice.sh/host, command: [\"true\"]}\n";
+    vec![
+        ("malformed YAML", "kind: Job\n  metadata: [unclosed\n".into(), &["line"]),
+        ("no tasks", job("  minAvailable: 1\n"), &["task"]),
+        ("an empty list of tasks", job("  minAvailable: 1\n  tasks: []\n"), &["task"]),
+        (
+            "minAvailable over replicas",
+            job(&format!("  minAvailable: 3\n{task}")),
+            &["minAvailable", "greater than total replicas"],
+        ),
+        ("negative minAvailable", job(&format!("  minAvailable: -1\n{task}")), &["spec.minAvailable"]),
+        ("an unknown queue", job(&format!("  queue: nowhere\n{task}")), &["nowhere"]),
+        ("an unknown plugin", job(&format!("  plugins: {{magic: []}}\n{task}")), &["unable to find job plugin: magic"]),
+        (
+            "a bad task name",
+            job(&task.replace("name: main\n    replicas", "name: Bad_Name\n    replicas")),
+            &["spec.tasks[0].name"],
+        ),
+        ("a string for a number", job(&format!("  minAvailable: many\n{task}")), &["minAvailable"]),
+        ("a 10 MB object", job(&format!("{task}  queue: {}\n", "x".repeat(10 << 20))), &["large", "MiB"]),
+        ("deep nesting", format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)), &["dep", "nest"]),
+        ("an unknown kind", "apiVersion: v9\nkind: Nothing\nmetadata: {name: x}\n".into(), &["Nothing"]),
+    ]
+}
+
+#[test]
+fn each_is_refused_with_a_clear_word_and_the_platform_goes_on() {
+    let platform = Platform::new();
+    for (what, text, words) in cases() {
+        let path = platform.file("bad.yaml", &text);
+        let path = path.to_str().unwrap();
+        let by_jobctl = platform.jobctl(["run", "-f", path]);
+        assert_ne!(by_jobctl.code, 0, "{what}: {by_jobctl:?}");
+        assert!(by_jobctl.stderr.len() < 4096, "{what}: a short answer, not {} bytes", by_jobctl.stderr.len());
+        let lower = by_jobctl.stderr.to_lowercase();
+        assert!(words.iter().any(|word| lower.contains(&word.to_lowercase())), "{what}: {}", by_jobctl.stderr);
+        if what != "deep nesting" {
+            let by_kubectl = platform.kubectl(["create", "-f", path]);
+            assert_ne!(by_kubectl.code, 0, "{what}: {by_kubectl:?}");
+        }
+        assert!(platform.list("jobs.batch.volcano.sh").is_empty(), "{what}: something was stored");
+    }
+    platform.jobctl(["run", "--name", "good", "--", "true"]).ok();
+}
+
+#[test]
+fn raw_requests_are_bounded_too() {
+    let platform = Platform::new();
+    let deep = format!(
+        "{{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{{\"name\":\"x\"}},\"data\":{}1{}}}",
+        "{\"a\":".repeat(20_000),
+        "}".repeat(20_000)
+    );
+    let path = platform.file("deep.json", deep);
+    let url = "/api/v1/namespaces/default/configmaps";
+    let output = platform.kubectl(["create", "--raw", url, "-f", path.to_str().unwrap()]);
+    assert_ne!(output.code, 0, "{output:?}");
+    let path = platform.file("big.json", format!("{{\"data\":\"{}\"}}", "x".repeat(10 << 20)));
+    let output = platform.kubectl(["create", "--raw", url, "-f", path.to_str().unwrap()]);
+    assert_ne!(output.code, 0, "{output:?}");
+    assert!(output.stderr.to_lowercase().contains("large"), "{output:?}");
+    platform.kubectl(["get", "nodes"]).ok();
+}
+
+#[test]
+fn what_volcano_refuses_is_refused_here() {
+    let platform = Platform::new();
+    let Some(folder) = shared_fixture("volcano/examples") else { return };
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_string_lossy().starts_with("example__invalid_jobs__") {
+            let output = platform.kubectl(["create", "-f", path.to_str().unwrap()]);
+            assert_ne!(output.code, 0, "{}", path.display());
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 3);
+}

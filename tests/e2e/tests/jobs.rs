@@ -1,0 +1,160 @@
+//! A Volcano Job from manifest to result, through `jobctl` and stock `kubectl`.
+
+use pumice_testkit::{Platform, Setup, eventually, example};
+use serde_json::Value;
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+
+fn example_file(name: &str) -> String {
+    format!("{EXAMPLES}/{name}")
+}
+
+#[test]
+fn a_gang_starts_together_and_its_members_meet_by_name() {
+    let platform = Platform::start_with_images(&[("pumice.sh/rendezvous", &example("rendezvous"))]);
+    platform.jobctl(["run", "-f", &example_file("gang.yaml")]).ok();
+    let logs = platform.jobctl(["logs", "gang"]).ok();
+    assert_eq!(logs.matches("met all 3 members").count(), 3, "{logs}");
+    let pods = platform.list("pods");
+    let mut addresses: Vec<_> = pods.iter().map(|pod| pod["status"]["podIP"].as_str().unwrap_or("")).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    assert_eq!(addresses.len(), 3, "each has an address of its own: {addresses:?}");
+}
+
+#[test]
+fn the_policy_starts_a_failed_job_again() {
+    let platform = Platform::new();
+    platform.jobctl(["run", "-f", &example_file("restart.yaml")]).ok();
+    let job = platform.wait_for_phase("restart", "Completed");
+    assert_eq!(job["status"]["retryCount"], 1, "{}", job["status"]);
+    assert_eq!(job["status"]["succeeded"], 1, "{}", job["status"]);
+    assert!(platform.jobctl(["logs", "restart"]).ok().contains("second attempt"));
+}
+
+#[test]
+fn a_job_killed_for_memory_says_so() {
+    let platform = Platform::new();
+    let output = platform.jobctl(["run", "-f", &example_file("out-of-memory.yaml")]);
+    assert_eq!(output.code, 137, "{output:?}");
+    let pod = platform.get("pod", "out-of-memory-greedy-0").unwrap();
+    let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!((ended["reason"].as_str(), ended["exitCode"].as_i64()), (Some("OOMKilled"), Some(137)), "{pod}");
+    platform.wait_for_phase("out-of-memory", "Failed");
+}
+
+#[test]
+fn a_job_without_room_waits_says_why_and_starts() {
+    let platform = Platform::start(Setup { flags: vec!["--cpu".into(), "2".into()] });
+    platform.jobctl(["submit", "--name", "hog", "--cpu", "2", "--", "sleep", "1000"]).ok();
+    platform.wait_for_phase("hog", "Running");
+    platform.jobctl(["submit", "--name", "waiter", "--cpu", "1", "--", "echo", "there was room"]).ok();
+    let why = eventually("the reason names what is short", || {
+        let output = platform.jobctl(["why", "waiter"]);
+        if output.code == 0 && output.stdout.contains("cpu") { Ok(output.stdout) } else { Err(format!("{output:?}")) }
+    });
+    assert!(why.contains("insufficient cpu"), "{why}");
+    let structured: Value = serde_json::from_str(&platform.jobctl(["why", "waiter", "-o", "json"]).ok()).unwrap();
+    assert!(structured["stage"].is_string(), "{structured}");
+    assert!(structured["reasons"].as_array().is_some_and(|reasons| !reasons.is_empty()), "{structured}");
+    assert_eq!(platform.list("pods").len(), 1, "no pod is created for a job that waits in its queue");
+    platform.jobctl(["cancel", "hog"]).ok();
+    platform.jobctl(["wait", "waiter", "--timeout", "60s"]).ok();
+    assert!(platform.jobctl(["logs", "waiter"]).ok().contains("there was room"));
+}
+
+#[test]
+fn small_jobs_go_past_a_big_one_that_can_never_fit() {
+    let platform = Platform::start(Setup { flags: vec!["--cpu".into(), "2".into()] });
+    let big = ["submit", "--name", "big", "--replicas", "3", "--min-available", "3", "--cpu", "1", "--", "true"];
+    platform.jobctl(big).ok();
+    platform.jobctl(["run", "--name", "small", "--cpu", "1", "--", "true"]).ok();
+    let why = platform.jobctl(["why", "big"]).ok();
+    assert!(why.contains("cpu"), "{why}");
+    assert!(platform.list("pods").iter().all(|pod| pod["metadata"]["name"] != "big-main-0"), "nothing of the big one");
+}
+
+#[test]
+fn run_gives_the_exit_code_of_the_job() {
+    let platform = Platform::new();
+    assert_eq!(platform.jobctl(["run", "--name", "fine", "--", "true"]).code, 0);
+    assert_eq!(platform.jobctl(["run", "--name", "seven", "--", "sh", "-c", "exit 7"]).code, 7);
+    assert_eq!(platform.jobctl(["run", "--name", "killed", "--", "sh", "-c", "kill -TERM $$"]).code, 143);
+    let output = platform.jobctl(["run", "--name", "hello", "--", "echo", "hello from a pod"]);
+    assert!(output.stdout.contains("hello from a pod"), "{output:?}");
+}
+
+#[test]
+fn submit_list_get_wait_cancel() {
+    let platform = Platform::new();
+    let name = platform.jobctl(["submit", "--name", "long", "-o", "name", "--", "sleep", "1000"]).ok();
+    assert!(name.trim().ends_with("long"), "{name}");
+    platform.wait_for_phase("long", "Running");
+    assert!(platform.jobctl(["list"]).ok().contains("Running"));
+    assert!(platform.jobctl(["list", "-o", "name"]).ok().contains("long"));
+    let listed: Value = serde_json::from_str(&platform.jobctl(["list", "-o", "json"]).ok()).unwrap();
+    assert!(listed.to_string().contains("\"long\""), "{listed}");
+    assert!(platform.jobctl(["get", "long", "-o", "yaml"]).ok().contains("kind: Job"));
+    assert_eq!(platform.jobctl(["wait", "long", "--timeout", "1s"]).code, 8);
+    platform.jobctl(["cancel", "long"]).ok();
+    platform.wait_for_phase("long", "Terminated");
+    assert_eq!(platform.jobctl(["wait", "long"]).code, 7);
+    assert_eq!(platform.jobctl(["get", "no-such-job"]).code, 3);
+}
+
+#[test]
+fn logs_follow_a_running_job_to_its_end() {
+    let platform = Platform::new();
+    let script = "for i in 1 2 3; do echo line $i; sleep 0.2; done";
+    platform.jobctl(["submit", "--name", "talker", "--", "sh", "-c", script]).ok();
+    let followed = platform.jobctl(["logs", "-f", "talker"]).ok();
+    for line in ["line 1", "line 2", "line 3"] {
+        assert!(followed.contains(line), "{followed}");
+    }
+    assert!(platform.kubectl(["logs", "talker-main-0"]).ok().contains("line 3"));
+}
+
+#[test]
+fn suspend_and_resume_by_the_command_of_volcano() {
+    let platform = Platform::new();
+    platform.jobctl(["submit", "--name", "pause", "--", "sleep", "1000"]).ok();
+    platform.wait_for_phase("pause", "Running");
+    platform.kubectl_with_input(["create", "-f", "-"], &command("pause", "AbortJob")).ok();
+    platform.wait_for_phase("pause", "Aborted");
+    eventually("its pods are gone", || match platform.list("pods").len() {
+        0 => Ok(()),
+        n => Err(format!("{n} pods")),
+    });
+    platform.kubectl_with_input(["create", "-f", "-"], &command("pause", "ResumeJob")).ok();
+    platform.wait_for_phase("pause", "Running");
+}
+
+#[test]
+fn deleting_a_job_takes_everything_of_it() {
+    let platform = Platform::start_with_images(&[("pumice.sh/rendezvous", &example("rendezvous"))]);
+    platform.jobctl(["run", "-f", &example_file("gang.yaml")]).ok();
+    assert!(!platform.list("configmaps").iter().all(|map| map["metadata"]["name"] != "gang-svc"));
+    platform.kubectl(["delete", "jobs.batch.volcano.sh", "gang"]).ok();
+    for kind in ["pods", "podgroups", "secrets", "services", "configmaps"] {
+        eventually(&format!("no {kind} of the job are left"), || {
+            let left: Vec<_> = platform.list(kind).into_iter().map(|o| o["metadata"]["name"].clone()).collect();
+            if left.iter().all(|name| !name.as_str().is_some_and(|name| name.starts_with("gang"))) {
+                Ok(())
+            } else {
+                Err(format!("{left:?}"))
+            }
+        });
+    }
+}
+
+fn command(job: &str, action: &str) -> String {
+    format!(
+        r#"
+apiVersion: bus.volcano.sh/v1alpha1
+kind: Command
+metadata: {{generateName: "{job}-"}}
+action: {action}
+target: {{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: {job}, uid: ""}}
+"#
+    )
+}

@@ -1,0 +1,217 @@
+//! `pumice up` itself: ready, private, refused when it has to be, and going on where it was.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use pumice_testkit::{Platform, Setup, binary, eventually};
+
+#[test]
+fn it_writes_a_private_kubeconfig_that_stock_kubectl_takes() {
+    let platform = Platform::new();
+    let mode = std::fs::metadata(platform.data_dir().join("kubeconfig")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(platform.kubectl(["get", "nodes"]).ok().contains("Ready"));
+    assert!(platform.kubectl(["get", "queues"]).ok().contains("default"));
+}
+
+#[test]
+fn a_stranger_is_refused() {
+    let platform = Platform::new();
+    let kubeconfig = std::fs::read_to_string(platform.data_dir().join("kubeconfig")).unwrap();
+    let anonymous: String = kubeconfig
+        .lines()
+        .filter(|line| !line.contains("client-certificate-data") && !line.contains("client-key-data"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let path = platform.file("anonymous.kubeconfig", anonymous);
+    let output = platform.kubectl(["--kubeconfig", path.to_str().unwrap(), "get", "--raw", "/api/v1/pods"]);
+    assert_ne!(output.code, 0, "{output:?}");
+    assert!(!output.stdout.contains("PodList"), "{output:?}");
+}
+
+#[test]
+fn a_second_one_on_the_same_directory_is_refused() {
+    let platform = Platform::new();
+    let second = up(&["--port", "0", "--data-dir", platform.data_dir().to_str().unwrap()]);
+    assert_ne!(second.0, 0);
+    assert!(second.1.contains(platform.data_dir().to_str().unwrap()), "{}", second.1);
+    assert!(second.1.contains(&platform.pid().unwrap().to_string()), "names who holds it: {}", second.1);
+    platform.kubectl(["get", "nodes"]).ok();
+}
+
+#[test]
+fn a_taken_port_is_refused_by_name() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let platform = Platform::new();
+    let other = platform.scratch().join("other");
+    let (code, text) = up(&["--port", &port, "--data-dir", other.to_str().unwrap()]);
+    assert_ne!(code, 0);
+    assert!(text.contains(&port), "{text}");
+    assert!(text.contains("--port"), "says what to do: {text}");
+}
+
+#[test]
+fn a_corrupt_directory_is_refused_and_left_alone() {
+    let mut platform = Platform::new();
+    assert_eq!(platform.stop(), 0);
+    let store = platform.data_dir().join("store.redb");
+    let good = std::fs::read(&store).unwrap();
+    for (what, bytes) in [
+        ("garbage", b"this is not a store".repeat(1000)),
+        ("truncated", good[..good.len() / 3].to_vec()),
+        ("empty", Vec::new()),
+    ] {
+        std::fs::write(&store, &bytes).unwrap();
+        let (code, text) = up(&["--port", "0", "--data-dir", platform.data_dir().to_str().unwrap()]);
+        assert_ne!(code, 0, "{what}: {text}");
+        assert!(text.contains("store.redb"), "{what}: names the file: {text}");
+        assert_eq!(std::fs::read(&store).unwrap(), bytes, "{what}: the file was changed");
+    }
+    std::fs::write(&store, good).unwrap();
+    platform.up();
+    platform.kubectl(["get", "nodes"]).ok();
+}
+
+#[test]
+fn a_restart_goes_on_where_it_was() {
+    let mut platform = Platform::new();
+    platform.kubectl(["create", "configmap", "kept", "--from-literal=a=b"]).ok();
+    platform.jobctl(["run", "--name", "before", "--", "true"]).ok();
+    assert_eq!(platform.stop(), 0);
+    platform.up();
+    assert_eq!(platform.get("configmap", "kept").unwrap()["data"]["a"], "b");
+    platform.wait_for_phase("before", "Completed");
+    platform.jobctl(["run", "--name", "after", "--", "true"]).ok();
+}
+
+#[test]
+fn pods_outlive_a_clean_stop_and_are_adopted() {
+    let mut platform = Platform::new();
+    let go = platform.scratch().join("go");
+    let wait_for_go = format!("until [ -e {} ]; do sleep 0.05; done; echo went on", go.display());
+    let manifest = job_with_host_path("outlives", &wait_for_go, platform.scratch().to_str().unwrap());
+    platform.kubectl_with_input(["apply", "-f", "-"], &manifest).ok();
+    platform.wait_for_phase("outlives", "Running");
+    assert_eq!(platform.stop(), 0);
+    std::fs::write(&go, "").unwrap();
+    platform.up();
+    platform.wait_for_phase("outlives", "Completed");
+    assert!(platform.jobctl(["logs", "outlives"]).ok().contains("went on"));
+    let restarts =
+        platform.get("pod", "outlives-main-0").unwrap()["status"]["containerStatuses"][0]["restartCount"].clone();
+    assert_eq!(restarts, 0);
+}
+
+#[test]
+fn tearing_down_leaves_nothing() {
+    let mut platform = Platform::start(Setup::default());
+    platform.jobctl(["submit", "--name", "endless", "--", "sleep", "1000"]).ok();
+    platform.wait_for_phase("endless", "Running");
+    let remains = platform.tear_down();
+    assert!(remains.is_empty(), "{remains:#?}");
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_not_an_end() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let data = disk.path.join("data");
+    let mut child = Command::new(binary("pumice"))
+        .args(["up", "--port", "0", "--data-dir", data.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("up is ready", || data.join("up.json").exists().then_some(()).ok_or_else(String::new));
+    let kubectl =
+        |args: &[&str]| Command::new("kubectl").args(args).env("KUBECONFIG", data.join("kubeconfig")).output().unwrap();
+    assert!(kubectl(&["create", "configmap", "first", "--from-literal=a=b"]).status.success());
+    std::fs::write(disk.path.join("ballast"), vec![1u8; 1 << 20]).unwrap();
+    fill(&disk.path.join("ballast2"));
+    let big = disk.outside.join("big");
+    std::fs::write(&big, "x".repeat(900_000)).unwrap();
+    let from_file = format!("--from-file={}", big.display());
+    let refused = (0..50).find_map(|i| {
+        let output = kubectl(&["create", "configmap", &format!("big-{i}"), &from_file]);
+        (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    });
+    let refused = refused.expect("a disk of 64 MiB that is filled takes no 50 objects of 0.9 MB");
+    assert!(refused.contains("space") || refused.contains("full"), "{refused}");
+    assert!(kubectl(&["get", "configmap", "first"]).status.success(), "reads go on");
+    std::fs::remove_file(disk.path.join("ballast2")).unwrap();
+    std::fs::remove_file(disk.path.join("ballast")).unwrap();
+    eventually("writes go on when there is room again", || {
+        let output = kubectl(&["create", "configmap", "second", "--from-literal=a=b"]);
+        output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    });
+    assert!(kubectl(&["get", "configmap", "first"]).status.success(), "nothing is lost");
+    let down = Command::new(binary("pumice")).args(["down", "--data-dir", data.to_str().unwrap()]).status().unwrap();
+    assert!(down.success());
+    assert!(child.wait().unwrap().success());
+}
+
+fn fill(path: &std::path::Path) {
+    use std::io::Write;
+    let mut file = std::fs::File::create(path).unwrap();
+    let block = vec![1u8; 64 << 10];
+    while file.write_all(&block).is_ok() {}
+}
+
+/// A file system of 64 MiB, unmounted when dropped.
+struct SmallDisk {
+    path: std::path::PathBuf,
+    outside: std::path::PathBuf,
+}
+
+impl SmallDisk {
+    fn mount() -> Option<SmallDisk> {
+        let outside = std::env::temp_dir().join(format!("pumice-small-disk-{}", std::process::id()));
+        let path = outside.join("disk");
+        std::fs::create_dir_all(&path).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(&path).status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            assert!(std::env::var_os("CI").is_none(), "CI has to be able to mount a small disk");
+            eprintln!("left out: no right to mount a small disk");
+            return None;
+        }
+        Some(SmallDisk { path, outside })
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+        let _ = std::fs::remove_dir_all(&self.outside);
+    }
+}
+
+fn up(flags: &[&str]) -> (i32, String) {
+    let output = Command::new(binary("pumice")).arg("up").args(flags).output().unwrap();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn job_with_host_path(name: &str, script: &str, path: &str) -> String {
+    format!(
+        r#"
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {{name: {name}}}
+spec:
+  minAvailable: 1
+  tasks:
+  - name: main
+    replicas: 1
+    template:
+      spec:
+        restartPolicy: Never
+        volumes: [{{name: host, hostPath: {{path: "{path}"}}}}]
+        containers:
+        - name: main
+          image: pumice.sh/host
+          command: [sh, -c, '{script}']
+          volumeMounts: [{{name: host, mountPath: "{path}"}}]
+          resources: {{requests: {{cpu: 10m, memory: 8Mi}}}}
+"#
+    )
+}

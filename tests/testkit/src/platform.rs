@@ -1,0 +1,281 @@
+//! One running `pumice up` with its clients.
+//!
+//! Invariant: when a [`Platform`] is dropped nothing of it is left: no process, mount, interface or cgroup.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Remains, binary, eventually};
+
+/// What a command left behind.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// Exit code; 128 + signal when killed.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Output {
+    /// The output of a command that must have succeeded.
+    ///
+    /// # Panics
+    /// When it has not, with all it said.
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, 0, "failed: {self:?}");
+        self.stdout
+    }
+}
+
+/// How to start a platform.
+#[derive(Debug, Clone, Default)]
+pub struct Setup {
+    /// More flags for `pumice up`.
+    pub flags: Vec<String>,
+}
+
+/// A platform in a directory of its own.
+pub struct Platform {
+    directory: TempDir,
+    setup: Setup,
+    up: Option<Child>,
+    /// The URL that `up` printed.
+    pub url: String,
+}
+
+impl Platform {
+    /// Brings up a platform and waits until it says that it is ready.
+    pub fn start(setup: Setup) -> Platform {
+        Platform::start_in(temporary_directory(), setup)
+    }
+
+    fn start_in(directory: TempDir, setup: Setup) -> Platform {
+        let mut platform = Platform { directory, setup, up: None, url: String::new() };
+        platform.up();
+        platform
+    }
+
+    /// A platform with default flags.
+    pub fn new() -> Platform {
+        Platform::start(Setup::default())
+    }
+
+    /// A platform that runs `program` for each named image.
+    pub fn start_with_images(images: &[(&str, &Path)]) -> Platform {
+        let map: String = images
+            .iter()
+            .map(|(image, program)| format!("{image}:\n  command: [\"{}\"]\n", program.display()))
+            .collect();
+        Platform::start_with_image_map(Setup::default(), &map)
+    }
+
+    /// A platform with this text as its image map.
+    pub fn start_with_image_map(mut setup: Setup, map: &str) -> Platform {
+        let directory = temporary_directory();
+        let path = directory.path().join("images.yaml");
+        std::fs::write(&path, map).expect("write an image map");
+        setup.flags.extend(["--image-map".into(), path.display().to_string()]);
+        Platform::start_in(directory, setup)
+    }
+
+    /// The data directory.
+    pub fn data_dir(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// A directory for the test's own files.
+    pub fn scratch(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Writes a file for the test and gives its path.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.scratch().join(name);
+        std::fs::write(&path, content).expect("write a test's file");
+        path
+    }
+
+    /// The process id of the running `up`.
+    pub fn pid(&self) -> Option<i32> {
+        self.up.as_ref().map(|child| child.id() as i32)
+    }
+
+    /// Starts `up` (again) on the same directory and waits for its one line.
+    pub fn up(&mut self) {
+        assert!(self.up.is_none(), "it is up already");
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.scratch().join("up.log"))
+            .expect("open the log of up");
+        let mut child = Command::new(binary("pumice"))
+            .args(["up", "--port", "0", "--data-dir"])
+            .arg(self.data_dir())
+            .args(&self.setup.flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("start pumice up");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("a pipe was asked for");
+        BufReader::new(stdout).read_line(&mut line).expect("read what up prints");
+        let url = line.split_whitespace().find(|word| word.starts_with("https://"));
+        let Some(url) = url else {
+            let _ = child.kill();
+            panic!("up printed {line:?} and said:\n{}", self.log());
+        };
+        self.url = url.to_owned();
+        self.up = Some(child);
+    }
+
+    /// What `up` has said on standard error so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.scratch().join("up.log")).unwrap_or_default()
+    }
+
+    /// Kills `up` as a crash would: no chance to clean up. Pods go on.
+    pub fn crash(&mut self) {
+        let mut child = self.up.take().expect("it is up");
+        child.kill().expect("kill up");
+        child.wait().expect("wait for up");
+    }
+
+    /// Stops `up` as Ctrl-C would and gives its exit code.
+    pub fn stop(&mut self) -> i32 {
+        let mut child = self.up.take().expect("it is up");
+        signal(&child, Signal::SIGINT);
+        code(child.wait().expect("wait for up"))
+    }
+
+    /// Runs `jobctl` against this platform.
+    pub fn jobctl<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Output {
+        self.run(binary("jobctl"), args, None)
+    }
+
+    /// Runs `jobctl` with something on standard input.
+    pub fn jobctl_with_input<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        input: &str,
+    ) -> Output {
+        self.run(binary("jobctl"), args, Some(input))
+    }
+
+    /// Runs the stock `kubectl` against this platform as its administrator.
+    pub fn kubectl<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Output {
+        self.run(PathBuf::from("kubectl"), args, None)
+    }
+
+    /// Runs `kubectl` with a manifest on standard input.
+    pub fn kubectl_with_input<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        input: &str,
+    ) -> Output {
+        self.run(PathBuf::from("kubectl"), args, Some(input))
+    }
+
+    /// One object as JSON by kubectl, `None` when there is none.
+    pub fn get(&self, kind: &str, name: &str) -> Option<Value> {
+        let output = self.kubectl(["get", kind, name, "-o", "json"]);
+        (output.code == 0).then(|| serde_json::from_str(&output.stdout).expect("kubectl prints JSON"))
+    }
+
+    /// All objects of a kind as JSON by kubectl.
+    pub fn list(&self, kind: &str) -> Vec<Value> {
+        let text = self.kubectl(["get", kind, "-o", "json"]).ok();
+        let list: Value = serde_json::from_str(&text).expect("kubectl prints JSON");
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Waits until a Job is in `phase` and gives it.
+    pub fn wait_for_phase(&self, job: &str, phase: &str) -> Value {
+        eventually(&format!("job {job} becomes {phase}"), || {
+            let found = self.get("jobs.batch.volcano.sh", job).ok_or("no such job")?;
+            let now = found["status"]["state"]["phase"].as_str().unwrap_or("").to_owned();
+            if now == phase { Ok(found) } else { Err(format!("{now}: {}", found["status"])) }
+        })
+    }
+
+    fn run<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        program: PathBuf,
+        args: impl IntoIterator<Item = S>,
+        input: Option<&str>,
+    ) -> Output {
+        let mut child = Command::new(&program)
+            .args(args)
+            .env("KUBECONFIG", self.data_dir().join("kubeconfig"))
+            .env("PUMICE_DATA_DIR", self.data_dir())
+            .env("HOME", self.scratch())
+            .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("start {}: {error}", program.display()));
+        if let Some(input) = input {
+            let mut stdin = child.stdin.take().expect("a pipe was asked for");
+            // The program may refuse its input and close the pipe: that is for its exit code to say.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        let output = child.wait_with_output().expect("wait for a command");
+        Output {
+            code: code(output.status),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Stops everything, pods too, and says what is left of it on the machine.
+    pub fn tear_down(&mut self) -> Remains {
+        self.drain();
+        Remains::of(&self.data_dir())
+    }
+
+    fn drain(&mut self) {
+        if let Some(mut child) = self.up.take() {
+            signal(&child, Signal::SIGTERM);
+            let _ = child.wait();
+        }
+        if self.data_dir().is_dir() {
+            let _ = Command::new(binary("pumice")).arg("down").arg("--data-dir").arg(self.data_dir()).output();
+        }
+    }
+}
+
+impl Default for Platform {
+    fn default() -> Self {
+        Platform::new()
+    }
+}
+
+impl Drop for Platform {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- what up said ---\n{}\n---", self.log());
+        }
+        self.drain();
+    }
+}
+
+fn temporary_directory() -> TempDir {
+    tempfile::Builder::new().prefix("pumice-test-").tempdir().expect("a temporary directory")
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let _ = kill(Pid::from_raw(child.id() as i32), signal);
+}
+
+fn code(status: std::process::ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
