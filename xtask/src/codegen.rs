@@ -6,8 +6,11 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use serde_json::Value;
 
 mod builtin;
+pub mod crd;
+mod structural;
 
 /// A generated file.
 pub struct Output {
@@ -19,7 +22,9 @@ pub struct Output {
 
 /// Everything that is generated.
 pub fn outputs() -> anyhow::Result<Vec<Output>> {
-    Ok(vec![Output { path: "crates/apiserver/schemas/builtin.json".into(), content: builtin::document()? }])
+    let mut outputs = crd::outputs()?;
+    outputs.push(Output { path: "crates/apiserver/schemas/builtin.json".into(), content: builtin::document()? });
+    Ok(outputs)
 }
 
 /// Writes the files that differ and names them.
@@ -48,4 +53,16 @@ pub fn stale(root: &Path) -> anyhow::Result<Vec<String>> {
         }
     }
     Ok(stale)
+}
+
+/// The same value with members in alphabetical order, whatever order this build of serde_json keeps.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let ordered: std::collections::BTreeMap<_, _> = members.iter().collect();
+            Value::Object(ordered.into_iter().map(|(name, member)| (name.clone(), sorted(member))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+        other => other.clone(),
+    }
 }

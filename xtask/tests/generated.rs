@@ -51,3 +51,14 @@ fn collect(value: &Value, references: &mut Vec<String>) {
         _ => {}
     }
 }
+
+#[test]
+fn yaml_and_json_definitions_are_the_same() {
+    for definition in pumice_api::crds::all() {
+        let file = format!("{}_{}.yaml", definition["spec"]["group"], definition["spec"]["names"]["plural"]);
+        let path = root().join(xtask::codegen::crd::FOLDER).join(file.replace('"', ""));
+        let text = std::fs::read_to_string(&path).expect("committed");
+        let yaml: Value = serde_saphyr::from_str(&text).expect("YAML");
+        assert_eq!(yaml, definition, "{}", path.display());
+    }
+}

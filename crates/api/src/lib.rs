@@ -14,6 +14,7 @@ mod resource;
 
 pub mod batch;
 pub mod bus;
+pub mod crds;
 pub mod names;
 pub mod network_topology;
 pub mod scheduling;

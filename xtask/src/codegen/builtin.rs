@@ -1,7 +1,8 @@
 //! OpenAPI schemas of the built-in kinds the API server serves, from k8s-openapi, without descriptions.
 //!
 //! Names are upstream's (`io.k8s.api.core.v1.Pod`); references stay references because some schemas are recursive. Kinds
-//! carry `x-kubernetes-group-version-kind`, by which clients find them.
+//! carry `x-kubernetes-group-version-kind`, by which clients find them. `metadata` and fields with a default are not required,
+//! as upstream has it.
 
 use anyhow::Context as _;
 use k8s_openapi::api::{
@@ -11,6 +12,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as extens
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
+
+use super::sorted;
+use super::structural::{kubernetes_markers, not_required};
 
 /// Schemas whose values have no structure a schema could say: any JSON, or a union of a schema with something else.
 const FREE_FORM: &[&str] = &[
@@ -52,11 +56,19 @@ pub fn document() -> anyhow::Result<String> {
         let schema = schemas.get_mut(*name).with_context(|| format!("no schema {name}"))?;
         *schema = json!({ "x-kubernetes-preserve-unknown-fields": true });
     }
-    schemas.values_mut().for_each(metadata_is_optional);
+    let markers = kubernetes_markers()?;
+    for (name, schema) in &mut schemas {
+        if let Some(schema) = schema.as_object_mut() {
+            not_required(schema, "metadata");
+            let fields = markers.get(name).into_iter().flatten();
+            let defaulted = fields.filter(|(_, additions)| additions.contains_key("default"));
+            defaulted.for_each(|(field, _)| not_required(schema, field));
+        }
+    }
     let mut schemas = Value::Object(schemas);
     drop_descriptions(&mut schemas);
     let document = json!({ "components": { "schemas": schemas } });
-    Ok(serde_json::to_string(&document)? + "\n")
+    Ok(serde_json::to_string(&sorted(&document))? + "\n")
 }
 
 /// A generator whose references point into an OpenAPI document.
@@ -67,16 +79,6 @@ pub fn generator() -> SchemaGenerator {
 fn kind<T: JsonSchema + k8s_openapi::Resource>(generator: &mut SchemaGenerator) -> (String, Value) {
     generator.subschema_for::<T>();
     (T::schema_name().into_owned(), json!({ "group": T::GROUP, "version": T::VERSION, "kind": T::KIND }))
-}
-
-/// Upstream never requires `metadata`; k8s-openapi's types do.
-fn metadata_is_optional(schema: &mut Value) {
-    let Some(members) = schema.as_object_mut() else { return };
-    let Some(required) = members.get_mut("required").and_then(Value::as_array_mut) else { return };
-    required.retain(|name| name != "metadata");
-    if required.is_empty() {
-        members.remove("required");
-    }
 }
 
 /// Removes every description. A property of that name is an object and stays.

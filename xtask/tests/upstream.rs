@@ -1,0 +1,84 @@
+//! Our definitions against Volcano's: whatever theirs says, ours says too.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+/// What ours has and theirs has not. An entry here is a decision: it must be optional, so that a manifest written for
+/// Volcano keeps its meaning.
+const ADDITIONS: &[&str] = &[];
+
+/// Keywords and annotations that carry no behaviour.
+const IGNORED: &[&str] = &["description", "controller-gen.kubebuilder.io/version"];
+
+/// Volcano's definitions, or nothing where the fixtures are absent.
+fn upstream(file: &str) -> Option<Value> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures/volcano/crds");
+    if !folder.is_dir() {
+        assert!(std::env::var_os("CI").is_none(), "fixtures are missing at {}", folder.display());
+        return None;
+    }
+    let text = std::fs::read_to_string(folder.join(file)).expect("fixture");
+    Some(serde_saphyr::from_str(&text).expect("YAML"))
+}
+
+/// Differences of `ours` from `theirs`; additions of ours go to `added`.
+fn compare(theirs: &Value, ours: &Value, path: &str, differences: &mut Vec<String>, added: &mut Vec<String>) {
+    match (theirs, ours) {
+        (Value::Object(theirs), Value::Object(ours)) => {
+            for (name, value) in
+                theirs.iter().filter(|(name, _)| !(IGNORED.contains(&name.as_str()) && !path.ends_with(".properties")))
+            {
+                match ours.get(name) {
+                    Some(own) if name == "required" => {
+                        compare_sets(value, own, &format!("{path}.required"), differences)
+                    }
+                    Some(own) => compare(value, own, &format!("{path}.{name}"), differences, added),
+                    None => differences.push(format!("{path}.{name}: missing, upstream has {value}")),
+                }
+            }
+            added.extend(ours.keys().filter(|name| !theirs.contains_key(*name)).map(|name| format!("{path}.{name}")));
+        }
+        (Value::Array(theirs), Value::Array(ours)) if theirs.len() == ours.len() => {
+            for (index, (theirs, ours)) in theirs.iter().zip(ours).enumerate() {
+                compare(theirs, ours, &format!("{path}[{index}]"), differences, added);
+            }
+        }
+        _ if theirs == ours => {}
+        _ => differences.push(format!("{path}: {ours}, upstream has {theirs}")),
+    }
+}
+
+fn compare_sets(theirs: &Value, ours: &Value, path: &str, differences: &mut Vec<String>) {
+    let sort = |value: &Value| {
+        let mut names: Vec<String> = value.as_array().expect("list").iter().map(Value::to_string).collect();
+        names.sort();
+        names
+    };
+    if sort(theirs) != sort(ours) {
+        differences.push(format!("{path}: {ours}, upstream has {theirs}"));
+    }
+}
+
+#[test]
+fn definitions_say_what_volcano_says() {
+    let mut differences = Vec::new();
+    let mut added = Vec::new();
+    for ours in xtask::codegen::crd::definitions().expect("generates") {
+        let file = format!("{}_{}.yaml", ours["spec"]["group"], ours["spec"]["names"]["plural"]).replace('"', "");
+        let Some(theirs) = upstream(&file) else { return };
+        compare(&theirs, &ours, file.trim_end_matches(".yaml"), &mut differences, &mut added);
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    assert_eq!(added, ADDITIONS);
+}
+
+#[test]
+fn the_comparison_finds_differences() {
+    let theirs = serde_json::json!({ "a": { "minimum": 1, "required": ["x", "y"], "description": "d" }, "b": [1] });
+    let ours = serde_json::json!({ "a": { "minimum": 2, "required": ["y", "x"], "new": {} } });
+    let (mut differences, mut added) = (Vec::new(), Vec::new());
+    compare(&theirs, &ours, "t", &mut differences, &mut added);
+    assert_eq!(differences, ["t.a.minimum: 2, upstream has 1", "t.b: missing, upstream has [1]"]);
+    assert_eq!(added, ["t.a.new"]);
+}
