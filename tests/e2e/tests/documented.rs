@@ -1,0 +1,43 @@
+//! The documents tell the truth: each command of their `console` blocks is run, in order.
+
+use std::process::{Command, Stdio};
+
+use pumice_testkit::{Platform, binary};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The commands (`$ ...`) of a document's `console` blocks.
+fn commands(document: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(format!("{ROOT}/{document}")).unwrap();
+    let mut inside = false;
+    let mut commands = Vec::new();
+    for line in text.lines() {
+        match line.strip_prefix("```") {
+            Some(language) => inside = !inside && language == "console",
+            None if inside => commands.extend(line.strip_prefix("$ ").map(str::to_owned)),
+            None => {}
+        }
+    }
+    commands
+}
+
+#[test]
+fn first_steps_can_be_followed() {
+    let commands = commands("docs/first-steps.md");
+    assert!(commands.len() > 8, "{commands:?}");
+    let platform = Platform::new();
+    let path = format!("{}:{}", binary("jobctl").parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let script = format!("set -eux\ncd {ROOT}\n{}\n", commands.join("\n"));
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .env("PATH", path)
+        .env("PUMICE_DATA_DIR", platform.data_dir())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    for seen in ["hello", "9", "Completed"] {
+        assert!(out.contains(seen), "{seen}: {out}\n{err}");
+    }
+}
