@@ -1,1 +1,21 @@
 //! Who is who and who may what.
+//!
+//! Identities come from client certificates that the platform's own authority signed; rights come
+//! from a role-based policy built from data. The API server asks on every request; the binary
+//! opens the authority at start and hands out the administrator's kubeconfig.
+
+mod ca;
+mod files;
+mod identity;
+mod kubeconfig;
+mod rbac;
+mod roles;
+mod tls;
+
+pub use ca::{Ca, CaError, Issued};
+pub use files::{FileError, write_private};
+pub use identity::{ANONYMOUS, AUTHENTICATED, Identity, IdentityError, MASTERS, UNAUTHENTICATED, identity_of};
+pub use kubeconfig::kubeconfig;
+pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target};
+pub use roles::built_in;
+pub use tls::{TlsError, client_config, server_config};

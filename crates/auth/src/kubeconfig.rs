@@ -1,0 +1,40 @@
+//! The kubeconfig that lets kubectl in.
+//!
+//! Invariant: self-contained (certificates are embedded) and valid for any server URL, which is
+//! quoted. It holds a private key: write it with [`crate::write_private`].
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::ca::{Ca, Issued};
+
+/// The text of a kubeconfig with one context, `pumice`, for the holder of `client`.
+pub fn kubeconfig(server_url: &str, ca: &Ca, client: &Issued) -> String {
+    // A JSON string is a YAML string.
+    let server = serde_json::Value::from(server_url);
+    let ca = STANDARD.encode(ca.pem());
+    let certificate = STANDARD.encode(&client.certificate_pem);
+    let key = STANDARD.encode(&client.key_pem);
+    format!(
+        "apiVersion: v1
+kind: Config
+clusters:
+- name: pumice
+  cluster:
+    server: {server}
+    certificate-authority-data: {ca}
+users:
+- name: pumice
+  user:
+    client-certificate-data: {certificate}
+    client-key-data: {key}
+contexts:
+- name: pumice
+  context:
+    cluster: pumice
+    user: pumice
+    namespace: default
+current-context: pumice
+"
+    )
+}

@@ -1,0 +1,126 @@
+//! The roles of the platform's own components, as data.
+//!
+//! Invariant: least rights: a component has what it calls and no more, and none but the garbage
+//! collector has a wildcard. Read by the API server's builder and by the right's own tests.
+
+use std::sync::Arc;
+
+use pumice_api::names::{USER_ADMISSION, USER_CONTROLLERS, USER_GC, USER_NODE, USER_SCHEDULER};
+
+use crate::identity::{AUTHENTICATED, UNAUTHENTICATED};
+use crate::rbac::{Grant, Role, Rule, Scope, Subject};
+
+/// Groups, resources, verbs.
+type Line = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
+
+const CORE: &[&str] = &[""];
+const BATCH: &[&str] = &["batch.volcano.sh"];
+const SCHEDULING: &[&str] = &["scheduling.volcano.sh"];
+const BUS: &[&str] = &["bus.volcano.sh"];
+
+const READ: &[&str] = &["get", "list", "watch"];
+const WRITE: &[&str] = &["update", "patch"];
+const EDIT: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
+
+const EVENTS: Line = (&["", "events.k8s.io"], &["events"], &["create", "update", "patch"]);
+const LEASES: Line = (&["coordination.k8s.io"], &["leases"], &["get", "list", "watch", "create", "update", "patch"]);
+const PRIORITY_CLASSES: Line = (&["scheduling.k8s.io"], &["priorityclasses"], READ);
+
+const SCHEDULER: &[Line] = &[
+    (CORE, &["pods", "nodes", "namespaces", "resourcequotas", "persistentvolumeclaims"], READ),
+    (CORE, &["pods/binding", "bindings"], &["create"]),
+    (CORE, &["pods/status"], &["patch"]),
+    (BATCH, &["jobs"], READ),
+    (SCHEDULING, &["podgroups"], &["get", "list", "watch", "update", "patch"]),
+    (SCHEDULING, &["podgroups/status", "queues/status"], WRITE),
+    (SCHEDULING, &["queues"], &["get", "list", "watch", "create"]),
+    PRIORITY_CLASSES,
+    EVENTS,
+    LEASES,
+];
+
+const CONTROLLERS: &[Line] = &[
+    (BATCH, &["jobs"], &["get", "list", "watch", "update", "patch", "delete"]),
+    (BATCH, &["jobs/status", "jobs/finalizers"], WRITE),
+    (CORE, &["pods"], &["get", "list", "watch", "create", "update", "patch", "delete"]),
+    (CORE, &["configmaps", "secrets", "services", "persistentvolumeclaims"], EDIT),
+    (&["networking.k8s.io"], &["networkpolicies"], &["get", "create", "delete"]),
+    (SCHEDULING, &["podgroups", "queues"], EDIT),
+    (SCHEDULING, &["podgroups/status", "queues/status"], WRITE),
+    (BUS, &["commands"], &["get", "list", "watch", "delete"]),
+    PRIORITY_CLASSES,
+    EVENTS,
+    LEASES,
+];
+
+const ADMISSION: &[Line] =
+    &[(SCHEDULING, &["queues", "podgroups"], READ), (CORE, &["namespaces"], READ), PRIORITY_CLASSES];
+
+const NODE: &[Line] = &[
+    (CORE, &["nodes"], &["get", "list", "watch", "create", "update", "patch"]),
+    (CORE, &["nodes/status", "pods/status", "persistentvolumeclaims/status"], WRITE),
+    (CORE, &["pods"], &["get", "list", "watch", "delete"]),
+    (CORE, &["configmaps", "secrets", "persistentvolumeclaims", "services"], READ),
+    EVENTS,
+    LEASES,
+];
+
+const GC: &[Line] = &[
+    (&["*"], &["*"], &["get", "list", "watch", "delete", "patch"]),
+    (CORE, &["namespaces/finalize", "namespaces/status"], &["update"]),
+];
+
+/// Paths that tell a client what the server is.
+const DISCOVERY_PATHS: &[&str] =
+    &["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version", "/version/"];
+/// Paths that tell anybody whether the server lives.
+const PUBLIC_PATHS: &[&str] =
+    &["/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/version", "/version/"];
+
+/// What holds on every server: the components' roles, discovery for everybody with credentials,
+/// health for everybody.
+pub fn built_in() -> Vec<Grant> {
+    let components = [
+        (USER_SCHEDULER, SCHEDULER),
+        (USER_CONTROLLERS, CONTROLLERS),
+        (USER_ADMISSION, ADMISSION),
+        (USER_NODE, NODE),
+        (USER_GC, GC),
+    ];
+    let mut grants: Vec<Grant> = components
+        .into_iter()
+        .map(|(user, lines)| {
+            let rules = lines.iter().map(resource_rule).collect();
+            grant(Subject::User(user.to_owned()), user, rules)
+        })
+        .collect();
+    for group in [AUTHENTICATED, UNAUTHENTICATED] {
+        let rules = vec![path_rule(PUBLIC_PATHS)];
+        grants.push(grant(Subject::Group(group.to_owned()), "system:public-info-viewer", rules));
+    }
+    let everybody = || Subject::Group(AUTHENTICATED.to_owned());
+    grants.push(grant(everybody(), "system:discovery", vec![path_rule(DISCOVERY_PATHS)]));
+    let asking = resource_rule(&(
+        &["authorization.k8s.io"],
+        &["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+        &["create"],
+    ));
+    grants.push(grant(everybody(), "system:basic-user", vec![asking]));
+    grants
+}
+
+fn grant(subject: Subject, role: &str, rules: Vec<Rule>) -> Grant {
+    Grant { subject, role: Arc::new(Role { name: role.to_owned(), rules }), scope: Scope::Cluster }
+}
+
+fn resource_rule((groups, resources, verbs): &Line) -> Rule {
+    Rule { verbs: owned(verbs), api_groups: owned(groups), resources: owned(resources), ..Rule::default() }
+}
+
+fn path_rule(paths: &[&str]) -> Rule {
+    Rule { verbs: owned(&["get"]), non_resource_urls: owned(paths), ..Rule::default() }
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
