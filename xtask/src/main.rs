@@ -8,7 +8,8 @@ use anyhow::Context as _;
 const USAGE: &str = "\
 usage: cargo xtask <verb>
   codegen          write generated files: custom resource definitions, schemas of built-in kinds
-  codegen --check  fail where a committed file differs from what would be generated";
+  codegen --check  fail where a committed file differs from what would be generated
+  tidy             check the rules of the house: layers, layout, licences, links";
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,6 +17,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match arguments.as_slice() {
         ["codegen"] => codegen(&root()?),
         ["codegen", "--check"] => codegen_check(&root()?),
+        ["tidy"] => tidy(&root()?),
         _ => {
             eprintln!("{USAGE}");
             Ok(ExitCode::from(2))
@@ -41,4 +43,16 @@ fn codegen_check(root: &Path) -> anyhow::Result<ExitCode> {
         eprintln!("{path}: differs from what is generated; run cargo xtask codegen");
     }
     Ok(if stale.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn tidy(root: &Path) -> anyhow::Result<ExitCode> {
+    let violations = xtask::tidy::run(root)?;
+    for violation in &violations {
+        eprintln!("{violation}");
+    }
+    if violations.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("{} rules are broken", violations.len());
+    Ok(ExitCode::FAILURE)
 }

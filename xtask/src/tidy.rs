@@ -1,0 +1,68 @@
+//! The rules of the house as checks over the tree and over `cargo metadata`.
+//!
+//! Each check is a pure function in its own file: text or packages in, violations out. This file reads the inputs and runs
+//! them all. Called by `cargo xtask tidy`, which `make lint` runs.
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+mod deny;
+mod duplicates;
+mod externals;
+mod layers;
+mod layout;
+mod licences;
+mod links;
+mod packages;
+mod tree;
+mod words;
+
+pub use packages::{Dependency, Kind, Package, Packages};
+pub use tree::File;
+
+/// A broken rule: where, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    /// Path from the workspace's root.
+    pub file: String,
+    /// Line, from 1; 0 = the file as a whole.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub advice: String,
+}
+
+impl Violation {
+    fn new(file: &str, line: usize, advice: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line, advice: advice.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.advice),
+            line => write!(f, "{}:{line}: {}", self.file, self.advice),
+        }
+    }
+}
+
+/// Runs every check on the workspace at `root`; violations come sorted by file and line.
+pub fn run(root: &Path) -> anyhow::Result<Vec<Violation>> {
+    let files = tree::read(root)?;
+    let packages = packages::read(root)?;
+    let deny = std::fs::read_to_string(root.join(deny::FILE)).with_context(|| format!("read {}", deny::FILE))?;
+    let deny = deny::Deny::parse(&deny)?;
+
+    let mut violations = Vec::new();
+    violations.extend(layers::check(&packages));
+    violations.extend(externals::check(&packages));
+    violations.extend(licences::check(&packages, &deny));
+    violations.extend(duplicates::check(&packages, &deny));
+    violations.extend(layout::check(&files));
+    violations.extend(words::check(&files));
+    violations.extend(links::check(&files, |path| root.join(path).exists()));
+    violations.sort();
+    Ok(violations)
+}

@@ -1,0 +1,124 @@
+//! Which of our crates may use which: the layers, as data.
+//!
+//! A crate uses only what its row names. Components never use each other: no row of one names another.
+
+use super::Violation;
+use super::packages::{Kind, Packages, short};
+
+/// Crate -> the crates of ours it may use in what it ships. Order is from the bottom up.
+pub const LAYERS: &[(&str, &[&str])] = &[
+    // pure
+    ("units", &[]),
+    ("objects", &["units"]),
+    ("api", &["units", "objects"]),
+    ("engine", &["units"]),
+    ("machines", &["units", "objects", "api"]),
+    ("ledger", &["units"]),
+    // engines with I/O
+    ("store", &["units", "objects"]),
+    ("auth", &["units", "objects", "api"]),
+    ("apiserver", &["units", "objects", "api", "store", "auth"]),
+    ("cluster", &["units", "objects", "api"]),
+    // components
+    ("scheduler", &["units", "objects", "api", "engine", "cluster"]),
+    ("controllers", &["units", "objects", "api", "machines", "cluster"]),
+    ("admission", &["units", "objects", "api", "apiserver"]),
+    ("node", &["units", "objects", "api", "cluster"]),
+    ("history", &["units", "objects", "api", "cluster"]),
+    ("watchdog", &["units", "objects", "api", "cluster"]),
+    ("console", &["units", "objects", "api", "auth", "cluster"]),
+    ("fleet", &["units", "objects", "api", "engine", "ledger", "auth", "cluster"]),
+    // surfaces
+    ("jobs", &["units", "objects", "api"]),
+    ("jobctl", &["units", "api", "jobs"]),
+    ("xtask", &["api"]),
+];
+
+/// Packages that wire or test the whole and may use any crate.
+const WIRING: &[&str] = &["pumice", "e2e", "bench"];
+/// Only tests use it.
+const TESTKIT: &str = "testkit";
+
+/// Finds dependencies that go against the layers.
+pub fn check(packages: &Packages) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for package in &packages.ours {
+        let name = package.name.as_str();
+        let row = LAYERS.iter().find(|(layer, _)| *layer == name).map(|(_, allowed)| *allowed);
+        let free = WIRING.contains(&name) || name == TESTKIT;
+        if row.is_none() && !free {
+            let advice = format!("crate {name} has no layer; add a row to LAYERS in xtask/src/tidy/layers.rs");
+            violations.push(Violation::new(&package.manifest, 0, advice));
+            continue;
+        }
+        for dependency in package.dependencies.iter().filter(|dependency| dependency.kind != Kind::Dev) {
+            let Some(target) = packages.ours.iter().find(|other| other.name == short(&dependency.name)) else {
+                continue;
+            };
+            let line = package.line_of(&dependency.name);
+            if target.name == TESTKIT && name != "e2e" {
+                let advice = "testkit is for tests only; move it to [dev-dependencies]";
+                violations.push(Violation::new(&package.manifest, line, advice));
+            } else if let Some(allowed) = row.filter(|allowed| !allowed.contains(&target.name.as_str())) {
+                let target = &target.name;
+                let allowed = if allowed.is_empty() { "nothing of ours".to_owned() } else { allowed.join(", ") };
+                let advice =
+                    format!("{name} may not use {target}: it may use {allowed}; move the shared part down a layer");
+                violations.push(Violation::new(&package.manifest, line, advice));
+            }
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::packages::samples::{package, packages};
+
+    fn advice(ours: Vec<crate::tidy::Package>) -> Vec<String> {
+        check(&packages(ours)).iter().map(Violation::to_string).collect()
+    }
+
+    #[test]
+    fn a_crate_may_use_what_lies_below() {
+        let ours = vec![
+            package("units", &["serde"], &["pumice-testkit"]),
+            package("objects", &["pumice-units"], &[]),
+            package("testkit", &["pumice-objects"], &[]),
+            package("pumice", &["pumice-objects", "pumice-units"], &[]),
+        ];
+        assert_eq!(advice(ours), Vec::<String>::new());
+    }
+
+    #[test]
+    fn upward_and_sideways_is_refused() {
+        let ours = vec![
+            package("units", &["serde", "pumice-objects"], &[]),
+            package("objects", &[], &[]),
+            package("scheduler", &["pumice-node"], &[]),
+            package("node", &["pumice-testkit"], &[]),
+            package("testkit", &[], &[]),
+            package("misc", &[], &[]),
+        ];
+        assert_eq!(
+            advice(ours),
+            [
+                "crates/units/Cargo.toml:3: units may not use objects: it may use nothing of ours; move the shared part down a layer",
+                "crates/scheduler/Cargo.toml:2: scheduler may not use node: it may use units, objects, api, engine, cluster; move the shared part down a layer",
+                "crates/node/Cargo.toml:2: testkit is for tests only; move it to [dev-dependencies]",
+                "crates/misc/Cargo.toml: crate misc has no layer; add a row to LAYERS in xtask/src/tidy/layers.rs",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_layers_have_no_cycle() {
+        for (index, (name, allowed)) in LAYERS.iter().enumerate() {
+            for below in *allowed {
+                let position = LAYERS.iter().position(|(layer, _)| layer == below);
+                assert!(position.is_some_and(|position| position < index), "{name} uses {below}");
+            }
+        }
+    }
+}
