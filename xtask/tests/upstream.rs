@@ -27,7 +27,7 @@ fn compare(theirs: &Value, ours: &Value, path: &str, differences: &mut Vec<Strin
     match (theirs, ours) {
         (Value::Object(theirs), Value::Object(ours)) => {
             for (name, value) in
-                theirs.iter().filter(|(name, _)| !(IGNORED.contains(&name.as_str()) && !path.ends_with(".properties")))
+                theirs.iter().filter(|(name, _)| !IGNORED.contains(&name.as_str()) || path.ends_with(".properties"))
             {
                 match ours.get(name) {
                     Some(own) if name == "required" => {
