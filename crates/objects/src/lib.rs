@@ -1,1 +1,17 @@
 //! Kubernetes' rules over JSON objects.
+//!
+//! Owns what the API does to an object of any kind, held as `serde_json::Value`: metadata, names,
+//! selectors, patches, the structural schema, printer columns and tables, and the `Status` that a
+//! refusal becomes. Invariant: pure functions; every walk is bounded in depth and work; messages
+//! are upstream's. The API server, admission and the components' shells call it.
+
+pub mod field;
+pub mod meta;
+pub mod names;
+pub mod patch;
+mod quote;
+pub mod selector;
+pub mod status;
+
+pub use field::{FieldError, FieldErrorKind};
+pub use status::{GroupKind, GroupResource, Status, StatusReason};
