@@ -7,6 +7,7 @@
 pub mod disk;
 pub mod memory;
 mod record;
+mod upgrade;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -106,6 +106,14 @@ pub(crate) fn spawn(start: Start) -> io::Result<()> {
     Ok(())
 }
 
+/// What was taken out of the queue at once.
+#[derive(Default)]
+struct Round {
+    applies: Vec<(Vec<Change>, ApplyAnswer)>,
+    flushes: Vec<DoneAnswer>,
+    closes: Vec<DoneAnswer>,
+}
+
 enum Wake {
     Request(Request),
     FlushDue,
@@ -126,9 +134,9 @@ impl Writer {
                     }
                 }
                 Wake::Request(first) => {
-                    let (changes, flushes, closes) = self.drain(first);
-                    self.commit(changes, !flushes.is_empty(), flushes);
-                    closing = closes;
+                    let round = self.drain(first);
+                    self.commit(round.applies, round.flushes);
+                    closing = round.closes;
                 }
             }
         }
@@ -153,19 +161,19 @@ impl Writer {
     }
 
     /// Takes what waits, up to the group's limit or a request to close.
-    fn drain(&mut self, first: Request) -> (Vec<(Vec<Change>, ApplyAnswer)>, Vec<DoneAnswer>, Vec<DoneAnswer>) {
-        let (mut applies, mut flushes, mut closes) = (Vec::new(), Vec::new(), Vec::new());
+    fn drain(&mut self, first: Request) -> Round {
+        let mut round = Round::default();
         let mut changes_queued = 0;
         let mut next = Some(first);
         while let Some(request) = next {
             match request {
                 Request::Apply { changes, answer } => {
                     changes_queued += changes.len();
-                    applies.push((changes, answer));
+                    round.applies.push((changes, answer));
                 }
-                Request::Flush { answer } => flushes.push(answer),
+                Request::Flush { answer } => round.flushes.push(answer),
                 Request::Close { answer } => {
-                    closes.push(answer);
+                    round.closes.push(answer);
                     break;
                 }
             }
@@ -174,10 +182,10 @@ impl Writer {
             }
             next = self.queue.try_recv().ok();
         }
-        (applies, flushes, closes)
+        round
     }
 
-    fn commit(&mut self, applies: Vec<(Vec<Change>, ApplyAnswer)>, flush: bool, flushes: Vec<DoneAnswer>) {
+    fn commit(&mut self, applies: Vec<(Vec<Change>, ApplyAnswer)>, flushes: Vec<DoneAnswer>) {
         let mut group = Group::new(self.allocated);
         {
             let state = self.shared.read();
@@ -186,12 +194,11 @@ impl Writer {
             }
         }
         self.allocated = group.revision();
-        let must_write = flush || group.is_durable() || group.revision() > self.reserved;
+        let must_write = !flushes.is_empty() || group.is_durable() || group.revision() > self.reserved;
         let written = if must_write {
             self.write(&group).map_err(answer_of)
         } else {
-            self.unsaved.extend(group.keys().cloned());
-            self.flush_at.get_or_insert_with(|| Instant::now() + self.flush_delay);
+            self.defer(&group);
             Ok(())
         };
         if written.is_ok() && !group.is_empty() {
@@ -203,6 +210,16 @@ impl Writer {
             // A caller that no longer listens is no failure.
             let _ = answer.send(written.clone());
         }
+    }
+
+    /// Leaves the group, which has volatile changes only, for the next commit.
+    fn defer(&mut self, group: &Group) {
+        if group.is_empty() {
+            return;
+        }
+        self.unsaved.extend(group.keys().cloned());
+        let delay = self.flush_delay;
+        self.flush_at.get_or_insert_with(|| Instant::now() + delay);
     }
 
     /// Makes the group, and whatever the disk has not got yet, durable.

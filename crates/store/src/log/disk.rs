@@ -14,18 +14,20 @@ use redb::{
     Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, TableDefinition, TableHandle,
 };
 
-use crate::log::{Append, FORMAT, Loaded, Log, LogError, StoredObject, record};
+use crate::log::{Append, FORMAT, Loaded, Log, LogError, StoredObject, record, upgrade};
 
 /// Opens the database over whatever holds its bytes.
 pub type OpenBackend = Box<dyn Fn(&Builder) -> Result<Database, DatabaseError> + Send>;
 
 const OBJECTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("objects");
-const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
+pub(super) const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("texts");
 
-const FORMAT_KEY: &str = "format";
+pub(super) const FORMAT_KEY: &str = "format";
 const REVISION_KEY: &str = "revision";
 const UID_KEY: &str = "uid";
+/// How many objects there are: damage in an inner page can hide some without harming the others.
+const COUNT_KEY: &str = "objects";
 
 /// All objects are in memory anyway: this only serves the writer's own pages.
 const CACHE_BYTES: usize = 64 << 20;
@@ -41,6 +43,7 @@ pub struct DiskLog {
 struct Header {
     uid: String,
     revision: u64,
+    objects: u64,
 }
 
 impl DiskLog {
@@ -88,10 +91,20 @@ impl DiskLog {
         if guarded("read", &path, || is_new(database))? {
             guarded("write", &path, || initialise(database))?;
         }
-        let header = guarded("read", &path, || Ok(read_header(database)?))?;
-        let header = header.check(&path)?;
+        let header = guarded("read", &path, || read_header(database))?;
+        let header = match header.check(&path, FORMAT)? {
+            Known::Current(header) => header,
+            Known::Older(found) => {
+                upgrade::run(&path, database, found, FORMAT, upgrade::STEPS)?;
+                return self.try_load();
+            }
+        };
         let objects = guarded("read", &path, || read_objects(database))?;
         let objects = objects.map_err(|detail| corrupt(&path, detail))?;
+        if objects.len() as u64 != header.objects {
+            let detail = format!("it holds {} objects of {}", objects.len(), header.objects);
+            return Err(corrupt(&path, detail));
+        }
         if let Some(above) = objects.iter().find(|object| object.revision > header.revision) {
             return Err(corrupt(
                 &path,
@@ -131,22 +144,29 @@ impl Drop for DiskLog {
 struct RawHeader {
     format: Option<u64>,
     revision: Option<u64>,
+    objects: Option<u64>,
     uid: Option<String>,
 }
 
+/// The bookkeeping of a format that this version can read.
+enum Known {
+    Current(Header),
+    Older(u64),
+}
+
 impl RawHeader {
-    fn check(self, path: &Path) -> Result<Header, LogError> {
+    fn check(self, path: &Path, supported: u64) -> Result<Known, LogError> {
         match self.format {
-            Some(FORMAT) => {}
-            Some(found) if found > FORMAT => {
-                return Err(LogError::NewerFormat { path: path.to_path_buf(), found, supported: FORMAT });
+            None | Some(0) => return Err(corrupt(path, "it names no format")),
+            Some(found) if found > supported => {
+                return Err(LogError::NewerFormat { path: path.to_path_buf(), found, supported });
             }
-            Some(found) => return Err(corrupt(path, format!("format {found} never existed"))),
-            None => return Err(corrupt(path, "it names no format")),
+            Some(found) if found < supported => return Ok(Known::Older(found)),
+            Some(_) => {}
         }
-        match (self.revision, self.uid) {
-            (Some(revision), Some(uid)) => Ok(Header { uid, revision }),
-            _ => Err(corrupt(path, "it names no revision or no uid")),
+        match (self.revision, self.objects, self.uid) {
+            (Some(revision), Some(objects), Some(uid)) => Ok(Known::Current(Header { uid, revision, objects })),
+            _ => Err(corrupt(path, "it lacks its revision, count or uid")),
         }
     }
 }
@@ -187,6 +207,7 @@ fn initialise(database: &Database) -> Result<(), redb::Error> {
         let mut numbers = transaction.open_table(NUMBERS)?;
         numbers.insert(FORMAT_KEY, FORMAT)?;
         numbers.insert(REVISION_KEY, 1)?;
+        numbers.insert(COUNT_KEY, 0)?;
         let uid = uuid::Uuid::now_v7().to_string();
         transaction.open_table(TEXTS)?.insert(UID_KEY, uid.as_str())?;
         transaction.open_table(OBJECTS)?;
@@ -194,7 +215,7 @@ fn initialise(database: &Database) -> Result<(), redb::Error> {
     Ok(transaction.commit()?)
 }
 
-fn begin(database: &Database) -> Result<redb::WriteTransaction, redb::Error> {
+pub(super) fn begin(database: &Database) -> Result<redb::WriteTransaction, redb::Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_durability(Durability::Immediate)?;
     Ok(transaction)
@@ -204,18 +225,23 @@ fn write(database: &Database, batch: &Append) -> Result<(), redb::Error> {
     let transaction = begin(database)?;
     {
         let mut objects = transaction.open_table(OBJECTS)?;
+        let (mut added, mut removed) = (0, 0);
         for (key, state) in &batch.writes {
             let key = key.encode();
             match state {
                 Some(object) => {
-                    objects.insert(key.as_slice(), record::encode(&key, object).as_slice())?;
+                    let value = record::encode(&key, object);
+                    added += u64::from(objects.insert(key.as_slice(), value.as_slice())?.is_none());
                 }
                 None => {
-                    objects.remove(key.as_slice())?;
+                    removed += u64::from(objects.remove(key.as_slice())?.is_some());
                 }
             }
         }
-        transaction.open_table(NUMBERS)?.insert(REVISION_KEY, batch.revision)?;
+        let mut numbers = transaction.open_table(NUMBERS)?;
+        numbers.insert(REVISION_KEY, batch.revision)?;
+        let count = numbers.get(COUNT_KEY)?.map_or(0, |value| value.value());
+        numbers.insert(COUNT_KEY, (count + added).saturating_sub(removed))?;
     }
     Ok(transaction.commit()?)
 }
@@ -224,13 +250,14 @@ fn read_header(database: &Database) -> Result<RawHeader, redb::Error> {
     let transaction = database.begin_read()?;
     let names: Vec<String> = transaction.list_tables()?.map(|table| table.name().to_owned()).collect();
     if [NUMBERS.name(), TEXTS.name(), OBJECTS.name()].iter().any(|name| !names.iter().any(|n| n == name)) {
-        return Ok(RawHeader { format: None, revision: None, uid: None });
+        return Ok(RawHeader { format: None, revision: None, objects: None, uid: None });
     }
     let numbers = transaction.open_table(NUMBERS)?;
     let texts = transaction.open_table(TEXTS)?;
     Ok(RawHeader {
         format: numbers.get(FORMAT_KEY)?.map(|value| value.value()),
         revision: numbers.get(REVISION_KEY)?.map(|value| value.value()),
+        objects: numbers.get(COUNT_KEY)?.map(|value| value.value()),
         uid: texts.get(UID_KEY)?.map(|value| value.value().to_owned()),
     })
 }
@@ -250,7 +277,7 @@ fn read_objects(database: &Database) -> Result<Result<Vec<StoredObject>, String>
 }
 
 /// Runs `work`, turning the library's errors and panics into ours.
-fn guarded<T>(
+pub(super) fn guarded<T>(
     operation: &'static str,
     path: &Path,
     work: impl FnOnce() -> Result<T, redb::Error>,
@@ -275,7 +302,7 @@ fn classify(operation: &'static str, path: &Path, error: redb::Error) -> LogErro
     }
 }
 
-fn io_error(operation: &'static str, path: &Path, source: io::Error) -> LogError {
+pub(super) fn io_error(operation: &'static str, path: &Path, source: io::Error) -> LogError {
     use io::ErrorKind::{FileTooLarge, InvalidData, QuotaExceeded, StorageFull, UnexpectedEof};
     let path = path.to_path_buf();
     match source.kind() {
@@ -285,6 +312,6 @@ fn io_error(operation: &'static str, path: &Path, source: io::Error) -> LogError
     }
 }
 
-fn corrupt(path: &Path, detail: impl Into<String>) -> LogError {
+pub(super) fn corrupt(path: &Path, detail: impl Into<String>) -> LogError {
     LogError::Corrupt { path: path.to_path_buf(), detail: detail.into() }
 }

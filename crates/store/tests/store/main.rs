@@ -1,0 +1,11 @@
+//! The store seen from outside, over real files, memory, and disks that fail.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod crash;
+mod damage;
+mod faulty_disk;
+mod full;
+mod lifecycle;
+mod stream;
+mod support;
