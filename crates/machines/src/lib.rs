@@ -1,1 +1,10 @@
-//! State machines of jobs, queues and pod groups.
+//! The state machines behind the controllers: what exists + what happened + now, to the wanted changes.
+//!
+//! Pure: no I/O, no clock, no randomness. Invariant: every machine is level-triggered. It looks only at what exists, so a
+//! controller that restarts, or looks twice, comes to the same result; applying a plan and stepping again ends in an empty
+//! plan. Called by the shells in `controllers`.
+
+pub mod job;
+mod job_object;
+pub mod plugins;
+pub mod queue;

@@ -1,0 +1,144 @@
+//! The Job machine: one step of a job's life.
+//!
+//! Invariant: [`step`] is a pure function of [`JobView`], which the shell builds from objects alone. It makes at most one
+//! phase transition; the shell carries the [`Plan`] out, puts the answers into its index and steps again until nothing is
+//! left to do. Called by the job controller for each job that something happened to.
+
+mod census;
+mod claims;
+mod cleanup;
+mod depends;
+mod events;
+mod facts;
+mod kill;
+mod phase;
+mod plan;
+mod plugin_objects;
+mod pod_group;
+mod pod_resources;
+mod pods;
+mod policy;
+mod rules;
+mod status;
+mod sync;
+mod ttl;
+mod volumes;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use pumice_api::batch::{Job, JobPhase};
+use pumice_api::bus::Action;
+use pumice_api::scheduling::PodGroup;
+
+pub use events::Evicted;
+pub use facts::{JobPod, PodFacts, PodPhase};
+pub use kill::RESTART_MARK;
+pub use phase::{Transition, transition};
+pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity};
+pub use pods::EVICTED_AT;
+
+use census::Census;
+use events::Signal;
+use policy::Order;
+use status::Draft;
+
+/// Everything a step looks at. All of it is observed; nothing is remembered.
+pub struct JobView<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The pods this job controls, by name.
+    pub pods: &'a BTreeMap<String, PodFacts>,
+    /// Pods that went away since the last step without being asked to by us.
+    pub evicted: &'a [Evicted],
+    /// The job's group, if there is one.
+    pub group: Option<&'a PodGroup>,
+    /// Whether the job's queue exists.
+    pub queue_exists: bool,
+    /// Names of the claims in the job's namespace.
+    pub claims: &'a BTreeSet<String>,
+    /// Plugin objects known to be right, with the job's generation they were made for.
+    pub applied: &'a BTreeMap<ObjectId, i64>,
+    /// Values of the priority classes.
+    pub priorities: &'a BTreeMap<String, i32>,
+    /// Whether the cluster serves NetworkPolicy.
+    pub network_policies: bool,
+    /// A Command for this job that was taken off the bus and not carried out yet.
+    pub command: Option<&'a Action>,
+}
+
+/// Decides what to do about a job now.
+///
+/// Never panics, whatever the objects hold. Cost: `O(pods + missing pods)`; allocates in proportion to the plan.
+pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
+    if view.job.metadata.deletion_timestamp.is_some() {
+        return Plan::default();
+    }
+    let phase = view.job.status.state.phase.clone().unwrap_or(JobPhase::Pending);
+    if let JobPhase::Other(word) = &phase {
+        return Plan::only(vec![Effect::warning(
+            "JobStatusError",
+            format!("phase {word:?} is unknown to this version; the job is left alone"),
+        )]);
+    }
+    let census = Census::take(view.job, view.pods);
+    let mut wake_at = None;
+    let mut records = Vec::new();
+    let order = match view.command {
+        Some(action) => Some(Order::command(action.clone())),
+        None if matches!(phase, JobPhase::Pending | JobPhase::Running) => {
+            let signals = Signal::gather(view, &census);
+            let verdict = policy::judge(&view.job.spec, &signals, now);
+            wake_at = verdict.wake_at;
+            records = verdict.waiting;
+            verdict.order
+        }
+        None => None,
+    };
+    let scene = Scene { view, census, phase, now };
+    let mut plan = scene.act(order.as_ref());
+    plan.prepend_records(records);
+    plan.wake_at = plan.wake_at.into_iter().chain(wake_at).min();
+    plan
+}
+
+/// One step's inputs, digested.
+struct Scene<'a> {
+    view: &'a JobView<'a>,
+    census: Census<'a>,
+    phase: JobPhase,
+    now: Timestamp,
+}
+
+impl Scene<'_> {
+    fn act(&self, order: Option<&Order>) -> Plan {
+        if let Some(restarts) = self.unrecorded_restart() {
+            return self.finish_restart(restarts);
+        }
+        let action = order.map_or(&Action::SyncJob, |order| &order.action);
+        let mut plan = match transition(&self.phase, action) {
+            Transition::Sync => self.sync(),
+            Transition::RestartJob => self.restart_job(order),
+            Transition::RestartTarget => match order {
+                Some(order) => self.restart_target(order),
+                None => self.sync(),
+            },
+            Transition::Kill(to) => self.begin_kill(to, order),
+            Transition::Resume => self.resume(),
+            Transition::Release => self.release(),
+            Transition::Settle => self.settle(),
+        };
+        if let (Some(order), true) = (order, self.view.command.is_some()) {
+            plan.prepend_records(vec![Effect::normal("CommandIssued", order.command_message())]);
+        }
+        plan
+    }
+
+    /// A status that differs from the job's only in what is set on it.
+    fn draft(&self) -> Draft<'_> {
+        Draft::new(self.view.job, &self.census)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! A job's pods counted, by task and phase.
+//!
+//! Invariant: every pod is counted exactly once; a pod that is going away counts as terminating, whatever its phase. The
+//! counts are of what exists, also after the job has ended. Taken at the start of each step.
+
+use std::collections::BTreeMap;
+
+use pumice_api::batch::{Job, TaskSpec, TaskState};
+
+use super::facts::{PodFacts, PodPhase};
+
+/// Numbers of pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub pending: i32,
+    pub running: i32,
+    pub succeeded: i32,
+    pub failed: i32,
+    pub unknown: i32,
+    pub terminating: i32,
+}
+
+impl Counts {
+    fn add(&mut self, pod: &PodFacts) {
+        let count = match pod.phase {
+            _ if pod.is_leaving() => &mut self.terminating,
+            PodPhase::Pending => &mut self.pending,
+            PodPhase::Running => &mut self.running,
+            PodPhase::Succeeded => &mut self.succeeded,
+            PodPhase::Failed => &mut self.failed,
+            PodPhase::Unknown => &mut self.unknown,
+        };
+        *count = count.saturating_add(1);
+    }
+
+    /// Pods that still occupy something.
+    pub fn unfinished(&self) -> i32 {
+        self.pending.saturating_add(self.running).saturating_add(self.unknown).saturating_add(self.terminating)
+    }
+
+    /// The counts as the status shows them for one task.
+    pub fn by_phase(&self) -> TaskState {
+        let all = [
+            (PodPhase::Pending, self.pending),
+            (PodPhase::Running, self.running),
+            (PodPhase::Succeeded, self.succeeded),
+            (PodPhase::Failed, self.failed),
+            (PodPhase::Unknown, self.unknown),
+        ];
+        let some = all.into_iter().filter(|(_, count)| *count > 0);
+        TaskState { phase: some.map(|(phase, count)| (phase.as_str().to_owned(), count)).collect() }
+    }
+}
+
+/// One task and its pods.
+pub(super) struct TaskCensus<'a> {
+    pub spec: &'a TaskSpec,
+    /// Pods with an index below `replicas`.
+    pub slots: BTreeMap<i32, &'a PodFacts>,
+    pub counts: Counts,
+}
+
+impl TaskCensus<'_> {
+    /// Pods the gang needs of this task.
+    pub fn min_available(&self) -> i32 {
+        min_available(self.spec)
+    }
+
+    /// Indices below `replicas` that have no pod.
+    pub fn missing(&self) -> impl Iterator<Item = i32> {
+        (0..self.spec.replicas.max(0)).filter(|index| !self.slots.contains_key(index))
+    }
+}
+
+/// All tasks of a job and their pods.
+pub(super) struct Census<'a> {
+    pub tasks: Vec<TaskCensus<'a>>,
+    /// Pods of no task, or with an index at or above `replicas`.
+    pub surplus: Vec<&'a PodFacts>,
+    pub counts: Counts,
+    /// Sum of the replicas of all tasks.
+    pub replicas: i64,
+}
+
+impl<'a> Census<'a> {
+    pub fn take(job: &'a Job, pods: &'a BTreeMap<String, PodFacts>) -> Self {
+        let mut tasks: Vec<_> = job
+            .spec
+            .tasks
+            .iter()
+            .map(|spec| TaskCensus { spec, slots: BTreeMap::new(), counts: Counts::default() })
+            .collect();
+        let by_name: BTreeMap<&str, usize> =
+            job.spec.tasks.iter().enumerate().rev().map(|(position, task)| (task.name.as_str(), position)).collect();
+        let mut surplus = Vec::new();
+        let mut counts = Counts::default();
+        for pod in pods.values() {
+            let task = by_name.get(pod.task.as_str()).map(|position| &mut tasks[*position]);
+            match task.filter(|task| (0..task.spec.replicas).contains(&pod.index)) {
+                Some(task) => {
+                    task.counts.add(pod);
+                    counts.add(pod);
+                    task.slots.insert(pod.index, pod);
+                }
+                None => {
+                    // On its way out, so neither running nor failed for the job's rules.
+                    counts.terminating = counts.terminating.saturating_add(1);
+                    surplus.push(pod);
+                }
+            }
+        }
+        let replicas = job.spec.tasks.iter().map(|task| i64::from(task.replicas.max(0))).sum();
+        Self { tasks, surplus, counts, replicas }
+    }
+
+    pub fn task(&self, name: &str) -> Option<&TaskCensus<'a>> {
+        self.tasks.iter().find(|task| task.spec.name == name)
+    }
+
+    /// Every pod, whatever its state.
+    pub fn pods(&self) -> impl Iterator<Item = &'a PodFacts> {
+        self.tasks.iter().flat_map(|task| task.slots.values().copied()).chain(self.surplus.iter().copied())
+    }
+}
+
+/// Pods the gang needs of a task: said by the user, or whole partitions, or all.
+pub(super) fn min_available(task: &TaskSpec) -> i32 {
+    let partitions = task.partition_policy.as_ref().filter(|policy| policy.min_partitions > 0);
+    task.min_available
+        .or_else(|| partitions.map(|policy| policy.min_partitions.saturating_mul(policy.partition_size)))
+        .unwrap_or(task.replicas)
+        .max(0)
+}

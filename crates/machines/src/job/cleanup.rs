@@ -1,0 +1,51 @@
+//! Phases in which a job has nothing to start: it is being ended, or has ended.
+//!
+//! Invariant: nothing here leads out of a finished phase. Unfinished pods and the group go first, then the objects of the
+//! plugins, which pods that still stop may need.
+
+use pumice_api::batch::JobPhase;
+
+use super::plan::{Effect, Plan};
+use super::{Scene, plugin_objects, ttl};
+
+impl Scene<'_> {
+    /// Deletes what is unfinished, then moves to the phase that this one leads to.
+    pub(super) fn settle(&self) -> Plan {
+        let mut kills = self.deletions(|pod| !pod.phase.is_finished() || pod.mark.is_some());
+        kills.extend(self.delete_group());
+        let mut draft = self.draft();
+        let quiet = kills.is_empty() && self.census.counts.unfinished() == 0;
+        let next = match self.phase {
+            JobPhase::Aborting => Some(JobPhase::Aborted),
+            JobPhase::Terminating => Some(JobPhase::Terminated),
+            JobPhase::Completing => Some(JobPhase::Completed),
+            _ => None,
+        };
+        let mut stages = vec![kills];
+        match next {
+            Some(next) if quiet => {
+                let state = &self.view.job.status.state;
+                draft.enter(next, &state.reason, &state.message, self.now);
+            }
+            None if quiet => {
+                let made = plugin_objects::all(self.view.job);
+                let recorded = |key: &String| key.starts_with(plugin_objects::PREFIX);
+                if draft.next.controlled_resources.keys().any(recorded) {
+                    stages.push(made.into_iter().map(Effect::DeleteObject).collect());
+                    draft.next.controlled_resources.retain(|key, _| !recorded(key));
+                }
+            }
+            _ => {}
+        }
+        stages.push(draft.write(self.now).into_iter().collect());
+        let mut plan = Plan::stages(stages);
+        if quiet && self.phase.is_finished() {
+            match ttl::due(self.view.job, self.now) {
+                ttl::Due::Never => {}
+                ttl::Due::At(at) => plan.wake_at = Some(at),
+                ttl::Due::Now => plan.stages.push(vec![Effect::DeleteJob]),
+            }
+        }
+        plan
+    }
+}

@@ -1,0 +1,165 @@
+//! What the machine needs to know of a pod, read once when the pod changes.
+//!
+//! Invariant: a pod counts only if a Volcano Job controls it and it carries the job's labels. Built by the shell's index,
+//! read by every other part of the machine; a job of thousands of pods is stepped through these small records.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use pumice_api::names;
+
+use super::kill::RESTART_MARK;
+use super::pods::EVICTED_AT;
+
+/// Phase of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodPhase {
+    /// Accepted, not running.
+    Pending,
+    /// At least one container runs.
+    Running,
+    /// All containers ended well.
+    Succeeded,
+    /// All containers ended, one of them badly.
+    Failed,
+    /// The node does not report.
+    Unknown,
+}
+
+impl PodPhase {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Unknown => "Unknown",
+        }
+    }
+
+    /// Whether the pod has ended.
+    pub fn is_finished(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// One pod of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodFacts {
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// Name of its task.
+    pub task: String,
+    /// Index inside the task.
+    pub index: i32,
+    /// The job's `status.version` when the pod was made.
+    pub version: i32,
+    /// Phase.
+    pub phase: PodPhase,
+    /// Whether it is being deleted, by whomever.
+    pub terminating_since: Option<Timestamp>,
+    /// Set when we are about to delete it: the number of the restart that wants it gone (0 = none).
+    pub mark: Option<i32>,
+    /// Exit code of the first container, if it has ended.
+    pub exit_code: Option<i32>,
+    /// Restarts of all its containers.
+    pub restarts: i32,
+    /// Whether all containers are ready.
+    pub ready: bool,
+    /// When it was created.
+    pub created_at: Option<Timestamp>,
+    /// When its last container ended.
+    pub ended_at: Option<Timestamp>,
+    /// When a container last ended before a restart.
+    pub restarted_at: Option<Timestamp>,
+    /// When its predecessor was evicted, if a delayed policy waits for this pod to run.
+    pub evicted_at: Option<Timestamp>,
+}
+
+/// A pod and the job that controls it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobPod {
+    /// Name of the job.
+    pub job_name: String,
+    /// Uid of the job.
+    pub job_uid: String,
+    /// The pod.
+    pub facts: PodFacts,
+}
+
+impl JobPod {
+    /// Reads a pod; `None` if it is no Job's.
+    pub fn observe(pod: &Pod) -> Option<Self> {
+        let owner = pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+        if owner.kind != "Job" || !owner.api_version.starts_with("batch.volcano.sh/") {
+            return None;
+        }
+        let annotation = |key: &str| pod.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
+        let label = |key: &str| pod.metadata.labels.as_ref().and_then(|all| all.get(key)).map(String::as_str);
+        let name = pod.metadata.name.clone()?;
+        let index_text =
+            annotation(names::TASK_INDEX).or_else(|| label(names::TASK_INDEX)).or_else(|| name.rsplit('-').next())?;
+        let status = pod.status.as_ref();
+        let containers = status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+        let init = status.and_then(|status| status.init_container_statuses.as_deref()).unwrap_or_default();
+        let marked = annotation(names::CONTROLLER_OUT_OF_SYNC) == Some("true");
+        let facts = PodFacts {
+            uid: pod.metadata.uid.clone().unwrap_or_default(),
+            task: annotation(names::TASK_SPEC).or_else(|| label(names::TASK_SPEC))?.to_owned(),
+            index: index_text.parse().ok()?,
+            version: annotation(names::JOB_VERSION)?.parse().ok()?,
+            phase: read_phase(status.and_then(|status| status.phase.as_deref())),
+            terminating_since: at(pod.metadata.deletion_timestamp.as_ref()),
+            mark: marked.then(|| annotation(RESTART_MARK).and_then(|text| text.parse().ok()).unwrap_or(0)),
+            exit_code: containers.first().and_then(exit_code),
+            restarts: containers.iter().chain(init).fold(0_i32, |sum, one| sum.saturating_add(one.restart_count)),
+            ready: !containers.is_empty() && containers.iter().all(|one| one.ready),
+            created_at: at(pod.metadata.creation_timestamp.as_ref()),
+            ended_at: containers.iter().filter_map(ended_at).max(),
+            restarted_at: containers.iter().chain(init).filter_map(restarted_at).max(),
+            evicted_at: annotation(EVICTED_AT).and_then(|text| text.parse().ok()),
+            name,
+        };
+        Some(Self { job_name: owner.name.clone(), job_uid: owner.uid.clone(), facts })
+    }
+}
+
+impl PodFacts {
+    /// Whether the pod is going away: being deleted, or marked to be.
+    pub fn is_leaving(&self) -> bool {
+        self.terminating_since.is_some() || self.mark.is_some()
+    }
+
+    pub(super) fn existing(&self) -> super::Existing {
+        super::Existing { name: self.name.clone(), uid: self.uid.clone() }
+    }
+}
+
+fn read_phase(word: Option<&str>) -> PodPhase {
+    match word {
+        Some("Running") => PodPhase::Running,
+        Some("Succeeded") => PodPhase::Succeeded,
+        Some("Failed") => PodPhase::Failed,
+        Some("Unknown") => PodPhase::Unknown,
+        _ => PodPhase::Pending,
+    }
+}
+
+fn at(time: Option<&Time>) -> Option<Timestamp> {
+    time.map(|time| time.0)
+}
+
+fn exit_code(status: &ContainerStatus) -> Option<i32> {
+    status.state.as_ref()?.terminated.as_ref().map(|ended| ended.exit_code)
+}
+
+fn ended_at(status: &ContainerStatus) -> Option<Timestamp> {
+    at(status.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref())
+}
+
+fn restarted_at(status: &ContainerStatus) -> Option<Timestamp> {
+    at(status.last_state.as_ref()?.terminated.as_ref()?.finished_at.as_ref())
+}

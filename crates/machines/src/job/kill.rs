@@ -1,0 +1,180 @@
+//! Restarts, suspends and ends: everything that makes pods go.
+//!
+//! Invariant: what is decided is written down before a pod is deleted, so that a crash in between neither loses nor repeats
+//! a restart. A kill of the whole job is written as a new `status.version`; pods of an older version are then known to be
+//! on their way out. A restart of some pods is written on these pods first, with the number the restart will have.
+
+use pumice_api::batch::{JobPhase, TaskSpec};
+use pumice_api::bus::Action;
+use pumice_api::names;
+
+use super::facts::PodFacts;
+use super::plan::{Effect, Existing, Plan};
+use super::policy::Order;
+use super::{Scene, rules};
+
+/// Annotation of a pod that we are about to delete: number of the restart that wants it gone.
+pub const RESTART_MARK: &str = "pumice.sh/restart";
+
+/// `status.state.reason` of a restart of the whole job.
+const RESTART_JOB: &str = "RestartJob";
+/// `status.state.reason` of a restart that keeps the pods that ended.
+const RESUME_JOB: &str = "ResumeJob";
+
+/// Which pods a restart takes away.
+enum Scope {
+    /// Those of an older version.
+    Older,
+    /// Those of an older version that have not ended.
+    OlderUnfinished,
+    /// Those that are marked.
+    Marked,
+}
+
+impl Scene<'_> {
+    /// Number of a restart that is marked on pods and not counted in the status: we were interrupted.
+    pub(super) fn unrecorded_restart(&self) -> Option<i32> {
+        if !matches!(self.phase, JobPhase::Pending | JobPhase::Running) {
+            return None;
+        }
+        let counted = self.view.job.status.retry_count;
+        self.census.pods().filter_map(|pod| pod.mark).max().filter(|restart| *restart > counted)
+    }
+
+    pub(super) fn finish_restart(&self, restart: i32) -> Plan {
+        let mut draft = self.draft();
+        draft.next.retry_count = restart;
+        draft.enter(JobPhase::Restarting, Action::RestartTask.as_str(), "", self.now);
+        Plan::only(draft.write(self.now).into_iter().collect())
+    }
+
+    pub(super) fn restart_job(&self, order: Option<&Order>) -> Plan {
+        let mut draft = self.draft();
+        draft.next.version = draft.next.version.saturating_add(1);
+        draft.next.retry_count = draft.next.retry_count.saturating_add(1);
+        draft.enter(JobPhase::Restarting, RESTART_JOB, &message(order), self.now);
+        Plan::only(draft.write(self.now).into_iter().chain(record(order)).collect())
+    }
+
+    /// Restarts the pods an event is about. An event without such pods restarts nothing and costs nothing.
+    pub(super) fn restart_target(&self, order: &Order) -> Plan {
+        let cause = order.cause.as_ref();
+        let Some((task, index)) = cause.and_then(|cause| cause.task.as_deref().zip(cause.index)) else {
+            let mut plan = self.sync();
+            let action = order.action.as_str();
+            plan.prepend_records(vec![Effect::warning(
+                "ActionWithoutTarget",
+                format!("{action} is ignored: what it reacts to is about no single task; use RestartJob"),
+            )]);
+            return plan;
+        };
+        let mut draft = self.draft();
+        draft.next.retry_count = draft.next.retry_count.saturating_add(1);
+        let restart = draft.next.retry_count;
+        draft.enter(JobPhase::Restarting, order.action.as_str(), &message(Some(order)), self.now);
+        // The last restart is none: the job fails, and its pods stay for inspection.
+        let marks = match self.census.task(task) {
+            Some(task) if restart < rules::max_retry(&self.view.job.spec) => task
+                .slots
+                .values()
+                .filter(|pod| in_target(&order.action, task.spec, index, pod) && pod.mark.is_none())
+                .map(|pod| Effect::MarkPod { pod: pod.existing(), restart })
+                .collect(),
+            _ => Vec::new(),
+        };
+        Plan::stages(vec![marks, draft.write(self.now).into_iter().chain(record(Some(order))).collect()])
+    }
+
+    pub(super) fn begin_kill(&self, to: JobPhase, order: Option<&Order>) -> Plan {
+        let mut draft = self.draft();
+        draft.next.version = draft.next.version.saturating_add(1);
+        let reason = order.map_or("", |order| order.action.as_str()).to_owned();
+        draft.enter(to, &reason, &message(order), self.now);
+        Plan::only(draft.write(self.now).into_iter().chain(record(order)).collect())
+    }
+
+    /// Unlike in Volcano, a resume costs no retry.
+    pub(super) fn resume(&self) -> Plan {
+        let mut draft = self.draft();
+        draft.next.version = draft.next.version.saturating_add(1);
+        draft.enter(JobPhase::Restarting, RESUME_JOB, "", self.now);
+        Plan::only(draft.write(self.now).into_iter().collect())
+    }
+
+    /// Restarting: delete what the restart takes away, then go on.
+    pub(super) fn release(&self) -> Plan {
+        let status = &self.view.job.status;
+        let mut draft = self.draft();
+        if status.retry_count < rules::max_retry(&self.view.job.spec) {
+            let scope = match status.state.reason.as_str() {
+                "RestartTask" | "RestartPod" | "RestartPartition" => Scope::Marked,
+                RESUME_JOB => Scope::OlderUnfinished,
+                _ => Scope::Older,
+            };
+            let mut kills = self.deletions(|pod| match scope {
+                Scope::Older => pod.version < status.version,
+                Scope::OlderUnfinished => pod.version < status.version && !pod.phase.is_finished(),
+                Scope::Marked => pod.mark.is_some(),
+            });
+            if !matches!(scope, Scope::Marked) {
+                kills.extend(self.delete_older_group());
+            }
+            if !kills.is_empty() {
+                return Plan::only(kills);
+            }
+        }
+        if let Some(verdict) = rules::restarting(&self.view.job.spec, &self.census, status.retry_count) {
+            draft.goto(&verdict, self.now);
+        }
+        Plan::only(draft.write(self.now).into_iter().collect())
+    }
+
+    /// Deletes surplus pods, and those that `chosen` picks, unless they are being deleted already.
+    pub(super) fn deletions(&self, chosen: impl Fn(&PodFacts) -> bool) -> Vec<Effect> {
+        let pods = self.census.tasks.iter().flat_map(|task| task.slots.values()).filter(|pod| chosen(pod));
+        let going = pods.chain(&self.census.surplus).filter(|pod| pod.terminating_since.is_none());
+        going.map(|pod| Effect::DeletePod(pod.existing())).collect()
+    }
+
+    /// Version of the job that the group was made for; groups made by Volcano don't say.
+    pub(super) fn group_version(&self) -> Option<i32> {
+        let annotations = self.view.group?.metadata.annotations.as_ref()?;
+        annotations.get(names::JOB_VERSION)?.parse().ok()
+    }
+
+    fn delete_older_group(&self) -> Option<Effect> {
+        let current = self.group_version().is_some_and(|version| version >= self.view.job.status.version);
+        if current { None } else { self.delete_group() }
+    }
+
+    pub(super) fn delete_group(&self) -> Option<Effect> {
+        let metadata = &self.view.group?.metadata;
+        if metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        let name = metadata.name.clone()?;
+        Some(Effect::DeleteGroup(Existing { name, uid: metadata.uid.clone().unwrap_or_default() }))
+    }
+}
+
+fn in_target(action: &Action, task: &TaskSpec, index: i32, pod: &PodFacts) -> bool {
+    match action {
+        Action::RestartPod => pod.index == index,
+        Action::RestartPartition => match &task.partition_policy {
+            Some(policy) if policy.partition_size > 0 => {
+                pod.index / policy.partition_size == index / policy.partition_size
+            }
+            // A task that is not split is one partition.
+            _ => true,
+        },
+        _ => true,
+    }
+}
+
+fn message(order: Option<&Order>) -> String {
+    order.map(Order::execute_message).unwrap_or_default()
+}
+
+fn record(order: Option<&Order>) -> Option<Effect> {
+    order.filter(|order| order.cause.is_some()).map(|order| Effect::normal("ExecuteAction", order.execute_message()))
+}

@@ -1,0 +1,271 @@
+//! From what has happened to what to do: lifecycle policies.
+//!
+//! Invariant: task policies come before the job's, the first rule that matches wins, and an internal event matches nothing.
+//! Delays count from when the event was observed in the objects, so they survive the controller. Called once per step.
+
+use jiff::{SignedDuration, Timestamp};
+use pumice_api::batch::{JobSpec, LifecyclePolicy};
+use pumice_api::bus::{Action, Event};
+use pumice_units::GoDuration;
+
+use super::events::Signal;
+use super::plan::Effect;
+
+/// An action to take, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Order {
+    pub action: Action,
+    /// What the action is about; nothing for Commands.
+    pub cause: Option<Signal>,
+}
+
+impl Order {
+    pub fn command(action: Action) -> Self {
+        Self { action, cause: None }
+    }
+
+    pub fn command_message(&self) -> String {
+        format!(
+            "Start to execute command {}, and clean it up to make sure executed not more than once.",
+            self.action.as_str()
+        )
+    }
+
+    /// Volcano's text, with the cause behind it.
+    pub fn execute_message(&self) -> String {
+        let action = self.action.as_str();
+        match &self.cause {
+            Some(cause) => format!("Start to execute action {action}: {}", describe(cause)),
+            None => format!("Start to execute action {action}"),
+        }
+    }
+}
+
+/// The outcome of looking at all signals.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Judgement {
+    pub order: Option<Order>,
+    /// When the next delayed action is due.
+    pub wake_at: Option<Timestamp>,
+    /// Events about actions that wait.
+    pub waiting: Vec<Effect>,
+}
+
+/// Picks the action that is due first; the others wait, or fall away with their cause.
+pub(super) fn judge(spec: &JobSpec, signals: &[Signal], now: Timestamp) -> Judgement {
+    let mut due: Vec<(Timestamp, u8, Order)> = Vec::new();
+    let mut judgement = Judgement::default();
+    for signal in signals {
+        let Some((action, delay)) = matching(spec, signal) else { continue };
+        if action == Action::SyncJob {
+            continue;
+        }
+        let since = signal.at.unwrap_or(Timestamp::MIN);
+        let at = since.checked_add(SignedDuration::from_nanos(delay.as_nanos())).unwrap_or(Timestamp::MAX);
+        // A delay runs by the clock; without one, clocks that disagree must not hold the action back.
+        if at <= now || delay <= GoDuration::ZERO {
+            due.push((at, rank(&signal.event), Order { action, cause: Some(signal.clone()) }));
+        } else {
+            judgement.wake_at = judgement.wake_at.into_iter().chain([at]).min();
+            let message = format!("Execute action {} after {delay}: {}", action.as_str(), describe(signal));
+            judgement.waiting.push(Effect::normal("ExecuteAction", message));
+        }
+    }
+    due.sort_by(|a, b| {
+        let place = |order: &Order| order.cause.as_ref().map(|cause| (cause.task.clone(), cause.index));
+        (a.0, a.1, place(&a.2)).cmp(&(b.0, b.1, place(&b.2)))
+    });
+    judgement.order = due.into_iter().next().map(|(_, _, order)| order);
+    if judgement.order.is_some() {
+        judgement.waiting.clear();
+    }
+    judgement
+}
+
+/// Order of events of the same second: success before the failures that it causes elsewhere.
+fn rank(event: &Event) -> u8 {
+    match event {
+        Event::TaskCompleted => 0,
+        Event::PodFailed => 1,
+        Event::TaskFailed => 2,
+        Event::PodEvicted => 3,
+        _ => 4,
+    }
+}
+
+/// The first rule for a signal: the task's, then the job's.
+fn matching(spec: &JobSpec, signal: &Signal) -> Option<(Action, GoDuration)> {
+    let task = signal.task.as_ref().and_then(|name| spec.tasks.iter().find(|task| &task.name == name));
+    let rules = task.map(|task| task.policies.as_slice()).unwrap_or_default().iter().chain(&spec.policies);
+    rules.filter_map(|rule| matched(rule, signal)).next()
+}
+
+fn matched(rule: &LifecyclePolicy, signal: &Signal) -> Option<(Action, GoDuration)> {
+    // A timeout that can't be read makes the rule void: acting at once is the opposite of what it asks for.
+    let delay = match &rule.timeout {
+        Some(text) => Some(text.parse::<GoDuration>().ok()?),
+        None => None,
+    };
+    let mut events = rule.event.iter().chain(&rule.events);
+    let by_event = events.any(|event| *event == signal.event || *event == Event::Any)
+        && (signal.event != Event::PodPending || delay.is_some());
+    let by_code = rule.exit_code.is_some_and(|code| code != 0 && signal.exit_code == Some(code));
+    let action = rule.action.clone().unwrap_or(Action::SyncJob);
+    (by_event || by_code).then(|| (action, delay.unwrap_or(GoDuration::ZERO)))
+}
+
+fn describe(signal: &Signal) -> String {
+    let mut text = signal.event.as_str().to_owned();
+    if let Some(task) = &signal.task {
+        text += &format!(" of task {task}");
+    }
+    if let Some(index) = signal.index {
+        text += &format!(", pod {index}");
+    }
+    if let Some(code) = signal.exit_code {
+        text += &format!(", exit code {code}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_api::batch::TaskSpec;
+    use serde_json::{Value, json};
+
+    fn spec(task_policies: Value, job_policies: Value) -> JobSpec {
+        let task = TaskSpec {
+            name: "w".into(),
+            policies: serde_json::from_value(task_policies).unwrap(),
+            ..TaskSpec::default()
+        };
+        JobSpec { tasks: vec![task], policies: serde_json::from_value(job_policies).unwrap(), ..JobSpec::default() }
+    }
+
+    fn signal(event: Event, exit_code: Option<i32>) -> Signal {
+        let at = Timestamp::from_second(1000).ok();
+        Signal { event, at, task: Some("w".into()), index: Some(0), exit_code }
+    }
+
+    fn action(spec: &JobSpec, signal: &Signal) -> Option<String> {
+        matching(spec, signal).map(|(action, delay)| format!("{} {delay}", action.as_str()))
+    }
+
+    #[test]
+    fn rules_are_matched_in_order_the_tasks_first() {
+        let failed = |code| signal(Event::PodFailed, Some(code));
+        let evicted = signal(Event::PodEvicted, None);
+        let pending = signal(Event::PodPending, None);
+        let completed = signal(Event::TaskCompleted, None);
+        let cases: Vec<(&str, Value, Value, Signal, Option<&str>)> = vec![
+            (
+                "event",
+                json!([]),
+                json!([{"event": "PodFailed", "action": "RestartJob"}]),
+                failed(1),
+                Some("RestartJob 0s"),
+            ),
+            (
+                "another event",
+                json!([]),
+                json!([{"event": "PodFailed", "action": "RestartJob"}]),
+                evicted.clone(),
+                None,
+            ),
+            (
+                "events",
+                json!([]),
+                json!([{"events": ["PodEvicted", "PodFailed"], "action": "AbortJob"}]),
+                evicted.clone(),
+                Some("AbortJob 0s"),
+            ),
+            ("any", json!([]), json!([{"event": "*", "action": "TerminateJob"}]), completed, Some("TerminateJob 0s")),
+            (
+                "any, pending needs a delay",
+                json!([]),
+                json!([{"event": "*", "action": "TerminateJob"}]),
+                pending.clone(),
+                None,
+            ),
+            (
+                "any, pending with a delay",
+                json!([]),
+                json!([{"event": "*", "action": "TerminateJob", "timeout": "1m"}]),
+                pending,
+                Some("TerminateJob 1m0s"),
+            ),
+            (
+                "exit code",
+                json!([]),
+                json!([{"exitCode": 3, "action": "RestartTask"}]),
+                failed(3),
+                Some("RestartTask 0s"),
+            ),
+            ("another exit code", json!([]), json!([{"exitCode": 3, "action": "RestartTask"}]), failed(4), None),
+            ("exit code without one", json!([]), json!([{"exitCode": 3, "action": "RestartTask"}]), evicted, None),
+            (
+                "task first",
+                json!([{"event": "PodFailed", "action": "RestartPod"}]),
+                json!([{"event": "PodFailed", "action": "AbortJob"}]),
+                failed(1),
+                Some("RestartPod 0s"),
+            ),
+            (
+                "falls through to the job",
+                json!([{"event": "PodEvicted", "action": "RestartPod"}]),
+                json!([{"event": "PodFailed", "action": "AbortJob"}]),
+                failed(1),
+                Some("AbortJob 0s"),
+            ),
+            (
+                "first wins",
+                json!([]),
+                json!([{"exitCode": 1, "action": "AbortJob"}, {"event": "PodFailed", "action": "RestartJob"}]),
+                failed(1),
+                Some("AbortJob 0s"),
+            ),
+            (
+                "unreadable timeout voids",
+                json!([]),
+                json!([{"event": "PodFailed", "action": "AbortJob", "timeout": "soon"}]),
+                failed(1),
+                None,
+            ),
+        ];
+        for (name, task, job, signal, expected) in cases {
+            assert_eq!(action(&spec(task, job), &signal).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_delay_counts_from_the_event() {
+        let spec = spec(json!([]), json!([{"event": "PodFailed", "action": "RestartJob", "timeout": "30s"}]));
+        let signals = [signal(Event::PodFailed, Some(1))];
+        let early = judge(&spec, &signals, Timestamp::from_second(1029).unwrap());
+        assert_eq!(early.order, None);
+        assert_eq!(early.wake_at, Timestamp::from_second(1030).ok());
+        assert_eq!(early.waiting.len(), 1);
+        let due = judge(&spec, &signals, Timestamp::from_second(1030).unwrap());
+        assert_eq!(due.order.map(|order| order.action), Some(Action::RestartJob));
+        assert!(due.waiting.is_empty());
+    }
+
+    #[test]
+    fn success_goes_before_the_failure_of_the_same_second() {
+        let spec = spec(
+            json!([{"event": "TaskCompleted", "action": "CompleteJob"}]),
+            json!([{"event": "PodFailed", "action": "RestartJob"}]),
+        );
+        let signals = [signal(Event::PodFailed, Some(1)), signal(Event::TaskCompleted, None)];
+        let verdict = judge(&spec, &signals, Timestamp::from_second(1001).unwrap());
+        assert_eq!(verdict.order.map(|order| order.action), Some(Action::CompleteJob));
+    }
+
+    #[test]
+    fn an_event_from_a_clock_ahead_of_ours_is_not_held_back() {
+        let spec = spec(json!([]), json!([{"event": "PodFailed", "action": "RestartJob"}]));
+        let verdict = judge(&spec, &[signal(Event::PodFailed, Some(1))], Timestamp::from_second(900).unwrap());
+        assert_eq!(verdict.order.map(|order| order.action), Some(Action::RestartJob));
+    }
+}

@@ -1,0 +1,102 @@
+//! The status that a step writes.
+//!
+//! Invariant: counts are those of the census; of a finished job, successes and failures never go down, even when its pods
+//! are removed. A phase has at most one condition, the newest is last. Built by every branch of the machine.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use pumice_api::batch::{Job, JobCondition, JobPhase, JobStatus, TaskState};
+use pumice_units::GoDuration;
+
+use super::census::Census;
+use super::plan::Effect;
+use super::rules::Verdict;
+
+/// A status in the making.
+pub(super) struct Draft<'a> {
+    old: &'a JobStatus,
+    created_at: Option<Timestamp>,
+    pub next: JobStatus,
+}
+
+impl<'a> Draft<'a> {
+    pub fn new(job: &'a Job, census: &Census<'_>) -> Self {
+        let old = &job.status;
+        let mut next = old.clone();
+        let counts = &census.counts;
+        next.min_available = job.spec.min_available;
+        next.pending = counts.pending;
+        next.running = counts.running;
+        next.succeeded = counts.succeeded;
+        next.failed = counts.failed;
+        next.unknown = counts.unknown;
+        next.terminating = counts.terminating;
+        next.task_status_count =
+            census.tasks.iter().map(|task| (task.spec.name.clone(), task.counts.by_phase())).collect();
+        next.task_status_count.retain(|_, state| !state.phase.is_empty());
+        if old.state.phase.as_ref().is_some_and(JobPhase::is_finished) {
+            keep_results(old, &mut next);
+        }
+        let created_at = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        Self { old, created_at, next }
+    }
+
+    pub fn goto(&mut self, verdict: &Verdict, now: Timestamp) {
+        self.enter(verdict.phase.clone(), verdict.reason, &verdict.message, now);
+    }
+
+    /// Moves to a phase.
+    pub fn enter(&mut self, phase: JobPhase, reason: &str, message: &str, now: Timestamp) {
+        let state = &mut self.next.state;
+        state.phase = Some(phase.clone());
+        state.reason = reason.to_owned();
+        state.message = message.to_owned();
+        state.last_transition_time = Some(Time(now));
+        self.next.conditions.retain(|condition| condition.status != phase);
+        self.next.conditions.push(JobCondition { status: phase.clone(), last_transition_time: Some(Time(now)) });
+        self.next.running_duration = match self.created_at {
+            Some(created) if phase.is_finished() => {
+                let seconds = now.duration_since(created).as_secs().max(0);
+                Some(GoDuration::from_secs(seconds).to_string())
+            }
+            _ => None,
+        };
+    }
+
+    /// The write, if anything differs.
+    pub fn write(mut self, now: Timestamp) -> Option<Effect> {
+        if self.next == *self.old {
+            return None;
+        }
+        let finished = self.next.state.phase.as_ref().is_some_and(JobPhase::is_finished);
+        if !finished && self.next.state == self.old.state {
+            self.next.state.last_transition_time = Some(Time(now));
+        }
+        let decided = |status: &JobStatus| {
+            let state = &status.state;
+            (state.phase.clone(), state.reason.clone(), status.version, status.retry_count)
+        };
+        let urgent =
+            decided(&self.next) != decided(self.old) || self.next.controlled_resources != self.old.controlled_resources;
+        Some(Effect::WriteStatus { status: Box::new(self.next), urgent })
+    }
+}
+
+fn keep_results(old: &JobStatus, next: &mut JobStatus) {
+    next.succeeded = next.succeeded.max(old.succeeded);
+    next.failed = next.failed.max(old.failed);
+    for (task, state) in &old.task_status_count {
+        for (phase, count) in state.phase.iter().filter(|(phase, _)| matches!(phase.as_str(), "Succeeded" | "Failed")) {
+            let kept = next
+                .task_status_count
+                .entry(task.clone())
+                .or_insert_with(|| TaskState { phase: BTreeMap::new() })
+                .phase
+                .entry(phase.clone())
+                .or_default();
+            *kept = (*kept).max(*count);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Pending and Running: make what exists agree with the spec.
+//!
+//! Invariant: no pod is made before the job's claims and plugin objects are there and its group has been admitted, and none
+//! under a name that is still taken. Called by the machine when no policy or command asks for more.
+
+use pumice_api::batch::JobPhase;
+use pumice_api::scheduling::{PodGroupConditionType, PodGroupPhase};
+
+use super::claims::Claims;
+use super::plan::{Effect, Plan};
+use super::{Scene, claims, depends, plugin_objects, pod_group, pods, rules};
+use crate::job_object;
+use crate::plugins::{self, Plugin};
+
+/// Most pods made by one plan; the next step makes the rest.
+const CREATE_MAX: usize = 5_000;
+/// Most pods of a job: their addresses must fit a ConfigMap of one MiB.
+const REPLICAS_MAX: i64 = 10_000;
+
+impl Scene<'_> {
+    pub(super) fn sync(&self) -> Plan {
+        let mut records = Vec::new();
+        let mut draft = self.draft();
+        let preparations = self.prepare(&mut records);
+        if self.view.job.status.state.phase.is_none() {
+            draft.enter(JobPhase::Pending, "", "", self.now);
+        }
+        let mut first = Vec::new();
+        let mut second = self.deletions(|pod| pod.mark.is_some());
+        if let Some(ready) = preparations {
+            draft.next.controlled_resources = ready.resources;
+            first.extend(ready.effects);
+            if self.group_is_admitted() {
+                second.extend(self.creations(&ready.plugins));
+            }
+        }
+        let verdict = match &self.phase {
+            JobPhase::Running => rules::running(&self.view.job.spec, &self.census),
+            _ => rules::pending(&self.view.job.spec, &self.census),
+        };
+        if let Some(verdict) = verdict {
+            draft.goto(&verdict, self.now);
+            if verdict.phase.is_finished() {
+                return Plan::only(draft.write(self.now).into_iter().collect());
+            }
+        }
+        records.extend(self.group_pending());
+        first.extend(draft.write(self.now));
+        first.extend(records);
+        Plan::stages(vec![first, second])
+    }
+
+    /// What must be there before pods; `None` when something is missing that we can't make.
+    fn prepare(&self, records: &mut Vec<Effect>) -> Option<Preparations> {
+        let view = self.view;
+        let job = view.job;
+        if self.census.replicas > REPLICAS_MAX {
+            let message = format!("{} pods are more than the {REPLICAS_MAX} that a job may have", self.census.replicas);
+            records.push(Effect::warning("JobStatusError", message));
+            return None;
+        }
+        let plugins = match plugins::parse(&job.spec.plugins) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                records.push(Effect::warning("PluginError", error.to_string()));
+                return None;
+            }
+        };
+        if !view.queue_exists {
+            let message = format!("queue {} does not exist; create it and the job goes on", queue_name(job));
+            records.push(Effect::warning("PodGroupError", message));
+            return None;
+        }
+        let mut effects = match claims::look(job, view.claims) {
+            Claims::Ready(create) => create,
+            Claims::Missing(claim) => {
+                let message = format!("claim {claim} does not exist; create it and the job goes on");
+                records.push(Effect::warning("PVCError", message));
+                return None;
+            }
+        };
+        let generation = job.metadata.generation.unwrap_or(0);
+        for plugin in &plugins {
+            for (id, ensured) in plugin_objects::wanted(plugin, job, view.network_policies) {
+                if view.applied.get(&id) != Some(&generation) {
+                    effects.push(Effect::Ensure { id, generation, object: ensured });
+                }
+            }
+        }
+        effects.extend(self.group_change());
+        let mut resources = claims::resources(job);
+        resources.extend(plugins.iter().map(|plugin| {
+            let name = plugin.name();
+            (format!("{}{name}", plugin_objects::PREFIX), name.to_owned())
+        }));
+        Some(Preparations { effects, plugins, resources })
+    }
+
+    fn group_change(&self) -> Option<Effect> {
+        match self.view.group {
+            None => Some(Effect::CreateGroup(Box::new(pod_group::build(self.view.job, self.view.priorities)))),
+            // The group of an earlier version is on its way out, and has the same name.
+            Some(_) if self.group_is_older() => None,
+            Some(group) => {
+                let patch = pod_group::difference(self.view.job, self.view.priorities, group)?;
+                Some(Effect::UpdateGroup { name: group.metadata.name.clone()?, patch })
+            }
+        }
+    }
+
+    fn group_is_older(&self) -> bool {
+        let older = self.group_version().is_some_and(|version| version < self.view.job.status.version);
+        older || self.view.group.is_some_and(|group| group.metadata.deletion_timestamp.is_some())
+    }
+
+    fn group_is_admitted(&self) -> bool {
+        let phase = self.view.group.and_then(|group| group.status.phase.as_ref());
+        !self.group_is_older() && phase.is_some_and(|phase| *phase != PodGroupPhase::Pending)
+    }
+
+    fn creations(&self, plugins: &[Plugin]) -> Vec<Effect> {
+        let job = self.view.job;
+        let ready = self.census.tasks.iter().filter(|task| depends::ready(task.spec, &self.census));
+        let missing = ready.flat_map(|task| task.missing().map(move |index| (task.spec, index)));
+        missing
+            .take(CREATE_MAX)
+            .map(|(task, index)| {
+                let gone = self.view.evicted.iter().find(|gone| gone.task == task.name && gone.index == index);
+                Effect::CreatePod(Box::new(pods::build(job, task, index, plugins, gone.map(|gone| gone.at))))
+            })
+            .collect()
+    }
+
+    /// Tells why the group waits.
+    fn group_pending(&self) -> Option<Effect> {
+        let group = self.view.group.filter(|_| !self.group_is_admitted())?;
+        let condition = group.status.conditions.iter().rev().find(|condition| condition.status == "True")?;
+        let kind = condition.type_.as_ref().filter(|kind| **kind != PodGroupConditionType::Scheduled)?;
+        let (namespace, name) = (job_object::namespace(self.view.job), job_object::name(self.view.job));
+        let message =
+            format!("PodGroup {namespace}:{name} {}, reason: {}", kind.as_str().to_lowercase(), condition.message);
+        Some(Effect::warning("PodGroupPending", message))
+    }
+}
+
+struct Preparations {
+    effects: Vec<Effect>,
+    plugins: Vec<Plugin>,
+    resources: std::collections::BTreeMap<String, String>,
+}
+
+/// The queue of a job.
+pub(super) fn queue_name(job: &pumice_api::batch::Job) -> &str {
+    match job.spec.queue.as_str() {
+        "" => pumice_api::names::DEFAULT_QUEUE,
+        queue => queue,
+    }
+}

@@ -1,0 +1,8 @@
+//! The Job machine against a model of a cluster.
+
+mod goldens;
+mod laws;
+mod life;
+mod model;
+mod restarts;
+mod table;

@@ -1,0 +1,180 @@
+//! Laws that hold whatever happens, in any order, with any crash.
+
+use proptest::prelude::*;
+use pumice_api::batch::JobPhase as P;
+use pumice_api::bus::Action;
+use pumice_api::scheduling::PodGroupPhase;
+use serde_json::json;
+
+use super::model::{Model, job};
+
+#[derive(Clone, Debug)]
+enum Move {
+    Pod(usize, &'static str),
+    Evict(usize),
+    Vanish(usize),
+    Reap,
+    Admit,
+    GroupUnknown,
+    Command(Action),
+    /// The controller carries out this many stages of a plan, then stops.
+    Interrupted(usize),
+    Sleep(i64),
+    Scale(i32),
+    Settle,
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let phase = prop_oneof![Just("Running"), Just("Succeeded"), Just("Failed")];
+    let action = prop_oneof![
+        Just(Action::AbortJob),
+        Just(Action::ResumeJob),
+        Just(Action::RestartJob),
+        Just(Action::CompleteJob),
+        Just(Action::TerminateJob),
+    ];
+    let one = prop_oneof![
+        6 => (0..6_usize, phase).prop_map(|(pod, phase)| Move::Pod(pod, phase)),
+        1 => (0..6_usize).prop_map(Move::Evict),
+        1 => (0..6_usize).prop_map(Move::Vanish),
+        3 => Just(Move::Reap),
+        4 => Just(Move::Admit),
+        1 => Just(Move::GroupUnknown),
+        1 => action.prop_map(Move::Command),
+        2 => (0..3_usize).prop_map(Move::Interrupted),
+        1 => (1..400_i64).prop_map(Move::Sleep),
+        1 => (0..4_i32).prop_map(Move::Scale),
+        4 => Just(Move::Settle),
+    ];
+    prop::collection::vec(one, 1..40)
+}
+
+fn policies() -> impl Strategy<Value = serde_json::Value> {
+    let event = prop_oneof![
+        Just("*"),
+        Just("PodFailed"),
+        Just("PodEvicted"),
+        Just("TaskCompleted"),
+        Just("Unknown"),
+        Just("PodPending"),
+    ];
+    let action = prop_oneof![
+        Just("RestartJob"),
+        Just("RestartTask"),
+        Just("RestartPod"),
+        Just("AbortJob"),
+        Just("CompleteJob"),
+        Just("TerminateJob"),
+    ];
+    let timeout = prop_oneof![Just(None), Just(Some("2m"))];
+    let one = (event, action, timeout).prop_map(|(event, action, timeout)| match timeout {
+        Some(timeout) => json!({"event": event, "action": action, "timeout": timeout}),
+        None => json!({"event": event, "action": action}),
+    });
+    prop::collection::vec(one, 0..3).prop_map(serde_json::Value::from)
+}
+
+/// Edges of the graph of phases, several at a time when a model is settled in between.
+fn legal(from: &P, to: &P) -> bool {
+    match from {
+        P::Pending | P::Running => !matches!(to, P::Aborted | P::Terminated),
+        P::Restarting => matches!(to, P::Pending | P::Failed | P::Aborting | P::Terminating | P::Completing),
+        P::Aborting => matches!(to, P::Aborted | P::Restarting),
+        P::Aborted => matches!(to, P::Restarting),
+        P::Terminating => matches!(to, P::Terminated),
+        P::Completing => matches!(to, P::Completed),
+        _ => false,
+    }
+}
+
+fn play(model: &mut Model, one: Move) {
+    let nth = |model: &Model, index: usize| model.pods.keys().nth(index).cloned();
+    match one {
+        Move::Pod(index, phase) => {
+            if let Some(name) = nth(model, index) {
+                let ended = model.pods[&name].status.as_ref().and_then(|status| status.phase.clone());
+                if !matches!(ended.as_deref(), Some("Succeeded" | "Failed")) {
+                    model.pod(&name, phase);
+                }
+            }
+        }
+        Move::Evict(index) => {
+            if let Some(name) = nth(model, index) {
+                model.evict(&name);
+            }
+        }
+        Move::Vanish(index) => {
+            if let Some(name) = nth(model, index) {
+                model.pods.remove(&name);
+            }
+        }
+        Move::Reap => model.reap(),
+        Move::Admit => model.admit(),
+        Move::GroupUnknown => {
+            if let Some(group) = model.group.as_mut().filter(|group| group.status.phase.is_some()) {
+                group.status.phase = Some(PodGroupPhase::Unknown);
+            }
+        }
+        Move::Command(action) => model.command(action),
+        Move::Interrupted(stages) => {
+            let plan = model.plan(None);
+            model.apply(plan, stages);
+            model.evicted.clear();
+        }
+        Move::Sleep(seconds) => model.sleep(seconds),
+        Move::Scale(replicas) => {
+            let task = &mut model.job.spec.tasks[1];
+            task.replicas = replicas;
+            task.min_available = Some(replicas.min(1));
+            model.job.spec.min_available = 1 + replicas.min(1);
+            model.job.metadata.generation = model.job.metadata.generation.map(|generation| generation + 1);
+        }
+        Move::Settle => model.settle(),
+    }
+}
+
+fn check(model: &Model, before: usize) -> Result<(), TestCaseError> {
+    for pair in model.phases[before.saturating_sub(1)..].windows(2) {
+        prop_assert!(legal(&pair[0], &pair[1]), "{:?} -> {:?}", pair[0], pair[1]);
+    }
+    prop_assert!(model.counts().iter().all(|count| *count >= 0), "{:?}", model.counts());
+    prop_assert!(model.job.status.retry_count <= 3);
+    let conditions = &model.job.status.conditions;
+    for (index, condition) in conditions.iter().enumerate() {
+        prop_assert!(!conditions[..index].iter().any(|other| other.status == condition.status));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens(moves in moves(), policies in policies(), linger in any::<bool>()) {
+        let mut model = Model::new(job(json!({
+            "minAvailable": 2, "plugins": {"svc": []}, "policies": policies,
+            "tasks": [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 2, "minAvailable": 1}],
+        })));
+        model.linger = linger;
+        for one in moves {
+            let before = model.phases.len();
+            play(&mut model, one);
+            check(&model, before)?;
+        }
+        // In the end everything is settled: a second look changes nothing.
+        let before = model.phases.len();
+        model.settle();
+        check(&model, before)?;
+        prop_assert!(model.plan(None).is_settled(), "{:?}", model.plan(None));
+        let live = model.pods.values().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let phase_of = |pod: &k8s_openapi::api::core::v1::Pod| {
+            pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_else(|| "Pending".into())
+        };
+        let running = live.clone().filter(|pod| phase_of(pod) == "Running").count();
+        prop_assert_eq!(model.job.status.running as usize, running, "the counts are true");
+        if model.phase().is_finished() {
+            prop_assert!(live.clone().all(|pod| phase_of(pod) == "Succeeded" || phase_of(pod) == "Failed"));
+            prop_assert!(model.group.is_none());
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Restarts by policy, and what survives a controller that stops in the middle.
+
+use pumice_api::batch::JobPhase as P;
+use pumice_api::scheduling::PodGroupPhase;
+use serde_json::{Value, json};
+
+use super::model::{Model, job, simple};
+
+fn policies(list: Value) -> Value {
+    json!({ "policies": list })
+}
+
+fn on(event: &str, action: &str) -> Value {
+    policies(json!([{"event": event, "action": action}]))
+}
+
+#[test]
+fn a_failed_pod_restarts_the_job_until_the_retries_are_used_up() {
+    let mut model = Model::running(simple(2, on("PodFailed", "RestartJob")));
+    for retry in 1..=2 {
+        model.pod("j-w-1", "Failed");
+        model.settle();
+        assert_eq!((model.phase(), model.job.status.retry_count), (P::Pending, retry));
+        assert_eq!(model.job.status.version, retry);
+        assert!(model.pods.is_empty(), "every pod is made anew");
+        assert_eq!(model.group.as_ref().unwrap().status.phase, None, "in line again");
+        model.admit();
+        model.settle();
+        model.all_pods("Running");
+        model.settle();
+        assert_eq!(model.phase(), P::Running);
+    }
+    model.linger = true;
+    model.pod("j-w-1", "Failed");
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count), (P::Failed, 3));
+    assert_eq!(model.job.status.state.reason, "RetriesExhausted");
+    assert_eq!(model.counts(), [0, 0, 0, 1, 1]);
+    model.reap();
+    model.settle();
+    assert_eq!(model.names(), ["j-w-1"], "the failed pod stays for inspection");
+}
+
+#[test]
+fn a_retry_waits_until_the_old_names_are_gone() {
+    let mut model = Model::running(simple(
+        3,
+        json!({"minAvailable": 1, "policies": [{"event": "PodFailed", "action": "RestartJob"}]}),
+    ));
+    model.linger = true;
+    model.pod("j-w-0", "Failed");
+    model.settle();
+    // The failed one went at once, so one place is free, which is enough for minAvailable.
+    assert_eq!(model.phase(), P::Pending);
+    model.admit();
+    model.settle();
+    assert_eq!(model.names(), ["j-w-0", "j-w-1", "j-w-2"]);
+    let old = model.uid("j-w-1");
+    model.reap();
+    model.settle();
+    assert_ne!(model.uid("j-w-1"), old);
+    assert_eq!(model.job.status.retry_count, 1, "the old pods are no evictions");
+}
+
+#[test]
+fn restarts_of_some_pods_leave_the_others_and_the_group() {
+    let spec = |action: &str| {
+        job(json!({"minAvailable": 1, "plugins": {"svc": [], "ssh": []},
+            "policies": [{"exitCode": 3, "action": action}],
+            "tasks": [
+                {"name": "a", "replicas": 4, "partitionPolicy": {"totalPartitions": 2, "partitionSize": 2}},
+                {"name": "b", "replicas": 1}]}))
+    };
+    let cases = [
+        ("RestartPod", vec!["j-a-2"]),
+        ("RestartPartition", vec!["j-a-2", "j-a-3"]),
+        ("RestartTask", vec!["j-a-0", "j-a-1", "j-a-2", "j-a-3"]),
+    ];
+    for (action, expected) in cases {
+        let mut model = Model::running(spec(action));
+        let before: Vec<(String, String)> =
+            model.names().iter().map(|name| ((*name).to_owned(), model.uid(name))).collect();
+        let group = model.group.clone();
+        model.phases.clear();
+        model.pod_exits("j-a-2", "Failed", 3);
+        model.settle();
+        let replaced: Vec<&str> =
+            before.iter().filter(|(name, uid)| model.uid(name) != *uid).map(|(name, _)| name.as_str()).collect();
+        assert_eq!(replaced, expected, "{action}");
+        assert_eq!(model.group, group, "{action}");
+        assert_eq!(model.applied.len(), 3, "{action}: hosts and keys stay");
+        assert_eq!(model.job.status.retry_count, 1, "{action}");
+        assert_eq!(model.job.status.version, 0, "{action}");
+        assert_eq!(model.phases[..2], [P::Restarting, P::Pending], "{action}");
+    }
+}
+
+#[test]
+fn an_interrupted_restart_is_counted_once() {
+    for stages in 0..3 {
+        let mut model = Model::running(simple(3, on("PodFailed", "RestartTask")));
+        model.pod("j-w-2", "Failed");
+        let plan = model.plan(None);
+        model.apply(plan, stages);
+        model.settle();
+        assert_eq!((model.phase(), model.job.status.retry_count), (P::Pending, 1), "{stages}");
+        assert_eq!(model.pods.len(), 3);
+        assert!(model.pods.values().all(|pod| pod.status.is_none()), "all are new");
+    }
+}
+
+#[test]
+fn evictions_are_seen_going_gone_and_after_the_fact() {
+    let start = || Model::running(simple(3, on("PodEvicted", "RestartJob")));
+    let mut going = start();
+    going.linger = true;
+    going.evict("j-w-1");
+    going.settle();
+    assert_eq!((going.phase(), going.job.status.retry_count), (P::Restarting, 1));
+    going.reap();
+    going.settle();
+    assert_eq!((going.phase(), going.job.status.retry_count), (P::Pending, 1), "one eviction, one restart");
+
+    let mut gone = start();
+    gone.evict("j-w-1");
+    gone.settle();
+    assert_eq!((gone.phase(), gone.job.status.retry_count), (P::Pending, 1));
+
+    let mut unseen = start();
+    unseen.pods.remove("j-w-1");
+    unseen.settle();
+    assert_eq!((unseen.phase(), unseen.job.status.retry_count), (P::Pending, 1), "we were away when it went");
+}
+
+#[test]
+fn an_evicted_pod_without_a_policy_is_made_again() {
+    let mut model = Model::running(simple(3, json!({})));
+    let old = model.uid("j-w-1");
+    model.evict("j-w-1");
+    model.settle();
+    assert_ne!(model.uid("j-w-1"), old);
+    assert_eq!(model.job.status.retry_count, 0);
+}
+
+#[test]
+fn a_delayed_eviction_policy_gives_the_successor_time_to_run() {
+    let list = json!([{"event": "PodEvicted", "action": "TerminateJob", "timeout": "5m"}]);
+    let mut model = Model::running(simple(2, policies(list.clone())));
+    model.evict("j-w-0");
+    model.settle();
+    assert_eq!(model.pods.len(), 2);
+    assert_eq!(model.plan(None).wake_at.unwrap().duration_since(model.now).as_secs(), 300);
+    let mut late = Model::running(simple(2, policies(list)));
+    late.evict("j-w-0");
+    late.settle();
+    late.sleep(300);
+    late.settle();
+    assert_eq!(late.phase(), P::Terminated);
+    model.all_pods("Running");
+    model.settle();
+    model.sleep(300);
+    model.settle();
+    assert_eq!(model.phase(), P::Running);
+}
+
+#[test]
+fn a_pod_that_pends_too_long_acts_only_with_a_timeout() {
+    let list = json!([{"event": "PodPending", "action": "AbortJob", "timeout": "1h"}]);
+    let mut model = Model::new(simple(1, policies(list)));
+    model.settle();
+    model.admit();
+    model.settle();
+    assert_eq!(model.phase(), P::Pending);
+    model.sleep(3600);
+    model.settle();
+    assert_eq!(model.phase(), P::Aborted);
+}
+
+#[test]
+fn a_completed_task_completes_the_job() {
+    let mut model = Model::running(job(json!({"tasks": [
+        {"name": "ps", "replicas": 1},
+        {"name": "worker", "replicas": 2, "policies": [{"event": "TaskCompleted", "action": "CompleteJob"}]}]})));
+    model.pod("j-worker-0", "Succeeded");
+    model.settle();
+    assert_eq!(model.phase(), P::Running);
+    model.pod("j-worker-1", "Succeeded");
+    model.settle();
+    assert_eq!((model.phase(), model.counts()), (P::Completed, [0, 0, 2, 0, 0]));
+    assert_eq!(model.names(), ["j-worker-0", "j-worker-1"]);
+}
+
+#[test]
+fn containers_that_restart_too_often_fail_the_task() {
+    let mut model = Model::running(simple(2, on("TaskFailed", "TerminateJob")));
+    model.job.spec.tasks[0].max_retry = 4;
+    model.restarted("j-w-0", 2);
+    model.restarted("j-w-1", 1);
+    model.settle();
+    assert_eq!(model.phase(), P::Running);
+    model.restarted("j-w-1", 2);
+    model.settle();
+    assert_eq!(model.phase(), P::Terminated);
+}
+
+#[test]
+fn an_unknown_group_acts_also_after_a_restart() {
+    let mut model = Model::running(simple(2, on("Unknown", "RestartJob")));
+    for retry in 1..=2 {
+        model.group.as_mut().unwrap().status.phase = Some(PodGroupPhase::Unknown);
+        model.settle();
+        assert_eq!(model.job.status.retry_count, retry);
+        model.admit();
+        model.settle();
+        model.all_pods("Running");
+        model.settle();
+    }
+}
+
+#[test]
+fn a_targeted_action_on_a_job_event_costs_nothing() {
+    let mut model = Model::running(simple(2, on("Unknown", "RestartTask")));
+    model.group.as_mut().unwrap().status.phase = Some(PodGroupPhase::Unknown);
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count), (P::Running, 0));
+    assert_eq!(model.records.last().unwrap().0, "ActionWithoutTarget");
+}
+
+#[test]
+fn pods_of_an_older_version_raise_nothing() {
+    let mut model =
+        Model::running(simple(2, json!({"minAvailable": 1, "policies": [{"event": "*", "action": "RestartJob"}]})));
+    model.job.status.version = 7;
+    model.pod("j-w-0", "Failed");
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count), (P::Running, 0));
+}
+
+#[test]
+fn without_policies_failed_pods_stay_failed() {
+    let mut model = Model::running(simple(3, json!({"minAvailable": 1})));
+    model.pod("j-w-0", "Failed");
+    model.settle();
+    assert_eq!((model.phase(), model.counts()), (P::Running, [0, 2, 0, 1, 0]));
+    model.pod("j-w-1", "Succeeded");
+    model.pod("j-w-2", "Failed");
+    model.settle();
+    assert_eq!((model.phase(), model.counts()), (P::Completed, [0, 0, 1, 2, 0]));
+}

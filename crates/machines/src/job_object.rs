@@ -1,0 +1,43 @@
+//! What every object made for a job has: owner, labels, namespace.
+//!
+//! Invariant: everything made for a job is controlled by it, so that it goes when the job goes.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use pumice_api::batch::Job;
+use pumice_api::names;
+
+/// The job as the controller of something.
+pub(crate) fn owner(job: &Job) -> OwnerReference {
+    OwnerReference {
+        api_version: "batch.volcano.sh/v1alpha1".to_owned(),
+        kind: "Job".to_owned(),
+        name: name(job).to_owned(),
+        uid: uid(job).to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// Metadata of an object made for the job.
+pub(crate) fn metadata(job: &Job, name: String) -> ObjectMeta {
+    let labels = [(names::JOB_NAME, self::name(job)), (names::JOB_NAMESPACE, namespace(job))];
+    ObjectMeta {
+        name: Some(name),
+        namespace: job.metadata.namespace.clone(),
+        labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+        owner_references: Some(vec![owner(job)]),
+        ..ObjectMeta::default()
+    }
+}
+
+pub(crate) fn name(job: &Job) -> &str {
+    job.metadata.name.as_deref().unwrap_or_default()
+}
+
+pub(crate) fn namespace(job: &Job) -> &str {
+    job.metadata.namespace.as_deref().unwrap_or_default()
+}
+
+pub(crate) fn uid(job: &Job) -> &str {
+    job.metadata.uid.as_deref().unwrap_or_default()
+}
