@@ -4,10 +4,12 @@
 //! other: components get ordered [`Change`]s from [`watch`], and write through the functions of
 //! [`write`]. It holds no state of its own, so that a component's view is always its own index.
 
+pub mod connect;
 pub mod events;
 pub mod watch;
 pub mod write;
 
+pub use connect::client_over;
 pub use events::EventRecorder;
 pub use watch::{Change, WatchScope, watch};
 pub use write::{Failure, failure};

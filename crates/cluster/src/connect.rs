@@ -1,0 +1,76 @@
+//! Clients without a socket, and waiting for what a start-up needs.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::DynamicObject;
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::wait::{Condition, await_condition};
+use kube::{Api, Client};
+
+/// Why something did not appear.
+#[derive(Debug, thiserror::Error)]
+pub enum WaitError {
+    /// It took too long.
+    #[error("{what} did not appear within {limit:?}")]
+    TooLate {
+        /// What was waited for.
+        what: String,
+        /// For how long.
+        limit: Duration,
+    },
+    /// The API server could not be watched.
+    #[error("cannot wait for {what}")]
+    Watch {
+        /// What was waited for.
+        what: String,
+        /// The cause.
+        #[source]
+        source: Box<kube::runtime::wait::Error>,
+    },
+}
+
+/// A client whose requests go straight to `service`. Needs a tokio runtime.
+pub fn client_over<S, B>(service: S) -> Client
+where
+    S: tower::Service<http::Request<kube::client::Body>, Response = http::Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<tower::BoxError>,
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<tower::BoxError>,
+{
+    Client::new(service, "default")
+}
+
+/// Waits until a node says that it is ready.
+pub async fn node_ready(client: &Client, name: &str, limit: Duration) -> Result<(), WaitError> {
+    let ready = |node: Option<&Node>| {
+        node.and_then(|node| node.status.as_ref()?.conditions.as_ref())
+            .is_some_and(|all| all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
+    };
+    until(Api::all(client.clone()), name, ready, format!("node {name}"), limit).await
+}
+
+/// Waits until a queue of Volcano is there.
+pub async fn queue_exists(client: &Client, name: &str, limit: Duration) -> Result<(), WaitError> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("scheduling.volcano.sh", "v1beta1", "Queue"));
+    let queues: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+    until(queues, name, |queue: Option<&DynamicObject>| queue.is_some(), format!("queue {name}"), limit).await
+}
+
+async fn until<K>(
+    api: Api<K>,
+    name: &str,
+    condition: impl Condition<K>,
+    what: String,
+    limit: Duration,
+) -> Result<(), WaitError>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
+{
+    match tokio::time::timeout(limit, await_condition(api, name, condition)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(source)) => Err(WaitError::Watch { what, source: Box::new(source) }),
+        Err(_) => Err(WaitError::TooLate { what, limit }),
+    }
+}
