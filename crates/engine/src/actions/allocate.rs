@@ -1,0 +1,292 @@
+//! `allocate`: gives groups their nodes. A group's minimum is decided as one and taken back whole where it does not
+//! fit; groups behind it go on. What a group has beyond its minimum is placed one pod a turn, after all minima.
+
+use rustc_hash::FxHashMap;
+
+use super::worklist::Worklist;
+use crate::config::Action;
+use crate::cycle::{Cycle, Failure};
+use crate::facts::GroupPhase;
+use crate::finder::Against;
+use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
+use crate::plan::Bind;
+use crate::plugins::Counting;
+use crate::queue_limit;
+use crate::reasons::{Reason, Stage};
+use crate::world::tasks::TaskState;
+
+/// Which of a group's pods an action places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Those that ask for something; those that ask for nothing only where the minimum needs them.
+    Requesting,
+    /// Those that ask for nothing.
+    BestEffort,
+}
+
+/// What a group still wants in this action.
+struct Wanted {
+    tasks: Vec<TaskId>,
+    next: usize,
+    /// Pods that ask for nothing, should the minimum need them.
+    reserve: Vec<TaskId>,
+    /// The class of all of them, where the group knows only one kind of pod.
+    uniform: Option<ClassId>,
+}
+
+/// Single-class minima that did not fit, valid until the next commitment: more of the same can't fit either.
+type Hopeless = FxHashMap<(QueueId, ClassId), (u32, Vec<Reason>)>;
+
+pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    place(cycle, Which::Requesting);
+}
+
+pub(super) fn place(cycle: &mut Cycle<'_>, which: Which) {
+    let mut wanted: FxHashMap<GroupId, Wanted> = FxHashMap::default();
+    for group in cycle.tables.groups.waiting.iter().copied().collect::<Vec<_>>() {
+        if !eligible(cycle, group) {
+            continue;
+        }
+        let tasks = worksheet(cycle, group, which);
+        if !tasks.tasks.is_empty() || !tasks.reserve.is_empty() {
+            wanted.insert(group, tasks);
+        }
+    }
+    let mut groups: Vec<GroupId> = wanted.keys().copied().collect();
+    groups.sort_unstable();
+    let mut work = Worklist::new(cycle.tables, cycle.policy, groups);
+    let mut hopeless = Hopeless::default();
+    while let Some(group) = work.pop() {
+        let tasks = wanted.get_mut(&group).expect("every group of the worklist wants something");
+        if turn(cycle, group, tasks, &mut hopeless) {
+            work.push(cycle.tables, cycle.policy, group);
+        }
+    }
+}
+
+/// May the group be tried? Says why not.
+fn eligible(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
+    let row = cycle.tables.groups.row(group);
+    if !row.exists() {
+        return false;
+    }
+    if row.phase == GroupPhase::Pending {
+        if cycle.config.has(Action::Enqueue) {
+            return false;
+        }
+        cycle.tables.set_phase(group, GroupPhase::Inqueue);
+    }
+    let row = cycle.tables.groups.row(group);
+    let queue = cycle.tables.queues.row(row.queue);
+    let name = queue.name.to_string();
+    let closed_to_it = row.of_one && row.counts.ready() == 0 && !queue.is_open();
+    let reason = if !queue.known {
+        Some(Reason::QueueNotFound { queue: name })
+    } else if closed_to_it {
+        Some(Reason::QueueClosed { queue: name, state: format!("{:?}", queue.state) })
+    } else {
+        cycle.policy.job_valid(cycle.tables, group)
+    };
+    if let Some(reason) = reason {
+        let stage = match reason {
+            Reason::NotEnoughTasks { .. } | Reason::NotEnoughTasksOfRole { .. } => Stage::NoPods,
+            _ => Stage::Allocate,
+        };
+        cycle.failures.insert(group, Failure::at(stage, vec![reason]));
+        return false;
+    }
+    row.pending() > 0
+}
+
+/// The pods to place, in order: what the roles' minima need comes first.
+fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
+    let now = cycle.now;
+    let mut retry_at: Option<TimeMs> = None;
+    let row = cycle.tables.groups.row(group);
+    let mut tasks: Vec<TaskId> = Vec::with_capacity(row.pending() as usize);
+    let mut reserve = Vec::new();
+    let (mut gated, mut refused, mut last_error) = (0, 0, None);
+    for task in row.tasks.iter().copied() {
+        let facts = cycle.tables.task(task);
+        if facts.state != TaskState::Pending {
+            continue;
+        }
+        if facts.gated {
+            gated += 1;
+        } else if facts.not_before > now {
+            refused += 1;
+            last_error.clone_from(&facts.bind_error);
+            retry_at = Some(retry_at.map_or(facts.not_before, |at| at.min(facts.not_before)));
+        } else if facts.best_effort == (which == Which::BestEffort) {
+            tasks.push(task);
+        } else if facts.best_effort {
+            reserve.push(task);
+        }
+    }
+    let order = |left: &TaskId, right: &TaskId| cycle.policy.task_order(cycle.tables, *left, *right);
+    tasks.sort_by(order);
+    reserve.sort_by(order);
+    if row.role_minima_apply() {
+        let mut left: Vec<u32> = row.roles.iter().map(|role| role.min.saturating_sub(role.counts.ready())).collect();
+        tasks.sort_by_cached_key(|task| {
+            let cell = &mut left[cycle.tables.task(*task).role as usize];
+            let needed = *cell > 0;
+            *cell = cell.saturating_sub(1);
+            !needed
+        });
+    }
+    if !cycle.config.has(Action::Backfill) {
+        reserve.clear();
+    }
+    if gated > 0 {
+        cycle.failures.insert(group, Failure::at(Stage::Allocate, vec![Reason::Gated { pods: gated }]));
+    }
+    if let Some(retry_at) = retry_at {
+        let error = last_error.map_or_else(String::new, |error| error.to_string());
+        let reason = Reason::BindFailed { pods: refused, error, retry_at };
+        cycle.failures.insert(group, Failure::at(Stage::Binding, vec![reason]));
+        cycle.wake_at(retry_at);
+    }
+    let class = tasks.first().map(|task| cycle.tables.task(*task).class);
+    let single = reserve.is_empty() && cycle.tables.groups.row(group).roles.len() == 1;
+    let uniform = class.filter(|class| single && tasks.iter().all(|task| cycle.tables.task(*task).class == *class));
+    Wanted { tasks, next: 0, reserve, uniform }
+}
+
+/// One turn of a group: up to its minimum, or one pod beyond it. True if it wants another turn.
+fn turn(cycle: &mut Cycle<'_>, group: GroupId, wanted: &mut Wanted, hopeless: &mut Hopeless) -> bool {
+    let counting = if cycle.config.has(Action::Backfill) { Counting::Placed } else { Counting::WithBestEffort };
+    let needed = needed(cycle, group);
+    let key = single_class(cycle, group, wanted);
+    if let Some((fewer, reasons)) = key.and_then(|key| hopeless.get(&key))
+        && *fewer <= needed
+    {
+        let mut reasons = reasons.clone();
+        if let Some(Reason::NodesUnfit(unfit)) = reasons.first_mut() {
+            unfit.needed = needed;
+        }
+        cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, reasons));
+        return false;
+    }
+    let savepoint = cycle.tables.savepoint();
+    let mut trial = Trial { placed: Vec::new(), failed: Vec::new(), needed };
+    let mut ready = trial.place(cycle, group, &wanted.tasks, &mut wanted.next, counting);
+    if !ready && !wanted.reserve.is_empty() {
+        ready = trial.place(cycle, group, &wanted.reserve, &mut 0, counting);
+    }
+    // Without an objection of a plugin a group is ready before anything is placed.
+    if ready && !trial.placed.is_empty() {
+        for task in &trial.placed {
+            bind(cycle, group, *task);
+        }
+        hopeless.clear();
+        trial.note_failure(cycle, group);
+        return wanted.next < wanted.tasks.len();
+    }
+    let reasons = trial.note_failure(cycle, group);
+    cycle.tables.rollback(savepoint);
+    if let (Some(key), Some(reasons)) = (key, reasons) {
+        hopeless.insert(key, (needed, reasons));
+    }
+    false
+}
+
+/// Pods that must be placed together for the group to start, or 1 where it has started.
+fn needed(cycle: &Cycle<'_>, group: GroupId) -> u32 {
+    let row = cycle.tables.groups.row(group);
+    row.min_member.saturating_sub(row.counts.ready()).clamp(1, row.pending().max(1))
+}
+
+/// The key under which the group's failure tells of others: all it wants is of one class and one kind of need.
+fn single_class(cycle: &Cycle<'_>, group: GroupId, wanted: &Wanted) -> Option<(QueueId, ClassId)> {
+    // Where fewer pods are at hand than are needed, it is not the nodes that decide.
+    let enough = wanted.tasks.len() - wanted.next >= needed(cycle, group) as usize;
+    wanted.uniform.filter(|_| enough).map(|class| (cycle.tables.groups.row(group).queue, class))
+}
+
+/// Placements that are not decided yet.
+struct Trial {
+    placed: Vec<TaskId>,
+    /// Classes that found no node, each with its reason.
+    failed: Vec<(ClassId, Reason)>,
+    needed: u32,
+}
+
+impl Trial {
+    /// Places pods from `next` on until the group is ready. A class that fits nowhere is not tried twice.
+    fn place(
+        &mut self,
+        cycle: &mut Cycle<'_>,
+        group: GroupId,
+        tasks: &[TaskId],
+        next: &mut usize,
+        counting: Counting,
+    ) -> bool {
+        while let Some(task) = tasks.get(*next).copied() {
+            *next += 1;
+            let class = cycle.tables.task(task).class;
+            if self.failed.iter().any(|(failed, _)| *failed == class) {
+                continue;
+            }
+            let queue = cycle.tables.groups.row(group).queue;
+            let demand = &cycle.tables.classes.row(class).demand;
+            if let Some(reason) = queue_limit::exceeded_by_pod(cycle.tables, queue, demand) {
+                self.failed.push((class, reason));
+                continue;
+            }
+            match cycle.finder.best(cycle.tables, cycle.policy, class) {
+                Some(node) => {
+                    cycle.tables.assign(task, node);
+                    self.placed.push(task);
+                    if cycle.policy.job_ready(cycle.tables, group, counting) {
+                        return true;
+                    }
+                }
+                None => {
+                    let reason = self.unfit(cycle, group, task, tasks);
+                    self.failed.push((class, reason));
+                }
+            }
+        }
+        !self.placed.is_empty() && cycle.policy.job_ready(cycle.tables, group, counting)
+    }
+
+    fn unfit(&self, cycle: &mut Cycle<'_>, group: GroupId, task: TaskId, tasks: &[TaskId]) -> Reason {
+        let (class, role) = (cycle.tables.task(task).class, cycle.tables.task(task).role);
+        let count = |tasks: &[TaskId]| tasks.iter().filter(|task| cycle.tables.task(**task).class == class).count();
+        let found_room = u32::try_from(count(&self.placed)).unwrap_or(u32::MAX);
+        let of_class = u32::try_from(count(tasks)).unwrap_or(u32::MAX);
+        let needed = self.needed.min(of_class).max(found_room + 1);
+        let numbers = (needed, found_room);
+        let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, class, Against::Idle, numbers);
+        unfit.role = cycle.tables.groups.row(group).roles[role as usize].name.to_string();
+        Reason::NodesUnfit(unfit)
+    }
+
+    /// Records why pods found no room. What the API server refused comes first: it says why room was given back.
+    fn note_failure(&mut self, cycle: &mut Cycle<'_>, group: GroupId) -> Option<Vec<Reason>> {
+        let reasons: Vec<Reason> = self.failed.drain(..).map(|(_, reason)| reason).collect();
+        if reasons.is_empty() {
+            return None;
+        }
+        let failure = cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, Vec::new()));
+        failure
+            .reasons
+            .extend(reasons.iter().filter(|reason| !failure.reasons.contains(reason)).cloned().collect::<Vec<_>>());
+        Some(reasons)
+    }
+}
+
+/// Decides one placement: it counts from now on, whatever the API server takes to answer.
+fn bind(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId) {
+    let node = cycle.tables.task(task).node.expect("a placed pod has a node");
+    cycle.tables.move_task(task, TaskState::Binding, Some(node));
+    let row = cycle.tables.task(task);
+    cycle.plan.binds.push(Bind {
+        uid: row.uid.to_string(),
+        namespace: row.namespace.to_string(),
+        name: row.name.to_string(),
+        node: cycle.tables.node_name(node).to_string(),
+        group: cycle.tables.groups.row(group).key(),
+    });
+}

@@ -1,0 +1,8 @@
+//! `backfill`: places pods that ask for nothing, wherever a node takes one more pod. Gangs hold here, too.
+
+use super::allocate::{Which, place};
+use crate::cycle::Cycle;
+
+pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    place(cycle, Which::BestEffort);
+}

@@ -1,0 +1,218 @@
+//! `enqueue`: admits groups (Pending to Inqueue), so that pods are made for them.
+//!
+//! A group is admitted if its minimum fits the empty cluster and what its queue's limit leaves beside what is
+//! promised to admitted groups; and always if it could start right now. An impossible group is not admitted and is
+//! not counted, so it holds nobody up.
+
+use rustc_hash::FxHashMap;
+
+use super::worklist::Worklist;
+use crate::cycle::{Cycle, Failure};
+use crate::facts::GroupPhase;
+use crate::finder::Against;
+use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId};
+use crate::minimum::{Missing, missing};
+use crate::queue_limit;
+use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
+
+/// Names of groups ahead that a reason gives.
+const AHEAD_NAMED_MAX: usize = 5;
+
+/// What is promised to the admitted groups of a queue that have not started.
+#[derive(Default)]
+struct Promised {
+    amounts: Vec<i64>,
+    groups: Vec<GroupId>,
+}
+
+pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    let (pending, inqueue): (Vec<GroupId>, Vec<GroupId>) = cycle
+        .tables
+        .groups
+        .waiting
+        .iter()
+        .filter(|group| matches!(cycle.tables.groups.row(**group).phase, GroupPhase::Pending | GroupPhase::Inqueue))
+        .partition(|group| cycle.tables.groups.row(**group).phase == GroupPhase::Pending);
+    if pending.is_empty() {
+        return;
+    }
+    let mut promised: FxHashMap<QueueId, Promised> = FxHashMap::default();
+    for group in inqueue {
+        let missing = missing(cycle.tables, group);
+        promise(cycle, &mut promised, group, &missing);
+    }
+    let mut work = Worklist::new(cycle.tables, cycle.policy, pending);
+    while let Some(group) = work.pop() {
+        let missing = missing(cycle.tables, group);
+        let queue = cycle.tables.groups.row(group).queue;
+        let ahead = promised.entry(queue).or_default();
+        match decide(cycle, group, &missing, ahead) {
+            Ok(()) => {
+                cycle.tables.set_phase(group, GroupPhase::Inqueue);
+                cycle.plan.admitted.push(cycle.tables.groups.row(group).key());
+                promise(cycle, &mut promised, group, &missing);
+            }
+            Err(reasons) => {
+                let approximate = missing.block.is_some();
+                cycle.failures.insert(group, Failure { stage: Stage::Enqueue, approximate, reasons });
+            }
+        }
+    }
+}
+
+fn promise(cycle: &Cycle<'_>, promised: &mut FxHashMap<QueueId, Promised>, group: GroupId, missing: &Missing) {
+    let entry = promised.entry(cycle.tables.groups.row(group).queue).or_default();
+    entry.groups.push(group);
+    if entry.amounts.len() < missing.total.len() {
+        entry.amounts.resize(missing.total.len(), 0);
+    }
+    for (sum, amount) in entry.amounts.iter_mut().zip(&missing.total) {
+        *sum = sum.saturating_add(*amount);
+    }
+}
+
+fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, ahead: &Promised) -> Result<(), Vec<Reason>> {
+    let queue = cycle.tables.groups.row(group).queue;
+    let row = cycle.tables.queues.row(queue);
+    let name = row.name.to_string();
+    if !row.known {
+        return Err(vec![Reason::QueueNotFound { queue: name }]);
+    }
+    if !row.is_open() {
+        return Err(vec![Reason::QueueClosed { queue: name, state: format!("{:?}", row.state) }]);
+    }
+    // What the group holds already belongs to the minimum, so it is compared with an otherwise empty queue.
+    let held = cycle.tables.groups.row(group).allocated.clone();
+    if let Some(mut reason) = queue_limit::exceeded(cycle.tables, queue, &missing.total, &held) {
+        if let Reason::QueueLimit { never, .. } = &mut reason {
+            *never = true;
+        }
+        return Err(vec![reason]);
+    }
+    if !fits_empty(cycle, group, missing) && !could_start_now(cycle, queue, missing) {
+        return Err(vec![Reason::ExceedsCluster(exceeds(cycle, group, missing))]);
+    }
+    let mut used = cycle.tables.queues.row(queue).allocated.clone();
+    used.resize(used.len().max(ahead.amounts.len()), 0);
+    for (sum, amount) in used.iter_mut().zip(&ahead.amounts) {
+        *sum = sum.saturating_add(*amount);
+    }
+    let Some(reason) = queue_limit::exceeded(cycle.tables, queue, &missing.total, &used) else { return Ok(()) };
+    if could_start_now(cycle, queue, missing) {
+        return Ok(());
+    }
+    let mut reasons = vec![reason];
+    if !ahead.groups.is_empty() {
+        let groups =
+            ahead.groups.iter().take(AHEAD_NAMED_MAX).map(|group| cycle.tables.groups.row(*group).key()).collect();
+        reasons.push(Reason::WaitsBehind { groups, count: u32::try_from(ahead.groups.len()).unwrap_or(u32::MAX) });
+    }
+    Err(reasons)
+}
+
+/// Could the whole minimum be placed this moment? Tried on the tables and taken back.
+fn could_start_now(cycle: &mut Cycle<'_>, queue: QueueId, missing: &Missing) -> bool {
+    let allocated = &cycle.tables.queues.row(queue).allocated;
+    if queue_limit::exceeded(cycle.tables, queue, &missing.total, allocated).is_some() {
+        return false;
+    }
+    if let Some(block) = &missing.block {
+        let nodes = &cycle.tables.nodes;
+        let idle = |dim: DimId| nodes.ids().map(|node| nodes.idle(node, dim).max(0)).sum::<i64>();
+        return block.iter().all(|(dim, amount)| amount <= idle(dim));
+    }
+    let savepoint = cycle.tables.savepoint();
+    let fits = missing.parts.iter().all(|part| {
+        (0..part.count).all(|_| match cycle.finder.best(cycle.tables, cycle.policy, part.class) {
+            Some(node) => {
+                cycle.tables.hold(part.class, node);
+                true
+            }
+            None => false,
+        })
+    });
+    cycle.tables.rollback(savepoint);
+    fits
+}
+
+/// Would the minimum fit if nothing ran? The answer is kept until nodes or the group change.
+fn fits_empty(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> bool {
+    let row = cycle.tables.groups.row(group);
+    let (offers, shape) = (cycle.tables.nodes.offers_version, row.shape_version);
+    if let Some((at, of, answer)) = row.fits_empty
+        && (at, of) == (offers, shape)
+    {
+        return answer;
+    }
+    let answer = match &missing.block {
+        Some(block) => block.iter().all(|(dim, amount)| amount <= cycle.tables.nodes.total[dim.index()]),
+        None => unplaced_on_empty(cycle, missing).is_none(),
+    };
+    cycle.tables.groups.row_mut(group).fits_empty = Some((offers, shape, answer));
+    answer
+}
+
+/// Fills an imagined empty cluster, largest pods first. The first class that does not fit, with how many did.
+fn unplaced_on_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> Option<(ClassId, u32)> {
+    let mut taken: FxHashMap<(NodeId, DimId), i64> = FxHashMap::default();
+    let mut parts = missing.parts.clone();
+    parts.sort_by_key(|part| std::cmp::Reverse(weight(cycle, part.class)));
+    for part in parts {
+        let feasible = cycle.finder.feasible(cycle.tables, cycle.policy, part.class);
+        let tables = &*cycle.tables;
+        let demand = &tables.classes.row(part.class).demand;
+        let mut left = i64::from(part.count);
+        for node in feasible.ones().map(NodeId::from) {
+            let free = |dim| tables.nodes.allocatable(node, dim) - taken.get(&(node, dim)).copied().unwrap_or(0);
+            let room = demand.iter().map(|(dim, amount)| free(dim).max(0) / amount).min().unwrap_or(left);
+            // Pods that take a host port can't share a node.
+            let ports = !tables.classes.row(part.class).template.host_ports.is_empty();
+            let placed = room.min(if ports { 1 } else { left }).min(left);
+            for (dim, amount) in demand.iter().filter(|_| placed > 0) {
+                *taken.entry((node, dim)).or_default() += amount * placed;
+            }
+            left -= placed;
+            if left == 0 {
+                break;
+            }
+        }
+        if left > 0 {
+            return Some((part.class, part.count - u32::try_from(left).unwrap_or(part.count)));
+        }
+    }
+    None
+}
+
+/// How large a pod is, in parts per million of what the cluster offers, in its largest dimension.
+fn weight(cycle: &Cycle<'_>, class: ClassId) -> i64 {
+    let total = &cycle.tables.nodes.total;
+    let share = |(dim, amount): (DimId, i64)| amount.saturating_mul(1_000_000) / total[dim.index()].max(1);
+    cycle.tables.classes.row(class).demand.iter().map(share).max().unwrap_or(0)
+}
+
+fn exceeds(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> NodesUnfit {
+    if let Some(block) = &missing.block {
+        let tables = &*cycle.tables;
+        let over = block.iter().filter(|(dim, amount)| *amount > tables.nodes.total[dim.index()]);
+        let short = over.map(|(dim, amount)| Shortage {
+            resource: tables.dims.name(dim).to_string(),
+            requested: amount,
+            best_node: String::new(),
+            short_on_best: amount - tables.nodes.total[dim.index()],
+            short_total: amount - tables.nodes.total[dim.index()],
+        });
+        let short: Vec<Shortage> = short.collect();
+        let nodes = tables.nodes.known;
+        let checks =
+            short.iter().map(|short| CheckCount { check: Check::Resource, detail: short.resource.clone(), nodes });
+        let needed = tables.groups.row(group).min_member;
+        return NodesUnfit { needed, nodes, checks: checks.collect(), short, ..NodesUnfit::default() };
+    }
+    let Some((class, found_room)) = unplaced_on_empty(cycle, missing) else { return NodesUnfit::default() };
+    let part = missing.parts.iter().find(|part| part.class == class);
+    let (needed, role) = part.map_or((0, None), |part| (part.count, part.role));
+    let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, class, Against::Empty, (needed, found_room));
+    let row = cycle.tables.groups.row(group);
+    unfit.role = role.map_or_else(String::new, |role| row.roles[role].name.to_string());
+    unfit
+}

@@ -1,0 +1,214 @@
+//! The end of a cycle: phases, conditions and reasons of the groups that changed or wait, and what is to be written.
+//!
+//! Invariant: a status is written only when its class changes (phase, counters, kind of reason), a pod's condition
+//! only when the kind of reason does. Follows Volcano's session close.
+
+use std::sync::Arc;
+
+use crate::cycle::{Cycle, Failure};
+use crate::facts::{GroupCondition, GroupPhase, GroupStatus};
+use crate::ids::{GroupId, TimeMs};
+use crate::plan::{GroupUpdate, PodNotice, QueueUpdate};
+use crate::plugins::Counting;
+use crate::reasons::{Minimum, Reason, Reasons, RoleMinimum, Stage};
+use crate::world::groups::GroupRow;
+use crate::world::tasks::TaskState;
+
+/// Missing pods are reported on objects only after this: a controller takes a moment to make them.
+const NO_PODS_GRACE_MS: i64 = 5_000;
+
+pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    let mut groups = std::mem::take(&mut cycle.tables.groups.dirty);
+    groups.extend(&cycle.tables.groups.waiting);
+    for group in groups {
+        review(cycle, group);
+    }
+    // Reviewing changes phases, which marks groups again; they have just been looked at.
+    cycle.tables.groups.dirty.clear();
+    queues(cycle);
+}
+
+fn review(cycle: &mut Cycle<'_>, group: GroupId) {
+    let failure = cycle.failures.remove(&group);
+    let reasons = reasons(cycle, group, failure);
+    let told = reasons.as_ref().filter(|reasons| worth_telling(cycle.now, reasons)).cloned();
+    if let Some(reasons) = reasons.as_ref().filter(|_| told.is_none()) {
+        cycle.wake_at(reasons.since.plus_ms(NO_PODS_GRACE_MS));
+    }
+    cycle.tables.groups.row_mut(group).reasons = reasons.map(Box::new);
+    let ready = is_ready(cycle, group);
+    let blocked = told.as_ref().filter(|_| !ready);
+    let phase = phase(cycle.tables.groups.row(group), blocked.is_some());
+    if phase == GroupPhase::Pending && cycle.tables.groups.row(group).phase != phase {
+        // It has to be admitted again, without waiting for an event.
+        cycle.wake_at(cycle.now);
+    }
+    cycle.tables.set_phase(group, phase);
+    let status = status(cycle.tables.groups.row(group), phase, ready, blocked);
+    write_status(cycle, group, status);
+    if let Some(reasons) = told {
+        notify_pods(cycle, group, &reasons);
+    }
+}
+
+/// Pods that are only being made are no news.
+fn worth_telling(now: TimeMs, reasons: &Reasons) -> bool {
+    reasons.stage != Stage::NoPods || now >= reasons.since.plus_ms(NO_PODS_GRACE_MS)
+}
+
+fn is_ready(cycle: &Cycle<'_>, group: GroupId) -> bool {
+    let row = cycle.tables.groups.row(group);
+    row.counts.ready() > 0 && cycle.policy.job_ready(cycle.tables, group, Counting::WithBestEffort)
+}
+
+fn reasons(cycle: &Cycle<'_>, group: GroupId, failure: Option<Failure>) -> Option<Reasons> {
+    let row = cycle.tables.groups.row(group);
+    if !cycle.tables.groups.waiting.contains(&group) || (row.pending() == 0 && is_ready(cycle, group)) {
+        return None;
+    }
+    let failure = failure.unwrap_or_else(|| unexplained(row));
+    let kept = row.reasons.as_ref().filter(|old| old.stage == failure.stage).map(|old| old.since);
+    let unmet = row.roles.iter().filter(|role| row.role_minima_apply() && role.counts.ready() < role.min);
+    let roles =
+        unmet.map(|role| RoleMinimum { role: role.name.to_string(), min: role.min, ready: role.counts.ready() });
+    Some(Reasons {
+        stage: failure.stage,
+        since: kept.unwrap_or(cycle.now),
+        queue: cycle.tables.queues.row(row.queue).name.to_string(),
+        minimum: Minimum {
+            min_member: row.min_member,
+            ready: row.counts.ready(),
+            pending: row.pending(),
+            roles: roles.collect(),
+        },
+        approximate: failure.approximate,
+        reasons: failure.reasons,
+    })
+}
+
+/// No action looked at it.
+fn unexplained(row: &GroupRow) -> Failure {
+    let action = |action: &str| vec![Reason::NotConfigured { action: action.to_owned() }];
+    if row.phase == GroupPhase::Pending {
+        return Failure::at(Stage::Enqueue, action("enqueue"));
+    }
+    match row.pending() {
+        0 => Failure::at(Stage::NoPods, Vec::new()),
+        pending if pending == row.pending_best_effort => Failure::at(Stage::Allocate, action("backfill")),
+        _ => Failure::at(Stage::Allocate, action("allocate")),
+    }
+}
+
+/// Volcano's rules, in order.
+fn phase(row: &GroupRow, blocked: bool) -> GroupPhase {
+    use TaskState::{Bound, Failed, Running, Succeeded};
+    let count = |state| row.counts.get(state);
+    let ended = count(Succeeded) + count(Failed);
+    let scheduled = count(Bound) + count(Running) + ended + row.releasing_placed;
+    if blocked && count(Running) > 0 {
+        GroupPhase::Unknown
+    } else if scheduled >= row.min_member.max(1) {
+        if scheduled == ended { GroupPhase::Completed } else { GroupPhase::Running }
+    } else if row.phase == GroupPhase::Inqueue || row.of_one && !row.known {
+        GroupPhase::Inqueue
+    } else if row.ended && row.counts.all() == 0 {
+        row.phase
+    } else {
+        GroupPhase::Pending
+    }
+}
+
+fn status(row: &GroupRow, phase: GroupPhase, ready: bool, blocked: Option<&Reasons>) -> GroupStatus {
+    let old = row.emitted.as_ref().map_or(&[][..], |status| &status.conditions);
+    let mut conditions = old.to_vec();
+    if let Some(reasons) = blocked {
+        let lacks_pods = reasons.stage == Stage::NoPods;
+        let reason = if lacks_pods { "NotEnoughTasks" } else { "NotEnoughResources" };
+        set_condition(&mut conditions, "Unschedulable", reason, reasons.summary());
+        clear_condition(&mut conditions, "Scheduled", reason);
+    } else if ready {
+        let reason = "tasks in gang are ready to be scheduled";
+        set_condition(&mut conditions, "Scheduled", reason, String::new());
+        clear_condition(&mut conditions, "Unschedulable", "Scheduled");
+    }
+    let count = |state| row.counts.get(state);
+    GroupStatus {
+        phase,
+        conditions,
+        running: count(TaskState::Running),
+        succeeded: count(TaskState::Succeeded),
+        failed: count(TaskState::Failed),
+    }
+}
+
+fn set_condition(conditions: &mut Vec<GroupCondition>, kind: &str, reason: &str, message: String) {
+    let new = GroupCondition { kind: kind.to_owned(), status: true, reason: reason.to_owned(), message };
+    match conditions.iter_mut().find(|condition| condition.kind == kind) {
+        Some(old) => *old = new,
+        None => conditions.push(new),
+    }
+}
+
+fn clear_condition(conditions: &mut [GroupCondition], kind: &str, reason: &str) {
+    if let Some(old) = conditions.iter_mut().find(|condition| condition.kind == kind && condition.status) {
+        old.status = false;
+        reason.clone_into(&mut old.reason);
+        old.message.clear();
+    }
+}
+
+fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
+    let row = cycle.tables.groups.row_mut(group);
+    let unchanged = row.emitted.as_ref().is_some_and(|old| old.same_class(&status));
+    if !row.known || unchanged {
+        return;
+    }
+    row.emitted = Some(status.clone());
+    row.writing = true;
+    cycle.plan.groups.push(GroupUpdate {
+        namespace: row.namespace.to_string(),
+        name: row.name.to_string(),
+        uid: row.uid.to_string(),
+        status,
+    });
+}
+
+fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) {
+    let class: Arc<str> = reasons.class().into();
+    let row = cycle.tables.groups.row_mut(group);
+    let version = Some((row.shape_version, class.clone()));
+    if row.noticed == version {
+        return;
+    }
+    row.noticed = version;
+    let condition = if reasons.stage == Stage::Binding { "SchedulerError" } else { "Unschedulable" };
+    let message = reasons.summary();
+    for task in cycle.tables.groups.row(group).tasks.clone() {
+        let row = cycle.tables.tasks.row_mut(task.index());
+        if row.state != TaskState::Pending || row.gated || row.noticed.as_ref() == Some(&class) {
+            continue;
+        }
+        row.noticed = Some(class.clone());
+        cycle.plan.pods.push(PodNotice {
+            uid: row.uid.to_string(),
+            namespace: row.namespace.to_string(),
+            name: row.name.to_string(),
+            reason: condition.to_owned(),
+            message: message.clone(),
+        });
+    }
+}
+
+fn queues(cycle: &mut Cycle<'_>) {
+    let mut updates = Vec::new();
+    for (id, row) in cycle.tables.queues.table.iter().filter(|(_, row)| row.known) {
+        let allocated = cycle.tables.dims.resources(&row.allocated);
+        if row.emitted.as_ref() != Some(&allocated) {
+            updates.push((id, QueueUpdate { name: row.name.to_string(), allocated }));
+        }
+    }
+    for (id, update) in updates {
+        cycle.tables.queues.row_mut(id).emitted = Some(update.allocated.clone());
+        cycle.plan.queues.push(update);
+    }
+}

@@ -1,0 +1,233 @@
+//! The scheduler's configuration, in Volcano's terms. A `Config` is valid by construction: `parse` refuses what
+//! Volcano refuses. Read by `Policy` and by the cycle.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+mod parse;
+mod switches;
+mod tree;
+
+pub use switches::{Switch, Switches};
+
+/// What a scheduling cycle does, in order, and with which plugins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The actions of a cycle, in order.
+    pub actions: Vec<Action>,
+    /// Plugins by tier.
+    pub tiers: Vec<Vec<PluginConfig>>,
+    /// Arguments of actions, by name.
+    pub configurations: BTreeMap<String, BTreeMap<String, Argument>>,
+    /// The queue of groups that name none.
+    pub default_queue: String,
+}
+
+/// One plugin of a tier.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PluginConfig {
+    /// Its name.
+    pub name: String,
+    /// Where it has a say.
+    pub switches: Switches,
+    /// Its arguments.
+    pub arguments: BTreeMap<String, Argument>,
+}
+
+/// An argument as the file has it. Volcano's getters are strict about types: a quoted number is no number.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Argument {
+    /// Nothing.
+    Null,
+    /// true or false.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A number with a fraction.
+    Float(f64),
+    /// Text.
+    Text(String),
+}
+
+/// A step of the cycle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Admits groups: Pending to Inqueue.
+    Enqueue,
+    /// Places gangs, then what they have beyond their minimum.
+    Allocate,
+    /// Places pods that ask for nothing.
+    Backfill,
+}
+
+impl Action {
+    /// Volcano's actions that a later version brings: accepted, with a warning.
+    const NOT_YET: &[&str] = &["preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle"];
+
+    /// The action of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "enqueue" => Some(Self::Enqueue),
+            "allocate" => Some(Self::Allocate),
+            "backfill" => Some(Self::Backfill),
+            _ => None,
+        }
+    }
+}
+
+impl Default for Config {
+    /// Volcano's built-in default, of which this version has the plugins that are listed: actions enqueue, allocate,
+    /// backfill; tier 1 priority, gang; tier 2 predicates, nodeorder.
+    fn default() -> Self {
+        let plugin = |name: &str| PluginConfig {
+            name: name.to_owned(),
+            switches: Switches::default(),
+            arguments: BTreeMap::new(),
+        };
+        Self {
+            actions: vec![Action::Enqueue, Action::Allocate, Action::Backfill],
+            tiers: vec![vec![plugin("priority"), plugin("gang")], vec![plugin("predicates"), plugin("nodeorder")]],
+            configurations: BTreeMap::new(),
+            default_queue: "default".to_owned(),
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn has(&self, action: Action) -> bool {
+        self.actions.contains(&action)
+    }
+}
+
+impl PluginConfig {
+    /// An integer argument; what is not a YAML integer is ignored, as in Volcano.
+    pub fn int(&self, name: &str, default: i64) -> i64 {
+        match self.arguments.get(name) {
+            Some(Argument::Int(value)) => *value,
+            _ => default,
+        }
+    }
+
+    /// A boolean argument; the words true and false count too, as in Volcano.
+    pub fn bool(&self, name: &str, default: bool) -> bool {
+        match self.arguments.get(name) {
+            Some(Argument::Bool(value)) => *value,
+            Some(Argument::Text(text)) => text.parse().unwrap_or(default),
+            _ => default,
+        }
+    }
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// It is too long.
+    #[error("scheduler configuration has {bytes} bytes, more than {bytes_max}: shorten it")]
+    ReadLimit {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// It is not YAML.
+    #[error("scheduler configuration line {line}: {message}")]
+    Syntax {
+        /// The line.
+        line: u64,
+        /// What the parser says.
+        message: String,
+    },
+    /// A value has the wrong type.
+    #[error("scheduler configuration line {line}: {what} must be {wanted}")]
+    WrongType {
+        /// The line.
+        line: u64,
+        /// The value.
+        what: String,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// An action does not exist.
+    #[error("scheduler configuration line {line}: no action is called {action:?}; use enqueue, allocate, backfill")]
+    UnknownAction {
+        /// The line.
+        line: u64,
+        /// The name.
+        action: String,
+    },
+    /// drf's hierarchy and proportion exclude each other.
+    #[error(
+        "scheduler configuration line {line}: drf with enableHierarchy can't share a tier with proportion; remove one"
+    )]
+    HierarchyWithProportion {
+        /// The line.
+        line: u64,
+    },
+}
+
+impl ConfigError {
+    /// The line at fault, where there is one.
+    pub fn line(&self) -> Option<u64> {
+        match self {
+            Self::ReadLimit { .. } => None,
+            Self::Syntax { line, .. }
+            | Self::WrongType { line, .. }
+            | Self::UnknownAction { line, .. }
+            | Self::HierarchyWithProportion { line } => Some(*line),
+        }
+    }
+}
+
+/// Something in a configuration that has no effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// Its line.
+    pub line: u64,
+    /// What it is.
+    pub kind: WarningKind,
+}
+
+/// What has no effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WarningKind {
+    /// A key that nothing reads.
+    UnknownKey {
+        /// The key.
+        key: String,
+    },
+    /// A plugin that Volcano does not have either.
+    UnknownPlugin {
+        /// Its name.
+        plugin: String,
+    },
+    /// An argument that the plugin does not read.
+    UnknownArgument {
+        /// The plugin.
+        plugin: String,
+        /// The argument.
+        argument: String,
+    },
+    /// Something of Volcano's that this version does not have.
+    NotInThisVersion {
+        /// What.
+        what: String,
+    },
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}: ", self.line)?;
+        match &self.kind {
+            WarningKind::UnknownKey { key } => write!(f, "nothing reads the key {key}"),
+            WarningKind::UnknownPlugin { plugin } => write!(f, "no plugin is called {plugin}"),
+            WarningKind::UnknownArgument { plugin, argument } => {
+                write!(f, "plugin {plugin} has no argument {argument}")
+            }
+            WarningKind::NotInThisVersion { what } => write!(f, "{what} is not in this version and has no effect"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Volcano's configuration file into a `Config`. What Volcano refuses is refused, naming the line; what it ignores warns.
+
+use std::collections::BTreeMap;
+
+use super::switches::{Switch, Switches};
+use super::tree::{Tree, Value};
+use super::{Action, Argument, Config, ConfigError, PluginConfig, Warning, WarningKind};
+use crate::plugins::{self, Known};
+
+/// Longest configuration read.
+const BYTES_MAX: usize = 1 << 20;
+
+impl Config {
+    /// Reads Volcano's configuration file.
+    ///
+    /// # Errors
+    /// Where Volcano refuses the file: it is not YAML, it names no action or one that does not exist, or a tier
+    /// combines drf's hierarchy with proportion. The error names the line.
+    pub fn parse(text: &str) -> Result<(Config, Vec<Warning>), ConfigError> {
+        if text.len() > BYTES_MAX {
+            return Err(ConfigError::ReadLimit { bytes: text.len(), bytes_max: BYTES_MAX });
+        }
+        let tree = Tree::read(text).map_err(|error| ConfigError::Syntax {
+            line: error.location().map_or(0, |location| location.line()),
+            message: error.without_snippet().to_string(),
+        })?;
+        let mut reader = Reader { warnings: Vec::new() };
+        let config = reader.config(&tree)?;
+        Ok((config, reader.warnings))
+    }
+}
+
+struct Reader {
+    warnings: Vec<Warning>,
+}
+
+impl Reader {
+    fn warn(&mut self, line: u64, kind: WarningKind) {
+        self.warnings.push(Warning { line, kind });
+    }
+
+    fn config(&mut self, tree: &Tree) -> Result<Config, ConfigError> {
+        let mut config =
+            Config { actions: Vec::new(), tiers: Vec::new(), configurations: BTreeMap::new(), ..Config::default() };
+        let mut actions_line = None;
+        for (key, value) in map(tree, "the file")? {
+            match key.as_str() {
+                "actions" => {
+                    actions_line = Some(value.line);
+                    config.actions = self.actions(value)?;
+                }
+                "tiers" => {
+                    for tier in list(value, "tiers")? {
+                        config.tiers.push(self.tier(tier)?);
+                    }
+                }
+                "configurations" => {
+                    for item in list(value, "configurations")? {
+                        self.configuration(item, &mut config)?;
+                    }
+                }
+                "metrics" => {
+                    let _ = map(value, "metrics")?;
+                    self.warn(value.line, WarningKind::NotInThisVersion { what: "metrics".to_owned() });
+                }
+                _ => self.warn(value.line, WarningKind::UnknownKey { key: key.clone() }),
+            }
+        }
+        match actions_line {
+            Some(_) => Ok(config),
+            None => Err(ConfigError::UnknownAction { line: tree.line, action: String::new() }),
+        }
+    }
+
+    fn actions(&mut self, tree: &Tree) -> Result<Vec<Action>, ConfigError> {
+        let text = text(tree, "actions")?;
+        let mut actions = Vec::new();
+        for name in text.split(',').map(str::trim) {
+            match Action::from_name(name) {
+                Some(action) => actions.push(action),
+                None if Action::NOT_YET.contains(&name) => {
+                    self.warn(tree.line, WarningKind::NotInThisVersion { what: format!("action {name}") });
+                }
+                None => return Err(ConfigError::UnknownAction { line: tree.line, action: name.to_owned() }),
+            }
+        }
+        Ok(actions)
+    }
+
+    fn tier(&mut self, tree: &Tree) -> Result<Vec<PluginConfig>, ConfigError> {
+        let mut configs = Vec::new();
+        for (key, value) in map(tree, "a tier")? {
+            if key != "plugins" {
+                self.warn(value.line, WarningKind::UnknownKey { key: key.clone() });
+                continue;
+            }
+            for item in list(value, "plugins")? {
+                configs.push((self.plugin(item)?, item.line));
+            }
+        }
+        let hierarchy =
+            configs.iter().find(|(config, _)| config.name == "drf" && config.switches.has(Switch::Hierarchy));
+        let proportion = configs.iter().any(|(config, _)| config.name == "proportion");
+        match hierarchy {
+            Some((_, line)) if proportion => Err(ConfigError::HierarchyWithProportion { line: *line }),
+            _ => Ok(configs.into_iter().map(|(config, _)| config).collect()),
+        }
+    }
+
+    fn plugin(&mut self, tree: &Tree) -> Result<PluginConfig, ConfigError> {
+        let mut config =
+            PluginConfig { name: String::new(), switches: Switches::default(), arguments: BTreeMap::new() };
+        for (key, value) in map(tree, "a plugin")? {
+            if key == "name" {
+                config.name = text(value, "name")?.to_owned();
+            } else if key == "arguments" {
+                config.arguments = self.arguments(value)?;
+            } else if let Some(switch) = Switch::ALL.iter().find(|switch| switch.key() == key) {
+                match &value.value {
+                    Value::Scalar(Argument::Bool(on)) => config.switches.set(*switch, *on),
+                    Value::Scalar(Argument::Null) => {}
+                    _ => {
+                        return Err(ConfigError::WrongType {
+                            line: value.line,
+                            what: key.clone(),
+                            wanted: "true or false",
+                        });
+                    }
+                }
+            } else {
+                self.warn(value.line, WarningKind::UnknownKey { key: key.clone() });
+            }
+        }
+        match plugins::known(&config.name) {
+            Known::Implemented(arguments) => {
+                for name in config
+                    .arguments
+                    .keys()
+                    .filter(|name| !arguments.contains(&name.as_str()))
+                    .cloned()
+                    .collect::<Vec<_>>()
+                {
+                    self.warn(tree.line, WarningKind::UnknownArgument { plugin: config.name.clone(), argument: name });
+                }
+            }
+            Known::NotYet => {
+                self.warn(tree.line, WarningKind::NotInThisVersion { what: format!("plugin {}", config.name) });
+            }
+            Known::Unknown => self.warn(tree.line, WarningKind::UnknownPlugin { plugin: config.name.clone() }),
+        }
+        Ok(config)
+    }
+
+    fn configuration(&mut self, tree: &Tree, config: &mut Config) -> Result<(), ConfigError> {
+        let (mut name, mut arguments) = (String::new(), BTreeMap::new());
+        for (key, value) in map(tree, "a configuration")? {
+            match key.as_str() {
+                "name" => name = text(value, "name")?.to_owned(),
+                "arguments" => arguments = self.arguments(value)?,
+                _ => self.warn(value.line, WarningKind::UnknownKey { key: key.clone() }),
+            }
+        }
+        config.configurations.insert(name, arguments);
+        Ok(())
+    }
+
+    /// Scalars by name; nested values belong to plugins of later versions and are kept out.
+    fn arguments(&mut self, tree: &Tree) -> Result<BTreeMap<String, Argument>, ConfigError> {
+        let mut arguments = BTreeMap::new();
+        for (key, value) in map(tree, "arguments")? {
+            if let Value::Scalar(scalar) = &value.value {
+                arguments.insert(key.clone(), scalar.clone());
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+fn map<'a>(tree: &'a Tree, what: &str) -> Result<&'a [(String, Tree)], ConfigError> {
+    match &tree.value {
+        Value::Map(entries) => Ok(entries),
+        Value::Scalar(Argument::Null) => Ok(&[]),
+        _ => Err(ConfigError::WrongType { line: tree.line, what: what.to_owned(), wanted: "a mapping" }),
+    }
+}
+
+fn list<'a>(tree: &'a Tree, what: &str) -> Result<&'a [Tree], ConfigError> {
+    match &tree.value {
+        Value::List(items) => Ok(items),
+        Value::Scalar(Argument::Null) => Ok(&[]),
+        _ => Err(ConfigError::WrongType { line: tree.line, what: what.to_owned(), wanted: "a list" }),
+    }
+}
+
+fn text<'a>(tree: &'a Tree, what: &str) -> Result<&'a str, ConfigError> {
+    match &tree.value {
+        Value::Scalar(Argument::Text(text)) => Ok(text),
+        Value::Scalar(Argument::Null) => Ok(""),
+        _ => Err(ConfigError::WrongType { line: tree.line, what: what.to_owned(), wanted: "text" }),
+    }
+}

@@ -1,0 +1,59 @@
+//! One cycle: the configured actions in order over the World's tables, then `close`. Everything a cycle shares.
+
+use rustc_hash::FxHashMap;
+
+use crate::config::{Action, Config};
+use crate::finder::Finder;
+use crate::ids::{GroupId, TimeMs};
+use crate::plan::Plan;
+use crate::policy::Policy;
+use crate::reasons::{Reason, Stage};
+use crate::world::tables::Tables;
+use crate::{actions, close};
+
+/// What the actions of a cycle work on.
+pub(crate) struct Cycle<'w> {
+    pub(crate) tables: &'w mut Tables,
+    pub(crate) policy: &'w Policy,
+    pub(crate) finder: &'w mut Finder,
+    pub(crate) config: &'w Config,
+    pub(crate) now: TimeMs,
+    pub(crate) plan: Plan,
+    /// Why groups did not get what they wait for.
+    pub(crate) failures: FxHashMap<GroupId, Failure>,
+}
+
+/// Why one group did not.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Failure {
+    pub(crate) stage: Stage,
+    pub(crate) approximate: bool,
+    pub(crate) reasons: Vec<Reason>,
+}
+
+impl Failure {
+    pub(crate) fn at(stage: Stage, reasons: Vec<Reason>) -> Self {
+        Self { stage, approximate: false, reasons }
+    }
+}
+
+impl Cycle<'_> {
+    pub(crate) fn run(mut self) -> Plan {
+        self.tables.begin();
+        for action in &self.config.actions {
+            match action {
+                Action::Enqueue => actions::enqueue::run(&mut self),
+                Action::Allocate => actions::allocate::run(&mut self),
+                Action::Backfill => actions::backfill::run(&mut self),
+            }
+        }
+        close::run(&mut self);
+        self.tables.commit();
+        self.plan
+    }
+
+    /// A cycle is wanted at `time`.
+    pub(crate) fn wake_at(&mut self, time: TimeMs) {
+        self.plan.next_wakeup = Some(self.plan.next_wakeup.map_or(time, |earlier| earlier.min(time)));
+    }
+}

@@ -1,0 +1,109 @@
+//! What a group still needs before it may start: counts of classes, from its Job's tasks, else from its pods, else
+//! `minResources` as one divisible block. Called by `enqueue`.
+
+use std::cmp::Reverse;
+
+use crate::dims::Demand;
+use crate::ids::{ClassId, GroupId};
+use crate::world::groups::GroupRow;
+use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
+
+/// The missing part of a group's minimum.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Missing {
+    pub(crate) parts: Vec<Part>,
+    /// Nothing is known but a sum.
+    pub(crate) block: Option<Demand>,
+    /// The sum, by dimension.
+    pub(crate) total: Vec<i64>,
+}
+
+/// Pods of one class that are needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) class: ClassId,
+    /// Index into the group's roles, where it has one of that name.
+    pub(crate) role: Option<usize>,
+    pub(crate) count: u32,
+}
+
+struct Candidate {
+    part: Part,
+    available: u32,
+}
+
+/// What `group` still needs. O(its tasks).
+pub(crate) fn missing(tables: &Tables, group: GroupId) -> Missing {
+    let row = tables.groups.row(group);
+    let candidates = candidates(tables, row);
+    if candidates.is_empty() {
+        return block(row);
+    }
+    let parts = choose(row, candidates);
+    let mut total = Vec::new();
+    for part in &parts {
+        tables.classes.row(part.class).demand.add_to(&mut total, i64::from(part.count));
+    }
+    Missing { parts, block: None, total }
+}
+
+/// All the pods the group could still place, highest priority first.
+fn candidates(tables: &Tables, row: &GroupRow) -> Vec<Candidate> {
+    let shape = row.owner.as_ref().and_then(|owner| tables.shapes.get(owner.uid.as_str()));
+    let mut candidates: Vec<Candidate> = Vec::new();
+    if let Some(shape) = shape.filter(|shape| !shape.parts.is_empty()) {
+        for part in &shape.parts {
+            let role = row.roles.iter().position(|role| role.name == part.role);
+            let ready = role.map_or(0, |role| row.roles[role].counts.ready());
+            let available = part.count.saturating_sub(ready);
+            candidates.push(Candidate { part: Part { class: part.class, role, count: 0 }, available });
+        }
+    } else {
+        for task in row.tasks.iter().map(|task| tables.task(*task)).filter(|task| task.state == TaskState::Pending) {
+            let part = Part { class: task.class, role: Some(task.role as usize), count: 0 };
+            match candidates.iter_mut().find(|candidate| candidate.part == part) {
+                Some(candidate) => candidate.available += 1,
+                None => candidates.push(Candidate { part, available: 1 }),
+            }
+        }
+    }
+    candidates.sort_by_key(|candidate| Reverse(tables.classes.row(candidate.part.class).template.priority));
+    candidates
+}
+
+/// First what the roles' minima need, then whatever reaches the group's minimum.
+fn choose(row: &GroupRow, mut candidates: Vec<Candidate>) -> Vec<Part> {
+    let mut left = row.min_member.saturating_sub(row.counts.ready());
+    if row.role_minima_apply() {
+        for (index, role) in row.roles.iter().enumerate() {
+            let mut wanted = role.min.saturating_sub(role.counts.ready());
+            for candidate in candidates.iter_mut().filter(|candidate| candidate.part.role == Some(index)) {
+                take(candidate, &mut wanted, &mut left);
+            }
+        }
+    }
+    for candidate in &mut candidates {
+        let mut wanted = left;
+        take(candidate, &mut wanted, &mut left);
+    }
+    candidates.into_iter().map(|candidate| candidate.part).filter(|part| part.count > 0).collect()
+}
+
+fn take(candidate: &mut Candidate, wanted: &mut u32, left: &mut u32) {
+    let taken = candidate.available.min(*wanted);
+    candidate.part.count += taken;
+    candidate.available -= taken;
+    *wanted -= taken;
+    *left = left.saturating_sub(taken);
+}
+
+fn block(row: &GroupRow) -> Missing {
+    let Some(wanted) = &row.min_resources else { return Missing::default() };
+    let held = |dim: crate::ids::DimId| row.allocated.get(dim.index()).copied().unwrap_or(0);
+    let left = wanted.iter().map(|(dim, amount)| (dim, amount - held(dim))).filter(|(_, amount)| *amount > 0).collect();
+    let block = Demand(left);
+    let mut total = Vec::new();
+    block.add_to(&mut total, 1);
+    Missing { parts: Vec::new(), block: Some(block), total }
+}

@@ -1,0 +1,62 @@
+//! What must hold for every plan, whatever was configured. Checked after every cycle in tests and in debug builds.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ids::{GroupId, TaskId};
+use crate::plan::Plan;
+use crate::plugins::Counting;
+use crate::policy::Policy;
+use crate::queue_limit;
+use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
+
+/// Every violation found; none is the only good answer.
+pub(crate) fn violations(tables: &Tables, policy: &Policy, plan: &Plan) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut seen = FxHashSet::default();
+    let mut groups: FxHashMap<GroupId, Vec<TaskId>> = FxHashMap::default();
+    for bind in &plan.binds {
+        if !seen.insert(&bind.uid) {
+            found.push(format!("pod {}/{} is bound twice", bind.namespace, bind.name));
+        }
+        let Some(task) = tables.tasks.find(&bind.uid) else {
+            found.push(format!("pod {}/{} does not exist", bind.namespace, bind.name));
+            continue;
+        };
+        let row = tables.task(task);
+        let node = row.node.map(|node| tables.node_name(node).to_string());
+        if row.state != TaskState::Binding || node.as_ref() != Some(&bind.node) {
+            found.push(format!(
+                "pod {}/{} is {:?} on {node:?}, not bound to {}",
+                bind.namespace, bind.name, row.state, bind.node
+            ));
+        }
+        if let Some(group) = row.group {
+            groups.entry(group).or_default().push(task);
+        }
+        let demand = &tables.classes.row(row.class).demand;
+        for (dim, _) in demand.iter() {
+            if let Some(idle) = row.node.map(|node| tables.nodes.idle(node, dim)).filter(|idle| *idle < 0) {
+                found.push(format!("node {} is over by {} {}", bind.node, -idle, tables.dims.name(dim)));
+            }
+        }
+    }
+    for (group, tasks) in groups {
+        let row = tables.groups.row(group);
+        if !policy.job_ready(tables, group, Counting::WithBestEffort) {
+            found.push(format!("group {} starts with {} of {}", row.key(), row.counts.ready(), row.min_member));
+        }
+        let mut wanted = Vec::new();
+        for task in tasks {
+            tables.classes.row(tables.task(task).class).demand.add_to(&mut wanted, 1);
+        }
+        let before: Vec<i64> = {
+            let allocated = &tables.queues.row(row.queue).allocated;
+            (0..allocated.len()).map(|dim| allocated[dim] - wanted.get(dim).copied().unwrap_or(0)).collect()
+        };
+        if let Some(reason) = queue_limit::exceeded(tables, row.queue, &wanted, &before) {
+            found.push(format!("group {} breaks a limit: {reason}", row.key()));
+        }
+    }
+    found
+}

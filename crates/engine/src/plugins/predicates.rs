@@ -1,0 +1,178 @@
+//! `predicates`: may this pod run on this node? Cordons, node selector and required affinity, taints, host ports.
+//! Room for its resources and one more pod is no predicate: it is checked even where this plugin is off.
+
+use super::Plugin;
+use crate::config::PluginConfig;
+use crate::facts::{HostPort, NodeTerm, Operator, PodTemplate, Requirement, Taint, TaintEffect, Toleration};
+use crate::reasons::Check;
+use crate::world::nodes::NodeRow;
+
+/// Arguments that Volcano reads; those of checks that this version lacks are accepted.
+pub(super) const ARGUMENTS: &[&str] = &[
+    "predicate.NodeAffinityEnable",
+    "predicate.NodePortsEnable",
+    "predicate.TaintTolerationEnable",
+    "predicate.PodAffinityEnable",
+    "predicate.NodeVolumeLimitsEnable",
+    "predicate.VolumeZoneEnable",
+    "predicate.PodTopologySpreadEnable",
+    "predicate.VolumeBindingEnable",
+    "predicate.CacheEnable",
+    "predicate.DynamicResourceAllocationEnable",
+    "volumebinding.weight",
+    "volumebinding.bindTimeoutSeconds",
+    "volumebinding.shape",
+    "dynamicresources.filterTimeoutSeconds",
+];
+
+const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
+
+#[derive(Debug)]
+pub(crate) struct Predicates {
+    node_affinity: bool,
+    node_ports: bool,
+    taints: bool,
+    pod_affinity: bool,
+    spread: bool,
+}
+
+impl Predicates {
+    pub(crate) fn new(config: &PluginConfig) -> Self {
+        Self {
+            node_affinity: config.bool("predicate.NodeAffinityEnable", true),
+            node_ports: config.bool("predicate.NodePortsEnable", true),
+            taints: config.bool("predicate.TaintTolerationEnable", true),
+            pod_affinity: config.bool("predicate.PodAffinityEnable", true),
+            spread: config.bool("predicate.PodTopologySpreadEnable", true),
+        }
+    }
+
+    fn enforces(&self, constraint: &str) -> bool {
+        match constraint {
+            "podAffinity" | "podAntiAffinity" => self.pod_affinity,
+            "topologySpreadConstraints" => self.spread,
+            _ => true,
+        }
+    }
+}
+
+impl Plugin for Predicates {
+    fn check_facts(&self, template: &PodTemplate, node: &NodeRow) -> Option<Check> {
+        if node.unschedulable && !tolerates_cordon(template) {
+            return Some(Check::Unschedulable);
+        }
+        if self.node_affinity && !selects(template, node) {
+            return Some(Check::NodeAffinity);
+        }
+        if self.taints && untolerated(template, node).is_some() {
+            return Some(Check::Taint);
+        }
+        template.unsupported.iter().any(|constraint| self.enforces(constraint)).then_some(Check::Unsupported)
+    }
+
+    fn check_use(&self, template: &PodTemplate, node: &NodeRow) -> Option<Check> {
+        (self.node_ports && taken_port(template, node).is_some()).then_some(Check::HostPort)
+    }
+}
+
+/// What a failed check is about, for reasons.
+pub(crate) fn detail(check: Check, template: &PodTemplate, node: &NodeRow) -> String {
+    match check {
+        Check::Taint => untolerated(template, node).map_or_else(String::new, |taint| {
+            if taint.value.is_empty() { taint.key.clone() } else { format!("{}={}", taint.key, taint.value) }
+        }),
+        Check::Unsupported => template.unsupported.join(" and "),
+        Check::HostPort => taken_port(template, node).map_or_else(String::new, |port| port.port.to_string()),
+        _ => String::new(),
+    }
+}
+
+fn tolerates_cordon(template: &PodTemplate) -> bool {
+    let taint = Taint { key: UNSCHEDULABLE_TAINT.to_owned(), value: String::new(), effect: TaintEffect::NoSchedule };
+    template.tolerations.iter().any(|toleration| tolerates(toleration, &taint))
+}
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    toleration.effect.is_none_or(|effect| effect == taint.effect)
+        && (toleration.key.is_empty() && toleration.exists || toleration.key == taint.key)
+        && (toleration.exists || toleration.value == taint.value)
+}
+
+/// The first taint that keeps the pod away.
+fn untolerated<'a>(template: &PodTemplate, node: &'a NodeRow) -> Option<&'a Taint> {
+    node.taints
+        .iter()
+        .filter(|taint| taint.effect != TaintEffect::PreferNoSchedule)
+        .find(|taint| !template.tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+}
+
+/// Soft taints that the pod does not tolerate.
+pub(super) fn soft_taints(template: &PodTemplate, node: &NodeRow) -> i64 {
+    let soft = node.taints.iter().filter(|taint| taint.effect == TaintEffect::PreferNoSchedule);
+    let counts =
+        |toleration: &Toleration| toleration.effect.is_none_or(|effect| effect == TaintEffect::PreferNoSchedule);
+    let untolerated = soft
+        .filter(|taint| {
+            !template.tolerations.iter().filter(|t| counts(t)).any(|toleration| tolerates(toleration, taint))
+        })
+        .count();
+    i64::try_from(untolerated).unwrap_or(i64::MAX)
+}
+
+/// The weights of the preferred terms that the node matches.
+pub(super) fn preferred_weight(template: &PodTemplate, node: &NodeRow) -> i64 {
+    let matching = template
+        .preferred_terms
+        .iter()
+        .filter(|preferred| preferred.weight > 0 && matches_preferred(&preferred.term, node));
+    matching.map(|preferred| i64::from(preferred.weight)).sum()
+}
+
+/// An empty preferred term matches every node, an empty required one none (as in Kubernetes).
+fn matches_preferred(term: &NodeTerm, node: &NodeRow) -> bool {
+    (term.expressions.is_empty() && term.fields.is_empty()) || matches_term(term, node)
+}
+
+fn selects(template: &PodTemplate, node: &NodeRow) -> bool {
+    template.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+        && template.required_terms.as_ref().is_none_or(|terms| terms.iter().any(|term| matches_term(term, node)))
+}
+
+fn matches_term(term: &NodeTerm, node: &NodeRow) -> bool {
+    if term.expressions.is_empty() && term.fields.is_empty() {
+        return false;
+    }
+    let label = |requirement: &Requirement| holds(requirement, node.labels.get(&requirement.key).map(String::as_str));
+    let field = |requirement: &Requirement| requirement.key == "metadata.name" && holds(requirement, Some(&node.name));
+    term.expressions.iter().all(label) && term.fields.iter().all(field)
+}
+
+fn holds(requirement: &Requirement, actual: Option<&str>) -> bool {
+    let listed = |value: &str| requirement.values.iter().any(|wanted| wanted == value);
+    let compared = |wanted: fn(&i64, &i64) -> bool| match (actual.map(str::parse::<i64>), requirement.values.as_slice())
+    {
+        (Some(Ok(actual)), [value]) => value.parse().is_ok_and(|value| wanted(&actual, &value)),
+        _ => false,
+    };
+    match requirement.operator {
+        Operator::In => actual.is_some_and(listed),
+        Operator::NotIn => !actual.is_some_and(listed),
+        Operator::Exists => actual.is_some(),
+        Operator::DoesNotExist => actual.is_none(),
+        Operator::Gt => compared(i64::gt),
+        Operator::Lt => compared(i64::lt),
+    }
+}
+
+fn taken_port<'a>(template: &'a PodTemplate, node: &NodeRow) -> Option<&'a HostPort> {
+    let any = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
+    let conflicts = |wanted: &HostPort, taken: &HostPort| {
+        wanted.port == taken.port
+            && wanted.protocol == taken.protocol
+            && (wanted.ip == taken.ip || any(&wanted.ip) || any(&taken.ip))
+    };
+    template.host_ports.iter().find(|wanted| node.ports.iter().any(|(taken, _)| conflicts(wanted, taken)))
+}
+
+#[cfg(test)]
+mod tests;

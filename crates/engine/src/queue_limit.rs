@@ -1,0 +1,38 @@
+//! A queue's `capability` as a hard limit, whichever plugins are configured.
+//! Terminating pods count until they are gone, so a queue is never over by a decision of ours.
+
+use crate::dims::Demand;
+use crate::ids::{DimId, QueueId};
+use crate::reasons::Reason;
+use crate::world::tables::Tables;
+
+/// The first dimension in which `wanted` on top of `used` would exceed the queue's limit. Only dimensions that are
+/// asked for are compared.
+pub(crate) fn exceeded(tables: &Tables, queue: QueueId, wanted: &[i64], used: &[i64]) -> Option<Reason> {
+    let row = tables.queues.row(queue);
+    let amount = |amounts: &[i64], dim: DimId| amounts.get(dim.index()).copied().unwrap_or(0);
+    row.capability.iter().find_map(|(dim, limit)| {
+        let (requested, used) = (amount(wanted, *dim), amount(used, *dim));
+        let short = requested.saturating_add(used) - limit;
+        (requested > 0 && short > 0).then(|| Reason::QueueLimit {
+            queue: row.name.to_string(),
+            resource: tables.dims.name(*dim).to_string(),
+            limit: *limit,
+            used,
+            requested,
+            short,
+            never: requested > *limit,
+        })
+    })
+}
+
+/// Whether one more pod of `demand` would exceed the queue's limit now.
+pub(crate) fn exceeded_by_pod(tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
+    let row = tables.queues.row(queue);
+    if row.capability.is_empty() {
+        return None;
+    }
+    let mut wanted = Vec::new();
+    demand.add_to(&mut wanted, 1);
+    exceeded(tables, queue, &wanted, &row.allocated)
+}

@@ -1,0 +1,259 @@
+//! Why a group waits: structured, with stable codes, and rendered for people.
+//!
+//! Invariant: a reason states the very check that failed, with the numbers it failed on. Made by the actions and by
+//! `close`; read by `World::reasons`, the plan's conditions, and `jobctl why`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::TimeMs;
+
+mod text;
+
+/// Where in its way a group waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// Not admitted yet: no pods are made for it.
+    Enqueue,
+    /// Admitted, but it has fewer pods than its minimum.
+    NoPods,
+    /// Its pods wait for nodes.
+    Allocate,
+    /// Nodes were chosen, and the API server refused a bind.
+    Binding,
+}
+
+/// All the reasons of one waiting group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reasons {
+    /// Where it waits.
+    pub stage: Stage,
+    /// Since when it waits at this stage.
+    pub since: TimeMs,
+    /// Its queue.
+    pub queue: String,
+    /// What has to be placed together, and how much of it is.
+    pub minimum: Minimum,
+    /// What it asks for is known only as a sum (`minResources`): the answer is an estimate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approximate: bool,
+    /// Each reason, the deciding one first.
+    pub reasons: Vec<Reason>,
+}
+
+/// A gang's minimum.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Minimum {
+    /// `minMember`.
+    pub min_member: u32,
+    /// Pods that count for it already.
+    pub ready: u32,
+    /// Pods without a node.
+    pub pending: u32,
+    /// Task minima that are not met.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<RoleMinimum>,
+}
+
+/// A task's minimum inside a gang.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoleMinimum {
+    /// The task's name.
+    pub role: String,
+    /// Its minimum.
+    pub min: u32,
+    /// Pods that count for it already.
+    pub ready: u32,
+}
+
+/// One reason to wait.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum Reason {
+    /// The queue does not exist.
+    QueueNotFound {
+        /// Its name.
+        queue: String,
+    },
+    /// The queue takes no work.
+    QueueClosed {
+        /// Its name.
+        queue: String,
+        /// Its state.
+        state: String,
+    },
+    /// The queue's `capability` leaves too little.
+    QueueLimit {
+        /// The queue.
+        queue: String,
+        /// The dimension that binds.
+        resource: String,
+        /// The limit.
+        limit: i64,
+        /// What the queue's pods hold, with what is promised to admitted groups.
+        used: i64,
+        /// What this group asks for.
+        requested: i64,
+        /// By how much it is too little.
+        short: i64,
+        /// True if it would not fit an empty queue either.
+        never: bool,
+    },
+    /// No node can take the pods that are needed.
+    NodesUnfit(NodesUnfit),
+    /// The minimum does not fit the cluster even when it is empty.
+    ExceedsCluster(NodesUnfit),
+    /// Fewer pods than the minimum exist.
+    NotEnoughTasks {
+        /// The minimum.
+        min: u32,
+        /// Pods that could count.
+        valid: u32,
+    },
+    /// Fewer pods of one task than its minimum exist.
+    NotEnoughTasksOfRole {
+        /// The task.
+        role: String,
+        /// The minimum.
+        min: u32,
+        /// Pods that could count.
+        valid: u32,
+    },
+    /// Pods are held by scheduling gates.
+    Gated {
+        /// How many.
+        pods: u32,
+    },
+    /// The API server refused to bind; it is tried again.
+    BindFailed {
+        /// How many pods.
+        pods: u32,
+        /// The last error.
+        error: String,
+        /// When the next one is tried.
+        retry_at: TimeMs,
+    },
+    /// No action of the configuration admits or places such a group.
+    NotConfigured {
+        /// The action that would.
+        action: String,
+    },
+    /// Groups of the same queue that were admitted earlier and still wait for room.
+    WaitsBehind {
+        /// Their `namespace/name`, at most five.
+        groups: Vec<String>,
+        /// How many in all.
+        count: u32,
+    },
+}
+
+/// What the nodes said to one kind of pod.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodesUnfit {
+    /// The task's name.
+    pub role: String,
+    /// Pods of it that are needed together.
+    pub needed: u32,
+    /// Of these, how many found room before one did not.
+    pub found_room: u32,
+    /// Nodes there are.
+    pub nodes: u32,
+    /// How many nodes failed each check. A node short of two resources is in two counts.
+    pub checks: Vec<CheckCount>,
+    /// What is short.
+    pub short: Vec<Shortage>,
+}
+
+/// Nodes that failed one check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckCount {
+    /// The check.
+    pub check: Check,
+    /// The resource, taint or constraint that it failed on.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// How many nodes.
+    pub nodes: u32,
+}
+
+/// A check of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Check {
+    /// The Node object is not there.
+    NodeGone,
+    /// Cordoned.
+    Unschedulable,
+    /// Node selector or required node affinity.
+    NodeAffinity,
+    /// A taint that is not tolerated.
+    Taint,
+    /// A constraint that this version can't honour.
+    Unsupported,
+    /// Too little of a resource is idle.
+    Resource,
+    /// The node's number of pods is reached.
+    PodCount,
+    /// A host port is taken.
+    HostPort,
+}
+
+/// A resource that is short where a node could otherwise take the pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shortage {
+    /// The resource.
+    pub resource: String,
+    /// What one pod asks for.
+    pub requested: i64,
+    /// The node that comes nearest.
+    pub best_node: String,
+    /// What is missing there.
+    pub short_on_best: i64,
+    /// What all pods still without room ask for, beyond what is idle on all nodes that could take them. At least 0.
+    pub short_total: i64,
+}
+
+impl Reasons {
+    /// What kind of reasons these are. Objects are written anew only when this changes.
+    pub fn class(&self) -> String {
+        let mut class = format!("{:?}", self.stage);
+        for reason in &self.reasons {
+            class.push('/');
+            class.push_str(&reason.class());
+        }
+        class
+    }
+}
+
+impl Reason {
+    fn class(&self) -> String {
+        match self {
+            Self::QueueNotFound { .. } => "queueNotFound".to_owned(),
+            Self::QueueClosed { .. } => "queueClosed".to_owned(),
+            Self::QueueLimit { resource, .. } => format!("queueLimit:{resource}"),
+            Self::NodesUnfit(unfit) => format!("nodesUnfit:{}", unfit.class()),
+            Self::ExceedsCluster(unfit) => format!("exceedsCluster:{}", unfit.class()),
+            Self::NotEnoughTasks { .. } => "notEnoughTasks".to_owned(),
+            Self::NotEnoughTasksOfRole { role, .. } => format!("notEnoughTasksOfRole:{role}"),
+            Self::Gated { .. } => "gated".to_owned(),
+            Self::BindFailed { .. } => "bindFailed".to_owned(),
+            Self::NotConfigured { action } => format!("notConfigured:{action}"),
+            // Who is ahead changes all the time and is no news.
+            Self::WaitsBehind { .. } => String::new(),
+        }
+    }
+}
+
+impl NodesUnfit {
+    fn class(&self) -> String {
+        let parts: Vec<String> =
+            self.checks.iter().map(|check| format!("{:?}={}", check.check, check.detail)).collect();
+        format!("{}[{}]", self.role, parts.join(","))
+    }
+}

@@ -1,0 +1,152 @@
+//! Reasons for people: one line, then one line per further fact.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::{Check, CheckCount, NodesUnfit, Reason, Reasons, Stage};
+use crate::dims::amount_text;
+
+/// Further lines rendered; the structure holds all.
+const LINES_MAX: usize = 20;
+
+impl Display for Reasons {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.summary())?;
+        let mut lines: Vec<String> = self.reasons.iter().skip(1).map(ToString::to_string).collect();
+        for reason in &self.reasons {
+            if let Reason::NodesUnfit(unfit) | Reason::ExceedsCluster(unfit) = reason {
+                lines.extend(unfit.lines());
+            }
+        }
+        let minimum = &self.minimum;
+        if minimum.min_member > 1 || minimum.ready > 0 {
+            lines.push(format!(
+                "starts with at least {} together: {} placed, {} waiting",
+                plural(minimum.min_member, "pod"),
+                minimum.ready,
+                minimum.pending
+            ));
+        }
+        for role in &minimum.roles {
+            lines.push(format!("of task {} at least {}: {} placed", role.role, role.min, role.ready));
+        }
+        if self.approximate {
+            lines.push("estimated from minResources: its pods are not known yet".to_owned());
+        }
+        lines.truncate(LINES_MAX);
+        for (number, line) in lines.iter().enumerate() {
+            let branch = if number + 1 == lines.len() { "└─" } else { "├─" };
+            write!(f, "\n{branch} {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Reasons {
+    /// The first line: the deciding reason.
+    pub fn summary(&self) -> String {
+        match (self.reasons.first(), self.stage) {
+            (Some(first), _) => first.to_string(),
+            (None, Stage::Enqueue) => "waits to be admitted".to_owned(),
+            (None, Stage::NoPods) => "waits for its pods to be made".to_owned(),
+            (None, Stage::Allocate) => "waits for a node".to_owned(),
+            (None, Stage::Binding) => "is being bound".to_owned(),
+        }
+    }
+}
+
+impl Display for Reason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::QueueNotFound { queue } => write!(f, "queue {queue} does not exist: create it, or choose another"),
+            Self::QueueClosed { queue, state } => write!(f, "queue {queue} is {state} and takes no new work"),
+            Self::QueueLimit { queue, resource, limit, used, requested, short, never } => {
+                let text = |amount: &i64| amount_text(resource, *amount);
+                let (limit, requested, used, short) = (text(limit), text(requested), text(used), text(short));
+                if *never {
+                    return write!(
+                        f,
+                        "asks for {requested} {resource}, more than queue {queue} may ever hold ({limit})"
+                    );
+                }
+                write!(f, "queue {queue} is at its {resource} limit: {used} of {limit} in use, ")?;
+                write!(f, "{requested} asked for (short by {short})")
+            }
+            Self::NodesUnfit(unfit) => write!(f, "{unfit}"),
+            Self::ExceedsCluster(unfit) => write!(f, "does not fit the cluster even when it is empty: {unfit}"),
+            Self::NotEnoughTasks { min, valid: 0 } => write!(f, "waits for its pods to be made: 0 of {min}"),
+            Self::NotEnoughTasks { min, valid } => write!(f, "only {valid} of at least {min} pods exist"),
+            Self::NotEnoughTasksOfRole { role, min, valid } => {
+                write!(f, "only {valid} of at least {min} pods of task {role} exist")
+            }
+            Self::Gated { pods } => write!(f, "{} held by scheduling gates", plural(*pods, "pod")),
+            Self::BindFailed { pods, error, .. } => {
+                write!(f, "{} could not be bound, to be tried again: {error}", plural(*pods, "pod"))
+            }
+            Self::NotConfigured { action } => write!(f, "the scheduler's configuration has no action {action}"),
+            Self::WaitsBehind { groups, count } => {
+                write!(f, "behind {} admitted earlier: {}", plural(*count, "group"), groups.join(", "))?;
+                if groups.len() < *count as usize { f.write_str(", ...") } else { Ok(()) }
+            }
+        }
+    }
+}
+
+impl Display for NodesUnfit {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let role = if self.role.is_empty() { String::new() } else { format!(" of task {}", self.role) };
+        let needed = plural(self.needed, "pod");
+        if self.found_room > 0 {
+            write!(f, "room for {} of {needed}{role}; 0/{} nodes fit the next one", self.found_room, self.nodes)?;
+        } else {
+            write!(f, "0/{} nodes fit {needed}{role}", self.nodes)?;
+        }
+        let checks: Vec<String> = self.checks.iter().map(|count| self.check(count)).collect();
+        if !checks.is_empty() {
+            write!(f, ": {}", checks.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl NodesUnfit {
+    fn check(&self, count: &CheckCount) -> String {
+        let (nodes, detail) = (count.nodes, &count.detail);
+        match count.check {
+            Check::NodeGone => format!("{nodes} not known"),
+            Check::Unschedulable => format!("{nodes} cordoned"),
+            Check::NodeAffinity => format!("{nodes} not matching its node selector or affinity"),
+            Check::Taint => format!("{nodes} with taint {detail} that it does not tolerate"),
+            Check::Unsupported => format!("{nodes} where {detail} can't be honoured by this version"),
+            Check::PodCount => format!("{nodes} with too many pods"),
+            Check::HostPort => format!("{nodes} with host port {detail} taken"),
+            Check::Resource => {
+                let short =
+                    self.short.iter().find(|short| short.resource == *detail).map_or_else(String::new, |short| {
+                        format!(" (short by {})", amount_text(detail, short.short_on_best))
+                    });
+                format!("{nodes} insufficient {detail}{short}")
+            }
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.short
+            .iter()
+            .map(|short| {
+                let text = |amount| amount_text(&short.resource, amount);
+                let (resource, node) = (&short.resource, &short.best_node);
+                let (requested, lacks) = (text(short.requested), text(short.short_on_best));
+                let mut line =
+                    format!("{resource}: each pod asks for {requested}; node {node} comes nearest and lacks {lacks}");
+                if short.short_total > 0 {
+                    line.push_str(&format!("; {} more would be needed in all", text(short.short_total)));
+                }
+                line
+            })
+            .collect()
+    }
+}
+
+fn plural(count: u32, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}

@@ -1,0 +1,158 @@
+//! The World: everything known of the cluster, and the cycle that decides. Owned by one task of the shell.
+
+use crate::config::Config;
+use crate::cycle::Cycle;
+use crate::facts::{Delta, GroupPhase, OwnerFacts};
+use crate::finder::Finder;
+use crate::ids::TimeMs;
+use crate::plan::Plan;
+use crate::plan_lint;
+use crate::policy::Policy;
+use crate::reasons::Reasons;
+
+mod apply;
+pub(crate) mod classes;
+pub(crate) mod groups;
+pub(crate) mod journal;
+pub(crate) mod nodes;
+pub(crate) mod queues;
+pub(crate) mod table;
+pub(crate) mod tables;
+pub(crate) mod tasks;
+
+use tables::Tables;
+
+/// Cluster facts in, decisions and reasons out. No I/O, no clock: equal deltas and times give equal plans.
+#[derive(Debug)]
+pub struct World {
+    tables: Tables,
+    policy: Policy,
+    finder: Finder,
+    config: Config,
+}
+
+/// A group as `World::groups` shows it.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupView<'w> {
+    /// Its namespace.
+    pub namespace: &'w str,
+    /// Its PodGroup's name.
+    pub name: &'w str,
+    /// Who owns it.
+    pub owner: Option<&'w OwnerFacts>,
+    /// Its queue.
+    pub queue: &'w str,
+    /// Its phase.
+    pub phase: GroupPhase,
+    /// Why it waits, if it does.
+    pub reasons: Option<&'w Reasons>,
+}
+
+impl World {
+    /// An empty world.
+    pub fn new(config: Config) -> Self {
+        Self {
+            tables: Tables::new(&config.default_queue),
+            policy: Policy::new(&config),
+            finder: Finder::default(),
+            config,
+        }
+    }
+
+    /// Takes another configuration from the next cycle on. The default queue stays as it was at the start.
+    pub fn set_config(&mut self, config: Config) {
+        self.policy = Policy::new(&config);
+        self.finder = Finder::default();
+        // What an empty cluster could hold depends on the predicates.
+        self.tables.nodes.offers_version += 1;
+        self.config = config;
+    }
+
+    /// Takes in one change of the cluster. Idempotent; order matters little: what is named before it is seen waits.
+    pub fn apply(&mut self, delta: &Delta) {
+        self.tables.apply(delta);
+    }
+
+    /// Runs the configured actions once. What the plan says already counts in the World.
+    pub fn cycle(&mut self, now: TimeMs) -> Plan {
+        let cycle = Cycle {
+            tables: &mut self.tables,
+            policy: &self.policy,
+            finder: &mut self.finder,
+            config: &self.config,
+            now,
+            plan: Plan::default(),
+            failures: rustc_hash::FxHashMap::default(),
+        };
+        let plan = cycle.run();
+        debug_assert_eq!(self.lint(&plan), Vec::<String>::new());
+        plan
+    }
+
+    /// What the API server answered to a bind: it stands, or the pod waits again, with a backoff.
+    ///
+    /// # Errors
+    /// None of its own: `result` carries the bind's.
+    pub fn bind_result(&mut self, uid: &str, result: Result<(), &str>, now: TimeMs) {
+        self.tables.bind_result(uid, result, now);
+    }
+
+    /// Whether a PodGroup's status could be written; one that could not is planned again.
+    pub fn status_result(&mut self, namespace: &str, name: &str, written: bool) {
+        let Some(group) = self.tables.groups.table.find(&groups::key_of(namespace, name)) else { return };
+        let row = self.tables.groups.row_mut(group);
+        row.writing = false;
+        if !written {
+            row.emitted = None;
+            self.tables.groups.dirty.insert(group);
+        }
+    }
+
+    /// A pod's condition could not be written: it is planned again with its group's next review.
+    pub fn notice_failed(&mut self, uid: &str) {
+        let Some(task) = self.tables.tasks.find(uid) else { return };
+        let row = self.tables.tasks.row_mut(task.index());
+        row.noticed = None;
+        if let Some(group) = row.group {
+            self.tables.groups.row_mut(group).noticed = None;
+        }
+    }
+
+    /// A queue's status could not be written: it is planned again with the next cycle.
+    pub fn queue_failed(&mut self, name: &str) {
+        if let Some(queue) = self.tables.queues.table.find(name) {
+            self.tables.queues.row_mut(queue).emitted = None;
+        }
+    }
+
+    /// Why a group waits.
+    pub fn reasons(&self, namespace: &str, name: &str) -> Option<&Reasons> {
+        let group = self.tables.groups.table.find(&groups::key_of(namespace, name))?;
+        self.tables.groups.row(group).reasons.as_deref()
+    }
+
+    /// All groups there are, in no order that means anything. O(groups).
+    pub fn groups(&self) -> impl Iterator<Item = GroupView<'_>> {
+        self.tables.groups.table.iter().filter(|(_, row)| row.exists()).map(|(_, row)| GroupView {
+            namespace: &row.namespace,
+            name: &row.name,
+            owner: row.owner.as_ref(),
+            queue: &self.tables.queues.row(row.queue).name,
+            phase: row.phase,
+            reasons: row.reasons.as_deref(),
+        })
+    }
+
+    /// What is wrong with a plan that this world has just made; nothing, if the engine keeps its promises.
+    pub fn lint(&self, plan: &Plan) -> Vec<String> {
+        plan_lint::violations(&self.tables, &self.policy, plan)
+    }
+
+    /// A digest of everything that decisions depend on.
+    pub fn digest(&self) -> u64 {
+        self.tables.digest()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,327 @@
+//! Deltas to tables. Every delta leaves the tables consistent whatever came before it: what is named but not
+//! seen yet is a placeholder. Called by `World::apply`, between cycles only.
+
+use std::sync::Arc;
+
+use crate::dims::Demand;
+use crate::facts::{Delta, GroupFacts, GroupPhase, PodFacts, ShapeTask};
+use crate::ids::{GroupId, NodeId, QueueId, TaskId, TimeMs};
+use crate::world::groups::ShapePart;
+use crate::world::tables::{Shape, Tables};
+use crate::world::tasks::{TaskRow, TaskState, index_of, state_of};
+
+impl Tables {
+    pub(crate) fn apply(&mut self, delta: &Delta) {
+        assert!(!self.journal.is_open(), "deltas come between cycles");
+        match delta {
+            Delta::NodeUpsert(facts) => self.nodes.upsert(facts, &mut self.dims),
+            Delta::NodeRemove(name) => self.nodes.remove(name),
+            Delta::TaskUpsert(facts) => self.upsert_task(facts),
+            Delta::TaskRemove(uid) => self.remove_task(uid),
+            Delta::GroupUpsert(facts) => self.upsert_group(facts),
+            Delta::GroupRemove { namespace, name, uid } => self.remove_group(namespace, name, uid),
+            Delta::ShapeUpsert { owner_uid, tasks, ended } => self.upsert_shape(owner_uid, tasks, *ended),
+            Delta::ShapeRemove { owner_uid } => self.upsert_shape(owner_uid, &[], false),
+            Delta::QueueUpsert(facts) => {
+                let limits = facts.capability.iter().map(|(name, amount)| (self.dims.intern(name), *amount)).collect();
+                self.queues.upsert(facts, limits);
+            }
+            Delta::QueueRemove(name) => self.queues.remove(name),
+            Delta::PriorityClassUpsert { name, value, global_default } => {
+                self.priorities.values.insert(name.clone(), (*value, *global_default));
+                self.resolve_priorities();
+            }
+            Delta::PriorityClassRemove(name) => {
+                self.priorities.values.remove(name);
+                self.resolve_priorities();
+            }
+        }
+    }
+
+    fn resolve_priorities(&mut self) {
+        let groups: Vec<GroupId> = self.groups.table.iter().map(|(id, _)| id).collect();
+        for group in groups {
+            let row = self.groups.row_mut(group);
+            row.priority = self.priorities.resolve(&row.priority_class);
+        }
+    }
+
+    fn upsert_task(&mut self, facts: &PodFacts) {
+        let mut state = state_of(facts);
+        let ended = matches!(state, TaskState::Succeeded | TaskState::Failed);
+        if !facts.mine && (facts.node.is_none() || ended) {
+            return self.remove_task(&facts.uid);
+        }
+        let old = self.tasks.find(&facts.uid);
+        let mut node = facts.node.as_deref().map(|name| self.nodes.intern(name, self.dims.len()));
+        if let (Some(old), None) = (old, node) {
+            // A bind of ours that this version of the pod does not show yet.
+            let row = self.task(old);
+            if matches!(row.state, TaskState::Binding | TaskState::Bound) {
+                node = row.node;
+                state = if state == TaskState::Pending { row.state } else { state };
+            }
+        }
+        let class = self.classes.acquire(&facts.template, &mut self.dims);
+        self.nodes.widen(self.dims.len());
+        let group = facts.mine.then(|| self.group_of(facts));
+        let role = group.map_or(0, |group| self.groups.row_mut(group).role(&facts.role));
+        let kept = old.map(|old| self.take_task(old));
+        let (attempts, not_before, bind_error, noticed) = kept.map_or((0, TimeMs::default(), None, None), |row| {
+            (row.attempts, row.not_before, row.bind_error, row.noticed)
+        });
+        let row = TaskRow {
+            uid: facts.uid.as_str().into(),
+            namespace: facts.namespace.as_str().into(),
+            name: facts.name.as_str().into(),
+            group,
+            role,
+            class,
+            state,
+            node,
+            gated: facts.gated,
+            best_effort: self.classes.row(class).demand.is_best_effort(),
+            priority: facts.template.priority,
+            created: facts.created,
+            index: index_of(&facts.name),
+            attempts,
+            not_before,
+            bind_error,
+            noticed,
+        };
+        let task = self.tasks.insert(row.uid.clone(), row);
+        self.count_task(task, 1);
+        if let Some(group) = group {
+            let row = self.groups.row_mut(group);
+            row.tasks.insert(task);
+            row.shape_version += 1;
+            self.groups.refresh(group);
+        }
+    }
+
+    /// The group a pod of ours belongs to, made if it is new.
+    fn group_of(&mut self, facts: &PodFacts) -> GroupId {
+        if let Some(name) = facts.group.as_deref() {
+            return self.intern_group(&facts.namespace, name);
+        }
+        let group = self.intern_group(&facts.namespace, &format!("podgroup-{}", facts.uid));
+        let queue = facts.queue.clone().filter(|queue| !queue.is_empty());
+        let row = self.groups.row_mut(group);
+        if !row.known {
+            row.of_one = true;
+            row.phase = if row.phase == GroupPhase::Pending { GroupPhase::Inqueue } else { row.phase };
+            row.min_member = 1;
+            row.created = facts.created;
+            row.priority_class = facts.priority_class.as_str().into();
+            row.priority = self.priorities.resolve(&facts.priority_class);
+            self.set_queue(group, queue.as_deref());
+        }
+        group
+    }
+
+    fn intern_group(&mut self, namespace: &str, name: &str) -> GroupId {
+        let queue = self.queues.intern(&self.default_queue.clone());
+        let (group, new) = self.groups.intern(namespace, name, queue);
+        if new {
+            self.queues.row_mut(queue).groups += 1;
+        }
+        group
+    }
+
+    /// Takes a task out of everything that counts it.
+    fn take_task(&mut self, task: TaskId) -> TaskRow {
+        self.count_task(task, -1);
+        let uid = self.task(task).uid.clone();
+        let row = self.tasks.remove(&uid).expect("found by its uid");
+        if let Some(group) = row.group {
+            let group_row = self.groups.row_mut(group);
+            group_row.tasks.remove(&task);
+            group_row.shape_version += 1;
+            self.groups.refresh(group);
+            self.release_group(group);
+        }
+        self.classes.release(row.class);
+        if let Some(node) = row.node {
+            self.nodes.release(node);
+        }
+        row
+    }
+
+    fn remove_task(&mut self, uid: &str) {
+        if let Some(task) = self.tasks.find(uid) {
+            self.take_task(task);
+        }
+    }
+
+    fn upsert_group(&mut self, facts: &GroupFacts) {
+        let group = self.intern_group(&facts.namespace, &facts.name);
+        let row = self.groups.row_mut(group);
+        let replaced = row.known && *row.uid != *facts.uid;
+        if replaced {
+            row.emitted = None;
+            row.reasons = None;
+            row.writing = false;
+        }
+        // The phase is ours to decide: what is stored is only read where nothing was decided yet.
+        if replaced || (!row.known && !row.of_one) {
+            row.phase = facts.status.phase;
+        }
+        if !row.writing {
+            row.emitted = Some(facts.status.clone());
+        }
+        row.known = true;
+        row.uid = facts.uid.as_str().into();
+        row.min_member = facts.min_member;
+        row.created = facts.created;
+        row.priority_class = facts.priority_class.as_str().into();
+        row.priority = self.priorities.resolve(&facts.priority_class);
+        row.min_resources = facts.min_resources.as_ref().map(|resources| self.dims.demand(resources));
+        for role in &mut row.roles {
+            role.min = 0;
+        }
+        for (name, min) in &facts.min_task_member {
+            let role = row.role(name);
+            row.roles[role as usize].min = *min;
+        }
+        row.shape_version += 1;
+        let shape = facts.owner.as_ref().and_then(|owner| self.shapes.get(owner.uid.as_str()));
+        row.ended = shape.is_some_and(|shape| shape.ended);
+        let old_owner = std::mem::replace(&mut row.owner, facts.owner.clone());
+        self.nodes.widen(self.dims.len());
+        self.set_owner(group, old_owner.map(|owner| owner.uid), facts.owner.as_ref().map(|owner| owner.uid.clone()));
+        self.set_queue(group, Some(facts.queue.as_str()).filter(|queue| !queue.is_empty()));
+        self.groups.refresh(group);
+    }
+
+    fn set_owner(&mut self, group: GroupId, old: Option<String>, new: Option<String>) {
+        if old == new {
+            return;
+        }
+        if let Some(uid) = old
+            && let Some(groups) = self.owned.get_mut(uid.as_str())
+        {
+            groups.remove(&group);
+            if groups.is_empty() {
+                self.owned.remove(uid.as_str());
+            }
+        }
+        if let Some(uid) = new {
+            self.owned.entry(uid.into()).or_default().insert(group);
+        }
+    }
+
+    fn set_queue(&mut self, group: GroupId, name: Option<&str>) {
+        let name = name.map_or_else(|| self.default_queue.clone(), Arc::from);
+        let queue = self.queues.intern(&name);
+        let row = self.groups.row_mut(group);
+        let old = std::mem::replace(&mut row.queue, queue);
+        if old == queue {
+            return;
+        }
+        let held = Demand(row.allocated.iter().enumerate().map(|(dim, amount)| (dim.into(), *amount)).collect());
+        self.queues.charge(old, &held, -1);
+        self.queues.charge(queue, &held, 1);
+        self.queues.row_mut(queue).groups += 1;
+        self.leave_queue(old);
+    }
+
+    fn leave_queue(&mut self, queue: QueueId) {
+        self.queues.row_mut(queue).groups -= 1;
+        self.queues.release(queue);
+    }
+
+    fn remove_group(&mut self, namespace: &str, name: &str, uid: &str) {
+        let Some(group) = self.groups.table.find(&crate::world::groups::key_of(namespace, name)) else { return };
+        let row = self.groups.row_mut(group);
+        if !row.known || (!uid.is_empty() && *row.uid != *uid) {
+            return;
+        }
+        row.known = false;
+        row.emitted = None;
+        row.writing = false;
+        row.reasons = None;
+        if !row.of_one {
+            row.phase = GroupPhase::Pending;
+        }
+        let owner = row.owner.take().map(|owner| owner.uid);
+        self.set_owner(group, owner, None);
+        self.groups.refresh(group);
+        self.release_group(group);
+    }
+
+    /// Frees a placeholder that no pod names any more.
+    fn release_group(&mut self, group: GroupId) {
+        let row = self.groups.row(group);
+        if row.known || !row.tasks.is_empty() {
+            return;
+        }
+        let (key, queue) = (row.key(), row.queue);
+        self.groups.table.remove(&key);
+        self.groups.waiting.remove(&group);
+        self.groups.dirty.remove(&group);
+        self.leave_queue(queue);
+    }
+
+    fn upsert_shape(&mut self, owner_uid: &str, tasks: &[ShapeTask], ended: bool) {
+        let parts: Vec<ShapePart> = tasks
+            .iter()
+            .filter(|task| task.count > 0)
+            .map(|task| ShapePart {
+                role: task.role.as_str().into(),
+                class: self.classes.acquire(&task.template, &mut self.dims),
+                count: task.count,
+                min_available: task.min_available,
+            })
+            .collect();
+        self.nodes.widen(self.dims.len());
+        let old = if parts.is_empty() && !ended {
+            self.shapes.remove(owner_uid)
+        } else {
+            self.shapes.insert(owner_uid.into(), Shape { parts, ended })
+        };
+        for part in old.into_iter().flat_map(|shape| shape.parts) {
+            self.classes.release(part.class);
+        }
+        for group in self.owned.get(owner_uid).into_iter().flatten().copied().collect::<Vec<_>>() {
+            let row = self.groups.row_mut(group);
+            row.shape_version += 1;
+            row.ended = ended;
+            self.groups.refresh(group);
+        }
+    }
+
+    /// The answer to a bind: confirmed, or back to waiting with a backoff.
+    pub(crate) fn bind_result(&mut self, uid: &str, result: Result<(), &str>, now: TimeMs) {
+        const BACKOFF_FIRST_MS: i64 = 500;
+        const BACKOFF_DOUBLINGS_MAX: u32 = 7;
+        let Some(task) = self.tasks.find(uid) else { return };
+        if self.task(task).state != TaskState::Binding {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                let node = self.task(task).node;
+                self.move_task(task, TaskState::Bound, node);
+                let row = self.tasks.row_mut(task.index());
+                row.attempts = 0;
+                row.bind_error = None;
+            }
+            Err(message) => {
+                let node = self.task(task).node;
+                self.move_task(task, TaskState::Pending, None);
+                if let Some(node) = node {
+                    self.nodes.release(node);
+                }
+                let row = self.tasks.row_mut(task.index());
+                let delay = BACKOFF_FIRST_MS << row.attempts.min(BACKOFF_DOUBLINGS_MAX);
+                row.attempts += 1;
+                row.not_before = now.plus_ms(delay);
+                row.bind_error = Some(message.chars().take(1024).collect::<String>().into());
+            }
+        }
+    }
+
+    pub(crate) fn node_name(&self, node: NodeId) -> &Arc<str> {
+        &self.nodes.row(node).name
+    }
+}

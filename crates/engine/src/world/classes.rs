@@ -1,0 +1,114 @@
+//! Task classes: pods that scheduling can't tell apart, interned by everything it reads of them.
+//! A class lives while a pod or a shape refers to it; `generation` tells caches that an id was given out again.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use smallvec::SmallVec;
+
+use crate::dims::{CPU, Demand, Dims, MEMORY, PODS};
+use crate::facts::PodTemplate;
+use crate::ids::ClassId;
+
+/// What Kubernetes' scoring counts for a pod that asks for no cpu: 100 milli-cores.
+const SCORED_CPU_MILLI: i64 = 100;
+/// And for one that asks for no memory: 200 MiB.
+const SCORED_MEMORY_BYTES: i64 = 200 << 20;
+
+#[derive(Debug)]
+pub(crate) struct ClassRow {
+    pub(crate) template: Arc<PodTemplate>,
+    /// The requests, with one of `pods`.
+    pub(crate) demand: Demand,
+    /// cpu and memory as scoring counts them.
+    pub(crate) scored: [i64; 2],
+    pub(crate) generation: u64,
+    refs: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Classes {
+    rows: Vec<Option<ClassRow>>,
+    free: Vec<ClassId>,
+    by_hash: FxHashMap<u64, SmallVec<[ClassId; 1]>>,
+    generations: u64,
+}
+
+impl Classes {
+    pub(crate) fn row(&self, class: ClassId) -> &ClassRow {
+        self.rows[class.index()].as_ref().expect("a class is held by those who name it")
+    }
+
+    /// The class of `template`, with one more reference.
+    pub(crate) fn acquire(&mut self, template: &PodTemplate, dims: &mut Dims) -> ClassId {
+        let hash = FxBuildHasher.hash_one(template);
+        let known =
+            self.by_hash.get(&hash).into_iter().flatten().copied().find(|id| *self.row(*id).template == *template);
+        if let Some(id) = known {
+            self.hold(id);
+            return id;
+        }
+        let mut requests = template.requests.clone();
+        requests.insert("pods".to_owned(), 1);
+        let demand = dims.demand(&requests);
+        let or = |amount: i64, default| if amount > 0 { amount } else { default };
+        let scored = [or(demand.get(CPU), SCORED_CPU_MILLI), or(demand.get(MEMORY), SCORED_MEMORY_BYTES)];
+        debug_assert!(demand.get(PODS) == 1);
+        self.generations += 1;
+        let row =
+            ClassRow { template: Arc::new(template.clone()), demand, scored, generation: self.generations, refs: 1 };
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.rows.push(None);
+            ClassId::from(self.rows.len() - 1)
+        });
+        self.rows[id.index()] = Some(row);
+        self.by_hash.entry(hash).or_default().push(id);
+        id
+    }
+
+    /// One more reference to a class that is alive.
+    pub(crate) fn hold(&mut self, class: ClassId) {
+        let row = self.rows[class.index()].as_mut().expect("a class is held by those who name it");
+        row.refs += 1;
+    }
+
+    /// One reference less; the last one frees the class.
+    pub(crate) fn release(&mut self, class: ClassId) {
+        let row = self.rows[class.index()].as_mut().expect("a class is held by those who name it");
+        row.refs -= 1;
+        if row.refs > 0 {
+            return;
+        }
+        let hash = FxBuildHasher.hash_one(&*row.template);
+        if let Some(ids) = self.by_hash.get_mut(&hash) {
+            ids.retain(|id| *id != class);
+            if ids.is_empty() {
+                self.by_hash.remove(&hash);
+            }
+        }
+        self.rows[class.index()] = None;
+        self.free.push(class);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_templates_share_a_class_until_the_last_leaves() {
+        let (mut classes, mut dims) = (Classes::default(), Dims::new());
+        let template = |cpu| PodTemplate { requests: [("cpu".to_owned(), cpu)].into(), ..PodTemplate::default() };
+        let one = classes.acquire(&template(1000), &mut dims);
+        assert_eq!(classes.acquire(&template(1000), &mut dims), one);
+        let other = classes.acquire(&template(2000), &mut dims);
+        assert_ne!(one, other);
+        let generation = classes.row(one).generation;
+        classes.release(one);
+        classes.release(one);
+        let again = classes.acquire(&template(3000), &mut dims);
+        assert_eq!(again, one, "the freed id is used again");
+        assert_ne!(classes.row(again).generation, generation);
+    }
+}

@@ -1,0 +1,211 @@
+//! Groups (PodGroups, and groups of one for bare pods): minima, counts by state, shape, phase, reasons.
+//! Counts follow the tasks' states exactly; only `Tables` changes them. A group that only pods name is a placeholder.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::dims::Demand;
+use crate::facts::{GroupPhase, GroupStatus, OwnerFacts};
+use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
+use crate::reasons::Reasons;
+use crate::world::table::Table;
+use crate::world::tasks::{STATES, TaskState};
+
+/// Number of tasks in each state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub(crate) struct Counts([u32; STATES]);
+
+impl Counts {
+    pub(crate) fn get(&self, state: TaskState) -> u32 {
+        self.0[state as usize]
+    }
+
+    pub(crate) fn add(&mut self, state: TaskState, sign: i32) {
+        let cell = &mut self.0[state as usize];
+        *cell = cell.checked_add_signed(sign).expect("counts follow the tasks' states");
+    }
+
+    fn sum(&self, states: &[TaskState]) -> u32 {
+        states.iter().map(|state| self.get(*state)).sum()
+    }
+
+    pub(crate) fn ready(&self) -> u32 {
+        use TaskState::{Allocated, Binding, Bound, Running, Succeeded};
+        self.sum(&[Allocated, Binding, Bound, Running, Succeeded])
+    }
+
+    pub(crate) fn valid(&self) -> u32 {
+        self.ready() + self.get(TaskState::Pending)
+    }
+
+    pub(crate) fn all(&self) -> u32 {
+        self.0.iter().sum()
+    }
+}
+
+/// The tasks of one name inside a group.
+#[derive(Debug)]
+pub(crate) struct Role {
+    pub(crate) name: Arc<str>,
+    /// `minTaskMember` of this name.
+    pub(crate) min: u32,
+    pub(crate) counts: Counts,
+    /// Pending ones that ask for nothing.
+    pub(crate) pending_best_effort: u32,
+}
+
+/// Tasks that a group will have, before it has pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShapePart {
+    pub(crate) role: Arc<str>,
+    pub(crate) class: ClassId,
+    pub(crate) count: u32,
+    pub(crate) min_available: Option<u32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct GroupRow {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) uid: Arc<str>,
+    /// Its PodGroup has been seen.
+    pub(crate) known: bool,
+    /// Made for one bare pod; needs no PodGroup.
+    pub(crate) of_one: bool,
+    pub(crate) queue: QueueId,
+    pub(crate) min_member: u32,
+    pub(crate) roles: Vec<Role>,
+    pub(crate) min_resources: Option<Demand>,
+    pub(crate) priority_class: Arc<str>,
+    pub(crate) priority: i32,
+    pub(crate) created: TimeMs,
+    pub(crate) owner: Option<OwnerFacts>,
+    pub(crate) phase: GroupPhase,
+    pub(crate) tasks: BTreeSet<TaskId>,
+    pub(crate) counts: Counts,
+    pub(crate) pending_best_effort: u32,
+    /// Releasing tasks that have a node.
+    pub(crate) releasing_placed: u32,
+    /// Requests of its tasks that hold nodes, by dimension.
+    pub(crate) allocated: Vec<i64>,
+    /// What was written last, or seen where nothing was.
+    pub(crate) emitted: Option<GroupStatus>,
+    /// Its owner has ended: it wants no more pods.
+    pub(crate) ended: bool,
+    /// A write of the status is in flight.
+    pub(crate) writing: bool,
+    pub(crate) reasons: Option<Box<Reasons>>,
+    /// (shape version, class of reasons) for which its pods have been told.
+    pub(crate) noticed: Option<(u64, Arc<str>)>,
+    /// Counts changes of what the group asks for.
+    pub(crate) shape_version: u64,
+    /// (offers version, shape version, answer): could an empty cluster hold its minimum?
+    pub(crate) fits_empty: Option<(u64, u64, bool)>,
+}
+
+impl GroupRow {
+    /// `namespace/name`.
+    pub(crate) fn key(&self) -> String {
+        key_of(&self.namespace, &self.name)
+    }
+
+    pub(crate) fn pending(&self) -> u32 {
+        self.counts.get(TaskState::Pending)
+    }
+
+    /// It may have pods placed: its PodGroup is there, or it needs none.
+    pub(crate) fn exists(&self) -> bool {
+        self.known || self.of_one
+    }
+
+    /// Role minima count only where together they don't exceed the group's minimum (as in Volcano).
+    pub(crate) fn role_minima_apply(&self) -> bool {
+        let total: u64 = self.roles.iter().map(|role| u64::from(role.min)).sum();
+        total > 0 && u64::from(self.min_member) >= total
+    }
+
+    pub(crate) fn role(&mut self, name: &str) -> u32 {
+        if let Some(at) = self.roles.iter().position(|role| &*role.name == name) {
+            return u32::try_from(at).expect("a group has fewer than 2^32 roles");
+        }
+        self.roles.push(Role { name: name.into(), min: 0, counts: Counts::default(), pending_best_effort: 0 });
+        u32::try_from(self.roles.len() - 1).expect("a group has fewer than 2^32 roles")
+    }
+}
+
+pub(crate) fn key_of(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+#[derive(Debug)]
+pub(crate) struct Groups {
+    pub(crate) table: Table<GroupId, GroupRow>,
+    /// Groups with pending tasks, and those in phase Pending or Inqueue whose owner has not ended.
+    pub(crate) waiting: BTreeSet<GroupId>,
+    /// Groups whose status may have changed since it was last worked out.
+    pub(crate) dirty: BTreeSet<GroupId>,
+}
+
+impl Groups {
+    pub(crate) fn new() -> Self {
+        Self { table: Table::new(), waiting: BTreeSet::new(), dirty: BTreeSet::new() }
+    }
+
+    pub(crate) fn row(&self, group: GroupId) -> &GroupRow {
+        self.table.row(group.index())
+    }
+
+    pub(crate) fn row_mut(&mut self, group: GroupId) -> &mut GroupRow {
+        self.table.row_mut(group.index())
+    }
+
+    /// The id of `namespace/name`, as a placeholder if it is new.
+    pub(crate) fn intern(&mut self, namespace: &str, name: &str, queue: QueueId) -> (GroupId, bool) {
+        let key = key_of(namespace, name);
+        if let Some(id) = self.table.find(&key) {
+            return (id, false);
+        }
+        let row = GroupRow {
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: "".into(),
+            known: false,
+            of_one: false,
+            queue,
+            min_member: 0,
+            roles: Vec::new(),
+            min_resources: None,
+            priority_class: "".into(),
+            priority: 0,
+            created: TimeMs::default(),
+            owner: None,
+            phase: GroupPhase::Pending,
+            tasks: BTreeSet::new(),
+            counts: Counts::default(),
+            pending_best_effort: 0,
+            releasing_placed: 0,
+            allocated: Vec::new(),
+            emitted: None,
+            ended: false,
+            writing: false,
+            reasons: None,
+            noticed: None,
+            shape_version: 0,
+            fits_empty: None,
+        };
+        (self.table.insert(key.into(), row), true)
+    }
+
+    /// Puts the group in or out of the waiting ones, and marks its status for review.
+    pub(crate) fn refresh(&mut self, group: GroupId) {
+        let row = self.row(group);
+        let early = matches!(row.phase, GroupPhase::Pending | GroupPhase::Inqueue);
+        let waits = row.exists() && (row.pending() > 0 || (early && !row.ended));
+        if waits {
+            self.waiting.insert(group);
+        } else {
+            self.waiting.remove(&group);
+        }
+        self.dirty.insert(group);
+    }
+}

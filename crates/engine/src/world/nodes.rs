@@ -1,0 +1,253 @@
+//! Nodes: one column per resource dimension for what they offer and what is taken, and the logs of changes
+//! from which caches repair themselves. A node that only pods name is a placeholder: it counts use and is never chosen.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::dims::{Demand, Dims};
+use crate::facts::{HostPort, NodeFacts, Taint};
+use crate::ids::{DimId, NodeId};
+use crate::world::table::Table;
+
+/// A node's facts that don't change with use.
+#[derive(Debug)]
+pub(crate) struct NodeRow {
+    pub(crate) name: Arc<str>,
+    /// False while only pods name it.
+    pub(crate) known: bool,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) taints: Vec<Taint>,
+    pub(crate) unschedulable: bool,
+    pub(crate) ports: Vec<(HostPort, u32)>,
+    /// Tasks whose row names this node.
+    pub(crate) tasks: u32,
+}
+
+/// Nodes that changed, in order; readers remember how far they have read.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeLog {
+    base: u64,
+    entries: Vec<NodeId>,
+}
+
+impl ChangeLog {
+    /// Entries kept before a reader has to start over.
+    const KEPT_MIN: usize = 4096;
+
+    fn push(&mut self, node: NodeId, nodes: usize) {
+        if self.entries.len() >= Self::KEPT_MIN.max(4 * nodes) {
+            self.base += self.entries.len() as u64;
+            self.entries.clear();
+        }
+        self.entries.push(node);
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.base + self.entries.len() as u64
+    }
+
+    /// What changed since `position`, or `None` when that has been dropped.
+    pub(crate) fn since(&self, position: u64) -> Option<&[NodeId]> {
+        let skip = usize::try_from(position.checked_sub(self.base)?).ok()?;
+        self.entries.get(skip..)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    pub(crate) table: Table<NodeId, NodeRow>,
+    /// `[dimension][node]`.
+    allocatable: Vec<Vec<i64>>,
+    used: Vec<Vec<i64>>,
+    /// cpu and memory taken when pods without requests count as Kubernetes' scoring counts them.
+    scored: [Vec<i64>; 2],
+    /// Known nodes.
+    pub(crate) known: u32,
+    /// Sum of what known nodes offer.
+    pub(crate) total: Vec<i64>,
+    /// Labels, taints, cordons, presence.
+    pub(crate) facts_log: ChangeLog,
+    /// Offers and use.
+    pub(crate) use_log: ChangeLog,
+    /// Counts changes of offers and facts: what an empty cluster could hold is cached against it.
+    pub(crate) offers_version: u64,
+}
+
+impl Nodes {
+    pub(crate) fn new() -> Self {
+        Self {
+            table: Table::new(),
+            allocatable: Vec::new(),
+            used: Vec::new(),
+            scored: [Vec::new(), Vec::new()],
+            known: 0,
+            total: Vec::new(),
+            facts_log: ChangeLog::default(),
+            use_log: ChangeLog::default(),
+            offers_version: 0,
+        }
+    }
+
+    pub(crate) fn row(&self, node: NodeId) -> &NodeRow {
+        self.table.row(node.index())
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = NodeId> {
+        self.table.iter().filter(|(_, row)| row.known).map(|(id, _)| id)
+    }
+
+    pub(crate) fn allocatable(&self, node: NodeId, dim: DimId) -> i64 {
+        self.allocatable.get(dim.index()).map_or(0, |column| column[node.index()])
+    }
+
+    pub(crate) fn used(&self, node: NodeId, dim: DimId) -> i64 {
+        self.used.get(dim.index()).map_or(0, |column| column[node.index()])
+    }
+
+    pub(crate) fn idle(&self, node: NodeId, dim: DimId) -> i64 {
+        self.allocatable(node, dim) - self.used(node, dim)
+    }
+
+    /// cpu (0) or memory (1) in use for scoring.
+    pub(crate) fn scored(&self, node: NodeId, which: usize) -> i64 {
+        self.scored[which][node.index()]
+    }
+
+    /// The id of `name`, as a placeholder if it is new.
+    pub(crate) fn intern(&mut self, name: &str, dims: usize) -> NodeId {
+        self.widen(dims);
+        if let Some(id) = self.table.find(name) {
+            return id;
+        }
+        let name: Arc<str> = name.into();
+        let row = NodeRow {
+            name: name.clone(),
+            known: false,
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            unschedulable: false,
+            ports: Vec::new(),
+            tasks: 0,
+        };
+        let id = self.table.insert(name, row);
+        for column in self.allocatable.iter_mut().chain(&mut self.used).chain(&mut self.scored) {
+            column.resize(column.len().max(id.index() + 1), 0);
+            column[id.index()] = 0;
+        }
+        self.note_facts(id);
+        id
+    }
+
+    /// Gives every dimension its columns.
+    pub(crate) fn widen(&mut self, dims: usize) {
+        let span = self.table.span();
+        self.allocatable.resize_with(dims.max(self.allocatable.len()), || vec![0; span]);
+        self.used.resize_with(dims.max(self.used.len()), || vec![0; span]);
+        self.total.resize(dims.max(self.total.len()), 0);
+    }
+
+    pub(crate) fn upsert(&mut self, facts: &NodeFacts, dims: &mut Dims) {
+        let offer = dims.demand(&facts.allocatable);
+        let id = self.intern(&facts.name, dims.len());
+        let row = self.table.row_mut(id.index());
+        let changed = !row.known
+            || row.labels != facts.labels
+            || row.taints != facts.taints
+            || row.unschedulable != facts.unschedulable;
+        if changed {
+            self.known += u32::from(!row.known);
+            row.known = true;
+            row.labels.clone_from(&facts.labels);
+            row.taints.clone_from(&facts.taints);
+            row.unschedulable = facts.unschedulable;
+            self.note_facts(id);
+        }
+        if self.set_offer(id, &offer) {
+            self.note_facts(id);
+        }
+    }
+
+    fn set_offer(&mut self, node: NodeId, offer: &Demand) -> bool {
+        let mut changed = false;
+        for (index, column) in self.allocatable.iter_mut().enumerate() {
+            let amount = offer.get(DimId::from(index));
+            let cell = &mut column[node.index()];
+            if *cell != amount {
+                self.total[index] = self.total[index].saturating_add(amount - *cell);
+                *cell = amount;
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// The Node object is gone: it stays as a placeholder while pods name it.
+    pub(crate) fn remove(&mut self, name: &str) {
+        let Some(id) = self.table.find(name) else { return };
+        if !self.row(id).known {
+            return;
+        }
+        self.set_offer(id, &Demand::default());
+        self.known -= 1;
+        self.table.row_mut(id.index()).known = false;
+        self.note_facts(id);
+        self.release(id);
+    }
+
+    /// Frees a placeholder that nothing names any more.
+    pub(crate) fn release(&mut self, node: NodeId) {
+        let row = self.row(node);
+        if !row.known && row.tasks == 0 {
+            let name = row.name.clone();
+            self.table.remove(&name);
+        }
+    }
+
+    fn note_facts(&mut self, node: NodeId) {
+        let nodes = self.table.span();
+        self.facts_log.push(node, nodes);
+        self.use_log.push(node, nodes);
+        self.offers_version += 1;
+    }
+
+    /// Adds (`sign` 1) or takes back (-1) one pod's use.
+    pub(crate) fn charge(&mut self, node: NodeId, demand: &Demand, scored: [i64; 2], ports: &[HostPort], sign: i64) {
+        for (dim, amount) in demand.iter() {
+            self.used[dim.index()][node.index()] += sign * amount;
+        }
+        for (column, amount) in self.scored.iter_mut().zip(scored) {
+            column[node.index()] += sign * amount;
+        }
+        let taken = &mut self.table.row_mut(node.index()).ports;
+        for port in ports {
+            match taken.iter().position(|(other, _)| other == port) {
+                Some(at) if sign < 0 => {
+                    taken[at].1 -= 1;
+                    if taken[at].1 == 0 {
+                        taken.remove(at);
+                    }
+                }
+                Some(at) => taken[at].1 += 1,
+                None => {
+                    let at = taken.partition_point(|(other, _)| other < port);
+                    taken.insert(at, (port.clone(), 1));
+                }
+            }
+        }
+        let nodes = self.table.span();
+        self.use_log.push(node, nodes);
+    }
+
+    pub(crate) fn count_task(&mut self, node: NodeId, sign: i32) {
+        let row = self.table.row_mut(node.index());
+        row.tasks = row.tasks.checked_add_signed(sign).expect("a node counts the tasks that name it");
+    }
+
+    /// The dimensions of `demand` that don't fit now, and by how much.
+    pub(crate) fn lacking<'a>(&'a self, node: NodeId, demand: &'a Demand) -> impl Iterator<Item = (DimId, i64)> + 'a {
+        demand.iter().filter_map(move |(dim, amount)| {
+            let short = amount - self.idle(node, dim);
+            (short > 0).then_some((dim, short))
+        })
+    }
+}

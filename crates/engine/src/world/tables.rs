@@ -1,0 +1,192 @@
+//! `Tables`: all of the world's state, and the few mutations that a cycle may make.
+//!
+//! Invariant: a node's and a queue's use, and a group's counts, are the sums over the tasks' states at every moment.
+//! Called by the actions (inside a cycle) and by the deltas (between cycles).
+
+use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::dims::Dims;
+use crate::facts::GroupPhase;
+use crate::ids::{ClassId, GroupId, NodeId, TaskId};
+use crate::world::classes::Classes;
+use crate::world::groups::{Groups, ShapePart};
+use crate::world::journal::{Journal, Undo};
+use crate::world::nodes::Nodes;
+use crate::world::queues::Queues;
+use crate::world::table::Table;
+use crate::world::tasks::{TaskRow, TaskState};
+
+/// What an owner will make pods from.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) parts: Vec<ShapePart>,
+    pub(crate) ended: bool,
+}
+
+/// Priority classes by name.
+#[derive(Debug, Default)]
+pub(crate) struct Priorities {
+    pub(crate) values: FxHashMap<String, (i32, bool)>,
+}
+
+impl Priorities {
+    /// The value of the named class, else of the global default, else 0.
+    pub(crate) fn resolve(&self, name: &str) -> i32 {
+        if let Some((value, _)) = self.values.get(name) {
+            return *value;
+        }
+        self.values.values().filter(|(_, global)| *global).map(|(value, _)| *value).max().unwrap_or(0)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) dims: Dims,
+    pub(crate) nodes: Nodes,
+    pub(crate) classes: Classes,
+    pub(crate) tasks: Table<TaskId, TaskRow>,
+    pub(crate) groups: Groups,
+    pub(crate) queues: Queues,
+    pub(crate) priorities: Priorities,
+    /// By the owner's uid.
+    pub(crate) shapes: FxHashMap<Arc<str>, Shape>,
+    /// Groups by their owner's uid.
+    pub(crate) owned: FxHashMap<Arc<str>, BTreeSet<GroupId>>,
+    /// Where groups without a queue go.
+    pub(crate) default_queue: Arc<str>,
+    pub(crate) journal: Journal,
+}
+
+impl Tables {
+    pub(crate) fn new(default_queue: &str) -> Self {
+        Self {
+            dims: Dims::new(),
+            nodes: Nodes::new(),
+            classes: Classes::default(),
+            tasks: Table::new(),
+            groups: Groups::new(),
+            queues: Queues::new(),
+            priorities: Priorities::default(),
+            shapes: FxHashMap::default(),
+            owned: FxHashMap::default(),
+            default_queue: default_queue.into(),
+            journal: Journal::default(),
+        }
+    }
+
+    pub(crate) fn task(&self, task: TaskId) -> &TaskRow {
+        self.tasks.row(task.index())
+    }
+
+    /// Gives a pending task room on `node`.
+    pub(crate) fn assign(&mut self, task: TaskId, node: NodeId) {
+        assert_eq!(self.task(task).state, TaskState::Pending, "only a pending task is given room");
+        self.move_task(task, TaskState::Allocated, Some(node));
+    }
+
+    /// Moves a task to another state and node, and with it everything that counts it. O(dimensions asked for).
+    pub(crate) fn move_task(&mut self, task: TaskId, state: TaskState, node: Option<NodeId>) {
+        let row = self.task(task);
+        let (old_state, old_node) = (row.state, row.node);
+        if (old_state, old_node) == (state, node) {
+            return;
+        }
+        self.journal.note(Undo::Task { task, state: old_state, node: old_node });
+        self.count_task(task, -1);
+        let row = self.tasks.row_mut(task.index());
+        row.state = state;
+        row.node = node;
+        self.count_task(task, 1);
+        if let Some(group) = self.task(task).group {
+            self.groups.refresh(group);
+        }
+    }
+
+    /// Adds or takes away all that a task counts for, as its row stands.
+    pub(crate) fn count_task(&mut self, task: TaskId, sign: i32) {
+        let row = self.tasks.row(task.index());
+        let (state, node, class, best_effort, role) = (row.state, row.node, row.class, row.best_effort, row.role);
+        let group = row.group;
+        let holds = state.holds_node() && node.is_some();
+        if let Some(node) = node {
+            self.nodes.count_task(node, sign);
+            if holds {
+                self.charge_node(class, node, i64::from(sign));
+            }
+        }
+        let Some(group) = group else { return };
+        let row = self.groups.row_mut(group);
+        row.counts.add(state, sign);
+        let pending_best_effort = state == TaskState::Pending && best_effort;
+        let add = |cell: &mut u32| *cell = cell.checked_add_signed(sign).expect("counts follow the tasks' states");
+        let role = &mut row.roles[role as usize];
+        role.counts.add(state, sign);
+        if pending_best_effort {
+            add(&mut role.pending_best_effort);
+            add(&mut row.pending_best_effort);
+        }
+        if state == TaskState::Releasing && node.is_some() {
+            add(&mut row.releasing_placed);
+        }
+        if holds {
+            let demand = &self.classes.row(class).demand;
+            demand.add_to(&mut row.allocated, i64::from(sign));
+            self.queues.charge(row.queue, demand, i64::from(sign));
+        }
+    }
+
+    pub(crate) fn charge_node(&mut self, class: ClassId, node: NodeId, sign: i64) {
+        let row = self.classes.row(class);
+        self.nodes.widen(self.dims.len());
+        self.nodes.charge(node, &row.demand, row.scored, &row.template.host_ports, sign);
+    }
+
+    /// Holds room for a pod that does not exist yet; a rollback gives it back.
+    pub(crate) fn hold(&mut self, class: ClassId, node: NodeId) {
+        assert!(self.journal.is_open(), "room is held inside a cycle only");
+        self.journal.note(Undo::Hold { class, node });
+        self.charge_node(class, node, 1);
+    }
+
+    pub(crate) fn set_phase(&mut self, group: GroupId, phase: GroupPhase) {
+        let old = self.groups.row(group).phase;
+        if old == phase {
+            return;
+        }
+        self.journal.note(Undo::Phase { group, phase: old });
+        self.groups.row_mut(group).phase = phase;
+        self.groups.refresh(group);
+    }
+
+    /// A digest of all state that deciding reads; caches, logs and reasons are not part of it.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        for (id, node) in self.nodes.table.iter() {
+            (id, &node.name, node.known, node.tasks, node.unschedulable).hash(&mut hasher);
+            node.ports.hash(&mut hasher);
+            for dim in (0..self.dims.len()).map(crate::ids::DimId::from) {
+                (self.nodes.allocatable(id, dim), self.nodes.used(id, dim)).hash(&mut hasher);
+            }
+            (self.nodes.scored(id, 0), self.nodes.scored(id, 1)).hash(&mut hasher);
+        }
+        for (id, task) in self.tasks.iter() {
+            (id, &task.uid, task.group, task.state, task.node, task.class).hash(&mut hasher);
+        }
+        for (id, group) in self.groups.table.iter() {
+            (id, group.phase, group.counts, group.pending_best_effort, group.releasing_placed).hash(&mut hasher);
+            self.dims.resources(&group.allocated).hash(&mut hasher);
+            for role in &group.roles {
+                (&role.name, role.min, role.counts, role.pending_best_effort).hash(&mut hasher);
+            }
+        }
+        for (id, queue) in self.queues.table.iter() {
+            (id, &queue.name, self.dims.resources(&queue.allocated)).hash(&mut hasher);
+        }
+        self.groups.waiting.hash(&mut hasher);
+        hasher.finish()
+    }
+}

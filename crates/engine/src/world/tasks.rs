@@ -1,0 +1,97 @@
+//! Tasks (pods): their state, and what of it counts where. Rows change state only through `Tables::move_task`.
+
+use std::sync::Arc;
+
+use crate::facts::{PodFacts, PodPhase};
+use crate::ids::{ClassId, GroupId, NodeId, TimeMs};
+
+/// Where a pod stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub(crate) enum TaskState {
+    /// No node yet.
+    Pending,
+    /// Given room inside this cycle; the group is not decided yet.
+    Allocated,
+    /// Decided: the bind is in flight.
+    Binding,
+    /// Bound, not running yet.
+    Bound,
+    /// Running.
+    Running,
+    /// On its way out.
+    Releasing,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+    /// Its node does not answer.
+    Unknown,
+}
+
+pub(crate) const STATES: usize = 9;
+
+impl TaskState {
+    /// Takes room on its node.
+    pub(crate) fn holds_node(self) -> bool {
+        !matches!(self, Self::Pending | Self::Succeeded | Self::Failed)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct TaskRow {
+    pub(crate) uid: Arc<str>,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    /// Absent for pods that are not ours.
+    pub(crate) group: Option<GroupId>,
+    /// Its row in the group's roles.
+    pub(crate) role: u32,
+    pub(crate) class: ClassId,
+    pub(crate) state: TaskState,
+    pub(crate) node: Option<NodeId>,
+    pub(crate) gated: bool,
+    pub(crate) best_effort: bool,
+    pub(crate) priority: i32,
+    pub(crate) created: TimeMs,
+    /// The number at the end of a name of at least three parts.
+    pub(crate) index: Option<u32>,
+    /// Binds that failed in a row.
+    pub(crate) attempts: u32,
+    /// Not tried before this time.
+    pub(crate) not_before: TimeMs,
+    pub(crate) bind_error: Option<Arc<str>>,
+    /// The class of the reason last written to the pod.
+    pub(crate) noticed: Option<Arc<str>>,
+}
+
+/// The state that a pod's own fields tell.
+pub(crate) fn state_of(facts: &PodFacts) -> TaskState {
+    match facts.phase {
+        PodPhase::Succeeded => TaskState::Succeeded,
+        PodPhase::Failed => TaskState::Failed,
+        PodPhase::Unknown => TaskState::Unknown,
+        _ if facts.terminating => TaskState::Releasing,
+        PodPhase::Running => TaskState::Running,
+        PodPhase::Pending if facts.node.is_some() => TaskState::Bound,
+        PodPhase::Pending => TaskState::Pending,
+    }
+}
+
+/// The index Volcano orders pods of a job by: the last `-` part of a name with three parts or more.
+pub(crate) fn index_of(name: &str) -> Option<u32> {
+    let (head, last) = name.rsplit_once('-')?;
+    head.contains('-').then(|| last.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_is_the_last_of_three_parts() {
+        for (name, index) in [("job-worker-12", Some(12)), ("pod-1", None), ("a-b-c", None), ("plain", None)] {
+            assert_eq!(index_of(name), index, "{name}");
+        }
+    }
+}
