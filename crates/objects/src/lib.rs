@@ -9,9 +9,11 @@ pub mod field;
 pub mod meta;
 pub mod names;
 pub mod patch;
+pub mod path;
 mod quote;
 pub mod selector;
 pub mod status;
+pub mod table;
 
 pub use field::{FieldError, FieldErrorKind};
 pub use status::{GroupKind, GroupResource, Status, StatusReason};

@@ -7,7 +7,7 @@
 mod field;
 mod label;
 
-pub use field::{FieldOperator, FieldRequirement, FieldSelector};
+pub use field::{FieldRequirement, FieldSelector, Operator};
 pub use label::{LabelOperator, LabelRequirement, LabelSelector};
 
 use crate::names::NameError;

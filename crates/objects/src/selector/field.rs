@@ -6,7 +6,7 @@ use super::{SelectorError, check_len};
 
 /// How a field compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FieldOperator {
+pub enum Operator {
     /// The field has the value; an absent field has the empty value.
     Equals,
     /// The field has another value.
@@ -19,7 +19,7 @@ pub struct FieldRequirement {
     /// The field, like `spec.nodeName`.
     pub path: String,
     /// How it compares.
-    pub op: FieldOperator,
+    pub operator: Operator,
     /// The value compared with, unescaped.
     pub value: String,
 }
@@ -44,11 +44,11 @@ impl FieldSelector {
             if term.is_empty() {
                 continue;
             }
-            let (path, op, value) =
+            let (path, operator, value) =
                 split_term(term).ok_or_else(|| SelectorError::Term { text: text.to_owned(), term: term.to_owned() })?;
             let value = unescape(value)
                 .ok_or_else(|| SelectorError::Escape { text: text.to_owned(), value: value.to_owned() })?;
-            requirements.push(FieldRequirement { path: path.to_owned(), op, value });
+            requirements.push(FieldRequirement { path: path.to_owned(), operator, value });
         }
         Ok(Self { requirements })
     }
@@ -68,7 +68,7 @@ impl FieldSelector {
         self.requirements.iter().all(|requirement| {
             let field = get(&requirement.path);
             let field = field.as_ref().map_or("", AsRef::as_ref);
-            (field == requirement.value) == (requirement.op == FieldOperator::Equals)
+            (field == requirement.value) == (requirement.operator == Operator::Equals)
         })
     }
 
@@ -77,7 +77,7 @@ impl FieldSelector {
     pub fn exact(&self, path: &str) -> Option<&str> {
         self.requirements
             .iter()
-            .find(|requirement| requirement.path == path && requirement.op == FieldOperator::Equals)
+            .find(|requirement| requirement.path == path && requirement.operator == Operator::Equals)
             .map(|requirement| requirement.value.as_str())
     }
 }
@@ -102,16 +102,16 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-fn split_term(term: &str) -> Option<(&str, FieldOperator, &str)> {
+fn split_term(term: &str) -> Option<(&str, Operator, &str)> {
     let at = term.find(['=', '!'])?;
     let (path, rest) = term.split_at(at);
     if let Some(value) = rest.strip_prefix("!=") {
-        Some((path, FieldOperator::NotEquals, value))
+        Some((path, Operator::NotEquals, value))
     } else if let Some(value) = rest.strip_prefix("==") {
-        Some((path, FieldOperator::Equals, value))
+        Some((path, Operator::Equals, value))
     } else {
         let value = rest.strip_prefix('=')?;
-        Some((path, FieldOperator::Equals, value))
+        Some((path, Operator::Equals, value))
     }
 }
 
