@@ -1,2 +1,27 @@
-//! Researchers' verbs.
-fn main() {}
+//! Researchers' verbs: parse, do, print, exit with the code that scripts rely on.
+//!
+//! Wiring only; what a verb does is in `pumice-jobs`. Nothing asynchronous starts before the flags
+//! and manifests are read and found good.
+
+mod args;
+mod commands;
+mod environment;
+mod failure;
+mod output;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = args::Cli::parse();
+    let exit = match commands::run(args) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            failure.print();
+            failure.exit()
+        }
+    };
+    ExitCode::from(exit.code())
+}

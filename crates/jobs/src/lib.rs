@@ -1,1 +1,28 @@
-//! What jobctl and the Python library share.
+//! What `jobctl` and the Python library share: from flags or a manifest to a Volcano Job, to its
+//! end, its logs and its exit code.
+//!
+//! Every module that renders, counts or judges is pure; the ones that talk go through
+//! [`connection::Connection`] and [`call`], never poll, and survive a restart of the API server.
+
+pub mod age;
+pub mod attend;
+pub mod call;
+pub mod cancel;
+pub mod connection;
+pub mod error;
+pub mod list;
+pub mod logs;
+pub mod manifest;
+pub mod names;
+pub mod outcome;
+pub mod progress;
+pub mod render;
+pub mod select;
+pub mod submit;
+pub mod target;
+pub mod watch;
+pub mod why;
+
+pub use connection::Connection;
+pub use error::Error;
+pub use outcome::Exit;

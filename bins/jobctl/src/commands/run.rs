@@ -1,0 +1,140 @@
+//! `jobctl run`: submit, attend, end with the job's own code.
+
+use pumice_api::batch::Job;
+use pumice_jobs::attend::{Attendance, Ending, Happening};
+use pumice_jobs::logs::{JobLogs, LogOptions, STREAMS_MAX};
+use pumice_jobs::outcome::{JobEnd, exit_of_run};
+use pumice_jobs::progress::Counts;
+use pumice_jobs::select::JobRef;
+use pumice_jobs::{Connection, Exit, submit};
+
+use super::{Session, logs, work};
+use crate::args::RunArgs;
+use crate::failure::Failure;
+use crate::terminal::{self, Terminal};
+
+/// Lines shown of the pod that failed.
+const LAST_LINES: u32 = 10;
+/// Failed pods named.
+const FAILURES_SHOWN: usize = 5;
+
+/// Submits, then attends one job after the other; the first code that isn't 0 wins.
+pub fn run(session: &Session, args: &RunArgs) -> Result<Exit, Failure> {
+    let objects = work::objects(session, &args.work)?;
+    let by_flags = args.work.files.is_empty();
+    session.talk(|connection| async move {
+        let submitted = submit::submit(&connection, &objects, |one| {
+            // With flags there is one job, and its name matters only if it was made up.
+            let known = by_flags && args.work.flags.name.is_some();
+            if !session.global.no_progress && !known {
+                terminal::say(&format!("{} {}", one.reference(), one.effect.word()));
+            }
+        })
+        .await?;
+        let mut exit = Exit::Success;
+        for job in submitted.iter().filter_map(submit::Submitted::job) {
+            let own = attend(session, args, &connection, &job).await?;
+            if own == Exit::Interrupted {
+                return Ok(own);
+            }
+            if exit == Exit::Success {
+                exit = own;
+            }
+        }
+        Ok(exit)
+    })
+}
+
+async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job: &JobRef) -> Result<Exit, Failure> {
+    let options = (!args.no_logs).then(|| LogOptions { follow: true, ..LogOptions::default() });
+    let mut attendance = Attendance::new(connection.clone(), job.clone(), options);
+    let mut terminal = Terminal::new(&job.name, session.global.no_progress, session.surroundings.plain);
+    let (mut several, mut told_held_back) = (false, false);
+    let interrupt = tokio::signal::ctrl_c();
+    tokio::pin!(interrupt);
+    loop {
+        let happening = tokio::select! {
+            biased;
+            _ = &mut interrupt => {
+                terminal.finish();
+                interrupted(job);
+                return Ok(Exit::Interrupted);
+            }
+            happening = attendance.next() => happening?,
+        };
+        match happening {
+            Happening::State(state) => {
+                several = Counts::of(&state).total > 1;
+                terminal.state(&state);
+            }
+            Happening::Line(line) => {
+                let front = if several { logs::prefix(job, &line) } else { String::new() };
+                terminal.data(&front, &line.text)?;
+            }
+            Happening::Waits(why) => terminal.waits(&why.one_line()),
+            Happening::LogsLost(error) => terminal.note(&format!("the logs can't be read on: {error}")),
+            Happening::Lost(detail) => terminal.note(&format!("no answer, trying again: {detail}")),
+            Happening::Back => terminal.note("the server answers again"),
+            Happening::Ended(ending) => {
+                terminal.finish();
+                return conclude(connection, job, &ending, args.no_logs || several).await;
+            }
+        }
+        if attendance.logs_held_back() > 0 && !std::mem::replace(&mut told_held_back, true) {
+            let text =
+                format!("showing {STREAMS_MAX} pods at a time; jobctl logs -f {} --pod NAME follows one", job.name);
+            terminal.note(&text);
+        }
+    }
+}
+
+/// Says how to come back.
+fn interrupted(job: &JobRef) {
+    let flag = job.namespace_flag();
+    terminal::say(&format!("job {} goes on", job.name));
+    terminal::say(&format!("next:  jobctl logs -f {}{flag}, or jobctl cancel {}{flag}", job.name, job.name));
+}
+
+/// Says what went wrong, and gives the code.
+async fn conclude(connection: &Connection, job: &JobRef, ending: &Ending, show_log: bool) -> Result<Exit, Failure> {
+    let Ending { job: state, end, failures } = ending;
+    let exit = exit_of_run(state, *end, failures);
+    if *end == JobEnd::Completed {
+        return Ok(exit);
+    }
+    terminal::say(&format!("job {} {}: {}", job.name, end.word(), counts(state)));
+    for failure in failures.iter().take(FAILURES_SHOWN) {
+        terminal::say(&failure.sentence());
+    }
+    if failures.len() > FAILURES_SHOWN {
+        terminal::say(&format!("and {} more", failures.len() - FAILURES_SHOWN));
+    }
+    if let Some(first) = failures.first().filter(|_| show_log) {
+        let options = LogOptions {
+            tail_lines: Some(LAST_LINES),
+            pod: Some(first.pod.clone()),
+            container: Some(first.container.clone()).filter(|name| !name.is_empty()),
+            follow: false,
+        };
+        let mut lines = JobLogs::new(connection.clone(), job.clone(), options);
+        terminal::say(&format!("last lines of {}:", first.pod));
+        // The log may be gone with its pod; the verdict stands without it.
+        while let Some(Ok(line)) = lines.next().await {
+            terminal::say(&format!("  {}", String::from_utf8_lossy(&line.text)));
+        }
+    }
+    let flag = job.namespace_flag();
+    match (*end, failures.first()) {
+        (JobEnd::Failed | JobEnd::Terminated, Some(first)) => {
+            terminal::say(&format!("next:  jobctl logs {}{flag} --pod {}", job.name, first.pod));
+        }
+        (JobEnd::Deleted, _) => terminal::say(&format!("next:  jobctl list{flag}")),
+        _ => terminal::say(&format!("next:  jobctl get {}{flag}", job.name)),
+    }
+    Ok(exit)
+}
+
+fn counts(job: &Job) -> String {
+    let Counts { total, succeeded, failed, .. } = Counts::of(job);
+    format!("{succeeded} of {total} pods succeeded, {failed} failed")
+}

@@ -1,0 +1,81 @@
+//! `jobctl wait`: until jobs end.
+
+use std::time::Duration;
+
+use pumice_jobs::attend::{Attendance, Happening};
+use pumice_jobs::outcome::exit_of_end;
+use pumice_jobs::select::JobRef;
+use pumice_jobs::{Connection, Exit, select};
+
+use super::Session;
+use crate::args::WaitArgs;
+use crate::failure::Failure;
+use crate::terminal::{self, Terminal};
+
+/// Waits for each job; the first code that isn't 0 wins.
+pub fn run(session: &Session, args: &WaitArgs) -> Result<Exit, Failure> {
+    session.talk(|connection| async move {
+        let deadline = args.timeout.map(|timeout| tokio::time::Instant::now() + timeout);
+        let mut exit = Exit::Success;
+        for selector in &args.jobs {
+            let job = select::resolve(&connection, selector).await?;
+            let waiting = wait(session, &connection, &job);
+            let own = match deadline {
+                Some(deadline) => match tokio::time::timeout_at(deadline, waiting).await {
+                    Ok(own) => own?,
+                    Err(_) => return Ok(timed_out(&job, args.timeout.unwrap_or_default())),
+                },
+                None => waiting.await?,
+            };
+            if own == Exit::Interrupted {
+                return Ok(own);
+            }
+            if exit == Exit::Success {
+                exit = own;
+            }
+        }
+        Ok(exit)
+    })
+}
+
+fn timed_out(job: &JobRef, timeout: Duration) -> Exit {
+    terminal::say(&format!("job {} has not ended within {} s", job.name, timeout.as_secs_f64()));
+    terminal::say(&format!("next:  jobctl why {}{}", job.name, job.namespace_flag()));
+    Exit::TimedOut
+}
+
+async fn wait(session: &Session, connection: &Connection, job: &JobRef) -> Result<Exit, Failure> {
+    let mut attendance = Attendance::new(connection.clone(), job.clone(), None);
+    let mut terminal = Terminal::new(&job.name, session.global.no_progress, session.surroundings.plain);
+    let interrupt = tokio::signal::ctrl_c();
+    tokio::pin!(interrupt);
+    loop {
+        let happening = tokio::select! {
+            biased;
+            _ = &mut interrupt => {
+                terminal.finish();
+                return Ok(Exit::Interrupted);
+            }
+            happening = attendance.next() => happening?,
+        };
+        match happening {
+            Happening::State(state) => terminal.state(&state),
+            Happening::Waits(why) => terminal.waits(&why.one_line()),
+            Happening::Lost(detail) => terminal.note(&format!("no answer, trying again: {detail}")),
+            Happening::Back => terminal.note("the server answers again"),
+            Happening::Line(_) | Happening::LogsLost(_) => {}
+            Happening::Ended(ending) => {
+                terminal.finish();
+                let exit = exit_of_end(&ending.job, ending.end);
+                if exit != Exit::Success {
+                    terminal::say(&format!("job {} {}", job.name, ending.end.word()));
+                    if let Some(failure) = ending.failures.first() {
+                        terminal::say(&failure.sentence());
+                    }
+                    terminal::say(&format!("next:  jobctl logs {}{}", job.name, job.namespace_flag()));
+                }
+                return Ok(exit);
+            }
+        }
+    }
+}

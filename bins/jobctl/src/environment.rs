@@ -1,0 +1,37 @@
+//! The one place that reads the process's environment.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use pumice_jobs::target::Environment;
+
+/// What of the environment matters to `jobctl`.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// Where to find the platform.
+    pub target: Environment,
+    /// Whether `$NO_COLOR` asks for plain text.
+    pub plain: bool,
+    /// The working directory, if it exists.
+    pub directory: Option<PathBuf>,
+}
+
+/// Reads it.
+pub fn read() -> Surroundings {
+    let path = |name| variable(name).map(PathBuf::from);
+    Surroundings {
+        target: Environment {
+            context: variable("PUMICE_CONTEXT").and_then(|value| value.into_string().ok()),
+            data_dir: path("PUMICE_DATA_DIR"),
+            xdg_data_home: path("XDG_DATA_HOME"),
+            home: path("HOME"),
+        },
+        plain: variable("NO_COLOR").is_some(),
+        directory: std::env::current_dir().ok(),
+    }
+}
+
+/// A variable that is set and not empty.
+pub fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}

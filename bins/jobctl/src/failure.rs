@@ -1,0 +1,118 @@
+//! How `jobctl` fails: what was wrong, why, the next command, the exit code.
+
+use std::error::Error as _;
+use std::io::Write;
+
+use pumice_jobs::target::Target;
+use pumice_jobs::{Error, Exit};
+
+/// Anything that ends a command early.
+#[derive(Debug)]
+pub enum Failure {
+    /// The job library says so.
+    Jobs {
+        /// What happened.
+        error: Box<Error>,
+        /// What was talked to, once known.
+        target: Option<Target>,
+    },
+    /// Flags that don't fit together.
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// What to type.
+        next: String,
+    },
+    /// Standard output can't be written.
+    Output(std::io::Error),
+    /// Something the machine denies.
+    Machine(anyhow::Error),
+}
+
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure::Jobs { error: Box::new(error.into()), target: None }
+    }
+}
+
+impl Failure {
+    /// Adds what was talked to, which the advice depends on.
+    pub fn about(self, talked_to: &Target) -> Self {
+        match self {
+            Failure::Jobs { error, .. } => Failure::Jobs { error, target: Some(talked_to.clone()) },
+            other => other,
+        }
+    }
+
+    /// Which exit code says it.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Failure::Jobs { error, .. } => error.exit(),
+            Failure::Usage { .. } => Exit::Usage,
+            // Whoever closed the pipe (`| head`) has what it wanted.
+            Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Success,
+            Failure::Output(_) | Failure::Machine(_) => Exit::JobFailed,
+        }
+    }
+
+    /// Says it on standard error.
+    pub fn print(&self) {
+        let (text, next) = match self {
+            Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return,
+            Failure::Output(error) => (format!("cannot write to standard output: {error}"), None),
+            Failure::Usage { message, next } => (message.clone(), Some(next.clone())),
+            Failure::Machine(error) => (format!("{error:#}"), None),
+            Failure::Jobs { error, target } => (chain(error), error.next_command(target.as_ref())),
+        };
+        let mut stderr = std::io::stderr().lock();
+        // There is nowhere left to report a failure to.
+        let _ = writeln!(stderr, "error: {}", shorten(&text));
+        if let Some(next) = next {
+            let _ = writeln!(stderr, "next:  {next}");
+        }
+    }
+}
+
+/// The most characters of an error: a server may quote a whole object.
+const TEXT_CHARACTERS_MAX: usize = 2000;
+
+fn shorten(text: &str) -> String {
+    if text.chars().count() <= TEXT_CHARACTERS_MAX {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(TEXT_CHARACTERS_MAX).collect();
+    format!("{kept} ... (cut)")
+}
+
+/// An error and its causes in one sentence.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        // Pictures of the place, as YAML parsers draw them, don't fit in a sentence.
+        let cause_text = cause.to_string().lines().next().unwrap_or_default().to_owned();
+        // Some causes repeat what wraps them.
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_jobs::select::JobRef;
+
+    #[test]
+    fn failures_have_codes_and_short_texts() {
+        let missing = JobRef { namespace: "n".into(), name: "x".into() }.missing();
+        let failure = Failure::from(missing);
+        assert_eq!(failure.exit().code(), 3);
+        let pipe = Failure::Output(std::io::ErrorKind::BrokenPipe.into());
+        assert_eq!(pipe.exit().code(), 0);
+        assert!(shorten(&"é".repeat(5000)).chars().count() < 2100);
+    }
+}

@@ -1,0 +1,45 @@
+//! Data to standard output, in the form asked for.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+
+use crate::args::Form;
+use crate::failure::Failure;
+
+/// Prints text as it is.
+pub fn text(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Output)
+}
+
+/// Prints a line of bytes, with a prefix.
+pub fn line(prefix: &str, bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    let write = |stdout: &mut std::io::StdoutLock<'_>| {
+        stdout.write_all(prefix.as_bytes())?;
+        stdout.write_all(bytes)?;
+        stdout.write_all(b"\n")?;
+        stdout.flush()
+    };
+    write(&mut stdout).map_err(Failure::Output)
+}
+
+/// Prints an object as JSON or YAML.
+pub fn object(value: &Value, form: Form) -> Result<(), Failure> {
+    match form {
+        Form::Yaml => {
+            let yaml = serde_saphyr::to_string(value).map_err(|error| Failure::Machine(error.into()))?;
+            text(&yaml)
+        }
+        _ => {
+            let json = serde_json::to_string_pretty(value).map_err(|error| Failure::Machine(error.into()))?;
+            text(&format!("{json}\n"))
+        }
+    }
+}
+
+/// The list object that clients of Kubernetes expect.
+pub fn list_of(items: Vec<Value>) -> Value {
+    json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": items})
+}

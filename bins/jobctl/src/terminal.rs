@@ -1,0 +1,143 @@
+//! Notes and the progress line on standard error.
+//!
+//! Invariant: nothing here reaches standard output, and a progress line is drawn only on a terminal,
+//! at most four times a second; elsewhere a note is printed when the job's phase changes.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pumice_api::batch::Job;
+use pumice_jobs::progress::{Counts, Progress};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Redraws a second.
+const REDRAWS_HZ: u8 = 4;
+/// Characters of the progress line; narrower terminals cut it.
+const WIDTH: usize = 120;
+
+/// Standard error of a command that waits.
+pub struct Terminal {
+    bar: Option<ProgressBar>,
+    blocks: bool,
+    quiet: bool,
+    name: String,
+    progress: Progress,
+    started: tokio::time::Instant,
+    phase: String,
+    waits: String,
+}
+
+impl Terminal {
+    /// For a job called `name`. Must run inside a Tokio runtime.
+    pub fn new(name: &str, no_progress: bool, plain: bool) -> Self {
+        let draw = !no_progress && std::io::stderr().is_terminal();
+        let bar = draw.then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(REDRAWS_HZ));
+            if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        Terminal {
+            bar,
+            blocks: !plain,
+            quiet: no_progress,
+            name: name.to_owned(),
+            progress: Progress::default(),
+            started: tokio::time::Instant::now(),
+            phase: String::new(),
+            waits: String::new(),
+        }
+    }
+
+    /// Shows the state of the job.
+    pub fn state(&mut self, job: &Job) {
+        let elapsed_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        self.progress.observe(Counts::of(job), elapsed_ms);
+        let phase = job.status.state.phase.as_ref().map_or_else(|| "New".to_owned(), ToString::to_string);
+        if phase != self.phase {
+            if phase != "Pending" && phase != "New" {
+                self.waits.clear();
+            }
+            // Without a line to redraw, changes of phase are what is worth a line. The first states
+            // pass within milliseconds and say nothing.
+            if self.bar.is_none() && !self.phase.is_empty() && phase != "Pending" {
+                let line = self.progress.line(WIDTH, false);
+                let text = format!("{}: {phase} · {line}", self.name);
+                self.progress_note(&text);
+            }
+            self.phase = phase;
+        }
+        self.draw();
+    }
+
+    /// Shows why the job waits.
+    pub fn waits(&mut self, reason: &str) {
+        self.waits = reason.to_owned();
+        if self.bar.is_none() {
+            let text = format!("{}: waits: {reason}", self.name);
+            self.progress_note(&text);
+        }
+        self.draw();
+    }
+
+    /// A note that stays.
+    pub fn note(&self, text: &str) {
+        let print = || {
+            // There is nowhere to report a closed standard error to.
+            let _ = writeln!(std::io::stderr().lock(), "{text}");
+        };
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
+    /// A line of data, printed past the progress line.
+    pub fn data(&self, prefix: &str, bytes: &[u8]) -> Result<(), Failure> {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| output::line(prefix, bytes)),
+            None => output::line(prefix, bytes),
+        }
+    }
+
+    /// Takes the progress line away.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn progress_note(&self, text: &str) {
+        if !self.quiet {
+            self.note(text);
+        }
+    }
+
+    fn draw(&self) {
+        let Some(bar) = &self.bar else { return };
+        let line = self.progress.line(WIDTH, self.blocks);
+        let text = match self.waits.as_str() {
+            "" => format!("{} {line}", self.name),
+            reason => format!("{} waits: {reason}", self.name),
+        };
+        bar.set_message(text);
+        bar.tick();
+        bar.enable_steady_tick(Duration::from_secs(1));
+    }
+}
+
+/// A line on standard error.
+pub fn say(text: &str) {
+    // There is nowhere to report a closed standard error to.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// The time, for ages in tables.
+#[allow(clippy::disallowed_methods)]
+pub fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}

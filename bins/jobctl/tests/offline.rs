@@ -1,0 +1,90 @@
+//! What `jobctl` says and answers where no platform runs: wrong input is found before anything is sent.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+struct Output {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn jobctl(home: &Path, args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_jobctl"))
+        .args(args)
+        .current_dir(home)
+        .env_clear()
+        .env("HOME", home)
+        // A cluster that must never be touched.
+        .env("KUBECONFIG", home.join("production"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may end before it reads its input.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let home = home.to_str().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(home, "HOME");
+    Output { code: output.status.code().unwrap(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+#[test]
+fn every_failure_says_what_where_and_what_next() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    std::fs::write(home.join("broken.yaml"), "apiVersion: v1\nkind: Job\n\tx: 1\n").unwrap();
+    std::fs::write(home.join("kubeconfig"), "clusters: 3\n").unwrap();
+    std::fs::create_dir_all(home.join("odd")).unwrap();
+    std::fs::write(home.join("odd/up.json"), "[]").unwrap();
+    let gone = serde_json::json!({"pid": 1, "url": "https://127.0.0.1:1", "kubeconfig": "kubeconfig", "started": "2026-01-01T00:00:00Z"});
+    std::fs::create_dir_all(home.join("gone")).unwrap();
+    std::fs::write(home.join("gone/up.json"), gone.to_string()).unwrap();
+    let unreachable = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+        clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+        users: [{name: u, user: {}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n";
+    std::fs::write(home.join("gone/kubeconfig"), unreachable).unwrap();
+    let no_tasks = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec: {tasks: []}\n";
+    let elsewhere = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x, namespace: a}\nspec: {tasks: [{replicas: 1}]}\n";
+    let mut text = String::new();
+    for (args, input, code) in [
+        (&["list"][..], "", 5),
+        (&["list", "--data-dir", "other"], "", 5),
+        (&["list", "--data-dir", "odd"], "", 2),
+        (&["list", "--data-dir", "gone"], "", 5),
+        (&["list", "--kubeconfig", "kubeconfig"], "", 2),
+        (&["list", "--kubeconfig", "missing"], "", 2),
+        (&["run", "-f", "broken.yaml"], "", 2),
+        (&["run", "-f", "missing.yaml"], "", 2),
+        (&["submit", "-f", "-"], no_tasks, 2),
+        (&["submit", "-n", "b", "-f", "-"], elsewhere, 2),
+        (&["submit", "-f", "-"], "", 2),
+        (&["run"], "", 2),
+        (&["run", "--replicas", "0", "--", "true"], "", 2),
+        (&["run", "--memory", "-1", "--", "true"], "", 2),
+        (&["run", "--env", "NOT_SET_HERE", "--", "true"], "", 2),
+        (&["run", "--", "true"], "", 5),
+        (&["get", "last"], "", 5),
+    ] {
+        let output = jobctl(home, args, input);
+        assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
+        assert_eq!(output.stdout, "", "{args:?}: only data goes to standard output");
+        text.push_str(&format!("$ jobctl {}\n{}\n", args.join(" "), output.stderr));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_ten_megabyte_or_deep_manifest_gets_a_short_answer() {
+    let home = tempfile::tempdir().unwrap();
+    let big =
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: x}}\ndata: {{a: {}}}\n", "x".repeat(10 << 20));
+    let deep = "[".repeat(100_000);
+    for (input, word) in [(&big, "too large"), (&deep, "nested too deeply")] {
+        let output = jobctl(home.path(), &["run", "-f", "-"], input);
+        assert_eq!(output.code, 2, "{}", output.stderr);
+        assert!(output.stderr.contains(word) && output.stderr.len() < 1000, "{}", output.stderr);
+    }
+}

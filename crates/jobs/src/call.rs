@@ -1,0 +1,278 @@
+//! One request to the API and what its failure means.
+//!
+//! Invariant: a [`CallError`] already says in which class it falls, so that exit codes and retries
+//! are decided in one place, and its text is the server's own, without the client's wrapping.
+//! Objects travel as JSON, so that fields this version doesn't know survive `get -o json`.
+
+use std::time::Duration;
+
+use http::{Method, Request};
+use serde_json::Value;
+
+use crate::connection::Connection;
+
+/// A plain request that takes longer has failed; watches and logs are not bounded by this.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Objects asked for in one page of a list.
+const PAGE_ITEMS: u32 = 500;
+/// Pages read before a list counts as endless (a million objects).
+const PAGES_MAX: u32 = 2000;
+
+/// A request that did not give what was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing}")]
+pub struct CallError {
+    /// What was being done, as in "create job x".
+    pub doing: String,
+    /// What came instead.
+    #[source]
+    pub cause: CallCause,
+}
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallCause {
+    /// The server refused it.
+    #[error("{message}")]
+    Refused {
+        /// The HTTP status.
+        code: u16,
+        /// The machine-readable reason, such as `AlreadyExists`.
+        reason: String,
+        /// The server's sentence.
+        message: String,
+    },
+    /// There was no answer.
+    #[error("no answer from {url}: {detail}")]
+    Unreachable {
+        /// Where it was sent.
+        url: String,
+        /// The innermost cause.
+        detail: String,
+    },
+    /// The answer made no sense.
+    #[error("the answer of {url} cannot be read: {detail}")]
+    Unreadable {
+        /// Where it came from.
+        url: String,
+        /// What was wrong with it.
+        detail: String,
+    },
+}
+
+/// What a caller should do about a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureClass {
+    /// The request itself is wrong.
+    Invalid,
+    /// The thing does not exist.
+    NotFound,
+    /// Not allowed.
+    Denied,
+    /// It exists already or changed meanwhile.
+    Conflict,
+    /// The watch fell behind; list again.
+    Expired,
+    /// Trying again makes sense.
+    Unreachable,
+}
+
+impl CallError {
+    /// In which class this failure falls.
+    pub fn class(&self) -> FailureClass {
+        match &self.cause {
+            CallCause::Refused { code, .. } => class_of_code(*code),
+            CallCause::Unreachable { .. } => FailureClass::Unreachable,
+            CallCause::Unreadable { .. } => FailureClass::Invalid,
+        }
+    }
+
+    /// Translates the client's error; `url` is the server's.
+    pub(crate) fn new(doing: impl Into<String>, url: &str, error: &kube::Error) -> Self {
+        let cause = match error {
+            kube::Error::Api(status) => CallCause::Refused {
+                code: status.code,
+                reason: status.reason.clone(),
+                message: if status.message.is_empty() {
+                    format!("HTTP status {}", status.code)
+                } else {
+                    status.message.clone()
+                },
+            },
+            kube::Error::SerdeError(cause) => CallCause::Unreadable { url: url.to_owned(), detail: cause.to_string() },
+            other => CallCause::Unreachable { url: url.to_owned(), detail: innermost(other) },
+        };
+        CallError { doing: doing.into(), cause }
+    }
+
+    pub(crate) fn timed_out(doing: impl Into<String>, url: &str, limit: Duration) -> Self {
+        Self::unreachable(doing, url, format!("nothing came in {} s", limit.as_secs()))
+    }
+
+    pub(crate) fn unreachable(doing: impl Into<String>, url: &str, detail: impl Into<String>) -> Self {
+        CallError { doing: doing.into(), cause: CallCause::Unreachable { url: url.to_owned(), detail: detail.into() } }
+    }
+
+    pub(crate) fn unreadable(doing: impl Into<String>, url: &str, detail: impl ToString) -> Self {
+        CallError {
+            doing: doing.into(),
+            cause: CallCause::Unreadable { url: url.to_owned(), detail: detail.to_string() },
+        }
+    }
+}
+
+fn class_of_code(code: u16) -> FailureClass {
+    match code {
+        401 | 403 => FailureClass::Denied,
+        404 => FailureClass::NotFound,
+        409 => FailureClass::Conflict,
+        410 => FailureClass::Expired,
+        429 | 500..=599 => FailureClass::Unreachable,
+        _ => FailureClass::Invalid,
+    }
+}
+
+/// The last error of a chain: "Connection refused" rather than "ServiceError: client error".
+fn innermost(error: &kube::Error) -> String {
+    let mut last: &dyn std::error::Error = error;
+    // Bounded: a chain of causes this long is a loop.
+    for _ in 0..32 {
+        match last.source() {
+            Some(source) => last = source,
+            None => break,
+        }
+    }
+    last.to_string()
+}
+
+/// GET of one object.
+pub async fn get(connection: &Connection, path: &str, doing: &str) -> Result<Value, CallError> {
+    send(connection, Method::GET, path, None, doing).await
+}
+
+/// POST of a new object. Unknown fields are refused, as kubectl asks for too: a misspelt
+/// `minAvailable` must not be dropped silently.
+pub async fn create(connection: &Connection, path: &str, object: &Value, doing: &str) -> Result<Value, CallError> {
+    let path = format!("{path}?fieldManager=jobctl&fieldValidation=Strict");
+    send(connection, Method::POST, &path, Some(object), doing).await
+}
+
+/// Merge patch of an object.
+pub async fn merge(connection: &Connection, path: &str, patch: &Value, doing: &str) -> Result<Value, CallError> {
+    let path = format!("{path}?fieldManager=jobctl&fieldValidation=Strict");
+    send(connection, Method::PATCH, &path, Some(patch), doing).await
+}
+
+/// A whole list, page by page: the items and the list's resource version.
+pub async fn list(
+    connection: &Connection,
+    path: &str,
+    query: &str,
+    doing: &str,
+) -> Result<(Vec<Value>, String), CallError> {
+    let mut items = Vec::new();
+    let mut token = String::new();
+    for _ in 0..PAGES_MAX {
+        let page_path = if token.is_empty() {
+            format!("{path}?limit={PAGE_ITEMS}{query}")
+        } else {
+            format!("{path}?limit={PAGE_ITEMS}&continue={}{query}", query_value(&token))
+        };
+        let mut page = get(connection, &page_path, doing).await?;
+        if let Some(Value::Array(page_items)) = page.get_mut("items").map(Value::take) {
+            items.extend(page_items);
+        }
+        token = text_at(&page, "/metadata/continue").to_owned();
+        if token.is_empty() {
+            return Ok((items, text_at(&page, "/metadata/resourceVersion").to_owned()));
+        }
+    }
+    Err(CallError::unreadable(doing, connection.url(), format!("a list of more than {PAGES_MAX} pages")))
+}
+
+/// Escapes a value for a query string.
+pub fn query_value(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                escaped.push(char::from(byte));
+            }
+            other => escaped.push_str(&format!("%{other:02X}")),
+        }
+    }
+    escaped
+}
+
+/// The text at a JSON pointer, `""` if there is none.
+pub(crate) fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+async fn send(
+    connection: &Connection,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+    doing: &str,
+) -> Result<Value, CallError> {
+    let content_type = match method {
+        Method::PATCH => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let bytes = match body {
+        Some(body) => {
+            serde_json::to_vec(body).map_err(|error| CallError::unreadable(doing, connection.url(), error))?
+        }
+        None => Vec::new(),
+    };
+    let mut request = Request::builder().method(method).uri(path);
+    if body.is_some() {
+        request = request.header(http::header::CONTENT_TYPE, content_type);
+    }
+    let request = request.body(bytes).map_err(|error| CallError::unreadable(doing, connection.url(), error))?;
+    match tokio::time::timeout(CALL_TIMEOUT, connection.client().request::<Value>(request)).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(CallError::new(doing, connection.url(), &error)),
+        Err(_) => Err(CallError::timed_out(doing, connection.url(), CALL_TIMEOUT)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_fall_in_classes() {
+        for (code, class) in [
+            (400, FailureClass::Invalid),
+            (401, FailureClass::Denied),
+            (403, FailureClass::Denied),
+            (404, FailureClass::NotFound),
+            (409, FailureClass::Conflict),
+            (410, FailureClass::Expired),
+            (413, FailureClass::Invalid),
+            (422, FailureClass::Invalid),
+            (429, FailureClass::Unreachable),
+            (500, FailureClass::Unreachable),
+            (507, FailureClass::Unreachable),
+        ] {
+            assert_eq!(class_of_code(code), class, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_servers_sentence_is_the_cause() {
+        let mut status = kube::core::Status::failure("jobs \"x\" already exists", "AlreadyExists");
+        status.code = 409;
+        let error = CallError::new("create job x", "https://h", &kube::Error::Api(status.boxed()));
+        assert_eq!(error.to_string(), "cannot create job x");
+        assert_eq!(error.cause.to_string(), "jobs \"x\" already exists");
+        assert_eq!(error.class(), FailureClass::Conflict);
+    }
+
+    #[test]
+    fn query_values_are_escaped() {
+        assert_eq!(query_value("a=b,c d/é"), "a%3Db%2Cc%20d%2F%C3%A9");
+    }
+}

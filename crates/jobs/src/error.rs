@@ -1,0 +1,132 @@
+//! All ways a command can fail, and the exit code of each.
+//!
+//! Invariant: every error has an exit code and, where one exists, the one command to run next.
+//! Called by `jobctl`'s `main` and by Python's exceptions.
+
+use crate::call::{CallError, FailureClass};
+use crate::connection::ConnectError;
+use crate::manifest::ManifestError;
+use crate::names::NameError;
+use crate::outcome::Exit;
+use crate::render::RenderError;
+use crate::submit::SubmitError;
+use crate::target::{Target, TargetError};
+
+/// What helps where the input is wrong.
+const CORRECT: &str = "correct that and run the same command again";
+
+/// Any failure of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No way to the API.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The flags or environment name no target.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// A request failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The manifest is wrong.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// The flags make no job.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// An object can't be submitted as it is.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// A name is none.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The job does not exist.
+    #[error("no job {name} in namespace {namespace}")]
+    NoJob {
+        /// The name looked for.
+        name: String,
+        /// Where.
+        namespace: String,
+    },
+    /// `last` was asked for and there is none.
+    #[error("no job at all in namespace {namespace}")]
+    NoJobs {
+        /// Where.
+        namespace: String,
+    },
+    /// A pod that was named is not one of the job's.
+    #[error("job {job} has no pod {pod}")]
+    NoPod {
+        /// The job.
+        job: String,
+        /// The pod.
+        pod: String,
+    },
+}
+
+impl Error {
+    /// The exit code's meaning.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Error::Connect(ConnectError::Locate(error)) | Error::Target(error) => exit_of_target(error),
+            Error::Call(error) => exit_of_class(error.class()),
+            Error::Submit(SubmitError::Call { source, .. }) => exit_of_class(source.class()),
+            Error::NoJob { .. } | Error::NoJobs { .. } | Error::NoPod { .. } => Exit::NotFound,
+            Error::Submit(SubmitError::NotServed { .. }) => Exit::NotFound,
+            Error::Connect(_) | Error::Manifest(_) | Error::Render(_) | Error::Submit(_) | Error::Name(_) => {
+                Exit::Usage
+            }
+        }
+    }
+
+    /// What helps next, a command where there is one. `target` is what the command talked to, if it got that far.
+    pub fn next_command(&self, target: Option<&Target>) -> Option<String> {
+        match self {
+            Error::Connect(ConnectError::Locate(TargetError::NotRunning { start, .. }))
+            | Error::Target(TargetError::NotRunning { start, .. }) => Some(start.clone()),
+            Error::Target(_) | Error::Connect(ConnectError::Locate(_)) => Some("pumice up".to_owned()),
+            Error::Connect(ConnectError::Namespace(_)) | Error::Name(_) => Some("jobctl list".to_owned()),
+            Error::Connect(_) => Some("jobctl --kubeconfig FILE list".to_owned()),
+            Error::NoJob { namespace, .. } | Error::NoJobs { namespace } => {
+                Some(format!("jobctl list --namespace {namespace}"))
+            }
+            Error::NoPod { job, .. } => Some(format!("jobctl logs {job}")),
+            Error::Render(_) => Some("jobctl run --help".to_owned()),
+            Error::Manifest(_) | Error::Submit(SubmitError::Check { .. } | SubmitError::NotServed { .. }) => {
+                Some(CORRECT.to_owned())
+            }
+            Error::Submit(SubmitError::Call { source, name, kind, .. }) if kind == "Job" => match source.class() {
+                FailureClass::Conflict => Some(format!("jobctl get {name}")),
+                _ => next_after_call(source, target),
+            },
+            Error::Submit(SubmitError::Call { source, .. }) => next_after_call(source, target),
+            Error::Call(error) => next_after_call(error, target),
+        }
+    }
+}
+
+fn next_after_call(error: &CallError, target: Option<&Target>) -> Option<String> {
+    match error.class() {
+        FailureClass::Unreachable => target.map(Target::start_command),
+        FailureClass::Denied => Some("jobctl --kubeconfig FILE ... with a user that may do this".to_owned()),
+        FailureClass::NotFound | FailureClass::Conflict => Some("jobctl list --all-namespaces".to_owned()),
+        FailureClass::Invalid => Some(CORRECT.to_owned()),
+        FailureClass::Expired => None,
+    }
+}
+
+fn exit_of_target(error: &TargetError) -> Exit {
+    match error {
+        TargetError::NotRunning { .. } => Exit::Unreachable,
+        _ => Exit::Usage,
+    }
+}
+
+fn exit_of_class(class: FailureClass) -> Exit {
+    match class {
+        FailureClass::Invalid => Exit::Usage,
+        FailureClass::NotFound => Exit::NotFound,
+        FailureClass::Denied => Exit::Denied,
+        FailureClass::Conflict => Exit::Conflict,
+        FailureClass::Expired | FailureClass::Unreachable => Exit::Unreachable,
+    }
+}

@@ -1,0 +1,83 @@
+//! Which names may go into a request's path and into an object.
+//!
+//! Invariant: a name that passes here needs no escaping in a URL. Called before any request is
+//! built from what a user typed.
+
+/// A name that Kubernetes would refuse.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{what} {name:?} is not valid: use lower case letters, digits, '-' and '.', starting and ending with a letter or digit, at most {max} characters"
+)]
+pub struct NameError {
+    /// What was named, for example `job name`.
+    pub what: &'static str,
+    /// The name as given, cut to 80 characters.
+    pub name: String,
+    /// The most characters it may have.
+    pub max: usize,
+}
+
+/// Checks a DNS-1123 subdomain of at most `max` characters.
+pub fn check(what: &'static str, name: &str, max: usize) -> Result<(), NameError> {
+    let fits = !name.is_empty() && name.len() <= max;
+    let well_formed = name.split('.').all(|label| {
+        let edge = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        let bytes = label.as_bytes();
+        edge(bytes.first())
+            && edge(bytes.last())
+            && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+    });
+    if fits && well_formed {
+        return Ok(());
+    }
+    Err(NameError { what, name: name.chars().take(80).collect(), max })
+}
+
+/// A name made of any text, for example of a program's name: `My_Script.sh` becomes `my-script-sh`.
+/// Falls back to `job` if nothing usable is left. At most `max` characters.
+pub fn from_text(text: &str, max: usize) -> String {
+    let mut name = String::new();
+    for character in text.chars().map(|c| c.to_ascii_lowercase()) {
+        if name.len() >= max {
+            break;
+        }
+        match character {
+            'a'..='z' | '0'..='9' => name.push(character),
+            _ if !name.is_empty() && !name.ends_with('-') => name.push('-'),
+            _ => {}
+        }
+    }
+    let name = name.trim_end_matches('-');
+    if name.is_empty() { "job".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check, from_text};
+
+    #[test]
+    fn names_are_dns_subdomains() {
+        for good in ["a", "a-b", "a.b-c", "0", &"x".repeat(63)] {
+            assert!(check("job name", good, 63).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a-", "A", "a_b", "a..b", "../x", "a/b", "é", "a b", &"x".repeat(64)] {
+            assert!(check("job name", bad, 63).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn any_text_gives_a_valid_name() {
+        for (text, name) in [
+            ("true", "true"),
+            ("My_Script.sh", "my-script-sh"),
+            ("___", "job"),
+            ("", "job"),
+            ("日本", "job"),
+            ("a-", "a"),
+        ] {
+            assert_eq!(from_text(text, 40), name);
+            assert!(check("job name", &from_text(text, 40), 40).is_ok());
+        }
+        assert_eq!(from_text(&"ab-".repeat(30), 5), "ab-ab");
+    }
+}

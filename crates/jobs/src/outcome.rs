@@ -1,0 +1,216 @@
+//! How a job ended and which exit code says so.
+//!
+//! Invariant: the codes are a contract that scripts rely on (0 success, 1 job failed, 2 usage, 3 not
+//! found, 4 denied, 5 unreachable, 6 conflict, 7 cancelled, 8 timed out, 9 partly succeeded); `run`
+//! answers with the job's own code instead of 1. Pure; called by `jobctl` and Python.
+
+use k8s_openapi::api::core::v1::Pod;
+use pumice_api::batch::{Action, Job, JobPhase};
+
+/// What a command ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// All went well: 0.
+    Success,
+    /// The job failed: 1.
+    JobFailed,
+    /// Wrong flags or a wrong manifest: 2.
+    Usage,
+    /// No such job: 3.
+    NotFound,
+    /// Not allowed: 4.
+    Denied,
+    /// No answer; trying again makes sense: 5.
+    Unreachable,
+    /// It exists already: 6.
+    Conflict,
+    /// The job was cancelled or suspended: 7.
+    Cancelled,
+    /// The wait took longer than allowed: 8.
+    TimedOut,
+    /// Some pods succeeded, fewer than `minSuccess`: 9.
+    Partly,
+    /// The user pressed Ctrl-C: 130.
+    Interrupted,
+    /// The code of the job's own process, never 0.
+    Own(u8),
+}
+
+impl Exit {
+    /// The process exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Success => 0,
+            Exit::JobFailed => 1,
+            Exit::Usage => 2,
+            Exit::NotFound => 3,
+            Exit::Denied => 4,
+            Exit::Unreachable => 5,
+            Exit::Conflict => 6,
+            Exit::Cancelled => 7,
+            Exit::TimedOut => 8,
+            Exit::Partly => 9,
+            Exit::Interrupted => 130,
+            Exit::Own(code) => code,
+        }
+    }
+}
+
+/// The way a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobEnd {
+    /// It succeeded.
+    Completed,
+    /// It ran out of retries or of successes.
+    Failed,
+    /// It was stopped for good, by somebody or by its own policy.
+    Terminated,
+    /// It is suspended: nothing runs and nothing will, until somebody resumes it.
+    Aborted,
+    /// The Job object is gone.
+    Deleted,
+}
+
+impl JobEnd {
+    /// The word for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            JobEnd::Completed => "completed",
+            JobEnd::Failed => "failed",
+            JobEnd::Terminated => "terminated",
+            JobEnd::Aborted => "suspended",
+            JobEnd::Deleted => "deleted",
+        }
+    }
+}
+
+/// The end of a job, `None` while it goes on.
+pub fn end_of(job: &Job) -> Option<JobEnd> {
+    match job.status.state.phase.as_ref()? {
+        JobPhase::Completed => Some(JobEnd::Completed),
+        JobPhase::Failed => Some(JobEnd::Failed),
+        JobPhase::Terminated => Some(JobEnd::Terminated),
+        JobPhase::Aborted => Some(JobEnd::Aborted),
+        _ => None,
+    }
+}
+
+/// A container that ended badly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodFailure {
+    /// The pod.
+    pub pod: String,
+    /// The container.
+    pub container: String,
+    /// The container's exit code.
+    pub exit_code: i32,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// A word such as `OOMKilled`.
+    pub reason: String,
+    /// A sentence, possibly empty.
+    pub message: String,
+    /// When it ended, as milliseconds since 1970; the last possible if unknown.
+    finished_ms: i64,
+}
+
+impl PodFailure {
+    /// One line for people.
+    pub fn sentence(&self) -> String {
+        let PodFailure { pod, exit_code, reason, message, .. } = self;
+        let mut text = match self.signal {
+            Some(signal) => format!("pod {pod} was killed by signal {signal}"),
+            None => format!("pod {pod} ended with exit code {exit_code}"),
+        };
+        if !reason.is_empty() && reason != "Error" {
+            text.push_str(&format!(" ({reason})"));
+        }
+        if !message.is_empty() {
+            text.push_str(&format!(": {message}"));
+        }
+        text
+    }
+
+    /// The code a shell would give: 128 + signal when killed.
+    pub fn shell_code(&self) -> Option<u8> {
+        let code = match self.signal {
+            Some(signal) if signal > 0 => signal.saturating_add(128),
+            _ => self.exit_code,
+        };
+        // A code a process can't have (a runtime that reports -1, say) still must not read as success.
+        match u8::try_from(code) {
+            Ok(0) => None,
+            Ok(code) => Some(code),
+            Err(_) => Some(255),
+        }
+    }
+}
+
+/// The failed containers of failed pods, first one first.
+pub fn pod_failures(pods: &[Pod]) -> Vec<PodFailure> {
+    let mut failures: Vec<PodFailure> = pods.iter().flat_map(failures_of).collect();
+    failures.sort_by(|a, b| (a.finished_ms, &a.pod, &a.container).cmp(&(b.finished_ms, &b.pod, &b.container)));
+    failures
+}
+
+fn failures_of(pod: &Pod) -> Vec<PodFailure> {
+    let Some(status) = pod.status.as_ref().filter(|s| s.phase.as_deref() == Some("Failed")) else {
+        return Vec::new();
+    };
+    let containers =
+        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten()).filter_map(
+            |container| {
+                let ended = container.state.as_ref()?.terminated.as_ref()?;
+                (ended.exit_code != 0 || ended.signal.is_some_and(|s| s != 0)).then(|| PodFailure {
+                    pod: pod.metadata.name.clone().unwrap_or_default(),
+                    container: container.name.clone(),
+                    exit_code: ended.exit_code,
+                    signal: ended.signal.filter(|signal| *signal > 0),
+                    reason: ended.reason.clone().unwrap_or_default(),
+                    message: ended.message.clone().unwrap_or_default(),
+                    finished_ms: ended.finished_at.as_ref().map_or(i64::MAX, |t| t.0.as_millisecond()),
+                })
+            },
+        );
+    let mut found: Vec<PodFailure> = containers.collect();
+    if found.is_empty() {
+        // Evicted or never started: the pod says why, no container does.
+        found.push(PodFailure {
+            pod: pod.metadata.name.clone().unwrap_or_default(),
+            container: String::new(),
+            exit_code: 1,
+            signal: None,
+            reason: status.reason.clone().unwrap_or_default(),
+            message: status.message.clone().unwrap_or_default(),
+            finished_ms: i64::MAX,
+        });
+    }
+    found
+}
+
+/// What `wait` and `cancel` end with.
+pub fn exit_of_end(job: &Job, end: JobEnd) -> Exit {
+    match end {
+        JobEnd::Completed => Exit::Success,
+        JobEnd::Failed => {
+            let wanted = job.spec.min_success.unwrap_or(0);
+            let succeeded = job.status.succeeded;
+            if wanted > 0 && succeeded > 0 && succeeded < wanted { Exit::Partly } else { Exit::JobFailed }
+        }
+        JobEnd::Terminated | JobEnd::Aborted => Exit::Cancelled,
+        JobEnd::Deleted => Exit::Cancelled,
+    }
+}
+
+/// What `run` ends with: the code of the first pod that failed, if the job failed by it.
+pub fn exit_of_run(job: &Job, end: JobEnd, failures: &[PodFailure]) -> Exit {
+    let by_itself = end == JobEnd::Failed || (end == JobEnd::Terminated && ends_itself(job));
+    let own = failures.iter().find_map(PodFailure::shell_code).filter(|_| by_itself);
+    own.map_or_else(|| exit_of_end(job, end), Exit::Own)
+}
+
+/// Whether a policy of the job may have terminated it; else a person did.
+fn ends_itself(job: &Job) -> bool {
+    let of_tasks = job.spec.tasks.iter().flat_map(|task| &task.policies);
+    job.spec.policies.iter().chain(of_tasks).any(|policy| policy.action == Some(Action::TerminateJob))
+}

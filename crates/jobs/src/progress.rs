@@ -1,0 +1,189 @@
+//! How far a job is: counts, rate, time left, in one line.
+//!
+//! Invariant: counts come from the job's status, not from its pods, so a job of 300,000 pods costs
+//! the same as one of three. Pure: time comes in as milliseconds. Called while `run` and `wait` wait.
+
+use pumice_api::batch::Job;
+
+use crate::age;
+
+/// Counts of a job's pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Pods the job asks for.
+    pub total: u64,
+    /// Pods that succeeded.
+    pub succeeded: u64,
+    /// Pods that failed.
+    pub failed: u64,
+    /// Pods that run.
+    pub running: u64,
+    /// Pods that wait or do not exist yet.
+    pub waiting: u64,
+}
+
+impl Counts {
+    /// The counts in a job's status.
+    pub fn of(job: &Job) -> Self {
+        let positive = |n: i32| u64::try_from(n).unwrap_or(0);
+        let total = job.spec.tasks.iter().map(|task| positive(task.replicas)).sum();
+        let succeeded = positive(job.status.succeeded);
+        let failed = positive(job.status.failed);
+        let running = positive(job.status.running);
+        let waiting = u64::saturating_sub(total, succeeded + failed + running);
+        Counts { total, succeeded, failed, running, waiting }
+    }
+
+    fn done(&self) -> u64 {
+        self.succeeded + self.failed
+    }
+}
+
+/// Over how long the rate is measured.
+const WINDOW_MS: i64 = 30_000;
+/// Samples kept of that window; older ones are thinned.
+const SAMPLES_MAX: usize = 64;
+/// Cells of the bar.
+const BAR_CELLS: u64 = 12;
+
+/// Remembers recent counts, to tell the rate.
+#[derive(Debug, Clone, Default)]
+pub struct Progress {
+    samples: Vec<(i64, u64)>,
+    counts: Counts,
+}
+
+impl Progress {
+    /// Takes note of counts at `now_ms` (any steady clock).
+    pub fn observe(&mut self, counts: Counts, now_ms: i64) {
+        // A restart throws finished pods away: the rate starts anew.
+        if counts.done() < self.counts.done() {
+            self.samples.clear();
+        }
+        self.counts = counts;
+        self.samples.retain(|(at, _)| now_ms - at <= WINDOW_MS);
+        if self.samples.len() >= SAMPLES_MAX {
+            // Drop every other one but the newest; the rate needs the ends of the window only.
+            let mut index = 0;
+            self.samples.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+        }
+        self.samples.push((now_ms, counts.done()));
+    }
+
+    /// Finished pods per second over the window; `None` without progress.
+    pub fn rate(&self) -> Option<f64> {
+        let (first, last) = (self.samples.first()?, self.samples.last()?);
+        let (elapsed_ms, done) = (last.0 - first.0, last.1.checked_sub(first.1)?);
+        (elapsed_ms > 0 && done > 0).then(|| done as f64 * 1000.0 / elapsed_ms as f64)
+    }
+
+    /// The line, at most `width` characters; the bar and then the tail go first where it is narrow.
+    pub fn line(&self, width: usize, bar: bool) -> String {
+        let Counts { total, succeeded, failed, running, waiting } = self.counts;
+        let percent = (self.counts.done() * 100).checked_div(total).unwrap_or(0);
+        let mut parts = vec![
+            format!("{percent} % {}/{} ok", grouped(succeeded), grouped(total)),
+            format!("{} run", grouped(running)),
+            format!("{} wait", grouped(waiting)),
+        ];
+        if failed > 0 {
+            parts.insert(1, format!("{} fail", grouped(failed)));
+        }
+        if let Some(rate) = self.rate().filter(|_| waiting + running > 0) {
+            parts.push(if rate >= 10.0 { format!("{rate:.0}/s") } else { format!("{rate:.1}/s") });
+            let left = (total.saturating_sub(self.counts.done())) as f64 / rate;
+            parts.push(format!("left {}", age::short(left.ceil() as i64)));
+        }
+        let bar = if bar { bar_of(self.counts.done(), total) } else { String::new() };
+        let full = format!("{bar}{}", parts.join(" · "));
+        if full.chars().count() <= width {
+            return full;
+        }
+        while parts.len() > 1 && parts.join(" · ").chars().count() > width {
+            parts.pop();
+        }
+        parts.join(" · ").chars().take(width).collect()
+    }
+}
+
+/// Eighths of blocks, followed by a space.
+fn bar_of(done: u64, total: u64) -> String {
+    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let eighths = (done.min(total) * BAR_CELLS * 8).checked_div(total).unwrap_or(0);
+    let mut bar: String = std::iter::repeat_n('█', (eighths / 8) as usize).collect();
+    if !eighths.is_multiple_of(8) {
+        bar.push(EIGHTHS[(eighths % 8) as usize]);
+    }
+    let missing = (BAR_CELLS as usize).saturating_sub(bar.chars().count());
+    bar.extend(std::iter::repeat_n(' ', missing));
+    bar.push(' ');
+    bar
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(total: u64, succeeded: u64, failed: u64, running: u64) -> Counts {
+        Counts { total, succeeded, failed, running, waiting: total - succeeded - failed - running }
+    }
+
+    #[test]
+    fn lines() {
+        let mut progress = Progress::default();
+        let mut lines = Vec::new();
+        progress.observe(counts(100_000, 0, 0, 0), 0);
+        lines.push(progress.line(120, true));
+        progress.observe(counts(100_000, 71_240, 12, 3_980), 20_000);
+        for (width, bar) in [(120, true), (120, false), (70, true), (30, true), (8, true)] {
+            lines.push(progress.line(width, bar));
+        }
+        progress.observe(counts(100_000, 100_000, 0, 0), 25_000);
+        lines.push(progress.line(120, true));
+        let mut empty = Progress::default();
+        empty.observe(counts(0, 0, 0, 0), 0);
+        lines.push(empty.line(120, true));
+        let mut slow = Progress::default();
+        slow.observe(counts(3, 0, 0, 3), 0);
+        slow.observe(counts(3, 1, 0, 2), 10_000);
+        lines.push(slow.line(120, false));
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn a_restart_starts_the_rate_anew() {
+        let mut progress = Progress::default();
+        progress.observe(counts(4, 0, 0, 4), 0);
+        progress.observe(counts(4, 2, 0, 2), 1000);
+        assert_eq!(progress.rate(), Some(2.0));
+        progress.observe(counts(4, 0, 0, 0), 2000);
+        assert_eq!(progress.rate(), None);
+    }
+
+    #[test]
+    fn many_samples_stay_bounded_and_the_rate_right() {
+        let mut progress = Progress::default();
+        for step in 0..10_000 {
+            progress.observe(counts(100_000, step, 0, 0), step as i64 * 10);
+        }
+        assert!(progress.samples.len() <= SAMPLES_MAX);
+        let rate = progress.rate().unwrap();
+        assert!((99.0..101.0).contains(&rate), "{rate}");
+    }
+}

@@ -1,0 +1,133 @@
+//! Why a job waits: the scheduler's structured answer, else what its objects say.
+//!
+//! Invariant: one shape whatever the server is: a stage, reasons, and a text for people. Called by
+//! `jobctl why`, and by `run` while a job is Pending.
+
+use k8s_openapi::api::core::v1::Pod;
+use pumice_api::batch::{Job, JobPhase};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::call::{self, FailureClass};
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::logs;
+use crate::select::{self, JobRef};
+
+/// Pods named in the fallback's text.
+const PODS_SHOWN: usize = 5;
+
+/// Why a job is where it is.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Why {
+    /// Where it is held up, in one word.
+    #[serde(default)]
+    pub stage: String,
+    /// The reasons with their numbers, as the server structures them.
+    #[serde(default)]
+    pub reasons: Vec<Value>,
+    /// The same for people.
+    #[serde(default)]
+    pub text: String,
+}
+
+impl Why {
+    /// The text in one line.
+    pub fn one_line(&self) -> String {
+        let text = if self.text.trim().is_empty() { &self.stage } else { &self.text };
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Asks the platform, or reads the job's group and pods where the platform has no such answer.
+pub async fn fetch(connection: &Connection, job: &JobRef) -> Result<Why, Error> {
+    let path = format!("/apis/why.pumice.sh/v1alpha1/namespaces/{}/jobs/{}", job.namespace, job.name);
+    match call::get(connection, &path, &format!("ask why job {} waits", job.name)).await {
+        Ok(answer) => Why::deserialize(&answer)
+            .map_err(|error| call::CallError::unreadable("ask why a job waits", connection.url(), error).into()),
+        Err(error) if error.class() == FailureClass::NotFound => from_objects(connection, job).await,
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn from_objects(connection: &Connection, job: &JobRef) -> Result<Why, Error> {
+    let object = select::get(connection, job).await?;
+    let typed = select::typed(connection, &object)?;
+    let uid = typed.metadata.uid.clone().unwrap_or_default();
+    let path = format!(
+        "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups/{}",
+        job.namespace,
+        pumice_api::names::pod_group_name(&job.name, &uid),
+    );
+    let group = match call::get(connection, &path, "read the job's group").await {
+        Ok(group) => Some(group),
+        Err(error) if error.class() == FailureClass::NotFound => None,
+        Err(error) => return Err(error.into()),
+    };
+    let pods = logs::pods(connection, job).await?;
+    Ok(explain(&typed, group.as_ref(), &pods))
+}
+
+/// Puts together what the objects say. Pure.
+pub fn explain(job: &Job, group: Option<&Value>, pods: &[Pod]) -> Why {
+    let phase = job.status.state.phase.as_ref();
+    if phase.is_some_and(|phase| phase.is_finished() || *phase == JobPhase::Running) {
+        let word = phase.map_or_else(String::new, ToString::to_string);
+        return Why { text: format!("the job does not wait: it is {word}"), stage: word, reasons: vec![] };
+    }
+    let Some(group) = group else {
+        let text = "the job controller has not made the job's group yet".to_owned();
+        return Why { stage: "New".to_owned(), reasons: vec![], text };
+    };
+    let stage = match call::text_at(group, "/status/phase") {
+        "" => "Pending".to_owned(),
+        phase => phase.to_owned(),
+    };
+    let mut reasons = Vec::new();
+    let conditions = group.pointer("/status/conditions").and_then(Value::as_array);
+    for condition in conditions.into_iter().flatten() {
+        let [kind, status, reason, message] =
+            ["/type", "/status", "/reason", "/message"].map(|p| call::text_at(condition, p));
+        // Volcano writes `Unschedulable: True` and leaves an older `Scheduled` beside it.
+        if kind == "Unschedulable" && status == "True" {
+            reasons.push(json!({"about": "group", "reason": reason, "message": message}));
+        }
+    }
+    reasons.extend(pods.iter().filter_map(pod_reason));
+    let mut lines: Vec<String> = reasons.iter().take(PODS_SHOWN + 1).map(sentence).collect();
+    if reasons.len() > lines.len() {
+        lines.push(format!("and {} more", reasons.len() - lines.len()));
+    }
+    if lines.is_empty() {
+        lines.push(match stage.as_str() {
+            "Pending" => "the job waits to be let into its queue".to_owned(),
+            "Inqueue" => "the job is in its queue and waits for its pods to be placed".to_owned(),
+            _ => format!("the job's group is {stage}"),
+        });
+    }
+    Why { stage, reasons, text: lines.join("\n") }
+}
+
+fn pod_reason(pod: &Pod) -> Option<Value> {
+    let status = pod.status.as_ref()?;
+    if status.phase.as_deref() != Some("Pending") {
+        return None;
+    }
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let unscheduled = status.conditions.iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
+    if let Some(condition) = unscheduled {
+        let (reason, message) = (condition.reason.as_deref(), condition.message.as_deref());
+        return Some(json!({"about": "pod", "pod": name, "reason": reason, "message": message}));
+    }
+    let waiting = status.container_statuses.iter().flatten().find_map(|c| c.state.as_ref()?.waiting.as_ref())?;
+    let (reason, message) = (waiting.reason.as_deref(), waiting.message.as_deref());
+    // Every pod passes through this; it explains nothing.
+    (reason != Some("ContainerCreating") || message.is_some())
+        .then(|| json!({"about": "pod", "pod": name, "reason": reason, "message": message}))
+}
+
+fn sentence(reason: &Value) -> String {
+    let [pod, word, message] = ["/pod", "/reason", "/message"].map(|p| call::text_at(reason, p));
+    let cause = if message.is_empty() { word } else { message };
+    if pod.is_empty() { cause.to_owned() } else { format!("pod {pod}: {cause}") }
+}

@@ -1,0 +1,224 @@
+//! What is rendered, listed, judged and explained, without a server.
+
+use k8s_openapi::api::core::v1::Pod;
+use pumice_api::batch::Job;
+use pumice_jobs::list::{self, Columns};
+use pumice_jobs::outcome::{Exit, JobEnd, end_of, exit_of_end, exit_of_run, pod_failures};
+use pumice_jobs::render::{JobFlags, render};
+use pumice_jobs::{cancel, why};
+use serde_json::{Value, json};
+
+fn flags(command: &[&str]) -> JobFlags {
+    JobFlags { command: command.iter().map(|s| (*s).to_owned()).collect(), ..JobFlags::default() }
+}
+
+fn job(spec: Value, status: Value) -> Job {
+    serde_json::from_value(json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+        "metadata": {"name": "j", "namespace": "n", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": spec, "status": status,
+    }))
+    .unwrap()
+}
+
+fn pod(name: &str, status: Value) -> Pod {
+    serde_json::from_value(json!({"metadata": {"name": name}, "status": status})).unwrap()
+}
+
+fn ended(exit_code: i32, signal: Option<i32>, reason: &str, at: &str) -> Value {
+    json!({"phase": "Failed", "containerStatuses": [{
+        "name": "worker", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"terminated": {"exitCode": exit_code, "signal": signal, "reason": reason, "finishedAt": at}},
+    }]})
+}
+
+#[test]
+fn the_smallest_job() {
+    insta::assert_yaml_snapshot!(render(&flags(&["/usr/bin/My_Tool", "--x", "a b"])).unwrap());
+}
+
+#[test]
+fn a_job_with_everything() {
+    let flags = JobFlags {
+        name: Some("train".into()),
+        namespace: Some("team-a".into()),
+        replicas: Some(3),
+        cpu: Some("1500m".into()),
+        memory: Some("2Gi".into()),
+        queue: Some("research".into()),
+        image: Some("python:3.13".into()),
+        env: vec![("A".into(), "1".into()), ("B".into(), "$(A)".into()), ("A".into(), "2".into())],
+        workdir: Some("/data".into()),
+        min_available: Some(2),
+        max_retry: Some(4),
+        priority_class: Some("high".into()),
+        ..flags(&["python", "train.py"])
+    };
+    insta::assert_yaml_snapshot!(render(&flags).unwrap());
+}
+
+#[test]
+fn bad_flags_are_named() {
+    let base = || flags(&["true"]);
+    let cases = [
+        ("no command", flags(&[])),
+        ("empty command", flags(&[""])),
+        ("name", JobFlags { name: Some("My Job".into()), ..base() }),
+        ("long name", JobFlags { name: Some("x".repeat(46)), ..base() }),
+        ("namespace", JobFlags { namespace: Some("a/b".into()), ..base() }),
+        ("queue", JobFlags { queue: Some("Q".into()), ..base() }),
+        ("no replicas", JobFlags { replicas: Some(0), ..base() }),
+        ("replicas", JobFlags { replicas: Some(u32::MAX), ..base() }),
+        ("min over replicas", JobFlags { min_available: Some(2), ..base() }),
+        ("cpu", JobFlags { cpu: Some("lots".into()), ..base() }),
+        ("negative cpu", JobFlags { cpu: Some("-1".into()), ..base() }),
+        ("no memory", JobFlags { memory: Some("0".into()), ..base() }),
+        ("workdir", JobFlags { workdir: Some("data".into()), ..base() }),
+        ("env", JobFlags { env: vec![("".into(), "x".into())], ..base() }),
+        ("retry", JobFlags { max_retry: Some(0), ..base() }),
+    ];
+    let text: String = cases.iter().map(|(name, flags)| format!("{name}: {}\n", render(flags).unwrap_err())).collect();
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn exit_codes() {
+    let tasks = json!({"tasks": [{"name": "t", "replicas": 4}]});
+    let with = |key: &str, value: Value| {
+        let mut spec = tasks.clone();
+        spec[key] = value;
+        spec
+    };
+    let phase = |phase: &str, succeeded: i32| json!({"state": {"phase": phase}, "succeeded": succeeded});
+    let terminates = with("policies", json!([{"event": "PodFailed", "action": "TerminateJob"}]));
+    let early = pod("b", ended(7, None, "Error", "2026-01-01T00:00:01Z"));
+    let late = pod("a", ended(3, None, "Error", "2026-01-01T00:00:09Z"));
+    let killed = pod("k", ended(137, Some(9), "OOMKilled", "2026-01-01T00:00:02Z"));
+    let odd = pod("o", ended(-1, None, "", "2026-01-01T00:00:02Z"));
+    let evicted = pod("e", json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}));
+    let fine = pod("f", json!({"phase": "Succeeded"}));
+    for (name, job, pods, wait, run) in [
+        ("completed", job(tasks.clone(), phase("Completed", 4)), vec![fine.clone()], 0, 0),
+        ("completed with a failure", job(tasks.clone(), phase("Completed", 3)), vec![late.clone()], 0, 0),
+        ("failed: the first pod's code", job(tasks.clone(), phase("Failed", 0)), vec![late, early.clone()], 1, 7),
+        ("failed: signal", job(tasks.clone(), phase("Failed", 0)), vec![killed.clone()], 1, 137),
+        ("failed: no code of a process", job(tasks.clone(), phase("Failed", 0)), vec![odd], 1, 255),
+        ("failed: no pod left", job(tasks.clone(), phase("Failed", 0)), vec![], 1, 1),
+        ("failed: evicted", job(tasks.clone(), phase("Failed", 0)), vec![evicted], 1, 1),
+        ("below minSuccess", job(with("minSuccess", json!(3)), phase("Failed", 2)), vec![], 9, 9),
+        ("terminated by a person", job(tasks.clone(), phase("Terminated", 0)), vec![killed.clone()], 7, 7),
+        ("terminated by policy", job(terminates, phase("Terminated", 0)), vec![early], 7, 7),
+        ("suspended", job(tasks.clone(), phase("Aborted", 0)), vec![], 7, 7),
+    ] {
+        let end = end_of(&job).unwrap();
+        assert_eq!(exit_of_end(&job, end).code(), wait, "wait: {name}");
+        assert_eq!(exit_of_run(&job, end, &pod_failures(&pods)).code(), run, "run: {name}");
+    }
+    let deleted = job(tasks.clone(), json!({}));
+    assert_eq!(end_of(&deleted), None);
+    assert_eq!(exit_of_end(&deleted, JobEnd::Deleted), Exit::Cancelled);
+}
+
+#[test]
+fn policies_that_terminate_keep_the_pods_code() {
+    let job = job(
+        json!({"tasks": [{"replicas": 1, "policies": [{"event": "PodFailed", "action": "TerminateJob"}]}]}),
+        json!({"state": {"phase": "Terminated"}}),
+    );
+    let failures = pod_failures(&[pod("a", ended(5, None, "Error", "2026-01-01T00:00:01Z"))]);
+    assert_eq!(exit_of_run(&job, JobEnd::Terminated, &failures), Exit::Own(5));
+}
+
+#[test]
+fn failures_read_well() {
+    let pods = [
+        pod("a", ended(3, None, "Error", "2026-01-01T00:00:01Z")),
+        pod("b", ended(137, Some(9), "OOMKilled", "2026-01-01T00:00:02Z")),
+        pod("c", json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"})),
+    ];
+    let sentences: Vec<_> = pod_failures(&pods).iter().map(|failure| failure.sentence()).collect();
+    assert_eq!(
+        sentences,
+        [
+            "pod a ended with exit code 3",
+            "pod b was killed by signal 9 (OOMKilled)",
+            "pod c ended with exit code 1 (Evicted): low on memory",
+        ]
+    );
+}
+
+#[test]
+fn exit_codes_are_a_contract() {
+    let all = [
+        (Exit::Success, 0),
+        (Exit::JobFailed, 1),
+        (Exit::Usage, 2),
+        (Exit::NotFound, 3),
+        (Exit::Denied, 4),
+        (Exit::Unreachable, 5),
+        (Exit::Conflict, 6),
+        (Exit::Cancelled, 7),
+        (Exit::TimedOut, 8),
+        (Exit::Partly, 9),
+        (Exit::Interrupted, 130),
+        (Exit::Own(42), 42),
+    ];
+    for (exit, code) in all {
+        assert_eq!(exit.code(), code);
+    }
+}
+
+#[test]
+fn tables() {
+    let now = "2026-01-01T00:05:30Z".parse().unwrap();
+    let jobs = [
+        job(json!({"tasks": [{"replicas": 4}]}), json!({})),
+        job(
+            json!({"queue": "research", "minAvailable": 2, "tasks": [{"replicas": 100000}, {"replicas": 1}]}),
+            json!({"state": {"phase": "Running"}, "succeeded": 71240, "running": 9, "failed": 2, "retryCount": 1}),
+        ),
+    ];
+    let render = |columns| list::table(&jobs, columns, now).render();
+    insta::assert_snapshot!(
+        [
+            render(Columns::default()),
+            render(Columns { namespace: true, wide: true }),
+            list::table(&[], Columns::default(), now).render(),
+        ]
+        .join("\n")
+    );
+}
+
+#[test]
+fn reasons_from_objects() {
+    let waiting = job(json!({"tasks": [{"replicas": 2}]}), json!({"state": {"phase": "Pending"}}));
+    let running = job(json!({"tasks": [{"replicas": 2}]}), json!({"state": {"phase": "Running"}}));
+    let group = |phase: &str| {
+        json!({"status": {"phase": phase, "conditions": [
+            {"type": "Scheduled", "status": "True", "reason": "tasks in gang are ready to be scheduled"},
+            {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources",
+             "message": "2/2 tasks in gang unschedulable: 1 Insufficient cpu"},
+        ]}})
+    };
+    let unplaced = pod(
+        "j-t-0",
+        json!({"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes: cpu"}]}),
+    );
+    let text = |why: why::Why| format!("{}: {}", why.stage, why.text);
+    assert_eq!(text(why::explain(&running, None, &[])), "Running: the job does not wait: it is Running");
+    assert_eq!(text(why::explain(&waiting, None, &[])), "New: the job controller has not made the job's group yet");
+    assert_eq!(text(why::explain(&waiting, Some(&json!({})), &[])), "Pending: the job waits to be let into its queue");
+    let why = why::explain(&waiting, Some(&group("Inqueue")), &[unplaced]);
+    assert_eq!(
+        text(why.clone()),
+        "Inqueue: 2/2 tasks in gang unschedulable: 1 Insufficient cpu\npod j-t-0: 0/1 nodes: cpu"
+    );
+    assert_eq!(why.reasons.len(), 2);
+    assert_eq!(why.one_line().lines().count(), 1);
+}
+
+#[test]
+fn the_command_that_cancels() {
+    insta::assert_yaml_snapshot!(cancel::command(&job(json!({}), json!({}))));
+}
