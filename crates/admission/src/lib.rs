@@ -1,1 +1,15 @@
-//! What a Volcano object must look like.
+//! What Volcano's objects must look like: filled in on create, judged on every write.
+//!
+//! The rules are pure functions over one object and a [`View`] of the others; their words are Volcano's.
+
+mod findings;
+pub mod job;
+pub mod pod_group;
+pub mod queue;
+mod rules;
+pub mod user;
+mod view;
+
+pub use findings::Findings;
+pub use rules::Rules;
+pub use view::View;

@@ -1,0 +1,42 @@
+//! Jobs: what is filled in on create, and what is refused on create and update.
+//!
+//! The rules and their words are Volcano's. Differences, each because a manifest people have would else not run:
+//! a volume with neither claim nor name becomes an emptyDir; a volume with both makes the claim of that name; a queue that no
+//! controller has looked at yet counts as Open; job plugins that are not there yet warn.
+
+use pumice_api::batch::{Job, TaskSpec};
+
+mod create;
+mod dependencies;
+mod mutate;
+mod partition;
+mod pod_template;
+mod policies;
+mod update;
+mod volumes;
+
+pub use create::validate_create;
+pub use mutate::mutate;
+pub use update::validate_update;
+
+/// The job plugins Volcano has.
+const PLUGINS: &[&str] = &["env", "svc", "ssh", "tensorflow", "pytorch", "mpi", "ray", "hcclrank"];
+/// Those that do something here.
+const PLUGINS_AT_WORK: &[&str] = &["env", "svc", "ssh"];
+
+fn name_of(job: &Job) -> &str {
+    job.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn replicas(tasks: &[TaskSpec]) -> i64 {
+    tasks.iter().map(|task| i64::from(task.replicas)).sum()
+}
+
+/// Said of a topology constraint that names its tier twice.
+const BOTH_TIERS: &str =
+    "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously";
+
+/// Whether a topology constraint names its tier by number and by name.
+pub(crate) fn names_tier_twice(topology: Option<&pumice_api::batch::NetworkTopologySpec>) -> bool {
+    topology.is_some_and(|topology| topology.highest_tier_allowed.is_some() && !topology.highest_tier_name.is_empty())
+}

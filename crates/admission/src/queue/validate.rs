@@ -1,0 +1,57 @@
+//! Which queues are refused.
+
+use pumice_api::names::{DEFAULT_QUEUE, ROOT_QUEUE};
+use pumice_api::scheduling::{Queue, QueueSpec, QueueState};
+use pumice_objects::field::FieldError;
+
+use super::{amounts, hierarchy, tree};
+use crate::view::{View, children, name_of};
+use crate::{Findings, Rules};
+
+/// Judges a new queue, or a changed one beside what it was.
+pub fn validate(queue: &Queue, old: Option<&Queue>, view: &dyn View, rules: &Rules, findings: &mut Findings) {
+    amounts::validate(&queue.spec, findings);
+    if let Some(state) = queue.status.state.as_ref().filter(|state| !is_settable(state, old)) {
+        let error = FieldError::invalid("status.state", state.as_str(), "queue state must be in [Open Closed]");
+        findings.refuse(error.to_string());
+    }
+    let mut queues = view.queues();
+    queues.retain(|other| name_of(other) != name_of(queue));
+    hierarchy::validate(queue, &queues, findings);
+    queues.push(queue.clone());
+    if old.is_none_or(|old| old.spec.parent != queue.spec.parent) {
+        tree::validate_parent(queue, &queues, rules, findings);
+    }
+    let resized = old.is_none_or(|old| amounts_of(&old.spec) != amounts_of(&queue.spec));
+    if resized && old.is_some() && name_of(queue) == ROOT_QUEUE && rules.root_queue_protected {
+        findings.refuse("root queue's resource attributes (capability, deserved, guarantee) cannot be modified");
+    }
+    if resized || old.is_some_and(|old| old.spec.parent != queue.spec.parent) {
+        tree::validate_sums(queue, &queues, findings);
+    }
+}
+
+/// Judges the removal of a queue.
+pub fn validate_delete(queue: &Queue, view: &dyn View, rules: &Rules, findings: &mut Findings) {
+    let name = name_of(queue);
+    if name == DEFAULT_QUEUE || name == ROOT_QUEUE {
+        return findings.refuse(format!("`{name}` queue can not be deleted"));
+    }
+    let count = children(&view.queues(), name).count();
+    if count > 0 {
+        findings.refuse(format!("queue {name} can not be deleted because it has {count} child queues"));
+    }
+    if rules.queue_with_pods_protected && tree::holds_pods(queue) {
+        findings.refuse(format!("queue {name} cannot be deleted because it has allocated Pods"));
+    }
+}
+
+/// A request may carry Open or Closed; a state that was there before is no wish.
+fn is_settable(state: &QueueState, old: Option<&Queue>) -> bool {
+    matches!(state, QueueState::Open | QueueState::Closed)
+        || old.is_some_and(|old| old.status.state.as_ref() == Some(state))
+}
+
+fn amounts_of(spec: &QueueSpec) -> [amounts::Amounts; 3] {
+    [&spec.capability, &spec.deserved, &spec.guarantee.resource].map(amounts::read)
+}

@@ -1,0 +1,417 @@
+//! Jobs: one case for each rule, in the order of the reference tables.
+
+use super::cluster::{Cluster, queue, typed};
+use pumice_admission::{Findings, Rules, job};
+use pumice_api::batch::Job;
+use serde_json::{Value, json};
+
+/// Values to put at JSON pointers.
+type Changes<'a> = &'a [(&'a str, Value)];
+
+/// A good job of one task.
+fn good() -> Value {
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "j", "namespace": "n" },
+        "spec": {
+            "queue": "default", "minAvailable": 1, "maxRetry": 3, "schedulerName": "volcano",
+            "tasks": [task("a")],
+        },
+    })
+}
+
+fn task(name: &str) -> Value {
+    json!({ "name": name, "replicas": 2, "minAvailable": 1, "maxRetry": 3,
+        "template": { "spec": { "containers": [{ "name": "c", "image": "i" }] } } })
+}
+
+/// The good job with the values at these pointers replaced; null removes.
+fn with(changes: Changes) -> Value {
+    let mut job = good();
+    for (pointer, value) in changes {
+        let (parent, name) = pointer.rsplit_once('/').expect("pointer");
+        match job.pointer_mut(parent).expect("parent exists") {
+            Value::Object(members) if value.is_null() => drop(members.remove(name)),
+            Value::Object(members) => drop(members.insert(name.to_owned(), value.clone())),
+            Value::Array(items) if name == "-" => items.push(value.clone()),
+            Value::Array(items) => items[name.parse::<usize>().expect("index")] = value.clone(),
+            other => panic!("{pointer} in {other}"),
+        }
+    }
+    job
+}
+
+fn cluster() -> Cluster {
+    Cluster {
+        queues: vec![
+            queue(json!({ "metadata": { "name": "default" }, "status": { "state": "Open" } })),
+            queue(json!({ "metadata": { "name": "root" }, "status": { "state": "Open" } })),
+            queue(json!({ "metadata": { "name": "new" } })),
+            queue(json!({ "metadata": { "name": "closed" }, "status": { "state": "Closed" } })),
+            queue(json!({ "metadata": { "name": "top" }, "status": { "state": "Open" } })),
+            queue(json!({ "metadata": { "name": "leaf" }, "spec": { "parent": "top" } })),
+        ],
+        ..Cluster::default()
+    }
+}
+
+fn create(job: &Value) -> Findings {
+    let mut findings = Findings::default();
+    job::validate_create(&typed(job), &cluster(), &mut findings);
+    findings
+}
+
+#[test]
+fn good_jobs_are_admitted() {
+    let cases: &[Changes] = &[
+        &[],
+        &[("/spec/queue", json!("new"))],
+        &[("/spec/queue", json!("leaf"))],
+        &[("/spec/tasks/-", task("b")), ("/spec/tasks/1/dependsOn", json!({ "name": ["a"] }))],
+        &[("/spec/plugins", json!({ "mpi": ["--master=a"] }))],
+        &[("/spec/policies", json!([{ "event": "*", "action": "RestartJob", "timeout": "1h2m" }]))],
+        &[(
+            "/spec/policies",
+            json!([{ "exitCode": 3, "action": "AbortJob" }, { "events": ["PodFailed", "PodFailed"], "event": "PodFailed", "action": "RestartPod" }]),
+        )],
+        &[("/spec/tasks/0/partitionPolicy", json!({ "totalPartitions": 2, "partitionSize": 1, "minPartitions": 1 }))],
+        &[
+            ("/spec/tasks/0/topologyPolicy", json!("restricted")),
+            ("/spec/tasks/0/template/spec/containers/0/resources", json!({ "limits": { "cpu": "2000m" } })),
+        ],
+        &[(
+            "/spec/volumes",
+            json!([{ "mountPath": "/a", "volumeClaimName": "c" }, { "mountPath": "/b", "volumeClaim": {} }]),
+        )],
+    ];
+    for changes in cases {
+        assert_eq!(create(&with(changes)).refusals, Vec::<String>::new(), "{changes:?}");
+    }
+}
+
+#[test]
+fn every_rule_of_create_refuses_in_volcanos_words() {
+    let two = json!([{ "mountPath": "/a", "volumeClaimName": "c" }, { "mountPath": "/a", "volumeClaimName": "d" }]);
+    let twice = json!({ "highestTierAllowed": 1, "highestTierName": "t" });
+    let long = "x".repeat(60);
+    let cases: &[(&str, Changes, &str)] = &[
+        ("1", &[("/spec/tasks", json!([]))], "No task specified in job spec"),
+        ("2", &[("/spec/plugins", json!({ "mpi": [] }))], "The specified mpi master task was not found"),
+        (
+            "3",
+            &[("/spec/networkTopology", twice.clone())],
+            "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously",
+        ),
+        (
+            "4",
+            &[("/spec/tasks/0/minAvailable", json!(3))],
+            "'minAvailable' is greater than 'replicas' in task: a, job: j;",
+        ),
+        ("5", &[("/spec/tasks/-", task("a"))], "duplicated task name a;"),
+        (
+            "6",
+            &[("/spec/tasks/0/policies", json!([{ "action": "RestartJob" }]))],
+            "either event and exitCode should be specified",
+        ),
+        ("7", &[("/metadata/name", json!(long))], "create pod with name"),
+        (
+            "8",
+            &[("/spec/tasks/0/template/spec/containers/0/image", Value::Null)],
+            "spec.task[0].spec.containers[0].image: Required value.",
+        ),
+        (
+            "8",
+            &[("/spec/tasks/0/template/spec/containers", json!([]))],
+            "spec.task[0].spec.containers: Required value.",
+        ),
+        (
+            "8",
+            &[("/spec/tasks/0/template/spec/restartPolicy", json!("Sometimes"))],
+            "spec.task[0].spec.restartPolicy: Unsupported value: \"Sometimes\"",
+        ),
+        (
+            "8",
+            &[("/spec/tasks/0/template/spec/containers/-", json!({ "name": "c", "image": "i" }))],
+            "spec.containers[1].name: Duplicate value: \"c\"",
+        ),
+        (
+            "8",
+            &[("/spec/tasks/0/template/spec/containers/0/resources", json!({ "requests": { "cpu": "1x" } }))],
+            "resources.requests[cpu]: Invalid value: \"1x\"",
+        ),
+        (
+            "8",
+            &[(
+                "/spec/tasks/0/template/spec/containers/0/resources",
+                json!({ "requests": { "cpu": "2" }, "limits": { "cpu": "1" } }),
+            )],
+            "must be less than or equal to cpu limit of 1",
+        ),
+        (
+            "8",
+            &[("/spec/tasks/0/template/spec/containers/0/volumeMounts", json!([{ "name": "v", "mountPath": "/v" }]))],
+            "volumeMounts[0].name: Not found: \"v\"",
+        ),
+        (
+            "8",
+            &[("/spec/tasks/0/template/metadata", json!({ "labels": { "a": "b c" } }))],
+            "metadata.labels: Invalid value: \"b c\"",
+        ),
+        (
+            "9",
+            &[("/spec/tasks/0/topologyPolicy", json!("restricted"))],
+            "the cpu request isn't an integer in spec.task[0] container[0].",
+        ),
+        (
+            "9",
+            &[
+                ("/spec/tasks/0/topologyPolicy", json!("restricted")),
+                ("/spec/tasks/0/template/spec/containers/0/resources", json!({ "requests": { "cpu": "1500m" } })),
+            ],
+            "the cpu request isn't an integer in spec.task[0] container[0].",
+        ),
+        (
+            "10",
+            &[("/spec/tasks/0/partitionPolicy", json!({ "totalPartitions": 0, "partitionSize": 1 }))],
+            "'TotalPartitions' must be greater than 0",
+        ),
+        (
+            "10",
+            &[("/spec/tasks/0/partitionPolicy", json!({ "totalPartitions": 1, "partitionSize": 0 }))],
+            "'PartitionSize' must be greater than 0",
+        ),
+        (
+            "10",
+            &[("/spec/tasks/0/partitionPolicy", json!({ "totalPartitions": 3, "partitionSize": 1 }))],
+            "'Replicas' are not equal to TotalPartitions*PartitionSize",
+        ),
+        (
+            "10",
+            &[(
+                "/spec/tasks/0/partitionPolicy",
+                json!({ "totalPartitions": 2, "partitionSize": 1, "minPartitions": 2 }),
+            )],
+            "'MinAvailable' is not equal to MinPartitions*PartitionSize",
+        ),
+        (
+            "10",
+            &[(
+                "/spec/tasks/0/partitionPolicy",
+                json!({ "totalPartitions": 2, "partitionSize": 1, "networkTopology": twice }),
+            )],
+            "must not specify 'highestTierAllowed'",
+        ),
+        ("11", &[("/metadata/name", json!("J_"))], "create job with name J_ validate failed"),
+        (
+            "12",
+            &[("/spec/minAvailable", json!(3))],
+            "job 'minAvailable' should not be greater than total replicas in tasks;",
+        ),
+        (
+            "13",
+            &[("/spec/policies", json!([{ "event": "PodRunning", "action": "RestartJob" }]))],
+            "spec.policies: Invalid value: \"PodRunning\": invalid policy event",
+        ),
+        ("14", &[("/spec/plugins", json!({ "nothing": [] }))], "unable to find job plugin: nothing;"),
+        ("15", &[("/spec/volumes", json!([{ "mountPath": "", "volumeClaimName": "c" }]))], "mountPath is required;"),
+        ("15", &[("/spec/volumes", two)], "duplicated mountPath: /a;"),
+        (
+            "15",
+            &[("/spec/volumes", json!([{ "mountPath": "/a", "volumeClaimName": "C_" }]))],
+            "invalid VolumeClaimName C_",
+        ),
+        (
+            "16",
+            &[("/spec/queue", json!("nowhere"))],
+            "unable to find job queue: queue.scheduling.volcano.sh \"nowhere\" not found;",
+        ),
+        (
+            "17",
+            &[("/spec/queue", json!("closed"))],
+            "can only submit job to queue with state `Open`, queue `closed` status is `Closed`;",
+        ),
+        ("18", &[("/spec/queue", json!("root"))], "can not submit job to root queue;"),
+        ("19", &[("/spec/queue", json!("top"))], "can only submit job to leaf queue, queue `top` has 1 child queues;"),
+        (
+            "20",
+            &[("/spec/tasks/0/dependsOn", json!({ "name": ["a"] }))],
+            "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG);",
+        ),
+        ("20", &[("/spec/tasks/0/dependsOn", json!({ "name": ["z"] }))], "doesn't form a directed acyclic graph(DAG);"),
+        (
+            "ours",
+            &[("/spec/runningEstimate", json!("soon"))],
+            "invalid runningEstimate: time: invalid duration \"soon\";",
+        ),
+    ];
+    for (row, changes, fragment) in cases {
+        let findings = create(&with(changes));
+        let found = findings.refusals.iter().filter(|refusal| refusal.contains(fragment)).count();
+        assert_eq!(found, 1, "row {row}: {fragment}: {findings:?}");
+    }
+}
+
+#[test]
+fn policies_are_judged_in_order() {
+    let cases = [
+        (
+            json!([{ "event": "PodFailed", "exitCode": 1, "action": "RestartJob" }]),
+            "must not specify event and exitCode simultaneously",
+        ),
+        (json!([{}]), "either event and exitCode should be specified"),
+        (json!([{ "event": "OutOfSync", "action": "RestartJob" }]), "invalid policy event"),
+        (json!([{ "event": "PodFailed", "action": "SyncJob" }]), "invalid policy action"),
+        (json!([{ "event": "PodFailed" }]), "invalid policy action"),
+        (json!([{ "exitCode": 1, "action": "Dance" }]), "invalid policy action"),
+        (
+            json!([{ "event": "PodFailed", "action": "RestartJob" }, { "events": ["PodFailed"], "action": "AbortJob" }]),
+            "duplicate event PodFailed  across different policy",
+        ),
+        (json!([{ "exitCode": 0, "action": "RestartJob" }]), "0 is not a valid error code"),
+        (
+            json!([{ "exitCode": 2, "action": "RestartJob" }, { "exitCode": 2, "action": "AbortJob" }]),
+            "duplicate exitCode 2",
+        ),
+        (
+            json!([{ "event": "*", "action": "RestartJob" }, { "event": "PodFailed", "action": "AbortJob" }]),
+            "if there's * here, no other policy should be here",
+        ),
+        (json!([{ "event": "PodFailed", "action": "RestartJob", "timeout": "5 minutes" }]), "invalid policy timeout"),
+    ];
+    for (policies, fragment) in cases {
+        let findings = create(&with(&[("/spec/policies", policies)]));
+        assert_eq!(findings.refusals.len(), 1, "{fragment}: {findings:?}");
+        assert!(findings.refusals[0].contains(fragment), "{fragment}: {findings:?}");
+        assert!(findings.refusals[0].ends_with("valid actions are [AbortJob RestartJob RestartTask RestartPod RestartPartition TerminateJob CompleteJob ResumeJob];"));
+    }
+}
+
+#[test]
+fn several_faults_are_told_together() {
+    let findings = create(&with(&[
+        ("/spec/minAvailable", json!(9)),
+        ("/spec/queue", json!("nowhere")),
+        ("/spec/plugins", json!({ "x": [] })),
+    ]));
+    assert_eq!(findings.refusals.len(), 3);
+    assert_eq!(
+        findings.refusal().as_deref(),
+        Some(
+            "job 'minAvailable' should not be greater than total replicas in tasks; unable to find job plugin: x; \
+              unable to find job queue: queue.scheduling.volcano.sh \"nowhere\" not found;"
+        )
+    );
+}
+
+#[test]
+fn what_volcano_refuses_and_we_do_not_warns() {
+    let findings = create(&with(&[(
+        "/spec/volumes",
+        json!([{ "mountPath": "/in" }, { "mountPath": "/out", "volumeClaimName": "claim", "volumeClaim": {} }]),
+    )]));
+    assert_eq!(findings.refusal(), None);
+    assert_eq!(
+        findings.warnings,
+        [
+            "volume /in names no claim: each pod gets an empty directory there that goes with the pod",
+            "volume /out names claim claim and describes it: the claim is made if it does not exist",
+        ]
+    );
+    let findings = create(&with(&[("/spec/plugins", json!({ "ray": [], "env": [] }))]));
+    assert_eq!(findings.warnings, ["job plugin ray has no effect here yet"]);
+}
+
+#[test]
+fn new_jobs_are_filled_in() {
+    let mut job = json!({
+        "metadata": { "name": "j" },
+        "spec": {
+            "queue": "", "plugins": { "mpi": [], "svc": ["--x"] },
+            "tasks": [
+                { "replicas": 2, "template": { "spec": { "hostNetwork": true, "containers": [] } } },
+                { "name": "b", "replicas": 4, "minAvailable": 0, "maxRetry": 7 },
+                { "replicas": 4, "partitionPolicy": { "totalPartitions": 2, "partitionSize": 2, "minPartitions": 1 } },
+            ],
+        },
+    });
+    let wanted = json!({
+        "metadata": { "name": "j" },
+        "spec": {
+            "queue": "default", "schedulerName": "volcano", "maxRetry": 3, "minAvailable": 4,
+            "plugins": { "mpi": [], "svc": ["--x"], "ssh": [] },
+            "tasks": [
+                { "name": "default0", "replicas": 2, "minAvailable": 2, "maxRetry": 3,
+                  "template": { "spec": { "hostNetwork": true, "dnsPolicy": "ClusterFirstWithHostNet", "containers": [] } } },
+                { "name": "b", "replicas": 4, "minAvailable": 0, "maxRetry": 7 },
+                { "name": "default2", "replicas": 4, "minAvailable": 2, "maxRetry": 3,
+                  "partitionPolicy": { "totalPartitions": 2, "partitionSize": 2, "minPartitions": 1 } },
+            ],
+        },
+    });
+    job::mutate(&mut job, &Rules::default());
+    assert_eq!(job, wanted);
+    job::mutate(&mut job, &Rules::default());
+    assert_eq!(job, wanted, "a second time changes nothing");
+}
+
+#[test]
+fn filling_in_leaves_nonsense_alone() {
+    for nonsense in
+        [json!(null), json!({ "spec": [] }), json!({ "spec": { "tasks": [1, { "replicas": "x" }], "plugins": 3 } })]
+    {
+        let mut job = nonsense.clone();
+        job::mutate(&mut job, &Rules::default());
+        assert_eq!(job.pointer("/spec/minAvailable"), None);
+        assert_eq!(job.pointer("/spec/plugins"), nonsense.pointer("/spec/plugins"));
+    }
+}
+
+#[test]
+fn only_the_size_of_a_job_may_change() {
+    let old = with(&[(
+        "/spec/volumes",
+        json!([{ "mountPath": "/a", "volumeClaim": {} }, { "mountPath": "/b", "volumeClaimName": "c" }]),
+    )]);
+    let volumes = |first: Value, second: &str| json!([first, { "mountPath": "/b", "volumeClaimName": second }]);
+    let fixed = "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`";
+    let kept = json!({ "mountPath": "/a", "volumeClaim": {} });
+    let named = json!({ "mountPath": "/a", "volumeClaim": {}, "volumeClaimName": "j-pvc-1" });
+    let cases = [
+        ("/spec/minAvailable", json!(2), None),
+        ("/spec/minAvailable", json!(0), None),
+        ("/spec/tasks/0/replicas", json!(5), None),
+        ("/spec/priorityClassName", json!("high"), None),
+        ("/spec/volumes", volumes(named, "c"), None),
+        ("/spec/volumes", volumes(kept, "d"), Some(fixed)),
+        ("/spec/queue", json!("leaf"), Some(fixed)),
+        ("/spec/maxRetry", json!(9), Some(fixed)),
+        ("/spec/tasks/0/template/spec/containers/0/image", json!("j"), Some(fixed)),
+        ("/spec/tasks/-", task("b"), Some("job updates may not add or remove tasks")),
+        ("/spec/minAvailable", json!(3), Some("job 'minAvailable' must not be greater than total replicas")),
+        ("/spec/minAvailable", json!(-1), Some("job 'minAvailable' must be >= 0")),
+        ("/spec/tasks/0/replicas", json!(-1), Some("'replicas' must be >= 0 in task: a;")),
+        ("/spec/tasks/0/minAvailable", json!(-1), Some("'minAvailable' must be >= 0 in task: a;")),
+        ("/spec/tasks/0/minAvailable", json!(3), Some("'minAvailable' must be <= 'replicas' in task: a;")),
+        ("/spec/networkTopology", json!({ "highestTierAllowed": 1, "highestTierName": "t" }), Some("must not specify")),
+        (
+            "/spec/tasks/0/partitionPolicy",
+            json!({ "totalPartitions": 3, "partitionSize": 1 }),
+            Some("'Replicas' are not equal"),
+        ),
+    ];
+    let old: Job = typed(&old);
+    for (pointer, value, refusal) in cases {
+        let volumes = json!([{ "mountPath": "/a", "volumeClaim": {} }, { "mountPath": "/b", "volumeClaimName": "c" }]);
+        let new = with(&[("/spec/volumes", volumes), (pointer, value.clone())]);
+        let mut findings = Findings::default();
+        job::validate_update(&typed(&new), &old, &mut findings);
+        match refusal {
+            None => assert_eq!(findings.refusals, Vec::<String>::new(), "{pointer} {value}"),
+            Some(fragment) => {
+                assert!(
+                    findings.refusals.iter().any(|found| found.contains(fragment)),
+                    "{pointer} {value}: {findings:?}"
+                );
+            }
+        }
+    }
+}

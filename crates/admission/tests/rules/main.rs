@@ -1,0 +1,8 @@
+//! The rules of admission, one case for each row of the reference tables, and on manifests people have.
+
+mod cluster;
+mod fixtures;
+mod job;
+mod pod_group;
+mod queue;
+mod user;
