@@ -1,5 +1,6 @@
 //! The rules of admission, one case for each row of the reference tables, and on manifests people have.
 
+mod any_input;
 mod cluster;
 mod fixtures;
 mod job;
