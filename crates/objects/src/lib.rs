@@ -11,6 +11,7 @@ pub mod names;
 pub mod patch;
 pub mod path;
 mod quote;
+pub mod schema;
 pub mod selector;
 pub mod status;
 pub mod table;

@@ -1,0 +1,162 @@
+//! Limits, malformed schemas, and the laws of the walk. What it finds is in the golden cases.
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::*;
+
+fn compile(schema: Value) -> Schema {
+    Schema::from_openapi(&schema, &Map::new()).unwrap()
+}
+
+fn refusal(schema: Value) -> String {
+    Schema::from_openapi(&schema, &Map::new()).unwrap_err().to_string()
+}
+
+fn nested(levels: usize, leaf: Value, wrap: impl Fn(Value) -> Value) -> Value {
+    (0..levels).fold(leaf, |inner, _| wrap(inner))
+}
+
+#[test]
+fn malformed_schemas_are_refused_with_their_place() {
+    for (schema, message) in [
+        (json!(5), "schema at \"\": schema must be an object"),
+        (json!({"type": 5}), "schema at \"\": type must be a text"),
+        (
+            json!({"properties": {"a": {"items": {"type": "text"}}}}),
+            "schema at \"properties[a].items\": type \"text\" must be one of integer, number, string, boolean, object, array",
+        ),
+        (json!({"properties": []}), "schema at \"\": properties must be a map"),
+        (json!({"required": [1]}), "schema at \"\": required must be a list of texts"),
+        (json!({"minLength": -1}), "schema at \"\": minLength must be a count"),
+        (json!({"nullable": "yes"}), "schema at \"\": nullable must be a boolean"),
+        (
+            json!({"anyOf": [{"type": "x"}]}),
+            "schema at \"anyOf[0]\": type \"x\" must be one of integer, number, string, boolean, object, array",
+        ),
+        (
+            json!({"additionalProperties": {"pattern": "("}}),
+            "schema at \"additionalProperties\": pattern \"(\" cannot be used",
+        ),
+        (json!({"pattern": "(a{1000}){1000}"}), "schema at \"\": pattern \"(a{1000}){1000}\" cannot be used"),
+        (
+            json!({"items": {"$ref": "#/components/schemas/x"}}),
+            "schema at \"items\": $ref \"#/components/schemas/x\" leads to no known component",
+        ),
+    ] {
+        assert_eq!(refusal(schema), message);
+    }
+    let deep = nested(200, json!({"type": "string"}), |inner| json!({"type": "array", "items": inner}));
+    assert!(refusal(deep).ends_with("schemas are nested deeper than 128 levels"));
+}
+
+#[test]
+fn objects_beyond_the_limits_are_refused_once() {
+    let components = json!({"list": {"type": "array", "items": {"$ref": "#/components/schemas/list"}}});
+    let schema = Schema::from_openapi(&json!({"$ref": "list"}), components.as_object().unwrap()).unwrap();
+    let pair = |inner: Value| json!([inner, []]);
+    assert_eq!(schema.validate(&nested(128, json!([]), pair)), []);
+    let errors = schema.validate(&nested(140, json!([]), pair));
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].to_string().ends_with("Forbidden: must not be nested deeper than 128 levels"));
+
+    let many = Value::Array(vec![json!([]); VALUES_MAX + 5]);
+    let errors = schema.validate(&many);
+    assert_eq!(errors.len(), 1);
+    assert_eq!(errors[0].detail, "object must not have more than 1000000 values");
+}
+
+#[test]
+fn reports_are_capped_and_pruning_is_not() {
+    let schema =
+        compile(json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}}}}));
+    let unknown: Map<String, Value> = (0..500).map(|index| (format!("u{index}"), json!(1))).collect();
+    let mut object = Value::Object(unknown);
+    object["l"] = Value::Array(vec![json!("x"); 500]);
+    let findings = schema.admit(&mut object);
+    assert_eq!((findings.unknown_fields.len(), findings.errors.len()), (REPORTS_MAX, REPORTS_MAX));
+    assert_eq!(object.as_object().unwrap().len(), 1);
+}
+
+#[test]
+fn validation_alone_changes_nothing_and_sees_what_is_written() {
+    let schema = compile(json!({
+        "type": "object",
+        "required": ["a"],
+        "properties": {"a": {"type": "integer", "default": 1}, "b": {"type": "integer"}}
+    }));
+    let errors = schema.validate(&json!({"b": null, "c": 1}));
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["a: Required value", "b: Invalid value: \"null\": b in body must be of type integer: \"null\""]);
+    let mut object = json!({"b": null, "c": 1});
+    assert_eq!(schema.admit(&mut object), Findings { unknown_fields: vec!["c".into()], errors: Vec::new() });
+    assert_eq!(object, json!({"a": 1}));
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-3_i8..12).prop_map(Value::from),
+        "[a-c]{0,4}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 40, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("[a-e]", inner, 0..5)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+fn sample_schema() -> Schema {
+    let tree = json!({
+        "type": "object",
+        "required": ["a"],
+        "properties": {
+            "a": {"type": "integer", "default": 4, "minimum": 0, "maximum": 10},
+            "b": {"type": "array", "items": {"$ref": "#/components/schemas/tree"}, "maxItems": 2},
+            "c": {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": true}},
+            "d": {"$ref": "#/components/schemas/tree", "nullable": true, "default": {"a": 1}},
+            "e": {"type": "string", "enum": ["a", "b"], "nullable": true}
+        }
+    });
+    let mut components = Map::new();
+    components.insert("tree".into(), json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}));
+    Schema::from_openapi(&tree, &components).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn admitting_twice_is_admitting_once(mut object in any_value()) {
+        let schema = sample_schema();
+        let first = schema.admit(&mut object);
+        let once = object.clone();
+        let second = schema.admit(&mut object);
+        prop_assert_eq!(&object, &once);
+        prop_assert_eq!(second.unknown_fields, Vec::<String>::new());
+        prop_assert_eq!(&second.errors, &first.errors);
+        prop_assert_eq!(schema.validate(&object), first.errors);
+    }
+
+    #[test]
+    fn pruning_removes_exactly_what_it_reports(object in any_value()) {
+        let schema = sample_schema();
+        let mut pruned = object.clone();
+        let unknown = schema.prune(&mut pruned);
+        prop_assert_eq!(unknown.is_empty(), pruned == object);
+        prop_assert_eq!(schema.unknown_fields(&object), unknown);
+    }
+}
+
+#[test]
+fn a_default_that_recurs_ends_at_the_depth_limit() {
+    let components = json!({
+        "tree": {"type": "object", "properties": {"next": {"$ref": "#/components/schemas/tree", "default": {}}}}
+    });
+    let schema = Schema::from_openapi(&json!({"$ref": "tree"}), components.as_object().unwrap()).unwrap();
+    let mut object = json!({});
+    let findings = schema.admit(&mut object);
+    assert_eq!(findings.errors.len(), 1);
+    assert!(findings.errors[0].detail.contains("nested deeper"));
+}
