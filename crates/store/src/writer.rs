@@ -75,26 +75,18 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Starts the writer's thread.
+/// Starts the writer's thread; answers once it runs.
 pub(crate) fn spawn(start: Start) -> io::Result<()> {
-    let runtime = Builder::new_current_thread().enable_time().build()?;
-    let closing = CloseOnDrop(start.shared.clone());
-    let flush_delay = start.options.volatile_delay;
-    let lock = start.lock;
-    let writer = Writer {
-        shared: start.shared,
-        log: start.log,
-        queue: start.queue,
-        options: start.options,
-        runtime,
-        allocated: start.revision,
-        reserved: start.revision,
-        unsaved: BTreeSet::new(),
-        flush_at: None,
-        flush_delay,
-    };
+    let (report, started) = std::sync::mpsc::sync_channel(1);
     std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
-        let closing = closing;
+        let closing = CloseOnDrop(start.shared.clone());
+        // Made here: the caller may be in another runtime, where this one could not be dropped.
+        let runtime = Builder::new_current_thread().enable_time().build();
+        let (lock, writer) = match runtime {
+            Ok(runtime) => Writer::new(start, runtime),
+            Err(error) => return drop(report.send(Err(error))),
+        };
+        drop(report.send(Ok(())));
         let (answers, result) = writer.run();
         drop(closing);
         drop(lock);
@@ -103,7 +95,7 @@ pub(crate) fn spawn(start: Start) -> io::Result<()> {
             let _ = answer.send(result.clone());
         }
     })?;
-    Ok(())
+    started.recv().unwrap_or_else(|_| Err(io::Error::other("the writer ended at once")))
 }
 
 /// What was taken out of the queue at once.
@@ -121,6 +113,23 @@ enum Wake {
 }
 
 impl Writer {
+    fn new(start: Start, runtime: Runtime) -> (Option<DirectoryLock>, Self) {
+        let flush_delay = start.options.volatile_delay;
+        let writer = Self {
+            shared: start.shared,
+            log: start.log,
+            queue: start.queue,
+            options: start.options,
+            runtime,
+            allocated: start.revision,
+            reserved: start.revision,
+            unsaved: BTreeSet::new(),
+            flush_at: None,
+            flush_delay,
+        };
+        (start.lock, writer)
+    }
+
     /// Runs until closed or abandoned; returns who waits for the end, and how it went. The log is
     /// closed by then.
     fn run(mut self) -> (Vec<DoneAnswer>, Result<(), ApplyError>) {

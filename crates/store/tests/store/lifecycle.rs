@@ -132,6 +132,29 @@ fn after_close_changes_are_refused_and_watches_end() {
     });
 }
 
+/// The last handle to go ends the store as a close does, only without telling when.
+#[test]
+fn an_abandoned_store_frees_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options::default()).unwrap();
+    let mut watch = store.watch("pods", None, None).unwrap();
+    let lease = key("coordination.k8s.io/leases", "nodes", "n");
+    block_on(async {
+        store.apply(create(&lease, "1")).await.unwrap();
+        drop(store);
+        assert_eq!(watch.next().await, Err(WatchError::Closed));
+    });
+    let store = loop {
+        match Store::open(dir.path(), Options::default()) {
+            Ok(store) => break store,
+            Err(OpenError::Lock(_)) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(store.get(&lease).is_some());
+    block_on(store.close()).unwrap();
+}
+
 /// Fifty callers at once must not cost fifty syncs.
 #[test]
 fn concurrent_changes_share_a_commit() {

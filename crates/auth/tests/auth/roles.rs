@@ -1,0 +1,151 @@
+//! What each component may do, and the neighbours of it that it may not.
+
+use pumice_api::names::{USER_ADMISSION, USER_CONTROLLERS, USER_GC, USER_NODE, USER_SCHEDULER};
+use pumice_auth::{Attributes, Identity, Policy, Target, built_in};
+
+const JOBS: &str = "batch.volcano.sh";
+const GROUPS: &str = "scheduling.volcano.sh";
+const COORDINATION: &str = "coordination.k8s.io";
+
+type Request = (&'static str, &'static str, &'static str, Option<&'static str>);
+
+fn may(identity: &Identity, (verb, group, resource, subresource): Request) -> bool {
+    let target = Target::Resource { group, resource, subresource, namespace: Some("default"), name: Some("x") };
+    Policy::new(built_in()).decide(identity, &Attributes { verb, target }).is_allowed()
+}
+
+fn check(user: &str, allowed: &[Request], denied: &[Request]) {
+    let identity = Identity::new(user, Vec::<String>::new());
+    for request in allowed {
+        assert!(may(&identity, *request), "{user} may not {request:?}");
+    }
+    for request in denied {
+        assert!(!may(&identity, *request), "{user} may {request:?}");
+    }
+}
+
+#[test]
+fn the_scheduler_binds_and_reports() {
+    check(
+        USER_SCHEDULER,
+        &[
+            ("watch", "", "pods", None),
+            ("create", "", "pods", Some("binding")),
+            ("patch", "", "pods", Some("status")),
+            ("list", "", "nodes", None),
+            ("update", GROUPS, "podgroups", Some("status")),
+            ("create", GROUPS, "queues", None),
+            ("update", GROUPS, "queues", Some("status")),
+            ("create", "", "events", None),
+            ("update", COORDINATION, "leases", None),
+        ],
+        &[
+            ("create", "", "pods", None),
+            ("delete", "", "pods", None),
+            ("patch", "", "pods", None),
+            ("get", "", "secrets", None),
+            ("update", JOBS, "jobs", None),
+            ("update", "", "nodes", None),
+        ],
+    );
+}
+
+#[test]
+fn the_controllers_own_jobs_and_their_children() {
+    check(
+        USER_CONTROLLERS,
+        &[
+            ("update", JOBS, "jobs", Some("status")),
+            ("create", "", "pods", None),
+            ("delete", "", "pods", None),
+            ("create", "", "secrets", None),
+            ("create", "", "persistentvolumeclaims", None),
+            ("delete", GROUPS, "podgroups", None),
+            ("delete", "bus.volcano.sh", "commands", None),
+        ],
+        &[
+            ("create", "", "pods", Some("binding")),
+            ("update", "", "pods", Some("status")),
+            ("get", "", "nodes", None),
+            ("create", "bus.volcano.sh", "commands", None),
+            ("delete", "", "namespaces", None),
+        ],
+    );
+}
+
+#[test]
+fn admission_only_reads() {
+    let reads: [Request; 4] = [
+        ("get", GROUPS, "queues", None),
+        ("list", GROUPS, "podgroups", None),
+        ("watch", "", "namespaces", None),
+        ("get", "scheduling.k8s.io", "priorityclasses", None),
+    ];
+    let others: Vec<Request> = ["create", "update", "patch", "delete"]
+        .into_iter()
+        .flat_map(|verb| reads.map(|(_, group, resource, subresource)| (verb, group, resource, subresource)))
+        .collect();
+    check(USER_ADMISSION, &reads, &others);
+    check(USER_ADMISSION, &[], &[("get", "", "pods", None), ("get", "", "secrets", None)]);
+}
+
+#[test]
+fn the_node_reports_its_pods_and_removes_them() {
+    check(
+        USER_NODE,
+        &[
+            ("create", "", "nodes", None),
+            ("patch", "", "nodes", Some("status")),
+            ("patch", "", "pods", Some("status")),
+            ("delete", "", "pods", None),
+            ("get", "", "secrets", None),
+            ("get", "", "configmaps", None),
+            ("update", COORDINATION, "leases", None),
+        ],
+        &[
+            ("create", "", "pods", None),
+            ("patch", "", "pods", None),
+            ("create", "", "pods", Some("binding")),
+            ("update", "", "secrets", None),
+            ("delete", "", "nodes", None),
+            ("get", JOBS, "jobs", None),
+        ],
+    );
+}
+
+#[test]
+fn the_collector_removes_and_never_makes() {
+    check(
+        USER_GC,
+        &[
+            ("delete", JOBS, "jobs", None),
+            ("list", "any.example.org", "things", None),
+            ("patch", "", "pods", None),
+            ("update", "", "namespaces", Some("finalize")),
+        ],
+        &[("create", "", "pods", None), ("update", "", "pods", None), ("deletecollection", "", "pods", None)],
+    );
+}
+
+#[test]
+fn everybody_finds_out_what_the_server_is_and_no_more() {
+    let policy = Policy::new(built_in());
+    let get = |identity: &Identity, path| {
+        policy.decide(identity, &Attributes { verb: "get", target: Target::Path(path) }).is_allowed()
+    };
+    let (known, unknown) = (Identity::new("ann", ["team"]), Identity::anonymous());
+    for path in ["/healthz", "/readyz", "/livez/ping", "/version"] {
+        assert!(get(&known, path) && get(&unknown, path), "{path}");
+    }
+    for path in ["/api", "/apis/batch.volcano.sh/v1alpha1", "/openapi/v3"] {
+        assert!(get(&known, path) && !get(&unknown, path), "{path}");
+    }
+    for path in ["/metrics", "/", "/debug/pprof", "/healthzz"] {
+        assert!(!get(&known, path) && !get(&unknown, path), "{path}");
+    }
+    check(
+        "ann",
+        &[("create", "authorization.k8s.io", "selfsubjectaccessreviews", None)],
+        &[("get", "", "pods", None), ("create", "authorization.k8s.io", "subjectaccessreviews", None)],
+    );
+}
