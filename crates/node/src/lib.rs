@@ -1,1 +1,17 @@
 //! Runs pods as processes on this machine.
+//!
+//! Two halves that meet in a pod's directory only: the [`shim`], one small process per pod that
+//! outlives the platform, and the agent, which follows the API server and starts, stops, adopts and
+//! reports shims.
+
+mod cgroup;
+mod clock;
+mod files;
+mod links;
+mod netlink;
+mod paths;
+mod procfs;
+pub mod shim;
+
+pub use cgroup::{CgroupSpec, Hierarchy, Limits};
+pub use shim::shim_main;

@@ -1,0 +1,363 @@
+//! Control groups, version 1 and 2: limits, the kernel's count of OOM kills, killing, removal.
+//!
+//! Invariant: a group made here is below `pumice/<node>/<pod uid>`, so that everything of a node
+//! can be found and removed without any record. Called by the shim and by the agent's clean-up.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Root of all groups of this product.
+pub(crate) const PUMICE: &str = "pumice";
+const CPU_PERIOD_US: i64 = 100_000;
+
+/// What a container may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Limits {
+    /// Memory limit in bytes.
+    pub memory_bytes: Option<i64>,
+    /// CPU request in thousandths of a core: its share when cores are scarce.
+    pub cpu_request_milli: Option<i64>,
+    /// CPU limit in thousandths of a core.
+    pub cpu_limit_milli: Option<i64>,
+}
+
+/// Where the kernel's control groups are mounted and may be written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hierarchy {
+    /// Version 1: a mount for each controller.
+    V1 {
+        /// The memory controller; without it there is no use in the rest.
+        memory: PathBuf,
+        /// The cpu controller.
+        cpu: Option<PathBuf>,
+    },
+    /// Version 2: one mount.
+    V2 {
+        /// Where it is mounted.
+        root: PathBuf,
+    },
+}
+
+/// Where the groups of one pod are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupSpec {
+    /// The mounts.
+    pub hierarchy: Hierarchy,
+    /// The pod's group below them: `pumice/<node>/<pod uid>`.
+    pub path: PathBuf,
+}
+
+impl Hierarchy {
+    /// Finds the hierarchy in the text of `/proc/self/mounts`: version 1 with a memory controller
+    /// where there is one, else version 2.
+    pub fn find(mounts: &str) -> Option<Hierarchy> {
+        let fields = mounts.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+        let (mut memory, mut cpu, mut v2) = (None, None, None);
+        for field in fields {
+            let [_, at, kind, options, ..] = field[..] else { continue };
+            match kind {
+                "cgroup" if options.split(',').any(|option| option == "memory") => memory = Some(PathBuf::from(at)),
+                "cgroup" if options.split(',').any(|option| option == "cpu") => cpu = Some(PathBuf::from(at)),
+                "cgroup2" => v2 = v2.or(Some(PathBuf::from(at))),
+                _ => {}
+            }
+        }
+        match memory {
+            Some(memory) => Some(Hierarchy::V1 { memory, cpu }),
+            None => v2.map(|root| Hierarchy::V2 { root }),
+        }
+    }
+
+    /// Prepares the group of a node and proves that groups can be made and limited there.
+    pub(crate) fn prepare(&self, node: &Path) -> io::Result<()> {
+        if let Hierarchy::V2 { root } = self {
+            let mut dir = root.clone();
+            for part in Path::new("").join(node).components() {
+                fs::write(dir.join("cgroup.subtree_control"), "+memory +cpu")?;
+                dir.push(part);
+                make_dir(&dir)?;
+            }
+            fs::write(dir.join("cgroup.subtree_control"), "+memory +cpu")?;
+        }
+        for root in self.roots() {
+            fs::create_dir_all(root.join(node))?;
+        }
+        let probe = CgroupSpec { hierarchy: self.clone(), path: node.join("probe") };
+        let limits = Limits { memory_bytes: Some(64 << 20), ..Limits::default() };
+        let made = ContainerCgroup::create(&probe, "probe", &limits);
+        made.and_then(|group| group.processes_files().map(drop)).inspect_err(|_| probe.remove())?;
+        probe.remove();
+        Ok(())
+    }
+
+    fn roots(&self) -> Vec<&Path> {
+        match self {
+            Hierarchy::V1 { memory, cpu } => std::iter::once(memory.as_path()).chain(cpu.as_deref()).collect(),
+            Hierarchy::V2 { root } => vec![root],
+        }
+    }
+}
+
+impl CgroupSpec {
+    /// Makes the pod's own group with the sum of its containers' shares.
+    pub(crate) fn create(&self, cpu_request_milli: i64) -> io::Result<()> {
+        for root in self.hierarchy.roots() {
+            make_dir(&root.join(&self.path))?;
+        }
+        match &self.hierarchy {
+            Hierarchy::V1 { cpu: Some(cpu), .. } => {
+                fs::write(cpu.join(&self.path).join("cpu.shares"), shares(cpu_request_milli).to_string())
+            }
+            Hierarchy::V1 { cpu: None, .. } => Ok(()),
+            Hierarchy::V2 { root } => {
+                let dir = root.join(&self.path);
+                fs::write(dir.join("cpu.weight"), weight(cpu_request_milli).to_string())?;
+                fs::write(dir.join("cgroup.subtree_control"), "+memory +cpu")
+            }
+        }
+    }
+
+    /// Kills everything in the pod's groups and removes them, as far as they can be.
+    pub(crate) fn remove(&self) {
+        for root in self.hierarchy.roots() {
+            remove_tree(&root.join(&self.path));
+        }
+    }
+
+    /// Pids of all processes in the pod's groups.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        self.hierarchy.roots().first().map(|root| processes(&root.join(&self.path))).unwrap_or_default()
+    }
+}
+
+/// The group of one container.
+#[derive(Debug)]
+pub(crate) struct ContainerCgroup {
+    /// One directory in version 2, one for each controller in version 1; memory is the first.
+    dirs: Vec<PathBuf>,
+    v2: bool,
+}
+
+impl ContainerCgroup {
+    /// Makes the group `name` of a pod and sets its limits.
+    pub(crate) fn create(pod: &CgroupSpec, name: &str, limits: &Limits) -> io::Result<Self> {
+        let dirs: Vec<_> = pod.hierarchy.roots().iter().map(|root| root.join(&pod.path).join(name)).collect();
+        let group = ContainerCgroup { dirs, v2: matches!(pod.hierarchy, Hierarchy::V2 { .. }) };
+        for dir in &group.dirs {
+            fs::create_dir_all(dir)?;
+        }
+        let limited = if group.v2 { group.limit_v2(limits) } else { group.limit_v1(limits) };
+        limited.inspect_err(|_| group.remove())?;
+        Ok(group)
+    }
+
+    fn limit_v1(&self, limits: &Limits) -> io::Result<()> {
+        let [memory, rest @ ..] = &self.dirs[..] else { return Ok(()) };
+        if let Some(bytes) = limits.memory_bytes {
+            fs::write(memory.join("memory.limit_in_bytes"), bytes.to_string())?;
+            // Absent where the kernel does not count swap; then there is nothing to limit.
+            let _ = fs::write(memory.join("memory.memsw.limit_in_bytes"), bytes.to_string());
+        }
+        let Some(cpu) = rest.first() else { return Ok(()) };
+        if let Some(milli) = limits.cpu_request_milli {
+            fs::write(cpu.join("cpu.shares"), shares(milli).to_string())?;
+        }
+        if let Some(milli) = limits.cpu_limit_milli {
+            fs::write(cpu.join("cpu.cfs_period_us"), CPU_PERIOD_US.to_string())?;
+            fs::write(cpu.join("cpu.cfs_quota_us"), quota_us(milli).to_string())?;
+        }
+        Ok(())
+    }
+
+    fn limit_v2(&self, limits: &Limits) -> io::Result<()> {
+        let [dir, ..] = &self.dirs[..] else { return Ok(()) };
+        if let Some(bytes) = limits.memory_bytes {
+            fs::write(dir.join("memory.max"), bytes.to_string())?;
+            let _ = fs::write(dir.join("memory.swap.max"), "0");
+        }
+        if let Some(milli) = limits.cpu_request_milli {
+            fs::write(dir.join("cpu.weight"), weight(milli).to_string())?;
+        }
+        if let Some(milli) = limits.cpu_limit_milli {
+            fs::write(dir.join("cpu.max"), format!("{} {CPU_PERIOD_US}", quota_us(milli)))?;
+        }
+        Ok(())
+    }
+
+    /// Files to write `0` to, which move the writer into the group.
+    pub(crate) fn processes_files(&self) -> io::Result<Vec<File>> {
+        self.dirs.iter().map(|dir| OpenOptions::new().write(true).open(dir.join("cgroup.procs"))).collect()
+    }
+
+    /// How many processes of the group the kernel has killed for memory.
+    pub(crate) fn oom_kills(&self) -> u64 {
+        let name = if self.v2 { "memory.events" } else { "memory.oom_control" };
+        let text = self.dirs.first().and_then(|dir| fs::read_to_string(dir.join(name)).ok()).unwrap_or_default();
+        parse_oom_kills(&text)
+    }
+
+    /// Kills what is left in the group and removes it, as far as it can be.
+    pub(crate) fn remove(&self) {
+        for dir in &self.dirs {
+            remove_tree(dir);
+        }
+    }
+}
+
+/// Moves this process into a group through one of its `processes_files`.
+pub(crate) fn join(mut processes_file: &File) -> io::Result<()> {
+    processes_file.write_all(b"0")
+}
+
+/// Removes the group of a node and every pod's below it.
+pub(crate) fn remove_node(hierarchy: &Hierarchy, node: &Path) {
+    for root in hierarchy.roots() {
+        remove_tree(&root.join(node));
+        // The product's own root goes when this was the last node; it stays when there are others.
+        let _ = fs::remove_dir(root.join(PUMICE));
+    }
+}
+
+/// Pods' uids that have a group on this node.
+pub(crate) fn pods(hierarchy: &Hierarchy, node: &Path) -> Vec<String> {
+    let mut found: Vec<String> = hierarchy.roots().iter().flat_map(|root| children(&root.join(node))).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn parse_oom_kills(text: &str) -> u64 {
+    let value = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}
+
+fn shares(milli: i64) -> i64 {
+    (milli.saturating_mul(1024) / 1000).clamp(2, 262_144)
+}
+
+fn weight(milli: i64) -> i64 {
+    1 + (shares(milli) - 2) * 9999 / 262_142
+}
+
+/// The kernel refuses a quota under 1 ms.
+fn quota_us(milli: i64) -> i64 {
+    milli.saturating_mul(CPU_PERIOD_US / 1000).max(1000)
+}
+
+fn make_dir(dir: &Path) -> io::Result<()> {
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(dir),
+        other => other,
+    }
+}
+
+fn children(dir: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    let dirs = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    dirs.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+fn processes(dir: &Path) -> Vec<i32> {
+    let own = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    let mut pids: Vec<i32> = own.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    for child in children(dir) {
+        pids.extend(processes(&dir.join(child)));
+    }
+    pids
+}
+
+/// How often a group that is still busy is tried again, 5 ms apart.
+const REMOVE_ATTEMPTS: u32 = 40;
+
+fn remove_tree(dir: &Path) {
+    if !dir.exists() {
+        return;
+    }
+    for child in children(dir) {
+        remove_tree(&dir.join(child));
+    }
+    for attempt in 0..REMOVE_ATTEMPTS {
+        match fs::remove_dir(dir) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                for pid in processes(dir) {
+                    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+                }
+                if attempt > 0 {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+            }
+            _ => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hierarchy_is_found_among_the_mounts() {
+        let v1 = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
+                  cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n\
+                  cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n\
+                  cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n\
+                  cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n";
+        let v2 = "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n";
+        let joined = "cgroup /c/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\ncgroup /c/memory cgroup rw,memory 0 0\n";
+        let cases = [
+            (
+                v1,
+                Some(Hierarchy::V1 { memory: "/sys/fs/cgroup/memory".into(), cpu: Some("/sys/fs/cgroup/cpu".into()) }),
+            ),
+            (v2, Some(Hierarchy::V2 { root: "/sys/fs/cgroup".into() })),
+            (joined, Some(Hierarchy::V1 { memory: "/c/memory".into(), cpu: Some("/c/cpu,cpuacct".into()) })),
+            ("proc /proc proc rw 0 0\nnonsense\n", None),
+        ];
+        for (mounts, expected) in cases {
+            assert_eq!(Hierarchy::find(mounts), expected);
+        }
+    }
+
+    #[test]
+    fn limits_are_written_as_the_kernel_wants_them() {
+        let root = tempfile::tempdir().unwrap();
+        let limits = Limits { memory_bytes: Some(1 << 20), cpu_request_milli: Some(500), cpu_limit_milli: Some(1500) };
+        let read = |path: &str| fs::read_to_string(root.path().join(path)).unwrap_or_default();
+
+        let v1 = Hierarchy::V1 { memory: root.path().join("memory"), cpu: Some(root.path().join("cpu")) };
+        ContainerCgroup::create(&CgroupSpec { hierarchy: v1, path: "p/u".into() }, "c", &limits).unwrap();
+        assert_eq!(read("memory/p/u/c/memory.limit_in_bytes"), "1048576");
+        assert_eq!(read("cpu/p/u/c/cpu.shares"), "512");
+        assert_eq!(read("cpu/p/u/c/cpu.cfs_quota_us"), "150000");
+
+        let v2 = Hierarchy::V2 { root: root.path().join("unified") };
+        ContainerCgroup::create(&CgroupSpec { hierarchy: v2, path: "p/u".into() }, "c", &limits).unwrap();
+        assert_eq!(read("unified/p/u/c/memory.max"), "1048576");
+        assert_eq!(read("unified/p/u/c/cpu.max"), "150000 100000");
+        assert_eq!(read("unified/p/u/c/cpu.weight"), "20");
+    }
+
+    #[test]
+    fn oom_kills_are_counted_in_both_versions() {
+        let cases = [
+            ("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n", 3),
+            ("low 0\nhigh 0\nmax 12\noom 2\noom_kill 1\noom_group_kill 7\n", 1),
+            ("oom_kill_disable 0\nunder_oom 0\n", 0),
+            ("oom_kill x", 0),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse_oom_kills(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn extreme_requests_stay_within_the_kernels_bounds() {
+        assert_eq!((shares(0), shares(i64::MAX)), (2, 262_144));
+        assert_eq!((weight(0), weight(i64::MAX)), (1, 10_000));
+        assert_eq!((quota_us(1), quota_us(2000)), (1000, 200_000));
+    }
+}

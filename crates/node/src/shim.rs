@@ -1,0 +1,92 @@
+//! The shim: one small process per pod that outlives the platform.
+//!
+//! It starts the pod's containers, keeps their output, restarts them by policy, obeys `stop.json`
+//! and writes down how everything ended. Invariant: single-threaded and without a runtime, so that
+//! it may fork at any time; it talks through files only. Started by the agent through `shim_main`.
+
+pub(crate) mod backoff;
+pub(crate) mod capabilities;
+pub(crate) mod control;
+pub(crate) mod hostmounts;
+pub(crate) mod init;
+pub(crate) mod logs;
+pub(crate) mod network;
+pub(crate) mod process;
+pub(crate) mod program;
+pub(crate) mod rootfs;
+pub mod spec;
+pub mod status;
+pub(crate) mod supervisor;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use nix::unistd::{ForkResult, setsid};
+
+use control::ShimProcess;
+use supervisor::Supervisor;
+
+/// Runs the shim of the pod directory that is the last of `args` (the hidden `shim POD_DIR`).
+///
+/// Returns at once in the calling process, with the shim detached in a session of its own; the exit
+/// code says whether it got that far. Must be called before any thread or runtime is started.
+pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let Some(dir) = args.into_iter().last().map(PathBuf::from).filter(|dir| dir.is_absolute()) else {
+        eprintln!("usage: shim POD_DIR (an absolute path); meant to be started by the node agent");
+        return ExitCode::from(2);
+    };
+    match detach(&dir) {
+        Ok(Detached::Caller) => ExitCode::SUCCESS,
+        Ok(Detached::Shim(_lock)) => match Supervisor::open(dir).and_then(Supervisor::run) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("shim failed: {}", init::chain(&error));
+                ExitCode::FAILURE
+            }
+        },
+        Err(error) => {
+            eprintln!("can't start the shim of {}: {error}", dir.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Asks the shim of a pod directory to stop its pod: SIGTERM, then SIGKILL after `grace_seconds`.
+///
+/// A later call can only bring the end forward. A shim that is not there yet obeys when it starts.
+pub fn request_stop(dir: &Path, grace_seconds: u64) -> std::io::Result<()> {
+    control::request_stop(dir, control::Stop { grace_seconds })
+}
+
+/// Whether the shim of a pod directory, or a container of it, lives.
+pub fn is_alive(dir: &Path) -> bool {
+    control::is_alive(dir)
+}
+
+enum Detached {
+    /// The process that was started; the shim is its child.
+    Caller,
+    /// The shim, with the lock that says it lives.
+    Shim(#[allow(dead_code, reason = "held, not read")] fs::File),
+}
+
+/// Leaves the session, the process group and the parent that started us.
+#[allow(unsafe_code)]
+fn detach(dir: &Path) -> std::io::Result<Detached> {
+    let lock = control::lock(dir)?;
+    // SAFETY: contract of `shim_main`: no other thread runs, so the child goes on as usual.
+    match unsafe { nix::unistd::fork() }? {
+        ForkResult::Parent { child } => {
+            let start_ticks = crate::procfs::start_ticks(child.as_raw()).unwrap_or(0);
+            ShimProcess { pid: child.as_raw(), start_ticks }.write(dir)?;
+            Ok(Detached::Caller)
+        }
+        ForkResult::Child => {
+            setsid()?;
+            std::env::set_current_dir("/")?;
+            Ok(Detached::Shim(lock))
+        }
+    }
+}

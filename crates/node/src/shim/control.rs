@@ -1,0 +1,137 @@
+//! How the agent talks to a shim: a lock that says it lives, and a pipe that says «look at stop.json».
+//!
+//! Invariant: a request is a file first and a wake-up second, so a request made while the shim is
+//! busy, starting or not there yet is never lost. No signals: a pid may be somebody else by now.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::stat::Mode;
+use serde::{Deserialize, Serialize};
+
+use crate::files::{Durability, read_bounded, write_atomic};
+
+const LOCK_FILE: &str = "lock";
+const PIPE_FILE: &str = "control";
+const STOP_FILE: &str = "stop.json";
+const SHIM_FILE: &str = "shim.json";
+
+/// The request to stop a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stop {
+    /// Seconds between SIGTERM and SIGKILL; 0 kills at once.
+    pub grace_seconds: u64,
+}
+
+/// Which process a shim is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShimProcess {
+    /// Its pid.
+    pub pid: i32,
+    /// Its start time, so that a later process with this pid is not taken for it.
+    pub start_ticks: u64,
+}
+
+impl ShimProcess {
+    /// Tells who the shim of `dir` is.
+    pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
+        let bytes = serde_json::to_vec(self).map_err(io::Error::other)?;
+        write_atomic(&dir.join(SHIM_FILE), &bytes, Durability::Process)
+    }
+
+    /// Who the shim of `dir` was when it started.
+    pub(crate) fn read(dir: &Path) -> io::Result<ShimProcess> {
+        serde_json::from_slice(&read_bounded(&dir.join(SHIM_FILE), 4096)?).map_err(io::Error::other)
+    }
+}
+
+/// Takes the lock that a shim holds for as long as it or a container of it lives.
+pub(crate) fn lock(dir: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(dir.join(LOCK_FILE))?;
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file()))?;
+    Ok(file)
+}
+
+/// Whether a shim holds the lock of `dir`; asks without taking it.
+pub(crate) fn is_alive(dir: &Path) -> bool {
+    let Ok(file) = OpenOptions::new().write(true).open(dir.join(LOCK_FILE)) else { return false };
+    let mut found = whole_file();
+    fcntl(&file, FcntlArg::F_OFD_GETLK(&mut found)).is_ok() && i32::from(found.l_type) != libc::F_UNLCK
+}
+
+fn whole_file() -> libc::flock {
+    libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
+}
+
+/// The shim's end of the pipe; opened for both ways so that it never reads an end of file.
+pub(crate) fn open_pipe(dir: &Path) -> io::Result<File> {
+    let path = dir.join(PIPE_FILE);
+    match nix::unistd::mkfifo(&path, Mode::from_bits_truncate(0o600)) {
+        Ok(()) | Err(Errno::EEXIST) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)
+}
+
+/// Empties the pipe and returns the request of now, if any.
+pub(crate) fn requested(dir: &Path, pipe: &mut File) -> Option<Stop> {
+    let mut sink = [0; 64];
+    while matches!(pipe.read(&mut sink), Ok(n) if n > 0) {}
+    serde_json::from_slice(&read_bounded(&dir.join(STOP_FILE), 4096).ok()?).ok()
+}
+
+/// Asks the shim of `dir` to stop its pod. A shim that is not there reads the request when it starts.
+pub(crate) fn request_stop(dir: &Path, stop: Stop) -> io::Result<()> {
+    let bytes = serde_json::to_vec(&stop).map_err(io::Error::other)?;
+    write_atomic(&dir.join(STOP_FILE), &bytes, Durability::Process)?;
+    let pipe =
+        OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(dir.join(PIPE_FILE));
+    match pipe {
+        // A full pipe has woken it already.
+        Ok(mut pipe) => match pipe.write(b"s") {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        },
+        // No pipe yet, or no reader: the file is enough.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENOENT)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_seen_whether_made_before_or_after_the_pipe() {
+        let dir = tempfile::tempdir().unwrap();
+        request_stop(dir.path(), Stop { grace_seconds: 30 }).unwrap();
+        let mut pipe = open_pipe(dir.path()).unwrap();
+        assert_eq!(requested(dir.path(), &mut pipe), Some(Stop { grace_seconds: 30 }));
+        request_stop(dir.path(), Stop { grace_seconds: 1 }).unwrap();
+        let mut byte = [0; 1];
+        assert_eq!(pipe.read(&mut byte).unwrap(), 1);
+        assert_eq!(requested(dir.path(), &mut pipe), Some(Stop { grace_seconds: 1 }));
+    }
+
+    #[test]
+    fn a_lock_says_that_somebody_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!is_alive(dir.path()));
+        let held = lock(dir.path()).unwrap();
+        assert!(is_alive(dir.path()));
+        assert!(lock(dir.path()).is_err());
+        drop(held);
+        assert!(!is_alive(dir.path()));
+    }
+}

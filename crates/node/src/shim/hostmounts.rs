@@ -1,0 +1,88 @@
+//! Which of the host's other file systems and devices a container sees.
+//!
+//! An overlay shows one file system only; `/usr`, `/home` or `/opt` may be others. They are shown
+//! read-only, because writes there could not be thrown away.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// File systems that hold people's files; the rest is the kernel's own.
+const KINDS: [&str; 20] = [
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "bcachefs", "zfs", "f2fs", "erofs", "squashfs", "overlay", "nfs", "nfs4",
+    "cifs", "9p", "virtiofs", "lustre", "ceph", "beegfs", "gpfs",
+];
+/// Never shown: the container has its own, or nobody's program needs them.
+const SKIPPED: [&str; 8] =
+    ["/proc", "/sys", "/dev", "/run", "/snap", "/boot", "/var/lib/docker", "/var/lib/containers"];
+/// Mounts shown at most, against a host with thousands.
+const SHOWN_MAX: usize = 64;
+
+/// Mount points of other file systems, parents first, without those at or below `hidden`.
+pub(crate) fn visible(hidden: &[PathBuf]) -> Vec<PathBuf> {
+    select(&fs::read_to_string("/proc/self/mounts").unwrap_or_default(), hidden)
+}
+
+fn select(mounts: &str, hidden: &[PathBuf]) -> Vec<PathBuf> {
+    let shown = mounts.lines().filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (path, kind) = (PathBuf::from(unescaped(fields.next()?)), fields.next()?);
+        let skipped = SKIPPED.iter().map(Path::new).chain(hidden.iter().map(PathBuf::as_path));
+        let wanted =
+            KINDS.contains(&kind) && path != Path::new("/") && !skipped.into_iter().any(|dir| path.starts_with(dir));
+        wanted.then_some(path)
+    });
+    let mut shown: Vec<_> = shown.collect();
+    shown.sort();
+    shown.dedup();
+    shown.truncate(SHOWN_MAX);
+    shown
+}
+
+/// The kernel writes blanks and the like as a backslash and three octal digits.
+fn unescaped(field: &str) -> String {
+    let bytes = field.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let octal = bytes
+            .get(at + 1..at + 4)
+            .filter(|_| bytes[at] == b'\\')
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 4;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Devices that compute jobs need, where the host has them.
+pub(crate) fn accelerators() -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir("/dev") else { return Vec::new() };
+    let named = entries.flatten().filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("nvidia") || ["dri", "infiniband", "kfd", "fuse"].contains(&&*name)
+    });
+    named.map(|entry| entry.path()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_file_systems_with_peoples_files_are_shown() {
+        let mounts = "/dev/vda / ext4 rw 0 0\nproc /proc proc rw 0 0\n/dev/vdb /home ext4 rw 0 0\n\
+                      srv:/x /my\\040data nfs4 rw 0 0\n/dev/vda /run/netns ext4 rw 0 0\n\
+                      /dev/vdc /data/pumice/volumes xfs rw 0 0\ntmpfs /tmp tmpfs rw 0 0\nbroken\n";
+        let shown = select(mounts, &["/data/pumice".into()]);
+        assert_eq!(shown, [Path::new("/home"), Path::new("/my data")]);
+    }
+}

@@ -1,0 +1,234 @@
+//! Process 1 of a container: makes its root, starts its program, passes signals on, reaps.
+//!
+//! Invariant: it ends exactly when the program ends, having reported how; the kernel (or, without a
+//! pid namespace, this code) then ends everything that the program left behind. It stays out of the
+//! container's memory group, so that the kernel's choice never falls on it.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, sigprocmask};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid};
+
+use super::program::{Handles, become_program, close_on_exec_all, give_away};
+use super::rootfs::{self, Layers};
+use super::spec::{ContainerSpec, ShimSpec};
+use crate::procfs;
+
+/// What process 1 tells its shim, one line each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The program's process was made.
+    Started,
+    /// The program could not be started, and why.
+    Failed(String),
+    /// The program exited with a code.
+    Exited(i32),
+    /// The program was killed by a signal.
+    Killed(i32),
+}
+
+impl Report {
+    fn send(&self, mut pipe: &File) {
+        let line = match self {
+            Report::Started => "S\n".to_owned(),
+            Report::Failed(text) => format!("F{}\n", text.replace('\n', " ")),
+            Report::Exited(code) => format!("X{code}\n"),
+            Report::Killed(signal) => format!("K{signal}\n"),
+        };
+        // The shim may be gone; then there is nobody to tell.
+        let _ = pipe.write_all(line.as_bytes());
+    }
+
+    /// Reads one line.
+    pub(crate) fn parse(line: &str) -> Option<Report> {
+        let (kind, rest) = line.split_at_checked(1)?;
+        match kind {
+            "S" => Some(Report::Started),
+            "F" => Some(Report::Failed(rest.to_owned())),
+            "X" => rest.parse().ok().map(Report::Exited),
+            "K" => rest.parse().ok().map(Report::Killed),
+            _ => None,
+        }
+    }
+}
+
+/// Everything a container's process 1 needs.
+pub(crate) struct Birth<'a> {
+    pub spec: &'a ShimSpec,
+    pub container: &'a ContainerSpec,
+    pub layers: Layers,
+    pub handles: Handles,
+    pub report: File,
+}
+
+/// Runs as process 1 and never returns.
+pub(crate) fn run(birth: Birth<'_>) -> ! {
+    let code = match start(&birth) {
+        Ok(program) => {
+            Report::Started.send(&birth.report);
+            let Birth { spec, report, handles, .. } = birth;
+            drop(handles);
+            attend(program, &report, spec.isolation.namespaces)
+        }
+        Err(text) => {
+            Report::Failed(text).send(&birth.report);
+            1
+        }
+    };
+    exit(code)
+}
+
+#[allow(unsafe_code)]
+fn exit(code: i32) -> ! {
+    // SAFETY: ends the process without running the shim's own exit handlers in this copy of it.
+    unsafe { libc::_exit(code) }
+}
+
+fn start(birth: &Birth<'_>) -> Result<Pid, String> {
+    // If its shim is killed, nobody would write down how the container ended: end it too.
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(|errno| format!("can't tie the container to its shim: {errno}"))?;
+    let everything = SigSet::all();
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&everything), None)
+        .map_err(|errno| format!("can't block signals: {errno}"))?;
+    let isolated = birth.spec.isolation.namespaces;
+    if isolated {
+        rootfs::enter(birth.spec, birth.container, &birth.layers).map_err(|error| chain(&error))?;
+    } else {
+        refuse_mounts(birth.container)?;
+        prctl::set_child_subreaper(true).map_err(|errno| format!("can't adopt orphans: {errno}"))?;
+    }
+    give_away(&birth.handles.stdout, birth.container.uid, birth.container.gid);
+    give_away(&birth.handles.stderr, birth.container.uid, birth.container.gid);
+    match fork().map_err(|errno| format!("can't make a process: {errno}"))? {
+        ForkResult::Parent { child } => Ok(child),
+        ForkResult::Child => {
+            close_on_exec_all();
+            let error = become_program(birth.container, &birth.handles, isolated);
+            Report::Failed(chain(&error)).send(&birth.report);
+            exit(127)
+        }
+    }
+}
+
+/// Without a mount namespace a volume can't appear where its container looks for it.
+fn refuse_mounts(container: &ContainerSpec) -> Result<(), String> {
+    let needed = container.mounts.iter().find(|mount| !is_convenience(&mount.target));
+    match (needed, &container.root) {
+        (Some(mount), _) => Err(format!(
+            "can't mount {}: this node agent has no right to mount; run it as root",
+            mount.target.display()
+        )),
+        (None, Some(root)) => {
+            Err(format!("can't use {} as root: this node agent has no right to mount; run it as root", root.display()))
+        }
+        (None, None) => Ok(()),
+    }
+}
+
+/// Files that programs do without.
+fn is_convenience(target: &Path) -> bool {
+    ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/var/run/secrets/kubernetes.io/serviceaccount"]
+        .iter()
+        .any(|known| target == Path::new(known))
+}
+
+#[allow(unsafe_code)]
+fn fork() -> nix::Result<ForkResult> {
+    // SAFETY: process 1 of a container has one thread, so its copy can go on as usual.
+    unsafe { nix::unistd::fork() }
+}
+
+/// Waits for the program to end, passing on what the shim sends.
+fn attend(program: Pid, report: &File, namespaced: bool) -> i32 {
+    let everything = SigSet::all();
+    loop {
+        match everything.wait() {
+            Ok(Signal::SIGCHLD) => {
+                if let Some(end) = reap(program) {
+                    end.send(report);
+                    if !namespaced {
+                        kill_leftovers();
+                    }
+                    return 0;
+                }
+            }
+            Ok(signal) => {
+                // To the whole group: a shell would sit on the signal until its child ends.
+                if killpg(program, signal).is_err() {
+                    let _ = kill(program, signal);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Reaps all that have ended; returns how the program did, if it is among them.
+fn reap(program: Pid) -> Option<Report> {
+    let mut end = None;
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == program => end = Some(Report::Exited(code)),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == program => end = Some(Report::Killed(signal as i32)),
+            Ok(WaitStatus::StillAlive) | Err(nix::Error::ECHILD) => return end,
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(_) => return end,
+        }
+    }
+}
+
+/// Rounds of killing what a program without a pid namespace left behind.
+const KILL_ROUNDS: u32 = 50;
+
+fn kill_leftovers() {
+    for _ in 0..KILL_ROUNDS {
+        let left = procfs::descendants(std::process::id() as i32);
+        if left.is_empty() {
+            return;
+        }
+        for pid in left {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+/// An error with all its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek};
+
+    #[test]
+    fn reports_are_read_as_they_were_sent() {
+        let reports = [Report::Started, Report::Failed("a\nb".into()), Report::Exited(3), Report::Killed(9)];
+        let mut file = tempfile::tempfile().unwrap();
+        for report in &reports {
+            report.send(&file);
+        }
+        file.rewind().unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        let read: Vec<_> = text.lines().map(|line| Report::parse(line).unwrap()).collect();
+        assert_eq!(read, [Report::Started, Report::Failed("a b".into()), Report::Exited(3), Report::Killed(9)]);
+        for nonsense in ["", "?", "X", "Kx", "é"] {
+            assert_eq!(Report::parse(nonsense), None, "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! One run of a container, seen from its shim: started, watched, stopped, ended.
+//!
+//! Invariant: an end is derived from what process 1 reported or, if that was killed, from how it
+//! died; there is always one. Owned by the shim's loop.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use nix::fcntl::OFlag;
+use nix::sched::CloneFlags;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::{ForkResult, Pid, pipe2};
+
+use super::init::{self, Birth, Report};
+use super::logs::{LogFile, LogPipe, Stream, log_path, tail};
+use super::program::Handles;
+use super::rootfs::Layers;
+use super::spec::{ContainerSpec, ShimSpec};
+use super::status::Exit;
+use crate::cgroup::ContainerCgroup;
+use crate::files;
+use crate::procfs;
+
+/// Longest last message of a container, in bytes, as in Kubernetes.
+const MESSAGE_BYTES_MAX: u64 = 4096;
+/// Last lines and bytes of a log that stand in for a message.
+const FALLBACK_LINES: usize = 80;
+const FALLBACK_BYTES: usize = 2048;
+/// Longest report of process 1, in bytes.
+const REPORT_BYTES_MAX: usize = 64 << 10;
+
+/// A container that runs.
+pub(crate) struct Process {
+    pid: Pid,
+    report: File,
+    reported: Vec<u8>,
+    pipes: [LogPipe; 2],
+    log: LogFile,
+    log_file: PathBuf,
+    layers: Layers,
+    group: Option<ContainerCgroup>,
+    namespaced: bool,
+    memory_limit: Option<u64>,
+    over_memory: bool,
+    /// When it was started.
+    pub started_at: Timestamp,
+}
+
+/// The group and everything else that a run needs on the host.
+pub(crate) struct Ground<'a> {
+    /// The pod's directory.
+    pub dir: &'a Path,
+    /// The pod.
+    pub spec: &'a ShimSpec,
+    /// The container.
+    pub container: &'a ContainerSpec,
+    /// 0 for the first run.
+    pub attempt: u32,
+}
+
+impl Process {
+    /// Starts a run.
+    pub(crate) fn start(ground: &Ground<'_>, now: Timestamp) -> io::Result<Process> {
+        let Ground { dir, spec, container, attempt } = *ground;
+        let layers = make_layers(dir, container, attempt)?;
+        let group = match &spec.cgroup {
+            Some(pod) => Some(ContainerCgroup::create(pod, &container.name, &container.limits)?),
+            None => None,
+        };
+        let log_file = log_path(dir, &container.name, attempt);
+        let log = LogFile::open(log_file.clone())?;
+        let (report, report_end) = pipe()?;
+        let (stdout, stdout_end) = pipe()?;
+        let (stderr, stderr_end) = pipe()?;
+        let cgroup = group.as_ref().map(ContainerCgroup::processes_files).transpose()?.unwrap_or_default();
+        let handles = Handles { stdout: stdout_end, stderr: stderr_end, cgroup };
+        let namespaces = if spec.isolation.namespaces {
+            CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS
+        } else {
+            CloneFlags::empty()
+        };
+        let birth = Birth { spec, container, layers: layers.clone(), handles, report: report_end };
+        let pid = match clone_self(namespaces)? {
+            ForkResult::Child => init::run(birth),
+            ForkResult::Parent { child } => child,
+        };
+        Ok(Process {
+            pid,
+            report,
+            reported: Vec::new(),
+            pipes: [LogPipe::new(stdout, Stream::Stdout), LogPipe::new(stderr, Stream::Stderr)],
+            log,
+            log_file,
+            layers,
+            memory_limit: watched_limit(group.is_some(), container),
+            group,
+            namespaced: spec.isolation.namespaces,
+            over_memory: false,
+            started_at: now,
+        })
+    }
+
+    /// Its process 1.
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Descriptors to poll.
+    pub(crate) fn pollable(&self) -> impl Iterator<Item = &File> {
+        self.pipes.iter().filter_map(LogPipe::pollable)
+    }
+
+    /// Moves output into the log.
+    pub(crate) fn pump(&mut self, now: Timestamp) {
+        for pipe in &mut self.pipes {
+            pipe.pump(&mut self.log, now);
+        }
+    }
+
+    /// Asks the program to end.
+    pub(crate) fn terminate(&self) {
+        let _ = kill(self.pid, Signal::SIGTERM);
+    }
+
+    /// Ends everything in the container.
+    pub(crate) fn kill(&self) {
+        if self.namespaced {
+            let _ = kill(self.pid, Signal::SIGKILL);
+            return;
+        }
+        // Its process 1 must live to report; it ends the rest when the program is dead.
+        for pid in procfs::descendants(self.pid.as_raw()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+
+    /// Whether its memory has to be watched because no control group does.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.memory_limit.is_some()
+    }
+
+    /// Kills it if its resident set is over its limit.
+    pub(crate) fn watch_memory(&mut self) {
+        let Some(limit) = self.memory_limit else { return };
+        let resident: u64 = procfs::descendants(self.pid.as_raw()).into_iter().map(procfs::resident_bytes).sum();
+        if resident > limit {
+            self.over_memory = true;
+            self.kill();
+        }
+    }
+
+    /// Takes the end of process 1 and makes the container's of it.
+    pub(crate) fn finish(mut self, container: &ContainerSpec, end: WaitStatus, now: Timestamp) -> Exit {
+        for pipe in &mut self.pipes {
+            pipe.finish(&mut self.log, now);
+        }
+        let _ = (&self.report).take(REPORT_BYTES_MAX as u64).read_to_end(&mut self.reported);
+        let oom_killed = self.over_memory || self.group.as_ref().is_some_and(|group| group.oom_kills() > 0);
+        let reports: Vec<_> = String::from_utf8_lossy(&self.reported).lines().filter_map(Report::parse).collect();
+        let mut exit = exit(&reports, end, oom_killed, self.started_at, now);
+        if exit.message.is_none() {
+            exit.message = self.message(container, exit.code);
+        }
+        if let Some(group) = &self.group {
+            group.remove();
+        }
+        exit
+    }
+
+    fn message(&self, container: &ContainerSpec, code: i32) -> Option<String> {
+        let mut bytes = Vec::new();
+        let read =
+            File::open(&self.layers.termination).and_then(|file| file.take(MESSAGE_BYTES_MAX).read_to_end(&mut bytes));
+        if read.is_ok() && !bytes.is_empty() {
+            return Some(String::from_utf8_lossy(&bytes).into_owned());
+        }
+        let fallback = container.termination_message_from_log && code != 0;
+        fallback.then(|| tail(&self.log_file, FALLBACK_LINES, FALLBACK_BYTES)).filter(|text| !text.is_empty())
+    }
+}
+
+fn watched_limit(grouped: bool, container: &ContainerSpec) -> Option<u64> {
+    let limit = container.limits.memory_bytes.and_then(|bytes| u64::try_from(bytes).ok());
+    limit.filter(|_| !grouped)
+}
+
+/// A fresh directory for this run; the layers of the run before are removed.
+fn make_layers(dir: &Path, container: &ContainerSpec, attempt: u32) -> io::Result<Layers> {
+    let own = dir.join("c").join(&container.name);
+    if let Some(before) = attempt.checked_sub(1) {
+        files::remove(&own.join(before.to_string()))?;
+    }
+    let layers = own.join(attempt.to_string());
+    fs::create_dir_all(&layers)?;
+    let termination = layers.join("termination");
+    fs::write(&termination, "")?;
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    fs::set_permissions(&termination, everybody)?;
+    Ok(Layers { dir: layers, shared_memory: dir.join("shm"), termination })
+}
+
+/// A pipe whose reading end does not block.
+fn pipe() -> io::Result<(File, File)> {
+    let (read, write): (OwnedFd, OwnedFd) = pipe2(OFlag::O_CLOEXEC)?;
+    nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok((File::from(read), File::from(write)))
+}
+
+/// `fork` into new namespaces.
+#[allow(unsafe_code)]
+fn clone_self(namespaces: CloneFlags) -> nix::Result<ForkResult> {
+    let flags = i64::from(namespaces.bits() | libc::SIGCHLD);
+    // SAFETY: without a stack argument this is `fork` with namespaces: the child goes on here on a
+    // copy of this stack. The shim has one thread, so no lock is held by a thread that is not copied.
+    let result = unsafe { libc::syscall(libc::SYS_clone, flags, 0_i64, 0_i64, 0_i64, 0_i64) };
+    match nix::errno::Errno::result(result)? {
+        0 => Ok(ForkResult::Child),
+        pid => Ok(ForkResult::Parent { child: Pid::from_raw(pid as libc::pid_t) }),
+    }
+}
+
+/// How a run ended: what process 1 reported, else how it died itself.
+fn exit(reports: &[Report], end: WaitStatus, oom_killed: bool, started_at: Timestamp, finished_at: Timestamp) -> Exit {
+    let died = match end {
+        WaitStatus::Signaled(_, signal, _) => Report::Killed(signal as i32),
+        WaitStatus::Exited(_, code) => Report::Exited(code),
+        _ => Report::Exited(255),
+    };
+    let failed = reports.iter().find(|report| matches!(report, Report::Failed(_)));
+    let ended = reports.iter().find(|report| matches!(report, Report::Exited(_) | Report::Killed(_)));
+    let exit = |code, signal, reason: &str, message| Exit {
+        code,
+        signal,
+        reason: reason.to_owned(),
+        message,
+        started_at,
+        finished_at,
+    };
+    match failed.or(ended).unwrap_or(&died) {
+        Report::Failed(text) => exit(128, None, "StartError", Some(text.clone())),
+        Report::Killed(libc::SIGKILL) if oom_killed => exit(137, Some(libc::SIGKILL), "OOMKilled", None),
+        Report::Killed(signal) => exit(128 + signal, Some(*signal), "Error", child_note(oom_killed)),
+        Report::Exited(0) | Report::Started => exit(0, None, "Completed", child_note(oom_killed)),
+        // A shell passes on how its child was killed.
+        Report::Exited(137) if oom_killed => exit(137, None, "OOMKilled", None),
+        Report::Exited(code) => exit(*code, None, "Error", child_note(oom_killed)),
+    }
+}
+
+fn child_note(oom_killed: bool) -> Option<String> {
+    oom_killed.then(|| "a process of the container was killed for memory".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_end_has_a_code_and_a_reason() {
+        let pid = Pid::from_raw(1);
+        let clean = WaitStatus::Exited(pid, 0);
+        let killed = WaitStatus::Signaled(pid, Signal::SIGKILL, false);
+        let failed = Report::Failed("no such program".into());
+        let cases: Vec<(Vec<Report>, WaitStatus, bool, (i32, Option<i32>, &str))> = vec![
+            (vec![Report::Started, Report::Exited(0)], clean, false, (0, None, "Completed")),
+            (vec![Report::Started, Report::Exited(3)], clean, false, (3, None, "Error")),
+            (vec![Report::Started, Report::Killed(15)], clean, false, (143, Some(15), "Error")),
+            (vec![Report::Started, Report::Killed(9)], clean, false, (137, Some(9), "Error")),
+            (vec![Report::Started, Report::Killed(9)], clean, true, (137, Some(9), "OOMKilled")),
+            (vec![Report::Started, Report::Exited(137)], clean, true, (137, None, "OOMKilled")),
+            (vec![Report::Started, Report::Exited(1)], clean, true, (1, None, "Error")),
+            (vec![Report::Started], killed, false, (137, Some(9), "Error")),
+            (vec![], killed, false, (137, Some(9), "Error")),
+            (vec![Report::Started, failed, Report::Exited(127)], clean, false, (128, None, "StartError")),
+        ];
+        for (reports, end, oom, expected) in cases {
+            let found = exit(&reports, end, oom, Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
+            assert_eq!((found.code, found.signal, found.reason.as_str()), expected, "{reports:?}");
+        }
+    }
+}

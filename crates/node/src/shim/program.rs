@@ -1,0 +1,177 @@
+//! The last steps of a container's process before it becomes the user's program.
+//!
+//! Invariant: the program starts with exactly the rights, environment and signal state of its spec;
+//! no descriptor of the shim is left open. Runs in a fresh child; any failure ends it with a text.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use nix::sys::prctl;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask};
+use nix::unistd::{Gid, Uid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, setgid, setgroups, setsid, setuid};
+
+use super::capabilities;
+use super::spec::ContainerSpec;
+use crate::cgroup;
+
+/// Why a program could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// A step before the program failed.
+    #[error("can't {step}")]
+    Prepare {
+        /// Which.
+        step: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// No such program in any directory of PATH.
+    #[error("{program:?}: executable file not found in $PATH")]
+    NotFound {
+        /// Its name.
+        program: String,
+    },
+    /// The kernel refused it.
+    #[error("can't run {program:?}")]
+    Exec {
+        /// Its path.
+        program: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Descriptors that a program gets or needs on its way.
+pub(crate) struct Handles {
+    /// Its standard output.
+    pub stdout: File,
+    /// Its standard error.
+    pub stderr: File,
+    /// Files that move it into its control group.
+    pub cgroup: Vec<File>,
+}
+
+/// Becomes the program; returns only when that failed.
+pub(crate) fn become_program(container: &ContainerSpec, handles: &Handles, isolated: bool) -> ProgramError {
+    match prepare(container, handles, isolated) {
+        Ok(()) => exec(container),
+        Err(error) => error,
+    }
+}
+
+fn prepare(container: &ContainerSpec, handles: &Handles, isolated: bool) -> Result<(), ProgramError> {
+    let step = |step| move |source: nix::Error| ProgramError::Prepare { step, source: source.into() };
+    let io_step = |step| move |source: io::Error| ProgramError::Prepare { step, source };
+    setsid().map_err(step("start a session"))?;
+    // The shim protects itself from the kernel's choice of victims; its pods must not inherit that.
+    let _ = fs::write("/proc/self/oom_score_adj", "0");
+    for file in &handles.cgroup {
+        cgroup::join(file).map_err(io_step("join the control group"))?;
+    }
+    let null = File::open("/dev/null").map_err(io_step("open /dev/null"))?;
+    dup2_stdin(&null).map_err(step("set standard input"))?;
+    dup2_stdout(&handles.stdout).map_err(step("set standard output"))?;
+    dup2_stderr(&handles.stderr).map_err(step("set standard error"))?;
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    if isolated || !container.cwd.is_empty() {
+        chdir(Path::new(&container.cwd)).map_err(step("enter the working directory"))?;
+    }
+    take_identity(container)?;
+    default_signals().map_err(step("reset signals"))
+}
+
+fn take_identity(container: &ContainerSpec) -> Result<(), ProgramError> {
+    let step = |step| move |source: nix::Error| ProgramError::Prepare { step, source: source.into() };
+    if !Uid::effective().is_root() {
+        // Without root there is one identity only: our own.
+        return Ok(());
+    }
+    if !container.privileged {
+        capabilities::limit(&container.capabilities_add, &container.capabilities_drop)
+            .map_err(step("drop capabilities"))?;
+    }
+    let groups: Vec<Gid> = container.groups.iter().copied().map(Gid::from_raw).collect();
+    setgroups(&groups).map_err(step("set supplementary groups"))?;
+    setgid(Gid::from_raw(container.gid)).map_err(step("set the group id"))?;
+    setuid(Uid::from_raw(container.uid)).map_err(step("set the user id"))?;
+    if container.no_new_privileges {
+        prctl::set_no_new_privs().map_err(step("refuse new privileges"))?;
+    }
+    Ok(())
+}
+
+/// Rust ignores SIGPIPE and pid 1 blocks everything; a program expects neither.
+#[allow(unsafe_code)]
+fn default_signals() -> nix::Result<()> {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default action installs no handler of ours, so no handler can break an invariant.
+    unsafe { sigaction(Signal::SIGPIPE, &default) }?;
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
+}
+
+fn exec(container: &ContainerSpec) -> ProgramError {
+    let Some(program) = container.argv.first() else {
+        return ProgramError::NotFound { program: String::new() };
+    };
+    let (argv, env) = (c_strings(container.argv.iter().cloned()), environment(&container.env));
+    let path = container.env.iter().rfind(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+    let mut last = ProgramError::NotFound { program: program.clone() };
+    for candidate in candidates(program, path) {
+        let Ok(file) = CString::new(candidate.clone()) else { continue };
+        match execve(&file, &argv, &env) {
+            Err(nix::Error::ENOENT | nix::Error::ENOTDIR) if !Path::new(&candidate).exists() => {}
+            Err(errno) => last = ProgramError::Exec { program: candidate, source: errno.into() },
+            Ok(never) => match never {},
+        }
+    }
+    last
+}
+
+fn candidates(program: &str, path: &str) -> Vec<String> {
+    if program.contains('/') {
+        return vec![program.to_owned()];
+    }
+    let dirs = path.split(':').map(|dir| if dir.is_empty() { "." } else { dir });
+    dirs.map(|dir| format!("{}/{program}", dir.trim_end_matches('/'))).collect()
+}
+
+fn environment(env: &[(String, String)]) -> Vec<CString> {
+    c_strings(env.iter().map(|(name, value)| format!("{name}={value}")))
+}
+
+/// A text with a zero byte can't be given to a program; it is cut there, as the kernel would.
+fn c_strings(texts: impl Iterator<Item = String>) -> Vec<CString> {
+    texts.map(|text| CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default()).collect()
+}
+
+/// Marks everything but the standard streams to be closed by the program's start.
+#[allow(unsafe_code)]
+pub(crate) fn close_on_exec_all() {
+    // SAFETY: only sets a flag on descriptors; nothing is closed before execve.
+    unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+}
+
+/// Gives the pipe to the program's user, who may open it again by `/dev/stdout`.
+pub(crate) fn give_away(file: &File, uid: u32, gid: u32) {
+    if Uid::effective().is_root() {
+        let _ = std::os::unix::fs::fchown(file, Some(uid), Some(gid));
+    }
+    debug_assert!(file.as_raw_fd() > 2, "pipes are made after the standard streams");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_looked_for_in_the_containers_path() {
+        assert_eq!(candidates("/bin/sh", "/x"), ["/bin/sh"]);
+        assert_eq!(candidates("./a", "/x"), ["./a"]);
+        assert_eq!(candidates("sh", "/usr/bin/::/bin"), ["/usr/bin/sh", "./sh", "/bin/sh"]);
+    }
+}

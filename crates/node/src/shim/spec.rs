@@ -1,0 +1,176 @@
+//! `spec.json`: everything a shim needs to run one pod, resolved by the agent.
+//!
+//! Invariant: a shim never talks to an API server; what is not in this file does not happen. The
+//! file may hold secrets (environment), so it is 0600 in a 0700 directory.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cgroup::{CgroupSpec, Limits};
+
+/// Name of the file within the pod's directory.
+pub const SPEC_FILE: &str = "spec.json";
+/// Largest spec a shim reads, in bytes.
+pub(crate) const SPEC_BYTES_MAX: u64 = 16 << 20;
+
+/// One pod, ready to run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShimSpec {
+    /// The pod's uid, which also names its directory and cgroup.
+    pub uid: String,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub name: String,
+    /// Host name seen within the pod.
+    pub hostname: String,
+    /// What to do when a container ends.
+    pub restart_policy: RestartPolicy,
+    /// Seconds between SIGTERM and SIGKILL when the shim decides to stop by itself.
+    pub grace_seconds: u64,
+    /// Seconds after its start when the pod is stopped as failed.
+    pub active_deadline_seconds: Option<u64>,
+    /// How its processes are separated from the host.
+    pub isolation: Isolation,
+    /// Its network.
+    pub network: Network,
+    /// Where its cgroups are; none where cgroups can't be had.
+    pub cgroup: Option<CgroupSpec>,
+    /// Volumes in memory, mounted in the shim's own mount namespace.
+    pub memory_volumes: Vec<MemoryVolume>,
+    /// Host directories that its containers must not see.
+    pub hidden: Vec<PathBuf>,
+    /// Run one after the other, each to success.
+    pub init_containers: Vec<ContainerSpec>,
+    /// Run side by side.
+    pub containers: Vec<ContainerSpec>,
+}
+
+/// A pod's restart policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RestartPolicy {
+    /// Restart whatever the exit code.
+    Always,
+    /// Restart after a failure.
+    OnFailure,
+    /// Never restart.
+    Never,
+}
+
+impl RestartPolicy {
+    /// Whether a container that ended with `code` is started again.
+    pub fn restarts(self, code: i32) -> bool {
+        match self {
+            RestartPolicy::Always => true,
+            RestartPolicy::OnFailure => code != 0,
+            RestartPolicy::Never => false,
+        }
+    }
+}
+
+/// How far a pod's processes are separated from the host; each step down is reported on the Node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Isolation {
+    /// Own pid and mount namespaces.
+    pub namespaces: bool,
+    /// What the root directory is.
+    pub root: RootKind,
+}
+
+/// What a container's root directory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RootKind {
+    /// A throw-away overlay whose upper layer is in the pod's directory.
+    Overlay,
+    /// The same with the upper layer in memory.
+    OverlayInMemory,
+    /// The host's own root: writes are real.
+    Host,
+}
+
+/// A pod's network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    /// The host's own.
+    Host,
+    /// A network namespace on a bridge.
+    Bridge {
+        /// The bridge's name.
+        bridge: String,
+        /// The host's end of the pair.
+        veth: String,
+        /// The pod's address.
+        address: Ipv4Addr,
+        /// Length of the network's prefix in bits.
+        prefix: u8,
+        /// The bridge's own address.
+        gateway: Ipv4Addr,
+    },
+}
+
+/// A volume in memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryVolume {
+    /// Where it is mounted, under the pod's directory.
+    pub path: PathBuf,
+    /// Its limit in bytes.
+    pub size_bytes: Option<u64>,
+    /// Its owning group.
+    pub group: Option<u32>,
+}
+
+/// One container, ready to run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ContainerSpec {
+    /// Its name.
+    pub name: String,
+    /// A folder that is its root instead of the host's.
+    pub root: Option<PathBuf>,
+    /// Program and arguments; never empty.
+    pub argv: Vec<String>,
+    /// Its whole environment.
+    pub env: Vec<(String, String)>,
+    /// Working directory, created when missing.
+    pub cwd: String,
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// Volumes and generated files.
+    pub mounts: Vec<MountSpec>,
+    /// Whether the root directory is read-only.
+    pub read_only_root: bool,
+    /// Whether all capabilities are kept and all devices seen.
+    pub privileged: bool,
+    /// Capabilities kept beside the usual ones, such as `NET_ADMIN`.
+    pub capabilities_add: Vec<String>,
+    /// Capabilities dropped, or `ALL`.
+    pub capabilities_drop: Vec<String>,
+    /// Whether a set-uid program may gain rights.
+    pub no_new_privileges: bool,
+    /// Limits of its cgroup.
+    pub limits: Limits,
+    /// An init container that goes on beside the containers (`restartPolicy: Always`).
+    pub sidecar: bool,
+    /// Where it may leave a last message.
+    pub termination_message_path: String,
+    /// Whether the last lines of its log stand in for a missing message when it fails.
+    pub termination_message_from_log: bool,
+}
+
+/// Something mounted into a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountSpec {
+    /// The host's file or directory.
+    pub source: PathBuf,
+    /// A path within `source`; a directory is created when missing.
+    pub sub_path: Option<String>,
+    /// Path within the container.
+    pub target: PathBuf,
+    /// Whether writes are refused.
+    pub read_only: bool,
+}

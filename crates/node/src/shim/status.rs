@@ -1,0 +1,187 @@
+//! `status.json`: what a shim says about its pod.
+//!
+//! Invariant: an exit is in this file, on disk, before anything follows from it. Written by the shim
+//! only; read by the agent of now and by the one after the next restart.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::files::{Durability, read_bounded, write_atomic};
+
+/// Name of the file within the pod's directory.
+pub const STATUS_FILE: &str = "status.json";
+/// Largest status read, in bytes.
+const STATUS_BYTES_MAX: u64 = 4 << 20;
+
+/// A pod as its shim sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShimStatus {
+    /// Counts the writes.
+    pub sequence: u64,
+    /// How far the pod is.
+    pub phase: ShimPhase,
+    /// Why the whole pod was stopped (`DeadlineExceeded`), if by the shim itself.
+    pub reason: Option<String>,
+    /// A sentence to go with `reason`.
+    pub message: Option<String>,
+    /// When the shim started.
+    pub started_at: Timestamp,
+    /// In the order of the spec.
+    pub init_containers: Vec<ContainerStatus>,
+    /// In the order of the spec.
+    pub containers: Vec<ContainerStatus>,
+}
+
+/// How far a pod is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ShimPhase {
+    /// Its init containers run.
+    Initializing,
+    /// Its containers run.
+    Running,
+    /// It was told to stop.
+    Stopping,
+    /// All is over; the shim is gone or about to go.
+    Done,
+}
+
+/// One container as its shim sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContainerStatus {
+    /// Its name.
+    pub name: String,
+    /// What it does now.
+    pub state: ContainerState,
+    /// How its last run ended.
+    pub last: Option<Exit>,
+    /// How often it was started again.
+    pub restart_count: u32,
+}
+
+/// What a container does now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ContainerState {
+    /// Not yet, or not again yet.
+    Waiting {
+        /// A CamelCase word: `PodInitializing`, `CrashLoopBackOff`.
+        reason: String,
+        /// A sentence.
+        message: Option<String>,
+    },
+    /// It runs.
+    Running {
+        /// Since when.
+        started_at: Timestamp,
+    },
+    /// It has ended.
+    Terminated(Exit),
+}
+
+/// How a run of a container ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exit {
+    /// Exit code; 128 + signal for a killed process.
+    pub code: i32,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// `Completed`, `Error`, `OOMKilled`, `StartError`.
+    pub reason: String,
+    /// Its last message, or why it could not start.
+    pub message: Option<String>,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Timestamp,
+}
+
+impl ShimStatus {
+    /// Everything waiting.
+    pub(crate) fn new<'a>(
+        init_containers: impl Iterator<Item = &'a str>,
+        containers: impl Iterator<Item = &'a str>,
+        started_at: Timestamp,
+    ) -> Self {
+        ShimStatus {
+            sequence: 0,
+            phase: ShimPhase::Initializing,
+            reason: None,
+            message: None,
+            started_at,
+            init_containers: init_containers.map(ContainerStatus::waiting).collect(),
+            containers: containers.map(ContainerStatus::waiting).collect(),
+        }
+    }
+
+    /// Reads the status in a pod's directory.
+    pub fn read(dir: &Path) -> std::io::Result<ShimStatus> {
+        let bytes = read_bounded(&dir.join(STATUS_FILE), STATUS_BYTES_MAX)?;
+        serde_json::from_slice(&bytes).map_err(std::io::Error::other)
+    }
+
+    pub(crate) fn write(&mut self, dir: &Path, durability: Durability) -> std::io::Result<()> {
+        self.sequence += 1;
+        let bytes = serde_json::to_vec(self).map_err(std::io::Error::other)?;
+        write_atomic(&dir.join(STATUS_FILE), &bytes, durability)
+    }
+}
+
+impl ContainerStatus {
+    fn waiting(name: &str) -> Self {
+        let state = ContainerState::Waiting { reason: "PodInitializing".into(), message: None };
+        ContainerStatus { name: name.to_owned(), state, last: None, restart_count: 0 }
+    }
+
+    /// How it ended, when it has.
+    pub fn exit(&self) -> Option<&Exit> {
+        match &self.state {
+            ContainerState::Terminated(exit) => Some(exit),
+            _ => None,
+        }
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, ContainerState::Running { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_read_as_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = Timestamp::from_millisecond(1_700_000_000_123).unwrap();
+        let mut status = ShimStatus::new(["i"].into_iter(), ["a", "b"].into_iter(), at);
+        let exit = Exit {
+            code: 137,
+            signal: Some(9),
+            reason: "OOMKilled".into(),
+            message: Some("last \u{0}words".into()),
+            started_at: at,
+            finished_at: at,
+        };
+        status.containers[0].state = ContainerState::Terminated(exit.clone());
+        status.containers[1] = ContainerStatus {
+            name: "b".into(),
+            state: ContainerState::Running { started_at: at },
+            last: Some(exit),
+            restart_count: 3,
+        };
+        status.write(dir.path(), Durability::Power).unwrap();
+        assert_eq!(ShimStatus::read(dir.path()).unwrap(), status);
+        assert_eq!(status.sequence, 1);
+    }
+
+    #[test]
+    fn a_torn_status_is_an_error_not_a_panic() {
+        let dir = tempfile::tempdir().unwrap();
+        for text in ["", "{", "{\"sequence\":1}", "\u{0}\u{0}"] {
+            std::fs::write(dir.path().join(STATUS_FILE), text).unwrap();
+            assert!(ShimStatus::read(dir.path()).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! The shim's loop: init containers one by one, then the containers, until all is over.
+//!
+//! Invariant: `status.json` says what is true now, and an exit is on disk before anything follows
+//! from it. Time comes in through `crate::clock` at the top of each turn only.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+use super::backoff::Backoff;
+use super::control::{self, Stop};
+use super::network::{self, PodNetworkError};
+use super::process::{Ground, Process};
+use super::spec::{ContainerSpec, SPEC_BYTES_MAX, SPEC_FILE, ShimSpec};
+use super::status::{ContainerState, ContainerStatus, Exit, ShimPhase, ShimStatus};
+use crate::clock;
+use crate::files::{Durability, read_bounded};
+
+/// How often resident sets are looked at where no control group limits memory.
+const WATCH_EVERY: Duration = Duration::from_millis(100);
+/// How long a full disk is waited for before the next attempt to write an exit.
+const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Why a shim gave up.
+#[derive(Debug, thiserror::Error)]
+pub enum ShimError {
+    /// The spec can't be read.
+    #[error("can't read {SPEC_FILE}")]
+    ReadSpec(#[source] io::Error),
+    /// The spec is not one.
+    #[error("{SPEC_FILE} is not a pod's spec")]
+    ParseSpec(#[source] serde_json::Error),
+    /// The shim could not become what it must be.
+    #[error("can't {step}")]
+    Prepare {
+        /// Which step.
+        step: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Waiting for events failed.
+    #[error("can't wait for events")]
+    Poll(#[source] Errno),
+}
+
+/// A container between and during its runs.
+#[derive(Default)]
+struct Slot {
+    process: Option<Process>,
+    backoff: Backoff,
+    start_at: Option<Instant>,
+    attempts: u32,
+}
+
+/// Which list a container is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Init,
+    Main,
+}
+
+/// Everything one shim knows.
+pub(crate) struct Supervisor {
+    dir: PathBuf,
+    spec: ShimSpec,
+    status: ShimStatus,
+    init: Vec<Slot>,
+    main: Vec<Slot>,
+    signals: SignalFd,
+    pipe: File,
+    stopping: Option<Instant>,
+    killed: bool,
+    deadline: Option<Instant>,
+    unwritten: bool,
+}
+
+impl Supervisor {
+    /// Reads the spec and takes this process out of the way of its pod.
+    pub(crate) fn open(dir: PathBuf) -> Result<Self, ShimError> {
+        let step = |step| move |source: io::Error| ShimError::Prepare { step, source };
+        let bytes = read_bounded(&dir.join(SPEC_FILE), SPEC_BYTES_MAX).map_err(ShimError::ReadSpec)?;
+        let spec: ShimSpec = serde_json::from_slice(&bytes).map_err(ShimError::ParseSpec)?;
+        let mut watched = SigSet::empty();
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+            watched.add(signal);
+        }
+        watched.thread_block().map_err(|errno| step("block signals")(errno.into()))?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let signals = SignalFd::with_flags(&watched, flags).map_err(|errno| step("watch signals")(errno.into()))?;
+        prctl::set_child_subreaper(true).map_err(|errno| step("adopt orphans")(errno.into()))?;
+        // Whoever must die for memory, let it not be the one who writes down the exit.
+        let _ = fs::write("/proc/self/oom_score_adj", "-900");
+        let pipe = control::open_pipe(&dir).map_err(step("open the control pipe"))?;
+        let names = |list: &[ContainerSpec]| list.iter().map(|c| c.name.clone()).collect::<Vec<_>>();
+        let (init, main) = (names(&spec.init_containers), names(&spec.containers));
+        let status = ShimStatus::new(init.iter().map(String::as_str), main.iter().map(String::as_str), clock::now());
+        let slots = |count: usize| (0..count).map(|_| Slot::default()).collect::<Vec<_>>();
+        let deadline = spec.active_deadline_seconds.map(|seconds| clock::monotonic() + Duration::from_secs(seconds));
+        Ok(Supervisor {
+            init: slots(init.len()),
+            main: slots(main.len()),
+            dir,
+            spec,
+            status,
+            signals,
+            pipe,
+            stopping: None,
+            killed: false,
+            deadline,
+            unwritten: false,
+        })
+    }
+
+    /// Runs the pod to its end.
+    pub(crate) fn run(mut self) -> Result<(), ShimError> {
+        if let Err(text) = self.prepare_pod() {
+            self.fail_start(&text);
+        }
+        self.advance();
+        while self.status.phase != ShimPhase::Done || self.unwritten {
+            self.wait()?;
+            self.look();
+        }
+        if let Some(group) = &self.spec.cgroup {
+            group.remove();
+        }
+        Ok(())
+    }
+
+    /// Namespaces, volumes and groups that all containers of the pod share.
+    fn prepare_pod(&mut self) -> Result<(), String> {
+        let spec = &self.spec;
+        if spec.isolation.namespaces {
+            share_namespaces(spec, &self.dir).map_err(|error| format!("can't prepare the pod: {error}"))?;
+        }
+        network::enter(&spec.network).map_err(|error: PodNetworkError| super::init::chain(&error))?;
+        if let Some(group) = &spec.cgroup {
+            let requests = spec.containers.iter().filter_map(|container| container.limits.cpu_request_milli);
+            group.create(requests.sum()).map_err(|error| format!("can't make the pod's control group: {error}"))?;
+        }
+        Ok(())
+    }
+
+    fn fail_start(&mut self, text: &str) {
+        let now = clock::now();
+        for container in self.status.init_containers.iter_mut().chain(&mut self.status.containers) {
+            container.state = ContainerState::Terminated(start_error(text, now));
+        }
+        self.done();
+    }
+
+    fn wait(&mut self) -> Result<(), ShimError> {
+        let timeout = match self.next_turn().map(|at| at.saturating_duration_since(clock::monotonic())) {
+            // Rounded up, so that it is time when we wake.
+            Some(wait) => PollTimeout::try_from(wait.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX),
+            None => PollTimeout::NONE,
+        };
+        let slots = self.init.iter().chain(&self.main);
+        let logs = slots.filter_map(|slot| slot.process.as_ref()).flat_map(Process::pollable).map(AsFd::as_fd);
+        let all: Vec<BorrowedFd<'_>> = [self.signals.as_fd(), self.pipe.as_fd()].into_iter().chain(logs).collect();
+        let mut polled: Vec<PollFd<'_>> = all.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut polled, timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(ShimError::Poll(errno)),
+        }
+    }
+
+    /// When there is something to do although nothing happened.
+    fn next_turn(&self) -> Option<Instant> {
+        let now = clock::monotonic();
+        let slots = || self.init.iter().chain(&self.main);
+        let watch =
+            slots().any(|slot| slot.process.as_ref().is_some_and(Process::is_watched)).then(|| now + WATCH_EVERY);
+        let kill = self.stopping.filter(|_| !self.killed);
+        let write = self.unwritten.then(|| now + WRITE_AGAIN_AFTER);
+        let starts = slots().filter_map(|slot| slot.start_at);
+        starts.chain([watch, kill, self.deadline, write].into_iter().flatten()).min()
+    }
+
+    /// One turn of the loop: everything that may have happened.
+    fn look(&mut self) {
+        let (now, at) = (clock::now(), clock::monotonic());
+        let mut asked = false;
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            asked |= info.ssi_signo != Signal::SIGCHLD as u32;
+        }
+        if asked {
+            self.stop(Stop { grace_seconds: self.spec.grace_seconds }, at);
+        }
+        if let Some(stop) = control::requested(&self.dir, &mut self.pipe) {
+            self.stop(stop, at);
+        }
+        if self.deadline.is_some_and(|deadline| at >= deadline) {
+            self.deadline = None;
+            self.status.reason = Some("DeadlineExceeded".into());
+            self.status.message = Some("Pod was active on the node longer than the specified deadline".into());
+            self.stop(Stop { grace_seconds: self.spec.grace_seconds }, at);
+        }
+        for process in self.init.iter_mut().chain(&mut self.main).filter_map(|slot| slot.process.as_mut()) {
+            process.pump(now);
+            process.watch_memory();
+        }
+        self.reap(now, at);
+        if self.stopping.is_some_and(|kill_at| at >= kill_at) && !self.killed {
+            self.killed = true;
+            self.running().for_each(Process::kill);
+        }
+        self.advance();
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Process> {
+        self.init.iter().chain(&self.main).filter_map(|slot| slot.process.as_ref())
+    }
+
+    /// Starts or shortens the end of the pod.
+    fn stop(&mut self, stop: Stop, at: Instant) {
+        let kill_at = at + Duration::from_secs(stop.grace_seconds);
+        match self.stopping {
+            Some(before) if before <= kill_at => return,
+            Some(_) => self.stopping = Some(kill_at),
+            None => {
+                self.stopping = Some(kill_at);
+                self.status.phase = ShimPhase::Stopping;
+                self.running().for_each(Process::terminate);
+                self.save(Durability::Process);
+            }
+        }
+        for slot in self.init.iter_mut().chain(&mut self.main) {
+            slot.start_at = None;
+        }
+    }
+
+    /// Takes the ends of all processes that have ended.
+    fn reap(&mut self, now: Timestamp, at: Instant) {
+        let mut ended = false;
+        while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            let pid = match status {
+                WaitStatus::StillAlive => break,
+                WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _) => pid,
+                _ => continue,
+            };
+            for role in [Role::Init, Role::Main] {
+                let found =
+                    self.slots(role).iter().position(|slot| slot.process.as_ref().is_some_and(|p| p.pid() == pid));
+                if let Some(index) = found {
+                    self.end(role, index, status, now, at);
+                    ended = true;
+                }
+            }
+        }
+        if ended {
+            self.save(Durability::Power);
+        }
+    }
+
+    /// Writes down the end of a run and decides whether there is another.
+    fn end(&mut self, role: Role, index: usize, status: WaitStatus, now: Timestamp, at: Instant) {
+        let Some(process) = self.slots(role)[index].process.take() else { return };
+        let ran = now.duration_since(process.started_at).try_into().unwrap_or(Duration::ZERO);
+        let exit = process.finish(self.container(role, index), status, now);
+        let again = self.stopping.is_none() && self.restarts(role, index, exit.code);
+        let slot = &mut self.slots(role)[index];
+        let wait = again.then(|| slot.backoff.after_run(ran));
+        slot.start_at = wait.map(|wait| at + wait);
+        let container = &mut self.statuses(role)[index];
+        container.state = match wait {
+            Some(wait) => {
+                container.last = Some(exit);
+                ContainerState::Waiting {
+                    reason: "CrashLoopBackOff".into(),
+                    message: Some(format!("back-off {}s restarting failed container", wait.as_secs())),
+                }
+            }
+            None => ContainerState::Terminated(exit),
+        };
+    }
+
+    fn restarts(&self, role: Role, index: usize, code: i32) -> bool {
+        let sidecar = role == Role::Init && self.spec.init_containers[index].sidecar;
+        match role {
+            _ if sidecar => self.status.phase != ShimPhase::Stopping && !self.mains_over(),
+            // An init container's success is final, whatever the policy.
+            Role::Init => code != 0 && self.spec.restart_policy.restarts(code),
+            Role::Main => self.spec.restart_policy.restarts(code),
+        }
+    }
+
+    fn mains_over(&self) -> bool {
+        self.status.containers.iter().all(|container| container.exit().is_some())
+    }
+
+    /// Starts what is due and notices when all is over.
+    fn advance(&mut self) {
+        if self.status.phase == ShimPhase::Done {
+            if self.unwritten {
+                self.save(Durability::Power);
+            }
+            return;
+        }
+        if self.stopping.is_none() && !self.unwritten {
+            self.start_due();
+        }
+        if self.running().next().is_none() && (self.stopping.is_some() || self.is_over()) {
+            self.done();
+        } else if self.stopping.is_none() && self.is_over() {
+            // Only sidecars are left.
+            self.stop(Stop { grace_seconds: self.spec.grace_seconds }, clock::monotonic());
+        } else if self.unwritten {
+            self.save(Durability::Power);
+        }
+    }
+
+    /// Whether the pod has come to its end: all containers ended, or an init container for good.
+    fn is_over(&self) -> bool {
+        let failed = self.status.init_containers.iter().zip(&self.spec.init_containers);
+        let mut failed = failed.filter(|(_, spec)| !spec.sidecar);
+        self.mains_over() || failed.any(|(container, _)| container.exit().is_some_and(|exit| exit.code != 0))
+    }
+
+    fn start_due(&mut self) {
+        let at = clock::monotonic();
+        let mut started = false;
+        for index in 0..self.init.len() {
+            started |= self.start_if_due(Role::Init, index, at);
+            let sidecar = self.spec.init_containers[index].sidecar;
+            let status = &self.status.init_containers[index];
+            let passed = status.exit().is_some_and(|exit| exit.code == 0) || (sidecar && status.is_running());
+            if !passed {
+                if started {
+                    self.save(Durability::Process);
+                }
+                return;
+            }
+        }
+        for index in 0..self.main.len() {
+            started |= self.start_if_due(Role::Main, index, at);
+        }
+        if started {
+            self.status.phase = ShimPhase::Running;
+            self.save(Durability::Process);
+        }
+    }
+
+    fn start_if_due(&mut self, role: Role, index: usize, at: Instant) -> bool {
+        let slot = &self.slots(role)[index];
+        let fresh = slot.attempts == 0;
+        let due = slot.process.is_none() && (fresh || slot.start_at.is_some_and(|start_at| at >= start_at));
+        if !due {
+            return false;
+        }
+        let (attempt, now) = (slot.attempts, clock::now());
+        let ground = Ground { dir: &self.dir, spec: &self.spec, container: self.container(role, index), attempt };
+        let started = Process::start(&ground, now);
+        let slot = &mut self.slots(role)[index];
+        slot.attempts += 1;
+        slot.start_at = None;
+        let state = match started {
+            Ok(process) => {
+                slot.process = Some(process);
+                ContainerState::Running { started_at: now }
+            }
+            Err(error) => ContainerState::Terminated(start_error(&format!("can't start the container: {error}"), now)),
+        };
+        let container = &mut self.statuses(role)[index];
+        container.restart_count = attempt;
+        container.state = state;
+        true
+    }
+
+    fn done(&mut self) {
+        self.status.phase = ShimPhase::Done;
+        for container in self.status.init_containers.iter_mut().chain(&mut self.status.containers) {
+            // It waited for another run that will not come: its last one was the end.
+            if let (ContainerState::Waiting { .. }, Some(exit)) = (&container.state, &container.last) {
+                container.state = ContainerState::Terminated(exit.clone());
+            }
+        }
+        self.save(Durability::Power);
+    }
+
+    /// A full disk is waited for; until then the exit lives in this process only.
+    fn save(&mut self, durability: Durability) {
+        let durability = if self.unwritten { Durability::Power } else { durability };
+        self.unwritten = match self.status.write(&self.dir, durability) {
+            Ok(()) => false,
+            Err(error) => {
+                eprintln!("can't write the status, will try again: {error}");
+                true
+            }
+        };
+    }
+
+    fn slots(&mut self, role: Role) -> &mut Vec<Slot> {
+        match role {
+            Role::Init => &mut self.init,
+            Role::Main => &mut self.main,
+        }
+    }
+
+    fn statuses(&mut self, role: Role) -> &mut Vec<ContainerStatus> {
+        match role {
+            Role::Init => &mut self.status.init_containers,
+            Role::Main => &mut self.status.containers,
+        }
+    }
+
+    fn container(&self, role: Role, index: usize) -> &ContainerSpec {
+        match role {
+            Role::Init => &self.spec.init_containers[index],
+            Role::Main => &self.spec.containers[index],
+        }
+    }
+}
+
+fn start_error(text: &str, now: Timestamp) -> Exit {
+    Exit {
+        code: 128,
+        signal: None,
+        reason: "StartError".into(),
+        message: Some(text.to_owned()),
+        started_at: now,
+        finished_at: now,
+    }
+}
+
+/// Own mounts, host name and System V objects for the pod; its shared memory and memory volumes.
+fn share_namespaces(spec: &ShimSpec, dir: &Path) -> io::Result<()> {
+    const NONE: Option<&str> = None;
+    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)?;
+    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)?;
+    nix::unistd::sethostname(&spec.hostname)?;
+    let shared = dir.join("shm");
+    fs::create_dir_all(&shared)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some("tmpfs"), &shared, Some("tmpfs"), flags, Some("mode=1777"))?;
+    for volume in &spec.memory_volumes {
+        fs::create_dir_all(&volume.path)?;
+        let mode = if volume.group.is_some() { "2777" } else { "0777" };
+        let size = volume.size_bytes.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
+        let group = volume.group.map(|gid| format!(",gid={gid}")).unwrap_or_default();
+        let options = format!("mode={mode}{size}{group}");
+        mount(Some("tmpfs"), &volume.path, Some("tmpfs"), flags, Some(options.as_str()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,294 @@
+//! The shim with real processes: exits, memory, grace, isolation, restarts.
+
+mod support;
+
+use std::path::Path;
+
+use pumice_node::shim;
+use pumice_node::shim::spec::{MemoryVolume, MountSpec, RestartPolicy, RootKind};
+use pumice_node::shim::status::ContainerState;
+use support::{TestPod, container, is_root, wait_for};
+
+#[test]
+fn shim_entry() {
+    support::shim_entry();
+}
+
+#[test]
+fn exits_are_reported_with_code_reason_and_message() {
+    if !is_root() {
+        return;
+    }
+    let cases = [
+        ("exit 0", 0, None, "Completed", None),
+        ("exit 3", 3, None, "Error", None),
+        ("kill -TERM $$", 143, Some(15), "Error", None),
+        ("echo last words > /dev/termination-log; exit 1", 1, None, "Error", Some("last words\n")),
+    ];
+    for (script, code, signal, reason, message) in cases {
+        let pod = TestPod::sh(script);
+        let exit = pod.start().exit();
+        assert_eq!((exit.code, exit.signal, exit.reason.as_str()), (code, signal, reason), "{script}");
+        assert_eq!(exit.message.as_deref(), message, "{script}");
+        assert_eq!(pod.groups(), [] as [&Path; 0], "{script}");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_a_start_error() {
+    if !is_root() {
+        return;
+    }
+    let mut pod = TestPod::sh("");
+    pod.spec.containers[0].argv = vec!["no-such-program".into()];
+    let exit = pod.start().exit();
+    assert_eq!((exit.code, exit.reason.as_str()), (128, "StartError"));
+    assert!(exit.message.unwrap().contains("executable file not found in $PATH"));
+}
+
+#[test]
+fn over_its_memory_limit_a_container_is_oom_killed() {
+    if !is_root() {
+        return;
+    }
+    let mut pod = TestPod::sh("x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo not reached ${#x}");
+    pod.spec.containers[0].limits.memory_bytes = Some(20 << 20);
+    let exit = pod.start().exit();
+    assert_eq!((exit.code, exit.reason.as_str()), (137, "OOMKilled"), "{:?}", pod.log());
+    assert!(!pod.log().contains("not reached"));
+}
+
+#[test]
+fn without_a_control_group_the_resident_set_is_watched() {
+    if !is_root() {
+        return;
+    }
+    let mut pod = TestPod::sh("x=$(head -c 100000000 /dev/zero | tr '\\0' x); sleep 60");
+    pod.spec.cgroup = None;
+    pod.spec.containers[0].limits.memory_bytes = Some(30 << 20);
+    let exit = pod.start().exit();
+    assert_eq!((exit.code, exit.reason.as_str()), (137, "OOMKilled"));
+}
+
+#[test]
+fn term_comes_first_and_kill_after_the_grace() {
+    if !is_root() {
+        return;
+    }
+    let polite = TestPod::sh("trap 'echo bye; exit 4' TERM; echo ready; sleep 100 & wait");
+    polite.start().log_contains("ready");
+    shim::request_stop(polite.path(), 30).unwrap();
+    assert_eq!(polite.exit().code, 4);
+    assert_eq!(polite.log(), "ready\nbye\n");
+
+    let plain = TestPod::sh("echo ready; exec sleep 100");
+    plain.start().log_contains("ready");
+    shim::request_stop(plain.path(), 30).unwrap();
+    assert_eq!(plain.exit().code, 143);
+
+    let deaf = TestPod::sh("trap '' TERM; echo ready; while :; do sleep 1; done");
+    deaf.start().log_contains("ready");
+    shim::request_stop(deaf.path(), 1).unwrap();
+    let exit = deaf.exit();
+    assert_eq!((exit.code, exit.signal), (137, Some(9)));
+}
+
+#[test]
+fn a_later_stop_brings_the_end_forward() {
+    if !is_root() {
+        return;
+    }
+    let pod = TestPod::sh("trap '' TERM; echo ready; while :; do sleep 1; done");
+    pod.start().log_contains("ready");
+    shim::request_stop(pod.path(), 3600).unwrap();
+    shim::request_stop(pod.path(), 0).unwrap();
+    assert_eq!(pod.exit().signal, Some(9));
+}
+
+#[test]
+fn writes_do_not_reach_the_host() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "host").unwrap();
+    let pod = TestPod::sh(&format!(
+        "echo pod > {0}; rm -rf /etc/passwd; cat {0}; hostname; ls /proc | grep -c '^[0-9]'",
+        file.display()
+    ));
+    pod.start().done();
+    assert!(pod.log().starts_with("pod\npod-host\n"), "{}", pod.log());
+    let processes: u32 = pod.log().lines().last().unwrap().parse().unwrap();
+    assert!(processes <= 5, "sees {processes} processes");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "host");
+    assert!(Path::new("/etc/passwd").exists());
+}
+
+#[test]
+fn volumes_are_where_they_belong() {
+    if !is_root() {
+        return;
+    }
+    let mut pod = TestPod::sh(
+        "echo to-volume > /data/new/out; cat /etc/given; echo x 2>/dev/null > /ro/y || echo refused; \
+         df /mem | tail -1 | awk '{print $2}'; ls -A /hidden | wc -l; cat /sub/f",
+    );
+    let (volume, secret) = (pod.path().join("v"), pod.path().join("hidden"));
+    for dir in [&volume, &secret] {
+        std::fs::create_dir_all(dir).unwrap();
+    }
+    std::fs::write(volume.join("given"), "given\n").unwrap();
+    std::fs::create_dir_all(volume.join("s")).unwrap();
+    std::fs::write(volume.join("s/f"), "by sub-path\n").unwrap();
+    let mount = |source: &Path, sub_path: Option<&str>, target: &str, read_only| MountSpec {
+        source: source.into(),
+        sub_path: sub_path.map(str::to_owned),
+        target: target.into(),
+        read_only,
+    };
+    let memory = pod.path().join("volumes/m");
+    pod.spec.memory_volumes = vec![MemoryVolume { path: memory.clone(), size_bytes: Some(1 << 20), group: None }];
+    pod.spec.hidden = vec![secret.clone()];
+    let target = secret.clone();
+    pod.spec.containers[0].argv[2] = pod.spec.containers[0].argv[2].replace("/hidden", &target.display().to_string());
+    pod.spec.containers[0].mounts = vec![
+        mount(&volume, Some("new"), "/data/new", false),
+        mount(&volume.join("given"), None, "/etc/given", false),
+        mount(&volume, None, "/ro", true),
+        mount(&memory, None, "/mem", false),
+        mount(&volume, Some("s"), "/sub", false),
+    ];
+    std::fs::write(secret.join("kubeconfig"), "secret").unwrap();
+    pod.start().done();
+    assert!(pod.log().contains("given\n"), "{}", pod.log());
+    assert!(pod.log().contains("refused\n1024\n0\nby sub-path\n"), "{}", pod.log());
+    assert_eq!(std::fs::read_to_string(volume.join("new/out")).unwrap(), "to-volume\n");
+}
+
+#[test]
+fn init_containers_run_in_order_and_a_failing_one_ends_the_pod() {
+    if !is_root() {
+        return;
+    }
+    let volume = tempfile::tempdir().unwrap();
+    let mut pod = TestPod::sh("cat /v/order");
+    let mount = MountSpec { source: volume.path().into(), sub_path: None, target: "/v".into(), read_only: false };
+    pod.spec.init_containers = vec![container("a", "echo a >> /v/order"), container("b", "echo b >> /v/order")];
+    for container in pod.spec.init_containers.iter_mut().chain(&mut pod.spec.containers) {
+        container.mounts = vec![mount.clone()];
+    }
+    assert_eq!(pod.start().exit().code, 0);
+    assert_eq!(pod.log(), "a\nb\n");
+
+    let mut pod = TestPod::sh("echo never");
+    pod.spec.init_containers = vec![container("bad", "exit 7"), container("after", "true")];
+    let status = pod.start().done();
+    assert_eq!(status.init_containers[0].exit().unwrap().code, 7);
+    assert!(matches!(status.init_containers[1].state, ContainerState::Waiting { .. }));
+    assert!(matches!(status.containers[0].state, ContainerState::Waiting { .. }));
+}
+
+#[test]
+fn a_sidecar_lives_as_long_as_the_containers() {
+    if !is_root() {
+        return;
+    }
+    let mut pod = TestPod::sh("echo work");
+    let mut sidecar = container("side", "exec sleep 100");
+    sidecar.sidecar = true;
+    pod.spec.init_containers = vec![sidecar];
+    let status = pod.start().done();
+    assert_eq!(status.containers[0].exit().unwrap().code, 0);
+    assert_eq!(status.init_containers[0].exit().unwrap().code, 143);
+}
+
+#[test]
+fn a_failed_container_is_started_again_by_policy() {
+    if !is_root() {
+        return;
+    }
+    let volume = tempfile::tempdir().unwrap();
+    let mut pod = TestPod::sh("echo x >> /v/runs; [ $(wc -l < /v/runs) = 2 ]");
+    pod.spec.restart_policy = RestartPolicy::OnFailure;
+    pod.spec.containers[0].mounts =
+        vec![MountSpec { source: volume.path().into(), sub_path: None, target: "/v".into(), read_only: false }];
+    let status = pod.start().done();
+    let container = &status.containers[0];
+    assert_eq!((container.exit().unwrap().code, container.restart_count), (0, 1));
+    assert_eq!(container.last.as_ref().unwrap().code, 1);
+}
+
+#[test]
+fn a_deadline_ends_the_pod_with_its_reason() {
+    if !is_root() {
+        return;
+    }
+    let mut pod = TestPod::sh("exec sleep 100");
+    pod.spec.active_deadline_seconds = Some(1);
+    let status = pod.start().done();
+    assert_eq!(status.reason.as_deref(), Some("DeadlineExceeded"));
+    assert_eq!(status.containers[0].exit().unwrap().code, 143);
+}
+
+#[test]
+fn what_a_program_leaves_behind_is_gone() {
+    if !is_root() {
+        return;
+    }
+    let marker = format!("0.{}", std::process::id());
+    for namespaces in [true, false] {
+        let mut pod = TestPod::sh(&format!("setsid sleep 9{marker} & sleep 0; exit 0"));
+        pod.spec.isolation.namespaces = namespaces;
+        pod.spec.isolation.root = if namespaces { RootKind::Overlay } else { RootKind::Host };
+        assert_eq!(pod.start().exit().code, 0);
+        wait_for("the leftover to go", || (!runs(&format!("9{marker}"))).then_some(()));
+    }
+}
+
+fn runs(argument: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut lines = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines.any(|line| line.split('\0').any(|part| part == argument))
+}
+
+#[test]
+fn without_namespaces_programs_still_run() {
+    let mut pod = TestPod::sh("echo plain; exit 5");
+    pod.spec.isolation.namespaces = false;
+    pod.spec.isolation.root = RootKind::Host;
+    pod.spec.cgroup = None;
+    assert_eq!(pod.start().exit().code, 5);
+    assert_eq!(pod.log(), "plain\n");
+}
+
+#[test]
+fn output_is_kept_whole_whatever_its_size() {
+    if !is_root() {
+        return;
+    }
+    let pod = TestPod::sh("seq 1 200000; printf tail >&2");
+    pod.start().done();
+    let raw = std::fs::read_to_string(pod.path().join("logs/main/0.log")).unwrap();
+    let stdout: Vec<&str> =
+        raw.lines().filter(|line| line.contains(" stdout F ")).map(|line| line.rsplit(' ').next().unwrap()).collect();
+    assert_eq!(stdout.len(), 200_000);
+    assert!(stdout.iter().enumerate().all(|(index, text)| *text == (index + 1).to_string()));
+    assert!(raw.lines().any(|line| line.ends_with(" stderr P tail")));
+}
+
+#[test]
+fn programs_run_as_the_user_and_rights_they_were_given() {
+    if !is_root() {
+        return;
+    }
+    let mut pod = TestPod::sh(
+        "id -u; id -g; id -G; echo out > /dev/stdout; pwd; grep NoNewPrivs /proc/self/status | tr -d '\\t'",
+    );
+    let container = &mut pod.spec.containers[0];
+    (container.uid, container.gid, container.groups) = (12345, 23456, vec![23456, 34567]);
+    container.cwd = "/new/dir".into();
+    container.no_new_privileges = true;
+    pod.start().done();
+    assert_eq!(pod.log(), "12345\n23456\n23456 34567\nout\n/new/dir\nNoNewPrivs:1\n");
+}
