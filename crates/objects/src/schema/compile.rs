@@ -141,17 +141,28 @@ impl<'a> Compiler<'a> {
     }
 
     fn reference(&mut self, target: &'a str) -> Result<NodeId, SchemaError> {
-        let name = target.rsplit('/').next().unwrap_or_default();
+        let name = self.component(target)?;
         if let Some(id) = self.references.get(name) {
             return Ok(*id);
-        }
-        if !self.components.contains_key(name) {
-            return Err(SchemaProblem::UnknownReference { target: target.to_owned() }.into());
         }
         let id = self.place()?;
         self.references.insert(name, id);
         self.pending.push((name, id));
         Ok(id)
+    }
+
+    /// The name of the component that `target` leads to, through components that only refer on.
+    fn component(&self, target: &'a str) -> Result<&'a str, SchemaError> {
+        let unknown = || SchemaProblem::UnknownReference { target: target.to_owned() };
+        let mut at = target;
+        for _ in 0..DEPTH_MAX {
+            let name = at.rsplit('/').next().unwrap_or_default();
+            match reference(self.components.get(name).ok_or_else(unknown)?) {
+                Some(next) => at = next,
+                None => return Ok(name),
+            }
+        }
+        Err(unknown().into())
     }
 
     fn build(&mut self, schema: &'a Value, depth: usize) -> Result<Node, SchemaError> {

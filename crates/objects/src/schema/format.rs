@@ -15,7 +15,7 @@ pub(super) fn matches_format(format: Format, text: &str) -> bool {
         Format::Int32 | Format::Int64 => true,
         Format::DateTime => is_date_time(text),
         Format::Date => text.len() == 10 && text.parse::<Date>().is_ok(),
-        Format::Duration => text.parse::<GoDuration>().is_ok(),
+        Format::Duration => is_duration(text),
         Format::Byte => is_base64(text),
         Format::Ipv4 => text.parse::<Ipv4Addr>().is_ok(),
         Format::Ipv6 => text.parse::<Ipv6Addr>().is_ok(),
@@ -37,10 +37,72 @@ pub(super) fn is_in_range(format: Format, number: &Number) -> bool {
     }
 }
 
-/// RFC 3339: a date, `T`, a time to the second at least, and an offset.
+/// RFC 3339: a date, `T`, a time to the second at least, and an offset; nothing else, though jiff reads more.
 fn is_date_time(text: &str) -> bool {
     let bytes = text.as_bytes();
-    bytes.len() >= 20 && matches!(bytes[10], b'T' | b't') && bytes[16] == b':' && text.parse::<Timestamp>().is_ok()
+    let Some((head, tail)) = bytes.split_at_checked(19) else { return false };
+    let fraction = tail.strip_prefix(b".").map_or(0, |digits| 1 + leading_digits(digits));
+    let offset = &tail[fraction..];
+    is_shaped(head, b"dddd-dd-ddTdd:dd:dd")
+        && fraction != 1
+        && (matches!(offset, b"Z" | b"z") || is_shaped(offset, b"+dd:dd") || is_shaped(offset, b"-dd:dd"))
+        && text.parse::<Timestamp>().is_ok()
+}
+
+fn leading_digits(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| byte.is_ascii_digit()).count()
+}
+
+/// Whether the bytes are those of `shape`, in which `d` stands for a digit; letters in either case.
+fn is_shaped(bytes: &[u8], shape: &[u8]) -> bool {
+    bytes.len() == shape.len()
+        && bytes.iter().zip(shape).all(|(byte, shape)| match shape {
+            b'd' => byte.is_ascii_digit(),
+            shape => byte.eq_ignore_ascii_case(shape),
+        })
+}
+
+/// A duration of Go, or numbers with units up to weeks, spaces allowed between: `2 days 3h`.
+fn is_duration(text: &str) -> bool {
+    const UNITS: [&str; 24] = [
+        "ns",
+        "nano",
+        "us",
+        "\u{b5}s",
+        "micro",
+        "ms",
+        "milli",
+        "s",
+        "sec",
+        "second",
+        "m",
+        "min",
+        "minute",
+        "h",
+        "hr",
+        "hour",
+        "d",
+        "day",
+        "w",
+        "wk",
+        "week",
+        "nanosecond",
+        "microsecond",
+        "millisecond",
+    ];
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let digits = leading_digits(rest.as_bytes());
+        let unit = rest[digits..].trim_start();
+        let len = unit.find(|c: char| c.is_ascii_digit() || c.is_whitespace()).unwrap_or(unit.len());
+        let word = &unit[..len];
+        let is_known = UNITS.iter().any(|known| word == *known || word.strip_suffix('s') == Some(*known));
+        if digits == 0 || !is_known {
+            return text.parse::<GoDuration>().is_ok();
+        }
+        rest = unit[len..].trim_start();
+    }
+    !text.is_empty()
 }
 
 /// Standard alphabet with padding, as Go's encoder writes it; line breaks are passed over.
@@ -73,7 +135,12 @@ mod tests {
         for (format, text, holds) in [
             (Format::DateTime, "2026-01-02T03:04:05Z", true),
             (Format::DateTime, "2026-01-02T03:04:05.123456+02:00", true),
+            (Format::DateTime, "2026-01-02t03:04:05z", true),
             (Format::DateTime, "2026-01-02", false),
+            (Format::DateTime, "2026-01-02T03:04:05", false),
+            (Format::DateTime, "2026-01-02T03:04:05.Z", false),
+            (Format::DateTime, "2026-01-02T03:04:05-05", false),
+            (Format::DateTime, "2026-01-02T03:04:05-05:00[America/New_York]", false),
             (Format::DateTime, "2026-01-02T03:04Z", false),
             (Format::DateTime, "2026-13-02T03:04:05Z", false),
             (Format::DateTime, "yesterday", false),
@@ -81,7 +148,12 @@ mod tests {
             (Format::Date, "2026-02-28", true),
             (Format::Date, "2026-02-30", false),
             (Format::Duration, "1h30m", true),
-            (Format::Duration, "1d", false),
+            (Format::Duration, "-1.5h", true),
+            (Format::Duration, "1d", true),
+            (Format::Duration, "2 weeks 3 hrs", true),
+            (Format::Duration, "1 fortnight", false),
+            (Format::Duration, "é", false),
+            (Format::Duration, "", false),
             (Format::Byte, "", true),
             (Format::Byte, "aGVsbG8=", true),
             (Format::Byte, "aGVsbG8", false),

@@ -1,8 +1,7 @@
 //! `allOf`, `anyOf`, `oneOf`, `not`: schemas tried out on a value that another one describes.
 //!
-//! Invariant: they only validate; pruning and defaults come from the structural part. Each trial
-//! clones the value, so these are for the few places that use them. As upstream, their own error
-//! has no field, only its name in the text.
+//! Invariant: they only validate; pruning and defaults come from the structural part. As
+//! upstream, their own error has no field, only its name in the text.
 
 use serde_json::Value;
 
@@ -11,7 +10,7 @@ use super::walk::{Path, Walker};
 use crate::field::FieldError;
 use crate::quote::Quoted;
 
-pub(super) fn check(walker: &mut Walker<'_>, junctors: &Junctors, value: &Value, path: &Path<'_>, depth: usize) {
+pub(super) fn check(walker: &mut Walker<'_>, junctors: &Junctors, value: &mut Value, path: &Path<'_>, depth: usize) {
     let mut try_all = |ids: &[super::node::NodeId]| -> Vec<Vec<FieldError>> {
         ids.iter().map(|id| walker.try_out(*id, value, path, depth)).collect()
     };

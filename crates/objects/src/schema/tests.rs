@@ -51,6 +51,18 @@ fn malformed_schemas_are_refused_with_their_place() {
 }
 
 #[test]
+fn references_are_followed_to_a_schema_or_refused() {
+    let components =
+        json!({"a": {"$ref": "#/components/schemas/b"}, "b": {"type": "string"}, "loop": {"$ref": "loop"}});
+    let components = components.as_object().unwrap();
+    let schema = Schema::from_openapi(&json!({"$ref": "#/components/schemas/a"}), components).unwrap();
+    assert_eq!(schema.validate(&json!(1)).len(), 1);
+    assert_eq!(schema.validate(&json!("x")), []);
+    let error = Schema::from_openapi(&json!({"$ref": "loop"}), components).unwrap_err();
+    assert_eq!(error.to_string(), "schema at \"\": $ref \"loop\" leads to no known component");
+}
+
+#[test]
 fn objects_beyond_the_limits_are_refused_once() {
     let components = json!({"list": {"type": "array", "items": {"$ref": "#/components/schemas/list"}}});
     let schema = Schema::from_openapi(&json!({"$ref": "list"}), components.as_object().unwrap()).unwrap();
@@ -109,6 +121,46 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Objects made of a schema's own words, sensible or not.
+fn any_schema() -> impl Strategy<Value = Value> {
+    let keyword = prop::sample::select(vec![
+        "type",
+        "properties",
+        "items",
+        "additionalProperties",
+        "required",
+        "enum",
+        "default",
+        "nullable",
+        "minimum",
+        "maxLength",
+        "pattern",
+        "format",
+        "anyOf",
+        "not",
+        "allOf",
+        "$ref",
+        "multipleOf",
+        "x-kubernetes-list-type",
+        "x-kubernetes-list-map-keys",
+        "x-kubernetes-embedded-resource",
+        "a",
+    ]);
+    let leaf = prop_oneof![
+        prop::sample::select(vec!["object", "array", "string", "integer", "map", "set", "a", "self", "int32"])
+            .prop_map(Value::from),
+        (-1_i8..3).prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 30, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map(keyword.clone().prop_map(str::to_owned), inner, 0..5)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
 fn sample_schema() -> Schema {
     let tree = json!({
         "type": "object",
@@ -137,6 +189,15 @@ proptest! {
         prop_assert_eq!(second.unknown_fields, Vec::<String>::new());
         prop_assert_eq!(&second.errors, &first.errors);
         prop_assert_eq!(schema.validate(&object), first.errors);
+    }
+
+    #[test]
+    fn no_schema_and_no_object_panic(schema in any_schema(), mut object in any_value()) {
+        let mut components = Map::new();
+        components.insert("self".into(), schema.clone());
+        if let Ok(schema) = Schema::from_openapi(&schema, &components) {
+            schema.admit(&mut object);
+        }
     }
 
     #[test]

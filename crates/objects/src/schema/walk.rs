@@ -61,15 +61,16 @@ impl<'s> Walker<'s> {
         self.findings
     }
 
-    /// Checks `value` against `id` on the side: the errors it would get. Nothing is changed.
-    pub(super) fn try_out(&mut self, id: NodeId, value: &Value, path: &Path<'_>, depth: usize) -> Vec<FieldError> {
+    /// Checks `value` against `id` on the side: the errors it would get. A walk that only validates
+    /// changes nothing, so the value needs no clone.
+    pub(super) fn try_out(&mut self, id: NodeId, value: &mut Value, path: &Path<'_>, depth: usize) -> Vec<FieldError> {
         let mut walker = Walker {
             arena: self.arena,
             steps: Steps { validate: true, ..Steps::default() },
             values_left: self.values_left,
             findings: Findings::default(),
         };
-        walker.visit(id, false, &mut value.clone(), path, depth + 1);
+        walker.visit(id, false, value, path, depth + 1);
         self.values_left = walker.values_left;
         walker.findings.errors
     }
