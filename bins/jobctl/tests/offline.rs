@@ -1,5 +1,7 @@
 //! What `jobctl` says and answers where no platform runs: wrong input is found before anything is sent.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -19,7 +19,8 @@ pub struct Connection {
     client: kube::Client,
     namespace: String,
     url: String,
-    target: Target,
+    /// Where to find the API again; `None` for a client that was given.
+    target: Option<Target>,
 }
 
 /// Why no connection could be set up. Nothing was sent yet.
@@ -70,12 +71,20 @@ impl Connection {
         let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
         let client = kube::Client::try_from(config)
             .map_err(|source| ConnectError::BuildClient { path: shown, source: Box::new(source) })?;
-        Ok(Connection { client, namespace, url, target })
+        Ok(Connection { client, namespace, url, target: Some(target) })
     }
 
-    /// The same namespace over a new client, found anew.
+    /// Uses a client that is there already, for example one without a socket.
+    pub fn with_client(client: kube::Client, namespace: &str) -> Self {
+        Connection { client, namespace: namespace.to_owned(), url: "the given client".to_owned(), target: None }
+    }
+
+    /// The same namespace over a new client, found anew; a given client stays.
     pub async fn reopen(&self) -> Result<Self, ConnectError> {
-        Connection::open(self.target.clone(), Some(&self.namespace)).await
+        match &self.target {
+            Some(target) => Connection::open(target.clone(), Some(&self.namespace)).await,
+            None => Ok(self.clone()),
+        }
     }
 
     /// The client.
@@ -91,10 +100,5 @@ impl Connection {
     /// The server's URL, for messages.
     pub fn url(&self) -> &str {
         &self.url
-    }
-
-    /// Where this was found.
-    pub fn target(&self) -> &Target {
-        &self.target
     }
 }

@@ -1,5 +1,7 @@
 //! What is rendered, listed, judged and explained, without a server.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use k8s_openapi::api::core::v1::Pod;
 use pumice_api::batch::Job;
 use pumice_jobs::list::{self, Columns};
@@ -98,7 +100,7 @@ fn exit_codes() {
     let evicted = pod("e", json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}));
     let fine = pod("f", json!({"phase": "Succeeded"}));
     for (name, job, pods, wait, run) in [
-        ("completed", job(tasks.clone(), phase("Completed", 4)), vec![fine.clone()], 0, 0),
+        ("completed", job(tasks.clone(), phase("Completed", 4)), vec![fine], 0, 0),
         ("completed with a failure", job(tasks.clone(), phase("Completed", 3)), vec![late.clone()], 0, 0),
         ("failed: the first pod's code", job(tasks.clone(), phase("Failed", 0)), vec![late, early.clone()], 1, 7),
         ("failed: signal", job(tasks.clone(), phase("Failed", 0)), vec![killed.clone()], 1, 137),
@@ -106,7 +108,7 @@ fn exit_codes() {
         ("failed: no pod left", job(tasks.clone(), phase("Failed", 0)), vec![], 1, 1),
         ("failed: evicted", job(tasks.clone(), phase("Failed", 0)), vec![evicted], 1, 1),
         ("below minSuccess", job(with("minSuccess", json!(3)), phase("Failed", 2)), vec![], 9, 9),
-        ("terminated by a person", job(tasks.clone(), phase("Terminated", 0)), vec![killed.clone()], 7, 7),
+        ("terminated by a person", job(tasks.clone(), phase("Terminated", 0)), vec![killed], 7, 7),
         ("terminated by policy", job(terminates, phase("Terminated", 0)), vec![early], 7, 7),
         ("suspended", job(tasks.clone(), phase("Aborted", 0)), vec![], 7, 7),
     ] {

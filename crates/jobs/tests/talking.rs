@@ -1,0 +1,364 @@
+//! Watches, logs and commands against an API that answers by a script: what it says, when it hangs up.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use kube::client::Body;
+use pumice_jobs::attend::{Attendance, Happening};
+use pumice_jobs::cancel::{Cancelled, cancel};
+use pumice_jobs::logs::{JobLogs, LogOptions};
+use pumice_jobs::manifest::Object;
+use pumice_jobs::outcome::JobEnd;
+use pumice_jobs::select::JobRef;
+use pumice_jobs::submit::{self, Effect};
+use pumice_jobs::{Connection, Exit};
+use serde_json::{Value, json};
+
+/// What the API does with one request.
+enum Answer {
+    /// Answers with a status and a JSON body.
+    Json(u16, Value),
+    /// Sends pieces, then ends the body properly.
+    Pieces(Vec<String>),
+    /// Sends pieces, then breaks the connection.
+    Cut(Vec<String>),
+    /// Sends pieces and never ends.
+    Open(Vec<String>),
+    /// Doesn't answer at all.
+    Refuse,
+}
+
+/// A scripted body.
+type Sent = StreamBody<BoxStream<'static, Result<Frame<Bytes>, std::io::Error>>>;
+
+/// A part of a path and what is answered to requests that contain it.
+type Step = (&'static str, VecDeque<Answer>);
+
+/// Requests expected for paths that contain a text, in their order, and the answers.
+#[derive(Clone, Default)]
+struct Script {
+    steps: Arc<Mutex<Vec<Step>>>,
+    seen: Arc<Mutex<Vec<String>>>,
+    bodies: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Script {
+    fn on(self, path: &'static str, answers: impl IntoIterator<Item = Answer>) -> Self {
+        self.steps.lock().unwrap().push((path, answers.into_iter().collect()));
+        self
+    }
+
+    fn connection(&self) -> Connection {
+        let script = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let script = script.clone();
+            async move { script.answer(request).await }
+        });
+        Connection::with_client(kube::Client::new(service, "default"), "default")
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<Response<Sent>, std::io::Error> {
+        let line = format!("{} {}", request.method(), request.uri());
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        if let Ok(body) = serde_json::from_slice(&body) {
+            self.bodies.lock().unwrap().push(body);
+        }
+        self.seen.lock().unwrap().push(line.clone());
+        let answer = {
+            let mut steps = self.steps.lock().unwrap();
+            let step = steps.iter_mut().find(|(path, answers)| line.contains(path) && !answers.is_empty());
+            step.and_then(|(_, answers)| answers.pop_front())
+        };
+        let (code, pieces, after) = match answer.unwrap_or_else(|| panic!("not in the script: {line}")) {
+            Answer::Json(code, value) => (code, vec![value.to_string()], stream::empty().boxed()),
+            Answer::Pieces(pieces) => (200, pieces, stream::empty().boxed()),
+            Answer::Cut(pieces) => (200, pieces, stream::iter([Err(std::io::Error::other("cut"))]).boxed()),
+            Answer::Open(pieces) => (200, pieces, stream::pending().boxed()),
+            Answer::Refuse => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)),
+        };
+        let frames = stream::iter(pieces).map(|piece| Ok(Frame::data(Bytes::from(piece)))).chain(after);
+        Ok(Response::builder().status(code).body(StreamBody::new(frames.boxed())).unwrap())
+    }
+}
+
+fn job(revision: u32, phase: &str, running: i32) -> Value {
+    json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+           "metadata": {"name": "j", "namespace": "default", "uid": "u", "resourceVersion": revision.to_string()},
+           "spec": {"tasks": [{"name": "t", "replicas": 1}]},
+           "status": {"state": {"phase": phase}, "running": running}})
+}
+
+fn pod(revision: u32, phase: &str, state: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod",
+           "metadata": {"name": "j-t-0", "namespace": "default", "uid": "p", "resourceVersion": revision.to_string()},
+           "status": {"phase": phase, "containerStatuses": [
+               {"name": "t", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]}})
+}
+
+fn list(revision: u32, items: Vec<Value>) -> Answer {
+    Answer::Json(200, json!({"metadata": {"resourceVersion": revision.to_string()}, "items": items}))
+}
+
+fn event(kind: &str, object: Value) -> String {
+    format!("{}\n", json!({"type": kind, "object": object}))
+}
+
+fn status(code: u16, reason: &str) -> Answer {
+    let value = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                       "message": format!("{reason} happened"), "reason": reason, "code": code});
+    Answer::Json(code, value)
+}
+
+fn job_ref() -> JobRef {
+    JobRef { namespace: "default".into(), name: "j".into() }
+}
+
+fn words(happening: &Happening) -> String {
+    match happening {
+        Happening::State(job) => format!("{} {}", job.status.state.phase.as_ref().unwrap(), job.status.running),
+        Happening::Line(line) => format!("line {}", String::from_utf8_lossy(&line.text)),
+        Happening::Waits(why) => format!("waits: {}", why.one_line()),
+        Happening::LogsLost(error) => format!("logs lost: {error}"),
+        Happening::Lost(_) => "lost".to_owned(),
+        Happening::Back => "back".to_owned(),
+        Happening::Ended(ending) => format!("ended {:?} {}", ending.end, ending.failures.len()),
+    }
+}
+
+async fn attend(script: &Script, logs: Option<LogOptions>) -> Vec<String> {
+    let mut attendance = Attendance::new(script.connection(), job_ref(), logs);
+    let mut told = Vec::new();
+    loop {
+        match attendance.next().await {
+            Ok(happening) => {
+                told.push(words(&happening));
+                if matches!(happening, Happening::Ended(_)) {
+                    return told;
+                }
+            }
+            Err(error) => {
+                told.push(format!("error {}", error.exit().code()));
+                return told;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_followed_through_an_outage() {
+    let script = Script::default().on("/jobs?limit", [list(5, vec![job(5, "Pending", 1)])]).on(
+        "/jobs?watch",
+        [
+            Answer::Cut(vec![event("MODIFIED", job(7, "Running", 1))]),
+            Answer::Refuse,
+            Answer::Refuse,
+            status(503, "ServiceUnavailable"),
+            Answer::Open(vec![event("MODIFIED", job(9, "Completed", 0))]),
+        ],
+    );
+    assert_eq!(
+        attend(&script, None).await,
+        ["Pending 1", "Running 1", "lost", "back", "Completed 0", "ended Completed 0"]
+    );
+    let seen = script.seen.lock().unwrap();
+    let from =
+        |line: &String| line.split("resourceVersion=").nth(1).map(|rest| rest.split('&').next().unwrap().to_owned());
+    let revisions: Vec<_> = seen.iter().filter_map(from).collect();
+    assert_eq!(revisions, ["5", "7", "7", "7", "7"], "it goes on from what it saw last");
+}
+
+#[tokio::test]
+async fn a_forgotten_revision_lists_anew_and_a_missing_job_is_deleted() {
+    let gone = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
+    let script = Script::default()
+        .on("/jobs?limit", [list(5, vec![job(5, "Pending", 1)]), list(90, vec![])])
+        .on("/jobs?watch", [Answer::Open(vec![event("ERROR", gone)])]);
+    assert_eq!(attend(&script, None).await, ["Pending 1", "ended Deleted 0"]);
+}
+
+#[tokio::test]
+async fn another_job_of_the_same_name_is_not_followed() {
+    let mut other = job(8, "Running", 1);
+    other["metadata"]["uid"] = json!("v");
+    let script = Script::default()
+        .on("/jobs?limit", [list(5, vec![job(5, "Running", 1)])])
+        .on("/jobs?watch", [Answer::Open(vec![event("ADDED", other)])]);
+    assert_eq!(attend(&script, None).await, ["Running 1", "ended Deleted 0"]);
+}
+
+#[tokio::test]
+async fn refusals_end_the_wait_with_their_code() {
+    for (answer, wanted) in
+        [(status(403, "Forbidden"), "error 4"), (status(404, "NotFound"), "error 3"), (list(1, vec![]), "error 3")]
+    {
+        let script = Script::default().on("/jobs?limit", [answer]);
+        assert_eq!(attend(&script, None).await, [wanted]);
+    }
+}
+
+/// A log that is cut in the middle of a line, refused once, and then given whole.
+fn cut_log() -> [Answer; 3] {
+    [Answer::Cut(vec!["one\nt".into()]), Answer::Refuse, Answer::Pieces(vec!["one\ntw".into(), "o\nthree".into()])]
+}
+
+#[tokio::test]
+async fn lines_come_before_the_end() {
+    let ended = || pod(8, "Failed", json!({"terminated": {"exitCode": 3, "reason": "Error"}}));
+    // How often pods are looked at depends on who is first; each look finds the same.
+    let looks = [(); 3].map(|()| list(9, vec![ended()]));
+    let script = Script::default()
+        .on("/jobs?limit", [list(5, vec![job(5, "Running", 1)])])
+        .on("/jobs?watch", [Answer::Open(vec![event("MODIFIED", job(9, "Failed", 0))])])
+        .on("/pods?limit", looks)
+        .on("/pods?watch", [Answer::Open(vec![])])
+        .on("/pods/j-t-0/log", cut_log());
+    let told = attend(&script, Some(LogOptions { follow: true, ..LogOptions::default() })).await;
+    let lines: Vec<_> = told.iter().filter(|line| line.starts_with("line ")).collect();
+    assert_eq!(lines, ["line one", "line two", "line three"], "{told:?}");
+    assert_eq!(told.last().unwrap(), "ended Failed 1");
+}
+
+#[tokio::test]
+async fn new_pods_are_followed_and_lines_come_once_across_a_cut() {
+    let waiting = pod(6, "Pending", json!({"waiting": {}}));
+    let running = pod(7, "Running", json!({"running": {}}));
+    let ended = pod(8, "Succeeded", json!({"terminated": {"exitCode": 0}}));
+    let script = Script::default()
+        .on("/pods?limit", [list(5, vec![]), list(9, vec![ended.clone()])])
+        .on(
+            "/pods?watch",
+            [Answer::Open(vec![event("ADDED", waiting), event("MODIFIED", running), event("MODIFIED", ended)])],
+        )
+        .on("/pods/j-t-0/log", cut_log());
+    let options = LogOptions { follow: true, ..LogOptions::default() };
+    let mut logs = JobLogs::new(script.connection(), job_ref(), options);
+    let mut lines = Vec::new();
+    while lines.len() < 3 {
+        lines.push(String::from_utf8(logs.next().await.unwrap().unwrap().text).unwrap());
+    }
+    logs.job_ended();
+    assert!(logs.next().await.is_none(), "the last look finds nothing new");
+    assert_eq!(lines, ["one", "two", "three"]);
+}
+
+#[tokio::test]
+async fn logs_up_to_now_and_long_lines() {
+    let long = "x".repeat(100_000);
+    let script = Script::default()
+        .on("/pods?limit", [list(9, vec![pod(8, "Succeeded", json!({"terminated": {"exitCode": 0}}))])])
+        .on("/pods/j-t-0/log", [Answer::Pieces(vec!["a\n\n".into(), long.clone(), "\nend\n".into()])]);
+    let options = LogOptions { tail_lines: Some(3), ..LogOptions::default() };
+    let mut logs = JobLogs::new(script.connection(), job_ref(), options);
+    let mut lengths = Vec::new();
+    while let Some(line) = logs.next().await {
+        lengths.push(line.unwrap().text.len());
+    }
+    assert_eq!(lengths, [1, 0, 65_536, 100_000 - 65_536, 3]);
+    let seen = script.seen.lock().unwrap();
+    assert!(seen[1].contains("follow=false") && seen[1].contains("tailLines=3"), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_waiting_job_is_asked_why() {
+    let why = Answer::Json(200, json!({"stage": "Pending", "reasons": [{"a": 1}], "text": "no cpu\nat all"}));
+    let script = Script::default()
+        .on("/jobs?limit", [list(5, vec![job(5, "Pending", 0)])])
+        .on("/why.pumice.sh/v1alpha1/namespaces/default/jobs/j", [why])
+        .on("/jobs?watch", [Answer::Open(vec![])]);
+    let mut attendance = Attendance::new(script.connection(), job_ref(), None);
+    let told = [words(&attendance.next().await.unwrap()), words(&attendance.next().await.unwrap())];
+    assert_eq!(told, ["Pending 0", "waits: no cpu at all"]);
+}
+
+#[tokio::test]
+async fn cancelling_waits_for_the_end_and_repeats_a_command_lost_in_a_restart() {
+    let script = Script::default()
+        .on(
+            "GET /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j",
+            [Answer::Json(200, job(4, "Restarting", 0))],
+        )
+        .on("/commands", [Answer::Json(201, json!({})), Answer::Json(201, json!({}))])
+        .on("/jobs?limit", [list(5, vec![job(5, "Restarting", 0)])])
+        .on(
+            "/jobs?watch",
+            [Answer::Open(vec![
+                event("MODIFIED", job(6, "Pending", 0)),
+                event("MODIFIED", job(7, "Terminating", 1)),
+                event("MODIFIED", job(8, "Terminated", 0)),
+            ])],
+        );
+    let outcome = cancel(&script.connection(), &job_ref(), true).await.unwrap();
+    assert_eq!(outcome, Cancelled::Ended(JobEnd::Terminated));
+    let bodies = script.bodies.lock().unwrap();
+    assert_eq!(bodies.len(), 2, "{bodies:?}");
+    assert_eq!(bodies[0]["action"], "TerminateJob");
+    assert_eq!(bodies[0]["target"]["name"], "j");
+}
+
+#[tokio::test]
+async fn an_ended_job_is_not_cancelled() {
+    let script = Script::default().on("/jobs/j", [Answer::Json(200, job(4, "Completed", 0))]);
+    let outcome = cancel(&script.connection(), &job_ref(), true).await.unwrap();
+    assert_eq!(outcome, Cancelled::AlreadyEnded(JobEnd::Completed));
+}
+
+fn object(body: Value) -> Object {
+    Object { body, origin: "f:1".into() }
+}
+
+#[tokio::test]
+async fn jobs_are_created_and_settings_brought_up_to_date() {
+    let queue = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+                       "metadata": {"name": "q"}, "spec": {"weight": 2}});
+    let stored = |revision: &str| {
+        Answer::Json(200, json!({"kind": "Queue", "metadata": {"name": "q", "resourceVersion": revision}}))
+    };
+    let resources = json!({"resources": [{"name": "queues", "kind": "Queue", "namespaced": false}]});
+    let script = Script::default()
+        .on(
+            "POST /apis/scheduling.volcano.sh/v1beta1/queues?",
+            [status(409, "AlreadyExists"), status(409, "AlreadyExists")],
+        )
+        .on("GET /apis/scheduling.volcano.sh/v1beta1/queues/q", [stored("1"), stored("2")])
+        .on("PATCH /apis/scheduling.volcano.sh/v1beta1/queues/q?", [stored("2"), stored("2")])
+        .on("GET /apis/scheduling.volcano.sh/v1beta1", [Answer::Json(200, resources)])
+        .on("POST /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs?", [Answer::Json(201, job(1, "", 0))]);
+    let objects = [object(queue.clone()), object(queue), object(job(0, "", 0))];
+    let mut told = Vec::new();
+    let done = submit::submit(&script.connection(), &objects, |one| told.push((one.reference(), one.effect))).await;
+    assert_eq!(done.unwrap()[2].job(), Some(job_ref()));
+    assert_eq!(
+        told,
+        [
+            ("queue/q".to_owned(), Effect::Configured),
+            ("queue/q".to_owned(), Effect::Unchanged),
+            ("job/j".to_owned(), Effect::Created)
+        ]
+    );
+}
+
+#[tokio::test]
+async fn refused_objects_say_where_and_which_code() {
+    for (code, reason, exit) in [
+        (409, "AlreadyExists", Exit::Conflict),
+        (403, "Forbidden", Exit::Denied),
+        (422, "Invalid", Exit::Usage),
+        (503, "ServiceUnavailable", Exit::Unreachable),
+    ] {
+        let script = Script::default().on("POST ", [status(code, reason)]);
+        let error = submit::submit(&script.connection(), &[object(job(0, "", 0))], |_| {}).await.unwrap_err();
+        let error = pumice_jobs::Error::from(error);
+        assert_eq!(error.exit(), exit, "{reason}");
+    }
+    let script = Script::default().on("GET /apis/v9", []).on("GET /api/v9", [status(404, "NotFound")]);
+    let unknown = json!({"apiVersion": "v9", "kind": "Nothing", "metadata": {"name": "x"}});
+    let error = submit::submit(&script.connection(), &[object(unknown)], |_| {}).await.unwrap_err();
+    assert_eq!(error.to_string(), "f:1: the server does not know Nothing of v9");
+}
