@@ -1,0 +1,104 @@
+//! Paths that are no resource: discovery, OpenAPI, version, health.
+
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use pumice_objects::status::{GroupResource, Status};
+use serde_json::{Value, json};
+
+use crate::body::Body;
+use crate::discovery::Document;
+use crate::negotiate;
+use crate::pipeline::{Answer, json as json_response};
+use crate::render::not_acceptable;
+use crate::server::State;
+
+/// The Kubernetes version whose API this is, with our mark.
+pub(crate) const GIT_VERSION: &str = "v1.36.0+pumice";
+const AGGREGATED: HeaderValue =
+    HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+
+/// Answers one of the paths, or 404.
+pub(crate) fn serve(state: &State, segments: &[String], method: &Method, headers: &HeaderMap) -> Answer {
+    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        let resource = GroupResource { group: "", resource: "" };
+        return Err(Status::method_not_allowed(resource, &method.as_str().to_ascii_lowercase()));
+    }
+    let registry = state.registry.load();
+    let documents = registry.documents();
+    match parts.as_slice() {
+        ["healthz" | "livez" | "readyz", ..] => Ok(health()),
+        ["version"] => value(headers, &version()),
+        ["api"] => discovery(headers, |aggregated| documents.core(aggregated)),
+        ["apis"] => discovery(headers, |aggregated| documents.groups(aggregated)),
+        ["api", version] => value(headers, &documents.version("", version).ok_or_else(unknown)?.resource_list()),
+        ["apis", group] => value(headers, &documents.group(group).ok_or_else(unknown)?),
+        ["apis", group, version] => {
+            value(headers, &documents.version(group, version).ok_or_else(unknown)?.resource_list())
+        }
+        ["openapi", "v3"] => value(headers, &documents.openapi_index()),
+        ["openapi", "v3", "api", version] => openapi(headers, documents.version("", version)),
+        ["openapi", "v3", "apis", group, version] => openapi(headers, documents.version(group, version)),
+        _ => Err(unknown()),
+    }
+}
+
+fn unknown() -> Status {
+    Status::unknown_path()
+}
+
+fn health() -> Response<Body> {
+    let mut response = Response::new(Body::from("ok"));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1", "minor": "36", "gitVersion": GIT_VERSION, "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}
+
+fn value(headers: &HeaderMap, value: &Value) -> Answer {
+    if !negotiate::takes_json(headers) {
+        return Err(not_acceptable());
+    }
+    Ok(json_response(StatusCode::OK, value.to_string()))
+}
+
+fn discovery<'a>(headers: &HeaderMap, document: impl Fn(bool) -> &'a Document) -> Answer {
+    let aggregated = negotiate::aggregated_discovery(headers).ok_or_else(not_acceptable)?;
+    let mut response = cached(headers, document(aggregated));
+    if aggregated {
+        response.headers_mut().insert(header::CONTENT_TYPE, AGGREGATED);
+    }
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    Ok(response)
+}
+
+fn openapi(headers: &HeaderMap, version: Option<&crate::discovery::Version>) -> Answer {
+    if !negotiate::takes_json(headers) {
+        return Err(not_acceptable());
+    }
+    Ok(cached(headers, version.ok_or_else(unknown)?.openapi()))
+}
+
+/// The document, or 304 for a client that has it.
+fn cached(headers: &HeaderMap, document: &Document) -> Response<Body> {
+    let tag = format!("\"{}\"", document.hash);
+    let known = headers
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.split(',').any(|one| one.trim() == tag));
+    let mut response = if known {
+        json_response(StatusCode::NOT_MODIFIED, Body::empty())
+    } else {
+        json_response(StatusCode::OK, document.body.clone())
+    };
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
+}

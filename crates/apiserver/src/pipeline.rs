@@ -1,0 +1,309 @@
+//! The one way every request takes: path, identity, rights, then a verb or a document.
+//!
+//! Invariant: nothing is read from the body, and no object is looked at, before the caller's rights are known. Called by
+//! the tower services.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use pumice_auth::{Attributes, Decision, Identity, Target as AuthTarget};
+use pumice_objects::status::{GroupResource, Status};
+use tokio_util::sync::CancellationToken;
+
+use crate::body::Body;
+use crate::decode::DecodeError;
+use crate::query::{Query, QueryError, ReadOptions};
+use crate::registry::descriptor::Subresource;
+use crate::registry::{Descriptor, Registry};
+use crate::request::{self, ResourceRequest, Target, Verb};
+use crate::server::State;
+use crate::{documents, subresources, verbs};
+
+/// Set by a listener on its requests: watches end when it fires, so that the listener can.
+#[derive(Clone, Debug)]
+pub(crate) struct Closing(pub(crate) CancellationToken);
+
+/// Most `Warning` headers of one answer.
+const WARNINGS_MAX: usize = 32;
+/// Longest warning, in bytes.
+const WARNING_BYTES_MAX: usize = 256;
+
+/// A request whose sender may make it.
+pub(crate) struct Call {
+    pub(crate) state: Arc<State>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) descriptor: Arc<Descriptor>,
+    pub(crate) identity: Identity,
+    pub(crate) request: ResourceRequest,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) closing: CancellationToken,
+}
+
+impl Call {
+    /// How messages name the resource, subresource included.
+    pub(crate) fn resource(&self) -> GroupResource<'_> {
+        GroupResource { group: &self.descriptor.group, resource: &self.descriptor.plural }
+    }
+
+    /// The namespace to list: `None` for all.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        if self.descriptor.namespaced && !self.request.namespace.is_empty() {
+            Some(&self.request.namespace)
+        } else {
+            None
+        }
+    }
+
+    /// The namespace under which the store files the object.
+    pub(crate) fn stored_namespace(&self) -> &str {
+        if self.descriptor.namespaced { &self.request.namespace } else { "" }
+    }
+}
+
+/// What a verb answers with.
+pub(crate) type Answer = Result<Response<Body>, Status>;
+
+/// Answers any request.
+pub(crate) async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
+    let head = request.method() == Method::HEAD;
+    let mut response = route(state, request).await.unwrap_or_else(|status| refusal(&status));
+    if head {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+async fn route(state: Arc<State>, request: Request<Body>) -> Answer {
+    let query = Query::parse(request.uri().query().unwrap_or_default())?;
+    let watching = query.flag("watch")?.unwrap_or(false);
+    let target = request::parse(request.method(), request.uri().path(), watching)
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    let identity = identity(&request, &target)?;
+    match target {
+        Target::Other(segments) => {
+            let path = format!("/{}", segments.join("/"));
+            let verb = request.method().as_str().to_ascii_lowercase();
+            let attributes = Attributes { verb: &verb, target: AuthTarget::Path(&path) };
+            authorize(&state, &identity, &attributes, GroupResource { group: "", resource: "" }, "")?;
+            documents::serve(&state, &segments, request.method(), request.headers())
+        }
+        Target::Resource(wanted) => resource(state, identity, wanted, query, request).await,
+    }
+}
+
+/// The caller. Health is told to anybody; everything else needs an identity.
+fn identity(request: &Request<Body>, target: &Target) -> Result<Identity, Status> {
+    if let Some(identity) = request.extensions().get::<Identity>() {
+        return Ok(identity.clone());
+    }
+    let public = match target {
+        Target::Other(segments) => {
+            matches!(segments.first().map(String::as_str), Some("healthz" | "livez" | "readyz" | "version"))
+        }
+        Target::Resource(_) => false,
+    };
+    if public { Ok(Identity::anonymous()) } else { Err(Status::unauthorized()) }
+}
+
+async fn resource(
+    state: Arc<State>,
+    identity: Identity,
+    wanted: ResourceRequest,
+    query: Query,
+    request: Request<Body>,
+) -> Answer {
+    let registry = state.registry.load();
+    authorize_resource(&state, &identity, &wanted, &query)?;
+    if let Some(api) = registry.aggregated(&wanted.group, &wanted.version) {
+        let service = Arc::clone(&api.service);
+        let mut request = request;
+        request.extensions_mut().insert(identity);
+        return Ok(service.call(request).await);
+    }
+    if (wanted.group.as_str(), wanted.version.as_str(), wanted.resource.as_str()) == ("", "v1", "bindings") {
+        return namespaced_binding(state, registry, identity, wanted, query, request).await;
+    }
+    let Some(descriptor) = registry.find(&wanted.group, &wanted.version, &wanted.resource).cloned() else {
+        return Err(Status::unknown_path());
+    };
+    let call = call(state, registry, descriptor, identity, wanted, query, &request);
+    dispatch(call, request.into_body()).await
+}
+
+fn call(
+    state: Arc<State>,
+    registry: Arc<Registry>,
+    descriptor: Arc<Descriptor>,
+    identity: Identity,
+    request: ResourceRequest,
+    query: Query,
+    http: &Request<Body>,
+) -> Call {
+    let closing = http.extensions().get::<Closing>().map(|closing| closing.0.clone()).unwrap_or_default();
+    Call { state, registry, descriptor, identity, request, query, headers: http.headers().clone(), closing }
+}
+
+/// `POST /api/v1/namespaces/x/bindings` names the pod in its body.
+async fn namespaced_binding(
+    state: Arc<State>,
+    registry: Arc<Registry>,
+    identity: Identity,
+    wanted: ResourceRequest,
+    query: Query,
+    request: Request<Body>,
+) -> Answer {
+    let pods = registry.find("", "v1", "pods").cloned().ok_or_else(Status::unknown_path)?;
+    if wanted.verb != Verb::Create || wanted.namespace.is_empty() || !wanted.name.is_empty() {
+        return Err(Status::method_not_allowed(
+            GroupResource { group: "", resource: "bindings" },
+            wanted.verb.as_str(),
+        ));
+    }
+    let call = call(state, registry, pods, identity, wanted, query, &request);
+    subresources::binding::bind(&call, request.into_body()).await
+}
+
+async fn dispatch(call: Call, body: Body) -> Answer {
+    let request = &call.request;
+    let cluster_path = request.namespace.is_empty();
+    let misplaced = call.descriptor.namespaced && cluster_path && !request.name.is_empty();
+    let foreign = !call.descriptor.namespaced && !cluster_path && request.resource != "namespaces";
+    if misplaced || foreign || !request.rest.is_empty() {
+        return Err(Status::unknown_path());
+    }
+    if !request.subresource.is_empty() {
+        let Some(subresource) = call.descriptor.subresource(&request.subresource).cloned() else {
+            return Err(Status::unknown_path());
+        };
+        if !subresource.verbs().contains(&request.verb.as_str()) {
+            return Err(Status::method_not_allowed(call.resource(), request.verb.as_str()));
+        }
+        return below(&call, &subresource, body).await;
+    }
+    match request.verb {
+        Verb::Get => verbs::read::get(&call),
+        Verb::List => verbs::read::list(&call),
+        Verb::Watch => verbs::watch::watch(&call),
+        Verb::Create if request.name.is_empty() => verbs::create::create(&call, body).await,
+        Verb::Create => Err(Status::method_not_allowed(call.resource(), "create")),
+        Verb::Update if !request.name.is_empty() => verbs::update::update(&call, None, body).await,
+        Verb::Patch if !request.name.is_empty() => verbs::update::patch(&call, None, body).await,
+        Verb::Update | Verb::Patch => Err(Status::method_not_allowed(call.resource(), request.verb.as_str())),
+        Verb::Delete => verbs::delete::delete(&call, body).await,
+        Verb::DeleteCollection => verbs::delete::delete_collection(&call, body).await,
+    }
+}
+
+async fn below(call: &Call, subresource: &Subresource, body: Body) -> Answer {
+    match (subresource, call.request.verb) {
+        (Subresource::Status, Verb::Get) => verbs::read::get(call),
+        (Subresource::Status, Verb::Patch) => verbs::update::patch(call, Some(subresource), body).await,
+        (Subresource::Status, _) => verbs::update::update(call, Some(subresource), body).await,
+        (Subresource::Scale { .. }, _) => subresources::scale::serve(call, subresource, body).await,
+        (Subresource::Binding, _) => subresources::binding::bind(call, body).await,
+        (Subresource::Eviction, _) => subresources::eviction::evict(call, body).await,
+        (Subresource::Log, _) => subresources::log::read(call).await,
+        (Subresource::Finalize, _) => subresources::finalize::finalize(call, body).await,
+    }
+}
+
+fn authorize_resource(
+    state: &State,
+    identity: &Identity,
+    wanted: &ResourceRequest,
+    query: &Query,
+) -> Result<(), Status> {
+    let filled = |text: &'_ str| (!text.is_empty()).then(|| text.to_owned());
+    let name = filled(&wanted.name).or_else(|| selected_name(query));
+    let subresource = filled(&wanted.subresource);
+    let namespace = filled(&wanted.namespace);
+    let attributes = Attributes {
+        verb: wanted.verb.as_str(),
+        target: AuthTarget::Resource {
+            group: &wanted.group,
+            resource: &wanted.resource,
+            subresource: subresource.as_deref(),
+            namespace: namespace.as_deref(),
+            name: name.as_deref(),
+        },
+    };
+    let resource = GroupResource { group: &wanted.group, resource: &wanted.resource };
+    authorize(state, identity, &attributes, resource, &wanted.name)
+}
+
+/// The name in a `metadata.name=x` field selector, which rights by name apply to.
+fn selected_name(query: &Query) -> Option<String> {
+    query.filled("fieldSelector")?;
+    let options = ReadOptions::parse(query).ok()?;
+    options.fields.exact("metadata.name").map(str::to_owned)
+}
+
+fn authorize(
+    state: &State,
+    identity: &Identity,
+    attributes: &Attributes<'_>,
+    resource: GroupResource<'_>,
+    name: &str,
+) -> Result<(), Status> {
+    match state.policy.decide(identity, attributes) {
+        Decision::Allow { .. } => Ok(()),
+        Decision::Deny { reason } => Err(Status::forbidden(resource, name, reason)),
+    }
+}
+
+/// A JSON answer.
+pub(crate) fn json(code: StatusCode, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// The answer that a refusal becomes.
+pub(crate) fn refusal(status: &Status) -> Response<Body> {
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json(code, status.to_json().to_string());
+    let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    if retry > 0 {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry));
+    }
+    response
+}
+
+/// Adds `Warning` headers.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings.iter().take(WARNINGS_MAX) {
+        let mut text = String::new();
+        for letter in warning.chars().filter(|letter| letter.is_ascii() && !letter.is_ascii_control()) {
+            if letter == '"' || letter == '\\' {
+                text.push('\\');
+            }
+            text.push(letter);
+            if text.len() >= WARNING_BYTES_MAX {
+                break;
+            }
+        }
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}
+
+impl From<QueryError> for Status {
+    fn from(error: QueryError) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<DecodeError> for Status {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::TooLarge => Self::too_large(error),
+            DecodeError::Slow => Self::timeout(error),
+            _ => Self::bad_request(error.to_string()),
+        }
+    }
+}

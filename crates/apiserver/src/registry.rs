@@ -1,0 +1,133 @@
+//! Which resources are served: descriptors of the built-in kinds and of those that CRDs add.
+//!
+//! Invariant: a [`Registry`] never changes; a CRD write replaces the whole of it under a lock before the write is
+//! answered, so a request sees one consistent set. Read by every request.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use pumice_store::Store;
+use serde_json::Value;
+
+use crate::aggregate::AggregatedApi;
+use crate::discovery::Documents;
+
+pub(crate) mod builtin;
+pub(crate) mod custom;
+pub(crate) mod descriptor;
+pub(crate) mod schemas;
+
+pub(crate) use descriptor::Descriptor;
+
+/// The store's name of the resource that holds definitions.
+pub(crate) const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
+
+/// One consistent set of descriptors with the documents that describe it.
+pub(crate) struct Registry {
+    by_path: HashMap<(String, String, String), Arc<Descriptor>>,
+    ordered: Vec<Arc<Descriptor>>,
+    aggregated: Vec<Arc<AggregatedApi>>,
+    documents: Documents,
+}
+
+impl Registry {
+    fn new(definitions: &[Value], aggregated: Vec<Arc<AggregatedApi>>) -> Self {
+        let mut ordered = builtin::descriptors();
+        let taken: Vec<String> = ordered.iter().map(|descriptor| descriptor.group.clone()).collect();
+        for definition in definitions {
+            match custom::descriptors(definition) {
+                Ok(found) => {
+                    ordered.extend(found.into_iter().filter(|one| !taken.contains(&one.group)).map(Arc::new));
+                }
+                Err(error) => tracing::warn!(%error, "a stored definition is not served"),
+            }
+        }
+        ordered.sort_by(|a, b| a.order().cmp(&b.order()));
+        let by_path = ordered
+            .iter()
+            .map(|one| ((one.group.clone(), one.version.clone(), one.plural.clone()), Arc::clone(one)))
+            .collect();
+        let documents = Documents::new(&ordered, &aggregated);
+        Self { by_path, ordered, aggregated, documents }
+    }
+
+    /// The descriptor behind a path.
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Descriptor>> {
+        self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+    }
+
+    /// The descriptor of a kind, as owner references name it.
+    pub(crate) fn find_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Descriptor>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.ordered.iter().find(|one| one.group == group && one.version == version && one.kind == kind)
+    }
+
+    /// Every descriptor, by group, version preference and name.
+    pub(crate) fn all(&self) -> &[Arc<Descriptor>] {
+        &self.ordered
+    }
+
+    /// One descriptor for each kind of stored object.
+    pub(crate) fn stored(&self) -> BTreeMap<Arc<str>, Arc<Descriptor>> {
+        let mut stored = BTreeMap::new();
+        for one in &self.ordered {
+            if !stored.contains_key(&one.storage) || one.version == one.storage_version {
+                stored.insert(Arc::clone(&one.storage), Arc::clone(one));
+            }
+        }
+        stored
+    }
+
+    /// The service that answers for a group and version in place of the store.
+    pub(crate) fn aggregated(&self, group: &str, version: &str) -> Option<&Arc<AggregatedApi>> {
+        self.aggregated.iter().find(|api| api.group == group && api.version == version)
+    }
+
+    /// Discovery and OpenAPI of this set.
+    pub(crate) fn documents(&self) -> &Documents {
+        &self.documents
+    }
+}
+
+/// The current registry and how to replace it.
+pub(crate) struct RegistryCell {
+    current: RwLock<Arc<Registry>>,
+    aggregated: Vec<Arc<AggregatedApi>>,
+    reload: Mutex<()>,
+    changed: tokio::sync::watch::Sender<u64>,
+}
+
+impl RegistryCell {
+    pub(crate) fn new(store: &Store, aggregated: Vec<AggregatedApi>) -> Self {
+        let aggregated: Vec<Arc<AggregatedApi>> = aggregated.into_iter().map(Arc::new).collect();
+        let registry = Registry::new(&definitions(store), aggregated.clone());
+        Self {
+            current: RwLock::new(Arc::new(registry)),
+            aggregated,
+            reload: Mutex::new(()),
+            changed: tokio::sync::watch::Sender::new(0),
+        }
+    }
+
+    /// The set to use for the whole of one request.
+    pub(crate) fn load(&self) -> Arc<Registry> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the definitions anew. Called after each write of one; the lock makes the last caller's set the last.
+    pub(crate) fn reload(&self, store: &Store) {
+        let _turn = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let registry = Registry::new(&definitions(store), self.aggregated.clone());
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Tells when the set has changed.
+    pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+}
+
+fn definitions(store: &Store) -> Vec<Value> {
+    store.list(DEFINITIONS, None).items.iter().filter_map(|object| serde_json::from_slice(&object.body).ok()).collect()
+}

@@ -1,0 +1,133 @@
+//! All that the pipeline knows of one resource in one version.
+
+use std::sync::Arc;
+
+use pumice_objects::schema::Schema;
+use pumice_objects::table::Table;
+use serde_json::Value;
+
+use crate::strategy::Strategy;
+
+/// Verbs that every stored resource has, in discovery's order.
+pub(crate) const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// What lies below an object.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Subresource {
+    /// The status alone.
+    Status,
+    /// Replica counts at these paths of the object (dotted, without the leading dot).
+    Scale { spec: String, status: String, selector: Option<String> },
+    /// Puts a pod on a node.
+    Binding,
+    /// Deletes a pod.
+    Eviction,
+    /// Reads a container's output.
+    Log,
+    /// Ends a namespace's deletion.
+    Finalize,
+}
+
+impl Subresource {
+    /// The path segment.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Scale { .. } => "scale",
+            Self::Binding => "binding",
+            Self::Eviction => "eviction",
+            Self::Log => "log",
+            Self::Finalize => "finalize",
+        }
+    }
+
+    /// What can be done with it, in discovery's order.
+    pub(crate) fn verbs(&self) -> &'static [&'static str] {
+        match self {
+            Self::Status | Self::Scale { .. } => &["get", "patch", "update"],
+            Self::Binding | Self::Eviction => &["create"],
+            Self::Log => &["get"],
+            Self::Finalize => &["update"],
+        }
+    }
+
+    /// Group, version and kind of what is sent and answered, where it is not the object itself.
+    pub(crate) fn kind(&self) -> Option<(&'static str, &'static str, &'static str)> {
+        match self {
+            Self::Scale { .. } => Some(("autoscaling", "v1", "Scale")),
+            Self::Binding => Some(("", "v1", "Binding")),
+            Self::Eviction => Some(("policy", "v1", "Eviction")),
+            Self::Status | Self::Log | Self::Finalize => None,
+        }
+    }
+}
+
+/// One resource of one group and version.
+pub(crate) struct Descriptor {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) namespaced: bool,
+    /// The resource under which the store files its objects.
+    pub(crate) storage: Arc<str>,
+    /// The version in which bodies are stored.
+    pub(crate) storage_version: String,
+    pub(crate) schema: Schema,
+    /// Name of its schema among the components of the OpenAPI document.
+    pub(crate) component: String,
+    /// Its schema in OpenAPI, for kinds that are no built-in component.
+    pub(crate) openapi: Option<Value>,
+    pub(crate) table: Table,
+    pub(crate) subresources: Vec<Subresource>,
+    /// Whether `metadata.generation` counts changes of the specification.
+    pub(crate) counts_generation: bool,
+    /// Whether nulls mean "not given", as in typed kinds.
+    pub(crate) drops_nulls: bool,
+    /// Field selectors beyond name and namespace, as dotted paths.
+    pub(crate) selectable: Vec<String>,
+    pub(crate) strategy: &'static dyn Strategy,
+    /// Rank of the version within the group; lower is preferred.
+    pub(crate) version_rank: usize,
+}
+
+impl Descriptor {
+    /// `v1` or `group/version`.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// How messages name the resource: `pods`, `jobs.batch.volcano.sh`.
+    pub(crate) fn qualified(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// The subresource of this name.
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|one| one.name() == name)
+    }
+
+    /// Whether the status is written apart from the rest.
+    pub(crate) fn has_status(&self) -> bool {
+        self.subresources.contains(&Subresource::Status)
+    }
+
+    /// Whether bodies must be rewritten on the way out, because they are stored in another version.
+    pub(crate) fn converts(&self) -> bool {
+        self.version != self.storage_version
+    }
+
+    /// Media types of the patches it takes.
+    pub(crate) fn patches(&self) -> &'static [&'static str] {
+        &["application/json-patch+json", "application/merge-patch+json"]
+    }
+
+    /// Sorts by group, then preference of the version, then name.
+    pub(crate) fn order(&self) -> (&str, usize, &str) {
+        (&self.group, self.version_rank, &self.plural)
+    }
+}

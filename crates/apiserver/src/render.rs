@@ -1,0 +1,183 @@
+//! Stored objects into answers: whole, as a Table, or metadata alone.
+//!
+//! Invariant: a whole object in its stored version is answered with the store's own bytes. Called by the verbs.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use jiff::Timestamp;
+use pumice_objects::status::Status;
+use pumice_objects::table::IncludeObject;
+use pumice_store::{Draft, Object};
+use serde_json::{Map, Value, json};
+
+use crate::body::Body;
+use crate::negotiate::{self, Shape};
+use crate::pipeline::{Call, json as json_response};
+use crate::registry::Descriptor;
+use crate::tables;
+
+/// How one request wants to see objects.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) descriptor: Arc<Descriptor>,
+    pub(crate) shape: Shape,
+    include: IncludeObject,
+    now: Timestamp,
+}
+
+impl View {
+    /// Negotiates; 406 where nothing fits.
+    pub(crate) fn of(call: &Call) -> Result<Self, Status> {
+        let shape = negotiate::shape(&call.headers).ok_or_else(not_acceptable)?;
+        let include = match call.query.filled("includeObject") {
+            None | Some("Metadata") => IncludeObject::Metadata,
+            Some("Object") => IncludeObject::Object,
+            Some("None") => IncludeObject::None,
+            Some(other) => {
+                return Err(Status::bad_request(format!(
+                    "invalid value {other:?} for query parameter \"includeObject\": want None, Metadata or Object"
+                )));
+            }
+        };
+        Ok(Self { descriptor: Arc::clone(&call.descriptor), shape, include, now: call.state.clock.now() })
+    }
+
+    /// The bytes of one object in this view.
+    pub(crate) fn bytes(&self, object: &Object) -> Bytes {
+        match self.shape {
+            Shape::Whole if !self.descriptor.converts() => object.body.clone(),
+            _ => Bytes::from(self.value(parse(object)).to_string()),
+        }
+    }
+
+    /// One parsed object in this view.
+    pub(crate) fn value(&self, mut object: Value) -> Value {
+        match self.shape {
+            Shape::Whole => {
+                self.convert(&mut object);
+                object
+            }
+            Shape::Partial => tables::partial(&object),
+            Shape::Table => {
+                self.convert(&mut object);
+                let revision = object["metadata"]["resourceVersion"].clone();
+                self.table(&revision, &[object])
+            }
+        }
+    }
+
+    fn table(&self, revision: &Value, objects: &[Value]) -> Value {
+        let table = &self.descriptor.table;
+        let rows = objects.iter().map(|object| table.row(object, self.include, self.now)).collect();
+        table.to_json(json!({ "resourceVersion": revision }), rows, true)
+    }
+
+    fn convert(&self, object: &mut Value) {
+        if self.descriptor.converts() {
+            object["apiVersion"] = json!(self.descriptor.api_version());
+        }
+    }
+
+    /// An answer with one object.
+    pub(crate) fn one(&self, code: StatusCode, object: &Object) -> Response<Body> {
+        json_response(code, self.bytes(object))
+    }
+
+    /// An answer with one object that is not stored (dry runs).
+    pub(crate) fn unstored(&self, code: StatusCode, object: Value) -> Response<Body> {
+        json_response(code, self.value(object).to_string())
+    }
+
+    /// An answer with a list.
+    pub(crate) fn list(&self, items: Vec<Arc<Object>>, revision: u64) -> Response<Body> {
+        match self.shape {
+            Shape::Whole if !self.descriptor.converts() => {
+                let head = format!(
+                    "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{{\"resourceVersion\":\"{revision}\"}},\"items\":[",
+                    json!(self.descriptor.list_kind),
+                    json!(self.descriptor.api_version()),
+                );
+                json_response(StatusCode::OK, Body::list(Bytes::from(head), items, "]}"))
+            }
+            Shape::Table => {
+                let objects: Vec<Value> = items.iter().map(|object| parse(object)).collect();
+                json_response(StatusCode::OK, self.table(&json!(revision.to_string()), &objects).to_string())
+            }
+            Shape::Whole | Shape::Partial => {
+                let (kind, version) = match self.shape {
+                    Shape::Partial => ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned()),
+                    _ => (self.descriptor.list_kind.as_str(), self.descriptor.api_version()),
+                };
+                let items: Vec<Value> = items.iter().map(|object| self.value(parse(object))).collect();
+                let list = json!({
+                    "kind": kind,
+                    "apiVersion": version,
+                    "metadata": { "resourceVersion": revision.to_string() },
+                    "items": items,
+                });
+                json_response(StatusCode::OK, list.to_string())
+            }
+        }
+    }
+}
+
+pub(crate) fn not_acceptable() -> Status {
+    Status::not_acceptable(&[negotiate::WRITTEN])
+}
+
+/// A stored body as a value; the server wrote it, so it parses.
+pub(crate) fn parse(object: &Object) -> Value {
+    serde_json::from_slice(&object.body).unwrap_or_default()
+}
+
+/// An object as the store takes it: its text with a hole where the revision goes.
+pub(crate) fn draft(object: &Value) -> Draft {
+    let empty = Map::new();
+    let fields = object.as_object().unwrap_or(&empty);
+    let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let mut head = String::from("{");
+    for name in ["apiVersion", "kind"] {
+        if let Some(value) = fields.get(name) {
+            head.push_str(&format!("\"{name}\":{value},"));
+        }
+    }
+    head.push_str("\"metadata\":{");
+    for (name, value) in metadata.iter().filter(|(name, _)| *name != "resourceVersion") {
+        head.push_str(&format!("{}:{value},", Value::from(name.as_str())));
+    }
+    head.push_str("\"resourceVersion\":\"");
+    let mut tail = String::from("\"}");
+    for (name, value) in fields.iter().filter(|(name, _)| !["apiVersion", "kind", "metadata"].contains(&name.as_str()))
+    {
+        tail.push_str(&format!(",{}:{value}", Value::from(name.as_str())));
+    }
+    tail.push('}');
+    Draft::new(head, tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_is_the_object_at_its_revision() {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod", "data": {"a\"b": "\\"},
+            "metadata": {"name": "x", "labels": {"k": "v"}, "resourceVersion": "1"}, "spec": {"n": 1.5},
+        });
+        let body = draft(&object).render(7);
+        let mut wanted = object;
+        wanted["metadata"]["resourceVersion"] = json!("7");
+        assert_eq!(serde_json::from_slice::<Value>(&body).expect("json"), wanted);
+    }
+
+    #[test]
+    fn an_odd_object_is_still_json() {
+        for object in [json!(null), json!({}), json!({"metadata": 1})] {
+            let body = draft(&object).render(1);
+            assert!(serde_json::from_slice::<Value>(&body).is_ok());
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Which stored objects a label and field selector names.
+//!
+//! Invariant: an object's body is parsed only as far as its selector needs: not at all for names, up to the labels for
+//! label selectors. Called by list, watch and deletecollection.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use pumice_objects::selector::{FieldSelector, LabelSelector};
+use pumice_objects::status::Status;
+use pumice_store::Object;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::query::ReadOptions;
+use crate::registry::Descriptor;
+
+const NAME: &str = "metadata.name";
+const NAMESPACE: &str = "metadata.namespace";
+
+/// A checked pair of selectors.
+#[derive(Clone)]
+pub(crate) struct Matcher {
+    labels: LabelSelector,
+    fields: FieldSelector,
+    /// Whether a field beyond name and namespace is asked for.
+    reads_body: bool,
+}
+
+#[derive(Deserialize)]
+struct Peek<'a> {
+    #[serde(borrow, default)]
+    metadata: PeekMetadata<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct PeekMetadata<'a> {
+    #[serde(borrow, default)]
+    labels: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+}
+
+impl Matcher {
+    /// Refuses fields that the resource can't be selected by.
+    pub(crate) fn new(descriptor: &Descriptor, options: &ReadOptions) -> Result<Self, Status> {
+        let mut reads_body = false;
+        for requirement in options.fields.requirements() {
+            let path = requirement.path.as_str();
+            let built_in = path == NAME || path == NAMESPACE;
+            if !built_in && !descriptor.selectable.iter().any(|one| one == path) {
+                return Err(Status::bad_request(format!(
+                    "Unable to find {:?} that match the field selector: field label not supported: {path}",
+                    descriptor.qualified(),
+                )));
+            }
+            reads_body |= !built_in;
+        }
+        Ok(Self { labels: options.labels.clone(), fields: options.fields.clone(), reads_body })
+    }
+
+    /// Whether everything matches.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
+
+    /// The one name that can match, if the selector says so.
+    pub(crate) fn exact_name(&self) -> Option<&str> {
+        self.fields.exact(NAME)
+    }
+
+    /// Whether this version of an object matches.
+    pub(crate) fn matches(&self, object: &Object) -> bool {
+        self.labels_match(object) && self.fields_match(object)
+    }
+
+    fn labels_match(&self, object: &Object) -> bool {
+        if self.labels.is_everything() {
+            return true;
+        }
+        let Ok(peek) = serde_json::from_slice::<Peek<'_>>(&object.body) else { return false };
+        let labels = peek.metadata.labels.unwrap_or_default();
+        self.labels.matches(|key| labels.get(key).map(AsRef::as_ref))
+    }
+
+    fn fields_match(&self, object: &Object) -> bool {
+        if self.fields.is_everything() {
+            return true;
+        }
+        let body: Value =
+            if self.reads_body { serde_json::from_slice(&object.body).unwrap_or_default() } else { Value::Null };
+        self.fields.matches(|path| match path {
+            NAME => Some(Cow::Borrowed(&*object.key.name)),
+            NAMESPACE => Some(Cow::Borrowed(&*object.key.namespace)),
+            other => at(&body, other).and_then(|value| match value {
+                Value::Null => None,
+                Value::String(text) => Some(Cow::Borrowed(text.as_str())),
+                other => Some(Cow::Owned(other.to_string())),
+            }),
+        })
+    }
+}
+
+/// The value at a dotted path.
+pub(crate) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, |value, step| value.get(step))
+}

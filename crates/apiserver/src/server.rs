@@ -1,0 +1,206 @@
+//! The server: its parts, how it is built, and the tower services that answer requests.
+//!
+//! Invariant: a request is answered from one registry and one identity, both fixed when it arrives. Built by `pumice up`
+//! and by tests; called by the listener and by in-process clients.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use pumice_auth::{Identity, Policy};
+use pumice_store::{ApplyError, Store};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use tower::Service;
+
+use crate::admission::{Admission, AdmitAll};
+use crate::aggregate::AggregatedApi;
+use crate::body::Body;
+use crate::clock::{Clock, SystemClock};
+use crate::node_proxy::{NoNodes, NodeProxy};
+use crate::registry::RegistryCell;
+use crate::{bootstrap, gc, pipeline};
+
+/// How often a quiet watch gets a bookmark, unless the builder says otherwise.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// Why a server can't be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The namespaces and priority classes that every cluster has can't be stored.
+    #[error("cannot store the objects that every cluster has")]
+    Bootstrap(#[source] ApplyError),
+}
+
+/// What every request shares.
+pub(crate) struct State {
+    pub(crate) store: Store,
+    pub(crate) policy: Policy,
+    pub(crate) registry: RegistryCell,
+    pub(crate) admission: Arc<dyn Admission>,
+    pub(crate) node_proxy: Arc<dyn NodeProxy>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) bookmark_every: Duration,
+}
+
+/// Puts a server together. Made by [`ApiServer::builder`].
+#[must_use]
+pub struct Builder {
+    store: Store,
+    policy: Policy,
+    admission: Arc<dyn Admission>,
+    node_proxy: Arc<dyn NodeProxy>,
+    clock: Arc<dyn Clock>,
+    aggregated: Vec<AggregatedApi>,
+    bookmark_every: Duration,
+}
+
+impl Builder {
+    /// Who changes and refuses objects; nobody by default.
+    pub fn admission(mut self, admission: Arc<dyn Admission>) -> Self {
+        self.admission = admission;
+        self
+    }
+
+    /// Who reaches the nodes; nobody by default.
+    pub fn node_proxy(mut self, node_proxy: Arc<dyn NodeProxy>) -> Self {
+        self.node_proxy = node_proxy;
+        self
+    }
+
+    /// Where timestamps come from; the machine's clock by default.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Adds a group that another component answers.
+    pub fn aggregate(mut self, api: AggregatedApi) -> Self {
+        self.aggregated.push(api);
+        self
+    }
+
+    /// How often a quiet watch gets a bookmark; a minute by default.
+    pub fn bookmark_every(mut self, period: Duration) -> Self {
+        self.bookmark_every = period;
+        self
+    }
+
+    /// Stores what every cluster has, and starts the collector. Needs a tokio runtime.
+    pub async fn build(self) -> Result<ApiServer, BuildError> {
+        let state = Arc::new(State {
+            registry: RegistryCell::new(&self.store, self.aggregated),
+            store: self.store,
+            policy: self.policy,
+            admission: self.admission,
+            node_proxy: self.node_proxy,
+            clock: self.clock,
+            bookmark_every: self.bookmark_every,
+        });
+        bootstrap::run(&state).await.map_err(BuildError::Bootstrap)?;
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        tasks.spawn(gc::run(Arc::clone(&state), stop.clone()));
+        tasks.close();
+        let background = Arc::new(Background { tasks, _stop_on_drop: stop.clone().drop_guard(), stop });
+        Ok(ApiServer { state, background })
+    }
+}
+
+/// The collector's task; ends with the last handle to the server.
+struct Background {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    _stop_on_drop: DropGuard,
+}
+
+/// A Kubernetes API server over a store. Cheap to clone.
+///
+/// As a tower service it takes the caller's [`Identity`] from the request's extensions and answers 401 without one:
+/// whoever calls it must have made sure who the caller is. [`ApiServer::serve`] and [`ApiServer::client_service`] do.
+#[derive(Clone)]
+pub struct ApiServer {
+    pub(crate) state: Arc<State>,
+    background: Arc<Background>,
+}
+
+impl ApiServer {
+    /// Starts a server's description.
+    pub fn builder(store: Store, policy: Policy) -> Builder {
+        Builder {
+            store,
+            policy,
+            admission: Arc::new(AdmitAll),
+            node_proxy: Arc::new(NoNodes),
+            clock: Arc::new(SystemClock),
+            aggregated: Vec::new(),
+            bookmark_every: BOOKMARK_EVERY,
+        }
+    }
+
+    /// A service that acts as `identity`, for `kube::Client::new` without a socket.
+    pub fn client_service(&self, identity: Identity) -> ClientService {
+        ClientService { server: self.clone(), identity }
+    }
+
+    /// Stops the collector and waits for it. Requests are still answered.
+    pub async fn stop(&self) {
+        self.background.stop.cancel();
+        self.background.tasks.wait().await;
+    }
+
+    /// The store beneath.
+    pub fn store(&self) -> &Store {
+        &self.state.store
+    }
+}
+
+impl<B> Service<Request<B>> for ApiServer
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let state = Arc::clone(&self.state);
+        let request = request.map(Body::new);
+        Box::pin(async move { Ok(pipeline::answer(state, request).await) })
+    }
+}
+
+/// Answers requests of one identity, whatever they claim.
+#[derive(Clone)]
+pub struct ClientService {
+    server: ApiServer,
+    identity: Identity,
+}
+
+impl<B> Service<Request<B>> for ClientService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        request.extensions_mut().insert(self.identity.clone());
+        self.server.call(request)
+    }
+}

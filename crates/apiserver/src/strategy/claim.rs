@@ -1,0 +1,89 @@
+//! PersistentVolumeClaims. Binding one to a folder is the work of the node and the controllers.
+
+use pumice_objects::field::FieldError;
+use pumice_objects::status::Status;
+use serde_json::{Value, json};
+
+use super::pod::spec::parse_quantity;
+use super::problems::Problems;
+use super::{Hook, Strategy};
+
+const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+pub(crate) struct Claim;
+
+impl Strategy for Claim {
+    fn defaults(&self, object: &mut Value) {
+        if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.entry("volumeMode").or_insert_with(|| json!("Filesystem"));
+        }
+    }
+
+    fn prepare_create(&self, object: &mut Value, _hook: &mut Hook<'_>) -> Result<(), Status> {
+        object["status"] = json!({ "phase": "Pending" });
+        Ok(())
+    }
+
+    fn validate(&self, object: &Value) -> Vec<FieldError> {
+        let mut problems = Problems::default();
+        let spec = &object["spec"];
+        let modes = spec["accessModes"].as_array().map_or(&[][..], Vec::as_slice);
+        if modes.is_empty() {
+            problems.required("spec.accessModes", "at least 1 access mode is required");
+        }
+        for (index, mode) in modes.iter().enumerate() {
+            let mode = mode.as_str().unwrap_or_default();
+            if !MODES.contains(&mode) {
+                problems.not_supported(&format!("spec.accessModes[{index}]"), mode, &MODES);
+            }
+        }
+        let storage = &spec["resources"]["requests"]["storage"];
+        if storage.is_null() {
+            problems.required("spec.resources[storage]", "");
+        } else if parse_quantity(storage).is_none_or(|amount| amount.is_negative() || amount.is_zero()) {
+            problems.invalid("spec.resources[storage]", storage, "must be a quantity greater than zero");
+        }
+        problems.into_errors()
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut problems = Problems::default();
+        let still = |object: &Value| {
+            let mut spec = object["spec"].clone();
+            if let Some(spec) = spec.as_object_mut() {
+                spec.remove("resources");
+                if old["spec"]["volumeName"].is_null() {
+                    spec.remove("volumeName");
+                }
+            }
+            spec
+        };
+        if still(new) != still(old) {
+            problems.forbidden(
+                "spec",
+                "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
+            );
+        }
+        problems.into_errors()
+    }
+
+    fn returns_deleted(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_say_what_they_lack() {
+        let good = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+        assert!(Claim.validate(&good).is_empty());
+        assert_eq!(Claim.validate(&json!({})).len(), 2);
+        let mut bound = good.clone();
+        bound["spec"]["volumeName"] = json!("v");
+        assert!(Claim.validate_update(&bound, &good).is_empty());
+        assert_eq!(Claim.validate_update(&good, &bound).len(), 1);
+    }
+}

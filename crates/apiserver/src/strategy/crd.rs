@@ -1,0 +1,175 @@
+//! CustomResourceDefinitions: defaults, rules, and the status that says they are served.
+//!
+//! Invariant: a definition whose `Established` condition is true is in the registry when the write is answered.
+
+use std::collections::BTreeSet;
+
+use pumice_objects::field::FieldError;
+use pumice_objects::names;
+use pumice_objects::status::Status;
+use pumice_objects::table::Table;
+use serde_json::{Value, json};
+
+use super::problems::Problems;
+use super::{Hook, Strategy};
+use crate::clock::wire_time;
+use crate::registry::custom;
+
+pub(crate) struct CustomResourceDefinition;
+
+/// Most versions of one definition.
+const VERSIONS_MAX: usize = 32;
+
+impl Strategy for CustomResourceDefinition {
+    fn defaults(&self, object: &mut Value) {
+        let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+        spec.entry("conversion").or_insert_with(|| json!({ "strategy": "None" }));
+        let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) else { return };
+        let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+        names.entry("singular").or_insert_with(|| json!(kind.to_lowercase()));
+        names.entry("listKind").or_insert_with(|| json!(format!("{kind}List")));
+    }
+
+    fn prepare_create(&self, object: &mut Value, hook: &mut Hook<'_>) -> Result<(), Status> {
+        object["status"] = status(object, &Value::Null, &wire_time(hook.now));
+        Ok(())
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value, hook: &mut Hook<'_>) -> Result<(), Status> {
+        new["status"] = status(new, &old["status"], &wire_time(hook.now));
+        Ok(())
+    }
+
+    fn validate(&self, object: &Value) -> Vec<FieldError> {
+        let mut problems = Problems::default();
+        let spec = &object["spec"];
+        names_rules(object, &mut problems);
+        let scope = spec["scope"].as_str().unwrap_or_default();
+        if scope != "Namespaced" && scope != "Cluster" {
+            problems.not_supported("spec.scope", scope, &["Cluster", "Namespaced"]);
+        }
+        if spec["conversion"]["strategy"] != "None" {
+            let given = spec["conversion"]["strategy"].as_str().unwrap_or_default();
+            problems.not_supported("spec.conversion.strategy", given, &["None"]);
+        }
+        versions(spec, &mut problems);
+        problems.into_errors()
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut problems = Problems::default();
+        for field in ["group", "scope"] {
+            problems.immutable(&format!("spec.{field}"), &new["spec"][field], &old["spec"][field]);
+        }
+        for field in ["plural", "kind"] {
+            let path = format!("spec.names.{field}");
+            problems.immutable(&path, &new["spec"]["names"][field], &old["spec"]["names"][field]);
+        }
+        problems.into_errors()
+    }
+}
+
+fn names_rules(object: &Value, problems: &mut Problems) {
+    let spec = &object["spec"];
+    let group = spec["group"].as_str().unwrap_or_default();
+    let plural = spec["names"]["plural"].as_str().unwrap_or_default();
+    if names::check_dns1123_subdomain(group).is_err() || !group.contains('.') {
+        problems.invalid("spec.group", &group.into(), "should be a domain with at least one dot");
+    }
+    problems.dns_label("spec.names.plural", plural);
+    if spec["names"]["kind"].as_str().is_none_or(str::is_empty) {
+        problems.required("spec.names.kind", "");
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    if name != format!("{plural}.{group}") {
+        problems.invalid("metadata.name", &name.into(), "must be spec.names.plural+\".\"+spec.group");
+    }
+}
+
+fn versions(spec: &Value, problems: &mut Problems) {
+    let versions = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
+    if versions.is_empty() || versions.len() > VERSIONS_MAX {
+        let detail = format!("must have between 1 and {VERSIONS_MAX} versions");
+        problems.invalid("spec.versions", &versions.len().into(), &detail);
+    }
+    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
+        problems.invalid(
+            "spec.versions",
+            &"<versions>".into(),
+            "must have exactly one version marked as storage version",
+        );
+    }
+    let mut seen = BTreeSet::new();
+    for (index, version) in versions.iter().enumerate() {
+        let path = format!("spec.versions[{index}]");
+        let name = version["name"].as_str().unwrap_or_default();
+        problems.dns_label(&format!("{path}.name"), name);
+        if !seen.insert(name) {
+            problems.duplicate(&format!("{path}.name"), name);
+        }
+        let schema = &version["schema"]["openAPIV3Schema"];
+        if !schema.is_object() {
+            problems.required(&format!("{path}.schema.openAPIV3Schema"), "schemas are required");
+        } else if let Err(cause) = custom::schema(schema) {
+            problems.invalid(&format!("{path}.schema.openAPIV3Schema"), &"<schema>".into(), &cause);
+        }
+        if let Err(cause) = Table::from_crd_version(version) {
+            problems.invalid(&format!("{path}.additionalPrinterColumns"), &"<columns>".into(), &cause.to_string());
+        }
+    }
+}
+
+/// The status of a definition: names are always accepted, and it is established by the write itself.
+fn status(object: &Value, old: &Value, now: &str) -> Value {
+    let storage = object["spec"]["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|version| version["storage"] == true)
+        .map_or(Value::Null, |version| version["name"].clone());
+    let mut stored = old["storedVersions"].as_array().cloned().unwrap_or_default();
+    if !stored.contains(&storage) {
+        stored.push(storage);
+    }
+    let condition = |kind: &str, reason: &str, message: &str| {
+        let before = old["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind);
+        let since = before.map_or(json!(now), |condition| condition["lastTransitionTime"].clone());
+        json!({
+            "type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since,
+        })
+    };
+    json!({
+        "acceptedNames": object["spec"]["names"],
+        "conditions": [
+            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        ],
+        "storedVersions": stored,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_is_established_and_checked() {
+        let mut crd = json!({
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}}}],
+            },
+        });
+        CustomResourceDefinition.defaults(&mut crd);
+        assert_eq!(crd["spec"]["names"]["listKind"], "WidgetList");
+        assert!(CustomResourceDefinition.validate(&crd).is_empty());
+        let first = status(&crd, &Value::Null, "t1");
+        assert_eq!(first["storedVersions"], json!(["v1"]));
+        assert_eq!(status(&crd, &first, "t2"), first);
+        crd["metadata"]["name"] = json!("gadgets.example.com");
+        crd["spec"]["versions"][0]["storage"] = json!(false);
+        assert_eq!(CustomResourceDefinition.validate(&crd).len(), 2);
+    }
+}

@@ -1,0 +1,106 @@
+//! Pods: defaults, priority, spec rules, immutability, grace.
+//!
+//! Invariant: what this file lets through, the scheduler and the node can read without further checks.
+//! Called by the pipeline through [`Strategy`].
+
+use pumice_objects::field::FieldError;
+use pumice_objects::status::Status;
+use serde_json::{Map, Value, json};
+
+use super::{Hook, Strategy};
+
+mod defaults;
+mod qos;
+pub(crate) mod spec;
+mod update;
+
+/// Seconds between SIGTERM and SIGKILL when nobody says otherwise.
+const GRACE_SECONDS: i64 = 30;
+
+pub(crate) struct Pod;
+
+impl Strategy for Pod {
+    fn defaults(&self, object: &mut Value) {
+        defaults::apply(object);
+    }
+
+    fn prepare_create(&self, object: &mut Value, hook: &mut Hook<'_>) -> Result<(), Status> {
+        resolve_priority(object, hook);
+        let class = qos::class(object);
+        object["status"] = json!({ "phase": "Pending", "qosClass": class });
+        Ok(())
+    }
+
+    fn validate(&self, object: &Value) -> Vec<FieldError> {
+        spec::validate(object)
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        update::validate(new, old)
+    }
+
+    /// Pods that no node holds, or that have ended, need no grace.
+    fn grace_seconds(&self, object: &Value, asked: Option<i64>) -> i64 {
+        let bound = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+        let finished = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        if !bound || finished {
+            return 0;
+        }
+        asked.or_else(|| object["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(GRACE_SECONDS).max(0)
+    }
+
+    fn returns_deleted(&self) -> bool {
+        true
+    }
+
+    fn status_keeps_labels(&self) -> bool {
+        true
+    }
+}
+
+/// Fills `spec.priority` and `spec.preemptionPolicy` from the class.
+///
+/// Upstream refuses an unknown class with 403. Manifests written for Volcano name classes that exist on the author's
+/// cluster only, so here such a pod gets priority 0 and the client a warning; `docs/api-compatibility.md` says so.
+fn resolve_priority(object: &mut Value, hook: &mut Hook<'_>) {
+    let name = object["spec"]["priorityClassName"].as_str().unwrap_or_default().to_owned();
+    let class = if name.is_empty() {
+        hook.reader
+            .list("scheduling.k8s.io/priorityclasses", None)
+            .into_iter()
+            .find(|class| class["globalDefault"].as_bool() == Some(true))
+    } else {
+        hook.reader.get("scheduling.k8s.io/priorityclasses", "", &name)
+    };
+    let Some(spec) = object["spec"].as_object_mut() else { return };
+    let Some(class) = class else {
+        if !name.is_empty() {
+            hook.warnings.push(format!("no PriorityClass with name {name} was found: the pod gets priority 0"));
+        }
+        spec.insert("priority".to_owned(), json!(0));
+        spec.entry("preemptionPolicy").or_insert_with(|| json!("PreemptLowerPriority"));
+        return;
+    };
+    if name.is_empty() {
+        spec.insert("priorityClassName".to_owned(), class["metadata"]["name"].clone());
+    }
+    spec.insert("priority".to_owned(), class["value"].clone());
+    if let Some(policy) = class["preemptionPolicy"].as_str() {
+        spec.insert("preemptionPolicy".to_owned(), json!(policy));
+    }
+}
+
+/// The lists of containers of a pod spec, with the field's name.
+const CONTAINER_LISTS: [&str; 2] = ["initContainers", "containers"];
+
+/// Every container with the path of its entry.
+fn containers(spec: &Value) -> impl Iterator<Item = (String, &Map<String, Value>)> {
+    CONTAINER_LISTS.into_iter().flat_map(move |list| {
+        spec[list]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .enumerate()
+            .filter_map(move |(index, item)| Some((format!("spec.{list}[{index}]"), item.as_object()?)))
+    })
+}

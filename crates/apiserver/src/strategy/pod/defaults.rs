@@ -1,0 +1,165 @@
+//! Defaults of pods that no schema carries: they depend on other fields, or upstream sets them in code.
+//!
+//! Invariant: applying them twice changes nothing. Called on every write of a pod and of nothing else.
+
+use serde_json::{Map, Value, json};
+
+use super::{CONTAINER_LISTS, GRACE_SECONDS};
+
+/// Fills what the writer of the manifest left out.
+pub(super) fn apply(object: &mut Value) {
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    for (field, value) in [
+        ("restartPolicy", json!("Always")),
+        ("terminationGracePeriodSeconds", json!(GRACE_SECONDS)),
+        ("dnsPolicy", json!("ClusterFirst")),
+        ("schedulerName", json!("default-scheduler")),
+        ("securityContext", json!({})),
+        ("enableServiceLinks", json!(true)),
+        ("serviceAccountName", json!("default")),
+    ] {
+        fill(spec, field, value);
+    }
+    for list in CONTAINER_LISTS {
+        each(spec.get_mut(list), container);
+    }
+    each(spec.get_mut("volumes"), volume);
+}
+
+fn fill(object: &mut Map<String, Value>, field: &str, value: Value) {
+    let empty = object.get(field).is_none_or(|old| old.is_null() || old.as_str() == Some(""));
+    if empty {
+        object.insert(field.to_owned(), value);
+    }
+}
+
+fn each(list: Option<&mut Value>, change: fn(&mut Map<String, Value>)) {
+    list.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut).for_each(change);
+}
+
+fn container(container: &mut Map<String, Value>) {
+    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+    let pull = if pulls_always(image) { "Always" } else { "IfNotPresent" };
+    for (field, value) in [
+        ("imagePullPolicy", json!(pull)),
+        ("resources", json!({})),
+        ("terminationMessagePath", json!("/dev/termination-log")),
+        ("terminationMessagePolicy", json!("File")),
+    ] {
+        fill(container, field, value);
+    }
+    requests_from_limits(container);
+    each(container.get_mut("ports"), |port| fill(port, "protocol", json!("TCP")));
+    each(container.get_mut("env"), |entry| {
+        let reference = entry.get_mut("valueFrom").and_then(|source| source.get_mut("fieldRef"));
+        if let Some(reference) = reference.and_then(Value::as_object_mut) {
+            fill(reference, "apiVersion", json!("v1"));
+        }
+    });
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(probe) = container.get_mut(probe).and_then(Value::as_object_mut) {
+            fill_probe(probe);
+        }
+    }
+}
+
+/// An image without a tag, or tagged `latest`, is pulled each time.
+fn pulls_always(image: &str) -> bool {
+    if image.contains('@') {
+        return false;
+    }
+    let last = image.rsplit('/').next().unwrap_or_default();
+    last.split_once(':').is_none_or(|(_, tag)| tag == "latest")
+}
+
+fn requests_from_limits(container: &mut Map<String, Value>) {
+    let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else { return };
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
+    let requests = resources.entry("requests").or_insert_with(|| json!({}));
+    if let Some(requests) = requests.as_object_mut() {
+        for (resource, limit) in limits {
+            requests.entry(resource).or_insert(limit);
+        }
+    }
+}
+
+fn fill_probe(probe: &mut Map<String, Value>) {
+    for (field, value) in
+        [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
+    {
+        fill(probe, field, json!(value));
+    }
+    if let Some(http) = probe.get_mut("httpGet").and_then(Value::as_object_mut) {
+        fill(http, "path", json!("/"));
+        fill(http, "scheme", json!("HTTP"));
+    }
+}
+
+/// The sources whose files get a default mode.
+const MODED_SOURCES: [&str; 4] = ["configMap", "secret", "projected", "downwardAPI"];
+/// 0644.
+const FILE_MODE: i32 = 420;
+
+fn volume(volume: &mut Map<String, Value>) {
+    if volume.keys().all(|key| key == "name") {
+        volume.insert("emptyDir".to_owned(), json!({}));
+    }
+    for source in MODED_SOURCES {
+        if let Some(source) = volume.get_mut(source).and_then(Value::as_object_mut) {
+            fill(source, "defaultMode", json!(FILE_MODE));
+        }
+    }
+    if let Some(host) = volume.get_mut("hostPath").and_then(Value::as_object_mut) {
+        host.entry("type").or_insert_with(|| json!(""));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_filled_once() {
+        let mut pod = json!({"spec": {"containers": [{
+            "name": "a", "image": "busybox",
+            "resources": {"limits": {"cpu": "1"}},
+            "ports": [{"containerPort": 80}],
+            "readinessProbe": {"httpGet": {"port": 80}},
+        }], "volumes": [{"name": "v"}, {"name": "c", "configMap": {"name": "x"}}]}});
+        apply(&mut pod);
+        let spec = &pod["spec"];
+        assert_eq!(spec["restartPolicy"], "Always");
+        assert_eq!(spec["terminationGracePeriodSeconds"], 30);
+        let container = &spec["containers"][0];
+        assert_eq!(container["imagePullPolicy"], "Always");
+        assert_eq!(container["resources"]["requests"]["cpu"], "1");
+        assert_eq!(container["ports"][0]["protocol"], "TCP");
+        assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/");
+        assert_eq!(spec["volumes"][0]["emptyDir"], json!({}));
+        assert_eq!(spec["volumes"][1]["configMap"]["defaultMode"], 420);
+        let once = pod.clone();
+        apply(&mut pod);
+        assert_eq!(pod, once);
+    }
+
+    #[test]
+    fn pull_policy_follows_the_tag() {
+        for (image, always) in [
+            ("busybox", true),
+            ("busybox:latest", true),
+            ("busybox:1.36", false),
+            ("registry:5000/busybox", true),
+            ("registry:5000/busybox:1", false),
+            ("busybox@sha256:00", false),
+        ] {
+            assert_eq!(pulls_always(image), always, "{image}");
+        }
+    }
+
+    #[test]
+    fn odd_shapes_are_left_alone() {
+        for mut pod in [json!({}), json!({"spec": 1}), json!({"spec": {"containers": [1, null], "volumes": {}}})] {
+            apply(&mut pod);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! PriorityClasses.
+
+use pumice_objects::field::FieldError;
+use serde_json::{Value, json};
+
+use super::Strategy;
+use super::problems::Problems;
+
+/// Largest value of a class that is not the system's.
+const USER_VALUE_MAX: i64 = 1_000_000_000;
+const SYSTEM_PREFIX: &str = "system-";
+const SYSTEM_NAMES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+const POLICIES: [&str; 2] = ["Never", "PreemptLowerPriority"];
+
+pub(crate) struct PriorityClass;
+
+impl Strategy for PriorityClass {
+    fn defaults(&self, object: &mut Value) {
+        if object.is_object() && object["preemptionPolicy"].is_null() {
+            object["preemptionPolicy"] = json!("PreemptLowerPriority");
+        }
+        if object.is_object() && object["value"].is_null() {
+            object["value"] = json!(0);
+        }
+    }
+
+    fn validate(&self, object: &Value) -> Vec<FieldError> {
+        let mut problems = Problems::default();
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let system = SYSTEM_NAMES.contains(&name);
+        if name.starts_with(SYSTEM_PREFIX) && !system {
+            let detail = "priority class names with 'system-' prefix are reserved for system use only";
+            problems.forbidden("metadata.name", detail);
+        }
+        let value = object["value"].as_i64().unwrap_or_default();
+        if !system && value > USER_VALUE_MAX {
+            let detail = format!("maximum allowed value of a user defined priority is {USER_VALUE_MAX}");
+            problems.forbidden("value", &detail);
+        }
+        let policy = object["preemptionPolicy"].as_str().unwrap_or_default();
+        if !POLICIES.contains(&policy) {
+            problems.not_supported("preemptionPolicy", policy, &POLICIES);
+        }
+        problems.into_errors()
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut problems = Problems::default();
+        if new["value"] != old["value"] {
+            problems.forbidden("value", "may not be changed in an update.");
+        }
+        problems.immutable("preemptionPolicy", &new["preemptionPolicy"], &old["preemptionPolicy"]);
+        problems.into_errors()
+    }
+}
+
+/// The classes made at start: name, value, description.
+pub(crate) const BUILT_IN: [(&str, i64, &str); 2] = [
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+];

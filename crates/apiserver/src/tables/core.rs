@@ -1,0 +1,137 @@
+//! Rows of the small built-in kinds.
+
+use pumice_objects::table::{Column, ColumnType, Table};
+use serde_json::{Map, Value, json};
+
+use super::{or_empty, or_none, text};
+
+fn count(value: &Value) -> usize {
+    value.as_object().map_or(0, Map::len)
+}
+
+/// Columns of namespaces.
+pub(crate) fn namespace() -> Table {
+    Table::new(vec![Column::name(), text("Status", |object, _| or_empty(&object["status"]["phase"])), Column::age()])
+}
+
+/// Columns of config maps.
+pub(crate) fn config_map() -> Table {
+    Table::new(vec![
+        Column::name(),
+        text("Data", |object, _| json!((count(&object["data"]) + count(&object["binaryData"])).to_string())),
+        Column::age(),
+    ])
+}
+
+/// Columns of secrets.
+pub(crate) fn secret() -> Table {
+    Table::new(vec![
+        Column::name(),
+        text("Type", |object, _| or_empty(&object["type"])),
+        text("Data", |object, _| json!(count(&object["data"]).to_string())),
+        Column::age(),
+    ])
+}
+
+/// Columns of service accounts.
+pub(crate) fn service_account() -> Table {
+    Table::new(vec![
+        Column::name(),
+        text("Secrets", |object, _| json!(object["secrets"].as_array().map_or(0, Vec::len).to_string())),
+        Column::age(),
+    ])
+}
+
+/// Columns of services.
+pub(crate) fn service() -> Table {
+    Table::new(vec![
+        Column::name(),
+        text("Type", |object, _| or_empty(&object["spec"]["type"])),
+        text("Cluster-IP", |object, _| or_none(&object["spec"]["clusterIP"])),
+        text("External-IP", |object, _| or_none(&object["spec"]["externalName"])),
+        text("Port(s)", |object, _| json!(ports(object))),
+        Column::age(),
+        text("Selector", |object, _| json!(selector(object))).wide(),
+    ])
+}
+
+fn ports(service: &Value) -> String {
+    let ports: Vec<String> = service["spec"]["ports"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|port| format!("{}/{}", port["port"], port["protocol"].as_str().unwrap_or("TCP")))
+        .collect();
+    if ports.is_empty() { "<none>".to_owned() } else { ports.join(",") }
+}
+
+fn selector(service: &Value) -> String {
+    let terms: Vec<String> = service["spec"]["selector"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    if terms.is_empty() { "<none>".to_owned() } else { terms.join(",") }
+}
+
+/// Columns of claims.
+pub(crate) fn claim() -> Table {
+    Table::new(vec![
+        Column::name(),
+        text("Status", |object, _| json!(claim_phase(object))),
+        text("Volume", |object, _| or_empty(&object["spec"]["volumeName"])),
+        text("Capacity", |object, _| or_empty(&object["status"]["capacity"]["storage"])),
+        text("Access Modes", |object, _| json!(access_modes(object))),
+        text("StorageClass", |object, _| or_empty(&object["spec"]["storageClassName"])),
+        Column::age(),
+        text("VolumeMode", |object, _| or_none(&object["spec"]["volumeMode"])).wide(),
+    ])
+}
+
+fn claim_phase(claim: &Value) -> &str {
+    if claim["metadata"]["deletionTimestamp"].is_string() {
+        return "Terminating";
+    }
+    claim["status"]["phase"].as_str().unwrap_or_default()
+}
+
+fn access_modes(claim: &Value) -> String {
+    let modes = claim["status"]["accessModes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let short = modes.map(|mode| match mode {
+        "ReadWriteOnce" => "RWO",
+        "ReadOnlyMany" => "ROX",
+        "ReadWriteMany" => "RWX",
+        "ReadWriteOncePod" => "RWOP",
+        other => other,
+    });
+    short.collect::<Vec<&str>>().join(",")
+}
+
+/// Columns of leases.
+pub(crate) fn lease() -> Table {
+    Table::new(vec![
+        Column::name(),
+        text("Holder", |object, _| or_empty(&object["spec"]["holderIdentity"])),
+        Column::age(),
+    ])
+}
+
+/// Columns of priority classes.
+pub(crate) fn priority_class() -> Table {
+    Table::new(vec![
+        Column::name(),
+        Column::builtin("Value", ColumnType::Integer, |object, _| object["value"].clone()),
+        Column::builtin("Global-Default", ColumnType::Boolean, |object, _| json!(object["globalDefault"] == true)),
+        Column::age(),
+        text("PreemptionPolicy", |object, _| or_empty(&object["preemptionPolicy"])),
+    ])
+}
+
+/// Columns of definitions.
+pub(crate) fn definition() -> Table {
+    Table::new(vec![
+        Column::name(),
+        Column::builtin("Created At", ColumnType::Date, |object, _| or_empty(&object["metadata"]["creationTimestamp"])),
+    ])
+}

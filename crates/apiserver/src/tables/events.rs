@@ -1,0 +1,56 @@
+//! The row of an event.
+
+use pumice_objects::table::Table;
+use serde_json::{Value, json};
+
+use super::{age_of, or_empty, text};
+
+/// Columns of events.
+pub(crate) fn table() -> Table {
+    Table::new(vec![
+        text("Last Seen", |event, now| json!(age_of(last_seen(event), now))),
+        text("Type", |event, _| or_empty(&event["type"])),
+        text("Reason", |event, _| or_empty(&event["reason"])),
+        text("Object", |event, _| json!(target(event))),
+        text("Subobject", |event, _| or_empty(&event["involvedObject"]["fieldPath"])).wide(),
+        text("Source", |event, _| json!(source(event))).wide(),
+        text("Message", |event, _| json!(event["message"].as_str().unwrap_or_default().trim())),
+        text("First Seen", |event, now| json!(age_of(first_seen(event), now))).wide(),
+        text("Count", |event, _| json!(count(event).to_string())).wide(),
+        text("Name", |event, _| or_empty(&event["metadata"]["name"])).wide(),
+    ])
+}
+
+/// The first of these that is a text with letters.
+fn first_of<'a>(fields: &[&'a Value]) -> &'a str {
+    fields.iter().filter_map(|field| field.as_str()).find(|text| !text.is_empty()).unwrap_or_default()
+}
+
+fn last_seen(event: &Value) -> &str {
+    first_of(&[
+        &event["series"]["lastObservedTime"],
+        &event["lastTimestamp"],
+        &event["eventTime"],
+        &event["metadata"]["creationTimestamp"],
+    ])
+}
+
+fn first_seen(event: &Value) -> &str {
+    first_of(&[&event["firstTimestamp"], &event["eventTime"], &event["metadata"]["creationTimestamp"]])
+}
+
+fn target(event: &Value) -> String {
+    let text = |field: &str| event["involvedObject"][field].as_str().unwrap_or_default();
+    format!("{}/{}", text("kind").to_lowercase(), text("name"))
+}
+
+fn source(event: &Value) -> String {
+    let component = first_of(&[&event["source"]["component"], &event["reportingComponent"]]);
+    let host = event["source"]["host"].as_str().unwrap_or_default();
+    let parts: Vec<&str> = [component, host].into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join(", ")
+}
+
+fn count(event: &Value) -> i64 {
+    event["series"]["count"].as_i64().or(event["count"].as_i64()).unwrap_or(1)
+}

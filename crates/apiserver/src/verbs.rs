@@ -1,0 +1,8 @@
+//! The verbs of stored resources. Each takes a [`crate::pipeline::Call`] and answers it.
+
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod read;
+pub(crate) mod update;
+pub(crate) mod watch;
+pub(crate) mod write;

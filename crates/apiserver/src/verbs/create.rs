@@ -1,0 +1,138 @@
+//! create.
+
+use http::StatusCode;
+use pumice_objects::meta;
+use pumice_objects::names;
+use pumice_objects::status::{GroupResource, Status, StatusCause};
+use pumice_store::{ApplyError, Change, Expect};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::write::{self, Write};
+use crate::admission::Operation;
+use crate::body::Body;
+use crate::clock::wire_time;
+use crate::pipeline::{self, Answer, Call};
+use crate::query::WriteOptions;
+use crate::render::{View, draft};
+
+/// How often a taken generated name is replaced by another one.
+const NAME_ATTEMPTS_MAX: usize = 8;
+
+/// Answers a create.
+pub(crate) async fn create(call: &Call, body: Body) -> Answer {
+    let view = View::of(call)?;
+    let options = WriteOptions::parse(&call.query)?;
+    let decoded = write::read_object(call, body).await?;
+    let mut object = decoded.value;
+    write::check_kind(&call.descriptor, &mut object)?;
+    write::check_place(call, &mut object)?;
+    if meta::resource_version(&object).is_some_and(|revision| revision > 0) {
+        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    require_namespace(call, meta::name(&object))?;
+    let mut warnings = Vec::new();
+    write::clean(&call.descriptor, &mut object, &decoded.duplicates, options.field_validation, &mut warnings)?;
+    let generated = meta::name(&object).is_empty().then(|| meta::generate_name(&object).map(str::to_owned)).flatten();
+    for attempt in 1..=NAME_ATTEMPTS_MAX {
+        let mut object = object.clone();
+        if let Some(base) = &generated {
+            meta::set_name(&mut object, &names::generate_name(base, &names::suffix(random())));
+        }
+        let mut warnings = warnings.clone();
+        prepare(call, &mut object, options.dry_run, &mut warnings)?;
+        let mut response = match store(call, &view, object, options.dry_run).await {
+            Err(ApplyError::AlreadyExists(_)) if generated.is_some() && attempt < NAME_ATTEMPTS_MAX => continue,
+            Err(ApplyError::AlreadyExists(taken)) if generated.is_some() => {
+                return Err(Status::generate_name_conflict(call.resource(), &taken.key.name));
+            }
+            Err(error) => return Err(write::apply_status(call.resource(), &error)),
+            Ok(response) => response,
+        };
+        pipeline::warn(&mut response, &warnings);
+        return Ok(response);
+    }
+    Err(Status::generate_name_conflict(call.resource(), generated.as_deref().unwrap_or_default()))
+}
+
+/// Random bits, taken from a fresh uid.
+fn random() -> u64 {
+    Uuid::now_v7().as_u64_pair().1
+}
+
+/// Everything between reading the body and storing the object.
+fn prepare(call: &Call, object: &mut Value, dry_run: bool, warnings: &mut Vec<String>) -> Result<(), Status> {
+    let now = call.state.clock.now();
+    let write = Write { call, operation: Operation::Create, old: None, dry_run, now };
+    write.admit(object, warnings)?;
+    // Admission must not move the object.
+    write::check_place(call, object)?;
+    stamp(call, object, &wire_time(now));
+    call.descriptor.strategy.prepare_create(object, &mut write.hook(warnings))?;
+    write.validate(object, true, warnings)
+}
+
+/// Sets what the server owns in the metadata, and drops a status that has its own path.
+fn stamp(call: &Call, object: &mut Value, now: &str) {
+    if call.descriptor.has_status()
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    let metadata = meta::metadata_mut(object);
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink", "resourceVersion"] {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".to_owned(), json!(Uuid::now_v7().to_string()));
+    metadata.insert("creationTimestamp".to_owned(), json!(now));
+    if call.descriptor.counts_generation {
+        metadata.insert("generation".to_owned(), json!(1));
+    } else {
+        metadata.remove("generation");
+    }
+}
+
+async fn store(call: &Call, view: &View, mut object: Value, dry_run: bool) -> Result<http::Response<Body>, ApplyError> {
+    let key = write::key(call, meta::name(&object));
+    if call.descriptor.converts() {
+        object["apiVersion"] = json!(stored_version(call));
+    }
+    if dry_run {
+        if let Some(taken) = call.state.store.get(&key) {
+            return Err(ApplyError::AlreadyExists(taken));
+        }
+        return Ok(view.unstored(StatusCode::CREATED, object));
+    }
+    let change = Change::Put { key, draft: draft(&object), expect: Expect::Absent };
+    let stored = call.state.commit(change).await?;
+    Ok(view.one(StatusCode::CREATED, &stored))
+}
+
+/// The apiVersion that stored bodies carry.
+pub(crate) fn stored_version(call: &Call) -> String {
+    let descriptor = &call.descriptor;
+    format!("{}/{}", descriptor.group, descriptor.storage_version)
+}
+
+/// A namespaced object needs a namespace that is there and stays.
+pub(crate) fn require_namespace(call: &Call, name: &str) -> Result<(), Status> {
+    if !call.descriptor.namespaced {
+        return Ok(());
+    }
+    let namespace = &call.request.namespace;
+    let Some(found) = call.state.store.find("namespaces", "", namespace) else {
+        return Err(Status::not_found(GroupResource { group: "", resource: "namespaces" }, namespace));
+    };
+    let found = crate::render::parse(&found);
+    if found["status"]["phase"] != "Terminating" {
+        return Ok(());
+    }
+    let text = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut status = Status::forbidden(call.resource(), name, text);
+    status.details.get_or_insert_default().causes.push(StatusCause {
+        reason: "NamespaceTerminating".to_owned(),
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".to_owned(),
+    });
+    Err(status)
+}

@@ -1,0 +1,287 @@
+//! delete and deletecollection: one state machine for every kind.
+//!
+//! Invariant: an object goes at once only if nothing holds it: no finalizer, no grace. Otherwise it is marked, and the
+//! write that takes away the last hold removes it. The collector uses the same functions.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use pumice_objects::meta;
+use pumice_objects::status::{self, GroupResource, Status};
+use pumice_store::{ApplyError, Change, Expect, Object};
+use serde_json::{Value, json};
+
+use super::write::{self, Write};
+use super::{read, update};
+use crate::admission::Operation;
+use crate::body::Body;
+use crate::clock::wire_time;
+use crate::decode;
+use crate::negotiate;
+use crate::pipeline::{self, Answer, Call, json as json_response};
+use crate::query::{Query, ReadOptions};
+use crate::registry::Descriptor;
+use crate::render::{View, draft, parse};
+use crate::selecting::Matcher;
+use crate::server::State;
+
+/// How often a delete without a stated revision is tried against a changing object.
+const ATTEMPTS_MAX: usize = 16;
+/// The finalizer that makes the collector delete dependents first.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer that makes the collector cut dependents loose.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// What becomes of dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// What a client wishes of a deletion.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wish {
+    pub(crate) grace_seconds: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) uid: Option<String>,
+    pub(crate) revision: Option<u64>,
+    pub(crate) dry_run: bool,
+}
+
+/// What came of it.
+pub(crate) enum Deleted {
+    /// It is gone; this was its last state.
+    Gone(Arc<Object>),
+    /// It stays until what holds it lets go.
+    Marked(Arc<Object>),
+}
+
+/// Answers a delete.
+pub(crate) async fn delete(call: &Call, body: Body) -> Answer {
+    let view = View::of(call)?;
+    let wish = wish(call, body).await?;
+    let stored = read::fetch(call)?;
+    let mut warnings = Vec::new();
+    admit(call, &stored, &wish, &mut warnings)?;
+    let key = &stored.key;
+    let outcome = remove(&call.state, &call.descriptor, &key.namespace, &key.name, &wish).await?;
+    let mut response = match outcome {
+        Deleted::Marked(object) => view.one(StatusCode::OK, &object),
+        Deleted::Gone(object) if call.descriptor.strategy.returns_deleted() => view.one(StatusCode::OK, &object),
+        Deleted::Gone(object) => {
+            let uid = meta::uid(&parse(&object)).unwrap_or_default().to_owned();
+            let resource = call.resource();
+            json_response(StatusCode::OK, status::deleted(resource, &call.request.name, &uid).to_string())
+        }
+    };
+    pipeline::warn(&mut response, &warnings);
+    Ok(response)
+}
+
+/// Answers a deletecollection: every object that matches, one by one, with the list of what was there.
+pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
+    let view = View::of(call)?;
+    let options = ReadOptions::parse(&call.query)?;
+    let matcher = Matcher::new(&call.descriptor, &options)?;
+    let wish = wish(call, body).await?;
+    let listing = call.state.store.list(&call.descriptor.storage, call.namespace());
+    let items = read::select(listing.items, &matcher);
+    let mut warnings = Vec::new();
+    for object in &items {
+        admit(call, object, &wish, &mut warnings)?;
+        let key = &object.key;
+        match remove(&call.state, &call.descriptor, &key.namespace, &key.name, &wish).await {
+            Err(status) if status.code != 404 => return Err(status),
+            _ => {}
+        }
+    }
+    let mut response = view.list(items, listing.revision);
+    pipeline::warn(&mut response, &warnings);
+    Ok(response)
+}
+
+fn admit(call: &Call, stored: &Object, wish: &Wish, warnings: &mut Vec<String>) -> Result<(), Status> {
+    let old = parse(stored);
+    let now = call.state.clock.now();
+    let write = Write { call, operation: Operation::Delete, old: Some(&old), dry_run: wish.dry_run, now };
+    write.admit_delete(&stored.key.name, warnings)
+}
+
+/// Reads DeleteOptions from the body and, where it says nothing, from the query.
+pub(crate) async fn wish(call: &Call, body: Body) -> Result<Wish, Status> {
+    let bytes = decode::read(body).await?;
+    let options = if bytes.is_empty() {
+        Value::Null
+    } else {
+        let yaml = write::object_body(negotiate::body_kind(&call.headers))?;
+        decode::decode(&bytes, yaml)?.value
+    };
+    parse_wish(&options, &call.query)
+}
+
+pub(crate) fn parse_wish(options: &Value, query: &Query) -> Result<Wish, Status> {
+    let kind = options["kind"].as_str().unwrap_or("DeleteOptions");
+    if !(options.is_null() || options.is_object()) || kind != "DeleteOptions" {
+        return Err(Status::bad_request("the body of a delete must be DeleteOptions, or empty"));
+    }
+    let text = |field: &str| options[field].as_str().or_else(|| query.filled(field)).map(str::to_owned);
+    let mut propagation = match text("propagationPolicy").as_deref() {
+        None => None,
+        Some("Background") => Some(Propagation::Background),
+        Some("Foreground") => Some(Propagation::Foreground),
+        Some("Orphan") => Some(Propagation::Orphan),
+        Some(other) => {
+            return Err(Status::bad_request(format!(
+                "invalid propagationPolicy {other:?}: want Background, Foreground or Orphan"
+            )));
+        }
+    };
+    if options["orphanDependents"] == true {
+        propagation = Some(Propagation::Orphan);
+    }
+    let grace_seconds = match options["gracePeriodSeconds"].as_i64() {
+        Some(seconds) => Some(seconds),
+        None => query.number("gracePeriodSeconds")?.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX)),
+    };
+    if grace_seconds.is_some_and(|seconds| seconds < 0) {
+        return Err(Status::bad_request("gracePeriodSeconds must not be negative"));
+    }
+    let preconditions = &options["preconditions"];
+    let revision = match preconditions["resourceVersion"].as_str().filter(|text| !text.is_empty()) {
+        None => None,
+        Some(text) => Some(
+            text.parse().map_err(|_| Status::bad_request("preconditions.resourceVersion must be a decimal number"))?,
+        ),
+    };
+    let all = |value: &Value| value.as_array().is_some_and(|list| list.iter().any(|entry| entry == "All"));
+    Ok(Wish {
+        grace_seconds,
+        propagation,
+        uid: preconditions["uid"].as_str().map(str::to_owned),
+        revision,
+        dry_run: all(&options["dryRun"]) || query.filled("dryRun") == Some("All"),
+    })
+}
+
+/// Deletes one object, or marks it.
+pub(crate) async fn remove(
+    state: &State,
+    descriptor: &Descriptor,
+    namespace: &str,
+    name: &str,
+    wish: &Wish,
+) -> Result<Deleted, Status> {
+    let resource = GroupResource { group: &descriptor.group, resource: &descriptor.plural };
+    for _ in 0..ATTEMPTS_MAX {
+        let stored =
+            state.store.find(&descriptor.storage, namespace, name).ok_or_else(|| Status::not_found(resource, name))?;
+        let old = parse(&stored);
+        descriptor.strategy.may_delete(&old)?;
+        check_preconditions(resource, &stored, &old, wish)?;
+        let step = step(descriptor, &old, wish, state.clock.now());
+        if wish.dry_run {
+            return Ok(if step.goes { Deleted::Gone(stored) } else { Deleted::Marked(stored) });
+        }
+        if !step.goes && step.object == old {
+            return Ok(Deleted::Marked(stored));
+        }
+        let (key, draft, expect) = (stored.key.clone(), draft(&step.object), Expect::Revision(stored.revision));
+        let change = if step.goes { Change::Delete { key, draft, expect } } else { Change::Put { key, draft, expect } };
+        match state.commit(change).await {
+            Ok(object) if step.goes => return Ok(Deleted::Gone(object)),
+            Ok(object) => return Ok(Deleted::Marked(object)),
+            Err(ApplyError::Conflict(_)) => {}
+            Err(error) => return Err(write::apply_status(resource, &error)),
+        }
+    }
+    Err(Status::conflict_modified(resource, name))
+}
+
+fn check_preconditions(resource: GroupResource<'_>, stored: &Object, old: &Value, wish: &Wish) -> Result<(), Status> {
+    let uid = meta::uid(old).unwrap_or_default();
+    if let Some(wanted) = wish.uid.as_deref().filter(|wanted| *wanted != uid) {
+        let cause = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+        return Err(Status::conflict(resource, &stored.key.name, cause));
+    }
+    if let Some(wanted) = wish.revision.filter(|wanted| *wanted != stored.revision) {
+        let cause = format!(
+            "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {}",
+            stored.revision
+        );
+        return Err(Status::conflict(resource, &stored.key.name, cause));
+    }
+    Ok(())
+}
+
+struct Step {
+    object: Value,
+    goes: bool,
+}
+
+/// The next state of an object that somebody wants deleted.
+fn step(descriptor: &Descriptor, old: &Value, wish: &Wish, now: Timestamp) -> Step {
+    let mut object = old.clone();
+    set_propagation(&mut object, wish.propagation);
+    let marked = meta::deletion_timestamp(old);
+    let running = meta::deletion_grace_period_seconds(old);
+    let mut grace = descriptor.strategy.grace_seconds(old, wish.grace_seconds);
+    if let (Some(_), Some(running)) = (marked, running) {
+        // A second delete can only shorten the wait.
+        grace = if wish.grace_seconds.is_some() { grace.min(running) } else { running };
+    }
+    let shorter = marked.is_none() || running.is_none_or(|running| grace < running);
+    if shorter {
+        let began = match (marked, running) {
+            (Some(ends), Some(running)) => ends.checked_sub(SignedDuration::from_secs(running)).unwrap_or(now),
+            _ => now,
+        };
+        let ends = began.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+        let metadata = meta::metadata_mut(&mut object);
+        metadata.insert("deletionTimestamp".to_owned(), json!(wire_time(ends)));
+        metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(grace));
+        if marked.is_none() && descriptor.counts_generation {
+            meta::set_generation(&mut object, meta::generation(old) + 1);
+        }
+        if descriptor.kind == "Namespace" {
+            object["status"]["phase"] = json!("Terminating");
+        }
+    }
+    Step { goes: update::ends_deletion(&object), object }
+}
+
+/// Sets the finalizers that tell the collector what to do with dependents.
+fn set_propagation(object: &mut Value, propagation: Option<Propagation>) {
+    let Some(propagation) = propagation else { return };
+    let mut finalizers: Vec<String> =
+        meta::finalizers(object).filter(|one| *one != FOREGROUND && *one != ORPHAN).map(str::to_owned).collect();
+    match propagation {
+        Propagation::Background => {}
+        Propagation::Foreground => finalizers.push(FOREGROUND.to_owned()),
+        Propagation::Orphan => finalizers.push(ORPHAN.to_owned()),
+    }
+    meta::set_finalizers(object, finalizers.iter().map(String::as_str));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_come_from_body_then_query() {
+        let query = Query::parse("gracePeriodSeconds=5&propagationPolicy=Orphan").expect("query");
+        let wish = parse_wish(&json!({"gracePeriodSeconds": 0}), &query).expect("wish");
+        assert_eq!((wish.grace_seconds, wish.propagation), (Some(0), Some(Propagation::Orphan)));
+        for bad in [
+            json!({"propagationPolicy": "x"}),
+            json!({"gracePeriodSeconds": -1}),
+            json!({"kind": "Pod"}),
+            json!([]),
+            json!({"preconditions": {"resourceVersion": "x"}}),
+        ] {
+            assert!(parse_wish(&bad, &Query::default()).is_err(), "{bad}");
+        }
+    }
+}

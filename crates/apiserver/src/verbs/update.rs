@@ -1,0 +1,314 @@
+//! update and patch, of an object or of its status.
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
+use pumice_objects::meta;
+use pumice_objects::patch::{apply_json_patch, apply_merge_patch};
+use pumice_objects::status::Status;
+use pumice_store::{ApplyError, Change, Expect, Object};
+use serde_json::{Value, json};
+
+use super::write::{self, Write};
+use super::{create, read};
+use crate::admission::Operation;
+use crate::body::Body;
+use crate::decode::{self, Decoded};
+use crate::negotiate::{self, BodyKind};
+use crate::pipeline::{self, Answer, Call};
+use crate::query::{FieldValidation, WriteOptions};
+use crate::registry::descriptor::Subresource;
+use crate::render::{View, draft, parse};
+
+/// How often a write without a resourceVersion is tried against a changing object.
+const ATTEMPTS_MAX: usize = 16;
+/// Media types of patches that are understood.
+const PATCHES: [&str; 2] = ["application/json-patch+json", "application/merge-patch+json"];
+
+/// Answers an update.
+pub(crate) async fn update(call: &Call, subresource: Option<&Subresource>, body: Body) -> Answer {
+    let decoded = write::read_object(call, body).await?;
+    let change = Replace(decoded);
+    run(call, subresource, &change).await
+}
+
+/// Answers a patch.
+pub(crate) async fn patch(call: &Call, subresource: Option<&Subresource>, body: Body) -> Answer {
+    let kind = negotiate::body_kind(&call.headers);
+    if !matches!(kind, BodyKind::JsonPatch | BodyKind::MergePatch) {
+        return Err(unsupported(kind));
+    }
+    let bytes = decode::read(body).await?;
+    let decoded = decode::decode(&bytes, false)?;
+    match kind {
+        BodyKind::JsonPatch => run(call, subresource, &JsonPatch(decoded)).await,
+        _ => run(call, subresource, &MergePatch(decoded)).await,
+    }
+}
+
+/// 415 that says what to use instead.
+pub(crate) fn unsupported(kind: BodyKind) -> Status {
+    let mut status = Status::unsupported_media_type(&PATCHES);
+    let advice = match kind {
+        BodyKind::StrategicMergePatch => "; strategic merge is not served here: use --type=merge",
+        BodyKind::Apply => "; server-side apply is not served here: use client-side apply",
+        _ => "",
+    };
+    status.message.push_str(advice);
+    status
+}
+
+/// What turns the stored object into the wanted one.
+pub(crate) trait Edit: Sync {
+    /// The wanted object.
+    fn edit(&self, old: &Value) -> Result<Value, Status>;
+
+    /// Fields that stood twice in the body.
+    fn duplicates(&self) -> &[String] {
+        &[]
+    }
+}
+
+struct Replace(Decoded);
+struct JsonPatch(Decoded);
+struct MergePatch(Decoded);
+
+impl Edit for Replace {
+    fn edit(&self, _old: &Value) -> Result<Value, Status> {
+        Ok(self.0.value.clone())
+    }
+
+    fn duplicates(&self) -> &[String] {
+        &self.0.duplicates
+    }
+}
+
+impl Edit for JsonPatch {
+    fn edit(&self, old: &Value) -> Result<Value, Status> {
+        let mut new = apply_json_patch(old, &self.0.value)?;
+        if new["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"] {
+            meta::set_resource_version(&mut new, None);
+        }
+        Ok(new)
+    }
+}
+
+impl Edit for MergePatch {
+    fn edit(&self, old: &Value) -> Result<Value, Status> {
+        if !self.0.value.is_object() {
+            return Err(Status::bad_request("a merge patch must be an object"));
+        }
+        let mut new = old.clone();
+        apply_merge_patch(&mut new, &self.0.value)?;
+        // A patch may name the revision it was made for; one that does not must not be held to the one just read.
+        if self.0.value["metadata"]["resourceVersion"].is_null() {
+            meta::set_resource_version(&mut new, None);
+        }
+        Ok(new)
+    }
+
+    fn duplicates(&self) -> &[String] {
+        &self.0.duplicates
+    }
+}
+
+/// Reads, edits and writes until nobody else was faster.
+pub(crate) async fn run(call: &Call, subresource: Option<&Subresource>, edit: &impl Edit) -> Answer {
+    let view = View::of(call)?;
+    let options = WriteOptions::parse(&call.query)?;
+    for _ in 0..ATTEMPTS_MAX {
+        let stored = read::fetch(call)?;
+        let mut warnings = Vec::new();
+        let wanted = wanted(call, subresource, edit, &stored, &options, &mut warnings)?;
+        let outcome = store(call, &view, &stored, wanted, options.dry_run).await;
+        match outcome {
+            Ok(mut response) => {
+                pipeline::warn(&mut response, &warnings);
+                return Ok(response);
+            }
+            Err(Refused::Faster) => {}
+            Err(Refused::Status(status)) => return Err(status),
+        }
+    }
+    Err(Status::conflict_modified(call.resource(), &call.request.name))
+}
+
+struct Wanted {
+    object: Value,
+    changed: bool,
+    /// Whether the client named the revision: then a conflict is its own to solve.
+    pinned: bool,
+}
+
+fn wanted(
+    call: &Call,
+    subresource: Option<&Subresource>,
+    edit: &impl Edit,
+    stored: &Object,
+    options: &WriteOptions,
+    warnings: &mut Vec<String>,
+) -> Result<Wanted, Status> {
+    let descriptor = &call.descriptor;
+    let mut old = parse(stored);
+    old["apiVersion"] = json!(descriptor.api_version());
+    let mut new = edit.edit(&old)?;
+    write::check_kind(descriptor, &mut new)?;
+    write::check_place(call, &mut new)?;
+    let pinned = check_revision(call, &new, &old, stored.revision)?;
+    // Subresources are written by programs that send what they read; only the main path warns.
+    let validation = if subresource.is_some() { FieldValidation::Ignore } else { options.field_validation };
+    write::clean(descriptor, &mut new, edit.duplicates(), validation, warnings)?;
+    keep(call, subresource, &mut new, &old);
+    let write = Write {
+        call,
+        operation: Operation::Update,
+        old: Some(&old),
+        dry_run: options.dry_run,
+        now: call.state.clock.now(),
+    };
+    write.admit(&mut new, warnings)?;
+    keep(call, subresource, &mut new, &old);
+    let main = !matches!(subresource, Some(Subresource::Status | Subresource::Finalize));
+    if main {
+        descriptor.strategy.prepare_update(&mut new, &old, &mut write.hook(warnings))?;
+        count_generation(call, &mut new, &old);
+    }
+    write.validate(&new, main, warnings)?;
+    meta::set_resource_version(&mut new, None);
+    meta::set_resource_version(&mut old, None);
+    Ok(Wanted { changed: new != old, object: new, pinned })
+}
+
+/// Checks uid and revision that the client states. Gives whether it stated a revision.
+fn check_revision(call: &Call, new: &Value, old: &Value, current: u64) -> Result<bool, Status> {
+    let name = &call.request.name;
+    if let (Some(given), Some(stored)) = (meta::uid(new), meta::uid(old))
+        && given != stored
+    {
+        let cause = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {stored}");
+        return Err(Status::conflict(call.resource(), name, cause));
+    }
+    let given = new["metadata"]["resourceVersion"].as_str().filter(|text| !text.is_empty() && *text != "0");
+    match given.map(str::parse::<u64>) {
+        None => Ok(false),
+        Some(Ok(revision)) if revision == current => Ok(true),
+        Some(Ok(_)) => Err(Status::conflict_modified(call.resource(), name)),
+        Some(Err(_)) => {
+            let error = pumice_objects::field::FieldError::invalid(
+                "metadata.resourceVersion",
+                new["metadata"]["resourceVersion"].clone(),
+                "must be a decimal number",
+            );
+            Err(write::invalid(&call.descriptor, new, &[error]))
+        }
+    }
+}
+
+/// Puts back what this path may not change.
+fn keep(call: &Call, subresource: Option<&Subresource>, new: &mut Value, old: &Value) {
+    if subresource == Some(&Subresource::Finalize) {
+        let finalizers = new["spec"]["finalizers"].clone();
+        *new = old.clone();
+        set_or_remove(&mut new["spec"], "finalizers", finalizers);
+        return;
+    }
+    if subresource == Some(&Subresource::Status) {
+        let status = new["status"].take();
+        let metadata = new["metadata"].take();
+        *new = old.clone();
+        set_or_remove(new, "status", status);
+        if call.descriptor.strategy.status_keeps_labels() {
+            for field in ["labels", "annotations"] {
+                set_or_remove(&mut new["metadata"], field, metadata[field].clone());
+            }
+        }
+        return;
+    }
+    if call.descriptor.has_status() {
+        set_or_remove(new, "status", old["status"].clone());
+    }
+    let before = old["metadata"].as_object();
+    let metadata = meta::metadata_mut(new);
+    metadata.remove("managedFields");
+    for field in
+        ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"]
+    {
+        match before.and_then(|before| before.get(field)) {
+            Some(value) => metadata.insert(field.to_owned(), value.clone()),
+            None => metadata.remove(field),
+        };
+    }
+}
+
+fn set_or_remove(object: &mut Value, field: &str, value: Value) {
+    let Some(fields) = object.as_object_mut() else { return };
+    if value.is_null() {
+        fields.remove(field);
+    } else {
+        fields.insert(field.to_owned(), value);
+    }
+}
+
+/// One more when anything but metadata, and a status with its own path, has changed.
+fn count_generation(call: &Call, new: &mut Value, old: &Value) {
+    if !call.descriptor.counts_generation {
+        return;
+    }
+    let own_status = call.descriptor.has_status();
+    let counted = |object: &Value| -> Vec<(String, Value)> {
+        object
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(field, _)| *field != "metadata" && !(own_status && *field == "status"))
+            .map(|(field, value)| (field.clone(), value.clone()))
+            .collect()
+    };
+    if counted(new) != counted(old) {
+        meta::set_generation(new, meta::generation(old) + 1);
+    }
+}
+
+enum Refused {
+    /// Somebody else changed the object in between; try again.
+    Faster,
+    Status(Status),
+}
+
+async fn store(
+    call: &Call,
+    view: &View,
+    stored: &Arc<Object>,
+    wanted: Wanted,
+    dry_run: bool,
+) -> Result<Response<Body>, Refused> {
+    let mut object = wanted.object;
+    let vanishes = ends_deletion(&object);
+    if !wanted.changed && !vanishes {
+        return Ok(view.one(StatusCode::OK, stored));
+    }
+    if dry_run {
+        meta::set_resource_version(&mut object, Some(stored.revision));
+        return Ok(view.unstored(StatusCode::OK, object));
+    }
+    if call.descriptor.converts() {
+        object["apiVersion"] = json!(create::stored_version(call));
+    }
+    let (key, draft, expect) = (stored.key.clone(), draft(&object), Expect::Revision(stored.revision));
+    let change = if vanishes { Change::Delete { key, draft, expect } } else { Change::Put { key, draft, expect } };
+    match call.state.commit(change).await {
+        Ok(object) => Ok(view.one(StatusCode::OK, &object)),
+        Err(ApplyError::Conflict(_)) if !wanted.pinned => Err(Refused::Faster),
+        Err(error) => Err(Refused::Status(write::apply_status(call.resource(), &error))),
+    }
+}
+
+/// Whether this write takes away the last thing that held a dying object.
+pub(crate) fn ends_deletion(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let waits = metadata["deletionGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds > 0);
+    let held = meta::finalizers(object).next().is_some()
+        || (object["kind"] == "Namespace"
+            && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()));
+    metadata["deletionTimestamp"].is_string() && !waits && !held
+}

@@ -1,0 +1,277 @@
+//! watch: a stream of changes as lines of JSON.
+//!
+//! Invariant: the stream starts from one snapshot and misses nothing after it; an object that enters or leaves the
+//! selection is told as ADDED or DELETED; a client that falls behind gets an ERROR event with 410 and the end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::{Stream, stream};
+use http::StatusCode;
+use pumice_objects::status::{Status, StatusReason};
+use pumice_store::{EventKind, Object, Watch, WatchError, WatchEvent};
+use serde_json::{Value, json};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::read;
+use crate::body::Body;
+use crate::negotiate::Shape;
+use crate::pipeline::{Answer, Call, json as json_response};
+use crate::query::{ReadOptions, RevisionMatch, RevisionWish};
+use crate::render::{View, parse};
+use crate::selecting::Matcher;
+use crate::tables;
+
+/// A watch without a wish ends after this long; clients start anew.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(45 * 60);
+/// Longest watch that a client may wish for.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Size at which a frame is sent though more events are ready.
+const FRAME_BYTES: usize = 64 * 1024;
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// Answers a watch.
+pub(crate) fn watch(call: &Call) -> Answer {
+    let view = View::of(call)?;
+    let mut options = ReadOptions::parse(&call.query)?;
+    let mut matcher = Matcher::new(&call.descriptor, &options)?;
+    if !call.request.name.is_empty() {
+        let selector = format!("metadata.name={}", call.request.name);
+        options.fields = pumice_objects::selector::FieldSelector::parse(&selector)
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+        matcher = Matcher::new(&call.descriptor, &options)?;
+    }
+    check(&options)?;
+    let start = start(call, &options, &matcher)?;
+    let period = call.state.bookmark_every;
+    let mut bookmarks = tokio::time::interval_at(Instant::now() + period, period);
+    bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let timeout = options.timeout_seconds.map_or(TIMEOUT_DEFAULT, Duration::from_secs).min(TIMEOUT_MAX);
+    let feed = Feed {
+        view,
+        matcher,
+        initial: start.initial.into(),
+        initial_end: (options.initial_events == Some(true) && options.bookmarks).then_some(start.revision),
+        watch: start.watch,
+        bookmarks: options.bookmarks.then_some(bookmarks),
+        deadline: Instant::now() + timeout,
+        closing: call.closing.clone(),
+        ended: false,
+    };
+    Ok(json_response(StatusCode::OK, Body::stream(feed.into_stream())))
+}
+
+/// The rules of `sendInitialEvents` and `resourceVersionMatch`.
+fn check(options: &ReadOptions) -> Result<(), Status> {
+    let forbidden = |text: &str| {
+        Err(Status::new(StatusReason::Invalid, format!("ListOptions.meta.k8s.io \"\" is invalid: {text}")))
+    };
+    match (options.initial_events, options.revision_match) {
+        (None, Some(_)) => forbidden(
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is \
+             provided",
+        ),
+        (Some(_), None) => forbidden(
+            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ),
+        (Some(_), Some(RevisionMatch::Exact)) => forbidden(
+            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ),
+        _ => Ok(()),
+    }
+}
+
+struct Start {
+    initial: Vec<Arc<Object>>,
+    revision: u64,
+    watch: Result<Watch, WatchError>,
+}
+
+/// The snapshot to send first, and the watch that goes on from it.
+fn start(call: &Call, options: &ReadOptions, matcher: &Matcher) -> Result<Start, Status> {
+    let (store, resource, namespace) = (&call.state.store, &call.descriptor.storage, call.namespace());
+    if let RevisionWish::At(wanted) = options.revision {
+        read::not_ahead(wanted, store.revision())?;
+    }
+    let snapshot = match (options.initial_events, options.revision) {
+        (Some(wanted), _) => wanted,
+        (None, RevisionWish::Latest | RevisionWish::Any) => true,
+        (None, RevisionWish::At(_)) => false,
+    };
+    if snapshot {
+        let listing = store.list(resource, namespace);
+        let watch = store.watch(resource, namespace, Some(listing.revision));
+        return Ok(Start { initial: read::select(listing.items, matcher), revision: listing.revision, watch });
+    }
+    let from = match options.revision {
+        RevisionWish::At(revision) => Some(revision),
+        _ => None,
+    };
+    Ok(Start { initial: Vec::new(), revision: 0, watch: store.watch(resource, namespace, from) })
+}
+
+/// Everything a running watch holds.
+struct Feed {
+    view: View,
+    matcher: Matcher,
+    initial: VecDeque<Arc<Object>>,
+    /// The revision for the bookmark that ends the initial events, until it is sent.
+    initial_end: Option<u64>,
+    watch: Result<Watch, WatchError>,
+    bookmarks: Option<Interval>,
+    deadline: Instant,
+    closing: CancellationToken,
+    ended: bool,
+}
+
+impl Feed {
+    fn into_stream(self) -> impl Stream<Item = Bytes> + Send {
+        stream::unfold(self, |mut feed| async move {
+            let frame = feed.next_frame().await?;
+            Some((frame, feed))
+        })
+    }
+
+    async fn next_frame(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        let mut frame = BytesMut::new();
+        while frame.len() < FRAME_BYTES {
+            let Some(object) = self.initial.pop_front() else { break };
+            line(&mut frame, "ADDED", &self.view.bytes(&object));
+        }
+        if !self.initial.is_empty() {
+            return Some(frame.freeze());
+        }
+        if let Some(revision) = self.initial_end.take() {
+            line(&mut frame, "BOOKMARK", &self.bookmark(revision, true));
+        }
+        if !frame.is_empty() {
+            return Some(frame.freeze());
+        }
+        self.live_frame(frame).await
+    }
+
+    /// Waits for something to send. `None` ends the stream.
+    async fn live_frame(&mut self, mut frame: BytesMut) -> Option<Bytes> {
+        loop {
+            let watch = match &mut self.watch {
+                Ok(watch) => watch,
+                Err(error) => {
+                    let error = error.clone();
+                    return self.end(frame, &error);
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.closing.cancelled() => return None,
+                () = tokio::time::sleep_until(self.deadline) => {
+                    self.ended = true;
+                    return self.periodic_bookmark();
+                }
+                next = watch.next() => match next {
+                    Ok(event) => self.put(&mut frame, &event),
+                    Err(error) => return self.end(frame, &error),
+                },
+                () = tick(&mut self.bookmarks) => return self.periodic_bookmark(),
+            }
+            if let Err(error) = self.drain(&mut frame) {
+                return self.end(frame, &error);
+            }
+            if !frame.is_empty() {
+                return Some(frame.freeze());
+            }
+        }
+    }
+
+    /// Takes what is ready without waiting.
+    fn drain(&mut self, frame: &mut BytesMut) -> Result<(), WatchError> {
+        while frame.len() < FRAME_BYTES {
+            let Ok(watch) = &mut self.watch else { return Ok(()) };
+            let Some(event) = watch.try_next()? else { return Ok(()) };
+            self.put(frame, &event);
+        }
+        Ok(())
+    }
+
+    fn put(&self, frame: &mut BytesMut, event: &WatchEvent) {
+        let before = event.previous.as_ref().is_some_and(|object| self.matcher.matches(object));
+        let after = event.kind != EventKind::Deleted && self.matcher.matches(&event.object);
+        match (before, after) {
+            (false, true) => line(frame, "ADDED", &self.view.bytes(&event.object)),
+            (true, true) => line(frame, "MODIFIED", &self.view.bytes(&event.object)),
+            (true, false) if event.kind == EventKind::Deleted => {
+                line(frame, "DELETED", &self.view.bytes(&event.object));
+            }
+            (true, false) => {
+                // The client knows the state that matched; it gets that one, at the revision at which it left.
+                let Some(previous) = &event.previous else { return };
+                let mut left = parse(previous);
+                left["metadata"]["resourceVersion"] = json!(event.object.revision.to_string());
+                line(frame, "DELETED", self.view.value(left).to_string().as_bytes());
+            }
+            (false, false) => {}
+        }
+    }
+
+    fn periodic_bookmark(&mut self) -> Option<Bytes> {
+        self.bookmarks.as_ref()?;
+        let revision = match &mut self.watch {
+            Ok(watch) => watch.progress().ok()?,
+            Err(_) => return None,
+        };
+        let mut frame = BytesMut::new();
+        line(&mut frame, "BOOKMARK", &self.bookmark(revision, false));
+        Some(frame.freeze())
+    }
+
+    fn bookmark(&self, revision: u64, initial_end: bool) -> Vec<u8> {
+        let descriptor = &self.view.descriptor;
+        let mut metadata = json!({ "resourceVersion": revision.to_string(), "creationTimestamp": Value::Null });
+        if initial_end {
+            metadata["annotations"] = json!({ INITIAL_EVENTS_END: "true" });
+        }
+        let object = match self.view.shape {
+            Shape::Whole => {
+                json!({ "kind": descriptor.kind, "apiVersion": descriptor.api_version(), "metadata": metadata })
+            }
+            Shape::Partial => tables::partial(&json!({ "metadata": metadata })),
+            Shape::Table => json!({
+                "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+                "columnDefinitions": [], "rows": [],
+            }),
+        };
+        object.to_string().into_bytes()
+    }
+
+    /// Sends what is left and the reason for the end.
+    fn end(&mut self, mut frame: BytesMut, error: &WatchError) -> Option<Bytes> {
+        self.ended = true;
+        if *error != WatchError::Closed {
+            line(&mut frame, "ERROR", read::watch_status(error).to_json().to_string().as_bytes());
+        }
+        Some(frame.freeze()).filter(|frame| !frame.is_empty())
+    }
+}
+
+async fn tick(bookmarks: &mut Option<Interval>) {
+    match bookmarks {
+        Some(interval) => {
+            interval.tick().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn line(frame: &mut BytesMut, kind: &str, object: &[u8]) {
+    frame.reserve(object.len() + 40);
+    frame.put_slice(b"{\"type\":\"");
+    frame.put_slice(kind.as_bytes());
+    frame.put_slice(b"\",\"object\":");
+    frame.put_slice(object);
+    frame.put_slice(b"}\n");
+}

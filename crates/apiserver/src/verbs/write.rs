@@ -1,0 +1,276 @@
+//! The steps that create, update and patch share: read, clean, admit, validate, store.
+//!
+//! Invariant: every object that reaches the store went through `clean`, `admit` and `validate`, in this order.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use pumice_objects::field::{FieldError, FieldErrorKind};
+use pumice_objects::meta::{self, ObjectScope};
+use pumice_objects::status::{GroupKind, GroupResource, Status};
+use pumice_store::{ApplyError, Change, Key, Object};
+use serde_json::Value;
+
+use crate::admission::{AdmissionRequest, Operation};
+use crate::body::Body;
+use crate::decode::{self, Decoded};
+use crate::negotiate::{self, BodyKind};
+use crate::pipeline::Call;
+use crate::query::FieldValidation;
+use crate::registry::{DEFINITIONS, Descriptor};
+use crate::server::State;
+use crate::strategy::{Hook, meta as meta_rules};
+
+/// Media types that bodies of objects may have.
+const OBJECT_BODIES: [&str; 2] = ["application/json", "application/yaml"];
+/// Most unknown fields that one message names.
+const UNKNOWN_MAX: usize = 32;
+
+impl State {
+    /// Makes a change, and serves what a changed definition says before anybody is answered.
+    pub(crate) async fn commit(&self, change: Change) -> Result<Arc<Object>, ApplyError> {
+        let defines = *change.key().resource == *DEFINITIONS;
+        let object = self.store.apply(change).await?;
+        if defines {
+            self.registry.reload(&self.store);
+        }
+        Ok(object)
+    }
+}
+
+/// What a client is told when the store refuses.
+pub(crate) fn apply_status(resource: GroupResource<'_>, error: &ApplyError) -> Status {
+    match error {
+        ApplyError::AlreadyExists(object) => Status::already_exists(resource, &object.key.name),
+        ApplyError::Conflict(object) => Status::conflict_modified(resource, &object.key.name),
+        ApplyError::NotFound(key) => Status::not_found(resource, &key.name),
+        ApplyError::Key(_) => Status::bad_request(error.to_string()),
+        ApplyError::BodyTooLarge { .. } | ApplyError::BatchTooLarge { .. } => Status::too_large(error),
+        ApplyError::Full(_) => Status::insufficient_storage(
+            "the disk under the data directory is full: nothing was changed; free some space and try again",
+        ),
+        ApplyError::Write(_) => Status::internal_error(error),
+        ApplyError::Closed => Status::service_unavailable("the server is shutting down"),
+    }
+}
+
+/// The key of the object that a request names.
+pub(crate) fn key(call: &Call, name: &str) -> Key {
+    Key::new(Arc::clone(&call.descriptor.storage), call.stored_namespace(), name)
+}
+
+/// Reads a body that holds an object, and checks that it is of the right kind. Gives it with what it warns of.
+pub(crate) async fn read_object(call: &Call, body: Body) -> Result<Decoded, Status> {
+    let yaml = object_body(negotiate::body_kind(&call.headers))?;
+    let bytes = decode::read(body).await?;
+    let decoded = decode::decode(&bytes, yaml)?;
+    if !decoded.value.is_object() {
+        return Err(Status::bad_request("the request body is not an object: send one with apiVersion and kind"));
+    }
+    Ok(decoded)
+}
+
+/// Whether the body is YAML; 415 for what is neither that nor JSON.
+pub(crate) fn object_body(kind: BodyKind) -> Result<bool, Status> {
+    match kind {
+        BodyKind::Json => Ok(false),
+        BodyKind::Yaml => Ok(true),
+        BodyKind::Protobuf => Err(protobuf()),
+        _ => Err(Status::unsupported_media_type(&OBJECT_BODIES)),
+    }
+}
+
+/// 415 that tells operators what to change.
+pub(crate) fn protobuf() -> Status {
+    let mut status = Status::unsupported_media_type(&OBJECT_BODIES);
+    status.message.push_str("; this server does not read protobuf: set the client's content type to application/json");
+    status
+}
+
+/// Fills apiVersion and kind where they are missing, and refuses others.
+pub(crate) fn check_kind(descriptor: &Descriptor, object: &mut Value) -> Result<(), Status> {
+    let Some(fields) = object.as_object_mut() else {
+        return Err(Status::bad_request("the request body is not an object"));
+    };
+    for (field, wanted) in [("apiVersion", descriptor.api_version()), ("kind", descriptor.kind.clone())] {
+        match fields.get(field) {
+            None | Some(Value::Null) => {
+                fields.insert(field.to_owned(), Value::String(wanted));
+            }
+            Some(Value::String(given)) if *given == wanted => {}
+            Some(given) => {
+                return Err(Status::bad_request(format!(
+                    "the {field} in the data ({given}) does not match the expected {field} ({wanted:?})"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Fills name and namespace from the path, and refuses others.
+pub(crate) fn check_place(call: &Call, object: &mut Value) -> Result<(), Status> {
+    let (name, namespace) = (&call.request.name, call.stored_namespace());
+    if !object["metadata"].is_null() && !object["metadata"].is_object() {
+        return Err(Status::bad_request("metadata must be an object"));
+    }
+    let given = meta::name(object);
+    if !name.is_empty() && !given.is_empty() && given != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    let given = meta::namespace(object).unwrap_or_default();
+    if call.descriptor.namespaced && namespace.is_empty() {
+        return Err(Status::bad_request(
+            "the namespace is missing in the URL: use /namespaces/NAME/ before the resource",
+        ));
+    }
+    if !given.is_empty() && given != namespace {
+        return Err(Status::bad_request(format!(
+            "the namespace of the provided object does not match the namespace sent on the request ({given:?} and \
+             {namespace:?})"
+        )));
+    }
+    if !name.is_empty() {
+        meta::set_name(object, name);
+    }
+    meta::set_namespace(object, Some(namespace).filter(|namespace| !namespace.is_empty()));
+    Ok(())
+}
+
+/// Drops unknown fields as the client wishes, fills defaults, and checks types.
+pub(crate) fn clean(
+    descriptor: &Descriptor,
+    object: &mut Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> Result<(), Status> {
+    if descriptor.drops_nulls {
+        drop_nulls(object);
+    } else if let Some(metadata) = object.get_mut("metadata") {
+        drop_nulls(metadata);
+    }
+    let findings = descriptor.schema.admit(object);
+    if validation != FieldValidation::Ignore {
+        let found: Vec<String> = findings
+            .unknown_fields
+            .iter()
+            .take(UNKNOWN_MAX)
+            .map(|path| format!("unknown field {path:?}"))
+            .chain(duplicates.iter().map(|path| format!("duplicate field {path:?}")))
+            .collect();
+        if !found.is_empty() && validation == FieldValidation::Strict {
+            let (kind, version) = (&descriptor.kind, &descriptor.version);
+            return Err(Status::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {}",
+                found.join(", ")
+            )));
+        }
+        warnings.extend(found);
+    }
+    descriptor.strategy.defaults(object);
+    let of_type: Vec<FieldError> =
+        findings.errors.into_iter().filter(|error| error.kind == FieldErrorKind::TypeInvalid).collect();
+    if of_type.is_empty() { Ok(()) } else { Err(invalid(descriptor, object, &of_type)) }
+}
+
+/// Prunes and fills defaults. Idempotent.
+fn fill(descriptor: &Descriptor, object: &mut Value) {
+    descriptor.schema.prune(object);
+    descriptor.schema.apply_defaults(object);
+    descriptor.strategy.defaults(object);
+}
+
+/// Typed kinds read null as "not given".
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+/// 422 for an object of this kind.
+pub(crate) fn invalid(descriptor: &Descriptor, object: &Value, errors: &[FieldError]) -> Status {
+    Status::invalid(GroupKind { group: &descriptor.group, kind: &descriptor.kind }, meta::name(object), errors)
+}
+
+/// A write on its way to the store.
+pub(crate) struct Write<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) operation: Operation,
+    pub(crate) old: Option<&'a Value>,
+    pub(crate) dry_run: bool,
+    pub(crate) now: Timestamp,
+}
+
+impl Write<'_> {
+    fn request<'b>(&'b self, name: &'b str) -> AdmissionRequest<'b> {
+        let (call, descriptor) = (self.call, &self.call.descriptor);
+        AdmissionRequest {
+            operation: self.operation,
+            identity: &call.identity,
+            group: &descriptor.group,
+            version: &descriptor.version,
+            resource: &descriptor.plural,
+            kind: &descriptor.kind,
+            subresource: &call.request.subresource,
+            namespace: call.stored_namespace(),
+            name,
+            old: self.old,
+            dry_run: self.dry_run,
+            objects: &call.state.store,
+            now: self.now,
+        }
+    }
+
+    /// Asks admission; a changed object is cleaned again.
+    pub(crate) fn admit(&self, object: &mut Value, warnings: &mut Vec<String>) -> Result<(), Status> {
+        let name = meta::name(object).to_owned();
+        let admitted = self.call.state.admission.admit(&self.request(&name), Some(object))?;
+        warnings.extend(admitted.warnings);
+        fill(&self.call.descriptor, object);
+        Ok(())
+    }
+
+    /// Asks admission about a deletion.
+    pub(crate) fn admit_delete(&self, name: &str, warnings: &mut Vec<String>) -> Result<(), Status> {
+        let request = self.request(name);
+        warnings.extend(self.call.state.admission.admit(&request, None)?.warnings);
+        warnings.extend(self.call.state.admission.validate(&request, None)?.warnings);
+        Ok(())
+    }
+
+    /// Checks the final object by schema, rules and admission. `main` is false for subresources.
+    pub(crate) fn validate(&self, object: &Value, main: bool, warnings: &mut Vec<String>) -> Result<(), Status> {
+        let descriptor = &self.call.descriptor;
+        let scope = if descriptor.namespaced { ObjectScope::Namespaced } else { ObjectScope::Cluster };
+        let mut errors = meta::validate(object, scope, descriptor.strategy.name_rule());
+        if let Some(old) = self.old {
+            errors.extend(meta_rules::validate_update(object, old));
+        }
+        errors.extend(descriptor.schema.validate(object));
+        if main {
+            errors.extend(descriptor.strategy.validate(object));
+            if let Some(old) = self.old {
+                errors.extend(descriptor.strategy.validate_update(object, old));
+            }
+        }
+        if !errors.is_empty() {
+            return Err(invalid(descriptor, object, &errors));
+        }
+        let request = self.request(meta::name(object));
+        warnings.extend(self.call.state.admission.validate(&request, Some(object))?.warnings);
+        Ok(())
+    }
+
+    /// What the hooks of a kind may look at.
+    pub(crate) fn hook<'b>(&'b self, warnings: &'b mut Vec<String>) -> Hook<'b> {
+        Hook { reader: &self.call.state.store, now: self.now, warnings }
+    }
+}
