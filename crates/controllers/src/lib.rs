@@ -1,1 +1,70 @@
-//! Thin shells around the machines.
+//! The controllers: Jobs and Queues, carried out against a Kubernetes API.
+//!
+//! Invariant: everything is decided by `machines` from an index of what exists; the shell only feeds the index, carries plans
+//! out and feeds the answers back. One task owns all state; calls run beside it. Nothing polls and nothing is listed twice.
+//! Run by `pumice up` and by the controllers' own binary mode.
+//!
+//! ```text
+//!   watches ──> index ──> dirty jobs, queues ──> machines::step ──> plan ──> calls (concurrent)
+//!                 ^                                                             │
+//!                 └──────────── answers, as if the watch had told ──────────────┘
+//! ```
+
+mod backoff;
+mod clock;
+mod commands;
+mod discovery;
+mod feed;
+mod index;
+mod job;
+mod keys;
+mod queue;
+mod run;
+mod timers;
+
+use kube::Client;
+use pumice_cluster::EventRecorder;
+use tokio_util::sync::CancellationToken;
+
+/// Name under which the controllers record Events.
+pub const COMPONENT: &str = "pumice-controllers";
+
+/// What the controllers need.
+pub struct Options {
+    /// The API, with the rights of `system:pumice:controllers`.
+    pub client: Client,
+}
+
+/// The controllers, ready to run.
+pub struct Controllers {
+    client: Client,
+}
+
+/// Why the controllers stopped by themselves.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A watch ended, which it never does by itself.
+    #[error("the watches of the controllers ended")]
+    WatchEnded,
+}
+
+impl Options {
+    /// Builds the controllers; nothing runs yet.
+    pub fn build(self) -> Controllers {
+        Controllers { client: self.client }
+    }
+}
+
+impl Controllers {
+    /// Runs until `shutdown`. Calls in flight are dropped then: each is safe to repeat at the next start.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
+        let (recorder, writer) = EventRecorder::new(self.client.clone(), COMPONENT);
+        let controllers = run::Loop::new(self.client, recorder);
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => Ok(()),
+            result = Box::pin(controllers.run()) => result,
+            () = writer => Ok(()),
+        }
+    }
+}

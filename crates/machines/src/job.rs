@@ -113,7 +113,8 @@ struct Scene<'a> {
 impl Scene<'_> {
     fn act(&self, order: Option<&Order>) -> Plan {
         if let Some(restarts) = self.unrecorded_restart() {
-            return self.finish_restart(restarts);
+            let command_waits = self.view.command.is_some();
+            return Plan { command_waits, ..self.finish_restart(restarts) };
         }
         let action = order.map_or(&Action::SyncJob, |order| &order.action);
         let mut plan = match transition(&self.phase, action) {

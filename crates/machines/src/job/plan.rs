@@ -19,6 +19,8 @@ pub struct Plan {
     pub stages: Vec<Vec<Effect>>,
     /// When a delayed policy or the time to live is due.
     pub wake_at: Option<Timestamp>,
+    /// The Command was not looked at, because something unfinished goes first: give it to the next step again.
+    pub command_waits: bool,
 }
 
 /// A pod or group that exists, with the uid it must still have.
@@ -157,7 +159,7 @@ impl Plan {
 
     /// A plan of several stages; empty ones are dropped.
     pub fn stages(stages: Vec<Vec<Effect>>) -> Self {
-        Self { stages: stages.into_iter().filter(|stage| !stage.is_empty()).collect(), wake_at: None }
+        Self { stages: stages.into_iter().filter(|stage| !stage.is_empty()).collect(), ..Self::default() }
     }
 
     /// Whether nothing is to be changed; Events don't count.

@@ -118,9 +118,14 @@ impl Model {
     }
 
     pub fn command(&mut self, action: Action) {
-        let plan = self.plan(Some(&action));
-        self.apply(plan, usize::MAX);
-        self.settle();
+        for _ in 0..STEPS_MAX {
+            let plan = self.plan(Some(&action));
+            let waits = plan.command_waits;
+            self.apply(plan, usize::MAX);
+            if !waits {
+                return self.settle();
+            }
+        }
     }
 
     /// Steps until nothing is left to do.

@@ -247,3 +247,13 @@ fn without_policies_failed_pods_stay_failed() {
     model.settle();
     assert_eq!((model.phase(), model.counts()), (P::Completed, [0, 0, 1, 2, 0]));
 }
+
+#[test]
+fn a_command_that_meets_an_interrupted_restart_is_not_lost() {
+    let mut model = Model::running(simple(3, on("PodFailed", "RestartTask")));
+    model.pod("j-w-2", "Failed");
+    let plan = model.plan(None);
+    model.apply(plan, 1);
+    model.command(pumice_api::bus::Action::TerminateJob);
+    assert_eq!((model.phase(), model.job.status.retry_count), (P::Terminated, 1));
+}

@@ -1,0 +1,247 @@
+//! What exists, as far as the watches and the answers to our own calls have told.
+//!
+//! Invariant: an object is never replaced by an older state of itself, so an answer that is ahead of the watch stays. Owned by
+//! the loop; read through [`Index::view`] for one job at a time.
+
+mod pods;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pumice_api::batch::Job;
+use pumice_api::names;
+use pumice_api::scheduling::{PodGroup, Queue};
+use pumice_cluster::Change;
+
+pub(crate) use pods::{Gone, JobPods};
+
+/// Namespace and name.
+pub(crate) type Key = (String, String);
+
+/// The key of an object.
+pub(crate) fn key(metadata: &ObjectMeta) -> Key {
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// Something that must be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Touched {
+    Job(Key),
+    Queue(String),
+}
+
+#[derive(Default)]
+pub(crate) struct Index {
+    pub jobs: HashMap<Key, Job>,
+    pub pods: JobPods,
+    pub groups: HashMap<Key, PodGroup>,
+    groups_of_queue: HashMap<String, HashSet<Key>>,
+    pub queues: BTreeMap<String, Queue>,
+    pub claims: HashMap<String, BTreeSet<String>>,
+    pub priorities: BTreeMap<String, i32>,
+}
+
+/// Whether `new` may replace `old`: it is not an older state of the same object.
+pub(crate) fn is_newer(old: &ObjectMeta, new: &ObjectMeta) -> bool {
+    old.uid != new.uid || version(new) >= version(old)
+}
+
+/// The resource version as a number; servers that don't count give 0, and the last word wins.
+pub(crate) fn version(metadata: &ObjectMeta) -> u64 {
+    metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+impl Index {
+    pub fn job_changed(&mut self, change: Change<Job>, touched: &mut Vec<Touched>) {
+        match change {
+            Change::Applied(job) => self.put_job(job, touched),
+            Change::Deleted(job) => {
+                let key = key(&job.metadata);
+                if self.jobs.get(&key).is_some_and(|known| known.metadata.uid == job.metadata.uid) {
+                    self.jobs.remove(&key);
+                    touched.push(Touched::Job(key));
+                }
+            }
+            Change::Replace(all) => {
+                let keep: HashSet<Key> = all.iter().map(|job| key(&job.metadata)).collect();
+                let gone: Vec<Key> = self.jobs.keys().filter(|key| !keep.contains(*key)).cloned().collect();
+                for key in gone {
+                    self.jobs.remove(&key);
+                    touched.push(Touched::Job(key));
+                }
+                all.into_iter().for_each(|job| self.put_job(job, touched));
+            }
+        }
+    }
+
+    pub fn put_job(&mut self, job: Job, touched: &mut Vec<Touched>) {
+        let key = key(&job.metadata);
+        if self.jobs.get(&key).is_none_or(|known| is_newer(&known.metadata, &job.metadata)) {
+            self.jobs.insert(key.clone(), job);
+            touched.push(Touched::Job(key));
+        }
+    }
+
+    pub fn group_changed(&mut self, change: Change<PodGroup>, touched: &mut Vec<Touched>) {
+        match change {
+            Change::Applied(group) => self.put_group(group, touched),
+            Change::Deleted(group) => self.remove_group(&key(&group.metadata), group.metadata.uid.as_deref(), touched),
+            Change::Replace(all) => {
+                let keep: HashSet<Key> = all.iter().map(|group| key(&group.metadata)).collect();
+                let gone: Vec<Key> = self.groups.keys().filter(|key| !keep.contains(*key)).cloned().collect();
+                gone.iter().for_each(|key| self.remove_group(key, None, touched));
+                all.into_iter().for_each(|group| self.put_group(group, touched));
+            }
+        }
+    }
+
+    pub fn put_group(&mut self, group: PodGroup, touched: &mut Vec<Touched>) {
+        let key = key(&group.metadata);
+        let known = self.groups.get(&key);
+        if known.is_some_and(|known| !is_newer(&known.metadata, &group.metadata)) {
+            return;
+        }
+        let same_phase = known.is_some_and(|known| known.status.phase == group.status.phase);
+        touched.extend(owner_job(&group.metadata).map(Touched::Job));
+        if !same_phase {
+            touched.push(Touched::Queue(group.spec.queue.clone()));
+        }
+        if let Some(old) = known.map(|known| known.spec.queue.clone()).filter(|old| *old != group.spec.queue) {
+            self.leave_queue(&old, &key);
+            touched.push(Touched::Queue(old));
+        }
+        self.groups_of_queue.entry(group.spec.queue.clone()).or_default().insert(key.clone());
+        self.groups.insert(key, group);
+    }
+
+    /// Forgets a group; with a uid, only that very one.
+    pub fn remove_group(&mut self, key: &Key, uid: Option<&str>, touched: &mut Vec<Touched>) {
+        let known = self.groups.get(key).filter(|known| uid.is_none() || known.metadata.uid.as_deref() == uid);
+        let Some(queue) = known.map(|known| known.spec.queue.clone()) else { return };
+        if let Some(group) = self.groups.remove(key) {
+            touched.extend(owner_job(&group.metadata).map(Touched::Job));
+        }
+        self.leave_queue(&queue, key);
+        touched.push(Touched::Queue(queue));
+    }
+
+    fn leave_queue(&mut self, queue: &str, key: &Key) {
+        if let Some(groups) = self.groups_of_queue.get_mut(queue) {
+            groups.remove(key);
+            if groups.is_empty() {
+                self.groups_of_queue.remove(queue);
+            }
+        }
+    }
+
+    pub fn queue_changed(&mut self, change: Change<Queue>, touched: &mut Vec<Touched>) {
+        match change {
+            Change::Applied(queue) => self.put_queue(queue, touched),
+            Change::Deleted(queue) => {
+                let name = queue.metadata.name.unwrap_or_default();
+                self.queues.remove(&name);
+                self.touch_jobs(touched, |job| job_queue(job) == name);
+                self.touch_children(&name, touched);
+            }
+            Change::Replace(all) => {
+                let keep: HashSet<&str> = all.iter().filter_map(|queue| queue.metadata.name.as_deref()).collect();
+                self.queues.retain(|name, _| keep.contains(name.as_str()));
+                all.into_iter().for_each(|queue| self.put_queue(queue, touched));
+            }
+        }
+    }
+
+    pub fn put_queue(&mut self, queue: Queue, touched: &mut Vec<Touched>) {
+        let name = queue.metadata.name.clone().unwrap_or_default();
+        let known = self.queues.get(&name);
+        if known.is_some_and(|known| !is_newer(&known.metadata, &queue.metadata)) {
+            return;
+        }
+        let new = known.is_none();
+        let state_moved = known.is_none_or(|known| known.status.state != queue.status.state);
+        self.queues.insert(name.clone(), queue);
+        touched.push(Touched::Queue(name.clone()));
+        if new {
+            self.touch_jobs(touched, |job| job_queue(job) == name);
+        }
+        if state_moved {
+            self.touch_children(&name, touched);
+        }
+    }
+
+    fn touch_children(&self, parent: &str, touched: &mut Vec<Touched>) {
+        let children = self.queues.iter().filter(|(_, queue)| queue.spec.parent == parent);
+        touched.extend(children.map(|(name, _)| Touched::Queue(name.clone())));
+    }
+
+    pub fn claim_changed(&mut self, change: Change<ObjectMeta>, touched: &mut Vec<Touched>) {
+        match change {
+            Change::Applied(claim) => {
+                let (namespace, name) = key(&claim);
+                if self.claims.entry(namespace.clone()).or_default().insert(name) {
+                    self.touch_jobs(touched, |job| {
+                        !job.spec.volumes.is_empty() && job.metadata.namespace.as_deref() == Some(&namespace)
+                    });
+                }
+            }
+            Change::Deleted(claim) => {
+                let (namespace, name) = key(&claim);
+                if let Some(names) = self.claims.get_mut(&namespace) {
+                    names.remove(&name);
+                }
+            }
+            Change::Replace(all) => {
+                self.claims.clear();
+                for claim in &all {
+                    let (namespace, name) = key(claim);
+                    self.claims.entry(namespace).or_default().insert(name);
+                }
+                self.touch_jobs(touched, |job| !job.spec.volumes.is_empty());
+            }
+        }
+    }
+
+    pub fn priority_changed(&mut self, change: Change<(String, i32)>) {
+        match change {
+            Change::Applied((name, value)) => {
+                self.priorities.insert(name, value);
+            }
+            Change::Deleted((name, _)) => {
+                self.priorities.remove(&name);
+            }
+            Change::Replace(all) => self.priorities = all.into_iter().collect(),
+        }
+    }
+
+    fn touch_jobs(&self, touched: &mut Vec<Touched>, chosen: impl Fn(&Job) -> bool) {
+        let jobs = self.jobs.iter().filter(|(_, job)| chosen(job));
+        touched.extend(jobs.map(|(key, _)| Touched::Job(key.clone())));
+    }
+
+    /// The group made for a job.
+    pub fn group_of(&self, job: &Job) -> Option<&PodGroup> {
+        let (namespace, name) = key(&job.metadata);
+        let uid = job.metadata.uid.as_deref().unwrap_or_default();
+        self.groups.get(&(namespace, names::pod_group_name(&name, uid)))
+    }
+
+    /// How many groups name a queue.
+    pub fn groups_in(&self, queue: &str) -> usize {
+        self.groups_of_queue.get(queue).map_or(0, HashSet::len)
+    }
+}
+
+/// The queue a job names, or the default.
+pub(crate) fn job_queue(job: &Job) -> &str {
+    if job.spec.queue.is_empty() { names::DEFAULT_QUEUE } else { &job.spec.queue }
+}
+
+/// The Job that controls an object.
+fn owner_job(metadata: &ObjectMeta) -> Option<Key> {
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    let is_job = owner.kind == "Job" && owner.api_version.starts_with("batch.volcano.sh/");
+    is_job.then(|| (metadata.namespace.clone().unwrap_or_default(), owner.name.clone()))
+}
+
+#[cfg(test)]
+mod tests;

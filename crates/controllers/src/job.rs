@@ -1,0 +1,323 @@
+//! Jobs: the shell around the Job machine.
+//!
+//! Invariant: one plan for a job at a time, and nothing about a job is remembered that could not be lost: what is kept here
+//! saves calls and repeated Events, or is told again by the objects. A job whose plan crashed rests until it changes.
+
+mod ensure;
+pub(crate) mod execute;
+mod status_patch;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use pumice_api::batch::Job;
+use pumice_api::bus::Action;
+use pumice_cluster::EventRecorder;
+use pumice_cluster::events::{self, Occurrence};
+use pumice_machines::job::{Effect, Evicted, JobView, ObjectId, Plan, Severity, step};
+use tokio::time::Instant;
+
+use crate::backoff;
+use crate::index::{Gone, Index, Key, Touched, job_queue};
+
+use execute::Observed;
+pub(crate) use execute::{Answer, JobPlan};
+
+/// Least time between two writes of a status in which only counts moved.
+const COUNTS_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest sleep; the wall clock may jump.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+/// Most Commands that wait for one job.
+const WISHES_MAX: usize = 64;
+/// How many Events of a job are remembered, so as not to repeat them.
+const TOLD_MAX: usize = 64;
+
+#[derive(Default)]
+struct Entry {
+    uid: String,
+    busy: bool,
+    wishes: VecDeque<Action>,
+    evicted: Vec<Evicted>,
+    /// Uids of pods that we asked to delete.
+    deleting: HashSet<String>,
+    applied: BTreeMap<ObjectId, i64>,
+    failures: u32,
+    not_before: Option<Instant>,
+    written_at: Option<Instant>,
+    told: VecDeque<u64>,
+}
+
+/// What a step needs beside the job's own entry.
+pub(crate) struct Surroundings<'a> {
+    pub index: &'a Index,
+    pub network_policies: bool,
+    pub recorder: &'a EventRecorder,
+    pub now: Timestamp,
+}
+
+/// What to do about a job now.
+pub(crate) enum Begin {
+    Nothing,
+    Wait(Instant),
+    Carry(Box<JobPlan>),
+}
+
+/// Jobs that are known, and what is under way for them.
+#[derive(Default)]
+pub(crate) struct JobWork {
+    entries: HashMap<Key, Entry>,
+}
+
+impl JobWork {
+    fn entry(&mut self, key: &Key, job: &Job) -> &mut Entry {
+        let entry = self.entries.entry(key.clone()).or_default();
+        let uid = job.metadata.uid.as_deref().unwrap_or_default();
+        if entry.uid != uid {
+            // A new job of the same name. A plan for the old one may be under way still.
+            *entry = Entry { uid: uid.to_owned(), busy: entry.busy, ..Entry::default() };
+        }
+        entry
+    }
+
+    /// Notes a Command.
+    pub fn wish(&mut self, key: &Key, index: &Index, action: Action) {
+        if let Some(job) = index.jobs.get(key) {
+            let wishes = &mut self.entry(key, job).wishes;
+            if wishes.len() < WISHES_MAX {
+                wishes.push_back(action);
+            }
+        }
+    }
+
+    /// Notes pods that went away; those we did not ask to go were evicted.
+    pub fn gone(&mut self, gone: Vec<Gone>, now: Timestamp) {
+        for Gone { job, job_uid, facts } in gone {
+            let Some(entry) = self.entries.get_mut(&job).filter(|entry| entry.uid == job_uid) else { continue };
+            let asked = entry.deleting.remove(&facts.uid);
+            if !asked && facts.mark.is_none() {
+                let (task, index, version) = (facts.task, facts.index, facts.version);
+                entry.evicted.push(Evicted { task, index, version, at: now });
+            }
+        }
+    }
+
+    /// A plan crashed: the job waits for its next change.
+    pub fn crashed(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.busy = false;
+        }
+    }
+
+    /// Decides what to do about a job, if nothing is under way.
+    pub fn begin(&mut self, key: &Key, surroundings: &Surroundings<'_>) -> Begin {
+        let Some(job) = surroundings.index.jobs.get(key) else {
+            if self.entries.get(key).is_some_and(|entry| !entry.busy) {
+                self.entries.remove(key);
+            }
+            return Begin::Nothing;
+        };
+        let entry = self.entry(key, job);
+        if entry.busy {
+            return Begin::Nothing;
+        }
+        let now = Instant::now();
+        if let Some(at) = entry.not_before.filter(|at| *at > now) {
+            return Begin::Wait(at);
+        }
+        entry.not_before = None;
+        loop {
+            let Some(mut plan) = look(entry, job, surroundings) else { return Begin::Nothing };
+            tell(entry, job, &mut plan, surroundings);
+            let held = hold_back(entry, &mut plan, now);
+            let wake_at = plan.wake_at.map(|at| now + until(at, surroundings.now)).into_iter().chain(held).min();
+            plan.stages.retain(|stage| !stage.is_empty());
+            let wish = !entry.wishes.is_empty() && !plan.command_waits;
+            if !plan.stages.is_empty() {
+                entry.busy = true;
+                let (evicted, job) = (entry.evicted.len(), Box::new(job.clone()));
+                return Begin::Carry(Box::new(JobPlan {
+                    key: key.clone(),
+                    job,
+                    stages: plan.stages,
+                    wake_at,
+                    wish,
+                    evicted,
+                }));
+            }
+            entry.evicted.clear();
+            entry.failures = 0;
+            if !(wish && entry.wishes.pop_front().is_some()) {
+                return wake_at.map_or(Begin::Nothing, Begin::Wait);
+            }
+        }
+    }
+
+    /// Takes in what came of a plan.
+    pub fn answered(
+        &mut self,
+        answer: Answer,
+        index: &mut Index,
+        recorder: &EventRecorder,
+        touched: &mut Vec<Touched>,
+    ) {
+        let now = Instant::now();
+        let uid = answer.job.metadata.uid.clone().unwrap_or_default();
+        let Some(entry) = self.entries.get_mut(&answer.key) else { return };
+        entry.busy = false;
+        let same = entry.uid == uid;
+        for observed in answer.observed {
+            take_in(observed, &answer.key, &uid, entry, same, index, touched);
+        }
+        touched.push(Touched::Job(answer.key));
+        if !same {
+            return;
+        }
+        match answer.result {
+            Ok(()) => {
+                entry.failures = 0;
+                entry.evicted.drain(..answer.evicted.min(entry.evicted.len()));
+                if answer.wish {
+                    entry.wishes.pop_front();
+                }
+            }
+            Err(trouble) => {
+                entry.failures = entry.failures.saturating_add(1);
+                entry.not_before = Some(now + backoff::wait(trouble.failure, entry.failures));
+                if let Some((reason, message)) = trouble.event {
+                    let record = Effect::Record { severity: Severity::Warning, reason, message };
+                    tell_one(entry, &answer.job, &record, recorder, crate::clock::now());
+                }
+            }
+        }
+    }
+}
+
+/// Steps the machine; a job whose step crashes waits for its next change.
+fn look(entry: &Entry, job: &Job, surroundings: &Surroundings<'_>) -> Option<Plan> {
+    let index = surroundings.index;
+    let none = std::collections::BTreeSet::new();
+    let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
+    let view = JobView {
+        job,
+        pods: index.pods.of(&entry.uid),
+        evicted: &entry.evicted,
+        group: index.group_of(job),
+        queue_exists: index.queues.contains_key(job_queue(job)),
+        claims: index.claims.get(namespace).unwrap_or(&none),
+        applied: &entry.applied,
+        priorities: &index.priorities,
+        network_policies: surroundings.network_policies,
+        command: entry.wishes.front(),
+    };
+    match std::panic::catch_unwind(AssertUnwindSafe(|| step(&view, surroundings.now))) {
+        Ok(plan) => Some(plan),
+        Err(_) => {
+            let name = job.metadata.name.as_deref().unwrap_or_default();
+            tracing::error!(namespace, job = name, "a step crashed; the job waits for a change");
+            None
+        }
+    }
+}
+
+/// Takes the Events out of a plan and records those that are new.
+fn tell(entry: &mut Entry, job: &Job, plan: &mut Plan, surroundings: &Surroundings<'_>) {
+    for stage in &mut plan.stages {
+        for record in stage.extract_if(.., |effect| effect.is_record()) {
+            tell_one(entry, job, &record, surroundings.recorder, surroundings.now);
+        }
+    }
+}
+
+fn tell_one(entry: &mut Entry, job: &Job, record: &Effect, recorder: &EventRecorder, at: Timestamp) {
+    let Effect::Record { severity, reason, message } = record else { return };
+    let mut hasher = DefaultHasher::new();
+    (reason, message, &job.status.version, &job.status.retry_count).hash(&mut hasher);
+    let hash = hasher.finish();
+    if entry.told.contains(&hash) {
+        return;
+    }
+    entry.told.push_back(hash);
+    if entry.told.len() > TOLD_MAX {
+        entry.told.pop_front();
+    }
+    let severity = match severity {
+        Severity::Normal => events::Severity::Normal,
+        Severity::Warning => events::Severity::Warning,
+    };
+    let about = reference(job);
+    recorder.record(Occurrence { about, severity, reason: (*reason).to_owned(), message: message.clone(), at });
+}
+
+/// Takes a write of mere counts out of a plan when the last one is fresh; tells when it may go.
+fn hold_back(entry: &mut Entry, plan: &mut Plan, now: Instant) -> Option<Instant> {
+    let next = entry.written_at.map(|at| at + COUNTS_INTERVAL).filter(|next| *next > now);
+    let mut held = None;
+    for stage in &mut plan.stages {
+        stage.retain(|effect| match effect {
+            Effect::WriteStatus { urgent: false, .. } if next.is_some() => {
+                held = next;
+                false
+            }
+            Effect::WriteStatus { .. } => {
+                entry.written_at = Some(now);
+                true
+            }
+            _ => true,
+        });
+    }
+    held
+}
+
+fn until(at: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO).min(SLEEP_MAX)
+}
+
+fn take_in(
+    observed: Observed,
+    key: &Key,
+    job_uid: &str,
+    entry: &mut Entry,
+    same: bool,
+    index: &mut Index,
+    touched: &mut Vec<Touched>,
+) {
+    match observed {
+        Observed::Job(job) => index.put_job(*job, touched),
+        Observed::Pod(pod) => index.pods.put(&pod, touched),
+        Observed::PodDeleting { pod, now } => {
+            index.pods.deleting(job_uid, &pod.name, &pod.uid, now);
+            entry.deleting.insert(pod.uid);
+        }
+        Observed::PodAbsent(pod) => index.pods.absent(job_uid, &pod.name, &pod.uid),
+        Observed::Group(group) => index.put_group(*group, touched),
+        Observed::GroupAbsent(group) => {
+            index.remove_group(&(key.0.clone(), group.name), Some(&group.uid), touched);
+        }
+        Observed::Claim(name) => {
+            index.claims.entry(key.0.clone()).or_default().insert(name);
+        }
+        Observed::Applied(id, generation) if same => {
+            entry.applied.insert(id, generation);
+        }
+        Observed::Removed(id) => {
+            entry.applied.remove(&id);
+        }
+        Observed::Applied(..) => {}
+    }
+}
+
+fn reference(job: &Job) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("batch.volcano.sh/v1alpha1".to_owned()),
+        kind: Some("Job".to_owned()),
+        namespace: job.metadata.namespace.clone(),
+        name: job.metadata.name.clone(),
+        uid: job.metadata.uid.clone(),
+        resource_version: job.metadata.resource_version.clone(),
+        ..ObjectReference::default()
+    }
+}

@@ -1,0 +1,284 @@
+//! Carrying a plan out.
+//!
+//! Invariant: stages one after another, the calls of a stage at once up to a bound; whatever was answered is handed back,
+//! also when the plan stops half way. Every call may be repeated: names are fixed, deletions carry a uid, the status carries
+//! the version it was made from.
+
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt as _};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::{DeleteParams, PostParams, Preconditions, PropagationPolicy};
+use kube::{Api, Client};
+use pumice_api::batch::{Job, JobStatus};
+use pumice_api::names;
+use pumice_api::scheduling::PodGroup;
+use pumice_cluster::{Failure, failure, write};
+use pumice_machines::job::{Effect, Existing, ObjectId, RESTART_MARK};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::ensure;
+use super::status_patch::status_patch;
+use crate::clock;
+use crate::index::Key;
+use crate::keys::Keys;
+
+/// Most calls of one plan at a time.
+const CALLS_MAX: usize = 64;
+
+/// A plan on its way.
+pub(crate) struct JobPlan {
+    pub key: Key,
+    /// The job as the plan saw it.
+    pub job: Box<Job>,
+    pub stages: Vec<Vec<Effect>>,
+    pub wake_at: Option<Instant>,
+    /// Whether the plan carries out the Command at the head of the line.
+    pub wish: bool,
+    /// How many evictions the plan has seen.
+    pub evicted: usize,
+}
+
+/// What came of a plan.
+pub(crate) struct Answer {
+    pub key: Key,
+    pub job: Box<Job>,
+    pub observed: Vec<Observed>,
+    pub result: Result<(), Trouble>,
+    pub wish: bool,
+    pub evicted: usize,
+}
+
+/// What a call told about the cluster.
+pub(crate) enum Observed {
+    Job(Box<Job>),
+    Pod(Box<Pod>),
+    PodDeleting { pod: Existing, now: Timestamp },
+    PodAbsent(Existing),
+    Group(Box<PodGroup>),
+    GroupAbsent(Existing),
+    Claim(String),
+    Applied(ObjectId, i64),
+    Removed(ObjectId),
+}
+
+/// Why a plan stopped.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub failure: Failure,
+    /// Reason and message of a warning on the job; none when nobody needs to know.
+    pub event: Option<(&'static str, String)>,
+}
+
+impl Trouble {
+    /// Sorts an error; what passes by itself is only logged.
+    pub fn new(reason: &'static str, what: &str, error: &kube::Error) -> Self {
+        let kind = failure(error);
+        let text = match error {
+            kube::Error::Api(status) => status.message.clone(),
+            other => other.to_string(),
+        };
+        tracing::debug!(reason, what, error = text, "a call failed");
+        let passing = matches!(kind, Failure::Conflict | Failure::Unavailable);
+        Self { failure: kind, event: (!passing).then(|| (reason, format!("cannot {what}: {text}"))) }
+    }
+}
+
+/// The place calls go to.
+pub(super) struct Target<'a> {
+    pub client: &'a Client,
+    pub keys: &'a Keys,
+    pub namespace: &'a str,
+    pub job: &'a Job,
+}
+
+impl Target<'_> {
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), self.namespace)
+    }
+
+    pub fn job_uid(&self) -> Option<&str> {
+        self.job.metadata.uid.as_deref()
+    }
+}
+
+/// Carries a plan out.
+pub(crate) async fn carry_out(client: Client, keys: Arc<Keys>, plan: Box<JobPlan>) -> Answer {
+    let JobPlan { key, job, stages, wish, evicted, .. } = *plan;
+    let target = Target { client: &client, keys: &keys, namespace: &key.0, job: &job };
+    let mut observed = Vec::new();
+    let mut result = Ok(());
+    for stage in stages {
+        let calls = stream::iter(stage).map(|effect| one(&target, effect)).buffer_unordered(CALLS_MAX);
+        let answers: Vec<_> = calls.collect().await;
+        for (seen, outcome) in answers {
+            observed.extend(seen);
+            if let Err(trouble) = outcome
+                && result.is_ok()
+            {
+                result = Err(trouble);
+            }
+        }
+        if result.is_err() {
+            break;
+        }
+    }
+    Answer { key, job, observed, result, wish, evicted }
+}
+
+type Outcome = (Option<Observed>, Result<(), Trouble>);
+
+async fn one(target: &Target<'_>, effect: Effect) -> Outcome {
+    let outcome = match effect {
+        Effect::MarkPod { pod, restart } => mark_pod(target, pod, restart).await,
+        Effect::DeletePod(pod) => delete_pod(target, pod).await,
+        Effect::CreatePod(pod) => create_pod(target, &pod).await,
+        Effect::CreateGroup(group) => create_group(target, &group).await,
+        Effect::UpdateGroup { name, patch } => {
+            let updated = write::merge(&target.api::<PodGroup>(), &name, &patch).await;
+            updated
+                .map(|group| Some(Observed::Group(Box::new(group))))
+                .map_err(|error| Trouble::new("PodGroupError", &format!("update pod group {name}"), &error))
+        }
+        Effect::DeleteGroup(group) => delete_group(target, group).await,
+        Effect::CreateClaim(claim) => create_claim(target, &claim).await,
+        Effect::Ensure { id, generation, object } => {
+            Box::pin(ensure::ensure(target, &id, object)).await.map(|()| Some(Observed::Applied(id, generation)))
+        }
+        Effect::DeleteObject(id) => ensure::remove(target, &id).await.map(|()| Some(Observed::Removed(id))),
+        Effect::WriteStatus { status, .. } => return write_status(target, &status).await,
+        Effect::DeleteJob => delete_job(target).await,
+        Effect::Record { .. } => Ok(None),
+    };
+    match outcome {
+        Ok(observed) => (observed, Ok(())),
+        Err(trouble) => (None, Err(trouble)),
+    }
+}
+
+type Done = Result<Option<Observed>, Trouble>;
+
+fn exactly(existing: &Existing) -> DeleteParams {
+    let uid = Some(existing.uid.clone()).filter(|uid| !uid.is_empty());
+    let preconditions = Some(Preconditions { uid, ..Preconditions::default() });
+    DeleteParams { preconditions, ..DeleteParams::default() }
+}
+
+async fn mark_pod(target: &Target<'_>, pod: Existing, restart: i32) -> Done {
+    let patch = json!({"metadata": {"uid": pod.uid, "annotations": {
+        names::CONTROLLER_OUT_OF_SYNC: "true", RESTART_MARK: restart.to_string(),
+    }}});
+    match write::merge(&target.api::<Pod>(), &pod.name, &patch).await {
+        Ok(marked) => Ok(Some(Observed::Pod(Box::new(marked)))),
+        Err(error) if matches!(failure(&error), Failure::NotFound | Failure::Conflict) => {
+            Ok(Some(Observed::PodAbsent(pod)))
+        }
+        Err(error) => Err(Trouble::new("FailedDelete", &format!("mark pod {}", pod.name), &error)),
+    }
+}
+
+async fn delete_pod(target: &Target<'_>, pod: Existing) -> Done {
+    match target.api::<Pod>().delete(&pod.name, &exactly(&pod)).await {
+        Ok(_) => Ok(Some(Observed::PodDeleting { pod, now: clock::now() })),
+        Err(error) if matches!(failure(&error), Failure::NotFound | Failure::Conflict) => {
+            Ok(Some(Observed::PodAbsent(pod)))
+        }
+        Err(error) => Err(Trouble::new("FailedDelete", &format!("delete pod {}", pod.name), &error)),
+    }
+}
+
+/// Creates a pod. One of that name that is this job's counts as created; another's has to go first.
+async fn create_pod(target: &Target<'_>, pod: &Pod) -> Done {
+    let pods = target.api::<Pod>();
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let error = match pods.create(&PostParams::default(), pod).await {
+        Ok(created) => return Ok(Some(Observed::Pod(Box::new(created)))),
+        Err(error) => error,
+    };
+    if failure(&error) != Failure::AlreadyExists {
+        return Err(Trouble::new("FailedCreate", &format!("create pod {name}"), &error));
+    }
+    match pods.get_opt(name).await {
+        Ok(Some(found)) if ensure::is_controlled(&found.metadata, target.job_uid()) => {
+            Ok(Some(Observed::Pod(Box::new(found))))
+        }
+        Ok(None) => Err(Trouble { failure: Failure::Conflict, event: None }),
+        Ok(Some(found)) => {
+            let going = found.metadata.deletion_timestamp.is_some();
+            let message = format!("pod {name} exists and belongs to something else; delete it and the job goes on");
+            let event = (!going).then_some(("FailedCreate", message));
+            Err(Trouble { failure: Failure::AlreadyExists, event })
+        }
+        Err(error) => Err(Trouble::new("FailedCreate", &format!("look at pod {name}"), &error)),
+    }
+}
+
+async fn create_group(target: &Target<'_>, group: &PodGroup) -> Done {
+    let groups = target.api::<PodGroup>();
+    let name = group.metadata.name.as_deref().unwrap_or_default();
+    let result = match groups.create(&PostParams::default(), group).await {
+        Err(error) if failure(&error) == Failure::AlreadyExists => groups.get(name).await,
+        other => other,
+    };
+    match result {
+        Ok(group) => Ok(Some(Observed::Group(Box::new(group)))),
+        Err(error) => Err(Trouble::new("PodGroupError", &format!("create pod group {name}"), &error)),
+    }
+}
+
+async fn delete_group(target: &Target<'_>, group: Existing) -> Done {
+    match target.api::<PodGroup>().delete(&group.name, &exactly(&group)).await {
+        Ok(_) => Ok(Some(Observed::GroupAbsent(group))),
+        Err(error) if matches!(failure(&error), Failure::NotFound | Failure::Conflict) => {
+            Ok(Some(Observed::GroupAbsent(group)))
+        }
+        Err(error) => Err(Trouble::new("PodGroupError", &format!("delete pod group {}", group.name), &error)),
+    }
+}
+
+async fn create_claim(target: &Target<'_>, claim: &PersistentVolumeClaim) -> Done {
+    let name = claim.metadata.name.clone().unwrap_or_default();
+    match target.api::<PersistentVolumeClaim>().create(&PostParams::default(), claim).await {
+        Ok(_) => Ok(Some(Observed::Claim(name))),
+        Err(error) if failure(&error) == Failure::AlreadyExists => Ok(Some(Observed::Claim(name))),
+        Err(error) => Err(Trouble::new("PVCError", &format!("create claim {name}"), &error)),
+    }
+}
+
+/// Writes the status; if the job has changed meanwhile, brings its new state instead.
+async fn write_status(target: &Target<'_>, status: &JobStatus) -> Outcome {
+    let jobs = target.api::<Job>();
+    let job = target.job;
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let patch = status_patch(&job.status, status, job.metadata.resource_version.as_deref());
+    let error = match write::merge_status(&jobs, name, &patch).await {
+        Ok(written) => return (Some(Observed::Job(Box::new(written))), Ok(())),
+        Err(error) => error,
+    };
+    let newer = match failure(&error) {
+        Failure::Conflict => jobs.get_opt(name).await.ok().flatten(),
+        _ => None,
+    };
+    let trouble = Trouble::new("JobStatusError", "write the job's status", &error);
+    // A job that is gone needs no status.
+    let event = trouble.event.filter(|_| trouble.failure != Failure::NotFound);
+    (newer.map(|job| Observed::Job(Box::new(job))), Err(Trouble { event, ..trouble }))
+}
+
+async fn delete_job(target: &Target<'_>) -> Done {
+    let name = target.job.metadata.name.clone().unwrap_or_default();
+    let uid = target.job_uid().unwrap_or_default().to_owned();
+    let existing = Existing { name, uid };
+    let parameters = DeleteParams { propagation_policy: Some(PropagationPolicy::Foreground), ..exactly(&existing) };
+    match target.api::<Job>().delete(&existing.name, &parameters).await {
+        Ok(answer) => Ok(answer.left().map(|job| Observed::Job(Box::new(job)))),
+        Err(error) if matches!(failure(&error), Failure::NotFound | Failure::Conflict) => Ok(None),
+        Err(error) => Err(Trouble::new("FailedDelete", "delete the job after its time to live", &error)),
+    }
+}

@@ -1,0 +1,181 @@
+//! Queues: the shell around the Queue machine.
+//!
+//! Invariant: one plan for a queue at a time; a wish is gone once its plan was carried out.
+
+use std::collections::{HashMap, VecDeque};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{Api, Client};
+use pumice_api::bus::Action;
+use pumice_api::names;
+use pumice_api::scheduling::Queue;
+use pumice_cluster::events::{Occurrence, Severity};
+use pumice_cluster::{EventRecorder, Failure, failure, write};
+use pumice_machines::queue::{QueueEffect, QueueView, step};
+use serde_json::json;
+
+use crate::index::{Index, Touched};
+use crate::{backoff, clock};
+
+/// Most wishes that wait for one queue.
+const WISHES_MAX: usize = 64;
+
+#[derive(Default)]
+struct Entry {
+    wishes: VecDeque<Action>,
+    busy: bool,
+    again: bool,
+    failures: u32,
+}
+
+/// Queues that are being worked on.
+#[derive(Default)]
+pub(crate) struct QueueWork {
+    entries: HashMap<String, Entry>,
+}
+
+/// Effects to carry out for a queue.
+pub(crate) struct QueuePlan {
+    name: String,
+    effects: Vec<QueueEffect>,
+    failures: u32,
+}
+
+/// What came of it.
+pub(crate) struct Answer {
+    name: String,
+    queues: Vec<Queue>,
+    enqueued: Vec<(String, Action)>,
+    done: bool,
+}
+
+impl QueueWork {
+    /// Notes a wish for a queue.
+    pub fn wish(&mut self, name: &str, action: Action) {
+        let wishes = &mut self.entries.entry(name.to_owned()).or_default().wishes;
+        if wishes.len() < WISHES_MAX && wishes.back() != Some(&action) {
+            wishes.push_back(action);
+        }
+    }
+
+    /// Decides what to do about a queue, if nothing is under way.
+    pub fn begin(&mut self, name: &str, index: &Index, recorder: &EventRecorder) -> Option<QueuePlan> {
+        let Some(queue) = index.queues.get(name) else {
+            self.entries.remove(name);
+            return None;
+        };
+        let entry = self.entries.entry(name.to_owned()).or_default();
+        if entry.busy {
+            entry.again = true;
+            return None;
+        }
+        let parent_name = if queue.spec.parent.is_empty() { names::ROOT_QUEUE } else { &queue.spec.parent };
+        let view = QueueView {
+            queue,
+            groups: index.groups_in(name),
+            parent: index.queues.get(parent_name).filter(|_| name != names::ROOT_QUEUE),
+            children: index.queues.values().filter(|child| child.spec.parent == name).collect(),
+            action: entry.wishes.front(),
+        };
+        let (warnings, effects): (Vec<_>, Vec<_>) =
+            step(&view).into_iter().partition(|effect| matches!(effect, QueueEffect::Warn { .. }));
+        for warning in warnings {
+            if let QueueEffect::Warn { reason, message } = warning {
+                recorder.record(Occurrence {
+                    about: reference(queue),
+                    severity: Severity::Warning,
+                    reason: reason.to_owned(),
+                    message,
+                    at: clock::now(),
+                });
+            }
+        }
+        if effects.is_empty() {
+            if entry.wishes.pop_front().is_some() && !entry.wishes.is_empty() {
+                return self.begin(name, index, recorder);
+            }
+            return None;
+        }
+        entry.busy = true;
+        Some(QueuePlan { name: name.to_owned(), effects, failures: entry.failures })
+    }
+
+    /// Takes in what came of a plan.
+    pub fn answered(&mut self, answer: Answer, index: &mut Index, touched: &mut Vec<Touched>) {
+        let entry = self.entries.entry(answer.name.clone()).or_default();
+        entry.busy = false;
+        if answer.done {
+            entry.failures = 0;
+            entry.wishes.pop_front();
+        } else {
+            entry.failures = entry.failures.saturating_add(1);
+        }
+        if !answer.done || entry.again || !entry.wishes.is_empty() {
+            entry.again = false;
+            touched.push(Touched::Queue(answer.name));
+        }
+        for queue in answer.queues {
+            index.put_queue(queue, touched);
+        }
+        for (name, action) in answer.enqueued {
+            self.wish(&name, action);
+            touched.push(Touched::Queue(name));
+        }
+    }
+
+    /// A plan crashed: the queue waits for its next change.
+    pub fn crashed(&mut self, name: &str) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.busy = false;
+            entry.wishes.clear();
+        }
+    }
+}
+
+/// Carries a plan out, in order; waits first if the one before failed.
+pub(crate) async fn carry_out(client: Client, plan: QueuePlan) -> Answer {
+    if plan.failures > 0 {
+        tokio::time::sleep(backoff::wait(Failure::Unavailable, plan.failures)).await;
+    }
+    let api: Api<Queue> = Api::all(client);
+    let mut answer = Answer { name: plan.name.clone(), queues: Vec::new(), enqueued: Vec::new(), done: true };
+    for effect in plan.effects {
+        let result = match effect {
+            QueueEffect::SetParentRoot => {
+                write::merge(&api, &plan.name, &json!({"spec": {"parent": names::ROOT_QUEUE}})).await
+            }
+            QueueEffect::WriteState(state) => {
+                write::merge_status(&api, &plan.name, &json!({"status": {"state": state}})).await
+            }
+            QueueEffect::MarkClosedByParent { name, closed } => {
+                let annotations = json!({names::CLOSED_BY_PARENT: closed.to_string()});
+                write::merge(&api, &name, &json!({"metadata": {"annotations": annotations}})).await
+            }
+            QueueEffect::Enqueue { name, action } => {
+                answer.enqueued.push((name, action));
+                continue;
+            }
+            QueueEffect::Warn { .. } => continue,
+        };
+        match result {
+            Ok(queue) => answer.queues.push(queue),
+            Err(error) if failure(&error) == Failure::NotFound => {}
+            Err(error) => {
+                tracing::warn!(queue = plan.name, %error, "cannot write a queue, will try again");
+                answer.done = false;
+                break;
+            }
+        }
+    }
+    answer
+}
+
+fn reference(queue: &Queue) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("scheduling.volcano.sh/v1beta1".to_owned()),
+        kind: Some("Queue".to_owned()),
+        name: queue.metadata.name.clone(),
+        uid: queue.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
+}

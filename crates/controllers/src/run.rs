@@ -1,0 +1,220 @@
+//! The loop that owns all state of the controllers.
+//!
+//! Invariant: one job, one plan at a time; the index is changed here only. A burst of changes is taken in before anything is
+//! decided, so a job is stepped once for many pods.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use futures::{FutureExt as _, StreamExt as _};
+use kube::Client;
+use pumice_cluster::{Change, EventRecorder};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
+
+use crate::commands::{self, Commands};
+use crate::feed::{self, Input};
+use crate::index::{Index, Touched};
+use crate::job::{self, JobWork};
+use crate::keys::Keys;
+use crate::queue::{self, QueueWork};
+use crate::timers::Timers;
+use crate::{Error, clock, discovery};
+
+/// Most changes taken in before looking at what to do.
+const BURST_MAX: usize = 4096;
+/// Most plans carried out at once.
+const PLANS_MAX: usize = 64;
+
+/// What a call brings back.
+enum Answer {
+    Job(job::Answer),
+    Queue(queue::Answer),
+    Command(Option<commands::Wish>),
+    Discovered { network_policies: bool },
+    Nothing,
+}
+
+pub(crate) struct Loop {
+    client: Client,
+    recorder: EventRecorder,
+    index: Index,
+    jobs: JobWork,
+    queues: QueueWork,
+    commands: Commands,
+    keys: Arc<Keys>,
+    calls: JoinSet<Answer>,
+    /// What the plans in flight are about.
+    plans: HashMap<Id, Touched>,
+    dirty: BTreeSet<Touched>,
+    timers: Timers<Touched>,
+    listed: BTreeSet<usize>,
+    network_policies: Option<bool>,
+}
+
+impl Loop {
+    pub fn new(client: Client, recorder: EventRecorder) -> Self {
+        Self {
+            client,
+            recorder,
+            index: Index::default(),
+            jobs: JobWork::default(),
+            queues: QueueWork::default(),
+            commands: Commands::default(),
+            keys: Arc::default(),
+            calls: JoinSet::new(),
+            plans: HashMap::new(),
+            dirty: BTreeSet::new(),
+            timers: Timers::new(),
+            listed: BTreeSet::new(),
+            network_policies: None,
+        }
+    }
+
+    pub async fn run(mut self) -> Result<(), Error> {
+        let mut feed = feed::start(&self.client);
+        let client = self.client.clone();
+        self.calls
+            .spawn(async move { Answer::Discovered { network_policies: discovery::network_policies(client).await } });
+        let keys = Arc::clone(&self.keys);
+        self.calls.spawn(async move {
+            keys.refill().await;
+            Answer::Nothing
+        });
+        loop {
+            let due = self.timers.next();
+            let wake = async {
+                match due {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                input = feed.next() => {
+                    let mut next = Some(input.ok_or(Error::WatchEnded)?);
+                    for _ in 0..BURST_MAX {
+                        let Some(input) = next.take() else { break };
+                        if self.take(input) {
+                            feed::add_pods(&mut feed, &self.client);
+                        }
+                        next = feed.next().now_or_never().flatten();
+                    }
+                    if let Some(input) = next {
+                        self.take(input);
+                    }
+                }
+                Some(answer) = self.calls.join_next_with_id() => self.answered(answer),
+                () = wake => {}
+            }
+            while let Some(touched) = self.timers.pop(Instant::now()) {
+                self.dirty.insert(touched);
+            }
+            if self.listed.len() == feed::KINDS && self.network_policies.is_some() {
+                self.work();
+            }
+        }
+    }
+
+    /// Takes a change into the index; true when the Jobs have been listed for the first time.
+    fn take(&mut self, input: Input) -> bool {
+        let mut touched = Vec::new();
+        let first = input.listed().filter(|kind| self.listed.insert(*kind));
+        let jobs_listed = first.is_some() && matches!(input, Input::Job(_));
+        let index = &mut self.index;
+        match input {
+            Input::Job(change) => index.job_changed(change, &mut touched),
+            Input::Pod(change) => {
+                let gone = index.pods.changed(change, &mut touched);
+                self.jobs.gone(gone, clock::now());
+            }
+            Input::Group(change) => index.group_changed(change, &mut touched),
+            Input::Queue(change) => index.queue_changed(change, &mut touched),
+            Input::Command(change) => self.command(change),
+            Input::Claim(change) => index.claim_changed(change.map(|claim| claim.metadata), &mut touched),
+            Input::Priority(change) => {
+                index.priority_changed(
+                    change.map(|class| (class.metadata.name.unwrap_or_default(), class.value.unwrap_or(0))),
+                );
+            }
+        }
+        self.dirty.extend(touched);
+        jobs_listed
+    }
+
+    fn command(&mut self, change: Change<pumice_api::bus::Command>) {
+        for command in self.commands.new_ones(change) {
+            let client = self.client.clone();
+            self.calls.spawn(async move { Answer::Command(commands::take_off_the_bus(client, command).await) });
+        }
+    }
+
+    fn answered(&mut self, answer: Result<(Id, Answer), JoinError>) {
+        let mut touched = Vec::new();
+        match answer {
+            Ok((id, answer)) => {
+                self.plans.remove(&id);
+                match answer {
+                    Answer::Job(answer) => self.jobs.answered(answer, &mut self.index, &self.recorder, &mut touched),
+                    Answer::Queue(answer) => self.queues.answered(answer, &mut self.index, &mut touched),
+                    Answer::Command(Some(wish)) => {
+                        let (jobs, queues) = (&mut self.jobs, &mut self.queues);
+                        touched.extend(self.commands.deliver(wish, &self.index, jobs, queues));
+                    }
+                    Answer::Discovered { network_policies } => self.network_policies = Some(network_policies),
+                    Answer::Command(None) | Answer::Nothing => {}
+                }
+            }
+            Err(error) => match self.plans.remove(&error.id()) {
+                Some(Touched::Job(key)) => {
+                    tracing::error!(namespace = key.0, job = key.1, %error, "a plan crashed; the job waits for a change");
+                    self.jobs.crashed(&key);
+                }
+                Some(Touched::Queue(queue)) => {
+                    tracing::error!(queue, %error, "a plan crashed; the queue waits for a change");
+                    self.queues.crashed(&queue);
+                }
+                None => tracing::error!(%error, "a call crashed"),
+            },
+        }
+        self.dirty.extend(touched);
+    }
+
+    /// Looks at everything that something happened to.
+    fn work(&mut self) {
+        while self.plans.len() < PLANS_MAX
+            && let Some(touched) = self.dirty.pop_first()
+        {
+            match &touched {
+                Touched::Job(key) => self.work_on_job(key.clone(), touched),
+                Touched::Queue(name) => {
+                    if let Some(plan) = self.queues.begin(name, &self.index, &self.recorder) {
+                        let call = queue::carry_out(self.client.clone(), plan);
+                        let handle = self.calls.spawn(async move { Answer::Queue(call.await) });
+                        self.plans.insert(handle.id(), touched);
+                    }
+                }
+            }
+        }
+    }
+
+    fn work_on_job(&mut self, key: crate::index::Key, touched: Touched) {
+        let surroundings = job::Surroundings {
+            index: &self.index,
+            network_policies: self.network_policies.unwrap_or(false),
+            recorder: &self.recorder,
+            now: clock::now(),
+        };
+        match self.jobs.begin(&key, &surroundings) {
+            job::Begin::Nothing => {}
+            job::Begin::Wait(at) => self.timers.at(&touched, at),
+            job::Begin::Carry(plan) => {
+                if let Some(at) = plan.wake_at {
+                    self.timers.at(&touched, at);
+                }
+                let call = job::execute::carry_out(self.client.clone(), Arc::clone(&self.keys), plan);
+                let handle = self.calls.spawn(async move { Answer::Job(call.await) });
+                self.plans.insert(handle.id(), touched);
+            }
+        }
+    }
+}
