@@ -34,8 +34,11 @@ struct Wanted {
     uniform: Option<ClassId>,
 }
 
-/// Single-class minima that did not fit, valid until the next commitment: more of the same can't fit either.
-type Hopeless = FxHashMap<(QueueId, ClassId), (u32, Vec<Reason>)>;
+/// What did not fit, valid until the next commitment: the same from another group can't fit either.
+type Hopeless = FxHashMap<Sameness, Vec<Reason>>;
+
+/// Groups equal in this get the same answer from the same nodes: queue, class, pods needed, pods wanted.
+type Sameness = (QueueId, ClassId, u32, usize);
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
     place(cycle, Which::Requesting);
@@ -157,14 +160,9 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
 fn turn(cycle: &mut Cycle<'_>, group: GroupId, wanted: &mut Wanted, hopeless: &mut Hopeless) -> bool {
     let counting = if cycle.config.has(Action::Backfill) { Counting::Placed } else { Counting::WithBestEffort };
     let needed = needed(cycle, group);
-    let key = single_class(cycle, group, wanted);
-    if let Some((fewer, reasons)) = key.and_then(|key| hopeless.get(&key))
-        && *fewer <= needed
-    {
-        let mut reasons = reasons.clone();
-        if let Some(Reason::NodesUnfit(unfit)) = reasons.first_mut() {
-            unfit.needed = needed;
-        }
+    let key = sameness(cycle, group, wanted);
+    if let Some(reasons) = key.and_then(|key| hopeless.get(&key)) {
+        let reasons = reasons.clone();
         cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, reasons));
         return false;
     }
@@ -186,7 +184,7 @@ fn turn(cycle: &mut Cycle<'_>, group: GroupId, wanted: &mut Wanted, hopeless: &m
     let reasons = trial.note_failure(cycle, group);
     cycle.tables.rollback(savepoint);
     if let (Some(key), Some(reasons)) = (key, reasons) {
-        hopeless.insert(key, (needed, reasons));
+        hopeless.insert(key, reasons);
     }
     false
 }
@@ -197,11 +195,10 @@ fn needed(cycle: &Cycle<'_>, group: GroupId) -> u32 {
     row.min_member.saturating_sub(row.counts.ready()).clamp(1, row.pending().max(1))
 }
 
-/// The key under which the group's failure tells of others: all it wants is of one class and one kind of need.
-fn single_class(cycle: &Cycle<'_>, group: GroupId, wanted: &Wanted) -> Option<(QueueId, ClassId)> {
-    // Where fewer pods are at hand than are needed, it is not the nodes that decide.
-    let enough = wanted.tasks.len() - wanted.next >= needed(cycle, group) as usize;
-    wanted.uniform.filter(|_| enough).map(|class| (cycle.tables.groups.row(group).queue, class))
+/// Under what the group's failure tells of others; nothing where it wants pods of several kinds.
+fn sameness(cycle: &Cycle<'_>, group: GroupId, wanted: &Wanted) -> Option<Sameness> {
+    let left = wanted.tasks.len() - wanted.next;
+    wanted.uniform.map(|class| (cycle.tables.groups.row(group).queue, class, needed(cycle, group), left))
 }
 
 /// Placements that are not decided yet.
@@ -253,11 +250,14 @@ impl Trial {
 
     fn unfit(&self, cycle: &mut Cycle<'_>, group: GroupId, task: TaskId, tasks: &[TaskId]) -> Reason {
         let (class, role) = (cycle.tables.task(task).class, cycle.tables.task(task).role);
-        let count = |tasks: &[TaskId]| tasks.iter().filter(|task| cycle.tables.task(**task).class == class).count();
-        let found_room = u32::try_from(count(&self.placed)).unwrap_or(u32::MAX);
-        let of_class = u32::try_from(count(tasks)).unwrap_or(u32::MAX);
-        let needed = self.needed.min(of_class).max(found_room + 1);
-        let numbers = (needed, found_room);
+        let of_class = |task: &&TaskId| cycle.tables.task(**task).class == class;
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let found_room = count(self.placed.iter().filter(of_class).count());
+        let waiting = |task: &&TaskId| of_class(task) && cycle.tables.task(**task).state == TaskState::Pending;
+        let wanted = found_room + count(tasks.iter().filter(waiting).count());
+        let row = cycle.tables.groups.row(group);
+        let started = row.counts.ready() >= row.min_member + found_room;
+        let numbers = (if started { wanted } else { self.needed.clamp(found_room + 1, wanted) }, found_room);
         let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, class, Against::Idle, numbers);
         unfit.role = cycle.tables.groups.row(group).roles[role as usize].name.to_string();
         Reason::NodesUnfit(unfit)

@@ -21,7 +21,10 @@ const AHEAD_NAMED_MAX: usize = 5;
 /// What is promised to the admitted groups of a queue that have not started.
 #[derive(Default)]
 struct Promised {
+    /// To all of them.
     amounts: Vec<i64>,
+    /// To those that are on their way: their pods are being made, or were not tried yet.
+    starting: Vec<i64>,
     groups: Vec<GroupId>,
 }
 
@@ -39,7 +42,8 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let mut promised: FxHashMap<QueueId, Promised> = FxHashMap::default();
     for group in inqueue {
         let missing = missing(cycle.tables, group);
-        promise(cycle, &mut promised, group, &missing);
+        let starting = cycle.policy.job_valid(cycle.tables, group).is_some();
+        promise(cycle, &mut promised, group, &missing, starting);
     }
     let mut work = Worklist::new(cycle.tables, cycle.policy, pending);
     while let Some(group) = work.pop() {
@@ -50,23 +54,35 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
             Ok(()) => {
                 cycle.tables.set_phase(group, GroupPhase::Inqueue);
                 cycle.plan.admitted.push(cycle.tables.groups.row(group).key());
-                promise(cycle, &mut promised, group, &missing);
+                promise(cycle, &mut promised, group, &missing, true);
             }
             Err(reasons) => {
-                let approximate = missing.block.is_some();
+                let estimated = matches!(reasons.first(), Some(Reason::QueueLimit { .. } | Reason::ExceedsCluster(_)));
+                let approximate = missing.block.is_some() && estimated;
                 cycle.failures.insert(group, Failure { stage: Stage::Enqueue, approximate, reasons });
             }
         }
     }
 }
 
-fn promise(cycle: &Cycle<'_>, promised: &mut FxHashMap<QueueId, Promised>, group: GroupId, missing: &Missing) {
+fn promise(
+    cycle: &Cycle<'_>,
+    promised: &mut FxHashMap<QueueId, Promised>,
+    group: GroupId,
+    missing: &Missing,
+    starting: bool,
+) {
     let entry = promised.entry(cycle.tables.groups.row(group).queue).or_default();
     entry.groups.push(group);
-    if entry.amounts.len() < missing.total.len() {
-        entry.amounts.resize(missing.total.len(), 0);
+    add(&mut entry.amounts, &missing.total);
+    if starting {
+        add(&mut entry.starting, &missing.total);
     }
-    for (sum, amount) in entry.amounts.iter_mut().zip(&missing.total) {
+}
+
+fn add(sums: &mut Vec<i64>, amounts: &[i64]) {
+    sums.resize(sums.len().max(amounts.len()), 0);
+    for (sum, amount) in sums.iter_mut().zip(amounts) {
         *sum = sum.saturating_add(*amount);
     }
 }
@@ -89,16 +105,13 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, ahead: &Prom
         }
         return Err(vec![reason]);
     }
-    if !fits_empty(cycle, group, missing) && !could_start_now(cycle, queue, missing) {
+    if !fits_empty(cycle, group, missing) && !could_start_now(cycle, queue, missing, ahead) {
         return Err(vec![Reason::ExceedsCluster(exceeds(cycle, group, missing))]);
     }
     let mut used = cycle.tables.queues.row(queue).allocated.clone();
-    used.resize(used.len().max(ahead.amounts.len()), 0);
-    for (sum, amount) in used.iter_mut().zip(&ahead.amounts) {
-        *sum = sum.saturating_add(*amount);
-    }
+    add(&mut used, &ahead.amounts);
     let Some(reason) = queue_limit::exceeded(cycle.tables, queue, &missing.total, &used) else { return Ok(()) };
-    if could_start_now(cycle, queue, missing) {
+    if could_start_now(cycle, queue, missing, ahead) {
         return Ok(());
     }
     let mut reasons = vec![reason];
@@ -110,10 +123,11 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, ahead: &Prom
     Err(reasons)
 }
 
-/// Could the whole minimum be placed this moment? Tried on the tables and taken back.
-fn could_start_now(cycle: &mut Cycle<'_>, queue: QueueId, missing: &Missing) -> bool {
-    let allocated = &cycle.tables.queues.row(queue).allocated;
-    if queue_limit::exceeded(cycle.tables, queue, &missing.total, allocated).is_some() {
+/// Could the whole minimum be placed this moment, past those that wait for nodes? Tried on the tables and taken back.
+fn could_start_now(cycle: &mut Cycle<'_>, queue: QueueId, missing: &Missing, ahead: &Promised) -> bool {
+    let mut used = cycle.tables.queues.row(queue).allocated.clone();
+    add(&mut used, &ahead.starting);
+    if queue_limit::exceeded(cycle.tables, queue, &missing.total, &used).is_some() {
         return false;
     }
     if let Some(block) = &missing.block {

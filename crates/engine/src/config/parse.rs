@@ -22,7 +22,7 @@ impl Config {
         }
         let tree = Tree::read(text).map_err(|error| ConfigError::Syntax {
             line: error.location().map_or(0, |location| location.line()),
-            message: error.without_snippet().to_string(),
+            message: error.without_snippet().to_string().split(" at line ").next().unwrap_or_default().to_owned(),
         })?;
         let mut reader = Reader { warnings: Vec::new() };
         let config = reader.config(&tree)?;

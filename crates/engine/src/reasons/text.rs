@@ -18,7 +18,9 @@ impl Display for Reasons {
             }
         }
         let minimum = &self.minimum;
-        if minimum.min_member > 1 || minimum.ready > 0 {
+        if minimum.ready >= minimum.min_member.max(1) {
+            lines.push(format!("has started with {}; {} more waiting", plural(minimum.ready, "pod"), minimum.pending));
+        } else if minimum.min_member > 1 {
             lines.push(format!(
                 "starts with at least {} together: {} placed, {} waiting",
                 plural(minimum.min_member, "pod"),

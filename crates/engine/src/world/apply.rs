@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::dims::Demand;
 use crate::facts::{Delta, GroupFacts, GroupPhase, PodFacts, ShapeTask};
-use crate::ids::{GroupId, NodeId, QueueId, TaskId, TimeMs};
+use crate::ids::{ClassId, GroupId, NodeId, QueueId, TaskId, TimeMs};
 use crate::world::groups::ShapePart;
 use crate::world::tables::{Shape, Tables};
 use crate::world::tasks::{TaskRow, TaskState, index_of, state_of};
@@ -66,7 +66,8 @@ impl Tables {
         self.nodes.widen(self.dims.len());
         let group = facts.mine.then(|| self.group_of(facts));
         let role = group.map_or(0, |group| self.groups.row_mut(group).role(&facts.role));
-        let kept = old.map(|old| self.take_task(old));
+        let kept = old.map(|old| self.detach_task(old));
+        let left = kept.as_ref().map(|row| (row.group, row.class, row.node));
         let (attempts, not_before, bind_error, noticed) = kept.map_or((0, TimeMs::default(), None, None), |row| {
             (row.attempts, row.not_before, row.bind_error, row.noticed)
         });
@@ -96,6 +97,9 @@ impl Tables {
             row.tasks.insert(task);
             row.shape_version += 1;
             self.groups.refresh(group);
+        }
+        if let Some((group, class, node)) = left {
+            self.release(group, class, node);
         }
     }
 
@@ -128,8 +132,8 @@ impl Tables {
         group
     }
 
-    /// Takes a task out of everything that counts it.
-    fn take_task(&mut self, task: TaskId) -> TaskRow {
+    /// Takes a task out of everything that counts it. What it named stays until `release`.
+    fn detach_task(&mut self, task: TaskId) -> TaskRow {
         self.count_task(task, -1);
         let uid = self.task(task).uid.clone();
         let row = self.tasks.remove(&uid).expect("found by its uid");
@@ -138,18 +142,25 @@ impl Tables {
             group_row.tasks.remove(&task);
             group_row.shape_version += 1;
             self.groups.refresh(group);
-            self.release_group(group);
-        }
-        self.classes.release(row.class);
-        if let Some(node) = row.node {
-            self.nodes.release(node);
         }
         row
     }
 
+    /// Frees what only a detached task named.
+    fn release(&mut self, group: Option<GroupId>, class: ClassId, node: Option<NodeId>) {
+        if let Some(group) = group {
+            self.release_group(group);
+        }
+        self.classes.release(class);
+        if let Some(node) = node {
+            self.nodes.release(node);
+        }
+    }
+
     fn remove_task(&mut self, uid: &str) {
         if let Some(task) = self.tasks.find(uid) {
-            self.take_task(task);
+            let row = self.detach_task(task);
+            self.release(row.group, row.class, row.node);
         }
     }
 

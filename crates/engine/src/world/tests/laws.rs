@@ -1,0 +1,328 @@
+//! Laws that hold for every sequence of events, checked on random ones.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::finder::Finder;
+use crate::ids::{ClassId, NodeId, TaskId};
+use crate::policy::Policy;
+use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
+
+/// A random event, small enough that names meet each other.
+#[derive(Debug, Clone)]
+enum Event {
+    Apply(Delta),
+    Cycle,
+    BindResult { pod: String, fails: bool },
+}
+
+fn some_node() -> impl Strategy<Value = Delta> {
+    (0..4_u32, 0..6_i64, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(name, cpu, cordoned, labelled, soft)| {
+            let mut facts = node(&format!("n{name}"), cpu * 1_000);
+            facts.unschedulable = cordoned;
+            if labelled {
+                facts.labels.insert("disk".to_owned(), "ssd".to_owned());
+            }
+            if soft {
+                facts.taints.push(Taint {
+                    key: "slow".to_owned(),
+                    value: String::new(),
+                    effect: TaintEffect::PreferNoSchedule,
+                });
+            }
+            Delta::NodeUpsert(facts)
+        },
+    )
+}
+
+fn some_pod() -> impl Strategy<Value = Delta> {
+    let shape = (0..4_i64, 0..2_u32, any::<bool>(), any::<bool>(), 0..2_u16);
+    let standing = (proptest::option::of(0..4_u32), 0..4_u32, any::<bool>(), any::<bool>());
+    (0..3_u32, 0..4_u32, shape, standing).prop_map(|(group, index, (cpu, role, selects, prefers, port), standing)| {
+        let (on, phase, terminating, mine) = standing;
+        let mut facts = pod(&format!("g{group}"), index, cpu * 500);
+        facts.role = format!("r{role}");
+        facts.mine = mine || group > 0;
+        facts.group = (group < 2).then(|| format!("g{group}"));
+        facts.node = on.map(|node| format!("n{node}"));
+        facts.terminating = terminating && on.is_some();
+        facts.phase = match (phase, on) {
+            (1, Some(_)) => PodPhase::Running,
+            (2, Some(_)) => PodPhase::Succeeded,
+            _ => PodPhase::Pending,
+        };
+        if selects {
+            facts.template.node_selector.insert("disk".to_owned(), "ssd".to_owned());
+        }
+        if prefers {
+            let expressions =
+                vec![Requirement { key: "disk".to_owned(), operator: Operator::Exists, values: Vec::new() }];
+            let term = NodeTerm { expressions, fields: Vec::new() };
+            facts.template.preferred_terms.push(PreferredTerm { weight: 10, term });
+        }
+        if port > 0 {
+            facts.template.host_ports.push(HostPort { ip: String::new(), protocol: "TCP".to_owned(), port });
+        }
+        Delta::TaskUpsert(Box::new(facts))
+    })
+}
+
+fn some_group() -> impl Strategy<Value = Delta> {
+    (0..2_u32, 0..4_u32, 0..2_u32, 0..3_u32, any::<bool>()).prop_map(|(name, min, queue, role_min, pending)| {
+        let phase = if pending { GroupPhase::Pending } else { GroupPhase::Inqueue };
+        Delta::GroupUpsert(Box::new(GroupFacts {
+            queue: ["", "q"][queue as usize].to_owned(),
+            min_task_member: [("r0".to_owned(), role_min)].into(),
+            owner: Some(OwnerFacts { kind: "Job".to_owned(), name: "j".to_owned(), uid: format!("job{name}") }),
+            status: GroupStatus { phase, ..GroupStatus::default() },
+            ..group(&format!("g{name}"), min)
+        }))
+    })
+}
+
+fn some_shape() -> impl Strategy<Value = Delta> {
+    (0..2_u32, 0..4_u32, 0..4_i64, any::<bool>()).prop_map(|(job, count, cpu, ended)| {
+        let template = PodTemplate { requests: resources(cpu * 500), ..PodTemplate::default() };
+        let tasks = vec![ShapeTask { role: "r0".to_owned(), count, min_available: None, template }];
+        Delta::ShapeUpsert { owner_uid: format!("job{job}"), tasks, ended }
+    })
+}
+
+fn some_delta() -> impl Strategy<Value = Delta> {
+    let gone = (0..3_u32, 0..4_u32, 0..4_u32).prop_map(|(group, index, kind)| match kind {
+        0 => Delta::NodeRemove(format!("n{index}")),
+        1 => Delta::GroupRemove { namespace: "ns".to_owned(), name: format!("g{group}"), uid: String::new() },
+        2 if index == 0 => Delta::QueueRemove("q".to_owned()),
+        _ => Delta::TaskRemove(format!("uid-g{group}-{index}")),
+    });
+    let queue = proptest::option::of(0..4_i64).prop_map(|cpu| {
+        let capability = cpu.map(|cpu| ("cpu".to_owned(), cpu * 1_000)).into_iter().collect();
+        Delta::QueueUpsert(QueueFacts { name: "q".to_owned(), capability, ..QueueFacts::default() })
+    });
+    prop_oneof![3 => some_node(), 8 => some_pod(), 3 => some_group(), 2 => some_shape(), 2 => gone, 1 => queue]
+}
+
+fn some_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => some_delta().prop_map(Event::Apply),
+        2 => Just(Event::Cycle),
+        1 => (0..3_u32, 0..4_u32, any::<bool>())
+            .prop_map(|(group, index, fails)| Event::BindResult { pod: format!("uid-g{group}-{index}"), fails }),
+    ]
+}
+
+fn play(events: &[Event]) -> Lab {
+    let mut lab = Lab::new(&[]);
+    for event in events {
+        lab.now = lab.now.plus_ms(400);
+        match event {
+            Event::Apply(delta) => lab.apply(delta.clone()),
+            // `Lab::cycle` lints the plan.
+            Event::Cycle => drop(lab.cycle()),
+            Event::BindResult { pod, fails } => {
+                lab.world.bind_result(pod, if *fails { Err("refused") } else { Ok(()) }, lab.now);
+            }
+        }
+    }
+    lab
+}
+
+/// All use and counts, worked out again from the tasks alone.
+fn audit(tables: &Tables) {
+    for node in tables.nodes.table.iter().map(|(id, _)| id) {
+        let tasks = || tables.tasks.iter().filter(|(_, task)| task.node == Some(node)).map(|(_, task)| task);
+        assert_eq!(tables.nodes.row(node).tasks as usize, tasks().count());
+        for dim in (0..tables.dims.len()).map(crate::ids::DimId::from) {
+            let used: i64 = tasks()
+                .filter(|task| task.state.holds_node())
+                .map(|task| tables.classes.row(task.class).demand.get(dim))
+                .sum();
+            assert_eq!(tables.nodes.used(node, dim), used, "{} of {}", tables.dims.name(dim), tables.node_name(node));
+        }
+    }
+    for (id, group) in tables.groups.table.iter() {
+        for state in
+            [TaskState::Pending, TaskState::Binding, TaskState::Bound, TaskState::Running, TaskState::Succeeded]
+        {
+            let count = group.tasks.iter().filter(|task| tables.task(**task).state == state).count();
+            assert_eq!(group.counts.get(state) as usize, count);
+        }
+        assert_eq!(group.counts.all() as usize, group.tasks.len());
+        assert!(group.tasks.iter().all(|task| tables.task(*task).group == Some(id)));
+        assert_eq!(group.counts.get(TaskState::Allocated), 0, "nothing undecided outlives a cycle");
+    }
+    for (id, queue) in tables.queues.table.iter() {
+        let mut held = vec![0; tables.dims.len()];
+        for (_, group) in tables.groups.table.iter().filter(|(_, group)| group.queue == id) {
+            for (sum, amount) in held.iter_mut().zip(&group.allocated) {
+                *sum += amount;
+            }
+        }
+        assert_eq!(tables.dims.resources(&held), tables.dims.resources(&queue.allocated), "{}", queue.name);
+    }
+}
+
+/// The best node by looking at all of them, with nothing cached.
+fn best_by_scan(tables: &Tables, policy: &Policy, class: ClassId) -> Option<NodeId> {
+    let row = tables.classes.row(class);
+    let fits = |node: &NodeId| {
+        let facts = tables.nodes.row(*node);
+        policy.check_facts(&row.template, facts).is_none()
+            && tables.nodes.lacking(*node, &row.demand).next().is_none()
+            && policy.check_use(&row.template, facts).is_none()
+    };
+    let candidates: Vec<NodeId> = tables.nodes.ids().filter(fits).collect();
+    let total = |node: &NodeId| {
+        let scaled = policy.preferences().iter().map(|preference| {
+            let raw = |node: &NodeId| (preference.raw)(&row.template, tables.nodes.row(*node));
+            let max = candidates.iter().map(raw).max().unwrap_or(0);
+            let score = if max == 0 { 0 } else { raw(node) * 100 / max };
+            preference.weight * if preference.reverse { 100 - score } else { score }
+        });
+        policy.score(tables, row, *node) + scaled.sum::<i64>()
+    };
+    candidates.iter().copied().max_by_key(|node| (total(node), std::cmp::Reverse(*node)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sums_follow_the_tasks_and_plans_are_clean(events in proptest::collection::vec(some_event(), 0..60)) {
+        audit(&play(&events).world.tables);
+    }
+
+    #[test]
+    fn equal_events_give_equal_worlds(events in proptest::collection::vec(some_event(), 0..40)) {
+        let (mut one, mut other) = (play(&events), play(&events));
+        prop_assert_eq!(one.world.digest(), other.world.digest());
+        prop_assert_eq!(one.cycle(), other.cycle());
+    }
+
+    #[test]
+    fn deltas_are_idempotent(events in proptest::collection::vec(some_event(), 0..40), delta in some_delta()) {
+        let mut lab = play(&events);
+        lab.apply(delta.clone());
+        let once = lab.cycle().binds.len();
+        let before: usize = lab.world.groups().count();
+        lab.apply(delta);
+        audit(&lab.world.tables);
+        prop_assert_eq!(lab.world.groups().count(), before);
+        prop_assert!(once <= 16);
+    }
+
+    #[test]
+    fn the_order_of_first_sights_changes_no_totals(
+        mut deltas in proptest::collection::vec(some_delta().prop_filter("sights", |delta| matches!(delta,
+            Delta::NodeUpsert(_) | Delta::TaskUpsert(_) | Delta::GroupUpsert(_) | Delta::QueueUpsert(_))), 0..20),
+        seed in any::<prop::sample::Index>(),
+    ) {
+        // One sight of each object, in two orders.
+        let key = |delta: &Delta| match delta {
+            Delta::NodeUpsert(facts) => format!("node {}", facts.name),
+            Delta::TaskUpsert(facts) => format!("pod {}", facts.uid),
+            Delta::GroupUpsert(facts) => format!("group {}", facts.name),
+            Delta::QueueUpsert(facts) => format!("queue {}", facts.name),
+            _ => String::new(),
+        };
+        deltas.sort_by_key(key);
+        deltas.dedup_by_key(|delta| key(delta));
+        let count = deltas.len().max(1);
+        let forward: Vec<Event> = deltas.iter().cloned().map(Event::Apply).collect();
+        let turn = seed.index(count).min(deltas.len());
+        deltas.rotate_left(turn);
+        deltas.reverse();
+        let backward: Vec<Event> = deltas.into_iter().map(Event::Apply).collect();
+        let totals = |events: &[Event]| {
+            let lab = play(events);
+            audit(&lab.world.tables);
+            let tables = &lab.world.tables;
+            let mut nodes: Vec<_> = tables.nodes.table.iter().map(|(id, row)| {
+                let amounts = ["cpu", "memory", "pods"].map(|name| {
+                    let dim = tables.dims.lookup(name).expect("always there");
+                    (tables.nodes.allocatable(id, dim), tables.nodes.used(id, dim))
+                });
+                (row.name.clone(), row.known, amounts, row.ports.clone())
+            }).collect();
+            nodes.sort();
+            let mut groups: Vec<_> = tables.groups.table.iter()
+                .map(|(_, row)| (row.key(), row.counts.all(), row.pending(), format!("{:?}", row.phase))).collect();
+            groups.sort();
+            (nodes, groups)
+        };
+        prop_assert_eq!(totals(&forward), totals(&backward));
+    }
+
+    #[test]
+    fn a_rollback_restores_the_world_exactly(
+        events in proptest::collection::vec(some_event(), 0..40),
+        moves in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..5_u32), 1..30),
+        nested in any::<prop::sample::Index>(),
+    ) {
+        let mut lab = play(&events);
+        let before = lab.world.digest();
+        let tables = &mut lab.world.tables;
+        tables.begin();
+        let outer = tables.savepoint();
+        let mut inner = None;
+        for (at, (which, place, kind)) in moves.iter().enumerate() {
+            if at == nested.index(moves.len()) {
+                inner = Some((tables.savepoint(), tables.digest()));
+            }
+            disturb(tables, which, place, *kind);
+        }
+        if let Some((savepoint, digest)) = inner {
+            tables.rollback(savepoint);
+            prop_assert_eq!(tables.digest(), digest);
+        }
+        tables.rollback(outer);
+        tables.commit();
+        prop_assert_eq!(lab.world.digest(), before);
+        audit(&lab.world.tables);
+    }
+
+    #[test]
+    fn the_index_finds_what_a_scan_finds(
+        events in proptest::collection::vec(some_event(), 0..50),
+        moves in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..5_u32), 0..12),
+    ) {
+        let mut lab = play(&events);
+        let World { tables, policy, finder, .. } = &mut lab.world;
+        tables.begin();
+        let mut check = |tables: &Tables| {
+            for class in tables.tasks.iter().map(|(_, task)| task.class) {
+                let scanned = best_by_scan(tables, policy, class);
+                assert_eq!(finder.best(tables, policy, class), scanned);
+                assert_eq!(Finder::default().best(tables, policy, class), scanned);
+            }
+        };
+        let savepoint = tables.savepoint();
+        for (which, place, kind) in &moves {
+            disturb(tables, which, place, *kind);
+            check(tables);
+        }
+        tables.rollback(savepoint);
+        check(tables);
+    }
+}
+
+/// Some mutation that a cycle could make.
+fn disturb(tables: &mut Tables, which: &prop::sample::Index, place: &prop::sample::Index, kind: u32) {
+    let tasks: Vec<TaskId> = tables.tasks.iter().map(|(id, _)| id).collect();
+    let nodes: Vec<NodeId> = tables.nodes.table.iter().map(|(id, _)| id).collect();
+    let groups: Vec<crate::ids::GroupId> = tables.groups.table.iter().map(|(id, _)| id).collect();
+    if let (false, false) = (tasks.is_empty(), nodes.is_empty()) {
+        let (task, node) = (tasks[which.index(tasks.len())], nodes[place.index(nodes.len())]);
+        match kind {
+            0 => tables.move_task(task, TaskState::Allocated, Some(node)),
+            1 => tables.move_task(task, TaskState::Binding, Some(node)),
+            2 => tables.move_task(task, TaskState::Pending, None),
+            _ => tables.hold(tables.task(task).class, node),
+        }
+    }
+    if kind == 4 && !groups.is_empty() {
+        tables.set_phase(groups[which.index(groups.len())], GroupPhase::Running);
+    }
+}

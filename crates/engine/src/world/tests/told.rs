@@ -1,0 +1,175 @@
+//! What is written and told, and how often.
+
+use super::*;
+
+#[test]
+fn reasons_are_structured_and_readable() {
+    let mut lab = Lab::new(&[2_000, 1_000]);
+    let mut tainted = node("n2", 8_000);
+    tainted.taints.push(Taint { key: "gpu".to_owned(), value: "yes".to_owned(), effect: TaintEffect::NoSchedule });
+    lab.apply(Delta::NodeUpsert(tainted));
+    lab.gang("j", 3, 3, 2_500);
+    lab.cycle();
+    insta::assert_snapshot!(lab.why("j"), @"
+    0/3 nodes fit 3 pods: 1 with taint gpu=yes that it does not tolerate, 2 insufficient cpu (short by 500m)
+    ├─ cpu: each pod asks for 2500m; node n0 comes nearest and lacks 500m; 4500m more would be needed in all
+    └─ starts with at least 3 pods together: 0 placed, 3 waiting
+    ");
+    insta::assert_json_snapshot!(lab.world.reasons("ns", "j").unwrap(), @r#"
+    {
+      "stage": "Allocate",
+      "since": 1000000,
+      "queue": "default",
+      "minimum": {
+        "minMember": 3,
+        "ready": 0,
+        "pending": 3
+      },
+      "reasons": [
+        {
+          "code": "nodesUnfit",
+          "role": "",
+          "needed": 3,
+          "foundRoom": 0,
+          "nodes": 3,
+          "checks": [
+            {
+              "check": "taint",
+              "detail": "gpu=yes",
+              "nodes": 1
+            },
+            {
+              "check": "resource",
+              "detail": "cpu",
+              "nodes": 2
+            }
+          ],
+          "short": [
+            {
+              "resource": "cpu",
+              "requested": 2500,
+              "bestNode": "n0",
+              "shortOnBest": 500,
+              "shortTotal": 4500
+            }
+          ]
+        }
+      ]
+    }
+    "#);
+}
+
+#[test]
+fn equal_jobs_get_equal_reasons_from_one_look() {
+    let mut lab = Lab::new(&[2_000]);
+    for index in 0..4 {
+        lab.gang(&format!("j{index}"), 2, 2, 1_500);
+    }
+    lab.cycle();
+    assert!(!lab.why("j0").is_empty());
+    assert_eq!(lab.why("j0"), lab.why("j3"));
+}
+
+#[test]
+fn statuses_and_conditions_are_written_once_per_class_of_reason() {
+    let mut lab = Lab::new(&[1_000]);
+    lab.gang("j", 2, 2, 1_000);
+    let plan = lab.cycle();
+    let [update] = &plan.groups[..] else { panic!("{:?}", plan.groups) };
+    assert_eq!(update.status.phase, GroupPhase::Inqueue);
+    let [condition] = &update.status.conditions[..] else { panic!("{:?}", update.status.conditions) };
+    assert_eq!((condition.kind.as_str(), condition.reason.as_str()), ("Unschedulable", "NotEnoughResources"));
+    assert_eq!(plan.pods.iter().map(|notice| notice.name.as_str()).collect::<Vec<_>>(), ["j-0", "j-1"]);
+    // Nothing new to say, also after the echo of what was written.
+    lab.world.status_result("ns", "j", true);
+    lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { status: update.status.clone(), ..group("j", 2) })));
+    lab.now = lab.now.plus_ms(60_000);
+    let quiet = lab.cycle();
+    assert!(quiet.is_empty(), "{quiet:?}");
+    // A write that failed is planned again.
+    lab.world.status_result("ns", "j", false);
+    assert_eq!(lab.cycle().groups.len(), 1);
+    lab.world.status_result("ns", "j", true);
+    // Room: it starts, and the condition turns.
+    lab.apply(Delta::NodeUpsert(node("n1", 1_000)));
+    let plan = lab.cycle();
+    assert_eq!(plan.binds.len(), 2);
+    let conditions: Vec<(String, bool)> =
+        plan.groups[0].status.conditions.iter().map(|condition| (condition.kind.clone(), condition.status)).collect();
+    assert_eq!(conditions, [("Unschedulable".to_owned(), false), ("Scheduled".to_owned(), true)]);
+    assert!(lab.why("j").is_empty());
+}
+
+#[test]
+fn missing_pods_are_news_only_after_a_while() {
+    let mut lab = Lab::new(&[1_000]);
+    lab.gang("j", 2, 1, 500);
+    let plan = lab.cycle();
+    assert!(plan.groups.is_empty() && plan.pods.is_empty(), "{plan:?}");
+    lab.now = plan.next_wakeup.unwrap();
+    let plan = lab.cycle();
+    assert_eq!(plan.groups[0].status.conditions[0].reason, "NotEnoughTasks");
+}
+
+#[test]
+fn phases_follow_the_pods() {
+    let mut lab = Lab::new(&[4_000]);
+    lab.gang("j", 2, 2, 1_000);
+    lab.cycle();
+    let phase = |lab: &Lab| lab.world.groups().find(|group| group.name == "j").map(|group| group.phase);
+    let seen = |lab: &mut Lab, index, phase| {
+        lab.pod(PodFacts { node: Some("n0".to_owned()), phase, ..pod("j", index, 1_000) });
+        lab.cycle()
+    };
+    assert_eq!(phase(&lab), Some(GroupPhase::Inqueue));
+    seen(&mut lab, 0, PodPhase::Running);
+    assert_eq!(phase(&lab), Some(GroupPhase::Inqueue));
+    let plan = seen(&mut lab, 1, PodPhase::Running);
+    assert_eq!(phase(&lab), Some(GroupPhase::Running));
+    assert_eq!(plan.groups[0].status.running, 2);
+    seen(&mut lab, 0, PodPhase::Succeeded);
+    assert_eq!(phase(&lab), Some(GroupPhase::Running));
+    seen(&mut lab, 1, PodPhase::Failed);
+    assert_eq!(phase(&lab), Some(GroupPhase::Completed));
+    // All pods taken away, as a restart does: it is admitted again.
+    for index in 0..2 {
+        lab.apply(Delta::TaskRemove(format!("uid-j-{index}")));
+    }
+    let plan = lab.cycle();
+    assert_eq!((phase(&lab), plan.next_wakeup), (Some(GroupPhase::Pending), Some(lab.now)));
+    assert_eq!(lab.cycle().admitted, ["ns/j"]);
+}
+
+#[test]
+fn a_group_whose_owner_ended_wants_nothing() {
+    let mut lab = Lab::new(&[4_000]);
+    let owner = OwnerFacts { kind: "Job".to_owned(), name: "j".to_owned(), uid: "job".to_owned() };
+    let facts = GroupFacts { owner: Some(owner), status: GroupStatus::default(), ..group("j", 1) };
+    lab.apply(Delta::GroupUpsert(Box::new(facts)));
+    lab.apply(Delta::ShapeUpsert { owner_uid: "job".to_owned(), tasks: Vec::new(), ended: true });
+    assert_eq!(lab.cycle().admitted, [""; 0]);
+    assert_eq!(lab.why("j"), "");
+    lab.apply(Delta::ShapeUpsert { owner_uid: "job".to_owned(), tasks: Vec::new(), ended: false });
+    assert_eq!(lab.cycle().admitted, ["ns/j"]);
+}
+
+#[test]
+fn what_queues_hold_is_told_when_it_changes() {
+    let mut lab = Lab::new(&[4_000]);
+    lab.gang("j", 1, 1, 1_000);
+    let plan = lab.cycle();
+    assert_eq!(plan.queues.len(), 1);
+    assert_eq!(plan.queues[0].allocated, [("cpu".to_owned(), 1_000), ("pods".to_owned(), 1)].into());
+    assert!(lab.cycle().queues.is_empty());
+    lab.world.queue_failed("default");
+    assert_eq!(lab.cycle().queues.len(), 1);
+}
+
+#[test]
+fn an_action_that_is_not_configured_is_named() {
+    let config = Config { actions: vec![Action::Enqueue, Action::Allocate], ..Config::default() };
+    let mut lab = Lab::with(config, &[1_000]);
+    lab.gang("j", 1, 1, 0);
+    assert_eq!(lab.binds(), [""; 0]);
+    assert!(lab.why("j").contains("no action backfill"), "{}", lab.why("j"));
+}
