@@ -1,7 +1,9 @@
 //! What Volcano's objects must look like: filled in on create, judged on every write.
 //!
 //! The rules are pure functions over one object and a [`View`] of the others; their words are Volcano's.
+//! [`VolcanoAdmission`] puts them behind the API server's seam.
 
+mod adapter;
 mod findings;
 pub mod job;
 pub mod pod_group;
@@ -10,6 +12,7 @@ mod rules;
 pub mod user;
 mod view;
 
+pub use adapter::VolcanoAdmission;
 pub use findings::Findings;
 pub use rules::Rules;
 pub use view::View;

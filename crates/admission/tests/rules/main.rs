@@ -6,4 +6,5 @@ mod fixtures;
 mod job;
 mod pod_group;
 mod queue;
+mod server;
 mod user;

@@ -1,0 +1,141 @@
+//! The rules behind the API server's admission seam.
+//!
+//! The first phase fills in, and judges deletes; the second judges the object as it would be stored. Objects of other
+//! kinds, and subresources, pass. Refusals look as if Volcano's webhook of that name had sent them: tools and people know
+//! that text.
+
+use k8s_openapi::Resource as _;
+use pumice_api::batch::Job;
+use pumice_api::scheduling::{PodGroup, Queue};
+use pumice_apiserver::{Admission, AdmissionRequest, Admitted, ObjectReader, Operation};
+use pumice_objects::status::Status;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{Findings, Rules, View, job, pod_group, queue, user};
+
+/// Resource name of queues in the store.
+const QUEUES: &str = "scheduling.volcano.sh/queues";
+/// Resource name of namespaces in the store.
+const NAMESPACES: &str = "namespaces";
+
+/// Volcano's admission, in process.
+#[derive(Clone, Debug, Default)]
+pub struct VolcanoAdmission {
+    rules: Rules,
+}
+
+impl VolcanoAdmission {
+    /// Admission by these rules.
+    pub fn new(rules: Rules) -> Self {
+        Self { rules }
+    }
+}
+
+/// The kinds there are rules for.
+#[derive(Clone, Copy)]
+enum Kind {
+    Job,
+    Queue,
+    PodGroup,
+}
+
+impl Kind {
+    fn of(request: &AdmissionRequest<'_>) -> Option<Self> {
+        match (request.group, request.resource, request.subresource) {
+            (Job::GROUP, Job::URL_PATH_SEGMENT, "") => Some(Self::Job),
+            (Queue::GROUP, Queue::URL_PATH_SEGMENT, "") => Some(Self::Queue),
+            (PodGroup::GROUP, PodGroup::URL_PATH_SEGMENT, "") => Some(Self::PodGroup),
+            _ => None,
+        }
+    }
+
+    /// Name of Volcano's webhook that judges the kind.
+    fn webhook(self) -> &'static str {
+        match self {
+            Self::Job => "validatejob.volcano.sh",
+            Self::Queue => "validatequeue.volcano.sh",
+            Self::PodGroup => "validatepodgroup.volcano.sh",
+        }
+    }
+}
+
+impl Admission for VolcanoAdmission {
+    fn admit(&self, request: &AdmissionRequest<'_>, object: Option<&mut Value>) -> Result<Admitted, Status> {
+        let Some(kind) = Kind::of(request) else { return Ok(Admitted::default()) };
+        let mut findings = Findings::default();
+        let Some(object) = object else {
+            if let (Kind::Queue, Operation::Delete, Some(old)) = (kind, request.operation, request.old) {
+                queue::validate_delete(&typed(old)?, &Stored(request.objects), &self.rules, &mut findings);
+            }
+            return verdict(kind, findings);
+        };
+        let created = request.operation == Operation::Create;
+        match kind {
+            Kind::Job => {
+                if created {
+                    job::mutate(object, &self.rules);
+                }
+                user::stamp(object, request.old, &request.identity.user, &mut findings);
+            }
+            Kind::Queue if created => queue::mutate(object),
+            Kind::PodGroup if created => pod_group::mutate(object, request.namespace, &Stored(request.objects)),
+            Kind::Queue | Kind::PodGroup => {}
+        }
+        verdict(kind, findings)
+    }
+
+    fn validate(&self, request: &AdmissionRequest<'_>, object: Option<&Value>) -> Result<Admitted, Status> {
+        let Some(kind) = Kind::of(request) else { return Ok(Admitted::default()) };
+        let view = Stored(request.objects);
+        let mut findings = Findings::default();
+        match (kind, request.operation, object, request.old) {
+            (Kind::Job, Operation::Create, Some(new), _) => job::validate_create(&typed(new)?, &view, &mut findings),
+            (Kind::Job, Operation::Update, Some(new), Some(old)) => {
+                job::validate_update(&typed(new)?, &typed(old)?, &mut findings);
+            }
+            (Kind::Queue, Operation::Create | Operation::Update, Some(new), old) => {
+                let old = old.map(typed).transpose()?;
+                queue::validate(&typed(new)?, old.as_ref(), &view, &self.rules, &mut findings);
+            }
+            (Kind::PodGroup, Operation::Create, Some(new), _) => {
+                pod_group::validate(&typed(new)?, &view, &mut findings)
+            }
+            _ => {}
+        }
+        verdict(kind, findings)
+    }
+}
+
+fn verdict(kind: Kind, findings: Findings) -> Result<Admitted, Status> {
+    match findings.refusal() {
+        None => Ok(Admitted { warnings: findings.warnings }),
+        Some(refusal) => {
+            let webhook = kind.webhook();
+            Err(Status::bad_request(format!("admission webhook \"{webhook}\" denied the request: {refusal}")))
+        }
+    }
+}
+
+fn typed<T: DeserializeOwned>(object: &Value) -> Result<T, Status> {
+    T::deserialize(object).map_err(|error| Status::bad_request(format!("the object cannot be read: {error}")))
+}
+
+/// The store, seen by the rules.
+struct Stored<'a>(&'a dyn ObjectReader);
+
+impl View for Stored<'_> {
+    fn queue(&self, name: &str) -> Option<Queue> {
+        serde_json::from_value(self.0.get(QUEUES, "", name)?).ok()
+    }
+
+    /// A queue that can't be read has no say about others.
+    fn queues(&self) -> Vec<Queue> {
+        self.0.list(QUEUES, None).into_iter().filter_map(|queue| serde_json::from_value(queue).ok()).collect()
+    }
+
+    fn namespace_annotation(&self, namespace: &str, key: &str) -> Option<String> {
+        let namespace = self.0.get(NAMESPACES, "", namespace)?;
+        namespace.get("metadata")?.get("annotations")?.get(key)?.as_str().map(str::to_owned)
+    }
+}

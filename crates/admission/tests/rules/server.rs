@@ -1,0 +1,173 @@
+//! The rules behind a real API server: who asks, what is stored, what is told.
+
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use pumice_admission::VolcanoAdmission;
+use pumice_apiserver::ApiServer;
+use pumice_auth::{Identity, Policy};
+use pumice_store::Store;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+const JOBS: &str = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs";
+const QUEUES: &str = "/apis/scheduling.volcano.sh/v1beta1/queues";
+
+/// An answer: code, warnings, body.
+type Answer = (StatusCode, Vec<String>, Value);
+
+async fn server() -> ApiServer {
+    let store = Store::in_memory(pumice_store::Options::default()).expect("store");
+    let admission = Arc::new(VolcanoAdmission::default());
+    let server = ApiServer::builder(store, Policy::new(Vec::new())).admission(admission).build().await.expect("server");
+    for definition in pumice_api::crds::all() {
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let (code, _, body) = send(&server, "root", Method::POST, path, definition).await;
+        assert_eq!(code, StatusCode::CREATED, "{body}");
+    }
+    for name in ["root", "default"] {
+        let (code, _, body) = send(&server, "root", Method::POST, QUEUES, queue(name, json!({}))).await;
+        assert_eq!(code, StatusCode::CREATED, "{body}");
+    }
+    server
+}
+
+async fn send(server: &ApiServer, user: &str, method: Method, path: &str, body: Value) -> Answer {
+    let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+    let request = Request::builder().method(method).uri(path).header("content-type", kind);
+    let request = request.body(Full::from(body.to_string())).expect("request");
+    let service = server.client_service(Identity::new(user, ["system:masters"]));
+    let response = service.oneshot(request).await.expect("infallible");
+    let code = response.status();
+    let warnings = response.headers().get_all("warning").iter();
+    let warnings = warnings.map(|warning| warning.to_str().expect("text").to_owned()).collect();
+    let bytes = response.into_body().collect().await.expect("body").to_bytes();
+    (code, warnings, serde_json::from_slice(&bytes).expect("JSON"))
+}
+
+fn queue(name: &str, spec: Value) -> Value {
+    json!({ "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": { "name": name }, "spec": spec })
+}
+
+fn job(name: &str) -> Value {
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": name },
+        "spec": { "tasks": [{ "replicas": 2, "template": { "spec": { "containers": [{ "name": "c", "image": "i" }] } } }] },
+    })
+}
+
+#[tokio::test]
+async fn a_job_is_filled_in_stamped_and_kept() {
+    let server = server().await;
+    let (code, warnings, stored) = send(&server, "ann", Method::POST, JOBS, job("j")).await;
+    assert_eq!((code, warnings), (StatusCode::CREATED, Vec::new()), "{stored}");
+    assert_eq!(stored["metadata"]["annotations"], json!({ "pumice.sh/user": "ann" }));
+    let spec = &stored["spec"];
+    assert_eq!(
+        (&spec["minAvailable"], &spec["queue"], &spec["tasks"][0]["name"]),
+        (&json!(2), &json!("default"), &json!("default0"))
+    );
+
+    let path = format!("{JOBS}/j");
+    let (code, _, body) = send(&server, "bob", Method::PATCH, &path, json!({ "spec": { "minAvailable": 1 } })).await;
+    assert_eq!((code, &body["metadata"]["annotations"]["pumice.sh/user"]), (StatusCode::OK, &json!("ann")));
+    let (code, _, body) = send(&server, "bob", Method::PATCH, &path, json!({ "spec": { "maxRetry": 9 } })).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{body}");
+    let wanted =
+        "admission webhook \"validatejob.volcano.sh\" denied the request: job updates may not change fields other than";
+    assert!(body["message"].as_str().is_some_and(|message| message.starts_with(wanted)), "{body}");
+    let steal = json!({ "metadata": { "annotations": { "pumice.sh/user": "bob" } } });
+    let (code, _, body) = send(&server, "bob", Method::PATCH, &path, steal).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{body}");
+
+    // The status has its own path, and no rules.
+    let status = json!({ "status": { "state": { "phase": "Running" }, "running": 2 } });
+    let (code, _, body) = send(&server, "root", Method::PATCH, &format!("{path}/status"), status).await;
+    assert_eq!((code, &body["status"]["running"]), (StatusCode::OK, &json!(2)));
+}
+
+#[tokio::test]
+async fn bad_jobs_are_refused_and_nothing_is_stored() {
+    let server = server().await;
+    let with = |pointer: &str, value: Value| {
+        let mut job = job("bad");
+        let (parent, name) = pointer.rsplit_once('/').expect("pointer");
+        job.pointer_mut(parent).expect("parent")[name] = value;
+        job
+    };
+    let cases = [
+        (
+            with("/spec/queue", json!("nowhere")),
+            "unable to find job queue: queue.scheduling.volcano.sh \"nowhere\" not found;",
+        ),
+        (
+            with("/spec/minAvailable", json!(3)),
+            "job 'minAvailable' should not be greater than total replicas in tasks;",
+        ),
+        (with("/spec/queue", json!("root")), "can not submit job to root queue;"),
+        (
+            json!({ "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "bad" }, "spec": {} }),
+            "No task specified in job spec",
+        ),
+        (with("/spec/minAvailable", json!(-1)), "spec.minAvailable in body should be greater than or equal to 0"),
+    ];
+    for (job, wanted) in cases {
+        let (code, _, body) = send(&server, "ann", Method::POST, JOBS, job).await;
+        assert!(code == StatusCode::BAD_REQUEST || code == StatusCode::UNPROCESSABLE_ENTITY, "{body}");
+        assert!(body["message"].as_str().is_some_and(|message| message.contains(wanted)), "{wanted}: {body}");
+    }
+    let (_, _, list) = send(&server, "ann", Method::GET, JOBS, json!(null)).await;
+    assert_eq!(list["items"], json!([]));
+}
+
+#[tokio::test]
+async fn warnings_reach_the_client() {
+    let server = server().await;
+    let mut job = job("j");
+    job["spec"]["volumes"] = json!([{ "mountPath": "/in" }]);
+    let (code, warnings, body) = send(&server, "ann", Method::POST, JOBS, job).await;
+    assert_eq!(code, StatusCode::CREATED, "{body}");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("volume /in names no claim"), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn queues_keep_their_tree() {
+    let server = server().await;
+    let (code, _, body) =
+        send(&server, "root", Method::POST, QUEUES, queue("top", json!({ "capability": { "cpu": "4" } }))).await;
+    assert_eq!((code, &body["spec"]["reclaimable"]), (StatusCode::CREATED, &json!(true)), "{body}");
+    let leaf = queue("leaf", json!({ "parent": "top", "capability": { "cpu": "8" } }));
+    let (code, _, body) = send(&server, "root", Method::POST, QUEUES, leaf).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST);
+    assert!(
+        body["message"].as_str().is_some_and(|message| message.contains("exceeds its ancestor's capability")),
+        "{body}"
+    );
+    let (code, _, body) = send(&server, "root", Method::POST, QUEUES, queue("leaf", json!({ "parent": "top" }))).await;
+    assert_eq!(code, StatusCode::CREATED, "{body}");
+
+    for (name, wanted) in [("default", "`default` queue can not be deleted"), ("top", "has 1 child queues")] {
+        let (code, _, body) = send(&server, "root", Method::DELETE, &format!("{QUEUES}/{name}"), json!({})).await;
+        assert_eq!(code, StatusCode::BAD_REQUEST);
+        assert!(body["message"].as_str().is_some_and(|message| message.contains(wanted)), "{body}");
+    }
+    let (code, _, body) = send(&server, "root", Method::DELETE, &format!("{QUEUES}/leaf"), json!({})).await;
+    assert_eq!(code, StatusCode::OK, "{body}");
+}
+
+#[tokio::test]
+async fn groups_need_their_queue() {
+    let server = server().await;
+    let path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups";
+    let group = |queue: &str| json!({ "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": { "name": "g" }, "spec": { "queue": queue } });
+    let (code, _, body) = send(&server, "ann", Method::POST, path, group("nowhere")).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{body}");
+    let annotate = json!({ "metadata": { "annotations": { "scheduling.volcano.sh/queue-name": "team" } } });
+    let (code, _, body) = send(&server, "root", Method::PATCH, "/api/v1/namespaces/default", annotate).await;
+    assert_eq!(code, StatusCode::OK, "{body}");
+    send(&server, "root", Method::POST, QUEUES, queue("team", json!({}))).await;
+    let (code, _, body) = send(&server, "ann", Method::POST, path, group("default")).await;
+    assert_eq!((code, &body["spec"]["queue"]), (StatusCode::CREATED, &json!("team")), "{body}");
+}
