@@ -39,6 +39,8 @@ impl Terminal {
             if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
                 bar.set_style(style);
             }
+            // A message that came too soon after the one before is drawn by the next tick.
+            bar.enable_steady_tick(Duration::from_millis(1000 / u64::from(REDRAWS_HZ)));
             bar
         });
         Terminal {
@@ -125,8 +127,6 @@ impl Terminal {
             reason => format!("{} waits: {reason}", self.name),
         };
         bar.set_message(text);
-        bar.tick();
-        bar.enable_steady_tick(Duration::from_secs(1));
     }
 }
 

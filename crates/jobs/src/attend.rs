@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::call::CallError;
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::logs::{self, JobLogs, LogLine, LogOptions};
+use crate::logs::{self, JobLogs, LogLine, LogOptions, PODS_FOLLOWED_MAX};
 use crate::outcome::{JobEnd, PodFailure, end_of, pod_failures};
 use crate::progress::Counts;
 use crate::select::JobRef;
@@ -36,7 +36,7 @@ pub enum Happening {
     Line(LogLine),
     /// The job waits, for a reason not told before.
     Waits(Why),
-    /// The logs can't be read on; the job goes on.
+    /// The log of one pod can't be read on; the others and the job go on.
     LogsLost(Error),
     /// The server does not answer.
     Lost(String),
@@ -72,6 +72,9 @@ pub struct Attendance {
     ask_at: Option<Instant>,
     asking: Option<Asking>,
     told: String,
+    /// Whether the logs are those of one pod.
+    one_pod: bool,
+    too_many: bool,
 }
 
 /// What `select!` found.
@@ -85,6 +88,7 @@ enum Found {
 impl Attendance {
     /// Attends a job, with its lines if `logs` says which. Nothing is sent before the first `next`.
     pub fn new(connection: Connection, job: JobRef, logs: Option<LogOptions>) -> Self {
+        let one_pod = logs.as_ref().is_some_and(|options| options.pod.is_some());
         let logs = logs.map(|options| JobLogs::new(connection.clone(), job.clone(), options));
         Attendance {
             follower: JobFollower::new(connection.clone(), job.clone()),
@@ -95,9 +99,16 @@ impl Attendance {
             ask_at: None,
             asking: None,
             told: String::new(),
+            one_pod,
+            too_many: false,
             connection,
             job,
         }
+    }
+
+    /// Whether the job has too many pods for its lines to be shown.
+    pub fn logs_left_out(&self) -> bool {
+        self.too_many
     }
 
     /// Containers whose logs wait for a place, at most so far.
@@ -114,7 +125,8 @@ impl Attendance {
             let found = tokio::select! {
                 biased;
                 news = self.follower.next() => Found::News(news),
-                line = next_line(self.logs.as_mut()) => Found::Line(line),
+                // Not before it is known how many pods there are.
+                line = next_line(self.logs.as_mut()), if self.last.is_some() => Found::Line(line),
                 why = answer(self.asking.as_mut()) => Found::Why(why),
                 () = until(self.ask_at) => Found::AskNow,
             };
@@ -125,10 +137,7 @@ impl Attendance {
                     }
                 }
                 Found::Line(Some(Ok(line))) => return Ok(Happening::Line(line)),
-                Found::Line(Some(Err(error))) => {
-                    self.logs = None;
-                    return Ok(Happening::LogsLost(error));
-                }
+                Found::Line(Some(Err(error))) => return Ok(Happening::LogsLost(error)),
                 Found::Line(None) => self.logs = None,
                 Found::AskNow => {
                     let (connection, job) = (self.connection.clone(), self.job.clone());
@@ -159,6 +168,10 @@ impl Attendance {
             JobNews::Back => return Some(Happening::Back),
             JobNews::Gone => self.ended = Some(JobEnd::Deleted),
             JobNews::Now(job) => {
+                // A job of any size may come; only now is known how many pods it has.
+                if Counts::of(&job).total > PODS_FOLLOWED_MAX && !self.one_pod {
+                    self.too_many |= self.logs.take().is_some();
+                }
                 self.ended = end_of(&job);
                 self.last = Some(job);
                 match (self.waits(), self.ask_at.is_some() || self.asking.is_some()) {
@@ -182,10 +195,7 @@ impl Attendance {
         while self.logs.is_some() {
             match tokio::time::timeout(DRAIN_IDLE, next_line(self.logs.as_mut())).await {
                 Ok(Some(Ok(line))) => return Ok(Happening::Line(line)),
-                Ok(Some(Err(error))) => {
-                    self.logs = None;
-                    return Ok(Happening::LogsLost(error));
-                }
+                Ok(Some(Err(error))) => return Ok(Happening::LogsLost(error)),
                 Ok(None) | Err(_) => self.logs = None,
             }
         }
@@ -194,7 +204,7 @@ impl Attendance {
             JobEnd::Failed | JobEnd::Terminated | JobEnd::Aborted => {
                 let (connection, job) = (self.connection.clone(), self.job.clone());
                 let judging = self.judging.get_or_insert_with(|| {
-                    async move { logs::pods(&connection, &job).await.map(|pods| pod_failures(&pods)) }.boxed()
+                    async move { logs::failed_pods(&connection, &job).await.map(|pods| pod_failures(&pods)) }.boxed()
                 });
                 let failures = judging.await;
                 self.judging = None;

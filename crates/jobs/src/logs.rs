@@ -24,6 +24,10 @@ pub use pod::{ContainerRun, LINE_BYTES_MAX, LogLine};
 /// Logs read at the same time.
 pub const STREAMS_MAX: usize = 32;
 
+/// A job with more pods than this is not followed as a whole: nobody reads that, and to know its pods
+/// costs gigabytes. Its pods are read one by one.
+pub const PODS_FOLLOWED_MAX: u64 = 2000;
+
 /// What to read.
 #[derive(Debug, Clone, Default)]
 pub struct LogOptions {
@@ -87,7 +91,7 @@ impl JobLogs {
         self.known.iter().map(|run| &run.pod).collect::<HashSet<_>>().len()
     }
 
-    /// The next line; `None` when all is read.
+    /// The next line; `None` when all is read. After an error the other pods' lines still come.
     pub async fn next(&mut self) -> Option<Result<LogLine, Error>> {
         loop {
             self.open_waiting();
@@ -177,9 +181,18 @@ pub fn pods_of(job: &JobRef) -> Collection {
 
 /// A job's pods now.
 pub async fn pods(connection: &Connection, job: &JobRef) -> Result<Vec<Pod>, CallError> {
-    let collection = pods_of(job);
+    look(connection, job, &pods_of(job)).await
+}
+
+/// Those of a job's pods that failed; the server picks them, because a job may have 300,000 that didn't.
+pub async fn failed_pods(connection: &Connection, job: &JobRef) -> Result<Vec<Pod>, CallError> {
+    let failed = Collection { fields: "status.phase=Failed".to_owned(), ..pods_of(job) };
+    look(connection, job, &failed).await
+}
+
+async fn look(connection: &Connection, job: &JobRef, pods: &Collection) -> Result<Vec<Pod>, CallError> {
     let doing = format!("list the pods of job {}", job.name);
-    let (items, _) = call::list(connection, &collection.path, &collection.query(), &doing).await?;
+    let (items, _) = call::list(connection, &pods.path, &pods.query(), &doing).await?;
     items
         .into_iter()
         .map(|item| {

@@ -212,7 +212,7 @@ fn cut_log() -> [Answer; 3] {
 async fn lines_come_before_the_end() {
     let ended = || pod(8, "Failed", json!({"terminated": {"exitCode": 3, "reason": "Error"}}));
     // How often pods are looked at depends on who is first; each look finds the same.
-    let looks = [(); 3].map(|()| list(9, vec![ended()]));
+    let looks = [(); 4].map(|()| list(9, vec![ended()]));
     let script = Script::default()
         .on("/jobs?limit", [list(5, vec![job(5, "Running", 1)])])
         .on("/jobs?watch", [Answer::Open(vec![event("MODIFIED", job(9, "Failed", 0))])])
@@ -246,6 +246,16 @@ async fn new_pods_are_followed_and_lines_come_once_across_a_cut() {
     logs.job_ended();
     assert!(logs.next().await.is_none(), "the last look finds nothing new");
     assert_eq!(lines, ["one", "two", "three"]);
+}
+
+#[tokio::test]
+async fn the_pods_of_a_huge_job_are_not_listed() {
+    let mut huge = job(5, "Completed", 0);
+    huge["spec"]["tasks"][0]["replicas"] = json!(300_000);
+    let script = Script::default().on("/jobs?limit", [list(5, vec![huge])]);
+    let told = attend(&script, Some(LogOptions { follow: true, ..LogOptions::default() })).await;
+    assert_eq!(told, ["Completed 0", "ended Completed 0"]);
+    assert!(script.seen.lock().unwrap().iter().all(|line| !line.contains("/pods")));
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ pub fn run(session: &Session, args: &OneJob) -> Result<Exit, Failure> {
                 let typed = select::typed(&connection, &object)?;
                 let columns = Columns { namespace: true, wide: args.output == Form::Wide };
                 let mut text = list::table(&[typed], columns, terminal::now()).render();
-                let failures = pod_failures(&logs::pods(&connection, &job).await?);
+                let failures = pod_failures(&logs::failed_pods(&connection, &job).await?);
                 for failure in failures.iter().take(FAILURES_SHOWN) {
                     text.push_str(&format!("{}\n", failure.sentence()));
                 }

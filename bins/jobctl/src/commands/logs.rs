@@ -1,7 +1,7 @@
 //! `jobctl logs`: what a job's pods wrote.
 
 use pumice_jobs::attend::{Attendance, Happening};
-use pumice_jobs::logs::{JobLogs, LogLine, LogOptions, STREAMS_MAX, pods};
+use pumice_jobs::logs::{JobLogs, LogLine, LogOptions, PODS_FOLLOWED_MAX, STREAMS_MAX, pods};
 use pumice_jobs::progress::Counts;
 use pumice_jobs::select::JobRef;
 use pumice_jobs::{Connection, Error, Exit, select};
@@ -55,8 +55,16 @@ async fn check_pod(connection: &Connection, job: &JobRef, options: &LogOptions) 
 
 async fn now(connection: Connection, job: JobRef, options: LogOptions, prefixed: bool) -> Result<Exit, Failure> {
     let mut logs = JobLogs::new(connection, job.clone(), options);
+    let mut failed = None;
     while let Some(line) = logs.next().await {
-        let line = line?;
+        // One pod's log may be gone; the others' are still wanted.
+        let line = match line {
+            Ok(line) => line,
+            Err(error) => {
+                failed.get_or_insert(error);
+                continue;
+            }
+        };
         let front = if prefixed { prefix(&job, &line) } else { String::new() };
         output::line(&front, &line.text)?;
     }
@@ -64,7 +72,7 @@ async fn now(connection: Connection, job: JobRef, options: LogOptions, prefixed:
         terminal::say(&format!("no pod of job {} has started", job.name));
         terminal::say(&format!("next:  jobctl why {}{}", job.name, job.namespace_flag()));
     }
-    Ok(Exit::Success)
+    failed.map_or(Ok(Exit::Success), |error| Err(error.into()))
 }
 
 async fn follow(connection: Connection, job: JobRef, options: LogOptions, prefixed: bool) -> Result<Exit, Failure> {
@@ -84,10 +92,14 @@ async fn follow(connection: Connection, job: JobRef, options: LogOptions, prefix
                 output::line(&front, &line.text)?;
             }
             Happening::Ended(_) => return Ok(Exit::Success),
-            Happening::LogsLost(error) => return Err(error.into()),
+            Happening::LogsLost(error) => terminal::say(&format!("a log can't be read on: {error}")),
             Happening::Lost(detail) => terminal::say(&format!("no answer, trying again: {detail}")),
             Happening::Waits(why) => terminal::say(&format!("{} waits: {}", job.name, why.one_line())),
             Happening::State(_) | Happening::Back => {}
+        }
+        if attendance.logs_left_out() {
+            let message = format!("job {} has more than {PODS_FOLLOWED_MAX} pods", job.name);
+            return Err(Failure::Usage { message, next: format!("jobctl logs -f {} --pod NAME", job.name) });
         }
         if attendance.logs_held_back() > 0 && !std::mem::replace(&mut told_held_back, true) {
             terminal::say(&format!("only {STREAMS_MAX} pods at a time; --pod NAME follows one"));

@@ -49,7 +49,7 @@ async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job:
     let options = (!args.no_logs).then(|| LogOptions { follow: true, ..LogOptions::default() });
     let mut attendance = Attendance::new(connection.clone(), job.clone(), options);
     let mut terminal = Terminal::new(&job.name, session.global.no_progress, session.surroundings.plain);
-    let (mut several, mut told_held_back) = (false, false);
+    let (mut several, mut told_part) = (false, false);
     let interrupt = tokio::signal::ctrl_c();
     tokio::pin!(interrupt);
     loop {
@@ -72,7 +72,7 @@ async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job:
                 terminal.data(&front, &line.text)?;
             }
             Happening::Waits(why) => terminal.waits(&why.one_line()),
-            Happening::LogsLost(error) => terminal.note(&format!("the logs can't be read on: {error}")),
+            Happening::LogsLost(error) => terminal.note(&format!("a log can't be read on: {error}")),
             Happening::Lost(detail) => terminal.note(&format!("no answer, trying again: {detail}")),
             Happening::Back => terminal.note("the server answers again"),
             Happening::Ended(ending) => {
@@ -80,10 +80,11 @@ async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job:
                 return conclude(connection, job, &ending, args.no_logs || several).await;
             }
         }
-        if attendance.logs_held_back() > 0 && !std::mem::replace(&mut told_held_back, true) {
-            let text =
-                format!("showing {STREAMS_MAX} pods at a time; jobctl logs -f {} --pod NAME follows one", job.name);
-            terminal.note(&text);
+        let part = attendance.logs_left_out() || attendance.logs_held_back() > 0;
+        if part && !std::mem::replace(&mut told_part, true) {
+            let shown = if attendance.logs_left_out() { 0 } else { STREAMS_MAX };
+            terminal
+                .note(&format!("showing the output of {shown} pods; jobctl logs -f {} --pod NAME shows one", job.name));
         }
     }
 }
@@ -99,10 +100,13 @@ fn interrupted(job: &JobRef) {
 async fn conclude(connection: &Connection, job: &JobRef, ending: &Ending, show_log: bool) -> Result<Exit, Failure> {
     let Ending { job: state, end, failures } = ending;
     let exit = exit_of_run(state, *end, failures);
+    let whole = *end == JobEnd::Completed && state.status.failed == 0;
+    if !whole {
+        terminal::say(&format!("job {} {}: {}", job.name, end.word(), counts(state)));
+    }
     if *end == JobEnd::Completed {
         return Ok(exit);
     }
-    terminal::say(&format!("job {} {}: {}", job.name, end.word(), counts(state)));
     for failure in failures.iter().take(FAILURES_SHOWN) {
         terminal::say(&failure.sentence());
     }

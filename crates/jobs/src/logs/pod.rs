@@ -16,8 +16,10 @@ use crate::connection::Connection;
 
 /// A longer line is cut into pieces of this size.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
-/// Attempts to get at a log in a row.
-const ATTEMPTS_MAX: u32 = 60;
+/// Attempts to get at a log in a row, where the lines still to come matter.
+const ATTEMPTS_FOLLOWING_MAX: u32 = 60;
+/// The same where somebody waits for what there is.
+const ATTEMPTS_MAX: u32 = 3;
 /// The pause between attempts grows to this.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -206,12 +208,13 @@ impl LogReader {
 
     /// A vanished pod ends its log silently; an outage, or a log not there yet, is waited out.
     async fn judge(&mut self, error: CallError) -> Result<(), CallError> {
+        let attempts_max = if self.follow { ATTEMPTS_FOLLOWING_MAX } else { ATTEMPTS_MAX };
         match error.class() {
             FailureClass::NotFound | FailureClass::Expired => {
                 self.ended = true;
                 Ok(())
             }
-            FailureClass::Unreachable | FailureClass::Invalid if self.attempts < ATTEMPTS_MAX => {
+            FailureClass::Unreachable | FailureClass::Invalid if self.attempts < attempts_max => {
                 let pause = Duration::from_millis(50).saturating_mul(1 << self.attempts.min(7)).min(PAUSE_MAX);
                 self.attempts += 1;
                 tokio::time::sleep(pause).await;
