@@ -70,11 +70,11 @@ pub struct Work {
     /// Manifest, YAML or JSON; `-` is standard input
     #[arg(short, long = "file", value_name = "FILE", conflicts_with_all = ["FromFlags", "argv"])]
     pub files: Vec<PathBuf>,
-    #[command(flatten)]
-    pub flags: FromFlags,
     /// Program and arguments of each pod
     #[arg(last = true, value_name = "COMMAND")]
     pub argv: Vec<String>,
+    #[command(flatten)]
+    pub flags: FromFlags,
 }
 
 /// A job by flags.
@@ -120,11 +120,11 @@ pub struct FromFlags {
 /// Flags of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    #[command(flatten)]
-    pub work: Work,
     /// Don't print what the pods write
     #[arg(long)]
     pub no_logs: bool,
+    #[command(flatten)]
+    pub work: Work,
 }
 
 /// Flags of `submit`.

@@ -169,7 +169,7 @@ fn template(flags: &JobFlags) -> Result<PodTemplateSpec, RenderError> {
     let container = Container {
         name: TASK.to_owned(),
         image: Some(flags.image.clone().unwrap_or_else(|| HOST_IMAGE.to_owned())),
-        command: Some(flags.command.clone()),
+        command: Some(flags.command.iter().map(|word| literal(word)).collect()),
         env: env(flags)?,
         working_dir: flags.workdir.clone(),
         resources,
@@ -192,14 +192,19 @@ fn env(flags: &JobFlags) -> Result<Option<Vec<EnvVar>>, RenderError> {
         if name.is_empty() || name.contains(|c: char| c == '=' || c.is_control()) {
             return Err(RenderError::EnvName { name: name.clone() });
         }
-        // Kubernetes expands $(NAME) in values; a value from a command line is meant literally.
-        let variable = EnvVar { name: name.clone(), value: Some(value.replace("$(", "$$(")), ..EnvVar::default() };
+        let variable = EnvVar { name: name.clone(), value: Some(literal(value)), ..EnvVar::default() };
         match variables.iter_mut().find(|known| known.name == *name) {
             Some(known) => *known = variable,
             None => variables.push(variable),
         }
     }
     Ok((!variables.is_empty()).then_some(variables))
+}
+
+/// Writes a text so that it reaches the process as it is: in commands and values of variables
+/// Kubernetes replaces `$(NAME)` and reads `$$` as `$`, which would break `sh -c 'kill $$'`.
+fn literal(text: &str) -> String {
+    if text.contains("$(") || text.contains("$$") { text.replace('$', "$$") } else { text.to_owned() }
 }
 
 fn checked(what: &'static str, name: Option<&str>, max: usize) -> Result<Option<String>, RenderError> {
@@ -222,4 +227,34 @@ fn quantity(flag: &'static str, value: &str) -> Result<Quantity, RenderError> {
         .filter(|quantity| !quantity.is_negative() && !quantity.is_zero())
         .map(|_| Quantity(value.to_owned()))
         .ok_or_else(|| RenderError::Quantity { flag, value: value.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::literal;
+
+    /// Kubernetes' rule for a text that names no known variable.
+    fn expanded(text: &str) -> String {
+        let mut expanded = String::new();
+        let mut characters = text.chars().peekable();
+        while let Some(character) = characters.next() {
+            expanded.push(character);
+            if character == '$' && characters.peek() == Some(&'$') {
+                characters.next();
+            }
+        }
+        expanded
+    }
+
+    #[test]
+    fn words_reach_the_process_as_typed() {
+        for text in
+            ["plain", "$HOME", "kill -TERM $$", "$(date)", "echo $$(A)", "$", "a$", "$$$", "$((1 + $$))", "é$(x"]
+        {
+            let written = literal(text);
+            assert_eq!(expanded(&written), text, "{written}");
+            assert!(!written.replace("$$", "").contains("$("), "{written}: nothing is left to replace");
+        }
+        assert_eq!(literal("echo $HOME"), "echo $HOME", "what needs no care stays readable");
+    }
 }
