@@ -52,8 +52,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    #[tokio::test(start_paused = true)]
-    async fn the_earliest_time_of_a_key_counts() {
+    #[test]
+    fn the_earliest_time_of_a_key_counts() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let mut timers = Timers::new();

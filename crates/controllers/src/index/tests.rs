@@ -1,1 +1,74 @@
+use super::*;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
 
+fn pod(uid: &str, version: u32, phase: &str) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {"name": "j-w-0", "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(),
+            "annotations": {"volcano.sh/task-spec": "w", "volcano.sh/task-index": "0", "volcano.sh/job-version": "0"},
+            "ownerReferences": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "job",
+                "controller": true}]},
+        "status": {"phase": phase},
+    }))
+    .unwrap()
+}
+
+fn state(pods: &JobPods) -> Option<(String, &'static str)> {
+    pods.of("job").get("j-w-0").map(|facts| (facts.uid.clone(), facts.phase.as_str()))
+}
+
+#[test]
+fn an_older_state_never_replaces_a_newer_one() {
+    let (mut pods, mut touched) = (JobPods::default(), Vec::new());
+    pods.put(&pod("a", 7, "Running"), &mut touched);
+    touched.clear();
+    pods.put(&pod("a", 5, "Pending"), &mut touched);
+    assert_eq!(state(&pods), Some(("a".into(), "Running")));
+    assert_eq!(touched, []);
+}
+
+#[test]
+fn the_end_of_a_predecessor_leaves_the_successor() {
+    let (mut pods, mut touched) = (JobPods::default(), Vec::new());
+    pods.put(&pod("a", 7, "Running"), &mut touched);
+    pods.put(&pod("b", 9, "Pending"), &mut touched);
+    assert_eq!(pods.changed(Change::Deleted(pod("a", 8, "Running")), &mut touched), []);
+    assert_eq!(state(&pods), Some(("b".into(), "Pending")));
+    let gone = pods.changed(Change::Deleted(pod("b", 10, "Pending")), &mut touched);
+    assert_eq!(gone.len(), 1);
+    assert_eq!(state(&pods), None);
+}
+
+#[test]
+fn what_a_new_list_lacks_is_gone() {
+    let (mut pods, mut touched) = (JobPods::default(), Vec::new());
+    pods.put(&pod("a", 7, "Running"), &mut touched);
+    let gone = pods.changed(Change::Replace(vec![pod("b", 12, "Pending")]), &mut touched);
+    assert_eq!(gone.iter().map(|gone| gone.facts.uid.as_str()).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(state(&pods), Some(("b".into(), "Pending")));
+}
+
+#[test]
+fn groups_are_counted_by_queue_and_touch_their_job() {
+    let group = |version: u32, queue: &str| -> PodGroup {
+        serde_json::from_value(json!({
+            "metadata": {"name": "g", "namespace": "ns", "uid": "g1", "resourceVersion": version.to_string(),
+                "ownerReferences": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "job",
+                    "controller": true}]},
+            "spec": {"queue": queue},
+        }))
+        .unwrap()
+    };
+    let (mut index, mut touched) = (Index::default(), Vec::new());
+    index.group_changed(Change::Applied(group(1, "a")), &mut touched);
+    assert!(touched.contains(&Touched::Job(("ns".into(), "j".into()))));
+    assert_eq!(index.groups_in("a"), 1);
+    index.group_changed(Change::Applied(group(2, "b")), &mut touched);
+    assert_eq!((index.groups_in("a"), index.groups_in("b")), (0, 1));
+    index.group_changed(Change::Applied(group(1, "a")), &mut touched);
+    assert_eq!(index.groups_in("b"), 1, "an older state is no news");
+    touched.clear();
+    index.group_changed(Change::Deleted(group(3, "b")), &mut touched);
+    assert_eq!(index.groups_in("b"), 0);
+    assert!(touched.contains(&Touched::Queue("b".into())));
+}
