@@ -1,2 +1,34 @@
-//! One binary: up, every component, administrator's verbs.
-fn main() {}
+//! `pumice`: one binary for the whole platform.
+//!
+//! Wiring and flags only; what things do lives in the crates.
+
+mod args;
+mod data_dir;
+mod down;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+
+fn main() -> ExitCode {
+    // The shim is started hundreds of times: no parsing, no logging, no runtime before it.
+    let mut words = std::env::args_os();
+    if words.nth(1).is_some_and(|word| word == "shim") {
+        return pumice_node::shim::main(words);
+    }
+    let result = match Cli::parse().command {
+        Command::Up(args) => up::up(args),
+        Command::Down(args) => down::down(&args),
+        Command::Shim { args } => return pumice_node::shim::main(args.into_iter()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pumice: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -6,10 +6,12 @@
 
 pub mod connect;
 pub mod events;
+pub mod install;
 pub mod watch;
 pub mod write;
 
 pub use connect::client_over;
 pub use events::EventRecorder;
+pub use install::install_definitions;
 pub use watch::{Change, WatchScope, watch};
 pub use write::{Failure, failure};

@@ -1,0 +1,74 @@
+//! The command line of `pumice`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Batch computing on this machine, a cluster, or a fleet.
+#[derive(Debug, Parser)]
+#[command(name = "pumice", version, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `pumice` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Bring up the whole platform on this machine and keep it up
+    Up(UpArgs),
+    /// Stop the platform of this machine and end its pods
+    Down(DownArgs),
+    /// Hold the processes of one pod; started by the node agent
+    #[command(hide = true)]
+    Shim {
+        /// What the agent says to the shim.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+}
+
+/// Where everything is kept.
+#[derive(Debug, Args)]
+pub struct DataDir {
+    /// Where everything is kept [default: $PUMICE_DATA_DIR, else $XDG_DATA_HOME/pumice, else ~/.local/share/pumice]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+/// Flags of `pumice up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    #[command(flatten)]
+    pub data_dir: DataDir,
+    /// Port on 127.0.0.1; 0 takes a free one
+    #[arg(long, default_value_t = 6440)]
+    pub port: u16,
+    /// What the images of manifests mean on this machine (see docs/images.md)
+    #[arg(long, value_name = "FILE")]
+    pub image_map: Option<PathBuf>,
+    /// Volcano's scheduler configuration; changes are taken while it runs
+    #[arg(long, value_name = "FILE")]
+    pub scheduler_conf: Option<PathBuf>,
+    /// CPUs that the node offers, such as 8 or 500m [default: what the machine has]
+    #[arg(long, value_name = "QUANTITY")]
+    pub cpu: Option<String>,
+    /// Memory that the node offers, such as 16Gi [default: what the machine has]
+    #[arg(long, value_name = "QUANTITY")]
+    pub memory: Option<String>,
+    /// Pods that the node takes
+    #[arg(long, default_value_t = 1000)]
+    pub pods: u32,
+    /// What is logged to standard error, such as info or pumice_scheduler=debug
+    #[arg(long, value_name = "FILTER", default_value = "warn")]
+    pub log: String,
+}
+
+/// Flags of `pumice down`.
+#[derive(Debug, Args)]
+pub struct DownArgs {
+    #[command(flatten)]
+    pub data_dir: DataDir,
+}

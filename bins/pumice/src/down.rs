@@ -1,0 +1,49 @@
+//! `pumice down`: stops the platform of a data directory and ends its pods.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pumice_store::{DirectoryLock, LockError};
+
+use crate::args::DownArgs;
+use crate::data_dir::DataDir;
+
+/// How long a running platform may take to stop.
+const STOP_WITHIN: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Stops `up` if it runs, then ends every pod and removes what pods were given.
+pub fn down(args: &DownArgs) -> Result<()> {
+    let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
+    if !data.path().is_dir() {
+        println!("nothing was ever up in {}", data.path().display());
+        return Ok(());
+    }
+    // Holding the lock is the proof that no platform runs here, and keeps one from starting meanwhile.
+    let _lock = stop_platform(&data)?;
+    let ended = pumice_node::tear_down(data.path()).context("end the pods")?;
+    println!("pumice is down; {ended} pods were ended");
+    Ok(())
+}
+
+fn stop_platform(data: &DataDir) -> Result<DirectoryLock> {
+    let mut asked = false;
+    let attempts = STOP_WITHIN.as_millis() / LOOK_EVERY.as_millis();
+    for _ in 0..attempts {
+        match DirectoryLock::acquire(data.path()) {
+            Ok(lock) => return Ok(lock),
+            Err(LockError::Held { pid, .. }) => {
+                // It may not have written its number yet: the next look finds it.
+                if let (false, Ok(pid)) = (asked, pid.parse()) {
+                    kill(Pid::from_raw(pid), Signal::SIGTERM).with_context(|| format!("stop process {pid}"))?;
+                    asked = true;
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
+            Err(error) => return Err(error).context("look whether a platform runs"),
+        }
+    }
+    bail!("the platform of {} did not stop within {STOP_WITHIN:?}", data.path().display())
+}

@@ -1,0 +1,155 @@
+//! `pumice up`: the whole platform in one process.
+//!
+//! Invariant: the note `up.json` and the one line on standard output appear only when jobs can be
+//! submitted, and every part ends before the store does.
+
+mod components;
+mod late;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use pumice_apiserver::ApiServer;
+use pumice_auth::{Ca, Identity, Policy};
+use pumice_cluster::{client_over, connect, install_definitions};
+use pumice_jobs::target::RunFile;
+use pumice_store::Store;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::args::UpArgs;
+use crate::data_dir::DataDir;
+use components::Components;
+use late::Late;
+
+/// How long a start-up may take before it is given up.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// User of the kubeconfig, a member of `system:masters`.
+const ADMINISTRATOR: &str = "pumice:administrator";
+
+/// Runs the platform until a signal or a failure ends it.
+pub fn up(args: UpArgs) -> Result<()> {
+    start_logging(&args.log)?;
+    let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
+    data.create()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
+    runtime.block_on(run(&args, &data))
+}
+
+fn start_logging(filter: &str) -> Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter)
+        .with_context(|| format!("--log {filter:?} is no filter; try info or pumice_scheduler=debug"))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    Ok(())
+}
+
+/// Opens what the platform stands on, serves, and closes it again in the opposite order.
+async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
+    // Signals are caught before anything starts, so that none can cut a start-up short half way.
+    let stop = stop_on_signal()?;
+    let store = Store::open(data.path(), pumice_store::Options::default()).context("open the store")?;
+    let listener = listen(args.port).await?;
+    let node = components::node_name();
+    let late = Late::default();
+    let api = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
+        .admission(Arc::new(pumice_admission::VolcanoAdmission::default()))
+        .node_proxy(Arc::new(late.node_proxy(&node)))
+        .aggregate(late.why())
+        .build()
+        .await
+        .context("start the API server")?;
+    let result = serve(args, data, &api, &late, &node, listener, stop).await;
+    data.withdraw()?;
+    api.stop().await;
+    store.close().await.context("close the store")?;
+    result
+}
+
+/// Runs listener and components until `stop`, or until one of them fails.
+async fn serve(
+    args: &UpArgs,
+    data: &DataDir,
+    api: &ApiServer,
+    late: &Late,
+    node: &str,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> Result<()> {
+    let ca = Ca::open_or_create(&data.pki(), now()).context("open the certificate authority")?;
+    let url = format!("https://127.0.0.1:{}", listener.local_addr().context("read the port")?.port());
+    let names = ["127.0.0.1", "localhost", "::1", "kubernetes", "kubernetes.default.svc", node].map(str::to_owned);
+    let certificate = ca.issue_server(&names, now()).context("issue the server's certificate")?;
+    let tls = pumice_auth::server_config(&ca, &certificate).context("set up TLS")?;
+
+    let administrator = client_over(api.client_service(Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS])));
+    install_definitions(&administrator, pumice_api::crds::all()).await.context("install Volcano's definitions")?;
+    let mut components = Components::start(api, late, args, data.path(), node)?;
+    let closing = CancellationToken::new();
+    let serving = tokio::task::JoinSet::from_iter([{
+        let (api, closing) = (api.clone(), closing.clone());
+        async move { api.serve(listener, tls, closing).await }
+    }]);
+
+    let ready = async {
+        connect::node_ready(&administrator, node, READY_WITHIN).await?;
+        connect::queue_exists(&administrator, pumice_api::names::DEFAULT_QUEUE, READY_WITHIN).await?;
+        let client = ca.issue_client(ADMINISTRATOR, &[pumice_auth::MASTERS], now())?;
+        announce(data, &url, &pumice_auth::kubeconfig(&url, &ca, &client))
+    };
+    let outcome = tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        failure = components.failure() => Err(failure),
+        result = async {
+            ready.await?;
+            stop.cancelled().await;
+            Ok(())
+        } => result,
+    };
+    // Components first: what they still have to say needs a server.
+    let ended = components.end().await;
+    closing.cancel();
+    serving.join_all().await;
+    outcome.and(ended)
+}
+
+fn announce(data: &DataDir, url: &str, kubeconfig: &str) -> Result<()> {
+    let running =
+        RunFile { pid: std::process::id(), url: url.to_owned(), kubeconfig: data.kubeconfig(), started: now() };
+    data.announce(kubeconfig, &running)?;
+    println!("pumice is up at {url} (KUBECONFIG={})", data.kubeconfig().display());
+    Ok(())
+}
+
+/// Takes the port before anything else is touched, so that a taken one costs nothing.
+async fn listen(port: u16) -> Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.with_context(|| {
+        format!("port {port} of 127.0.0.1 can't be taken: choose another with --port, or --port 0 for a free one")
+    })
+}
+
+/// A token that is cancelled by the first SIGINT or SIGTERM; a second one ends the process at once.
+fn stop_on_signal() -> Result<CancellationToken> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("catch SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("catch SIGTERM")?;
+    let stop = CancellationToken::new();
+    let token = stop.clone();
+    #[allow(clippy::disallowed_methods)] // the process's own signals: nothing outlives this task
+    tokio::spawn(async move {
+        for last in [false, true] {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            if last {
+                std::process::exit(130);
+            }
+            token.cancel();
+        }
+    });
+    Ok(stop)
+}
+
+#[allow(clippy::disallowed_methods)] // the binary reads the clock for certificates and its note
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}

@@ -1,0 +1,82 @@
+//! Seams of the API server that are filled after it is built.
+//!
+//! The server needs to know whom to ask for a pod's log or a job's reasons before those components
+//! exist, because they in turn need a client of the server.
+
+use std::sync::{Arc, OnceLock};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::Full;
+use pumice_apiserver::{
+    AggregatedApi, AggregatedResource, AggregatedService, Body, NodeProxy, NodeProxyError, Verb,
+};
+
+/// The node agent's and the scheduler's side, once they are there.
+#[derive(Clone, Default)]
+pub struct Late {
+    /// The node agent of this machine.
+    pub node: Arc<OnceLock<pumice_node::Handle>>,
+    /// The scheduler.
+    pub scheduler: Arc<OnceLock<pumice_scheduler::Handle>>,
+}
+
+impl Late {
+    /// Carries requests for the node called `name` to this machine's agent.
+    pub fn node_proxy(&self, name: &str) -> ThisMachine {
+        ThisMachine { name: name.to_owned(), node: Arc::clone(&self.node) }
+    }
+
+    /// The group that tells why jobs wait.
+    pub fn why(&self) -> AggregatedApi {
+        AggregatedApi {
+            group: pumice_scheduler::WHY_GROUP.into(),
+            version: pumice_scheduler::WHY_VERSION.into(),
+            resources: vec![AggregatedResource {
+                name: "jobs".into(),
+                kind: "Why".into(),
+                namespaced: true,
+                verbs: vec![Verb::Get, Verb::List],
+            }],
+            service: Arc::new(Why { scheduler: Arc::clone(&self.scheduler) }),
+        }
+    }
+}
+
+/// Reaches the one node there is.
+pub struct ThisMachine {
+    name: String,
+    node: Arc<OnceLock<pumice_node::Handle>>,
+}
+
+impl NodeProxy for ThisMachine {
+    fn call(
+        &self,
+        node: &str,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, NodeProxyError>> {
+        let agent = (node == self.name).then(|| self.node.get().cloned()).flatten();
+        let node = node.to_owned();
+        Box::pin(async move {
+            let agent = agent.ok_or(NodeProxyError::NotConnected { node })?;
+            Ok(agent.answer(request.map(drop)).await.map(Body::new))
+        })
+    }
+}
+
+struct Why {
+    scheduler: Arc<OnceLock<pumice_scheduler::Handle>>,
+}
+
+impl AggregatedService for Why {
+    fn call(&self, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+        let scheduler = self.scheduler.get().cloned();
+        Box::pin(async move {
+            let response = match scheduler {
+                Some(scheduler) => scheduler.answer(request.uri().path()),
+                None => pumice_scheduler::not_ready(),
+            };
+            response.map(|bytes| Body::new(Full::new(bytes)))
+        })
+    }
+}
