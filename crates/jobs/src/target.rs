@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+/// The run file's name in the data directory.
 pub const RUN_FILE: &str = "up.json";
 /// The kubeconfig's name in the data directory.
 pub const KUBECONFIG_FILE: &str = "kubeconfig";
