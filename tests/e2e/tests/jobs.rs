@@ -1,4 +1,5 @@
 //! A Volcano Job from manifest to result, through `jobctl` and stock `kubectl`.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use pumice_testkit::{Platform, Setup, eventually, example};
 use serde_json::Value;

@@ -1,4 +1,5 @@
 //! `pumice up` itself: ready, private, refused when it has to be, and going on where it was.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
