@@ -18,6 +18,8 @@ pub(crate) const CPU: DimId = DimId(0);
 pub(crate) const MEMORY: DimId = DimId(1);
 pub(crate) const PODS: DimId = DimId(2);
 
+/// Largest amount counted (256 TiB): sums over any node's pods stay far from the end of `i64`.
+const AMOUNT_MAX: i64 = 1 << 48;
 /// Dimensions kept apart; a hostile stream of new names ends here.
 const DIMENSIONS_MAX: usize = 512;
 /// Stands for every name beyond the limit. No node offers it, so what asks for it never fits and says so.
@@ -65,16 +67,14 @@ impl Dims {
 
     /// The positive amounts of `resources`, sorted by dimension.
     pub(crate) fn demand(&mut self, resources: &Resources) -> Demand {
-        let mut parts: SmallVec<[(DimId, i64); 4]> = resources
-            .iter()
-            .filter(|(_, amount)| **amount > 0)
-            .map(|(name, amount)| (self.intern(name), *amount))
-            .collect();
+        let positive = resources.iter().filter(|(_, amount)| **amount > 0);
+        let mut parts: SmallVec<[(DimId, i64); 4]> =
+            positive.map(|(name, amount)| (self.intern(name), (*amount).min(AMOUNT_MAX))).collect();
         parts.sort_unstable_by_key(|(dim, _)| *dim);
         parts.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             if same {
-                kept.1 = kept.1.saturating_add(next.1);
+                kept.1 = kept.1.saturating_add(next.1).min(AMOUNT_MAX);
             }
             same
         });

@@ -285,6 +285,10 @@ impl Tables {
             })
             .collect();
         self.nodes.widen(self.dims.len());
+        if self.shapes.get(owner_uid).is_some_and(|shape| shape.parts == parts && shape.ended == ended) {
+            parts.into_iter().for_each(|part| self.classes.release(part.class));
+            return;
+        }
         let old = if parts.is_empty() && !ended {
             self.shapes.remove(owner_uid)
         } else {

@@ -1,0 +1,178 @@
+//! The bodies of what is written: merge patches made of the engine's plans. Pure but for the stamps it keeps.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodCondition;
+use pumice_engine::{GroupUpdate, PodNotice, QueueUpdate};
+use serde_json::{Map, Value, json};
+
+use crate::translate;
+
+/// When each condition of each PodGroup last changed, and in which cycle.
+#[derive(Debug, Default)]
+pub(crate) struct Stamps {
+    by_uid: HashMap<String, BTreeMap<String, Stamp>>,
+}
+
+#[derive(Debug, Clone)]
+struct Stamp {
+    status: bool,
+    reason: String,
+    at: Timestamp,
+    transition: String,
+}
+
+impl Stamps {
+    /// Forgets groups that are gone.
+    pub(crate) fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.by_uid.retain(|uid, _| is_there(uid));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_uid.len()
+    }
+
+    /// A PodGroup's new status. `transition` names the cycle. The uid makes the server refuse another group of that name.
+    pub(crate) fn group(&mut self, update: &GroupUpdate, now: Timestamp, transition: &str) -> Value {
+        let stamps = self.by_uid.entry(update.uid.clone()).or_default();
+        let conditions = update.status.conditions.iter().map(|condition| {
+            let fresh = Stamp {
+                status: condition.status,
+                reason: condition.reason.clone(),
+                at: now,
+                transition: transition.to_owned(),
+            };
+            let stamp = stamps.entry(condition.kind.clone()).or_insert_with(|| fresh.clone());
+            if (stamp.status, &stamp.reason) != (condition.status, &condition.reason) {
+                *stamp = fresh;
+            }
+            json!({
+                "type": condition.kind,
+                "status": if condition.status { "True" } else { "False" },
+                "reason": condition.reason,
+                "message": condition.message,
+                "transitionID": stamp.transition,
+                "lastTransitionTime": seconds(stamp.at),
+            })
+        });
+        let conditions: Vec<Value> = conditions.collect();
+        let status = &update.status;
+        json!({
+            "metadata": {"uid": update.uid},
+            "status": {
+                "phase": translate::phase_word(status.phase),
+                "conditions": conditions,
+                "running": status.running,
+                "succeeded": status.succeeded,
+                "failed": status.failed,
+            },
+        })
+    }
+}
+
+/// PodScheduled=False, beside the conditions that others wrote: a merge patch replaces the whole list.
+pub(crate) fn pod(notice: &PodNotice, others: &[PodCondition], now: Timestamp) -> Value {
+    let mut conditions: Vec<Value> = others.iter().map(|condition| json!(condition)).collect();
+    conditions.push(json!({
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": notice.reason,
+        "message": notice.message,
+        "lastTransitionTime": seconds(now),
+    }));
+    json!({"metadata": {"uid": notice.uid}, "status": {"conditions": conditions}})
+}
+
+/// What queues hold, as it was written last: names that are gone have to be taken out by name.
+#[derive(Debug, Default)]
+pub(crate) struct QueueNames {
+    by_queue: HashMap<String, BTreeSet<String>>,
+}
+
+impl QueueNames {
+    /// A queue's new `status.allocated`; cpu and memory are always there, as in Volcano.
+    pub(crate) fn queue(&mut self, update: &QueueUpdate) -> Value {
+        let mut allocated: Map<String, Value> = Map::new();
+        let before = self.by_queue.remove(&update.name).unwrap_or_default();
+        allocated.extend(before.into_iter().map(|name| (name, Value::Null)));
+        for name in ["cpu", "memory"] {
+            allocated.insert(name.to_owned(), json!("0"));
+        }
+        for (name, amount) in &update.allocated {
+            allocated.insert(name.clone(), json!(translate::wire_amount(name, *amount)));
+        }
+        self.by_queue.insert(update.name.clone(), update.allocated.keys().cloned().collect());
+        json!({"status": {"allocated": allocated}})
+    }
+}
+
+/// Kubernetes writes whole seconds.
+fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).map_or_else(|_| time.to_string(), |time| time.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_engine::{GroupCondition, GroupPhase, GroupStatus};
+
+    use super::*;
+
+    fn update(status: bool, reason: &str) -> GroupUpdate {
+        let condition =
+            GroupCondition { kind: "Unschedulable".into(), status, reason: reason.into(), message: "why".into() };
+        GroupUpdate {
+            namespace: "ns".into(),
+            name: "g".into(),
+            uid: "u".into(),
+            status: GroupStatus { phase: GroupPhase::Inqueue, conditions: vec![condition], ..GroupStatus::default() },
+        }
+    }
+
+    #[test]
+    fn a_condition_is_stamped_when_it_changes() {
+        let mut stamps = Stamps::default();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let time = |patch: &Value| patch["status"]["conditions"][0]["lastTransitionTime"].clone();
+        let first = stamps.group(&update(true, "NotEnoughResources"), at(100), "1");
+        assert_eq!(time(&first), "1970-01-01T00:01:40Z");
+        assert_eq!(first["metadata"]["uid"], "u");
+        assert_eq!(first["status"]["phase"], "Inqueue");
+        let same = stamps.group(&update(true, "NotEnoughResources"), at(200), "2");
+        assert_eq!(time(&same), time(&first));
+        assert_eq!(same["status"]["conditions"][0]["transitionID"], "1");
+        let other = stamps.group(&update(false, "Scheduled"), at(300), "3");
+        assert_eq!(time(&other), "1970-01-01T00:05:00Z");
+        assert_eq!(other["status"]["conditions"][0]["status"], "False");
+        stamps.keep(|_| false);
+        assert_eq!(stamps.len(), 0);
+    }
+
+    #[test]
+    fn conditions_of_others_survive() {
+        let ready = PodCondition { type_: "Ready".into(), status: "False".into(), ..PodCondition::default() };
+        let notice = PodNotice {
+            uid: "u".into(),
+            namespace: "ns".into(),
+            name: "p".into(),
+            reason: "Unschedulable".into(),
+            message: "0/1 nodes".into(),
+        };
+        let patch = pod(&notice, &[ready], Timestamp::from_second(0).unwrap());
+        let kinds: Vec<&Value> = patch["status"]["conditions"].as_array().unwrap().iter().map(|c| &c["type"]).collect();
+        assert_eq!(kinds, ["Ready", "PodScheduled"]);
+    }
+
+    #[test]
+    fn resources_that_a_queue_no_longer_holds_are_taken_out() {
+        let mut names = QueueNames::default();
+        let held = |amounts: &[(&str, i64)]| QueueUpdate {
+            name: "q".into(),
+            allocated: amounts.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect(),
+        };
+        let first = names.queue(&held(&[("cpu", 1500), ("nvidia.com/gpu", 2)]));
+        assert_eq!(first["status"]["allocated"], json!({"cpu": "1500m", "memory": "0", "nvidia.com/gpu": "2"}));
+        let then = names.queue(&held(&[("cpu", 2000)]));
+        assert_eq!(then["status"]["allocated"], json!({"cpu": "2", "memory": "0", "nvidia.com/gpu": null}));
+    }
+}

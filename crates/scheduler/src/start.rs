@@ -1,0 +1,42 @@
+//! What must be there before anything is scheduled: the queues `root` and the default one.
+
+use std::time::Duration;
+
+use kube::api::PostParams;
+use kube::{Api, Client};
+use pumice_api::names;
+use pumice_api::scheduling::{Queue, QueueSpec};
+use pumice_cluster::{Failure, failure};
+
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// Makes the queues that are missing, however long the API server takes to be there. As in Volcano, `root` gives
+/// nothing back and both weigh 1.
+pub(crate) async fn queues(client: Client, default_queue: String) {
+    for (name, reclaimable) in [(names::ROOT_QUEUE, false), (default_queue.as_str(), true)] {
+        let mut queue = Queue {
+            spec: QueueSpec { weight: 1, reclaimable: Some(reclaimable), ..Default::default() },
+            ..Default::default()
+        };
+        queue.metadata.name = Some(name.to_owned());
+        create(&client, &queue, name).await;
+    }
+}
+
+async fn create(client: &Client, queue: &Queue, name: &str) {
+    let queues: Api<Queue> = Api::all(client.clone());
+    let mut delay = RETRY_FIRST;
+    loop {
+        match queues.create(&PostParams::default(), queue).await {
+            Ok(_) => return tracing::info!(queue = name, "queue created"),
+            Err(error) => match failure(&error) {
+                Failure::AlreadyExists | Failure::Conflict => return,
+                Failure::Invalid => return tracing::warn!(queue = name, %error, "queue not created"),
+                _ => tracing::debug!(queue = name, %error, "queue not created yet"),
+            },
+        }
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(RETRY_MAX);
+    }
+}

@@ -1,0 +1,65 @@
+//! PodGroups.
+
+use pumice_api::scheduling::{PodGroup, PodGroupCondition, PodGroupPhase};
+use pumice_engine::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts};
+
+use super::{count, created, resources, text};
+
+pub(crate) fn group_facts(group: &PodGroup) -> GroupFacts {
+    let (metadata, spec) = (&group.metadata, &group.spec);
+    let owners = metadata.owner_references.iter().flatten();
+    let owner = owners.filter(|owner| owner.controller == Some(true)).map(|owner| OwnerFacts {
+        kind: owner.kind.clone(),
+        name: owner.name.clone(),
+        uid: owner.uid.clone(),
+    });
+    GroupFacts {
+        namespace: text(metadata.namespace.as_ref()),
+        name: text(metadata.name.as_ref()),
+        uid: text(metadata.uid.as_ref()),
+        queue: spec.queue.clone(),
+        min_member: count(spec.min_member),
+        min_task_member: spec.min_task_member.iter().map(|(task, min)| (task.clone(), count(*min))).collect(),
+        min_resources: spec.min_resources.as_ref().map(resources),
+        priority_class: spec.priority_class_name.clone(),
+        created: created(metadata),
+        owner: owner.into_iter().next(),
+        status: GroupStatus {
+            phase: phase(group.status.phase.as_ref()),
+            conditions: group.status.conditions.iter().map(condition).collect(),
+            running: count(group.status.running),
+            succeeded: count(group.status.succeeded),
+            failed: count(group.status.failed),
+        },
+    }
+}
+
+fn condition(condition: &PodGroupCondition) -> GroupCondition {
+    GroupCondition {
+        kind: condition.type_.as_ref().map_or_else(String::new, |kind| kind.as_str().to_owned()),
+        status: condition.status == "True",
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+    }
+}
+
+fn phase(phase: Option<&PodGroupPhase>) -> GroupPhase {
+    match phase {
+        Some(PodGroupPhase::Running) => GroupPhase::Running,
+        Some(PodGroupPhase::Unknown) => GroupPhase::Unknown,
+        Some(PodGroupPhase::Inqueue) => GroupPhase::Inqueue,
+        Some(PodGroupPhase::Completed) => GroupPhase::Completed,
+        _ => GroupPhase::Pending,
+    }
+}
+
+/// The phase's word on the wire.
+pub(crate) fn phase_word(phase: GroupPhase) -> &'static str {
+    match phase {
+        GroupPhase::Pending => "Pending",
+        GroupPhase::Inqueue => "Inqueue",
+        GroupPhase::Running => "Running",
+        GroupPhase::Unknown => "Unknown",
+        GroupPhase::Completed => "Completed",
+    }
+}

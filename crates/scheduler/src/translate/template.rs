@@ -1,0 +1,160 @@
+//! What placing a pod reads of its spec: effective requests, constraints, priority.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pumice_engine::{HostPort, NodeTerm, Operator, PodTemplate, PreferredTerm, Requirement, Resources, Toleration};
+
+use super::{annotation, resources, text};
+
+const TASK_PRIORITY: &str = "volcano.sh/task-priority";
+/// Volcano's priority of a pod that has none.
+const DEFAULT_PRIORITY: i32 = 1;
+
+pub(super) fn template(metadata: &ObjectMeta, spec: &core::PodSpec) -> PodTemplate {
+    let affinity = spec.affinity.as_ref();
+    let nodes = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = nodes.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref());
+    let preferred = nodes.and_then(|nodes| nodes.preferred_during_scheduling_ignored_during_execution.as_ref());
+    PodTemplate {
+        requests: requests(spec),
+        node_selector: spec.node_selector.clone().unwrap_or_default(),
+        required_terms: required.map(|selector| selector.node_selector_terms.iter().map(term).collect()),
+        preferred_terms: preferred
+            .into_iter()
+            .flatten()
+            .map(|preferred| PreferredTerm { weight: preferred.weight, term: term(&preferred.preference) })
+            .collect(),
+        tolerations: spec.tolerations.iter().flatten().map(toleration).collect(),
+        host_ports: host_ports(spec),
+        priority: annotation(metadata, TASK_PRIORITY)
+            .and_then(|text| text.parse().ok())
+            .or(spec.priority)
+            .unwrap_or(DEFAULT_PRIORITY),
+        unsupported: unsupported(spec),
+    }
+}
+
+/// Containers and sidecars together, or the largest init container with the sidecars before it, whichever is more;
+/// pod-level resources replace cpu, memory and huge pages; overhead comes on top.
+fn requests(spec: &core::PodSpec) -> Resources {
+    let mut sum = Resources::new();
+    let mut largest = Resources::new();
+    let mut sidecars = Resources::new();
+    for container in &spec.containers {
+        add(&mut sum, &asked(container.resources.as_ref()));
+    }
+    for container in spec.init_containers.iter().flatten() {
+        let mut asked = asked(container.resources.as_ref());
+        if container.restart_policy.as_deref() == Some("Always") {
+            add(&mut sum, &asked);
+            add(&mut sidecars, &asked);
+        } else {
+            add(&mut asked, &sidecars);
+            for (name, amount) in asked {
+                let most = largest.entry(name).or_default();
+                *most = amount.max(*most);
+            }
+        }
+    }
+    for (name, amount) in largest {
+        let total = sum.entry(name).or_default();
+        *total = amount.max(*total);
+    }
+    for (name, amount) in asked(spec.resources.as_ref()) {
+        if name == "cpu" || name == "memory" || name.starts_with("hugepages-") {
+            sum.insert(name, amount);
+        }
+    }
+    add(&mut sum, &spec.overhead.as_ref().map(resources).unwrap_or_default());
+    // One of `pods` is the engine's to count.
+    sum.remove("pods");
+    sum
+}
+
+/// The requests; a limit without a request is one, as the API server's defaulting has it.
+fn asked(requirements: Option<&core::ResourceRequirements>) -> Resources {
+    let read = |list: Option<&BTreeMap<String, WireQuantity>>| list.map(resources).unwrap_or_default();
+    let Some(requirements) = requirements else { return Resources::new() };
+    let mut asked = read(requirements.limits.as_ref());
+    asked.extend(read(requirements.requests.as_ref()));
+    asked
+}
+
+fn add(sum: &mut Resources, more: &Resources) {
+    for (name, amount) in more {
+        let total = sum.entry(name.clone()).or_default();
+        *total = total.saturating_add(*amount);
+    }
+}
+
+fn term(term: &core::NodeSelectorTerm) -> NodeTerm {
+    let requirements =
+        |list: Option<&Vec<core::NodeSelectorRequirement>>| list.into_iter().flatten().map(requirement).collect();
+    NodeTerm {
+        expressions: requirements(term.match_expressions.as_ref()),
+        fields: requirements(term.match_fields.as_ref()),
+    }
+}
+
+fn requirement(requirement: &core::NodeSelectorRequirement) -> Requirement {
+    let values = requirement.values.clone().unwrap_or_default();
+    let (operator, values) = match requirement.operator.as_str() {
+        "In" => (Operator::In, values),
+        "NotIn" => (Operator::NotIn, values),
+        "Exists" => (Operator::Exists, values),
+        "DoesNotExist" => (Operator::DoesNotExist, values),
+        "Gt" => (Operator::Gt, values),
+        "Lt" => (Operator::Lt, values),
+        // An operator nobody knows matches nothing, as in Kubernetes: In with no values.
+        _ => (Operator::In, Vec::new()),
+    };
+    Requirement { key: requirement.key.clone(), operator, values }
+}
+
+fn toleration(toleration: &core::Toleration) -> Toleration {
+    Toleration {
+        key: text(toleration.key.as_ref()),
+        exists: toleration.operator.as_deref() == Some("Exists"),
+        value: text(toleration.value.as_ref()),
+        effect: toleration.effect.as_deref().filter(|word| !word.is_empty()).and_then(super::node::effect),
+    }
+}
+
+fn host_ports(spec: &core::PodSpec) -> Vec<HostPort> {
+    let on_host = spec.host_network.unwrap_or(false);
+    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
+    let mut found: Vec<HostPort> = ports
+        .filter_map(|port| {
+            let number = port.host_port.or(on_host.then_some(port.container_port))?;
+            Some(HostPort {
+                ip: text(port.host_ip.as_ref()),
+                protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
+                port: u16::try_from(number).ok().filter(|number| *number > 0)?,
+            })
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Constraints that the engine does not have yet: a pod with one is held back, and says why.
+fn unsupported(spec: &core::PodSpec) -> Vec<String> {
+    let affinity = spec.affinity.as_ref();
+    let near = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
+    let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+    let near = near.and_then(|near| near.required_during_scheduling_ignored_during_execution.as_ref());
+    let apart = apart.and_then(|apart| apart.required_during_scheduling_ignored_during_execution.as_ref());
+    let hard = |spread: &core::TopologySpreadConstraint| spread.when_unsatisfiable == "DoNotSchedule";
+    let found = [
+        ("podAffinity", near.is_some_and(|terms| !terms.is_empty())),
+        ("podAntiAffinity", apart.is_some_and(|terms| !terms.is_empty())),
+        ("topologySpreadConstraints", spec.topology_spread_constraints.iter().flatten().any(hard)),
+        ("resourceClaims", spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty())),
+    ];
+    found.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect()
+}

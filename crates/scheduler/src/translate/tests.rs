@@ -1,0 +1,179 @@
+//! Objects as users write them, and the facts that follow.
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use pumice_api::batch::Job;
+use pumice_api::scheduling::{PodGroup, Queue};
+use pumice_engine::{Delta, GroupPhase, PodPhase, QueueState, TaintEffect};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn read<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn amounts(list: &[(&str, i64)]) -> Resources {
+    list.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect()
+}
+
+fn requests_of(spec: Value) -> Resources {
+    let pod: Pod = read(json!({"metadata": {"name": "p"}, "spec": spec}));
+    pod_facts(&pod, &[]).template.requests
+}
+
+#[test]
+fn effective_requests_follow_kubernetes() {
+    let asks =
+        |cpu: &str, memory: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}});
+    let mut sidecar = asks("100m", "10Mi");
+    sidecar["restartPolicy"] = json!("Always");
+    let mi = 1 << 20;
+    for (name, spec, expected) in [
+        ("nothing", json!({"containers": [{"name": "c"}]}), amounts(&[])),
+        (
+            "containers add up",
+            json!({"containers": [asks("500m", "1Mi"), asks("1", "2Mi")]}),
+            amounts(&[("cpu", 1500), ("memory", 3 * mi)]),
+        ),
+        (
+            "a large init container counts alone",
+            json!({"containers": [asks("500m", "5Mi")], "initContainers": [asks("2", "1Mi")]}),
+            amounts(&[("cpu", 2000), ("memory", 5 * mi)]),
+        ),
+        (
+            "a sidecar before it counts with it",
+            json!({"containers": [asks("500m", "5Mi")], "initContainers": [sidecar.clone(), asks("2", "1Mi")]}),
+            amounts(&[("cpu", 2100), ("memory", 15 * mi)]),
+        ),
+        (
+            "a sidecar after it does not",
+            json!({"containers": [asks("500m", "5Mi")], "initContainers": [asks("2", "1Mi"), sidecar]}),
+            amounts(&[("cpu", 2000), ("memory", 15 * mi)]),
+        ),
+        (
+            "overhead comes on top",
+            json!({"containers": [asks("1", "1Mi")], "overhead": {"cpu": "250m"}}),
+            amounts(&[("cpu", 1250), ("memory", mi)]),
+        ),
+        (
+            "pod-level resources replace",
+            json!({"containers": [asks("1", "1Mi")], "resources": {"requests": {"cpu": "4"}}}),
+            amounts(&[("cpu", 4000), ("memory", mi)]),
+        ),
+        (
+            "a limit alone is a request",
+            json!({"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 2, "cpu": "1"}, "requests": {"cpu": "500m"}}}]}),
+            amounts(&[("cpu", 500), ("nvidia.com/gpu", 2)]),
+        ),
+        (
+            "an unreadable amount never fits",
+            json!({"containers": [{"name": "c", "resources": {"requests": {"memory": "lots"}}}]}),
+            amounts(&[("memory", i64::MAX)]),
+        ),
+    ] {
+        assert_eq!(requests_of(spec), expected, "{name}");
+    }
+}
+
+#[test]
+fn pods_carry_what_scheduling_reads() {
+    let pod: Pod = read(json!({
+        "metadata": {
+            "name": "j-worker-1", "namespace": "ns", "uid": "u", "creationTimestamp": "1970-01-01T00:00:02Z",
+            "annotations": {"scheduling.k8s.io/group-name": "j-1", "volcano.sh/task-spec": "worker", "volcano.sh/task-priority": "7"},
+        },
+        "spec": {
+            "schedulerName": "volcano", "priority": 3, "nodeSelector": {"disk": "ssd"},
+            "containers": [{"name": "c", "ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 8081, "hostIP": "10.0.0.1"}]}],
+            "schedulingGates": [{"name": "hold"}],
+            "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}},
+                "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}]},
+            },
+        },
+        "status": {"phase": "Pending"},
+    }));
+    let facts = pod_facts(&pod, &["volcano".to_owned()]);
+    assert!(facts.mine && facts.gated && !facts.terminating);
+    assert_eq!((facts.group.as_deref(), facts.role.as_str(), facts.node.as_deref()), (Some("j-1"), "worker", None));
+    assert_eq!((facts.phase, facts.created), (PodPhase::Pending, TimeMs(2_000)));
+    assert_eq!(facts.template.priority, 7, "the annotation wins");
+    assert_eq!(facts.template.host_ports.len(), 1);
+    assert_eq!(facts.template.host_ports[0].port, 8081);
+    assert_eq!(facts.template.required_terms.as_ref().unwrap()[0].expressions[0].key, "zone");
+    assert!(
+        facts.template.tolerations[0].exists && facts.template.tolerations[0].effect == Some(TaintEffect::NoSchedule)
+    );
+    assert_eq!(facts.template.unsupported, ["topologySpreadConstraints"], "what is only preferred holds nothing back");
+    assert!(!pod_facts(&pod, &["pumice".to_owned()]).mine);
+}
+
+#[test]
+fn a_pod_without_a_scheduler_name_is_the_default_schedulers() {
+    let pod: Pod =
+        read(json!({"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [], "hostNetwork": true}}));
+    assert!(pod_facts(&pod, &["default-scheduler".to_owned()]).mine);
+    assert!(!pod_facts(&pod, &["volcano".to_owned()]).mine);
+    assert_eq!(pod_facts(&pod, &[]).template.priority, 1);
+}
+
+#[test]
+fn nodes_offer_what_is_allocatable() {
+    let node: Node = read(json!({
+        "metadata": {"name": "n", "labels": {"a": "b"}},
+        "spec": {"unschedulable": true, "taints": [{"key": "gpu", "effect": "NoSchedule"}, {"key": "x", "effect": "Strange"}]},
+        "status": {"capacity": {"cpu": "9"}, "allocatable": {"cpu": "3500m", "memory": "2Gi", "pods": "110"}},
+    }));
+    let facts = node_facts(&node);
+    assert_eq!(facts.allocatable, amounts(&[("cpu", 3500), ("memory", 2 << 30), ("pods", 110)]));
+    assert!(facts.unschedulable);
+    assert_eq!(facts.taints.len(), 1);
+}
+
+#[test]
+fn groups_queues_and_jobs() {
+    let group: PodGroup = read(json!({
+        "metadata": {"name": "j-1", "namespace": "ns", "uid": "g",
+            "ownerReferences": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "1", "controller": true}]},
+        "spec": {"minMember": 3, "minTaskMember": {"worker": 2}, "queue": "q", "minResources": {"cpu": "1500m", "count/pods": "3"}},
+        "status": {"phase": "Inqueue", "conditions": [{"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources"}]},
+    }));
+    let facts = group_facts(&group);
+    assert_eq!((facts.min_member, facts.queue.as_str(), facts.status.phase), (3, "q", GroupPhase::Inqueue));
+    assert_eq!(facts.min_resources, Some(amounts(&[("cpu", 1500)])));
+    assert_eq!(facts.owner.unwrap().name, "j");
+    assert!(facts.status.conditions[0].status);
+
+    let queue: Queue = read(
+        json!({"metadata": {"name": "q"}, "spec": {"weight": 2, "capability": {"cpu": "4"}}, "status": {"state": "Closing"}}),
+    );
+    let facts = queue_facts(&queue);
+    assert_eq!((facts.state, facts.capability), (QueueState::Closing, amounts(&[("cpu", 4000)])));
+
+    for (phase, over) in
+        [("", false), ("Running", false), ("Restarting", false), ("Completed", true), ("Aborted", true)]
+    {
+        let job: Job = read(json!({
+            "metadata": {"name": "j", "namespace": "ns", "uid": "1"},
+            "spec": {"tasks": [{"name": "worker", "replicas": 3, "template": {"spec": {"containers": [
+                {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}]},
+            "status": {"state": {"phase": phase}},
+        }));
+        let Delta::ShapeUpsert { owner_uid, tasks, ended } = job_shape(&job) else { panic!("a job is a shape") };
+        assert_eq!((owner_uid.as_str(), tasks[0].count, ended), ("1", 3, over), "{phase}");
+        assert_eq!(tasks[0].template.requests, amounts(&[("cpu", 1000)]));
+    }
+}
+
+#[test]
+fn amounts_go_back_to_the_wire() {
+    for (name, amount, text) in [("cpu", 1500, "1500m"), ("cpu", 2000, "2"), ("memory", 1024, "1024"), ("pods", 3, "3")]
+    {
+        assert_eq!(wire_amount(name, amount), text);
+    }
+}

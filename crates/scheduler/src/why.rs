@@ -1,0 +1,148 @@
+//! `why.pumice.sh/v1alpha1`: why Jobs wait, as an aggregated API. Called by whoever wires it into an API server.
+//!
+//! Invariant: an object is there exactly while its Job waits; a Job that does not wait is 404.
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::ask::{Handle, Waiting};
+
+/// The API group.
+pub const GROUP: &str = "why.pumice.sh";
+/// Its version.
+pub const VERSION: &str = "v1alpha1";
+
+/// Answers `GET .../jobs`, `.../namespaces/NS/jobs` and `.../namespaces/NS/jobs/NAME` below `/apis/why.pumice.sh/v1alpha1`.
+pub async fn answer(handle: &Handle, method: &Method, path: &str) -> Response<Bytes> {
+    let prefix = format!("/apis/{GROUP}/{VERSION}/");
+    let parts: Vec<&str> = path.strip_prefix(&prefix).unwrap_or_default().trim_end_matches('/').split('/').collect();
+    if *method != Method::GET && *method != Method::HEAD {
+        return status(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "reasons are read only");
+    }
+    match parts[..] {
+        ["jobs"] => json_response(StatusCode::OK, &list(&handle.list(None).await)),
+        ["namespaces", namespace, "jobs"] => json_response(StatusCode::OK, &list(&handle.list(Some(namespace)).await)),
+        ["namespaces", namespace, "jobs", name] => match handle.why(namespace, name).await {
+            Some(waiting) => json_response(StatusCode::OK, &object(&waiting)),
+            None => {
+                let message = format!("jobs.{GROUP} {name:?} not found: it does not wait for the scheduler");
+                status(StatusCode::NOT_FOUND, "NotFound", &message)
+            }
+        },
+        _ => status(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource"),
+    }
+}
+
+fn list(all: &[Waiting]) -> Value {
+    let items: Vec<Value> = all.iter().map(object).collect();
+    json!({"kind": "WhyList", "apiVersion": format!("{GROUP}/{VERSION}"), "metadata": {}, "items": items})
+}
+
+fn object(waiting: &Waiting) -> Value {
+    let reasons = &waiting.reasons;
+    json!({
+        "kind": "Why",
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "metadata": {"name": waiting.name, "namespace": waiting.namespace},
+        "group": waiting.group,
+        "queue": waiting.queue,
+        "stage": reasons.stage,
+        "since": since(reasons.since.0),
+        "minimum": reasons.minimum,
+        "approximate": reasons.approximate,
+        "reasons": reasons.reasons,
+        "text": reasons.to_string(),
+    })
+}
+
+fn since(milliseconds: i64) -> Option<String> {
+    jiff::Timestamp::from_millisecond(milliseconds).ok().map(|time| time.to_string())
+}
+
+fn status(code: StatusCode, reason: &str, message: &str) -> Response<Bytes> {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code.as_u16(),
+    });
+    json_response(code, &body)
+}
+
+fn json_response(code: StatusCode, body: &Value) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(body.to_string()));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_engine::{Config, Delta, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, QueueFacts, TimeMs, World};
+
+    use super::*;
+
+    fn waiting_world() -> World {
+        let mut world = World::new(Config::default());
+        world.apply(&Delta::QueueUpsert(QueueFacts { name: "default".into(), ..QueueFacts::default() }));
+        world.apply(&Delta::GroupUpsert(Box::new(GroupFacts {
+            namespace: "ns".into(),
+            name: "mnist-1234".into(),
+            uid: "u".into(),
+            min_member: 1,
+            owner: Some(OwnerFacts { kind: "Job".into(), name: "mnist".into(), uid: "1234".into() }),
+            status: GroupStatus { phase: GroupPhase::Inqueue, ..GroupStatus::default() },
+            ..GroupFacts::default()
+        })));
+        world.cycle(TimeMs(1_700_000_000_000));
+        world
+    }
+
+    async fn get(path: &str) -> (u16, Value) {
+        let world = waiting_world();
+        let (handle, mut asks) = Handle::new(1);
+        let serve = async {
+            while let Some(ask) = asks.recv().await {
+                crate::ask::answer(&world, ask);
+            }
+        };
+        let response = tokio::select! {
+            response = answer(&handle, &Method::GET, path) => response,
+            () = serve => panic!("the handle is alive"),
+        };
+        (response.status().as_u16(), serde_json::from_slice(response.body()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_waiting_job_is_found_by_its_own_and_its_groups_name() {
+        for name in ["mnist", "mnist-1234"] {
+            let (code, body) = get(&format!("/apis/why.pumice.sh/v1alpha1/namespaces/ns/jobs/{name}")).await;
+            assert_eq!(code, 200, "{body}");
+            assert_eq!(body["kind"], "Why");
+            assert_eq!(body["metadata"], json!({"name": "mnist", "namespace": "ns"}));
+            assert_eq!(body["stage"], "NoPods");
+            assert_eq!(body["reasons"][0], json!({"code": "notEnoughTasks", "min": 1, "valid": 0}));
+            assert_eq!(body["text"], "waits for its pods to be made: 0 of 1");
+            assert_eq!(body["since"], "2023-11-14T22:13:20Z");
+        }
+    }
+
+    #[tokio::test]
+    async fn lists_and_errors_have_their_shapes() {
+        let (code, body) = get("/apis/why.pumice.sh/v1alpha1/jobs").await;
+        assert_eq!((code, body["items"].as_array().unwrap().len()), (200, 1));
+        let (_, body) = get("/apis/why.pumice.sh/v1alpha1/namespaces/elsewhere/jobs").await;
+        assert_eq!(body["items"], json!([]));
+        for path in ["/apis/why.pumice.sh/v1alpha1/namespaces/ns/jobs/other", "/apis/why.pumice.sh/v1alpha1/pods", "/"]
+        {
+            let (code, body) = get(path).await;
+            assert_eq!((code, body["reason"].as_str()), (404, Some("NotFound")), "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_scheduler_that_stopped_knows_of_nothing() {
+        let (handle, asks) = Handle::new(1);
+        drop(asks);
+        assert!(handle.list(None).await.is_empty());
+    }
+}
