@@ -51,7 +51,7 @@ impl Fake {
 
     /// An object as the watches are to show it.
     fn put(&self, plural: &'static str, object: Value) {
-        let mut api = self.api.lock().unwrap();
+        let mut api = self.api.lock().expect("no test panicked holding it");
         let objects = api.objects.entry(plural).or_default();
         let same = |other: &Value| other["metadata"]["uid"] == object["metadata"]["uid"];
         let kind = if objects.iter().any(same) { "MODIFIED" } else { "ADDED" };
@@ -75,7 +75,7 @@ impl Fake {
         let write = Write { method: parts.method, path, body };
         let is_bind = write.path.ends_with("/binding");
         let refused = is_bind && {
-            let mut api = self.api.lock().unwrap();
+            let mut api = self.api.lock().expect("no test panicked holding it");
             let refuse = api.refuse_binds > 0;
             api.refuse_binds = api.refuse_binds.saturating_sub(1);
             refuse
@@ -92,7 +92,8 @@ impl Fake {
     }
 
     fn list(&self, plural: &str) -> Response<Reply> {
-        let items = self.api.lock().unwrap().objects.get(plural).cloned().unwrap_or_default();
+        let items =
+            self.api.lock().expect("no test panicked holding it").objects.get(plural).cloned().unwrap_or_default();
         reply(
             StatusCode::OK,
             &json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}),
@@ -101,7 +102,7 @@ impl Fake {
 
     fn watch(&self, plural: &'static str) -> Response<Reply> {
         let (sender, receiver) = mpsc::unbounded_channel::<Value>();
-        self.api.lock().unwrap().watches.entry(plural).or_default().push(sender);
+        self.api.lock().expect("no test panicked holding it").watches.entry(plural).or_default().push(sender);
         let lines = futures::stream::unfold(receiver, |mut receiver| async move {
             let event = receiver.recv().await?;
             Some((Ok(http_body::Frame::data(Bytes::from(format!("{event}\n")))), receiver))
@@ -143,7 +144,7 @@ fn pod(name: &str) -> Value {
 /// Runs the scheduler beside `story`, to the story's end.
 async fn beside(fake: Fake, story: impl AsyncFnOnce(Handle)) {
     let options = Options { config: ConfigSource::BuiltIn, ..Options::new(client_over(service(fake))) };
-    let (scheduler, handle) = options.build().unwrap();
+    let (scheduler, handle) = options.build().expect("the built-in configuration is good");
     let shutdown = CancellationToken::new();
     let run = scheduler.run(shutdown.clone());
     let story = async {
@@ -151,7 +152,7 @@ async fn beside(fake: Fake, story: impl AsyncFnOnce(Handle)) {
         shutdown.cancel();
     };
     let (result, ()) = tokio::join!(run, story);
-    result.unwrap();
+    result.expect("the scheduler goes on until it is told to stop");
 }
 
 fn service(
@@ -227,7 +228,7 @@ async fn a_gang_is_admitted_waits_with_a_reason_and_is_bound_when_there_is_room(
 #[tokio::test]
 async fn a_refused_bind_is_tried_again() {
     let (fake, mut written) = Fake::new();
-    fake.api.lock().unwrap().refuse_binds = 1;
+    fake.api.lock().expect("no test panicked holding it").refuse_binds = 1;
     fake.put("nodes", node("1"));
     fake.put("queues", queue());
     fake.put("podgroups", group(1));
