@@ -82,7 +82,10 @@ pub(crate) struct Decoded {
 pub(crate) fn decode(bytes: &[u8], yaml: bool) -> Result<Decoded, DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::NotUtf8)?;
     if yaml {
-        let Yaml(value) = serde_saphyr::from_str(text).map_err(|error| DecodeError::Yaml(first_line(&error)))?;
+        // As YAML 1.2: a name such as `y` or `no` stays text.
+        let options = serde_saphyr::options! { strict_booleans: true };
+        let Yaml(value) = serde_saphyr::from_str_with_options(text, options)
+            .map_err(|error| DecodeError::Yaml(first_line(&error)))?;
         return Ok(Decoded { value, duplicates: Vec::new() });
     }
     let mut duplicates = Vec::new();

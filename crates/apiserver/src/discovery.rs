@@ -183,11 +183,6 @@ impl Documents {
         self.versions.iter().find(|version| version.group == group && version.name == name)
     }
 
-    /// All versions.
-    pub(crate) fn versions(&self) -> &[Version] {
-        &self.versions
-    }
-
     /// What `/api` answers.
     pub(crate) fn core(&self, aggregated: bool) -> &Document {
         if aggregated { &self.aggregated_core } else { &self.core }

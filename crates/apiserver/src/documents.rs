@@ -23,7 +23,7 @@ pub(crate) fn serve(state: &State, segments: &[String], method: &Method, headers
         let resource = GroupResource { group: "", resource: "" };
         return Err(Status::method_not_allowed(resource, &method.as_str().to_ascii_lowercase()));
     }
-    let registry = state.registry.load();
+    let registry = state.registry.load(&state.store);
     let documents = registry.documents();
     match parts.as_slice() {
         ["healthz" | "livez" | "readyz", ..] => Ok(health()),

@@ -9,6 +9,7 @@ mod aggregate;
 mod body;
 mod bootstrap;
 mod clock;
+mod compatibility;
 mod decode;
 mod discovery;
 mod documents;
@@ -33,6 +34,7 @@ pub use admission::{Admission, AdmissionRequest, AdmitAll, Admitted, ObjectReade
 pub use aggregate::{AggregatedApi, AggregatedResource, AggregatedService};
 pub use body::{Body, BodyError};
 pub use clock::{Clock, SystemClock};
+pub use compatibility::compatibility_table;
 pub use node_proxy::{NoNodes, NodeProxy, NodeProxyError};
 pub use request::Verb;
 pub use server::{ApiServer, BuildError, Builder, ClientService};

@@ -31,7 +31,6 @@ const WARNING_BYTES_MAX: usize = 256;
 /// A request whose sender may make it.
 pub(crate) struct Call {
     pub(crate) state: Arc<State>,
-    pub(crate) registry: Arc<Registry>,
     pub(crate) descriptor: Arc<Descriptor>,
     pub(crate) identity: Identity,
     pub(crate) request: ResourceRequest,
@@ -113,7 +112,7 @@ async fn resource(
     query: Query,
     request: Request<Body>,
 ) -> Answer {
-    let registry = state.registry.load();
+    let registry = state.registry.load(&state.store);
     authorize_resource(&state, &identity, &wanted, &query)?;
     if let Some(api) = registry.aggregated(&wanted.group, &wanted.version) {
         let service = Arc::clone(&api.service);
@@ -122,18 +121,17 @@ async fn resource(
         return Ok(service.call(request).await);
     }
     if (wanted.group.as_str(), wanted.version.as_str(), wanted.resource.as_str()) == ("", "v1", "bindings") {
-        return namespaced_binding(state, registry, identity, wanted, query, request).await;
+        return namespaced_binding(state, &registry, identity, wanted, query, request).await;
     }
     let Some(descriptor) = registry.find(&wanted.group, &wanted.version, &wanted.resource).cloned() else {
         return Err(Status::unknown_path());
     };
-    let call = call(state, registry, descriptor, identity, wanted, query, &request);
+    let call = call(state, descriptor, identity, wanted, query, &request);
     dispatch(call, request.into_body()).await
 }
 
 fn call(
     state: Arc<State>,
-    registry: Arc<Registry>,
     descriptor: Arc<Descriptor>,
     identity: Identity,
     request: ResourceRequest,
@@ -141,13 +139,13 @@ fn call(
     http: &Request<Body>,
 ) -> Call {
     let closing = http.extensions().get::<Closing>().map(|closing| closing.0.clone()).unwrap_or_default();
-    Call { state, registry, descriptor, identity, request, query, headers: http.headers().clone(), closing }
+    Call { state, descriptor, identity, request, query, headers: http.headers().clone(), closing }
 }
 
 /// `POST /api/v1/namespaces/x/bindings` names the pod in its body.
 async fn namespaced_binding(
     state: Arc<State>,
-    registry: Arc<Registry>,
+    registry: &Registry,
     identity: Identity,
     wanted: ResourceRequest,
     query: Query,
@@ -160,7 +158,7 @@ async fn namespaced_binding(
             wanted.verb.as_str(),
         ));
     }
-    let call = call(state, registry, pods, identity, wanted, query, &request);
+    let call = call(state, pods, identity, wanted, query, &request);
     subresources::binding::bind(&call, request.into_body()).await
 }
 

@@ -1,12 +1,12 @@
 //! Which resources are served: descriptors of the built-in kinds and of those that CRDs add.
 //!
-//! Invariant: a [`Registry`] never changes; a CRD write replaces the whole of it under a lock before the write is
-//! answered, so a request sees one consistent set. Read by every request.
+//! Invariant: a [`Registry`] never changes; the whole of it is replaced when the stored definitions have changed, which
+//! every request checks first, so whoever has seen a definition is served what it says. Read by every request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use pumice_store::Store;
+use pumice_store::{Listing, Store};
 use serde_json::Value;
 
 use crate::aggregate::AggregatedApi;
@@ -62,11 +62,6 @@ impl Registry {
         self.ordered.iter().find(|one| one.group == group && one.version == version && one.kind == kind)
     }
 
-    /// Every descriptor, by group, version preference and name.
-    pub(crate) fn all(&self) -> &[Arc<Descriptor>] {
-        &self.ordered
-    }
-
     /// One descriptor for each kind of stored object.
     pub(crate) fn stored(&self) -> BTreeMap<Arc<str>, Arc<Descriptor>> {
         let mut stored = BTreeMap::new();
@@ -91,35 +86,51 @@ impl Registry {
 
 /// The current registry and how to replace it.
 pub(crate) struct RegistryCell {
-    current: RwLock<Arc<Registry>>,
+    current: RwLock<(Fingerprint, Arc<Registry>)>,
     aggregated: Vec<Arc<AggregatedApi>>,
     reload: Mutex<()>,
     changed: tokio::sync::watch::Sender<u64>,
 }
 
+/// How many definitions there are and the revision of the newest: differs whenever the set has changed.
+type Fingerprint = (usize, u64);
+
+fn fingerprint(listing: &Listing) -> Fingerprint {
+    (listing.items.len(), listing.items.iter().map(|object| object.revision).max().unwrap_or_default())
+}
+
 impl RegistryCell {
     pub(crate) fn new(store: &Store, aggregated: Vec<AggregatedApi>) -> Self {
         let aggregated: Vec<Arc<AggregatedApi>> = aggregated.into_iter().map(Arc::new).collect();
-        let registry = Registry::new(&definitions(store), aggregated.clone());
+        let listing = store.list(DEFINITIONS, None);
+        let registry = Registry::new(&parse(&listing), aggregated.clone());
         Self {
-            current: RwLock::new(Arc::new(registry)),
+            current: RwLock::new((fingerprint(&listing), Arc::new(registry))),
             aggregated,
             reload: Mutex::new(()),
             changed: tokio::sync::watch::Sender::new(0),
         }
     }
 
-    /// The set to use for the whole of one request.
-    pub(crate) fn load(&self) -> Arc<Registry> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    /// The set to use for the whole of one request: that of the definitions as they are stored now. O(definitions).
+    pub(crate) fn load(&self, store: &Store) -> Arc<Registry> {
+        if let Some(current) = self.fresh(&store.list(DEFINITIONS, None)) {
+            return current;
+        }
+        let _turn = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let listing = store.list(DEFINITIONS, None);
+        if let Some(current) = self.fresh(&listing) {
+            return current;
+        }
+        let registry = Arc::new(Registry::new(&parse(&listing), self.aggregated.clone()));
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = (fingerprint(&listing), Arc::clone(&registry));
+        self.changed.send_modify(|count| *count += 1);
+        registry
     }
 
-    /// Reads the definitions anew. Called after each write of one; the lock makes the last caller's set the last.
-    pub(crate) fn reload(&self, store: &Store) {
-        let _turn = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
-        let registry = Registry::new(&definitions(store), self.aggregated.clone());
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
-        self.changed.send_modify(|count| *count += 1);
+    fn fresh(&self, listing: &Listing) -> Option<Arc<Registry>> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        (current.0 == fingerprint(listing)).then(|| Arc::clone(&current.1))
     }
 
     /// Tells when the set has changed.
@@ -128,6 +139,6 @@ impl RegistryCell {
     }
 }
 
-fn definitions(store: &Store) -> Vec<Value> {
-    store.list(DEFINITIONS, None).items.iter().filter_map(|object| serde_json::from_slice(&object.body).ok()).collect()
+fn parse(listing: &Listing) -> Vec<Value> {
+    listing.items.iter().filter_map(|object| serde_json::from_slice(&object.body).ok()).collect()
 }

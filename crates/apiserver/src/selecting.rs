@@ -62,11 +62,6 @@ impl Matcher {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// The one name that can match, if the selector says so.
-    pub(crate) fn exact_name(&self) -> Option<&str> {
-        self.fields.exact(NAME)
-    }
-
     /// Whether this version of an object matches.
     pub(crate) fn matches(&self, object: &Object) -> bool {
         self.labels_match(object) && self.fields_match(object)

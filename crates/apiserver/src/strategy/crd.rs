@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use pumice_objects::field::FieldError;
-use pumice_objects::names;
 use pumice_objects::status::Status;
 use pumice_objects::table::Table;
+use pumice_objects::{meta, names};
 use serde_json::{Value, json};
 
 use super::problems::Problems;
@@ -17,6 +17,8 @@ use crate::registry::custom;
 
 pub(crate) struct CustomResourceDefinition;
 
+/// Holds a definition until the collector has deleted its objects.
+pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Most versions of one definition.
 const VERSIONS_MAX: usize = 32;
 
@@ -32,6 +34,9 @@ impl Strategy for CustomResourceDefinition {
 
     fn prepare_create(&self, object: &mut Value, hook: &mut Hook<'_>) -> Result<(), Status> {
         object["status"] = status(object, &Value::Null, &wire_time(hook.now));
+        let finalizers: Vec<String> =
+            meta::finalizers(object).filter(|one| *one != CLEANUP).chain([CLEANUP]).map(str::to_owned).collect();
+        meta::set_finalizers(object, finalizers.iter().map(String::as_str));
         Ok(())
     }
 

@@ -58,7 +58,7 @@ impl Strategy for Service {
             problems.required("spec.ports", "");
         }
         if kind == "ExternalName"
-            && !spec["externalName"].as_str().is_some_and(|name| names::check_dns1123_subdomain(name).is_ok())
+            && spec["externalName"].as_str().is_none_or(|name| names::check_dns1123_subdomain(name).is_err())
         {
             problems.required("spec.externalName", "");
         }

@@ -86,24 +86,22 @@ struct ScaleEdit<'a> {
 
 impl Edit for ScaleEdit<'_> {
     fn edit(&self, old: &Value) -> Result<Value, Status> {
-        let before = self.paths.scale(old);
+        let mut before = self.paths.scale(old);
         let scale = match &self.change {
             Change::Replace(scale) => scale.clone(),
             Change::JsonPatch(patch) => apply_json_patch(&before, patch)?,
             Change::MergePatch(patch) => {
-                let mut scale = before.clone();
-                apply_merge_patch(&mut scale, patch)?;
-                scale
+                apply_merge_patch(&mut before, patch)?;
+                before
             }
         };
         let replicas = &scale["spec"]["replicas"];
         if !replicas.as_i64().is_some_and(|count| (0..=i64::from(i32::MAX)).contains(&count)) {
             return Err(Status::bad_request("spec.replicas of a Scale must be a whole number that is not negative"));
         }
-        let mut new = old.clone();
         let pointer = self.paths.spec.split('.').fold(String::new(), |path, step| format!("{path}/{step}"));
         let patch = json!([{ "op": "add", "path": pointer, "value": replicas }]);
-        new = apply_json_patch(&new, &patch)?;
+        let mut new = apply_json_patch(old, &patch)?;
         if matches!(self.change, Change::Replace(_)) {
             new["metadata"]["resourceVersion"] = scale["metadata"]["resourceVersion"].clone();
         } else {

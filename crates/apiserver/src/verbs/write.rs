@@ -27,12 +27,12 @@ const OBJECT_BODIES: [&str; 2] = ["application/json", "application/yaml"];
 const UNKNOWN_MAX: usize = 32;
 
 impl State {
-    /// Makes a change, and serves what a changed definition says before anybody is answered.
+    /// Makes a change. That of a definition makes the registry anew at once, so that the collector hears of it.
     pub(crate) async fn commit(&self, change: Change) -> Result<Arc<Object>, ApplyError> {
         let defines = *change.key().resource == *DEFINITIONS;
         let object = self.store.apply(change).await?;
         if defines {
-            self.registry.reload(&self.store);
+            self.registry.load(&self.store);
         }
         Ok(object)
     }

@@ -1,0 +1,106 @@
+//! The compatibility table: what is served, what is not, and where behaviour differs on purpose.
+//!
+//! Invariant: the part about kinds comes from the registry, so the page can't claim what the server does not have; a
+//! test compares the committed page with it.
+
+use std::fmt::Write as _;
+
+use crate::documents::GIT_VERSION;
+use crate::negotiate::WRITTEN;
+use crate::registry::builtin;
+use crate::registry::descriptor::VERBS;
+
+/// What a stored kind does not do here, by its plural name.
+const NOTES: [(&str, &str); 8] = [
+    ("events", "v1 only; an answered write may be lost for half a second after a power loss"),
+    ("leases", "an answered write may be lost for half a second after a power loss"),
+    ("namespaces", "`default`, `kube-system` and `pumice-system` exist from the start and can't be deleted"),
+    ("persistentvolumeclaims", "a claim becomes a folder on the node"),
+    (
+        "pods",
+        "a `priorityClassName` that does not exist gives priority 0 and a warning (upstream: 403); an eviction is a \
+         delete, no budget is kept; no exec, attach, port-forward, ephemeralcontainers, resize; no token is mounted",
+    ),
+    ("priorityclasses", "`system-cluster-critical` and `system-node-critical` exist from the start"),
+    ("serviceaccounts", "stored; no tokens are issued"),
+    (
+        "services",
+        "only headless services (`clusterIP: None`) have an effect: peers' names; others are stored with a warning, \
+         without an address, and no Endpoints are made",
+    ),
+];
+
+/// What clients ask for and do not get.
+const NOT_SERVED: [(&str, &str); 10] = [
+    ("Protobuf request bodies (`application/vnd.kubernetes.protobuf`)", "415; JSON and YAML are read"),
+    ("Protobuf, CBOR and YAML answers", "406, unless JSON is accepted too"),
+    ("Server-side apply (`application/apply-patch+yaml`)", "415; use client-side apply"),
+    ("Strategic merge patch of custom resources", "415, as upstream"),
+    ("`continue` tokens", "lists are always whole; a `continue` parameter gets 410"),
+    ("CEL rules of definitions (`x-kubernetes-validations`)", "not evaluated"),
+    ("Conversion webhooks, admission webhooks", "422 in definitions; webhook kinds are 404"),
+    ("`/openapi/v2`", "404; `/openapi/v3` is served"),
+    ("`managedFields`", "dropped"),
+    ("Every kind that is not in the table and not defined by a CustomResourceDefinition", "404"),
+];
+
+/// The page `docs/api-compatibility.md`.
+pub fn compatibility_table() -> String {
+    let mut page = format!(
+        "# Compatibility of the embedded Kubernetes API\n\n\
+         Generated from the server's registry; `UPDATE=1 cargo test -p pumice-apiserver` rewrites it.\n\n\
+         The server calls itself `{GIT_VERSION}` and answers `{WRITTEN}`. Every kind below has the verbs {}.\n\
+         Definitions add kinds with the same verbs, and with `status` and `scale` where they declare them.\n\n\
+         ## Kinds\n\n\
+         | Group and version | Kind | Resource | Scope | Subresources | Field selectors | Notes |\n\
+         |---|---|---|---|---|---|---|\n",
+        VERBS.join(", "),
+    );
+    for one in builtin::descriptors() {
+        let subresources: Vec<&str> = one.subresources.iter().map(|below| below.name()).collect();
+        let note = NOTES.iter().find(|(plural, _)| *plural == one.plural).map_or("", |(_, note)| note);
+        // Writing to a String can't fail.
+        let _ = writeln!(
+            page,
+            "| {} | {} | {} | {} | {} | {} | {note} |",
+            one.api_version(),
+            one.kind,
+            one.plural,
+            if one.namespaced { "namespaced" } else { "cluster" },
+            subresources.join(", "),
+            one.selectable.join(", "),
+        );
+    }
+    page.push_str(
+        "\nEvery kind can be selected by labels and by `metadata.name` and `metadata.namespace`. `bindings` can be \
+         created in a namespace.\n\n## Not served\n\n| What | Answer |\n|---|---|\n",
+    );
+    for (what, answer) in NOT_SERVED {
+        let _ = writeln!(page, "| {what} | {answer} |");
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_fresh() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/api-compatibility.md");
+        #[allow(clippy::disallowed_methods)]
+        if std::env::var("UPDATE").is_ok() {
+            std::fs::write(path, compatibility_table()).expect("write");
+        }
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(committed, compatibility_table(), "run UPDATE=1 cargo test -p pumice-apiserver");
+    }
+
+    #[test]
+    fn every_note_is_about_a_kind() {
+        let kinds = builtin::descriptors();
+        for (plural, _) in NOTES {
+            assert!(kinds.iter().any(|kind| kind.plural == plural), "{plural}");
+        }
+    }
+}

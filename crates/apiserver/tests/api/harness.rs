@@ -1,0 +1,197 @@
+//! A server over memory, and short ways to ask it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use pumice_apiserver::{Admission, AdmitAll, ApiServer, Body, NoNodes, NodeProxy};
+use pumice_auth::{Identity, MASTERS, Policy, built_in};
+use pumice_store::{Options, Store};
+use serde_json::{Value, json};
+use tower::Service;
+
+/// Longest wait for a state that must come.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Clone)]
+pub struct Server {
+    pub api: ApiServer,
+    identity: Identity,
+}
+
+pub struct Answer {
+    pub code: StatusCode,
+    pub body: Value,
+    pub text: String,
+    pub warnings: Vec<String>,
+    pub headers: http::HeaderMap,
+}
+
+pub fn administrator() -> Identity {
+    Identity::new("admin", [MASTERS])
+}
+
+pub async fn server() -> Server {
+    build(Arc::new(AdmitAll), Arc::new(NoNodes)).await
+}
+
+pub async fn build(admission: Arc<dyn Admission>, nodes: Arc<dyn NodeProxy>) -> Server {
+    let store = Store::in_memory(Options::default()).expect("store");
+    over(store, admission, nodes).await
+}
+
+pub async fn over(store: Store, admission: Arc<dyn Admission>, nodes: Arc<dyn NodeProxy>) -> Server {
+    let api = ApiServer::builder(store, Policy::new(built_in()))
+        .admission(admission)
+        .node_proxy(nodes)
+        .bookmark_every(Duration::from_millis(20))
+        .build()
+        .await
+        .expect("build");
+    Server { api, identity: administrator() }
+}
+
+impl Server {
+    pub fn as_user(&self, user: &str) -> Self {
+        Self { api: self.api.clone(), identity: Identity::new(user, Vec::<String>::new()) }
+    }
+
+    pub async fn send(&self, request: Request<Full<bytes::Bytes>>) -> Response<Body> {
+        let mut service = self.api.client_service(self.identity.clone());
+        service.call(request).await.expect("infallible")
+    }
+
+    pub async fn raw(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<bytes::Bytes>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self.send(request.body(Full::new(body.into())).expect("request")).await;
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.expect("body").to_bytes();
+        let warnings = parts.headers.get_all("warning").iter().map(|one| one.to_str().expect("text").to_owned());
+        Answer {
+            code: parts.status,
+            body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+            warnings: warnings.collect(),
+            headers: parts.headers,
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.raw(Method::GET, path, &[], "").await
+    }
+
+    pub async fn post(&self, path: &str, object: &Value) -> Answer {
+        self.raw(Method::POST, path, &[], object.to_string()).await
+    }
+
+    pub async fn put(&self, path: &str, object: &Value) -> Answer {
+        self.raw(Method::PUT, path, &[], object.to_string()).await
+    }
+
+    pub async fn merge(&self, path: &str, patch: &Value) -> Answer {
+        self.raw(Method::PATCH, path, &[("content-type", "application/merge-patch+json")], patch.to_string()).await
+    }
+
+    pub async fn delete(&self, path: &str, options: &Value) -> Answer {
+        let body = if options.is_null() { String::new() } else { options.to_string() };
+        self.raw(Method::DELETE, path, &[], body).await
+    }
+
+    /// Follows a watch.
+    pub async fn watch(&self, path: &str) -> Lines {
+        self.watch_as(path, "application/json").await
+    }
+
+    pub async fn watch_as(&self, path: &str, accept: &str) -> Lines {
+        let request = Request::get(path).header("accept", accept).body(Full::default()).expect("request");
+        let response = self.send(request).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        Lines { body: response.into_body(), buffer: Vec::new() }
+    }
+
+    /// Waits until `path` answers with this code.
+    pub async fn until(&self, path: &str, code: u16) -> Answer {
+        let wait = async {
+            let mut changes = 0;
+            loop {
+                let answer = self.get(path).await;
+                if answer.code == code {
+                    return answer;
+                }
+                // Level-triggered: look again once the store has moved on, or others have had their turn.
+                changes += 1;
+                tokio::task::yield_now().await;
+                if changes % 64 == 0 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{path} never answered {code}"))
+    }
+}
+
+impl Answer {
+    /// Checks the code, and says what came where it is another.
+    pub fn is(self, code: u16) -> Self {
+        assert_eq!(self.code.as_u16(), code, "{}", self.text);
+        self
+    }
+
+    pub fn message(&self) -> &str {
+        self.body["message"].as_str().unwrap_or_default()
+    }
+}
+
+pub struct Lines {
+    body: Body,
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    /// The next event, bookmarks included; `None` at the end.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).expect("a line of JSON"));
+            }
+            let frame = tokio::time::timeout(PATIENCE, self.body.frame()).await.expect("an event in time")?;
+            self.buffer.extend_from_slice(&frame.expect("frame").into_data().expect("data"));
+        }
+    }
+
+    /// The next event that is no bookmark, as `TYPE name`.
+    pub async fn change(&mut self) -> String {
+        loop {
+            let event = self.next().await.expect("an event");
+            if event["type"] != "BOOKMARK" {
+                let name = event["object"]["metadata"]["name"].as_str().unwrap_or_default();
+                return format!("{} {name}", event["type"].as_str().unwrap_or_default());
+            }
+        }
+    }
+}
+
+pub fn config_map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "1"}})
+}
+
+pub fn pod(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [{"name": "main", "image": "busybox:1", "command": ["true"]}]},
+    })
+}
+
+pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub const PODS: &str = "/api/v1/namespaces/default/pods";

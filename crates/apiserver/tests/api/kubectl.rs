@@ -1,0 +1,200 @@
+//! Stock kubectl over TLS: the commands people type.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use pumice_auth::{Ca, kubeconfig, server_config};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::definitions::definition;
+use crate::harness::{Server, pod, server};
+
+struct Kubectl {
+    directory: tempfile::TempDir,
+}
+
+impl Kubectl {
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new("kubectl")
+            .arg("--kubeconfig")
+            .arg(self.directory.path().join("kubeconfig"))
+            .args(arguments)
+            .env("HOME", self.directory.path())
+            .output()
+            .expect("kubectl runs")
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "kubectl {arguments:?}: {out}{err}");
+        out.into_owned()
+    }
+
+    fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(!output.status.success(), "kubectl {arguments:?} must fail");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    fn file(&self, name: &str, object: &Value) -> String {
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, object.to_string()).expect("write");
+        path.to_string_lossy().into_owned()
+    }
+}
+
+fn kubectl_is_there() -> bool {
+    let there = Command::new("kubectl").args(["version", "--client"]).output().is_ok();
+    #[allow(clippy::disallowed_methods)]
+    let demanded = std::env::var("CI").is_ok();
+    assert!(there || !demanded, "kubectl is missing: install it, or put it on the PATH");
+    if !there {
+        eprintln!("kubectl is missing: its tests are left out");
+    }
+    there
+}
+
+#[allow(clippy::disallowed_methods)]
+async fn serve(directory: &Path) -> (Server, CancellationToken, tokio::task::JoinHandle<()>) {
+    let server = server().await;
+    let now = jiff::Timestamp::now();
+    let authority = Ca::open_or_create(directory, now).expect("authority");
+    let certificate = authority.issue_server(&["localhost".to_owned(), "127.0.0.1".to_owned()], now).expect("server");
+    let client = authority.issue_client("admin", &["system:masters"], now).expect("client");
+    let tls = server_config(&authority, &certificate).expect("tls");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let url = format!("https://{}", listener.local_addr().expect("address"));
+    std::fs::write(directory.join("kubeconfig"), kubeconfig(&url, &authority, &client)).expect("write");
+    let stop = CancellationToken::new();
+    let (api, token) = (server.api.clone(), stop.clone());
+    let task = tokio::spawn(async move { api.serve(listener, tls, token).await });
+    (server, stop, task)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_people_type_work() {
+    if !kubectl_is_there() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("directory");
+    let (_server, stop, task) = serve(directory.path()).await;
+    let kubectl = Kubectl { directory };
+    tokio::task::spawn_blocking(move || {
+        discovery(&kubectl);
+        config_maps(&kubectl);
+        pods(&kubectl);
+        definitions(&kubectl);
+        refusals(&kubectl);
+    })
+    .await
+    .expect("kubectl");
+    stop.cancel();
+    task.await.expect("the listener ends");
+}
+
+fn discovery(kubectl: &Kubectl) {
+    let resources = kubectl.ok(&["api-resources"]);
+    for name in ["configmaps", "pods", "priorityclasses", "customresourcedefinitions"] {
+        assert!(resources.contains(name), "{resources}");
+    }
+    assert!(kubectl.ok(&["version"]).contains("v1.36.0+pumice"));
+    assert!(kubectl.ok(&["explain", "pod.spec.containers.image"]).contains("string"));
+    assert!(kubectl.ok(&["get", "ns"]).contains("pumice-system"));
+    assert_eq!(kubectl.ok(&["get", "--raw", "/readyz"]), "ok");
+}
+
+fn config_maps(kubectl: &Kubectl) {
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
+    let file = kubectl.file("map.json", &map);
+    kubectl.ok(&["create", "-f", &file]);
+    let table = kubectl.ok(&["get", "cm"]);
+    assert!(table.starts_with("NAME") && table.contains("DATA") && table.contains("AGE"), "{table}");
+    kubectl.ok(&["patch", "cm", "a", "--type=merge", "-p", r#"{"data":{"k":"w"}}"#]);
+    kubectl.ok(&["label", "cm", "a", "tier=x"]);
+    kubectl.ok(&["annotate", "cm", "a", "note=y"]);
+    assert_eq!(kubectl.ok(&["get", "cm", "-l", "tier=x", "-o", "jsonpath={.items[0].data.k}"]), "w");
+    let team = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
+    let file = kubectl.file("team.json", &team);
+    kubectl.ok(&["create", "-f", &file]);
+    kubectl.ok(&["delete", "ns", "team", "--timeout=20s"]);
+    kubectl.ok(&["delete", "cm", "a"]);
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": "v"}});
+    let file = kubectl.file("secret.json", &secret);
+    kubectl.ok(&["create", "-f", &file]);
+    assert!(kubectl.ok(&["describe", "secret", "s"]).contains("1 bytes"));
+}
+
+fn pods(kubectl: &Kubectl) {
+    let file = kubectl.file("pod.json", &pod("p"));
+    assert!(kubectl.ok(&["apply", "-f", &file]).contains("created"));
+    assert!(kubectl.ok(&["apply", "-f", &file]).contains("unchanged"));
+    let table = kubectl.ok(&["get", "pods", "-o", "wide"]);
+    assert!(table.contains("0/1") && table.contains("Pending") && table.contains("NODE"), "{table}");
+    kubectl.ok(&["wait", "pod/p", "--for=jsonpath={.status.phase}=Pending", "--timeout=20s"]);
+    assert!(kubectl.ok(&["get", "pods", "-o", "yaml"]).contains("terminationGracePeriodSeconds: 30"));
+    kubectl.ok(&["describe", "pod", "p"]);
+    kubectl.ok(&["delete", "pod", "p", "--timeout=20s"]);
+    kubectl.ok(&["run", "r", "--image=busybox", "--restart=Never", "--", "true"]);
+    kubectl.ok(&["delete", "pod", "r", "--now", "--timeout=20s"]);
+}
+
+fn definitions(kubectl: &Kubectl) {
+    let file = kubectl.file("definition.json", &definition());
+    kubectl.ok(&["apply", "-f", &file]);
+    kubectl.ok(&["wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=20s"]);
+    let mut widget = crate::definitions::widget("w");
+    let file = kubectl.file("widget.json", &widget);
+    kubectl.ok(&["apply", "-f", &file]);
+    widget["spec"]["color"] = json!("blue");
+    let file = kubectl.file("widget.json", &widget);
+    assert!(kubectl.ok(&["apply", "-f", &file]).contains("configured"));
+    assert_eq!(kubectl.ok(&["get", "wd", "w", "-o", "jsonpath={.spec.color}"]), "blue");
+    assert!(kubectl.ok(&["get", "widgets"]).contains("SIZE"));
+    kubectl.ok(&["scale", "widget", "w", "--replicas=6"]);
+    assert!(kubectl.ok(&["explain", "widget.spec.size"]).contains("integer"));
+    kubectl.ok(&["delete", "widget", "w", "--cascade=foreground", "--timeout=20s"]);
+}
+
+fn refusals(kubectl: &Kubectl) {
+    assert!(kubectl.fails(&["get", "cm", "none"]).contains("configmaps \"none\" not found"));
+    let mut odd = pod("odd");
+    odd["spec"]["containerz"] = json!([]);
+    let file = kubectl.file("odd.json", &odd);
+    assert!(kubectl.fails(&["create", "-f", &file]).contains("unknown field \"spec.containerz\""));
+    odd = pod("odd");
+    odd["spec"]["containers"][0]["image"] = json!("");
+    let file = kubectl.file("odd.json", &odd);
+    assert!(kubectl.fails(&["create", "-f", &file]).contains("spec.containers[0].image: Required value"));
+    assert!(kubectl.fails(&["delete", "ns", "default"]).contains("may not be deleted"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_over_tls_ends_with_the_server() {
+    if !kubectl_is_there() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("directory");
+    let (server, stop, task) = serve(directory.path()).await;
+    let mut child = Command::new("kubectl")
+        .arg("--kubeconfig")
+        .arg(directory.path().join("kubeconfig"))
+        .args(["get", "cm", "-w", "--no-headers"])
+        .env("HOME", directory.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("kubectl runs");
+    let stdout = child.stdout.take().expect("piped");
+    let first = tokio::task::spawn_blocking(move || {
+        use std::io::BufRead as _;
+        let mut line = String::new();
+        std::io::BufReader::new(stdout).read_line(&mut line).map(|_| line)
+    });
+    server.post(crate::harness::MAPS, &crate::harness::config_map("seen")).await.is(201);
+    assert!(first.await.expect("task").expect("line").contains("seen"));
+    stop.cancel();
+    task.await.expect("the listener ends");
+    tokio::task::spawn_blocking(move || child.wait()).await.expect("task").expect("kubectl ends");
+}

@@ -1,0 +1,12 @@
+//! Black-box tests: requests into the service, answers out, in the process and over TLS.
+
+mod client;
+mod collector;
+mod crud;
+mod definitions;
+mod discovery;
+mod harness;
+mod input;
+mod kubectl;
+mod pods;
+mod watch;
