@@ -86,7 +86,7 @@ fn kind(command: &Command) -> Option<Kind> {
 }
 
 /// Deletes a Command; `None` if somebody else did. Repeats for as long as the API server is away.
-pub(crate) async fn take_off_the_bus(client: Client, command: Command) -> Option<Wish> {
+pub(crate) async fn take_off_the_bus(client: Client, command: Command) -> Option<Box<Wish>> {
     let namespace = command.metadata.namespace.as_deref().unwrap_or_default();
     let name = command.metadata.name.clone().unwrap_or_default();
     let commands: Api<Command> = Api::namespaced(client, namespace);
@@ -95,7 +95,7 @@ pub(crate) async fn take_off_the_bus(client: Client, command: Command) -> Option
     let mut failures = 0_u32;
     loop {
         let error = match commands.delete(&name, &parameters).await {
-            Ok(_) => return Some(Wish { command }),
+            Ok(_) => return Some(Box::new(Wish { command })),
             Err(error) => error,
         };
         let kind = failure(&error);

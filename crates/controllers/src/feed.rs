@@ -16,7 +16,7 @@ use pumice_cluster::{Change, WatchScope, watch};
 /// A change of one kind.
 pub(crate) enum Input {
     Job(Change<Job>),
-    Pod(Change<Pod>),
+    Pod(Box<Change<Pod>>),
     Group(Change<PodGroup>),
     Queue(Change<Queue>),
     Command(Change<Command>),
@@ -32,7 +32,7 @@ impl Input {
     pub fn listed(&self) -> Option<usize> {
         match self {
             Self::Job(Change::Replace(_)) => Some(0),
-            Self::Pod(Change::Replace(_)) => Some(1),
+            Self::Pod(change) if matches!(**change, Change::Replace(_)) => Some(1),
             Self::Group(Change::Replace(_)) => Some(2),
             Self::Queue(Change::Replace(_)) => Some(3),
             Self::Command(Change::Replace(_)) => Some(4),
@@ -61,5 +61,5 @@ pub(crate) fn start(client: &Client) -> Feed {
 /// Adds the pods of jobs.
 pub(crate) fn add_pods(feed: &mut Feed, client: &Client) {
     let scope = WatchScope::labels(names::JOB_NAME);
-    feed.push(watch(Api::<Pod>::all(client.clone()), scope).map(Input::Pod).boxed());
+    feed.push(watch(Api::<Pod>::all(client.clone()), scope).map(|change| Input::Pod(Box::new(change))).boxed());
 }

@@ -13,7 +13,7 @@ use pumice_api::names;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::Change;
 
-pub(crate) use pods::{Gone, JobPods};
+pub(crate) use pods::{Doubtful, Gone, JobPods, ask};
 
 /// Namespace and name.
 pub(crate) type Key = (String, String);
@@ -56,11 +56,7 @@ impl Index {
         match change {
             Change::Applied(job) => self.put_job(job, touched),
             Change::Deleted(job) => {
-                let key = key(&job.metadata);
-                if self.jobs.get(&key).is_some_and(|known| known.metadata.uid == job.metadata.uid) {
-                    self.jobs.remove(&key);
-                    touched.push(Touched::Job(key));
-                }
+                self.remove_job(&key(&job.metadata), job.metadata.uid.as_deref().unwrap_or_default(), touched);
             }
             Change::Replace(all) => {
                 let keep: HashSet<Key> = all.iter().map(|job| key(&job.metadata)).collect();
@@ -71,6 +67,14 @@ impl Index {
                 }
                 all.into_iter().for_each(|job| self.put_job(job, touched));
             }
+        }
+    }
+
+    /// Forgets a job, if it is that very one.
+    pub fn remove_job(&mut self, key: &Key, uid: &str, touched: &mut Vec<Touched>) {
+        if self.jobs.get(key).is_some_and(|known| known.metadata.uid.as_deref().unwrap_or_default() == uid) {
+            self.jobs.remove(key);
+            touched.push(Touched::Job(key.clone()));
         }
     }
 

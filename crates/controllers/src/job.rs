@@ -169,6 +169,7 @@ impl JobWork {
         let Some(entry) = self.entries.get_mut(&answer.key) else { return };
         entry.busy = false;
         let same = entry.uid == uid;
+        let progress = !answer.observed.is_empty();
         for observed in answer.observed {
             take_in(observed, &answer.key, &uid, entry, same, index, touched);
         }
@@ -185,7 +186,8 @@ impl JobWork {
                 }
             }
             Err(trouble) => {
-                entry.failures = entry.failures.saturating_add(1);
+                // Only a plan that gets nowhere waits longer and longer.
+                entry.failures = if progress { 1 } else { entry.failures.saturating_add(1) };
                 entry.not_before = Some(now + backoff::wait(trouble.failure, entry.failures));
                 if let Some((reason, message)) = trouble.event {
                     let record = Effect::Record { severity: Severity::Warning, reason, message };
@@ -287,12 +289,14 @@ fn take_in(
 ) {
     match observed {
         Observed::Job(job) => index.put_job(*job, touched),
+        Observed::JobAbsent => index.remove_job(key, job_uid, touched),
         Observed::Pod(pod) => index.pods.put(&pod, touched),
         Observed::PodDeleting { pod, now } => {
             index.pods.deleting(job_uid, &pod.name, &pod.uid, now);
             entry.deleting.insert(pod.uid);
         }
-        Observed::PodAbsent(pod) => index.pods.absent(job_uid, &pod.name, &pod.uid),
+        // We wanted it to go, so this is no eviction.
+        Observed::PodAbsent(pod) => drop(index.pods.absent(job_uid, &pod)),
         Observed::Group(group) => index.put_group(*group, touched),
         Observed::GroupAbsent(group) => {
             index.remove_group(&(key.0.clone(), group.name), Some(&group.uid), touched);

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures::{FutureExt as _, StreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use pumice_cluster::{Change, EventRecorder};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::commands::{self, Commands};
 use crate::feed::{self, Input};
-use crate::index::{Index, Touched};
+use crate::index::{self, Doubtful, Index, Touched};
 use crate::job::{self, JobWork};
 use crate::keys::Keys;
 use crate::queue::{self, QueueWork};
@@ -30,7 +31,8 @@ const PLANS_MAX: usize = 64;
 enum Answer {
     Job(job::Answer),
     Queue(queue::Answer),
-    Command(Option<commands::Wish>),
+    Command(Option<Box<commands::Wish>>),
+    Asked(Vec<(Doubtful, Option<Pod>)>),
     Discovered { network_policies: bool },
     Nothing,
 }
@@ -124,8 +126,12 @@ impl Loop {
         match input {
             Input::Job(change) => index.job_changed(change, &mut touched),
             Input::Pod(change) => {
-                let gone = index.pods.changed(change, &mut touched);
-                self.jobs.gone(gone, clock::now());
+                let outcome = index.pods.changed(*change, &mut touched);
+                self.jobs.gone(outcome.gone, clock::now());
+                if !outcome.doubtful.is_empty() {
+                    let asked = index::ask(self.client.clone(), outcome.doubtful);
+                    self.calls.spawn(async move { Answer::Asked(asked.await) });
+                }
             }
             Input::Group(change) => index.group_changed(change, &mut touched),
             Input::Queue(change) => index.queue_changed(change, &mut touched),
@@ -139,6 +145,19 @@ impl Loop {
         }
         self.dirty.extend(touched);
         jobs_listed
+    }
+
+    fn asked(&mut self, answers: Vec<(Doubtful, Option<Pod>)>, touched: &mut Vec<Touched>) {
+        for (doubtful, found) in answers {
+            match found {
+                Some(pod) => self.index.pods.put(&pod, touched),
+                None => {
+                    let gone = self.index.pods.absent(&doubtful.job_uid, &doubtful.pod);
+                    touched.extend(gone.iter().map(|gone| Touched::Job(gone.job.clone())));
+                    self.jobs.gone(gone.into_iter().collect(), clock::now());
+                }
+            }
+        }
     }
 
     fn command(&mut self, change: Change<pumice_api::bus::Command>) {
@@ -158,8 +177,9 @@ impl Loop {
                     Answer::Queue(answer) => self.queues.answered(answer, &mut self.index, &mut touched),
                     Answer::Command(Some(wish)) => {
                         let (jobs, queues) = (&mut self.jobs, &mut self.queues);
-                        touched.extend(self.commands.deliver(wish, &self.index, jobs, queues));
+                        touched.extend(self.commands.deliver(*wish, &self.index, jobs, queues));
                     }
+                    Answer::Asked(answers) => self.asked(answers, &mut touched),
                     Answer::Discovered { network_policies } => self.network_policies = Some(network_policies),
                     Answer::Command(None) | Answer::Nothing => {}
                 }

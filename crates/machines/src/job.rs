@@ -33,7 +33,7 @@ use pumice_api::scheduling::PodGroup;
 
 pub use events::Evicted;
 pub use facts::{JobPod, PodFacts, PodPhase};
-pub use kill::RESTART_MARK;
+pub use kill::{Mark, RESTART_MARK};
 pub use phase::{Transition, transition};
 pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity};
 pub use pods::EVICTED_AT;
@@ -112,9 +112,9 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     fn act(&self, order: Option<&Order>) -> Plan {
-        if let Some(restarts) = self.unrecorded_restart() {
+        if let Some(marked) = self.unrecorded_restart() {
             let command_waits = self.view.command.is_some();
-            return Plan { command_waits, ..self.finish_restart(restarts) };
+            return Plan { command_waits, ..self.finish_restart(marked) };
         }
         let action = order.map_or(&Action::SyncJob, |order| &order.action);
         let mut plan = match transition(&self.phase, action) {

@@ -5,12 +5,18 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use pumice_cluster::Change;
-use pumice_machines::job::{JobPod, PodFacts};
+use kube::{Api, Client};
+use pumice_cluster::{Change, failure};
+use pumice_machines::job::{Existing, JobPod, PodFacts};
 
 use super::{Key, Touched, version};
+use crate::backoff;
+
+/// Most pods asked for at a time.
+const ASKS_MAX: usize = 32;
 
 /// A pod that went away.
 #[derive(Debug, PartialEq)]
@@ -18,6 +24,21 @@ pub(crate) struct Gone {
     pub job: Key,
     pub job_uid: String,
     pub facts: PodFacts,
+}
+
+/// A pod that a new list lacks, though we heard of it later than of anything in that list: it may be newer than the list.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Doubtful {
+    pub namespace: String,
+    pub job_uid: String,
+    pub pod: Existing,
+}
+
+/// What a change meant.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Outcome {
+    pub gone: Vec<Gone>,
+    pub doubtful: Vec<Doubtful>,
 }
 
 #[derive(Default)]
@@ -40,31 +61,51 @@ impl JobPods {
         self.by_job.get(job_uid).map_or(&self.none, |pods| &pods.facts)
     }
 
-    /// Takes a change; tells which pods went away.
-    pub fn changed(&mut self, change: Change<Pod>, touched: &mut Vec<Touched>) -> Vec<Gone> {
+    /// Takes a change; tells which pods went away, and which must be asked for.
+    pub fn changed(&mut self, change: Change<Pod>, touched: &mut Vec<Touched>) -> Outcome {
         match change {
             Change::Applied(pod) => {
                 self.put(&pod, touched);
-                Vec::new()
+                Outcome::default()
             }
-            Change::Deleted(pod) => self.deleted(&pod, touched).into_iter().collect(),
+            Change::Deleted(pod) => {
+                Outcome { gone: self.deleted(&pod, touched).into_iter().collect(), ..Outcome::default() }
+            }
             Change::Replace(all) => {
-                let keep: HashSet<&str> = all.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
-                let mut gone = Vec::new();
-                for (job_uid, pods) in &mut self.by_job {
-                    let absent = pods.facts.extract_if(.., |_, facts| !keep.contains(facts.uid.as_str()));
-                    gone.extend(absent.map(|(_, facts)| Gone {
-                        job: pods.key.clone(),
-                        job_uid: job_uid.clone(),
-                        facts,
-                    }));
-                    touched.push(Touched::Job(pods.key.clone()));
-                }
-                self.by_job.retain(|_, pods| !pods.facts.is_empty());
+                let outcome = self.lacking(&all, touched);
                 all.iter().for_each(|pod| self.put(pod, touched));
-                gone
+                outcome
             }
         }
+    }
+
+    /// Finds what a complete list lacks. Pods that we heard of after the list was made stay until somebody has asked.
+    fn lacking(&mut self, all: &[Pod], touched: &mut Vec<Touched>) -> Outcome {
+        let listed: HashSet<&str> = all.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
+        let newest = all.iter().map(|pod| version(&pod.metadata)).max().unwrap_or(0);
+        let mut outcome = Outcome::default();
+        for (job_uid, pods) in &mut self.by_job {
+            let versions = &pods.versions;
+            let is_later = |name: &String| versions.get(name).is_some_and(|version| *version > newest);
+            let later =
+                pods.facts.values().filter(|facts| !listed.contains(facts.uid.as_str()) && is_later(&facts.name));
+            outcome.doubtful.extend(later.map(|facts| Doubtful {
+                namespace: pods.key.0.clone(),
+                job_uid: job_uid.clone(),
+                pod: Existing { name: facts.name.clone(), uid: facts.uid.clone() },
+            }));
+            let absent =
+                pods.facts.extract_if(.., |name, facts| !listed.contains(facts.uid.as_str()) && !is_later(name));
+            outcome.gone.extend(absent.map(|(_, facts)| Gone {
+                job: pods.key.clone(),
+                job_uid: job_uid.clone(),
+                facts,
+            }));
+            pods.versions.retain(|name, _| pods.facts.contains_key(name));
+            touched.push(Touched::Job(pods.key.clone()));
+        }
+        self.by_job.retain(|_, pods| !pods.facts.is_empty());
+        outcome
     }
 
     /// Takes the state of a pod, unless a newer one is known.
@@ -112,12 +153,34 @@ impl JobPods {
     }
 
     /// Forgets a pod that the API server says is not there.
-    pub fn absent(&mut self, job_uid: &str, name: &str, uid: &str) {
-        if let Some(pods) = self.by_job.get_mut(job_uid)
-            && pods.facts.get(name).is_some_and(|facts| facts.uid == uid)
-        {
-            pods.facts.remove(name);
-            pods.versions.remove(name);
-        }
+    pub fn absent(&mut self, job_uid: &str, pod: &Existing) -> Option<Gone> {
+        let pods = self.by_job.get_mut(job_uid)?;
+        pods.facts.get(&pod.name).filter(|facts| facts.uid == pod.uid)?;
+        let facts = pods.facts.remove(&pod.name)?;
+        pods.versions.remove(&pod.name);
+        Some(Gone { job: pods.key.clone(), job_uid: job_uid.to_owned(), facts })
     }
+}
+
+/// Asks for pods that a list may have been too old to have; `None` for one that is not there. Repeats until answered.
+pub(crate) async fn ask(client: Client, doubtful: Vec<Doubtful>) -> Vec<(Doubtful, Option<Pod>)> {
+    let asked = stream::iter(doubtful).map(|one| {
+        let pods: Api<Pod> = Api::namespaced(client.clone(), &one.namespace);
+        async move {
+            let mut failures = 0_u32;
+            loop {
+                let error = match pods.get_opt(&one.pod.name).await {
+                    Ok(found) => {
+                        let same = found.filter(|pod| pod.metadata.uid.as_deref() == Some(&one.pod.uid));
+                        return (one, same);
+                    }
+                    Err(error) => error,
+                };
+                failures = failures.saturating_add(1);
+                tracing::warn!(pod = one.pod.name, %error, "cannot ask for a pod, will try again");
+                tokio::time::sleep(backoff::wait(failure(&error), failures)).await;
+            }
+        }
+    });
+    asked.buffer_unordered(ASKS_MAX).collect().await
 }

@@ -1,3 +1,5 @@
+//! The index against changes in any order.
+
 use super::*;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -32,9 +34,9 @@ fn the_end_of_a_predecessor_leaves_the_successor() {
     let (mut pods, mut touched) = (JobPods::default(), Vec::new());
     pods.put(&pod("a", 7, "Running"), &mut touched);
     pods.put(&pod("b", 9, "Pending"), &mut touched);
-    assert_eq!(pods.changed(Change::Deleted(pod("a", 8, "Running")), &mut touched), []);
+    assert_eq!(pods.changed(Change::Deleted(pod("a", 8, "Running")), &mut touched).gone, []);
     assert_eq!(state(&pods), Some(("b".into(), "Pending")));
-    let gone = pods.changed(Change::Deleted(pod("b", 10, "Pending")), &mut touched);
+    let gone = pods.changed(Change::Deleted(pod("b", 10, "Pending")), &mut touched).gone;
     assert_eq!(gone.len(), 1);
     assert_eq!(state(&pods), None);
 }
@@ -43,9 +45,20 @@ fn the_end_of_a_predecessor_leaves_the_successor() {
 fn what_a_new_list_lacks_is_gone() {
     let (mut pods, mut touched) = (JobPods::default(), Vec::new());
     pods.put(&pod("a", 7, "Running"), &mut touched);
-    let gone = pods.changed(Change::Replace(vec![pod("b", 12, "Pending")]), &mut touched);
+    let gone = pods.changed(Change::Replace(vec![pod("b", 12, "Pending")]), &mut touched).gone;
     assert_eq!(gone.iter().map(|gone| gone.facts.uid.as_str()).collect::<Vec<_>>(), ["a"]);
     assert_eq!(state(&pods), Some(("b".into(), "Pending")));
+}
+
+#[test]
+fn a_list_that_may_be_too_old_loses_no_pod() {
+    let (mut pods, mut touched) = (JobPods::default(), Vec::new());
+    pods.put(&pod("a", 7, "Running"), &mut touched);
+    let outcome = pods.changed(Change::Replace(Vec::new()), &mut touched);
+    assert_eq!((outcome.gone.len(), outcome.doubtful.len()), (0, 1));
+    assert_eq!(state(&pods), Some(("a".into(), "Running")), "we ask first");
+    assert_eq!(pods.absent("job", &outcome.doubtful[0].pod).map(|gone| gone.facts.uid), Some("a".into()));
+    assert_eq!(state(&pods), None);
 }
 
 #[test]

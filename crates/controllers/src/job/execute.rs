@@ -15,7 +15,7 @@ use pumice_api::batch::{Job, JobStatus};
 use pumice_api::names;
 use pumice_api::scheduling::PodGroup;
 use pumice_cluster::{Failure, failure, write};
-use pumice_machines::job::{Effect, Existing, ObjectId, RESTART_MARK};
+use pumice_machines::job::{Effect, Existing, Mark, ObjectId, RESTART_MARK};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -54,6 +54,7 @@ pub(crate) struct Answer {
 /// What a call told about the cluster.
 pub(crate) enum Observed {
     Job(Box<Job>),
+    JobAbsent,
     Pod(Box<Pod>),
     PodDeleting { pod: Existing, now: Timestamp },
     PodAbsent(Existing),
@@ -136,7 +137,7 @@ type Outcome = (Option<Observed>, Result<(), Trouble>);
 
 async fn one(target: &Target<'_>, effect: Effect) -> Outcome {
     let outcome = match effect {
-        Effect::MarkPod { pod, restart } => mark_pod(target, pod, restart).await,
+        Effect::MarkPod { pod, mark } => mark_pod(target, pod, &mark).await,
         Effect::DeletePod(pod) => delete_pod(target, pod).await,
         Effect::CreatePod(pod) => create_pod(target, &pod).await,
         Effect::CreateGroup(group) => create_group(target, &group).await,
@@ -170,9 +171,9 @@ fn exactly(existing: &Existing) -> DeleteParams {
     DeleteParams { preconditions, ..DeleteParams::default() }
 }
 
-async fn mark_pod(target: &Target<'_>, pod: Existing, restart: i32) -> Done {
+async fn mark_pod(target: &Target<'_>, pod: Existing, mark: &Mark) -> Done {
     let patch = json!({"metadata": {"uid": pod.uid, "annotations": {
-        names::CONTROLLER_OUT_OF_SYNC: "true", RESTART_MARK: restart.to_string(),
+        names::CONTROLLER_OUT_OF_SYNC: "true", RESTART_MARK: mark.write(),
     }}});
     match write::merge(&target.api::<Pod>(), &pod.name, &patch).await {
         Ok(marked) => Ok(Some(Observed::Pod(Box::new(marked)))),
@@ -277,8 +278,8 @@ async fn delete_job(target: &Target<'_>) -> Done {
     let existing = Existing { name, uid };
     let parameters = DeleteParams { propagation_policy: Some(PropagationPolicy::Foreground), ..exactly(&existing) };
     match target.api::<Job>().delete(&existing.name, &parameters).await {
-        Ok(answer) => Ok(answer.left().map(|job| Observed::Job(Box::new(job)))),
-        Err(error) if matches!(failure(&error), Failure::NotFound | Failure::Conflict) => Ok(None),
+        Ok(answer) => Ok(Some(answer.left().map_or(Observed::JobAbsent, |job| Observed::Job(Box::new(job))))),
+        Err(error) if matches!(failure(&error), Failure::NotFound | Failure::Conflict) => Ok(Some(Observed::JobAbsent)),
         Err(error) => Err(Trouble::new("FailedDelete", "delete the job after its time to live", &error)),
     }
 }

@@ -1,6 +1,7 @@
 //! An API server, controllers with their own rights, and an administrator who plays the rest.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
@@ -34,11 +35,17 @@ pub struct Cluster {
 impl Cluster {
     /// A cluster with the queue `default` and running controllers.
     pub async fn start() -> Self {
+        let mut cluster = Self::without_controllers(Arc::new(pumice_apiserver::AdmitAll)).await;
+        cluster.start_controllers();
+        cluster
+    }
+
+    pub async fn without_controllers(admission: Arc<dyn pumice_apiserver::Admission>) -> Self {
         let store = Store::in_memory(pumice_store::Options::default()).unwrap();
-        let server = ApiServer::builder(store, Policy::new(built_in())).build().await.unwrap();
+        let server = ApiServer::builder(store, Policy::new(built_in())).admission(admission).build().await.unwrap();
         let service = server.client_service(Identity::new("admin", [names::GROUP_MASTERS]));
         let admin = Client::new(service, "default");
-        let mut cluster = Self { admin, server, controllers: None };
+        let cluster = Self { admin, server, controllers: None };
         let definitions: Api<CustomResourceDefinition> = Api::all(cluster.admin.clone());
         for definition in pumice_api::crds::all() {
             let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
@@ -60,14 +67,20 @@ impl Cluster {
                 }),
             )
             .await;
-        cluster.start_controllers();
         cluster
     }
 
-    #[allow(clippy::disallowed_methods, reason = "the test supervises the controllers itself")]
+    /// The API as the controllers may see it.
+    pub fn controllers_service(&self) -> pumice_apiserver::ClientService {
+        self.server.client_service(Identity::new(names::USER_CONTROLLERS, [pumice_auth::AUTHENTICATED]))
+    }
+
     pub fn start_controllers(&mut self) {
-        let identity = Identity::new(names::USER_CONTROLLERS, [pumice_auth::AUTHENTICATED]);
-        let client = Client::new(self.server.client_service(identity), "default");
+        self.start_controllers_over(Client::new(self.controllers_service(), "default"));
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the test supervises the controllers itself")]
+    pub fn start_controllers_over(&mut self, client: Client) {
         let shutdown = CancellationToken::new();
         let controllers = pumice_controllers::Options { client }.build();
         let token = shutdown.clone();

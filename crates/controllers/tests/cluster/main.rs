@@ -1,6 +1,9 @@
 //! The controllers against the embedded API server, in one process; the tests play scheduler and node.
 
+#![allow(clippy::unwrap_used, reason = "the harness of a test fails by panicking")]
+
 mod harness;
 mod jobs;
 mod queues;
 mod restarts;
+mod trouble;

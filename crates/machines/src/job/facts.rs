@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pumice_api::names;
 
-use super::kill::RESTART_MARK;
+use super::kill::{Mark, RESTART_MARK};
 use super::pods::EVICTED_AT;
 
 /// Phase of a pod.
@@ -61,8 +61,8 @@ pub struct PodFacts {
     pub phase: PodPhase,
     /// Whether it is being deleted, by whomever.
     pub terminating_since: Option<Timestamp>,
-    /// Set when we are about to delete it: the number of the restart that wants it gone (0 = none).
-    pub mark: Option<i32>,
+    /// Set when we are about to delete it: the restart that wants it gone.
+    pub mark: Option<Mark>,
     /// Exit code of the first container, if it has ended.
     pub exit_code: Option<i32>,
     /// Restarts of all its containers.
@@ -113,7 +113,7 @@ impl JobPod {
             version: annotation(names::JOB_VERSION)?.parse().ok()?,
             phase: read_phase(status.and_then(|status| status.phase.as_deref())),
             terminating_since: at(pod.metadata.deletion_timestamp.as_ref()),
-            mark: marked.then(|| annotation(RESTART_MARK).and_then(|text| text.parse().ok()).unwrap_or(0)),
+            mark: marked.then(|| Mark::read(annotation(RESTART_MARK))),
             exit_code: containers.first().and_then(exit_code),
             restarts: containers.iter().chain(init).fold(0_i32, |sum, one| sum.saturating_add(one.restart_count)),
             ready: !containers.is_empty() && containers.iter().all(|one| one.ready),

@@ -13,8 +13,31 @@ use super::plan::{Effect, Existing, Plan};
 use super::policy::Order;
 use super::{Scene, rules};
 
-/// Annotation of a pod that we are about to delete: number of the restart that wants it gone.
+/// Annotation of a pod that we are about to delete: the restart that wants it gone, as `<number>/<action>`.
 pub const RESTART_MARK: &str = "pumice.sh/restart";
+
+/// A restart as it is written on the pods it takes away. One marked pod is enough to know all that must be marked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// The job's `retryCount` once the restart is counted; 0 = the mark says only that we delete the pod.
+    pub restart: i32,
+    /// RestartTask, RestartPod or RestartPartition.
+    pub action: Action,
+}
+
+impl Mark {
+    /// Reads an annotation; anything else is a mark without a restart.
+    pub fn read(text: Option<&str>) -> Self {
+        let parts = text.and_then(|text| text.split_once('/'));
+        let restart = parts.and_then(|(number, _)| number.parse().ok()).unwrap_or(0);
+        Self { restart, action: Action::from(parts.map_or("", |(_, action)| action)) }
+    }
+
+    /// The annotation's value.
+    pub fn write(&self) -> String {
+        format!("{}/{}", self.restart, self.action)
+    }
+}
 
 /// `status.state.reason` of a restart of the whole job.
 const RESTART_JOB: &str = "RestartJob";
@@ -32,20 +55,19 @@ enum Scope {
 }
 
 impl Scene<'_> {
-    /// Number of a restart that is marked on pods and not counted in the status: we were interrupted.
-    pub(super) fn unrecorded_restart(&self) -> Option<i32> {
+    /// A restart that is marked on a pod and not counted in the status: we were interrupted.
+    pub(super) fn unrecorded_restart(&self) -> Option<&PodFacts> {
         if !matches!(self.phase, JobPhase::Pending | JobPhase::Running) {
             return None;
         }
-        let counted = self.view.job.status.retry_count;
-        self.census.pods().filter_map(|pod| pod.mark).max().filter(|restart| *restart > counted)
+        let next = self.view.job.status.retry_count.saturating_add(1);
+        self.census.pods().find(|pod| pod.mark.as_ref().is_some_and(|mark| mark.restart == next))
     }
 
-    pub(super) fn finish_restart(&self, restart: i32) -> Plan {
-        let mut draft = self.draft();
-        draft.next.retry_count = restart;
-        draft.enter(JobPhase::Restarting, Action::RestartTask.as_str(), "", self.now);
-        Plan::only(draft.write(self.now).into_iter().collect())
+    /// Goes on with an interrupted restart: marks what is not marked yet, then counts it.
+    pub(super) fn finish_restart(&self, marked: &PodFacts) -> Plan {
+        let action = marked.mark.as_ref().map_or(Action::RestartPod, |mark| mark.action.clone());
+        self.restart_pods(&action, &marked.task, marked.index, None)
     }
 
     pub(super) fn restart_job(&self, order: Option<&Order>) -> Plan {
@@ -68,21 +90,25 @@ impl Scene<'_> {
             )]);
             return plan;
         };
+        self.restart_pods(&order.action, task, index, Some(order))
+    }
+
+    fn restart_pods(&self, action: &Action, task: &str, index: i32, order: Option<&Order>) -> Plan {
         let mut draft = self.draft();
         draft.next.retry_count = draft.next.retry_count.saturating_add(1);
         let restart = draft.next.retry_count;
-        draft.enter(JobPhase::Restarting, order.action.as_str(), &message(Some(order)), self.now);
+        draft.enter(JobPhase::Restarting, action.as_str(), &message(order), self.now);
         // The last restart is none: the job fails, and its pods stay for inspection.
         let marks = match self.census.task(task) {
             Some(task) if restart < rules::max_retry(&self.view.job.spec) => task
                 .slots
                 .values()
-                .filter(|pod| in_target(&order.action, task.spec, index, pod) && pod.mark.is_none())
-                .map(|pod| Effect::MarkPod { pod: pod.existing(), restart })
+                .filter(|pod| in_target(action, task.spec, index, pod) && pod.mark.is_none())
+                .map(|pod| Effect::MarkPod { pod: pod.existing(), mark: Mark { restart, action: action.clone() } })
                 .collect(),
             _ => Vec::new(),
         };
-        Plan::stages(vec![marks, draft.write(self.now).into_iter().chain(record(Some(order))).collect()])
+        Plan::stages(vec![marks, draft.write(self.now).into_iter().chain(record(order)).collect()])
     }
 
     pub(super) fn begin_kill(&self, to: JobPhase, order: Option<&Order>) -> Plan {

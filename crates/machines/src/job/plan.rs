@@ -10,6 +10,7 @@ use pumice_api::batch::JobStatus;
 use pumice_api::scheduling::PodGroup;
 use serde_json::Value;
 
+use super::kill::Mark;
 use crate::plugins::ssh::SecretPlan;
 
 /// The changes a step wants, and when to look again even if nothing happens.
@@ -35,12 +36,12 @@ pub struct Existing {
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Mark a pod as about to be deleted by us, for restart number `restart`.
+    /// Mark a pod as about to be deleted by us.
     MarkPod {
         /// The pod.
         pod: Existing,
-        /// The job's `retryCount` once this restart is counted.
-        restart: i32,
+        /// The restart that wants it gone.
+        mark: Mark,
     },
     /// Delete a pod with its own grace.
     DeletePod(Existing),

@@ -17,7 +17,7 @@ enum Move {
     Admit,
     GroupUnknown,
     Command(Action),
-    /// The controller carries out this many stages of a plan, then stops.
+    /// The controller carries out this many effects of a plan, then stops.
     Interrupted(usize),
     Sleep(i64),
     Scale(i32),
@@ -41,7 +41,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         4 => Just(Move::Admit),
         1 => Just(Move::GroupUnknown),
         1 => action.prop_map(Move::Command),
-        2 => (0..3_usize).prop_map(Move::Interrupted),
+        2 => (0..6_usize).prop_map(Move::Interrupted),
         1 => (1..400_i64).prop_map(Move::Sleep),
         1 => (0..4_i32).prop_map(Move::Scale),
         4 => Just(Move::Settle),
@@ -116,9 +116,9 @@ fn play(model: &mut Model, one: Move) {
             }
         }
         Move::Command(action) => model.command(action),
-        Move::Interrupted(stages) => {
+        Move::Interrupted(effects) => {
             let plan = model.plan(None);
-            model.apply(plan, stages);
+            model.apply_effects(plan, effects);
             model.evicted.clear();
         }
         Move::Sleep(seconds) => model.sleep(seconds),

@@ -117,6 +117,11 @@ impl Model {
         }
     }
 
+    /// Applies the first `count` effects of a plan, as if the controller had died then.
+    pub fn apply_effects(&mut self, plan: Plan, count: usize) {
+        plan.stages.into_iter().flatten().take(count).for_each(|effect| self.carry_out(effect));
+    }
+
     pub fn command(&mut self, action: Action) {
         for _ in 0..STEPS_MAX {
             let plan = self.plan(Some(&action));
@@ -147,11 +152,11 @@ impl Model {
         self.uids += 1;
         let uid = format!("u{}", self.uids);
         match effect {
-            Effect::MarkPod { pod, restart } => {
+            Effect::MarkPod { pod, mark } => {
                 if let Some(found) = self.pods.get_mut(&pod.name) {
                     let annotations = found.metadata.annotations.get_or_insert_default();
                     annotations.insert("volcano.sh/controller-out-of-sync".into(), "true".into());
-                    annotations.insert("pumice.sh/restart".into(), restart.to_string());
+                    annotations.insert("pumice.sh/restart".into(), mark.write());
                 }
             }
             Effect::DeletePod(pod) => {

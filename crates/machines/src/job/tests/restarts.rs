@@ -97,13 +97,14 @@ fn restarts_of_some_pods_leave_the_others_and_the_group() {
 
 #[test]
 fn an_interrupted_restart_is_counted_once() {
-    for stages in 0..3 {
+    for effects in 0..6 {
         let mut model = Model::running(simple(3, on("PodFailed", "RestartTask")));
-        model.pod("j-w-2", "Failed");
+        model.pod("j-w-0", "Failed");
         let plan = model.plan(None);
-        model.apply(plan, stages);
+        assert_eq!(plan.stages.iter().flatten().count(), 5, "three marks, the status, an event");
+        model.apply_effects(plan, effects);
         model.settle();
-        assert_eq!((model.phase(), model.job.status.retry_count), (P::Pending, 1), "{stages}");
+        assert_eq!((model.phase(), model.job.status.retry_count), (P::Pending, 1), "{effects}");
         assert_eq!(model.pods.len(), 3);
         assert!(model.pods.values().all(|pod| pod.status.is_none()), "all are new");
     }

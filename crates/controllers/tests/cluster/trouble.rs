@@ -1,0 +1,114 @@
+//! An API that refuses, fails and loses answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use http::{Method, Request, Response};
+use pumice_api::batch::JobPhase;
+use pumice_apiserver::{Admission, AdmissionRequest, Admitted, Body, ClientService, Operation};
+use pumice_objects::status::{GroupResource, Status};
+use serde_json::json;
+use tower::Service;
+
+use crate::harness::Cluster;
+
+/// Refuses new pods while shut, as a quota does.
+#[derive(Default)]
+struct Quota {
+    open: AtomicBool,
+}
+
+impl Admission for Quota {
+    fn admit(&self, request: &AdmissionRequest<'_>, _: Option<&mut serde_json::Value>) -> Result<Admitted, Status> {
+        let shut = !self.open.load(Ordering::SeqCst);
+        if shut && request.resource == "pods" && request.operation == Operation::Create {
+            return Err(Status::forbidden(
+                GroupResource { group: "", resource: "pods" },
+                request.name,
+                "exceeded quota: team, requested: pods=1, used: pods=0",
+            ));
+        }
+        Ok(Admitted::default())
+    }
+}
+
+#[tokio::test]
+async fn a_full_quota_is_waited_out() {
+    let quota = Arc::new(Quota::default());
+    let mut cluster = Cluster::without_controllers(quota.clone()).await;
+    cluster.start_controllers();
+    let job = cluster.job("short", 2, json!({})).await;
+    cluster.admit(&job, 0).await;
+    let message = cluster.wait_event("short", "FailedCreate").await;
+    assert!(message.contains("exceeded quota"), "{message}");
+    quota.open.store(true, Ordering::SeqCst);
+    cluster.set_pods("short", 2, "Succeeded").await;
+    let done = cluster.wait_phase("short", JobPhase::Completed).await;
+    assert_eq!(done.status.retry_count, 0, "our own failures cost the job nothing");
+}
+
+/// Of the writes, every fifth never arrives and every third is carried out but its answer is lost.
+#[derive(Clone)]
+struct Unreliable {
+    inner: ClientService,
+    writes: Arc<AtomicU64>,
+}
+
+impl Service<Request<kube::client::Body>> for Unreliable {
+    type Response = Response<Body>;
+    type Error = std::convert::Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Service::<Request<kube::client::Body>>::poll_ready(&mut self.inner, context)
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        let lost = || {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 503,
+                "reason": "ServiceUnavailable", "message": "lost"});
+            Response::builder().status(503).body(Body::from(status.to_string())).unwrap()
+        };
+        let events = request.uri().path().contains("/events");
+        if request.method() == Method::GET || events {
+            return self.inner.call(request).boxed();
+        }
+        let number = self.writes.fetch_add(1, Ordering::SeqCst);
+        if number % 5 == 4 {
+            return std::future::ready(Ok(lost())).boxed();
+        }
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await?;
+            Ok(if number % 3 == 2 { lost() } else { answer })
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn lost_answers_lose_nothing_and_repeat_nothing() {
+    let mut cluster = Cluster::without_controllers(Arc::new(pumice_apiserver::AdmitAll)).await;
+    let service = Unreliable { inner: cluster.controllers_service(), writes: Arc::default() };
+    cluster.start_controllers_over(kube::Client::new(service, "default"));
+    let extra = json!({"plugins": {"svc": [], "ssh": []}, "policies": [{"exitCode": 1, "action": "RestartTask"}]});
+    let job = cluster.job("rough", 8, extra).await;
+    cluster.admit(&job, 0).await;
+    cluster.set_pods("rough", 8, "Running").await;
+    cluster.wait_phase("rough", JobPhase::Running).await;
+    let old: Vec<_> = cluster.pods("rough").await.into_iter().map(|pod| pod.metadata.uid).collect();
+    cluster.set_pod("rough-w-3", "Failed").await;
+    cluster.wait_job("rough", |job| job.status.retry_count == 1).await;
+    for index in 0..8 {
+        let name = format!("rough-w-{index}");
+        let pods = cluster.api();
+        let new =
+            |pod: Option<&k8s_openapi::api::core::v1::Pod>| pod.is_some_and(|pod| !old.contains(&pod.metadata.uid));
+        cluster.wait(&pods, &name, new).await;
+        cluster.set_pod(&name, "Succeeded").await;
+    }
+    let done = cluster.wait_phase("rough", JobPhase::Completed).await;
+    assert_eq!((done.status.retry_count, done.status.succeeded), (1, 8));
+}
