@@ -1,7 +1,30 @@
-//! Questions to the running scheduler, answered from the World by the task that owns it.
+//! Questions about what waits, answered from the World itself.
+//!
+//! Invariant: the lock is never held across an await, by the loop for one cycle at most, by a question while it copies
+//! what it was asked for. Reasons change with every cycle: publishing copies of all of them would cost more than the lock.
 
-use pumice_engine::{Reasons, World};
-use tokio::sync::{mpsc, oneshot};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use pumice_engine::{GroupView, Reasons, World};
+
+/// The World, owned by the loop, readable by handles.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared(Arc<RwLock<World>>);
+
+impl Shared {
+    pub(crate) fn new(world: World) -> Self {
+        Self(Arc::new(RwLock::new(world)))
+    }
+
+    /// A panic of the loop ends the scheduler; what was true before it may still be read.
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, World> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, World> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// A group that waits, and why.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,65 +41,47 @@ pub struct Waiting {
     pub reasons: Reasons,
 }
 
-/// A question.
-pub(crate) struct Ask {
-    pub(crate) namespace: Option<String>,
-    pub(crate) name: Option<String>,
-    pub(crate) reply: oneshot::Sender<Vec<Waiting>>,
-}
-
-/// Asks the scheduler; cheap to clone. After the scheduler has stopped nothing waits.
+/// Asks the scheduler; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Handle {
-    asks: mpsc::Sender<Ask>,
+    world: Shared,
 }
 
 impl Handle {
-    pub(crate) fn new(waiting_max: usize) -> (Self, mpsc::Receiver<Ask>) {
-        let (asks, receiver) = mpsc::channel(waiting_max);
-        (Self { asks }, receiver)
+    pub(crate) fn new(world: Shared) -> Self {
+        Self { world }
     }
 
-    /// Why a Job, or a PodGroup, waits; nothing if it does not. Cancel safe.
-    pub async fn why(&self, namespace: &str, name: &str) -> Option<Waiting> {
-        self.ask(Some(namespace.to_owned()), Some(name.to_owned())).await.into_iter().next()
+    /// Why a Job, or a PodGroup, waits; nothing if it does not. O(groups), blocks for a cycle at most.
+    pub fn why(&self, namespace: &str, name: &str) -> Option<Waiting> {
+        let world = self.world.read();
+        let mut groups = world.groups().filter(|group| group.namespace == namespace);
+        groups.find_map(|group| {
+            let asked = group.name == name || group.owner.is_some_and(|owner| owner.name == name);
+            group.reasons.filter(|_| asked).map(|reasons| waiting(&group, reasons))
+        })
     }
 
-    /// All that waits, in one namespace or everywhere, by namespace and name. Cancel safe.
-    pub async fn list(&self, namespace: Option<&str>) -> Vec<Waiting> {
-        self.ask(namespace.map(str::to_owned), None).await
-    }
-
-    async fn ask(&self, namespace: Option<String>, name: Option<String>) -> Vec<Waiting> {
-        let (reply, answer) = oneshot::channel();
-        match self.asks.send(Ask { namespace, name, reply }).await {
-            Ok(()) => answer.await.unwrap_or_default(),
-            Err(_) => Vec::new(),
-        }
+    /// All that waits, in one namespace or everywhere, by namespace and name. O(groups), blocks for a cycle at most.
+    pub fn list(&self, namespace: Option<&str>) -> Vec<Waiting> {
+        let world = self.world.read();
+        let groups = world.groups().filter(|group| namespace.is_none_or(|namespace| namespace == group.namespace));
+        let mut found: Vec<Waiting> =
+            groups.filter_map(|group| group.reasons.map(|reasons| waiting(&group, reasons))).collect();
+        drop(world);
+        found.sort_by(|left, right| {
+            (&left.namespace, &left.name, &left.group).cmp(&(&right.namespace, &right.name, &right.group))
+        });
+        found
     }
 }
 
-/// Answers one question. O(groups).
-pub(crate) fn answer(world: &World, ask: Ask) {
-    let mut found: Vec<Waiting> = world
-        .groups()
-        .filter(|group| ask.namespace.as_deref().is_none_or(|namespace| namespace == group.namespace))
-        .filter_map(|group| {
-            let owner = group.owner.map(|owner| owner.name.as_str());
-            let asked = ask.name.as_deref().is_none_or(|name| name == group.name || owner == Some(name));
-            let reasons = group.reasons.filter(|_| asked)?;
-            Some(Waiting {
-                namespace: group.namespace.to_owned(),
-                name: owner.unwrap_or(group.name).to_owned(),
-                group: group.name.to_owned(),
-                queue: group.queue.to_owned(),
-                reasons: reasons.clone(),
-            })
-        })
-        .collect();
-    found.sort_by(|left, right| {
-        (&left.namespace, &left.name, &left.group).cmp(&(&right.namespace, &right.name, &right.group))
-    });
-    // Whoever asked may have gone.
-    let _ = ask.reply.send(found);
+fn waiting(group: &GroupView<'_>, reasons: &Reasons) -> Waiting {
+    Waiting {
+        namespace: group.namespace.to_owned(),
+        name: group.owner.map_or(group.name, |owner| owner.name.as_str()).to_owned(),
+        group: group.name.to_owned(),
+        queue: group.queue.to_owned(),
+        reasons: reasons.clone(),
+    }
 }

@@ -12,9 +12,9 @@
 use std::path::PathBuf;
 
 use kube::Client;
+use pumice_api::names;
 use pumice_cluster::EventRecorder;
-use pumice_engine::{Config, ConfigError};
-use tokio::sync::mpsc;
+use pumice_engine::{Config, ConfigError, World};
 use tokio_util::sync::CancellationToken;
 
 mod ask;
@@ -31,13 +31,10 @@ mod window;
 mod writer;
 
 pub use ask::{Handle, Waiting};
-pub use why::{GROUP as WHY_GROUP, VERSION as WHY_VERSION, answer as answer_why};
+pub use why::{GROUP as WHY_GROUP, VERSION as WHY_VERSION, not_ready};
 
 /// Name under which the scheduler records Events.
 pub const COMPONENT: &str = "pumice-scheduler";
-
-/// Questions that may wait for an answer.
-const ASKS_MAX: usize = 256;
 
 /// What the scheduler needs.
 pub struct Options {
@@ -45,31 +42,17 @@ pub struct Options {
     pub client: Client,
     /// The scheduler names answered to; see `pumice_api::names::SCHEDULERS_UP`.
     pub scheduler_names: Vec<String>,
-    /// Where Volcano's configuration file is.
-    pub config: ConfigSource,
-    /// Queue of groups that name none.
-    pub default_queue: String,
-}
-
-/// Where the configuration comes from.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum ConfigSource {
-    /// The built-in default: actions enqueue, allocate, backfill; plugins priority, gang, predicates, nodeorder.
-    #[default]
-    BuiltIn,
-    /// This text, in Volcano's format.
-    Text(String),
-    /// This file, read again when it changes.
-    File(PathBuf),
+    /// Volcano's configuration file, read again when it changes. Without one: actions enqueue, allocate, backfill;
+    /// plugins priority, gang, predicates, nodeorder.
+    pub config: Option<PathBuf>,
 }
 
 /// The scheduler, ready to run.
 pub struct Scheduler {
     client: Client,
     scheduler_names: Vec<String>,
-    source: ConfigSource,
-    config: Config,
-    asks: mpsc::Receiver<ask::Ask>,
+    config: Option<PathBuf>,
+    world: ask::Shared,
 }
 
 /// Why the scheduler could not be built, or stopped by itself.
@@ -97,9 +80,8 @@ impl Options {
     pub fn new(client: Client) -> Self {
         Self {
             client,
-            scheduler_names: pumice_api::names::SCHEDULERS_UP.iter().map(|name| (*name).to_owned()).collect(),
-            config: ConfigSource::BuiltIn,
-            default_queue: pumice_api::names::DEFAULT_QUEUE.to_owned(),
+            scheduler_names: names::SCHEDULERS_UP.iter().map(|name| (*name).to_owned()).collect(),
+            config: None,
         }
     }
 
@@ -107,24 +89,30 @@ impl Options {
     ///
     /// # Errors
     /// When the configuration can't be read or is refused.
-    pub fn build(self) -> Result<(Scheduler, Handle), Error> {
-        let mut config = reload::load(&self.config)?;
-        config.default_queue = self.default_queue;
-        let (handle, asks) = Handle::new(ASKS_MAX);
-        let scheduler =
-            Scheduler { client: self.client, scheduler_names: self.scheduler_names, source: self.config, config, asks };
-        Ok((scheduler, handle))
+    pub fn build(self) -> Result<Scheduler, Error> {
+        let config = self.config.as_deref().map_or_else(|| Ok(Config::default()), reload::load)?;
+        Ok(Scheduler {
+            client: self.client,
+            scheduler_names: self.scheduler_names,
+            config: self.config,
+            world: ask::Shared::new(World::new(config)),
+        })
     }
 }
 
 impl Scheduler {
+    /// Answers questions from now on, also after the scheduler has stopped.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.world.clone())
+    }
+
     /// Runs until `shutdown`. Calls in flight are dropped then: the next start reads from the objects what came of them.
     ///
     /// # Errors
     /// When the watches end.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
         let (recorder, events) = EventRecorder::new(self.client.clone(), COMPONENT);
-        let queues = start::queues(self.client.clone(), self.config.default_queue.clone());
+        let queues = start::queues(self.client.clone());
         let scheduling = run::Loop::new(self, recorder);
         tokio::select! {
             biased;

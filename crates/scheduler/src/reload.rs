@@ -2,31 +2,20 @@
 //!
 //! Invariant: a file that is refused changes nothing: the configuration before it goes on, with one warning per change.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pumice_engine::Config;
 
-use crate::{ConfigSource, Error};
+use crate::Error;
 
 /// How often the file is looked at. Files of ConfigMaps are swapped by links, which a watch of the file itself misses.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads the configuration for the first time.
-pub(crate) fn load(source: &ConfigSource) -> Result<Config, Error> {
-    match source {
-        ConfigSource::BuiltIn => Ok(Config::default()),
-        ConfigSource::Text(text) => parse(text),
-        ConfigSource::File(path) => {
-            let text =
-                std::fs::read_to_string(path).map_err(|source| Error::ReadConfig { path: path.clone(), source })?;
-            parse(&text)
-        }
-    }
-}
-
-fn parse(text: &str) -> Result<Config, Error> {
-    let (config, warnings) = Config::parse(text).map_err(Error::ParseConfig)?;
+pub(crate) fn load(path: &Path) -> Result<Config, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::ReadConfig { path: path.to_owned(), source })?;
+    let (config, warnings) = Config::parse(&text).map_err(Error::ParseConfig)?;
     for warning in warnings {
         tracing::warn!(%warning, "scheduler configuration");
     }
@@ -41,11 +30,7 @@ pub(crate) struct Reload {
 }
 
 impl Reload {
-    pub(crate) fn new(source: &ConfigSource) -> Self {
-        let path = match source {
-            ConfigSource::File(path) => Some(path.clone()),
-            _ => None,
-        };
+    pub(crate) fn new(path: Option<PathBuf>) -> Self {
         // What `load` read is read once more: a change in between must not be missed.
         Self { path, last: None }
     }
@@ -95,9 +80,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("volcano-scheduler.conf");
         std::fs::write(&path, "actions: allocate\n").unwrap();
-        let source = ConfigSource::File(path.clone());
-        assert_eq!(load(&source).unwrap().actions.len(), 1);
-        let mut reload = Reload::new(&source);
+        assert_eq!(load(&path).unwrap().actions.len(), 1);
+        let mut reload = Reload::new(Some(path.clone()));
         assert!(reload.look().await.is_some());
         assert!(reload.look().await.is_none());
         std::fs::write(&path, "actions: fly\n").unwrap();
@@ -110,8 +94,10 @@ mod tests {
 
     #[test]
     fn a_missing_or_refused_file_is_an_error_at_the_start() {
-        let missing = ConfigSource::File("/nonexistent/scheduler.conf".into());
-        assert!(matches!(load(&missing), Err(Error::ReadConfig { .. })));
-        assert!(matches!(load(&ConfigSource::Text("actions: fly".into())), Err(Error::ParseConfig(_))));
+        assert!(matches!(load(Path::new("/nonexistent/scheduler.conf")), Err(Error::ReadConfig { .. })));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("scheduler.conf");
+        std::fs::write(&path, "actions: fly\n").unwrap();
+        assert!(matches!(load(&path), Err(Error::ParseConfig(_))));
     }
 }

@@ -8,11 +8,10 @@ use std::time::Duration;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
 use pumice_cluster::EventRecorder;
-use pumice_engine::{Config, Delta, World};
-use tokio::sync::mpsc;
+use pumice_engine::Delta;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::ask::{self, Ask};
+use crate::ask::Shared;
 use crate::intake::{Input, Intake};
 use crate::reload::{LOOK_EVERY, Reload};
 use crate::writer::{Answer, Subject, Writer};
@@ -27,12 +26,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 pub(crate) struct Loop {
     feed: SelectAll<BoxStream<'static, Input>>,
-    asks: mpsc::Receiver<Ask>,
     intake: Intake,
-    world: World,
+    world: Shared,
     writer: Writer,
     reload: Reload,
-    default_queue: String,
     deltas: Vec<Delta>,
     /// Something happened since the last cycle.
     dirty: bool,
@@ -46,12 +43,10 @@ impl Loop {
     pub(crate) fn new(scheduler: Scheduler, recorder: EventRecorder) -> Self {
         Self {
             feed: feed::start(&scheduler.client),
-            asks: scheduler.asks,
             intake: Intake::new(scheduler.scheduler_names),
-            default_queue: scheduler.config.default_queue.clone(),
-            world: World::new(scheduler.config),
+            world: scheduler.world,
             writer: Writer::new(scheduler.client, recorder),
-            reload: Reload::new(&scheduler.source),
+            reload: Reload::new(scheduler.config),
             deltas: Vec::new(),
             dirty: false,
             earliest: Instant::now(),
@@ -73,7 +68,6 @@ impl Loop {
             tokio::select! {
                 input = self.feed.next() => self.take(input.ok_or(Error::WatchEnded)?),
                 Some(answer) = self.writer.answer() => self.answered(&answer),
-                Some(ask) = self.asks.recv() => ask::answer(&self.world, ask),
                 _ = looks.tick(), if self.reload.is_on() => self.look().await,
                 () = wake => {}
             }
@@ -109,8 +103,9 @@ impl Loop {
             self.intake.take(input, &mut self.deltas);
         }
         self.dirty |= !self.deltas.is_empty();
+        let mut world = self.world.write();
         for delta in self.deltas.drain(..) {
-            self.world.apply(&delta);
+            world.apply(&delta);
         }
     }
 
@@ -119,11 +114,11 @@ impl Loop {
         match &answer.subject {
             Subject::Bind { uid } => {
                 let result = answer.failed.as_ref().map_or(Ok(()), |(_, error)| Err(error.as_str()));
-                self.world.bind_result(uid, result, clock::now_ms());
+                self.world.write().bind_result(uid, result, clock::now_ms());
                 self.dirty = true;
             }
             // A status that failed is told to the World when it is due again.
-            Subject::Group { namespace, name } if settled => self.world.status_result(namespace, name, true),
+            Subject::Group { namespace, name } if settled => self.world.write().status_result(namespace, name, true),
             _ => {}
         }
     }
@@ -132,9 +127,9 @@ impl Loop {
     fn again(&mut self) {
         while let Some(subject) = self.writer.pop_again(Instant::now()) {
             match subject {
-                Subject::Group { namespace, name } => self.world.status_result(&namespace, &name, false),
-                Subject::Pod { uid } => self.world.notice_failed(&uid),
-                Subject::Queue { name } => self.world.queue_failed(&name),
+                Subject::Group { namespace, name } => self.world.write().status_result(&namespace, &name, false),
+                Subject::Pod { uid } => self.world.write().notice_failed(&uid),
+                Subject::Queue { name } => self.world.write().queue_failed(&name),
                 Subject::Bind { .. } => {}
             }
             self.dirty = true;
@@ -144,7 +139,7 @@ impl Loop {
     async fn look(&mut self) {
         if let Some(config) = self.reload.look().await {
             tracing::info!("scheduler configuration read");
-            self.world.set_config(Config { default_queue: self.default_queue.clone(), ..config });
+            self.world.write().set_config(config);
             self.dirty = true;
         }
     }
@@ -152,7 +147,7 @@ impl Loop {
     fn cycle(&mut self) {
         let started = Instant::now();
         let now = clock::now_ms();
-        let plan = self.world.cycle(now);
+        let plan = self.world.write().cycle(now);
         self.dirty = false;
         let ended = Instant::now();
         self.earliest = ended + (ended - started).clamp(PAUSE, PAUSE_MAX);

@@ -13,8 +13,8 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// Makes the queues that are missing, however long the API server takes to be there. As in Volcano, `root` gives
 /// nothing back and both weigh 1.
-pub(crate) async fn queues(client: Client, default_queue: String) {
-    for (name, reclaimable) in [(names::ROOT_QUEUE, false), (default_queue.as_str(), true)] {
+pub(crate) async fn queues(client: Client) {
+    for (name, reclaimable) in [(names::ROOT_QUEUE, false), (names::DEFAULT_QUEUE, true)] {
         let mut queue = Queue {
             spec: QueueSpec { weight: 1, reclaimable: Some(reclaimable), ..Default::default() },
             ..Default::default()

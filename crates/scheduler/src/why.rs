@@ -3,7 +3,7 @@
 //! Invariant: an object is there exactly while its Job waits; a Job that does not wait is 404.
 
 use bytes::Bytes;
-use http::{Method, Response, StatusCode, header};
+use http::{Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::ask::{Handle, Waiting};
@@ -13,25 +13,31 @@ pub const GROUP: &str = "why.pumice.sh";
 /// Its version.
 pub const VERSION: &str = "v1alpha1";
 
-/// Answers `GET .../jobs`, `.../namespaces/NS/jobs` and `.../namespaces/NS/jobs/NAME` below `/apis/why.pumice.sh/v1alpha1`.
-pub async fn answer(handle: &Handle, method: &Method, path: &str) -> Response<Bytes> {
-    let prefix = format!("/apis/{GROUP}/{VERSION}/");
-    let parts: Vec<&str> = path.strip_prefix(&prefix).unwrap_or_default().trim_end_matches('/').split('/').collect();
-    if *method != Method::GET && *method != Method::HEAD {
-        return status(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "reasons are read only");
+impl Handle {
+    /// Answers a GET of `.../jobs`, `.../namespaces/NS/jobs` or `.../namespaces/NS/jobs/NAME`, below
+    /// `/apis/why.pumice.sh/v1alpha1`. Blocks for a cycle at most.
+    pub fn answer(&self, path: &str) -> Response<Bytes> {
+        let prefix = format!("/apis/{GROUP}/{VERSION}/");
+        let parts: Vec<&str> =
+            path.strip_prefix(&prefix).unwrap_or_default().trim_end_matches('/').split('/').collect();
+        match parts[..] {
+            ["jobs"] => json_response(StatusCode::OK, &list(&self.list(None))),
+            ["namespaces", namespace, "jobs"] => json_response(StatusCode::OK, &list(&self.list(Some(namespace)))),
+            ["namespaces", namespace, "jobs", name] => match self.why(namespace, name) {
+                Some(waiting) => json_response(StatusCode::OK, &object(&waiting)),
+                None => {
+                    let message = format!("jobs.{GROUP} {name:?} not found: it does not wait for the scheduler");
+                    status(StatusCode::NOT_FOUND, "NotFound", &message)
+                }
+            },
+            _ => status(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource"),
+        }
     }
-    match parts[..] {
-        ["jobs"] => json_response(StatusCode::OK, &list(&handle.list(None).await)),
-        ["namespaces", namespace, "jobs"] => json_response(StatusCode::OK, &list(&handle.list(Some(namespace)).await)),
-        ["namespaces", namespace, "jobs", name] => match handle.why(namespace, name).await {
-            Some(waiting) => json_response(StatusCode::OK, &object(&waiting)),
-            None => {
-                let message = format!("jobs.{GROUP} {name:?} not found: it does not wait for the scheduler");
-                status(StatusCode::NOT_FOUND, "NotFound", &message)
-            }
-        },
-        _ => status(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource"),
-    }
+}
+
+/// What to answer while there is no scheduler to ask.
+pub fn not_ready() -> Response<Bytes> {
+    status(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "the scheduler is starting; ask again in a moment")
 }
 
 fn list(all: &[Waiting]) -> Value {
@@ -80,6 +86,7 @@ mod tests {
     use pumice_engine::{Config, Delta, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, QueueFacts, TimeMs, World};
 
     use super::*;
+    use crate::ask::Shared;
 
     fn waiting_world() -> World {
         let mut world = World::new(Config::default());
@@ -97,25 +104,15 @@ mod tests {
         world
     }
 
-    async fn get(path: &str) -> (u16, Value) {
-        let world = waiting_world();
-        let (handle, mut asks) = Handle::new(1);
-        let serve = async {
-            while let Some(ask) = asks.recv().await {
-                crate::ask::answer(&world, ask);
-            }
-        };
-        let response = tokio::select! {
-            response = answer(&handle, &Method::GET, path) => response,
-            () = serve => panic!("the handle is alive"),
-        };
+    fn get(path: &str) -> (u16, Value) {
+        let response = Handle::new(Shared::new(waiting_world())).answer(path);
         (response.status().as_u16(), serde_json::from_slice(response.body()).unwrap())
     }
 
-    #[tokio::test]
-    async fn a_waiting_job_is_found_by_its_own_and_its_groups_name() {
+    #[test]
+    fn a_waiting_job_is_found_by_its_own_and_its_groups_name() {
         for name in ["mnist", "mnist-1234"] {
-            let (code, body) = get(&format!("/apis/why.pumice.sh/v1alpha1/namespaces/ns/jobs/{name}")).await;
+            let (code, body) = get(&format!("/apis/why.pumice.sh/v1alpha1/namespaces/ns/jobs/{name}"));
             assert_eq!(code, 200, "{body}");
             assert_eq!(body["kind"], "Why");
             assert_eq!(body["metadata"], json!({"name": "mnist", "namespace": "ns"}));
@@ -126,23 +123,21 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn lists_and_errors_have_their_shapes() {
-        let (code, body) = get("/apis/why.pumice.sh/v1alpha1/jobs").await;
+    #[test]
+    fn lists_and_errors_have_their_shapes() {
+        let (code, body) = get("/apis/why.pumice.sh/v1alpha1/jobs");
         assert_eq!((code, body["items"].as_array().unwrap().len()), (200, 1));
-        let (_, body) = get("/apis/why.pumice.sh/v1alpha1/namespaces/elsewhere/jobs").await;
+        let (_, body) = get("/apis/why.pumice.sh/v1alpha1/namespaces/elsewhere/jobs");
         assert_eq!(body["items"], json!([]));
         for path in ["/apis/why.pumice.sh/v1alpha1/namespaces/ns/jobs/other", "/apis/why.pumice.sh/v1alpha1/pods", "/"]
         {
-            let (code, body) = get(path).await;
+            let (code, body) = get(path);
             assert_eq!((code, body["reason"].as_str()), (404, Some("NotFound")), "{path}");
         }
     }
 
-    #[tokio::test]
-    async fn a_scheduler_that_stopped_knows_of_nothing() {
-        let (handle, asks) = Handle::new(1);
-        drop(asks);
-        assert!(handle.list(None).await.is_empty());
+    #[test]
+    fn before_the_scheduler_is_there_clients_are_told_to_come_back() {
+        assert_eq!(not_ready().status(), 503);
     }
 }

@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use pumice_cluster::client_over;
-use pumice_scheduler::{ConfigSource, Handle, Options};
+use pumice_scheduler::{Handle, Options};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -143,8 +143,8 @@ fn pod(name: &str) -> Value {
 
 /// Runs the scheduler beside `story`, to the story's end.
 async fn beside(fake: Fake, story: impl AsyncFnOnce(Handle)) {
-    let options = Options { config: ConfigSource::BuiltIn, ..Options::new(client_over(service(fake))) };
-    let (scheduler, handle) = options.build().expect("the built-in configuration is good");
+    let scheduler = Options::new(client_over(service(fake))).build().expect("the built-in configuration is good");
+    let handle = scheduler.handle();
     let shutdown = CancellationToken::new();
     let run = scheduler.run(shutdown.clone());
     let story = async {
@@ -208,19 +208,19 @@ async fn a_gang_is_admitted_waits_with_a_reason_and_is_bound_when_there_is_room(
             (condition["type"].as_str(), condition["reason"].as_str()),
             (Some("PodScheduled"), Some("Unschedulable"))
         );
-        let waiting = handle.why("ns", "g").await.expect("it waits");
+        let waiting = handle.why("ns", "g").expect("it waits");
         assert!(
             waiting.reasons.to_string().starts_with("room for 1 of 2 pods; 0/1 nodes fit the next one"),
             "{waiting:?}"
         );
-        assert_eq!(handle.list(None).await, [waiting]);
+        assert_eq!(handle.list(None), [waiting]);
         world.put("nodes", node("2"));
         let mut bound = [next(&mut written, is_bind).await.path, next(&mut written, is_bind).await.path];
         bound.sort();
         assert_eq!(bound, ["p-0", "p-1"].map(|name| format!("/api/v1/namespaces/ns/pods/{name}/binding")));
         let running = |write: &Write| is_group(write) && write.body["status"]["phase"] == "Running";
         next(&mut written, running).await;
-        assert_eq!(handle.why("ns", "g").await, None);
+        assert_eq!(handle.why("ns", "g"), None);
     })
     .await;
 }
@@ -237,7 +237,7 @@ async fn a_refused_bind_is_tried_again() {
         let first = next(&mut written, is_bind).await;
         let refused = async {
             loop {
-                if let Some(waiting) = handle.why("ns", "g").await
+                if let Some(waiting) = handle.why("ns", "g")
                     && waiting.reasons.to_string().contains("could not be bound")
                 {
                     return;
