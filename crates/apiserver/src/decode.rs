@@ -18,7 +18,7 @@ pub(crate) const DEPTH_MAX: usize = 96;
 /// Most duplicate fields that are reported.
 const DUPLICATES_MAX: usize = 32;
 /// Longest time a client may take to send its body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why a body can't be used.
 #[derive(Debug, thiserror::Error)]

@@ -3,8 +3,11 @@
 //! Invariant: nothing is read from the body, and no object is looked at, before the caller's rights are known. Called by
 //! the tower services.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use pumice_auth::{Attributes, Decision, Identity, Target as AuthTarget};
 use pumice_objects::status::{GroupResource, Status};
@@ -23,6 +26,8 @@ use crate::{documents, subresources, verbs};
 #[derive(Clone, Debug)]
 pub(crate) struct Closing(pub(crate) CancellationToken);
 
+/// Longest time for a write, its body included.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most `Warning` headers of one answer.
 const WARNINGS_MAX: usize = 32;
 /// Longest warning, in bytes.
@@ -66,7 +71,16 @@ pub(crate) type Answer = Result<Response<Body>, Status>;
 /// Answers any request.
 pub(crate) async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
     let head = request.method() == Method::HEAD;
-    let mut response = route(state, request).await.unwrap_or_else(|status| refusal(&status));
+    let path = request.uri().path().to_owned();
+    let answered = AssertUnwindSafe(route(state, request)).catch_unwind().await;
+    let mut response = match answered {
+        Ok(answer) => answer.unwrap_or_else(|status| refusal(&status)),
+        // The panic is this object's alone: the store is changed by its own writer, and the registry is replaced whole.
+        Err(_) => {
+            tracing::error!(path, "a request panicked");
+            refusal(&Status::internal_error("the request could not be processed; the server's log has the details"))
+        }
+    };
     if head {
         *response.body_mut() = Body::empty();
     }
@@ -127,7 +141,23 @@ async fn resource(
         return Err(Status::unknown_path());
     };
     let call = call(state, descriptor, identity, wanted, query, &request);
-    dispatch(call, request.into_body()).await
+    let body = request.into_body();
+    match call.request.verb {
+        Verb::Get | Verb::List | Verb::Watch => dispatch(call, body).await,
+        _ => write(call, body).await,
+    }
+}
+
+/// Bounds how many bodies are in memory, and how long a write may take. A change that the store has begun goes on.
+async fn write(call: Call, body: Body) -> Answer {
+    let state = Arc::clone(&call.state);
+    let work = async {
+        let _permit = state.writes.acquire().await;
+        dispatch(call, body).await
+    };
+    tokio::time::timeout(WRITE_TIMEOUT, work).await.unwrap_or_else(|_| {
+        Err(Status::timeout(format!("request did not complete within {} s", WRITE_TIMEOUT.as_secs())))
+    })
 }
 
 fn call(

@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use pumice_auth::{Identity, Policy};
 use pumice_store::{ApplyError, Store};
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tower::Service;
@@ -25,6 +26,8 @@ use crate::node_proxy::{NoNodes, NodeProxy};
 use crate::registry::RegistryCell;
 use crate::{bootstrap, gc, pipeline};
 
+/// Most writes at a time; with the limit of bodies this bounds the memory that clients can fill.
+const WRITES_MAX: usize = 256;
 /// How often a quiet watch gets a bookmark, unless the builder says otherwise.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
@@ -45,6 +48,8 @@ pub(crate) struct State {
     pub(crate) node_proxy: Arc<dyn NodeProxy>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bookmark_every: Duration,
+    /// Room for writes that are being read and made.
+    pub(crate) writes: Semaphore,
 }
 
 /// Puts a server together. Made by [`ApiServer::builder`].
@@ -100,6 +105,7 @@ impl Builder {
             node_proxy: self.node_proxy,
             clock: self.clock,
             bookmark_every: self.bookmark_every,
+            writes: Semaphore::new(WRITES_MAX),
         });
         bootstrap::run(&state).await.map_err(BuildError::Bootstrap)?;
         let stop = CancellationToken::new();

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use futures::{StreamExt, TryStreamExt};
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
+use http_body::Frame;
+use http_body_util::{BodyExt, Limited, StreamBody};
 use pumice_objects::status::{Status, StatusReason};
 use serde_json::Value;
 
@@ -49,7 +51,9 @@ pub(crate) async fn read(call: &Call) -> Answer {
     if answer.status() != StatusCode::OK {
         return Err(node_status(answer).await);
     }
-    let mut response = Response::new(answer.into_body());
+    // A followed log ends with the listener, so that a shutdown need not cut it off.
+    let chunks = answer.into_body().into_data_stream().take_until(call.closing.clone().cancelled_owned());
+    let mut response = Response::new(Body::new(StreamBody::new(chunks.map_ok(Frame::data))));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     Ok(response)
 }

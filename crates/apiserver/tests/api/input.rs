@@ -194,3 +194,25 @@ fn no_request_line_breaks_the_server() {
         }
     });
 }
+
+/// Panics on one object.
+struct Fragile;
+
+impl pumice_apiserver::Admission for Fragile {
+    fn admit(
+        &self,
+        request: &pumice_apiserver::AdmissionRequest<'_>,
+        _object: Option<&mut Value>,
+    ) -> Result<pumice_apiserver::Admitted, pumice_objects::status::Status> {
+        assert_ne!(request.name, "fatal");
+        Ok(pumice_apiserver::Admitted::default())
+    }
+}
+
+#[tokio::test]
+async fn a_panic_stays_with_its_request() {
+    let server =
+        crate::harness::build(std::sync::Arc::new(Fragile), std::sync::Arc::new(pumice_apiserver::NoNodes)).await;
+    server.post(MAPS, &config_map("fatal")).await.is(500);
+    server.post(MAPS, &config_map("fine")).await.is(201);
+}

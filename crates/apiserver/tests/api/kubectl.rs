@@ -46,11 +46,14 @@ impl Kubectl {
     }
 }
 
+#[allow(clippy::disallowed_methods)]
+fn ci() -> bool {
+    std::env::var("CI").is_ok()
+}
+
 fn kubectl_is_there() -> bool {
     let there = Command::new("kubectl").args(["version", "--client"]).output().is_ok();
-    #[allow(clippy::disallowed_methods)]
-    let demanded = std::env::var("CI").is_ok();
-    assert!(there || !demanded, "kubectl is missing: install it, or put it on the PATH");
+    assert!(there || !ci(), "kubectl is missing: install it, or put it on the PATH");
     if !there {
         eprintln!("kubectl is missing: its tests are left out");
     }
@@ -87,6 +90,7 @@ async fn the_commands_people_type_work() {
         config_maps(&kubectl);
         pods(&kubectl);
         definitions(&kubectl);
+        articles(&kubectl);
         refusals(&kubectl);
     })
     .await
@@ -156,6 +160,33 @@ fn definitions(kubectl: &Kubectl) {
     kubectl.ok(&["scale", "widget", "w", "--replicas=6"]);
     assert!(kubectl.ok(&["explain", "widget.spec.size"]).contains("integer"));
     kubectl.ok(&["delete", "widget", "w", "--cascade=foreground", "--timeout=20s"]);
+}
+
+/// The manifests that Volcano's introduction shows, applied as people would.
+fn articles(kubectl: &Kubectl) {
+    for (index, definition) in pumice_api::crds::all().iter().enumerate() {
+        let file = kubectl.file(&format!("crd-{index}.json"), definition);
+        kubectl.ok(&["create", "-f", &file]);
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/articles");
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        assert!(!ci(), "the fixtures are missing at {}", folder.display());
+        return;
+    };
+    let mut applied = 0;
+    for entry in entries.flatten().filter(|entry| entry.path().extension().is_some_and(|ending| ending == "yaml")) {
+        let path = entry.path().to_string_lossy().into_owned();
+        assert!(kubectl.ok(&["apply", "-f", &path]).contains("created"), "{path}");
+        // Defaults inside lists make kubectl send the same object again; for the server nothing changes then.
+        let revision = || kubectl.ok(&["get", "-f", &path, "-o", "jsonpath={.metadata.resourceVersion}"]);
+        let before = revision();
+        kubectl.ok(&["apply", "-f", &path]);
+        assert_eq!(revision(), before, "{path}");
+        applied += 1;
+    }
+    assert!(applied >= 5, "{applied}");
+    assert!(kubectl.ok(&["get", "vcjob"]).contains("test-job"));
+    kubectl.ok(&["delete", "vcjob", "--all", "--timeout=20s"]);
 }
 
 fn refusals(kubectl: &Kubectl) {
