@@ -17,12 +17,12 @@ fn main() -> ExitCode {
     // The shim is started hundreds of times: no parsing, no logging, no runtime before it.
     let mut words = std::env::args_os();
     if words.nth(1).is_some_and(|word| word == "shim") {
-        return pumice_node::shim::main(words);
+        return pumice_node::shim_main(words);
     }
     let result = match Cli::parse().command {
         Command::Up(args) => up::up(args),
         Command::Down(args) => down::down(&args),
-        Command::Shim { args } => return pumice_node::shim::main(args.into_iter()),
+        Command::Shim { args } => return pumice_node::shim_main(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

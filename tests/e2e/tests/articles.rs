@@ -78,7 +78,7 @@ fn the_test_job_runs_with_ssh_env_svc_and_two_volumes() {
     assert_eq!(job["status"]["succeeded"], 6, "{}", job["status"]);
     let logs = platform.jobctl(["logs", "test-job"]).ok();
     for word in ["/myinput", "/myoutput", "id_rsa", "authorized_keys", "test-job-default-nginx-5.test-job"] {
-        assert_eq!(logs.matches(word).count() >= 6, true, "{word}: {logs}");
+        assert!(logs.matches(word).count() >= 6, "{word}: {logs}");
     }
     let claim = platform.get("pvc", "testvolumeclaimname").expect("its claim was made");
     assert_eq!(claim["status"]["phase"], "Bound", "{claim}");
