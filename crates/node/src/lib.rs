@@ -4,6 +4,7 @@
 //! outlives the platform, and the agent, which follows the API server and starts, stops, adopts and
 //! reports shims.
 
+mod agent;
 mod cgroup;
 mod clock;
 mod files;
@@ -13,5 +14,9 @@ mod paths;
 mod procfs;
 pub mod shim;
 
+pub use agent::{
+    AgentError, BridgeError, Capabilities, Handle, ImageEntry, ImageMap, ImageMapError, LogBody, LogService, NodeAgent,
+    Options, ShimCommand, build, teardown,
+};
 pub use cgroup::{CgroupSpec, Hierarchy, Limits};
 pub use shim::shim_main;

@@ -60,6 +60,7 @@ impl TestPod {
         let uid = dir.path().file_name().unwrap().to_string_lossy().trim_start_matches('.').to_owned();
         let spec = ShimSpec {
             uid: uid.clone(),
+            boot_id: String::new(),
             namespace: "default".into(),
             name: "pod".into(),
             hostname: "pod-host".into(),
@@ -68,6 +69,7 @@ impl TestPod {
             active_deadline_seconds: None,
             isolation: Isolation { namespaces: true, root: RootKind::Overlay },
             network: Network::Host,
+            address: None,
             cgroup: cgroup(&uid),
             memory_volumes: vec![],
             hidden: vec![],

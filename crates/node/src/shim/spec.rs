@@ -20,6 +20,8 @@ pub(crate) const SPEC_BYTES_MAX: u64 = 16 << 20;
 pub struct ShimSpec {
     /// The pod's uid, which also names its directory and cgroup.
     pub uid: String,
+    /// The boot for which it was written; under another one the pod is over.
+    pub boot_id: String,
     /// The pod's namespace.
     pub namespace: String,
     /// The pod's name.
@@ -36,6 +38,8 @@ pub struct ShimSpec {
     pub isolation: Isolation,
     /// Its network.
     pub network: Network,
+    /// The address that the pod was given, whether its network is its own or not.
+    pub address: Option<Ipv4Addr>,
     /// Where its cgroups are; none where cgroups can't be had.
     pub cgroup: Option<CgroupSpec>,
     /// Volumes in memory, mounted in the shim's own mount namespace.

@@ -24,7 +24,7 @@ use super::control::{self, Stop};
 use super::network::{self, PodNetworkError};
 use super::process::{Ground, Process};
 use super::spec::{ContainerSpec, SPEC_BYTES_MAX, SPEC_FILE, ShimSpec};
-use super::status::{ContainerState, ContainerStatus, Exit, ShimPhase, ShimStatus};
+use super::status::{ContainerState, ContainerStatus, Exit, STATUS_FILE, ShimPhase, ShimStatus};
 use crate::clock;
 use crate::files::{Durability, read_bounded};
 
@@ -42,6 +42,9 @@ pub enum ShimError {
     /// The spec is not one.
     #[error("{SPEC_FILE} is not a pod's spec")]
     ParseSpec(#[source] serde_json::Error),
+    /// A pod runs once: its restarts are its shim's business, and this one has come to an end.
+    #[error("this pod has run already; its {STATUS_FILE} says how it ended")]
+    RanAlready,
     /// The shim could not become what it must be.
     #[error("can't {step}")]
     Prepare {
@@ -93,6 +96,9 @@ impl Supervisor {
         let step = |step| move |source: io::Error| ShimError::Prepare { step, source };
         let bytes = read_bounded(&dir.join(SPEC_FILE), SPEC_BYTES_MAX).map_err(ShimError::ReadSpec)?;
         let spec: ShimSpec = serde_json::from_slice(&bytes).map_err(ShimError::ParseSpec)?;
+        if dir.join(STATUS_FILE).exists() {
+            return Err(ShimError::RanAlready);
+        }
         let mut watched = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
             watched.add(signal);
@@ -126,6 +132,8 @@ impl Supervisor {
 
     /// Runs the pod to its end.
     pub(crate) fn run(mut self) -> Result<(), ShimError> {
+        // Before anything runs: this file is what keeps a second shim from running the pod again.
+        self.save(Durability::Process);
         if let Err(text) = self.prepare_pod() {
             self.fail_start(&text);
         }

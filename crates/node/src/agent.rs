@@ -1,0 +1,235 @@
+//! The agent: follows the API server and keeps this host's pods as it wants them.
+//!
+//! `Options -> build() -> NodeAgent::run(shutdown)`, with a [`Handle`] for logs and draining.
+//! Invariant: the agent may die at any time; pods go on, and the next agent takes them over.
+
+mod addresses;
+mod bridge;
+mod capabilities;
+mod environment;
+mod expand;
+mod fields;
+mod hosts;
+mod image_map;
+mod log_query;
+mod log_reader;
+mod log_service;
+mod node_object;
+mod options;
+mod pod_status;
+mod pods;
+mod resolve;
+mod shim_watch;
+mod sources;
+mod start;
+mod teardown;
+mod volumes;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use bridge::BridgeError;
+pub use capabilities::Capabilities;
+pub use image_map::{ImageEntry, ImageMap, ImageMapError};
+pub use log_service::{LogBody, LogService};
+pub use options::{Options, ShimCommand};
+pub use teardown::teardown;
+
+use crate::clock;
+use crate::files::private_dir;
+use crate::shim::init::chain;
+use bridge::NodeNetwork;
+use log_service::PodIndex;
+use node_object::Capacity;
+use pods::{Drain, Pods};
+use start::NodeContext;
+use teardown::NodePaths;
+
+/// Drains waiting to be taken on.
+const DRAINS_MAX: usize = 4;
+/// Waits between attempts to register, while the API server is not there.
+const REGISTER_AGAIN: Duration = Duration::from_millis(500);
+
+/// Why a node agent can't work.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Its folder can't be made or read.
+    #[error("can't prepare the node's folder {}", path.display())]
+    Prepare {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The image map is unusable from the start.
+    #[error(transparent)]
+    ImageMap(#[from] ImageMapError),
+    /// Files could not be watched.
+    #[error("can't watch the status of pods")]
+    Watch(#[source] io::Error),
+    /// A part of the agent panicked.
+    #[error("a part of the node agent failed")]
+    Task(#[source] tokio::task::JoinError),
+}
+
+/// An agent that is ready to run.
+pub struct NodeAgent {
+    context: Arc<NodeContext>,
+    capacity: Capacity,
+    pods: Pods,
+    drains: mpsc::Receiver<Drain>,
+}
+
+/// What others may ask of a running agent; cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    logs: LogService,
+    drains: mpsc::Sender<Drain>,
+    capabilities: Arc<Capabilities>,
+}
+
+impl Handle {
+    /// Serves `GET /containerLogs/{namespace}/{pod}/{container}`.
+    pub fn log_service(&self) -> LogService {
+        self.logs.clone()
+    }
+
+    /// What this host lets the agent do.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// Stops all pods, starts no more, and waits until nothing of them runs. Returns at once when
+    /// the agent does not run. Cancel safe: pods are stopped either way.
+    pub async fn drain(&self, grace: Duration) {
+        let (done, ended) = oneshot::channel();
+        if self.drains.send(Drain { grace, done }).await.is_ok() {
+            let _ = ended.await;
+        }
+    }
+}
+
+/// Finds out what this host can do, takes over what runs, and makes an agent. Must be called within
+/// a runtime; takes some ten milliseconds.
+pub fn build(options: Options) -> Result<(NodeAgent, Handle), AgentError> {
+    let prepare = |path: &PathBuf| {
+        let path = path.clone();
+        move |source| AgentError::Prepare { path, source }
+    };
+    private_dir(&options.data_dir).map_err(prepare(&options.data_dir))?;
+    let paths = NodePaths::of(&options.data_dir).map_err(prepare(&options.data_dir))?;
+    private_dir(&paths.pods_dir).map_err(prepare(&paths.pods_dir))?;
+    if let Some(path) = &options.image_map {
+        ImageMap::read(path)?;
+    }
+    let network = make_network(&paths);
+    let outcome = network.as_ref().map(drop).map_err(Clone::clone);
+    let capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, outcome);
+    tracing::info!(capabilities = capabilities.summary(), "node agent ready");
+    let resolver = paths.node_dir.join("resolv.conf");
+    start::write_public(&resolver, &resolver_text()).map_err(prepare(&resolver))?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let capacity = Capacity {
+        cpu_milli: options.cpu_milli.unwrap_or(i64::try_from(cores).unwrap_or(1).saturating_mul(1000)),
+        memory_bytes: options.memory_bytes.unwrap_or_else(node_object::machine_memory),
+        pods: options.pods_max,
+        disk_bytes: disk_bytes(&paths),
+    };
+    let context = Arc::new(NodeContext {
+        client: options.client,
+        node_name: options.node_name,
+        data_dir: paths.data_dir,
+        pods_dir: paths.pods_dir,
+        resolver,
+        shim: options.shim,
+        image_map: options.image_map,
+        default_path: options.default_path,
+        capabilities: capabilities.clone(),
+        network: network.ok(),
+        node_hash: paths.hash,
+        cgroup_node: paths.cgroup,
+        host_ip: node_object::host_ip(),
+        boot_id: node_object::boot_id(),
+        cpu_milli: capacity.cpu_milli,
+        memory_bytes: capacity.memory_bytes,
+    });
+    let index = PodIndex::default();
+    let pods =
+        Pods::open(context.clone(), options.pods_max, options.starts_max, index.clone()).map_err(AgentError::Watch)?;
+    let (sender, drains) = mpsc::channel(DRAINS_MAX);
+    let handle = Handle { logs: LogService::new(index), drains: sender, capabilities: Arc::new(capabilities) };
+    Ok((NodeAgent { context, capacity, pods, drains }, handle))
+}
+
+fn make_network(paths: &NodePaths) -> Result<NodeNetwork, String> {
+    capabilities::try_network().map_err(|error| error.to_string())?;
+    NodeNetwork::ensure(&paths.node_dir, paths.hash).map_err(|error| chain(&error))
+}
+
+/// The host's resolver; a name server on the host's loopback can't be reached from a pod.
+fn resolver_text() -> String {
+    let own = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    if !own.contains("127.0.0.53") {
+        return own;
+    }
+    std::fs::read_to_string("/run/systemd/resolve/resolv.conf").unwrap_or(own)
+}
+
+fn disk_bytes(paths: &NodePaths) -> i64 {
+    let found = nix::sys::statvfs::statvfs(&paths.node_dir);
+    found.map_or(0, |disk| i64::try_from(disk.blocks().saturating_mul(disk.fragment_size())).unwrap_or(i64::MAX))
+}
+
+impl NodeAgent {
+    /// Runs until `shutdown`. Pods that run then go on; when none does, nothing is left on the host.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), AgentError> {
+        let NodeAgent { context, capacity, pods, drains } = self;
+        let mut parts = JoinSet::new();
+        let lease_shutdown = shutdown.clone();
+        parts.spawn(async move {
+            register_and_renew(&context, capacity, lease_shutdown).await;
+            Ok(())
+        });
+        let pods_shutdown = shutdown.clone();
+        parts.spawn(async move { pods.run(drains, pods_shutdown).await.map_err(AgentError::Watch) });
+        let mut outcome = Ok(());
+        while let Some(part) = parts.join_next().await {
+            let part = part.unwrap_or_else(|error| Err(AgentError::Task(error)));
+            if part.is_err() {
+                shutdown.cancel();
+                outcome = outcome.and(part);
+            }
+        }
+        outcome
+    }
+}
+
+/// Keeps the Node and its Lease fresh.
+async fn register_and_renew(context: &NodeContext, capacity: Capacity, shutdown: CancellationToken) {
+    let (client, name) = (&context.client, &context.node_name);
+    let work = async {
+        while let Err(error) =
+            node_object::register(client, name, capacity, &context.capabilities, context.host_ip, clock::now()).await
+        {
+            tracing::warn!(node = name, error = %error, "node not registered, will try again");
+            tokio::time::sleep(REGISTER_AGAIN).await;
+        }
+        loop {
+            if let Err(error) = node_object::renew(client, name, clock::now()).await {
+                tracing::warn!(node = name, error = %error, "lease not renewed, will try again");
+            }
+            tokio::time::sleep(node_object::RENEW_EVERY).await;
+        }
+    };
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = work => {}
+    }
+}

@@ -1,0 +1,224 @@
+//! What this host lets us do, found out by doing it once at the start.
+//!
+//! Invariant: every step down from full isolation has a sentence in `notes`, which is logged and
+//! shown on the Node; pods run either way.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+use crate::cgroup::Hierarchy;
+use crate::files;
+use crate::shim::init::chain;
+use crate::shim::spec::{Isolation, RootKind};
+
+/// What this host lets us do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Own pid and mount namespaces for containers, and what their root is.
+    pub isolation: Isolation,
+    /// Own network namespaces for pods.
+    pub network: bool,
+    /// Where memory and cpu are limited.
+    pub cgroup: Option<Hierarchy>,
+    /// A sentence for each thing that can't be had.
+    pub notes: Vec<String>,
+}
+
+/// What the probes found.
+struct Probes {
+    namespaces: io::Result<()>,
+    overlay: io::Result<()>,
+    overlay_in_memory: io::Result<()>,
+    network: Result<(), String>,
+    cgroup: Result<Hierarchy, String>,
+}
+
+impl Capabilities {
+    /// Tries everything. `network` is what came of making the bridge.
+    pub(crate) fn detect(node_dir: &Path, cgroup_node: &Path, network: Result<(), String>) -> Capabilities {
+        let probe = node_dir.join("probe");
+        let namespaces = in_thread({
+            let probe = probe.clone();
+            move || try_namespaces(&probe)
+        });
+        let overlay = in_thread({
+            let probe = probe.clone();
+            move || try_overlay(&probe, false)
+        });
+        let overlay_in_memory = in_thread({
+            let probe = probe.clone();
+            move || try_overlay(&probe, true)
+        });
+        let _ = files::remove(&probe);
+        Capabilities::decide(Probes {
+            namespaces,
+            overlay,
+            overlay_in_memory,
+            network,
+            cgroup: try_cgroup(cgroup_node),
+        })
+    }
+
+    fn decide(probes: Probes) -> Capabilities {
+        let mut notes = Vec::new();
+        let namespaces = probes.namespaces.map_err(|error| {
+            notes.push(format!(
+                "no namespaces ({error}): containers see all processes, volumes can't be mounted; run as root"
+            ));
+        });
+        let root = match (&namespaces, probes.overlay, probes.overlay_in_memory) {
+            (Err(()), ..) => RootKind::Host,
+            (_, Ok(()), _) => RootKind::Overlay,
+            (_, Err(error), Ok(())) => {
+                notes.push(format!("no overlay on this disk ({error}): containers' writes are kept in memory"));
+                RootKind::OverlayInMemory
+            }
+            (_, Err(error), Err(_)) => {
+                notes.push(format!("no overlay ({error}): containers write to the host's own files"));
+                RootKind::Host
+            }
+        };
+        let network = probes.network.map_err(|error| {
+            notes.push(format!("no network namespaces ({error}): pods share the host's network"));
+        });
+        let cgroup = probes.cgroup.map_err(|error| {
+            notes.push(format!("no control groups ({error}): memory is watched, cpu is not limited"));
+        });
+        Capabilities {
+            isolation: Isolation { namespaces: namespaces.is_ok(), root },
+            network: network.is_ok(),
+            cgroup: cgroup.ok(),
+            notes,
+        }
+    }
+
+    /// One line for the log and the Node's annotation.
+    pub fn summary(&self) -> String {
+        let root = match self.isolation.root {
+            RootKind::Overlay => "overlay",
+            RootKind::OverlayInMemory => "overlay-in-memory",
+            RootKind::Host => "host",
+        };
+        let cgroup = match self.cgroup {
+            Some(Hierarchy::V1 { .. }) => "v1",
+            Some(Hierarchy::V2 { .. }) => "v2",
+            None => "none",
+        };
+        let yes = |flag| if flag { "yes" } else { "no" };
+        let (namespaces, network) = (yes(self.isolation.namespaces), yes(self.network));
+        let mut text = format!("namespaces={namespaces} root={root} network={network} cgroup={cgroup}");
+        for note in &self.notes {
+            text.push_str("; ");
+            text.push_str(note);
+        }
+        text
+    }
+}
+
+/// Namespaces are entered by a thread of its own, which takes them with it when it ends.
+fn in_thread(probe: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+    thread::spawn(probe).join().unwrap_or_else(|_| Err(io::Error::other("the probe failed")))
+}
+
+const NONE: Option<&str> = None;
+
+fn try_namespaces(probe: &Path) -> io::Result<()> {
+    fs::create_dir_all(probe)?;
+    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)?;
+    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)?;
+    mount(Some("tmpfs"), probe, Some("tmpfs"), MsFlags::empty(), NONE)?;
+    Ok(())
+}
+
+fn try_overlay(probe: &Path, in_memory: bool) -> io::Result<()> {
+    let dir = probe.join(if in_memory { "memory" } else { "disk" });
+    fs::create_dir_all(&dir)?;
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)?;
+    if in_memory {
+        mount(Some("tmpfs"), &dir, Some("tmpfs"), MsFlags::empty(), NONE)?;
+    }
+    let sub = |name: &str| -> io::Result<PathBuf> {
+        let path = dir.join(name);
+        fs::create_dir_all(&path)?;
+        Ok(path)
+    };
+    let (upper, work, root) = (sub("upper")?, sub("work")?, sub("root")?);
+    let options = format!("lowerdir=/,upperdir={},workdir={}", upper.display(), work.display());
+    mount(Some("overlay"), &root, Some("overlay"), MsFlags::empty(), Some(options.as_str()))?;
+    fs::write(root.join("pumice-probe"), "")
+}
+
+/// Whether this thread may make a network namespace.
+pub(crate) fn try_network() -> io::Result<()> {
+    in_thread(|| Ok(unshare(CloneFlags::CLONE_NEWNET)?))
+}
+
+fn try_cgroup(node: &Path) -> Result<Hierarchy, String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| error.to_string())?;
+    let hierarchy = Hierarchy::find(&mounts).ok_or("none is mounted")?;
+    hierarchy.prepare(node).map_err(|error| chain(&error))?;
+    Ok(hierarchy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn denied() -> io::Error {
+        io::Error::from_raw_os_error(libc::EPERM)
+    }
+
+    fn v2() -> Hierarchy {
+        Hierarchy::V2 { root: "/sys/fs/cgroup".into() }
+    }
+
+    #[test]
+    fn each_step_down_is_taken_alone_and_told() {
+        let full = || Probes {
+            namespaces: Ok(()),
+            overlay: Ok(()),
+            overlay_in_memory: Ok(()),
+            network: Ok(()),
+            cgroup: Ok(v2()),
+        };
+        let cases = [
+            (full(), "namespaces=yes root=overlay network=yes cgroup=v2", 0),
+            (
+                Probes { overlay: Err(denied()), ..full() },
+                "namespaces=yes root=overlay-in-memory network=yes cgroup=v2; no",
+                1,
+            ),
+            (
+                Probes { overlay: Err(denied()), overlay_in_memory: Err(denied()), ..full() },
+                "namespaces=yes root=host network=yes cgroup=v2; no overlay",
+                1,
+            ),
+            (
+                Probes { network: Err("x".into()), ..full() },
+                "namespaces=yes root=overlay network=no cgroup=v2; no network",
+                1,
+            ),
+            (
+                Probes { cgroup: Err("x".into()), ..full() },
+                "namespaces=yes root=overlay network=yes cgroup=none; no",
+                1,
+            ),
+            (
+                Probes { namespaces: Err(denied()), ..full() },
+                "namespaces=no root=host network=yes cgroup=v2; no namesp",
+                1,
+            ),
+        ];
+        for (probes, expected, notes) in cases {
+            let found = Capabilities::decide(probes);
+            assert!(found.summary().starts_with(expected), "{}", found.summary());
+            assert_eq!(found.notes.len(), notes, "{expected}");
+        }
+    }
+}

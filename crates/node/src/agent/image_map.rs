@@ -1,0 +1,165 @@
+//! The image map: what an image means on a host that pulls none.
+//!
+//! A YAML or JSON file of `image -> {command, args, root, workingDir, env}`. An exact image wins over
+//! the same without its tag or digest, that over the longest matching pattern with `*`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::files::read_bounded;
+
+/// Largest map read, in bytes.
+const MAP_BYTES_MAX: u64 = 4 << 20;
+
+/// What one image stands for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ImageEntry {
+    /// The image's entry point.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// The image's default arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// A folder that is the container's root.
+    pub root: Option<PathBuf>,
+    /// The image's working directory.
+    pub working_dir: Option<String>,
+    /// The image's environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+/// Why a map can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageMapError {
+    /// The file can't be read.
+    #[error("can't read the image map {}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is not a map of images.
+    #[error("the image map {} is not a map of image to command, args, root, workingDir, env: {message}", path.display())]
+    Parse {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong and where.
+        message: String,
+    },
+}
+
+/// All entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImageMap {
+    entries: BTreeMap<String, ImageEntry>,
+}
+
+impl ImageMap {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<ImageMap, ImageMapError> {
+        let bytes =
+            read_bounded(path, MAP_BYTES_MAX).map_err(|source| ImageMapError::Read { path: path.into(), source })?;
+        let parse = |message: String| ImageMapError::Parse { path: path.into(), message };
+        let text = std::str::from_utf8(&bytes).map_err(|error| parse(error.to_string()))?;
+        ImageMap::parse(text).map_err(parse)
+    }
+
+    fn parse(text: &str) -> Result<ImageMap, String> {
+        if text.trim().is_empty() {
+            return Ok(ImageMap::default());
+        }
+        let entries = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        Ok(ImageMap { entries })
+    }
+
+    /// What `image` stands for.
+    pub fn get(&self, image: &str) -> Option<&ImageEntry> {
+        let named = self.entries.get(image).or_else(|| self.entries.get(untagged(image)));
+        named.or_else(|| {
+            let patterns = self.entries.iter().filter(|(pattern, _)| pattern.contains('*') && matches(pattern, image));
+            patterns.max_by_key(|(pattern, _)| pattern.len()).map(|(_, entry)| entry)
+        })
+    }
+}
+
+/// An image without its tag and digest; a colon before a slash is a registry's port.
+fn untagged(image: &str) -> &str {
+    let image = image.split('@').next().unwrap_or(image);
+    match image.rsplit_once(':') {
+        Some((name, tag)) if !tag.contains('/') => name,
+        _ => image,
+    }
+}
+
+/// Whether `text` is `pattern` with each `*` standing for anything.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.len() >= last.len() && rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAP: &str = "
+nginx: {command: [exact-untagged]}
+nginx:1.14: {command: [exact], args: [-x], root: /opt/nginx, workingDir: /w, env: {A: b}}
+'volcanosh/*': {command: [prefix]}
+'volcanosh/dist-mnist*': {command: [longer]}
+'*/horovod:*': {command: [middle]}
+localhost:5000/a: {command: [port]}
+";
+
+    #[test]
+    fn the_most_exact_entry_wins() {
+        let map = ImageMap::parse(MAP).unwrap();
+        let cases = [
+            ("nginx:1.14", Some("exact")),
+            ("nginx:latest", Some("exact-untagged")),
+            ("nginx@sha256:abc", Some("exact-untagged")),
+            ("nginx", Some("exact-untagged")),
+            ("volcanosh/example", Some("prefix")),
+            ("volcanosh/dist-mnist-tf:0.0.1", Some("longer")),
+            ("docker.io/horovod:0.1", Some("middle")),
+            ("localhost:5000/a", Some("port")),
+            ("busybox", None),
+            ("", None),
+        ];
+        for (image, expected) in cases {
+            assert_eq!(map.get(image).map(|entry| entry.command[0].as_str()), expected, "{image}");
+        }
+        assert_eq!(map.get("nginx:1.14").unwrap().working_dir.as_deref(), Some("/w"));
+    }
+
+    #[test]
+    fn patterns_match_as_shells_do() {
+        let cases =
+            [("*", "", true), ("a*", "abc", true), ("a*c", "abc", true), ("a*c", "abd", false), ("a*a", "a", false)];
+        for (pattern, text, expected) in cases {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn json_is_read_and_nonsense_is_named() {
+        assert!(ImageMap::parse(r#"{"a": {"command": ["x"]}}"#).unwrap().get("a").is_some());
+        assert_eq!(ImageMap::parse(" \n").unwrap(), ImageMap::default());
+        for text in ["[1]", "a: {comand: [x]}", "a: [", "a: 3"] {
+            assert!(ImageMap::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! `GET /containerLogs/{namespace}/{pod}/{container}` as the kubelet serves it.
+//!
+//! Invariant: reads files only, so that a log can be read while a pod runs, after it ended and across
+//! restarts of the platform. A slow reader holds up nobody.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use tower::Service;
+
+use super::log_query::LogQuery;
+use super::log_reader;
+use crate::shim::status::{ContainerStatus, ShimStatus};
+
+/// The body of an answer.
+pub type LogBody = BoxBody<Bytes, io::Error>;
+
+/// Which pod has which directory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PodIndex {
+    pods: Arc<RwLock<HashMap<(String, String), PathBuf>>>,
+}
+
+impl PodIndex {
+    /// Names the directory of a pod.
+    pub(crate) fn insert(&self, namespace: &str, name: &str, dir: PathBuf) {
+        let mut pods = self.pods.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        pods.insert((namespace.to_owned(), name.to_owned()), dir);
+    }
+
+    /// Forgets a pod, unless another one of the same name has taken its place.
+    pub(crate) fn remove(&self, namespace: &str, name: &str, dir: &PathBuf) {
+        let mut pods = self.pods.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let key = (namespace.to_owned(), name.to_owned());
+        if pods.get(&key) == Some(dir) {
+            pods.remove(&key);
+        }
+    }
+
+    fn get(&self, namespace: &str, name: &str) -> Option<PathBuf> {
+        let pods = self.pods.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        pods.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+}
+
+/// Answers requests for logs; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct LogService {
+    pods: PodIndex,
+}
+
+/// Why there is no log to show.
+#[derive(Debug, thiserror::Error)]
+enum LogError {
+    #[error("the server could not find the requested resource")]
+    NoSuchPath,
+    #[error("only GET is served here")]
+    Method,
+    #[error("{0}")]
+    Query(String),
+    #[error("pod {pod:?} is not on this node")]
+    NoSuchPod { pod: String },
+    #[error("container {container} is not valid for pod {pod}")]
+    NoSuchContainer { pod: String, container: String },
+    #[error("container {container:?} in pod {pod:?} is waiting to start: {reason}")]
+    Waiting { pod: String, container: String, reason: String },
+    #[error("previous terminated container {container:?} in pod {pod:?} not found")]
+    NoPrevious { pod: String, container: String },
+}
+
+impl LogError {
+    fn code(&self) -> StatusCode {
+        match self {
+            LogError::NoSuchPath | LogError::NoSuchPod { .. } => StatusCode::NOT_FOUND,
+            LogError::Method => StatusCode::METHOD_NOT_ALLOWED,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl LogService {
+    pub(crate) fn new(pods: PodIndex) -> Self {
+        LogService { pods }
+    }
+
+    async fn answer(self, method: Method, path: String, query: String) -> Response<LogBody> {
+        match self.open(&method, &path, &query) {
+            Ok(source) => Response::new(BodyExt::boxed(StreamBody::new(log_reader::stream(source)))),
+            Err(error) => {
+                let text =
+                    Full::new(Bytes::from(error.to_string())).map_err(|never: Infallible| match never {}).boxed();
+                let mut response = Response::new(text);
+                *response.status_mut() = error.code();
+                response
+            }
+        }
+    }
+
+    fn open(&self, method: &Method, path: &str, query: &str) -> Result<log_reader::Source, LogError> {
+        if method != Method::GET {
+            return Err(LogError::Method);
+        }
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let ["containerLogs", namespace, pod, container] = parts[..] else { return Err(LogError::NoSuchPath) };
+        let query = LogQuery::parse(query).map_err(LogError::Query)?;
+        let dir = self.pods.get(namespace, pod).ok_or_else(|| LogError::NoSuchPod { pod: pod.to_owned() })?;
+        let named = |reason: &str| LogError::Waiting {
+            pod: pod.to_owned(),
+            container: container.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let status = ShimStatus::read(&dir).map_err(|_| named("ContainerCreating"))?;
+        let found = find(&status, container)
+            .ok_or_else(|| LogError::NoSuchContainer { pod: pod.to_owned(), container: container.to_owned() })?;
+        let attempt = attempt(found, query.previous).ok_or_else(|| match query.previous {
+            true => LogError::NoPrevious { pod: pod.to_owned(), container: container.to_owned() },
+            false => named("PodInitializing"),
+        })?;
+        Ok(log_reader::Source { dir, container: container.to_owned(), attempt, query })
+    }
+}
+
+pub(crate) fn find<'a>(status: &'a ShimStatus, container: &str) -> Option<&'a ContainerStatus> {
+    status.init_containers.iter().chain(&status.containers).find(|found| found.name == container)
+}
+
+/// Which run's log is meant; none when there was no such run.
+fn attempt(status: &ContainerStatus, previous: bool) -> Option<u32> {
+    let began = status.is_running() || status.exit().is_some() || status.last.is_some();
+    match previous {
+        false => began.then_some(status.restart_count),
+        true => status.restart_count.checked_sub(1),
+    }
+}
+
+impl<B> Service<Request<B>> for LogService {
+    type Response = Response<LogBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<LogBody>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let service = self.clone();
+        Box::pin(async move { Ok(service.answer(method, path, query).await) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Durability;
+    use crate::shim::logs::{LogFile, log_path};
+    use crate::shim::status::{ContainerState, Exit, ShimPhase};
+    use jiff::Timestamp;
+
+    async fn get(service: &LogService, uri: &str) -> (u16, String) {
+        let request = Request::get(uri).body(()).unwrap();
+        let response = service.clone().call(request).await.unwrap();
+        let code = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (code, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    fn service(dir: &std::path::Path) -> LogService {
+        let at = Timestamp::from_second(1_700_000_000).unwrap();
+        let mut status = ShimStatus::new([].into_iter(), ["c", "waiting"].into_iter(), at);
+        let exit =
+            Exit { code: 0, signal: None, reason: "Completed".into(), message: None, started_at: at, finished_at: at };
+        status.phase = ShimPhase::Done;
+        status.containers[0].state = ContainerState::Terminated(exit);
+        status.write(dir, Durability::Process).unwrap();
+        let path = log_path(dir, "c", 0);
+        drop(LogFile::open(path.clone()).unwrap());
+        let lines = "2023-11-14T22:13:20.000000000Z stdout F one\n\
+                     2023-11-14T22:13:21.000000000Z stderr P tw\n\
+                     2023-11-14T22:13:21.500000000Z stderr F o\n\
+                     2023-11-14T22:13:22.000000000Z stdout F three\n";
+        std::fs::write(path, lines).unwrap();
+        let pods = PodIndex::default();
+        pods.insert("ns", "p", dir.to_owned());
+        LogService::new(pods)
+    }
+
+    #[tokio::test]
+    async fn logs_are_answered_as_the_kubelet_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let service = service(dir.path());
+        let cases = [
+            ("", 200, "one\ntwo\nthree\n"),
+            ("?follow=true", 200, "one\ntwo\nthree\n"),
+            ("?tailLines=1", 200, "three\n"),
+            ("?tailLines=2", 200, "two\nthree\n"),
+            ("?tailLines=0", 200, ""),
+            ("?tailLines=99", 200, "one\ntwo\nthree\n"),
+            ("?limitBytes=5", 200, "one\nt"),
+            ("?sinceTime=2023-11-14T22:13:22Z", 200, "three\n"),
+            ("?timestamps=true&tailLines=1", 200, "2023-11-14T22:13:22.000000000Z three\n"),
+            ("?tailLines=-1", 400, "tailLines must be a whole number that is not negative"),
+            ("?sinceTime=yesterday", 400, "sinceTime must be a time as in RFC 3339"),
+            ("?previous=true", 400, "previous terminated container \"c\" in pod \"p\" not found"),
+        ];
+        for (query, code, text) in cases {
+            let found = get(&service, &format!("/containerLogs/ns/p/c{query}")).await;
+            assert_eq!(found, (code, text.to_owned()), "{query}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let service = service(dir.path());
+        let cases = [
+            ("/containerLogs/ns/other/c", 404, "pod \"other\" is not on this node"),
+            ("/containerLogs/ns/p/x", 400, "container x is not valid for pod p"),
+            (
+                "/containerLogs/ns/p/waiting",
+                400,
+                "container \"waiting\" in pod \"p\" is waiting to start: PodInitializing",
+            ),
+            ("/exec/ns/p/c", 404, "the server could not find the requested resource"),
+        ];
+        for (path, code, text) in cases {
+            assert_eq!(get(&service, path).await, (code, text.to_owned()), "{path}");
+        }
+    }
+}

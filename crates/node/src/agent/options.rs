@@ -1,0 +1,63 @@
+//! What a node agent is told.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use kube::Client;
+
+/// How a shim is started: `program args... POD_DIR`, which must end in `shim_main`.
+#[derive(Debug, Clone)]
+pub struct ShimCommand {
+    /// The program, an absolute path.
+    pub program: PathBuf,
+    /// Arguments before the pod's directory.
+    pub args: Vec<OsString>,
+}
+
+/// What a node agent is told.
+#[derive(Clone)]
+pub struct Options {
+    /// The API server.
+    pub client: Client,
+    /// The platform's data directory; everything of this agent is below `node/` and `volumes/` there.
+    pub data_dir: PathBuf,
+    /// The Node's name.
+    pub node_name: String,
+    /// How shims are started.
+    pub shim: ShimCommand,
+    /// What images stand for; read again for each pod, so that it can be edited at any time.
+    pub image_map: Option<PathBuf>,
+    /// Cores in thousandths, instead of the machine's.
+    pub cpu_milli: Option<i64>,
+    /// Memory in bytes, instead of the machine's.
+    pub memory_bytes: Option<i64>,
+    /// Pods at most.
+    pub pods_max: u32,
+    /// PATH of containers that set none.
+    pub default_path: String,
+    /// Pods being started at a time.
+    pub starts_max: usize,
+}
+
+/// Pods at most unless said otherwise.
+const PODS_MAX: u32 = 1000;
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+impl Options {
+    /// The usual choices.
+    pub fn new(client: Client, data_dir: PathBuf, node_name: String, shim: ShimCommand) -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Options {
+            client,
+            data_dir,
+            node_name,
+            shim,
+            image_map: None,
+            cpu_milli: None,
+            memory_bytes: None,
+            pods_max: PODS_MAX,
+            default_path: DEFAULT_PATH.to_owned(),
+            starts_max: cores.saturating_mul(2).saturating_add(2),
+        }
+    }
+}

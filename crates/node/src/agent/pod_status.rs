@@ -1,0 +1,328 @@
+//! A pod's status as the API shows it, made from what its shim says.
+//!
+//! Invariant: pure; a condition's time changes only with its status. What others wrote into the
+//! conditions (the scheduler's `PodScheduled`, a job's own) is kept.
+
+use std::net::Ipv4Addr;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    ContainerState as WireState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+    ContainerStatus as WireStatus, HostIP, Pod, PodCondition, PodIP, PodStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::shim::status::{ContainerState, ContainerStatus, Exit, ShimPhase, ShimStatus};
+
+/// What the agent knows beside the shim's status.
+pub(crate) struct Facts<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// The status written before, or found at the start.
+    pub before: &'a PodStatus,
+    /// This node's address.
+    pub host_ip: Ipv4Addr,
+    /// The pod's address, when it has one.
+    pub pod_ip: Option<Ipv4Addr>,
+    /// When the agent took the pod on.
+    pub started_at: Timestamp,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What there is to tell.
+pub(crate) enum View<'a> {
+    /// Its containers wait for something, with reason and text.
+    Waiting(&'a str, Option<&'a str>),
+    /// The node does not run it.
+    Rejected(&'a str, &'a str),
+    /// Its shim's word.
+    Shim(&'a ShimStatus),
+    /// Its shim died without a word; the last one there is.
+    Lost(Option<&'a ShimStatus>),
+}
+
+/// Why a pod whose shim died is failed.
+pub(crate) const SHIM_LOST: &str = "ShimLost";
+const SHIM_LOST_MESSAGE: &str =
+    "the pod's shim ended without writing down how its containers ended (power loss, or it was killed)";
+
+/// The status to show.
+pub(crate) fn render(facts: &Facts<'_>, view: &View<'_>) -> PodStatus {
+    let (phase, reason, message) = match view {
+        View::Waiting(..) => ("Pending", None, None),
+        View::Rejected(reason, message) => ("Failed", Some((*reason).to_owned()), Some((*message).to_owned())),
+        View::Lost(_) => ("Failed", Some(SHIM_LOST.to_owned()), Some(SHIM_LOST_MESSAGE.to_owned())),
+        View::Shim(shim) => (phase(shim), shim.reason.clone(), shim.message.clone()),
+    };
+    let init = container_statuses(facts, view, true);
+    let main = container_statuses(facts, view, false);
+    let ready = phase == "Running" && main.iter().all(|container| container.ready);
+    let initialized = match view {
+        View::Shim(shim) => {
+            shim.init_containers.iter().all(|c| c.is_running() || c.exit().is_some_and(|exit| exit.code == 0))
+        }
+        _ => false,
+    };
+    let unready = match phase {
+        "Succeeded" => Some("PodCompleted"),
+        "Failed" => Some("PodFailed"),
+        _ => Some("ContainersNotReady"),
+    };
+    let conditions = conditions(facts, initialized, ready, unready);
+    PodStatus {
+        phase: Some(phase.to_owned()),
+        reason,
+        message,
+        conditions: Some(conditions),
+        init_container_statuses: (!init.is_empty()).then_some(init),
+        container_statuses: (!main.is_empty()).then_some(main),
+        host_ip: Some(facts.host_ip.to_string()),
+        host_ips: Some(vec![HostIP { ip: facts.host_ip.to_string() }]),
+        pod_ip: facts.pod_ip.map(|ip| ip.to_string()),
+        pod_ips: facts.pod_ip.map(|ip| vec![PodIP { ip: ip.to_string() }]),
+        start_time: Some(Time(facts.started_at)),
+        ..PodStatus::default()
+    }
+}
+
+fn phase(shim: &ShimStatus) -> &'static str {
+    let exits = || shim.containers.iter().map(ContainerStatus::exit);
+    let succeeded = exits().all(|exit| exit.is_some_and(|exit| exit.code == 0));
+    match shim.phase {
+        ShimPhase::Done if succeeded && shim.reason.is_none() => "Succeeded",
+        ShimPhase::Done => "Failed",
+        ShimPhase::Initializing => "Pending",
+        ShimPhase::Stopping
+            if exits().all(|exit| exit.is_none()) && shim.containers.iter().all(|c| !c.is_running()) =>
+        {
+            "Pending"
+        }
+        ShimPhase::Running | ShimPhase::Stopping => "Running",
+    }
+}
+
+fn container_statuses(facts: &Facts<'_>, view: &View<'_>, init: bool) -> Vec<WireStatus> {
+    let spec = facts.pod.spec.as_ref();
+    let containers = match init {
+        true => spec.and_then(|spec| spec.init_containers.as_ref()),
+        false => spec.map(|spec| &spec.containers),
+    };
+    let shim = match view {
+        View::Shim(shim) | View::Lost(Some(shim)) => Some(*shim),
+        _ => None,
+    };
+    let status_of = |name: &str| {
+        let list = shim.map(|shim| if init { &shim.init_containers } else { &shim.containers });
+        list.into_iter().flatten().find(|status| status.name == name)
+    };
+    if matches!(view, View::Rejected(..)) {
+        return Vec::new();
+    }
+    let one = |container: &k8s_openapi::api::core::v1::Container| {
+        let found = status_of(&container.name);
+        let id = container_id(facts.pod, &container.name, found.map_or(0, |status| status.restart_count));
+        let state = state(found, view, &id, facts.now, init);
+        let running = state.running.is_some();
+        let done = init && state.terminated.as_ref().is_some_and(|end| end.exit_code == 0);
+        WireStatus {
+            name: container.name.clone(),
+            image: container.image.clone().unwrap_or_default(),
+            image_id: String::new(),
+            container_id: found.filter(|_| state.waiting.is_none()).map(|_| id.clone()),
+            ready: running || done,
+            started: Some(running),
+            restart_count: found.map_or(0, |status| i32::try_from(status.restart_count).unwrap_or(i32::MAX)),
+            last_state: found.and_then(|status| status.last.as_ref()).map(|exit| terminated(exit, &id)),
+            state: Some(state),
+            ..WireStatus::default()
+        }
+    };
+    containers.into_iter().flatten().map(one).collect()
+}
+
+fn state(found: Option<&ContainerStatus>, view: &View<'_>, id: &str, now: Timestamp, init: bool) -> WireState {
+    let waiting = |reason: &str, message: Option<&str>| WireState {
+        waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message: message.map(str::to_owned) }),
+        ..WireState::default()
+    };
+    match (found.map(|status| &status.state), view) {
+        (Some(ContainerState::Terminated(exit)), _) => terminated(exit, id),
+        // Nobody knows how it ended.
+        (Some(ContainerState::Running { started_at }), View::Lost(_)) => terminated(&lost(*started_at, now), id),
+        (None, View::Lost(_)) if !init => terminated(&lost(now, now), id),
+        (Some(ContainerState::Running { started_at }), _) => WireState {
+            running: Some(ContainerStateRunning { started_at: Some(Time(*started_at)) }),
+            ..WireState::default()
+        },
+        (Some(ContainerState::Waiting { reason, message }), _) => waiting(reason, message.as_deref()),
+        (None, View::Waiting(reason, message)) => waiting(reason, *message),
+        (None, _) => waiting("ContainerCreating", None),
+    }
+}
+
+fn lost(started_at: Timestamp, now: Timestamp) -> Exit {
+    Exit { code: 137, signal: None, reason: SHIM_LOST.into(), message: None, started_at, finished_at: now }
+}
+
+fn terminated(exit: &Exit, id: &str) -> WireState {
+    WireState {
+        terminated: Some(ContainerStateTerminated {
+            container_id: Some(id.to_owned()),
+            exit_code: exit.code,
+            signal: exit.signal,
+            reason: Some(exit.reason.clone()),
+            message: exit.message.clone(),
+            started_at: Some(Time(exit.started_at)),
+            finished_at: Some(Time(exit.finished_at)),
+        }),
+        ..WireState::default()
+    }
+}
+
+fn container_id(pod: &Pod, name: &str, attempt: u32) -> String {
+    format!("pumice://{}/{name}/{attempt}", pod.metadata.uid.as_deref().unwrap_or_default())
+}
+
+fn conditions(facts: &Facts<'_>, initialized: bool, ready: bool, unready: Option<&str>) -> Vec<PodCondition> {
+    let before = facts
+        .before
+        .conditions
+        .iter()
+        .flatten()
+        .chain(facts.pod.status.iter().flat_map(|status| status.conditions.iter().flatten()));
+    let known: Vec<&PodCondition> = before.collect();
+    let own = [
+        ("PodScheduled", true, None),
+        ("Initialized", initialized, Some("ContainersNotInitialized")),
+        ("ContainersReady", ready, unready),
+        ("Ready", ready, unready),
+    ];
+    let mut out: Vec<PodCondition> = own
+        .into_iter()
+        .map(|(kind, holds, reason)| {
+            let status = if holds { "True" } else { "False" };
+            let same = known.iter().find(|condition| condition.type_ == kind && condition.status == status);
+            PodCondition {
+                type_: kind.to_owned(),
+                status: status.to_owned(),
+                reason: reason.filter(|_| !holds).map(str::to_owned),
+                last_transition_time: same.and_then(|c| c.last_transition_time.clone()).or(Some(Time(facts.now))),
+                ..PodCondition::default()
+            }
+        })
+        .collect();
+    let latest = facts.pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    out.extend(latest.filter(|condition| !own.iter().any(|(kind, ..)| *kind == condition.type_)).cloned());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn pod() -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": "p", "uid": "u"},
+            "spec": {"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "j"}]},
+            "status": {"conditions": [
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:00:05Z"},
+                {"type": "Custom", "status": "True"},
+            ]},
+        }))
+        .unwrap()
+    }
+
+    fn shim(phase: ShimPhase, codes: &[Option<i32>]) -> ShimStatus {
+        let mut status = ShimStatus::new([].into_iter(), ["a", "b"].into_iter(), at(10));
+        status.phase = phase;
+        for (container, code) in status.containers.iter_mut().zip(codes) {
+            container.state = match code {
+                Some(code) => ContainerState::Terminated(Exit {
+                    code: *code,
+                    signal: None,
+                    reason: if *code == 137 { "OOMKilled".into() } else { "Error".into() },
+                    message: None,
+                    started_at: at(10),
+                    finished_at: at(20),
+                }),
+                None => ContainerState::Running { started_at: at(10) },
+            };
+        }
+        status
+    }
+
+    fn rendered(view: &View<'_>) -> PodStatus {
+        let (pod, before) = (pod(), PodStatus::default());
+        let facts = Facts {
+            pod: &pod,
+            before: &before,
+            host_ip: Ipv4Addr::LOCALHOST,
+            pod_ip: Some(Ipv4Addr::new(10, 64, 0, 2)),
+            started_at: at(9),
+            now: at(30),
+        };
+        render(&facts, view)
+    }
+
+    fn condition(status: &PodStatus, kind: &str) -> (String, i64) {
+        let found = status.conditions.iter().flatten().find(|condition| condition.type_ == kind).unwrap();
+        (found.status.clone(), found.last_transition_time.as_ref().map_or(0, |time| time.0.as_second()))
+    }
+
+    #[test]
+    fn the_phase_follows_from_the_containers() {
+        let cases = [
+            (shim(ShimPhase::Running, &[None, None]), "Running", "True"),
+            (shim(ShimPhase::Running, &[Some(0), None]), "Running", "False"),
+            (shim(ShimPhase::Done, &[Some(0), Some(0)]), "Succeeded", "False"),
+            (shim(ShimPhase::Done, &[Some(0), Some(137)]), "Failed", "False"),
+        ];
+        for (shim, phase, ready) in cases {
+            let status = rendered(&View::Shim(&shim));
+            assert_eq!(status.phase.as_deref(), Some(phase));
+            assert_eq!(condition(&status, "Ready").0, ready, "{phase}");
+        }
+    }
+
+    #[test]
+    fn an_exit_is_told_in_full() {
+        let status = rendered(&View::Shim(&shim(ShimPhase::Done, &[Some(137), Some(0)])));
+        let end = status.container_statuses.unwrap()[0].state.clone().unwrap().terminated.unwrap();
+        assert_eq!((end.exit_code, end.reason.as_deref()), (137, Some("OOMKilled")));
+        assert_eq!(end.container_id.as_deref(), Some("pumice://u/a/0"));
+        assert_eq!(status.pod_ip.as_deref(), Some("10.64.0.2"));
+    }
+
+    #[test]
+    fn a_lost_shim_is_never_silent() {
+        let status = rendered(&View::Lost(Some(&shim(ShimPhase::Running, &[Some(0), None]))));
+        assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("ShimLost")));
+        let states: Vec<_> =
+            status.container_statuses.unwrap().into_iter().map(|c| c.state.unwrap().terminated.unwrap()).collect();
+        assert_eq!((states[0].exit_code, states[1].exit_code), (0, 137));
+        assert_eq!(states[1].reason.as_deref(), Some("ShimLost"));
+    }
+
+    #[test]
+    fn conditions_of_others_are_kept_with_their_times() {
+        let status = rendered(&View::Waiting("ErrImageNeverPull", Some("text")));
+        assert_eq!(condition(&status, "PodScheduled"), ("True".into(), 5));
+        assert_eq!(condition(&status, "Custom").0, "True");
+        assert_eq!(condition(&status, "Ready"), ("False".into(), 30));
+        let waiting = status.container_statuses.unwrap()[1].state.clone().unwrap().waiting.unwrap();
+        assert_eq!((waiting.reason.as_deref(), waiting.message.as_deref()), (Some("ErrImageNeverPull"), Some("text")));
+    }
+
+    #[test]
+    fn a_refused_pod_has_failed_with_the_reason() {
+        let status = rendered(&View::Rejected("OutOfcpu", "too much"));
+        assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("OutOfcpu")));
+        assert_eq!(status.container_statuses, None);
+    }
+}

@@ -1,0 +1,62 @@
+//! What is told to the API server about pods: their status, and that nothing of them is left.
+
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client};
+use pumice_cluster::{Failure, failure};
+use serde_json::json;
+
+/// One call, done.
+pub(super) struct CallDone {
+    pub uid: String,
+    pub call: Call,
+    pub result: Result<(), Failure>,
+}
+
+/// What was told.
+pub(super) enum Call {
+    Status(Box<PodStatus>),
+    Finalize,
+}
+
+/// Who it is about.
+pub(super) struct Subject {
+    pub client: Client,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+impl Subject {
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Replaces the status of this very pod, not of a later one of its name.
+    pub(super) async fn write_status(self, status: Box<PodStatus>) -> CallDone {
+        let patch = json!({"metadata": {"uid": self.uid}, "status": &*status});
+        let result = self.pods().patch_status(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        let result = result.map(drop).map_err(|error| self.sorted("write a pod's status", &error));
+        CallDone { uid: self.uid, call: Call::Status(status), result }
+    }
+
+    /// Removes the object of a pod of which no process is left.
+    pub(super) async fn finalize(self) -> CallDone {
+        let params = DeleteParams {
+            grace_period_seconds: Some(0),
+            preconditions: Some(Preconditions { uid: Some(self.uid.clone()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        let result = self.pods().delete(&self.name, &params).await;
+        let result = result.map(drop).map_err(|error| self.sorted("remove a pod", &error));
+        CallDone { uid: self.uid, call: Call::Finalize, result }
+    }
+
+    fn sorted(&self, operation: &str, error: &kube::Error) -> Failure {
+        let failure = failure(error);
+        if !matches!(failure, Failure::NotFound) {
+            tracing::warn!(namespace = self.namespace, pod = self.name, error = %error, "can't {operation}, will try again");
+        }
+        failure
+    }
+}

@@ -1,0 +1,190 @@
+//! One pod as the agent keeps it.
+//!
+//! Invariant: a stage never goes back from `Ended`; what a pod has used is given back when it ends.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+
+use crate::agent::resolve::{Requests, hostname, requests};
+use crate::shim::status::ShimStatus;
+
+/// Whether the API server has the pod.
+#[derive(Debug, Clone)]
+pub(super) enum Presence {
+    /// Found on disk; the API server has not been asked yet.
+    Unknown,
+    /// This is its latest state.
+    Present(Arc<Pod>),
+    /// It is deleted.
+    Gone,
+}
+
+/// How far a pod is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Not started: its turn has not come, or something is missing.
+    Waiting {
+        reason: String,
+        message: Option<String>,
+        /// When it is tried again; none when it is in the queue.
+        retry_at: Option<Instant>,
+        failures: u32,
+    },
+    /// Its directory is made and its shim started.
+    Starting,
+    /// A shim has it.
+    Running,
+    /// It is over.
+    Ended(End),
+}
+
+/// How a pod came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    /// Its shim wrote it down.
+    Told,
+    /// Its shim died without a word.
+    Lost,
+    /// The node does not run it.
+    Rejected { reason: String, message: String },
+    /// It was deleted before it started.
+    NeverStarted,
+    /// It ended long ago and the API server knows.
+    Reported,
+}
+
+/// One pod.
+pub(super) struct Entry {
+    pub uid: String,
+    pub namespace: String,
+    pub name: String,
+    pub dir: PathBuf,
+    pub presence: Presence,
+    pub stage: Stage,
+    /// The shim's latest word.
+    pub shim: Option<ShimStatus>,
+    pub address: Option<Ipv4Addr>,
+    pub requests: Requests,
+    /// Its host name and subdomain: how peers call it.
+    pub hostname: String,
+    pub subdomain: Option<String>,
+    /// Version of its peers' names that its hosts file shows.
+    pub names_version: u64,
+    /// When the agent took it on.
+    pub started_at: Timestamp,
+    /// Whether its directory holds a spec whose shim was never started.
+    pub respawn: bool,
+    /// The status that the API server has.
+    pub written: Option<PodStatus>,
+    /// Whether a call about it is under way.
+    pub calling: bool,
+    pub call_failures: u32,
+    pub call_again_at: Option<Instant>,
+    /// Whether the API server was told that all is over.
+    pub finalized: bool,
+    /// When its processes will be killed.
+    pub kill_at: Option<Instant>,
+    /// Whether its directory is being removed.
+    pub removing: bool,
+}
+
+impl Entry {
+    /// A pod that was not there before.
+    pub(super) fn new(uid: &str, pod: &Arc<Pod>, dir: PathBuf, now: Timestamp) -> Entry {
+        let mut entry = Entry {
+            uid: uid.to_owned(),
+            namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+            name: pod.metadata.name.clone().unwrap_or_default(),
+            dir,
+            presence: Presence::Unknown,
+            stage: Stage::waiting("ContainerCreating", None),
+            shim: None,
+            address: None,
+            requests: Requests::default(),
+            hostname: String::new(),
+            subdomain: None,
+            names_version: 0,
+            started_at: now,
+            respawn: false,
+            written: None,
+            calling: false,
+            call_failures: 0,
+            call_again_at: None,
+            finalized: false,
+            kill_at: None,
+            removing: false,
+        };
+        entry.set_pod(pod);
+        entry
+    }
+
+    /// Takes the pod's latest state.
+    pub(super) fn set_pod(&mut self, pod: &Arc<Pod>) {
+        let spec = pod.spec.as_ref();
+        self.requests = requests(pod);
+        self.hostname = hostname(pod);
+        self.subdomain = spec.and_then(|spec| spec.subdomain.clone()).filter(|name| !name.is_empty());
+        if let Some(started_at) = pod.status.as_ref().and_then(|status| status.start_time.as_ref()) {
+            self.started_at = started_at.0;
+        }
+        self.presence = Presence::Present(pod.clone());
+    }
+
+    pub(super) fn pod(&self) -> Option<&Arc<Pod>> {
+        match &self.presence {
+            Presence::Present(pod) => Some(pod),
+            _ => None,
+        }
+    }
+
+    /// Whether it is to be stopped.
+    pub(super) fn is_leaving(&self) -> bool {
+        match &self.presence {
+            Presence::Unknown => false,
+            Presence::Present(pod) => pod.metadata.deletion_timestamp.is_some(),
+            Presence::Gone => true,
+        }
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self.presence, Presence::Gone)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.stage, Stage::Ended(_))
+    }
+
+    /// Whether the pod uses the host's network.
+    pub(super) fn on_host_network(&self) -> bool {
+        let spec = self.pod().and_then(|pod| pod.spec.as_ref());
+        spec.and_then(|spec| spec.host_network) == Some(true)
+    }
+
+    /// The subdomain whose members name each other.
+    pub(super) fn group(&self) -> Option<(String, String)> {
+        self.subdomain.as_ref().map(|subdomain| (self.namespace.clone(), subdomain.clone()))
+    }
+}
+
+impl Stage {
+    pub(super) fn waiting(reason: &str, message: Option<String>) -> Stage {
+        Stage::Waiting { reason: reason.to_owned(), message, retry_at: None, failures: 0 }
+    }
+}
+
+/// Whether a container of `pod` has run on this node before, by the API server's word.
+pub(super) fn has_run(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let lists = [&status.init_container_statuses, &status.container_statuses];
+    lists.into_iter().flatten().flatten().any(|container| container.container_id.is_some())
+}
+
+/// Whether the API server says that `pod` is over.
+pub(super) fn is_terminal(pod: &Pod) -> bool {
+    matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
+}

@@ -1,0 +1,73 @@
+//! Who can name whom: the pods of one subdomain, and their hosts files.
+//!
+//! Invariant: a file shows the members of some moment not older than its version; files are rewritten
+//! one batch at a time, so that an older text never overwrites a newer one.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use crate::agent::hosts;
+
+/// A namespace and a subdomain.
+pub(super) type GroupKey = (String, String);
+
+/// The pods of one subdomain.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// Their uids.
+    pub members: BTreeSet<String>,
+    /// Counts the changes.
+    pub version: u64,
+}
+
+/// All subdomains with pods on this node.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    groups: HashMap<GroupKey, Group>,
+    changed: BTreeSet<GroupKey>,
+}
+
+impl Names {
+    pub(super) fn join(&mut self, key: GroupKey, uid: &str) {
+        let group = self.groups.entry(key.clone()).or_default();
+        if group.members.insert(uid.to_owned()) {
+            group.version += 1;
+            self.changed.insert(key);
+        }
+    }
+
+    pub(super) fn leave(&mut self, key: &GroupKey, uid: &str) {
+        let Some(group) = self.groups.get_mut(key) else { return };
+        group.members.remove(uid);
+        if group.members.is_empty() {
+            self.groups.remove(key);
+            self.changed.remove(key);
+        }
+    }
+
+    pub(super) fn group(&self, key: &GroupKey) -> Option<&Group> {
+        self.groups.get(key)
+    }
+
+    /// Says that a file of this group may be behind.
+    pub(super) fn touch(&mut self, key: GroupKey) {
+        self.changed.insert(key);
+    }
+
+    pub(super) fn has_changes(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    pub(super) fn take_changed(&mut self) -> BTreeSet<GroupKey> {
+        std::mem::take(&mut self.changed)
+    }
+}
+
+/// Writes a batch of hosts files.
+pub(super) fn write_all(files: Vec<(PathBuf, String)>) {
+    for (path, text) in files {
+        if let Err(error) = hosts::rewrite(&path, &text) {
+            tracing::warn!(path = %path.display(), error = %error, "hosts file not rewritten");
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! From a pod to what its shim runs.
+//!
+//! Invariant: pure: the same pod, sources and node give the same spec. What can't be resolved is an
+//! error with the reason that a container waits for.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
+
+use super::environment::{self, Environment};
+use super::expand::expand;
+use super::fields::{self, Placement};
+use super::image_map::{ImageEntry, ImageMap};
+use super::sources::Sources;
+use super::volumes::{self, PlannedVolume, VolumeRoots};
+use crate::cgroup::Limits;
+use crate::shim::spec::{ContainerSpec, MountSpec, RestartPolicy};
+
+/// Why a pod can't be started as it is now; it may be later.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResolveError {
+    #[error("{kind} {name:?} not found")]
+    Missing { kind: &'static str, name: String },
+    #[error("couldn't find key {key} in {kind} {name:?}")]
+    MissingKey { kind: &'static str, name: String, key: String },
+    #[error("there is no field {path:?} that a container can refer to")]
+    Field { path: String },
+    #[error("the path {path:?} must be relative and must not contain '..'")]
+    Path { path: String },
+    #[error("this node can't provide {what}")]
+    Unsupported { what: String },
+    #[error("container has runAsNonRoot and would run as root; set runAsUser")]
+    WouldRunAsRoot,
+    #[error("{0}")]
+    NoCommand(String),
+}
+
+impl ResolveError {
+    /// The reason that a waiting container shows.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            ResolveError::NoCommand(_) => "ErrImageNeverPull",
+            _ => "CreateContainerConfigError",
+        }
+    }
+}
+
+/// What a node gives to every pod.
+pub(crate) struct NodeGround<'a> {
+    /// What images stand for.
+    pub image_map: &'a ImageMap,
+    /// Where the image map is, for messages.
+    pub image_map_path: Option<&'a Path>,
+    /// PATH of containers that set none.
+    pub default_path: &'a str,
+    /// Identity when this node has no right to another.
+    pub only_identity: Option<(u32, u32)>,
+    /// Mounts of every container: hosts, host name, resolver.
+    pub common_mounts: Vec<MountSpec>,
+}
+
+/// A pod, resolved.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub volumes: Vec<PlannedVolume>,
+    pub memory_volumes: Vec<crate::shim::spec::MemoryVolume>,
+    pub group: Option<u32>,
+    pub init_containers: Vec<ContainerSpec>,
+    pub containers: Vec<ContainerSpec>,
+}
+
+/// Resolves `pod`.
+pub(crate) fn resolve(
+    pod: &Pod,
+    sources: &Sources,
+    placement: &Placement,
+    node: &NodeGround<'_>,
+    roots: &VolumeRoots<'_>,
+) -> Result<Resolved, ResolveError> {
+    let planned = volumes::plan(pod, sources, placement, roots)?;
+    let spec = pod.spec.as_ref().ok_or_else(|| ResolveError::Unsupported { what: "a pod without a spec".into() })?;
+    let group = spec.security_context.as_ref().and_then(|context| id(context.fs_group));
+    let container = |container: &Container| -> Result<ContainerSpec, ResolveError> {
+        let entry = container.image.as_deref().and_then(|image| node.image_map.get(image));
+        let mut environment = base_environment(pod, container, entry, node);
+        environment::add(&mut environment, pod, container, sources, placement)?;
+        let mut mounts = node.common_mounts.clone();
+        mounts.extend(volumes::mounts(container, &planned, |name| environment.get(name))?);
+        one(pod, container, entry, environment, mounts, node)
+    };
+    let init_containers = spec.init_containers.iter().flatten().map(container).collect::<Result<_, _>>()?;
+    let containers = spec.containers.iter().map(container).collect::<Result<_, _>>()?;
+    let memory_volumes = volumes::memory(&planned, group);
+    Ok(Resolved { memory_volumes, group, init_containers, containers, volumes: planned.into_values().collect() })
+}
+
+fn base_environment(
+    pod: &Pod,
+    container: &Container,
+    entry: Option<&ImageEntry>,
+    node: &NodeGround<'_>,
+) -> Environment {
+    let mut environment = Environment::default();
+    environment.set("PATH", node.default_path.to_owned());
+    environment.set("HOSTNAME", hostname(pod));
+    for (name, value) in entry.iter().flat_map(|entry| &entry.env) {
+        environment.set(name, value.clone());
+    }
+    if container.tty == Some(true) {
+        environment.set("TERM", "xterm".into());
+    }
+    environment
+}
+
+fn one(
+    pod: &Pod,
+    container: &Container,
+    entry: Option<&ImageEntry>,
+    mut environment: Environment,
+    mounts: Vec<MountSpec>,
+    node: &NodeGround<'_>,
+) -> Result<ContainerSpec, ResolveError> {
+    let argv = argv(container, entry).iter().map(|text| expand(text, |name| environment.get(name))).collect::<Vec<_>>();
+    if argv.is_empty() {
+        return Err(no_command(container, node.image_map_path));
+    }
+    let pod_context = pod.spec.as_ref().and_then(|spec| spec.security_context.clone()).unwrap_or_default();
+    let context = container.security_context.clone().unwrap_or_default();
+    let (uid, gid) = identity(&pod_context, &context, node.only_identity)?;
+    let groups = pod_context.supplemental_groups.iter().flatten().filter_map(|gid| id(Some(*gid)));
+    let groups = groups.chain(id(pod_context.fs_group)).chain([gid]).collect();
+    let root = entry.and_then(|entry| entry.root.clone());
+    if environment.get("HOME").is_none() {
+        environment.set("HOME", home(root.as_deref(), uid));
+    }
+    let capabilities = context.capabilities.unwrap_or_default();
+    let cwd = container.working_dir.clone().filter(|dir| !dir.is_empty());
+    Ok(ContainerSpec {
+        name: container.name.clone(),
+        root,
+        argv,
+        env: environment.into_variables(),
+        cwd: cwd.or_else(|| entry.and_then(|entry| entry.working_dir.clone())).unwrap_or_else(|| "/".into()),
+        uid,
+        gid,
+        groups,
+        mounts,
+        read_only_root: context.read_only_root_filesystem == Some(true),
+        privileged: context.privileged == Some(true),
+        capabilities_add: capabilities.add.unwrap_or_default(),
+        capabilities_drop: capabilities.drop.unwrap_or_default(),
+        no_new_privileges: context.allow_privilege_escalation == Some(false),
+        limits: limits(container),
+        sidecar: container.restart_policy.as_deref() == Some("Always"),
+        termination_message_path: container
+            .termination_message_path
+            .clone()
+            .unwrap_or_else(|| "/dev/termination-log".into()),
+        termination_message_from_log: container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
+    })
+}
+
+/// A container's command replaces the image's whole; its arguments alone replace the image's arguments.
+fn argv(container: &Container, entry: Option<&ImageEntry>) -> Vec<String> {
+    let own = |list: &Option<Vec<String>>| list.clone().filter(|list| !list.is_empty());
+    match (own(&container.command), own(&container.args)) {
+        (Some(command), args) => [command, args.unwrap_or_default()].concat(),
+        (None, Some(args)) => [entry.map(|entry| entry.command.clone()).unwrap_or_default(), args].concat(),
+        (None, None) => entry.map(|entry| [entry.command.clone(), entry.args.clone()].concat()).unwrap_or_default(),
+    }
+}
+
+fn no_command(container: &Container, map: Option<&Path>) -> ResolveError {
+    let image = container.image.as_deref().unwrap_or_default();
+    let map = match map {
+        Some(path) => format!("add {image:?} to the image map {}", path.display()),
+        None => format!("start the node with an image map (--image-map FILE) that has {image:?}"),
+    };
+    ResolveError::NoCommand(format!(
+        "container {:?} has no command, and this node runs host processes and pulls no image: {map}, with a command or a root \
+         folder, or give the container a command",
+        container.name
+    ))
+}
+
+fn identity(
+    pod: &PodSecurityContext,
+    context: &SecurityContext,
+    only: Option<(u32, u32)>,
+) -> Result<(u32, u32), ResolveError> {
+    let uid = id(context.run_as_user.or(pod.run_as_user));
+    let gid = id(context.run_as_group.or(pod.run_as_group));
+    let identity = only.unwrap_or((uid.unwrap_or(0), gid.unwrap_or(0)));
+    if identity.0 == 0 && context.run_as_non_root.or(pod.run_as_non_root) == Some(true) {
+        return Err(ResolveError::WouldRunAsRoot);
+    }
+    Ok(identity)
+}
+
+fn id(value: Option<i64>) -> Option<u32> {
+    value.and_then(|value| u32::try_from(value).ok())
+}
+
+/// The home of a user as the root folder's own list of users says.
+fn home(root: Option<&Path>, uid: u32) -> String {
+    let list = root.unwrap_or(Path::new("/")).join("etc/passwd");
+    let text = std::fs::read_to_string(list).unwrap_or_default();
+    let found = text.lines().map(|line| line.split(':').collect::<Vec<_>>()).find_map(|fields| {
+        let same = fields.get(2).and_then(|field| field.parse().ok()) == Some(uid);
+        same.then(|| fields.get(5).map(|home| (*home).to_owned())).flatten()
+    });
+    found.filter(|home| !home.is_empty()).unwrap_or_else(|| if uid == 0 { "/root".into() } else { "/".into() })
+}
+
+fn limits(container: &Container) -> Limits {
+    let resources = container.resources.as_ref();
+    let quantity = |list: Option<&std::collections::BTreeMap<String, _>>, name: &str| {
+        list.and_then(|list| list.get(name)).and_then(fields::parse)
+    };
+    let (limits, requests) = (
+        resources.and_then(|resources| resources.limits.as_ref()),
+        resources.and_then(|resources| resources.requests.as_ref()),
+    );
+    let cpu_limit_milli = quantity(limits, "cpu").map(|cpu| cpu.cpu_milli()).filter(|milli| *milli > 0);
+    Limits {
+        memory_bytes: quantity(limits, "memory").map(|memory| memory.value()).filter(|bytes| *bytes > 0),
+        cpu_request_milli: quantity(requests, "cpu").map(|cpu| cpu.cpu_milli()).or(cpu_limit_milli),
+        cpu_limit_milli,
+    }
+}
+
+/// The host name that a pod sees and its peers use; cut as the kubelet cuts it.
+pub(crate) fn hostname(pod: &Pod) -> String {
+    let named = pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).filter(|name| !name.is_empty());
+    let mut name = named.or_else(|| pod.metadata.name.clone()).unwrap_or_default();
+    name.truncate(name.floor_char_boundary(63));
+    name.trim_end_matches(['-', '.']).to_owned()
+}
+
+/// The restart policy, which is Always when none is given.
+pub(crate) fn restart_policy(pod: &Pod) -> RestartPolicy {
+    match pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) {
+        Some("Never") => RestartPolicy::Never,
+        Some("OnFailure") => RestartPolicy::OnFailure,
+        _ => RestartPolicy::Always,
+    }
+}
+
+/// What a pod asks of the node: the larger of its containers together and each init container.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Requests {
+    /// Thousandths of a core.
+    pub cpu_milli: i64,
+    /// Bytes.
+    pub memory_bytes: i64,
+}
+
+/// Adds up the requests of `pod`.
+pub(crate) fn requests(pod: &Pod) -> Requests {
+    let of = |container: &Container| {
+        let resources = container.resources.as_ref();
+        let quantity = |name: &str| {
+            let asked = resources.and_then(|resources| resources.requests.as_ref()).and_then(|list| list.get(name));
+            let limit = resources.and_then(|resources| resources.limits.as_ref()).and_then(|list| list.get(name));
+            asked.or(limit).and_then(fields::parse)
+        };
+        Requests {
+            cpu_milli: quantity("cpu").map_or(0, |cpu| cpu.cpu_milli()),
+            memory_bytes: quantity("memory").map_or(0, |memory| memory.value()),
+        }
+    };
+    let Some(spec) = &pod.spec else { return Requests::default() };
+    let sum = spec.containers.iter().map(of).fold(Requests::default(), |sum, one| Requests {
+        cpu_milli: sum.cpu_milli.saturating_add(one.cpu_milli),
+        memory_bytes: sum.memory_bytes.saturating_add(one.memory_bytes),
+    });
+    spec.init_containers.iter().flatten().map(of).fold(sum, |most, one| Requests {
+        cpu_milli: most.cpu_milli.max(one.cpu_milli),
+        memory_bytes: most.memory_bytes.max(one.memory_bytes),
+    })
+}
+
+/// Paths of host aliases: address and names.
+pub(crate) fn host_aliases(pod: &Pod) -> Vec<(String, Vec<String>)> {
+    let aliases = pod.spec.iter().flat_map(|spec| spec.host_aliases.iter().flatten());
+    aliases.map(|alias| (alias.ip.clone(), alias.hostnames.clone().unwrap_or_default())).collect()
+}
+
+/// Generated files that every container gets.
+pub(crate) fn common_mounts(dir: &Path, resolver: PathBuf) -> Vec<MountSpec> {
+    let mount =
+        |source: PathBuf, target: &str| MountSpec { source, sub_path: None, target: target.into(), read_only: false };
+    vec![
+        mount(dir.join("hosts"), "/etc/hosts"),
+        mount(dir.join("hostname"), "/etc/hostname"),
+        mount(resolver, "/etc/resolv.conf"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn resolved(pod: Value) -> Result<ContainerSpec, ResolveError> {
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let map = dir.path().join("map.yaml");
+        std::fs::write(
+            &map,
+            "tf: {command: [python, -u], args: [default.py], root: /opt/tf, workingDir: /w}\nempty: {root: /r}",
+        )
+        .unwrap();
+        let image_map = ImageMap::read(&map).unwrap();
+        let node = NodeGround {
+            image_map: &image_map,
+            image_map_path: Some(Path::new("/etc/map.yaml")),
+            default_path: "/bin",
+            only_identity: None,
+            common_mounts: vec![],
+        };
+        let roots = VolumeRoots { pod: Path::new("/pod"), claims: Path::new("/claims") };
+        let resolved = resolve(&pod, &Sources::default(), &fields::placement(), &node, &roots)?;
+        Ok(resolved.containers[0].clone())
+    }
+
+    fn pod(container: Value) -> Value {
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}})
+    }
+
+    #[test]
+    fn command_and_arguments_combine_with_the_images() {
+        let cases = [
+            (json!({"name": "c", "image": "x", "command": ["a"], "args": ["b"]}), vec!["a", "b"]),
+            (json!({"name": "c", "image": "x", "args": ["b", "c"]}), vec!["b", "c"]),
+            (json!({"name": "c", "image": "tf"}), vec!["python", "-u", "default.py"]),
+            (json!({"name": "c", "image": "tf", "args": ["my.py"]}), vec!["python", "-u", "my.py"]),
+            (json!({"name": "c", "image": "tf:2", "command": ["sh"]}), vec!["sh"]),
+            (
+                json!({"name": "c", "image": "x", "command": ["$(A)", "$(HOSTNAME)", "$$(A)", "$(NONE)"],
+                       "env": [{"name": "A", "value": "v"}]}),
+                vec!["v", "p", "$(A)", "$(NONE)"],
+            ),
+        ];
+        for (container, expected) in cases {
+            assert_eq!(resolved(pod(container.clone())).unwrap().argv, expected, "{container}");
+        }
+    }
+
+    #[test]
+    fn an_image_without_a_command_names_the_map() {
+        for image in ["nginx", "empty"] {
+            let error = resolved(pod(json!({"name": "c", "image": image}))).unwrap_err();
+            assert_eq!(error.reason(), "ErrImageNeverPull");
+            assert!(error.to_string().contains("the image map /etc/map.yaml"), "{error}");
+            assert!(error.to_string().contains(image), "{error}");
+        }
+    }
+
+    #[test]
+    fn security_contexts_set_identity_and_rights() {
+        let mut given = pod(json!({"name": "c", "image": "tf", "workingDir": "/mine",
+            "securityContext": {"runAsUser": 7, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]},
+                                "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true}}));
+        given["spec"]["securityContext"] =
+            json!({"runAsUser": 1, "runAsGroup": 2, "fsGroup": 3, "supplementalGroups": [4]});
+        let spec = resolved(given).unwrap();
+        assert_eq!((spec.uid, spec.gid, spec.groups, spec.cwd.as_str()), (7, 2, vec![4, 3, 2], "/mine"));
+        assert!(spec.no_new_privileges && spec.read_only_root && !spec.privileged);
+        assert_eq!((spec.capabilities_add, spec.capabilities_drop), (vec!["NET_ADMIN".into()], vec!["ALL".to_owned()]));
+
+        let refused = resolved(pod(json!({"name": "c", "image": "tf", "securityContext": {"runAsNonRoot": true}})));
+        assert!(matches!(refused, Err(ResolveError::WouldRunAsRoot)));
+    }
+
+    #[test]
+    fn requests_are_the_larger_of_init_and_main() {
+        let pod = json!({"spec": {
+        "initContainers": [{"name": "i", "resources": {"requests": {"cpu": "3", "memory": "1Mi"}}}],
+        "containers": [
+            {"name": "a", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}},
+            {"name": "b", "resources": {"limits": {"cpu": "1"}}},
+        ]}});
+        let found = requests(&serde_json::from_value(pod).unwrap());
+        assert_eq!(found, Requests { cpu_milli: 3000, memory_bytes: 1 << 30 });
+    }
+
+    #[test]
+    fn host_names_fit_the_kernel() {
+        let named = |name: &str, hostname: Value| {
+            hostname_of(json!({"metadata": {"name": name}, "spec": {"containers": [], "hostname": hostname}}))
+        };
+        assert_eq!(named("p", json!("h")), "h");
+        assert_eq!(named("p", json!(null)), "p");
+        assert_eq!(named(&format!("{}-b", "a".repeat(62)), json!(null)), "a".repeat(62));
+    }
+
+    fn hostname_of(pod: Value) -> String {
+        hostname(&serde_json::from_value(pod).unwrap())
+    }
+}

@@ -1,0 +1,169 @@
+//! News from shims: their status files change, their processes end.
+//!
+//! Invariant: a change that happens while nobody looks is found when somebody does, because whoever
+//! gets a notice reads the file, and whoever starts watching reads it first.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::procfs;
+use crate::shim::control::ShimProcess;
+use crate::shim::status::STATUS_FILE;
+
+/// Watches the status files of all pods by one descriptor.
+pub(crate) struct StatusWatch {
+    inotify: AsyncFd<InotifyFd>,
+}
+
+struct InotifyFd(Inotify);
+
+impl AsRawFd for InotifyFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+/// Hands a descriptor to the runtime's poller.
+#[allow(unsafe_code)]
+fn readable<T: AsRawFd>(inner: T) -> io::Result<AsyncFd<T>> {
+    // SAFETY: called with `InotifyFd` and `OwnedFd` only, which own their one descriptor, keep it open
+    // as long as they live, and always name the same one.
+    unsafe { AsyncFd::register_with_interest(inner, Interest::READABLE) }.map_err(|error| error.into_parts().1)
+}
+
+impl StatusWatch {
+    /// A watch of nothing yet.
+    pub(crate) fn new() -> io::Result<Self> {
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        Ok(StatusWatch { inotify: readable(InotifyFd(inotify))? })
+    }
+
+    /// Watches a pod's directory; the descriptor comes back with its news and ends with the directory.
+    pub(crate) fn add(&self, dir: &Path) -> io::Result<WatchDescriptor> {
+        Ok(self.inotify.get_ref().0.add_watch(dir, AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ONLYDIR)?)
+    }
+
+    /// Waits for news and returns which directories have some; `None` among them means: look at all.
+    /// Cancel safe.
+    pub(crate) async fn changed(&self) -> io::Result<Vec<Option<WatchDescriptor>>> {
+        loop {
+            let mut ready = self.inotify.readable().await?;
+            match self.inotify.get_ref().0.read_events() {
+                Ok(events) => {
+                    let news = events.into_iter().filter_map(|event| {
+                        if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+                            return Some(None);
+                        }
+                        (event.name.as_deref() == Some(STATUS_FILE.as_ref())).then_some(Some(event.wd))
+                    });
+                    return Ok(news.collect());
+                }
+                Err(nix::Error::EAGAIN) => ready.clear_ready(),
+                Err(nix::Error::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+/// A handle on one process, whatever becomes of its pid.
+pub(crate) struct ProcessHandle {
+    fd: AsyncFd<OwnedFd>,
+}
+
+impl ProcessHandle {
+    /// The process, if it still is the one that was meant.
+    pub(crate) fn open(process: ShimProcess) -> io::Result<Option<ProcessHandle>> {
+        let fd = match pidfd_open(process.pid) {
+            Ok(fd) => fd,
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // After opening: now the pid can't become another process unseen.
+        if procfs::start_ticks(process.pid) != Some(process.start_ticks) {
+            return Ok(None);
+        }
+        Ok(Some(ProcessHandle { fd: readable(fd)? }))
+    }
+
+    /// Waits until the process has ended. Cancel safe.
+    pub(crate) async fn ended(self) -> io::Result<()> {
+        self.fd.readable().await.map(drop)
+    }
+
+    /// Kills the process.
+    pub(crate) fn kill(process: ShimProcess) -> io::Result<()> {
+        let fd = match pidfd_open(process.pid) {
+            Ok(fd) if procfs::start_ticks(process.pid) == Some(process.start_ticks) => fd,
+            _ => return Ok(()),
+        };
+        pidfd_kill(fd.as_fd())
+    }
+}
+
+#[allow(unsafe_code)]
+fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: takes integers; a non-negative result is a new descriptor that nobody else owns.
+    unsafe {
+        let fd = nix::errno::Errno::result(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
+        Ok(OwnedFd::from_raw_fd(fd as RawFd))
+    }
+}
+
+#[allow(unsafe_code)]
+fn pidfd_kill(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the length of the call; no signal information is passed.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            fd.as_raw_fd(),
+            libc::SIGKILL,
+            std::ptr::null::<libc::siginfo_t>(),
+            0,
+        )
+    };
+    match nix::errno::Errno::result(result) {
+        Ok(_) | Err(nix::Error::ESRCH) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::{Durability, write_atomic};
+
+    #[tokio::test]
+    async fn a_replaced_status_file_is_news() {
+        let dir = tempfile::tempdir().unwrap();
+        let watch = StatusWatch::new().unwrap();
+        let descriptor = watch.add(dir.path()).unwrap();
+        write_atomic(&dir.path().join("other.json"), b"{}", Durability::Process).unwrap();
+        write_atomic(&dir.path().join(STATUS_FILE), b"{}", Durability::Process).unwrap();
+        let mut news = Vec::new();
+        while news.is_empty() {
+            news = watch.changed().await.unwrap();
+        }
+        assert_eq!(news, [Some(descriptor)]);
+    }
+
+    #[tokio::test]
+    async fn a_process_ends_once_and_is_not_mistaken() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id() as i32;
+        let process = ShimProcess { pid, start_ticks: procfs::start_ticks(pid).unwrap() };
+        let another = ShimProcess { pid, start_ticks: process.start_ticks + 1 };
+        assert!(ProcessHandle::open(another).unwrap().is_none());
+        ProcessHandle::kill(another).unwrap();
+        let handle = ProcessHandle::open(process).unwrap().unwrap();
+        ProcessHandle::kill(process).unwrap();
+        handle.ended().await.unwrap();
+        child.wait().unwrap();
+        assert!(ProcessHandle::open(process).unwrap().is_none());
+    }
+}

@@ -1,0 +1,265 @@
+//! Starting a pod: its sources are fetched, its directory made, its shim detached.
+//!
+//! Invariant: a pod's spec is on disk before its shim starts, and a shim refuses a pod that ran
+//! before, so that a start can be repeated after any crash without running anything twice.
+
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+
+use super::addresses::PREFIX;
+use super::bridge::{self, NodeNetwork};
+use super::capabilities::Capabilities;
+use super::fields::Placement;
+use super::hosts::{self, Peer};
+use super::image_map::{ImageMap, ImageMapError};
+use super::options::ShimCommand;
+use super::resolve::{self, NodeGround, ResolveError, Resolved};
+use super::sources::{References, Sources};
+use super::volumes::{self, VolumeRoots};
+use crate::cgroup::CgroupSpec;
+use crate::files::{self, Durability, private_dir, write_atomic};
+use crate::shim::init::chain;
+use crate::shim::spec::{Network, SPEC_FILE, ShimSpec};
+
+/// What all starts on this node share.
+pub(crate) struct NodeContext {
+    pub client: Client,
+    pub node_name: String,
+    pub data_dir: PathBuf,
+    pub pods_dir: PathBuf,
+    pub resolver: PathBuf,
+    pub shim: ShimCommand,
+    pub image_map: Option<PathBuf>,
+    pub default_path: String,
+    pub capabilities: Capabilities,
+    pub network: Option<NodeNetwork>,
+    pub node_hash: u64,
+    pub cgroup_node: PathBuf,
+    pub host_ip: Ipv4Addr,
+    pub boot_id: String,
+    pub cpu_milli: i64,
+    pub memory_bytes: i64,
+}
+
+/// One pod to start.
+pub(crate) struct StartOrder {
+    pub pod: Arc<Pod>,
+    pub uid: String,
+    pub address: Ipv4Addr,
+    /// Everybody in its subdomain, itself included.
+    pub members: Vec<Peer>,
+}
+
+/// Why a pod did not start; it is tried again.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error("can't get what the pod refers to")]
+    Fetch(#[source] Box<kube::Error>),
+    #[error(transparent)]
+    ImageMap(#[from] ImageMapError),
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    #[error("can't {step}")]
+    Prepare {
+        step: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the shim did not start: {0}")]
+    Shim(String),
+}
+
+impl StartError {
+    /// The reason that its waiting containers show.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            StartError::Resolve(error) => error.reason(),
+            StartError::ImageMap(_) => "CreateContainerConfigError",
+            StartError::Fetch(_) => "ContainerCreating",
+            StartError::Prepare { .. } | StartError::Shim(_) => "CreateContainerError",
+        }
+    }
+
+    /// What its waiting containers say.
+    pub(crate) fn message(&self) -> String {
+        chain(self)
+    }
+}
+
+/// Starts a pod.
+pub(crate) async fn start(context: Arc<NodeContext>, order: StartOrder) -> Result<(), StartError> {
+    let namespace = order.pod.metadata.namespace.clone().unwrap_or_default();
+    let references = References::of(&order.pod);
+    let sources =
+        references.fetch(&context.client, &namespace).await.map_err(|error| StartError::Fetch(Box::new(error)))?;
+    bind_claims(&context.client, &namespace, &context.data_dir, &sources).await;
+    let made = tokio::task::spawn_blocking(move || {
+        make(&context, &order, &sources)?;
+        spawn_shim(&context.shim, &context.pods_dir.join(&order.uid))
+    });
+    made.await.unwrap_or_else(|error| Err(StartError::Shim(error.to_string())))
+}
+
+/// A claim is a folder of this node: it is bound as soon as a pod uses it.
+async fn bind_claims(client: &Client, namespace: &str, data_dir: &Path, sources: &Sources) {
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    for claim in sources.unbound_claims() {
+        let Some(name) = &claim.metadata.name else { continue };
+        let capacity =
+            claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()).and_then(|asked| asked.requests.clone());
+        let modes = claim.spec.as_ref().and_then(|spec| spec.access_modes.clone());
+        let status = json!({"status": {"phase": "Bound", "capacity": capacity, "accessModes": modes}});
+        if let Err(error) = claims.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await {
+            let folder = claim_folder(data_dir, namespace).join(name);
+            tracing::warn!(claim = name, folder = %folder.display(), error = %error, "claim not shown as bound");
+        }
+    }
+}
+
+fn claim_folder(data_dir: &Path, namespace: &str) -> PathBuf {
+    data_dir.join("volumes").join(namespace)
+}
+
+/// Makes the pod's directory with everything that its shim needs.
+fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<(), StartError> {
+    let step = |step| move |source: io::Error| StartError::Prepare { step, source };
+    let pod = &*order.pod;
+    let dir = context.pods_dir.join(&order.uid);
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let image_map = context.image_map.as_deref().map(ImageMap::read).transpose()?.unwrap_or_default();
+    let node = NodeGround {
+        image_map: &image_map,
+        image_map_path: context.image_map.as_deref(),
+        default_path: &context.default_path,
+        only_identity: only_identity(),
+        common_mounts: common_mounts(context, &dir),
+    };
+    let (pod_volumes, claims) = (dir.join("volumes"), claim_folder(&context.data_dir, &namespace));
+    let roots = VolumeRoots { pod: &pod_volumes, claims: &claims };
+    let placement = placement(context, order);
+    let resolved = resolve::resolve(pod, sources, &placement, &node, &roots)?;
+    private_dir(&dir).map_err(step("make the pod's directory"))?;
+    for volume in &resolved.volumes {
+        volumes::make(volume, resolved.group).map_err(step("make a volume"))?;
+    }
+    let spec = shim_spec(context, order, resolved);
+    write_names(&dir, order, &spec).map_err(step("write the pod's hosts file"))?;
+    let bytes = serde_json::to_vec(&spec).map_err(|error| step("write the pod's spec")(error.into()))?;
+    write_atomic(&dir.join(SPEC_FILE), &bytes, Durability::Power).map_err(step("write the pod's spec"))
+}
+
+/// Without root there is one identity: this process's.
+fn only_identity() -> Option<(u32, u32)> {
+    let (uid, gid) = (nix::unistd::Uid::effective(), nix::unistd::Gid::effective());
+    (!uid.is_root()).then(|| (uid.as_raw(), gid.as_raw()))
+}
+
+fn common_mounts(context: &NodeContext, dir: &Path) -> Vec<crate::shim::spec::MountSpec> {
+    if context.capabilities.isolation.namespaces {
+        resolve::common_mounts(dir, context.resolver.clone())
+    } else {
+        Vec::new()
+    }
+}
+
+fn placement(context: &NodeContext, order: &StartOrder) -> Placement {
+    Placement {
+        node_name: context.node_name.clone(),
+        host_ip: context.host_ip,
+        pod_ip: order.address,
+        node_cpu_milli: context.cpu_milli,
+        node_memory_bytes: context.memory_bytes,
+    }
+}
+
+fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved) -> ShimSpec {
+    let pod = &*order.pod;
+    let spec = pod.spec.as_ref();
+    let host_network = spec.and_then(|spec| spec.host_network) == Some(true);
+    let network = match &context.network {
+        Some(network) if !host_network => Network::Bridge {
+            bridge: network.bridge.clone(),
+            veth: bridge::pair_name(context.node_hash, &order.uid),
+            address: order.address,
+            prefix: PREFIX,
+            gateway: network.subnet().gateway(),
+        },
+        _ => Network::Host,
+    };
+    let cgroup = context.capabilities.cgroup.clone();
+    ShimSpec {
+        uid: order.uid.clone(),
+        boot_id: context.boot_id.clone(),
+        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        hostname: resolve::hostname(pod),
+        restart_policy: resolve::restart_policy(pod),
+        grace_seconds: grace_seconds(pod),
+        active_deadline_seconds: spec.and_then(|spec| spec.active_deadline_seconds).and_then(|s| u64::try_from(s).ok()),
+        isolation: context.capabilities.isolation.clone(),
+        network,
+        address: Some(order.address),
+        cgroup: cgroup.map(|hierarchy| CgroupSpec { hierarchy, path: context.cgroup_node.join(&order.uid) }),
+        memory_volumes: resolved.memory_volumes,
+        hidden: vec![context.data_dir.clone()],
+        init_containers: resolved.init_containers,
+        containers: resolved.containers,
+    }
+}
+
+/// The grace that a pod's own spec gives it, in seconds.
+pub(crate) fn grace_seconds(pod: &Pod) -> u64 {
+    let given = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    given.map_or(30, |seconds| u64::try_from(seconds).unwrap_or(0))
+}
+
+fn write_names(dir: &Path, order: &StartOrder, spec: &ShimSpec) -> io::Result<()> {
+    write_public(&dir.join("hostname"), &format!("{}\n", spec.hostname))?;
+    hosts::rewrite(&dir.join("hosts"), &hosts_text(&order.pod, order.address, &order.members))?;
+    make_public(&dir.join("hosts"))
+}
+
+/// The hosts file of a pod among its peers.
+pub(crate) fn hosts_text(pod: &Pod, address: Ipv4Addr, members: &[Peer]) -> String {
+    let own = Peer { hostname: resolve::hostname(pod), address };
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let subdomain = pod.spec.as_ref().and_then(|spec| spec.subdomain.as_deref()).filter(|name| !name.is_empty());
+    hosts::render(&own, namespace, subdomain, members, &resolve::host_aliases(pod))
+}
+
+/// Programs of any user read it within the pod; the directory around it stays closed.
+fn make_public(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o644))
+}
+
+pub(crate) fn write_public(path: &Path, text: &str) -> io::Result<()> {
+    write_atomic(path, text.as_bytes(), Durability::Process)?;
+    make_public(path)
+}
+
+/// Starts the shim of a directory and waits until it stands on its own.
+pub(crate) fn spawn_shim(shim: &ShimCommand, dir: &Path) -> Result<(), StartError> {
+    let failed = |source: io::Error| StartError::Prepare { step: "start the shim", source };
+    let log = dir.join("shim.log");
+    let stderr = fs::OpenOptions::new().create(true).append(true).open(&log).map_err(failed)?;
+    let mut command = Command::new(&shim.program);
+    command.args(&shim.args).arg(dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    // Its own group at once: an interrupt typed at the platform's terminal is not for pods.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let status = command.status().map_err(failed)?;
+    if status.success() {
+        return Ok(());
+    }
+    let text = files::read_bounded(&log, 1 << 20).unwrap_or_default();
+    let last = String::from_utf8_lossy(&text).lines().last().unwrap_or("it said nothing").to_owned();
+    Err(StartError::Shim(last))
+}

@@ -1,0 +1,66 @@
+//! Taking a node off this host: every pod's processes, the bridge, the control groups, the folders.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::bridge::{self, NodeNetwork};
+use super::pods::removal;
+use crate::cgroup::{self, CgroupSpec, Hierarchy, PUMICE};
+
+/// What names a node on this host: follows from where its data directory is.
+pub(crate) struct NodePaths {
+    /// The data directory, without links.
+    pub data_dir: PathBuf,
+    /// This agent's own folder.
+    pub node_dir: PathBuf,
+    /// Folders of pods.
+    pub pods_dir: PathBuf,
+    /// Tells nodes of one host apart.
+    pub hash: u64,
+    /// The node's control group below each mount.
+    pub cgroup: PathBuf,
+}
+
+impl NodePaths {
+    /// The paths of an existing data directory.
+    pub(crate) fn of(data_dir: &Path) -> std::io::Result<NodePaths> {
+        let data_dir = fs::canonicalize(data_dir)?;
+        let hash = bridge::hash(&data_dir.to_string_lossy());
+        let node_dir = data_dir.join("node");
+        Ok(NodePaths {
+            pods_dir: node_dir.join("pods"),
+            node_dir,
+            hash,
+            cgroup: Path::new(PUMICE).join(format!("{hash:016x}")),
+            data_dir,
+        })
+    }
+}
+
+/// Kills every pod of a data directory and removes all that its node left on this host; blocks.
+///
+/// For a platform that does not run: nothing is told to the API server. Folders of claims stay.
+pub fn teardown(data_dir: &Path) -> std::io::Result<()> {
+    let paths = NodePaths::of(data_dir)?;
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let hierarchy = Hierarchy::find(&mounts);
+    for entry in fs::read_dir(&paths.pods_dir).into_iter().flatten().flatten() {
+        let group =
+            hierarchy.clone().map(|hierarchy| CgroupSpec { hierarchy, path: paths.cgroup.join(entry.file_name()) });
+        removal::remove_pod(&entry.path(), group.as_ref());
+    }
+    remove_shared(paths.hash, hierarchy.as_ref(), &paths.cgroup);
+    Ok(())
+}
+
+/// Removes what a node's pods share, when none is left; blocks.
+pub(crate) fn remove_shared(hash: u64, hierarchy: Option<&Hierarchy>, cgroup: &Path) {
+    if nix::unistd::Uid::effective().is_root() {
+        if let Err(error) = NodeNetwork::remove(hash) {
+            tracing::warn!(error = %error, "the node's bridge was not removed");
+        }
+    }
+    if let Some(hierarchy) = hierarchy {
+        cgroup::remove_node(hierarchy, cgroup);
+    }
+}
