@@ -1,6 +1,8 @@
 //! `allocate`: gives groups their nodes. A group's minimum is decided as one and taken back whole where it does not
 //! fit; groups behind it go on. What a group has beyond its minimum is placed one pod a turn, after all minima.
 
+use std::cmp::Reverse;
+
 use rustc_hash::FxHashMap;
 
 use super::worklist::Worklist;
@@ -51,7 +53,7 @@ pub(super) fn place(cycle: &mut Cycle<'_>, which: Which) {
             continue;
         }
         let tasks = worksheet(cycle, group, which);
-        if !tasks.tasks.is_empty() || !tasks.reserve.is_empty() {
+        if !tasks.tasks.is_empty() {
             wanted.insert(group, tasks);
         }
     }
@@ -142,12 +144,13 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
         reserve.clear();
     }
     if gated > 0 {
-        cycle.failures.insert(group, Failure::at(Stage::Allocate, vec![Reason::Gated { pods: gated }]));
+        let failure = Failure::at(Stage::Allocate, vec![Reason::Gated { pods: gated }]);
+        cycle.failures.entry(group).or_insert(failure);
     }
     if let Some(retry_at) = retry_at {
         let error = last_error.map_or_else(String::new, |error| error.to_string());
         let reason = Reason::BindFailed { pods: refused, error, retry_at };
-        cycle.failures.insert(group, Failure::at(Stage::Binding, vec![reason]));
+        cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Binding, vec![reason]));
         cycle.wake_at(retry_at);
     }
     let class = tasks.first().map(|task| cycle.tables.task(*task).class);
@@ -167,10 +170,16 @@ fn turn(cycle: &mut Cycle<'_>, group: GroupId, wanted: &mut Wanted, hopeless: &m
         return false;
     }
     let savepoint = cycle.tables.savepoint();
-    let mut trial = Trial { placed: Vec::new(), failed: Vec::new(), needed };
-    let mut ready = trial.place(cycle, group, &wanted.tasks, &mut wanted.next, counting);
-    if !ready && !wanted.reserve.is_empty() {
-        ready = trial.place(cycle, group, &wanted.reserve, &mut 0, counting);
+    let first_turn = wanted.next == 0;
+    let mut trial = Trial::new(needed);
+    let mut ready = trial.place_all(cycle, group, wanted, counting);
+    if !ready && first_turn && needed > 1 && wanted.uniform.is_none() {
+        // Small pods may have taken the room that only a large one needs.
+        cycle.tables.rollback(savepoint);
+        largest_first(cycle, wanted, needed);
+        let mut second = Trial::new(needed);
+        ready = second.place_all(cycle, group, wanted, counting);
+        trial = if ready { second } else { trial };
     }
     // Without an objection of a plugin a group is ready before anything is placed.
     if ready && !trial.placed.is_empty() {
@@ -187,6 +196,13 @@ fn turn(cycle: &mut Cycle<'_>, group: GroupId, wanted: &mut Wanted, hopeless: &m
         hopeless.insert(key, reasons);
     }
     false
+}
+
+/// Orders the pods of the minimum by size, the largest first. They stand first in the worksheet.
+fn largest_first(cycle: &Cycle<'_>, wanted: &mut Wanted, needed: u32) {
+    let minimum = wanted.tasks.len().min(needed as usize);
+    wanted.tasks[..minimum].sort_by_key(|task| Reverse(cycle.tables.size(cycle.tables.task(*task).class)));
+    wanted.next = 0;
 }
 
 /// Pods that must be placed together for the group to start, or 1 where it has started.
@@ -210,6 +226,17 @@ struct Trial {
 }
 
 impl Trial {
+    fn new(needed: u32) -> Self {
+        Self { placed: Vec::new(), failed: Vec::new(), needed }
+    }
+
+    /// Pods that ask for something first; those that ask for nothing where the minimum needs them.
+    fn place_all(&mut self, cycle: &mut Cycle<'_>, group: GroupId, wanted: &mut Wanted, counting: Counting) -> bool {
+        let Wanted { tasks, next, reserve, .. } = wanted;
+        self.place(cycle, group, tasks, next, counting)
+            || (!reserve.is_empty() && self.place(cycle, group, reserve, &mut 0, counting))
+    }
+
     /// Places pods from `next` on until the group is ready. A class that fits nowhere is not tried twice.
     fn place(
         &mut self,

@@ -4,6 +4,8 @@
 //! promised to admitted groups; and always if it could start right now. An impossible group is not admitted and is
 //! not counted, so it holds nobody up.
 
+use std::cmp::Reverse;
+
 use rustc_hash::FxHashMap;
 
 use super::worklist::Worklist;
@@ -130,6 +132,10 @@ fn could_start_now(cycle: &mut Cycle<'_>, queue: QueueId, missing: &Missing, ahe
     if queue_limit::exceeded(cycle.tables, queue, &missing.total, &used).is_some() {
         return false;
     }
+    let total = &cycle.tables.nodes.total;
+    if missing.total.iter().zip(total).any(|(wanted, offered)| wanted > offered) {
+        return false;
+    }
     if let Some(block) = &missing.block {
         let nodes = &cycle.tables.nodes;
         let idle = |dim: DimId| nodes.ids().map(|node| nodes.idle(node, dim).max(0)).sum::<i64>();
@@ -170,7 +176,7 @@ fn fits_empty(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> bool 
 fn unplaced_on_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> Option<(ClassId, u32)> {
     let mut taken: FxHashMap<(NodeId, DimId), i64> = FxHashMap::default();
     let mut parts = missing.parts.clone();
-    parts.sort_by_key(|part| std::cmp::Reverse(weight(cycle, part.class)));
+    parts.sort_by_key(|part| Reverse(cycle.tables.size(part.class)));
     for part in parts {
         let feasible = cycle.finder.feasible(cycle.tables, cycle.policy, part.class);
         let tables = &*cycle.tables;
@@ -195,13 +201,6 @@ fn unplaced_on_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> Option<(ClassI
         }
     }
     None
-}
-
-/// How large a pod is, in parts per million of what the cluster offers, in its largest dimension.
-fn weight(cycle: &Cycle<'_>, class: ClassId) -> i64 {
-    let total = &cycle.tables.nodes.total;
-    let share = |(dim, amount): (DimId, i64)| amount.saturating_mul(1_000_000) / total[dim.index()].max(1);
-    cycle.tables.classes.row(class).demand.iter().map(share).max().unwrap_or(0)
 }
 
 fn exceeds(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> NodesUnfit {

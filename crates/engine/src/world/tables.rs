@@ -82,6 +82,13 @@ impl Tables {
         self.tasks.row(task.index())
     }
 
+    /// How large a pod is: parts per million of what the cluster offers, in its largest dimension.
+    pub(crate) fn size(&self, class: ClassId) -> i64 {
+        let demand = self.classes.row(class).demand.iter();
+        let share = demand.map(|(dim, amount)| amount.saturating_mul(1_000_000) / self.nodes.total[dim.index()].max(1));
+        share.max().unwrap_or(0)
+    }
+
     /// Gives a pending task room on `node`.
     pub(crate) fn assign(&mut self, task: TaskId, node: NodeId) {
         assert_eq!(self.task(task).state, TaskState::Pending, "only a pending task is given room");

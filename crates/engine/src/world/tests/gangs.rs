@@ -180,3 +180,38 @@ fn a_shape_of_many_kinds_is_packed_largest_first() {
     })));
     assert_eq!(lab.cycle().admitted, ["ns/j"]);
 }
+
+#[test]
+fn small_pods_of_a_gang_make_way_for_its_large_one() {
+    let mut lab = Lab::new(&[4_000, 4_000]);
+    lab.apply(Delta::GroupUpsert(Box::new(group("j", 3))));
+    for (index, cpu) in [(0, 1_000), (1, 1_000), (2, 4_000)] {
+        lab.pod(pod("j", index, cpu));
+    }
+    assert_eq!(lab.binds(), ["j-0", "j-1", "j-2"]);
+}
+
+#[test]
+fn gated_pods_are_not_placed() {
+    let mut lab = Lab::new(&[4_000]);
+    lab.apply(Delta::GroupUpsert(Box::new(group("j", 2))));
+    lab.pod(PodFacts { gated: true, ..pod("j", 0, 1_000) });
+    lab.pod(pod("j", 1, 1_000));
+    assert_eq!(lab.binds(), [""; 0]);
+    assert_eq!(lab.why("j").lines().next(), Some("1 pod held by scheduling gates"));
+    lab.pod(pod("j", 0, 1_000));
+    assert_eq!(lab.binds(), ["j-0", "j-1"]);
+}
+
+#[test]
+fn queues_are_served_in_turn_and_a_full_one_blocks_no_other() {
+    let mut lab = Lab::new(&[3_000]);
+    lab.queue("q", &[("cpu", 1_000)]);
+    for index in 0..3 {
+        let facts = GroupFacts { queue: "q".to_owned(), ..group(&format!("q{index}"), 1) };
+        lab.apply(Delta::GroupUpsert(Box::new(facts)));
+        lab.pod(pod(&format!("q{index}"), 0, 1_000));
+    }
+    lab.gang("d", 2, 2, 1_000);
+    assert_eq!(lab.binds(), ["d-0", "d-1", "q0-0"]);
+}
