@@ -12,7 +12,10 @@ use crate::registry::descriptor::VERBS;
 
 /// What a stored kind does not do here, by its plural name.
 const NOTES: [(&str, &str); 8] = [
-    ("events", "v1 only; an answered write may be lost for half a second after a power loss"),
+    (
+        "events",
+        "v1 only; gone an hour after they were last seen; an answered write may be lost for half a second after a power loss",
+    ),
     ("leases", "an answered write may be lost for half a second after a power loss"),
     ("namespaces", "`default`, `kube-system` and `pumice-system` exist from the start and can't be deleted"),
     ("persistentvolumeclaims", "a claim becomes a folder on the node"),

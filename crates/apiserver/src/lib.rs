@@ -13,6 +13,7 @@ mod compatibility;
 mod decode;
 mod discovery;
 mod documents;
+mod expiry;
 mod gc;
 mod listener;
 mod negotiate;

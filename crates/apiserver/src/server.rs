@@ -24,7 +24,7 @@ use crate::body::Body;
 use crate::clock::{Clock, SystemClock};
 use crate::node_proxy::{NoNodes, NodeProxy};
 use crate::registry::RegistryCell;
-use crate::{bootstrap, gc, pipeline};
+use crate::{bootstrap, expiry, gc, pipeline};
 
 /// Most writes at a time; with the limit of bodies this bounds the memory that clients can fill.
 const WRITES_MAX: usize = 256;
@@ -95,7 +95,7 @@ impl Builder {
         self
     }
 
-    /// Stores what every cluster has, and starts the collector. Needs a tokio runtime.
+    /// Stores what every cluster has, and starts the collector and the sweep of old events. Needs a tokio runtime.
     pub async fn build(self) -> Result<ApiServer, BuildError> {
         let state = Arc::new(State {
             registry: RegistryCell::new(&self.store, self.aggregated),
@@ -111,13 +111,14 @@ impl Builder {
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
         tasks.spawn(gc::run(Arc::clone(&state), stop.clone()));
+        tasks.spawn(expiry::run(Arc::clone(&state), stop.clone()));
         tasks.close();
         let background = Arc::new(Background { tasks, _stop_on_drop: stop.clone().drop_guard(), stop });
         Ok(ApiServer { state, background })
     }
 }
 
-/// The collector's task; ends with the last handle to the server.
+/// Tasks that end with the last handle to the server.
 struct Background {
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -153,7 +154,7 @@ impl ApiServer {
         ClientService { server: self.clone(), identity }
     }
 
-    /// Stops the collector and waits for it. Requests are still answered.
+    /// Stops the tasks behind the server and waits for them. Requests are still answered.
     pub async fn stop(&self) {
         self.background.stop.cancel();
         self.background.tasks.wait().await;

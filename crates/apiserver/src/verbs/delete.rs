@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt, stream};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use pumice_objects::meta;
@@ -28,6 +29,8 @@ use crate::server::State;
 
 /// How often a delete without a stated revision is tried against a changing object.
 const ATTEMPTS_MAX: usize = 16;
+/// Objects of a collection deleted at a time.
+const DELETES_MAX: usize = 32;
 /// The finalizer that makes the collector delete dependents first.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer that makes the collector cut dependents loose.
@@ -81,7 +84,7 @@ pub(crate) async fn delete(call: &Call, body: Body) -> Answer {
     Ok(response)
 }
 
-/// Answers a deletecollection: every object that matches, one by one, with the list of what was there.
+/// Answers a deletecollection: every object that matches, with the list of what was there. Not all or nothing.
 pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
     let view = View::of(call)?;
     let options = ReadOptions::parse(&call.query)?;
@@ -92,11 +95,20 @@ pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
     let mut warnings = Vec::new();
     for object in &items {
         admit(call, object, &wish, &mut warnings)?;
-        let key = &object.key;
-        match remove(&call.state, &call.descriptor, &key.namespace, &key.name, &wish).await {
-            Err(status) if status.code != 404 => return Err(status),
-            _ => {}
-        }
+    }
+    let results: Vec<Result<(), Status>> = stream::iter(items.clone())
+        .map(|object| {
+            let wish = &wish;
+            async move {
+                let key = &object.key;
+                remove(&call.state, &call.descriptor, &key.namespace, &key.name, wish).await.map(|_| ())
+            }
+        })
+        .buffer_unordered(DELETES_MAX)
+        .collect()
+        .await;
+    if let Some(status) = results.into_iter().filter_map(Result::err).find(|status| status.code != 404) {
+        return Err(status);
     }
     let mut response = view.list(items, listing.revision);
     pipeline::warn(&mut response, &warnings);
