@@ -35,10 +35,17 @@ const NOTES: [(&str, &str); 8] = [
 
 /// What clients ask for and do not get.
 const NOT_SERVED: [(&str, &str); 10] = [
-    ("Protobuf request bodies (`application/vnd.kubernetes.protobuf`)", "415; JSON and YAML are read"),
+    (
+        "Protobuf request bodies (`application/vnd.kubernetes.protobuf`)",
+        "415; JSON and YAML are read. `kubectl create configmap`, `secret`, `namespace` and their like send protobuf: add \
+         `--dry-run=client -o yaml` and pipe into `kubectl create -f -`",
+    ),
     ("Protobuf, CBOR and YAML answers", "406, unless JSON is accepted too"),
     ("Server-side apply (`application/apply-patch+yaml`)", "415; use client-side apply"),
-    ("Strategic merge patch of custom resources", "415, as upstream"),
+    (
+        "Strategic merge patch (`application/strategic-merge-patch+json`), of built-in kinds too",
+        "415; use `--type=merge`, or `kubectl replace` where `kubectl apply` would change a built-in object",
+    ),
     ("`continue` tokens", "lists are always whole; a `continue` parameter gets 410"),
     ("CEL rules of definitions (`x-kubernetes-validations`)", "not evaluated"),
     ("Conversion webhooks, admission webhooks", "422 in definitions; webhook kinds are 404"),

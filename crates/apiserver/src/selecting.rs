@@ -85,12 +85,18 @@ impl Matcher {
         self.fields.matches(|path| match path {
             NAME => Some(Cow::Borrowed(&*object.key.name)),
             NAMESPACE => Some(Cow::Borrowed(&*object.key.namespace)),
-            other => at(&body, other).and_then(|value| match value {
-                Value::Null => None,
-                Value::String(text) => Some(Cow::Borrowed(text.as_str())),
-                other => Some(Cow::Owned(other.to_string())),
-            }),
+            other => field_text(&body, other),
         })
+    }
+}
+
+/// A field as selectors compare it. A boolean that is not set counts as false.
+fn field_text<'a>(body: &'a Value, path: &str) -> Option<Cow<'a, str>> {
+    match at(body, path) {
+        None | Some(Value::Null) if path == "spec.unschedulable" => Some(Cow::Borrowed("false")),
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) => Some(Cow::Borrowed(text.as_str())),
+        Some(other) => Some(Cow::Owned(other.to_string())),
     }
 }
 

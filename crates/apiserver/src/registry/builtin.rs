@@ -140,7 +140,6 @@ static KINDS: &[Kind] = &[
             "involvedObject.fieldPath",
             "reason",
             "reportingComponent",
-            "source",
             "type",
         ],
         ..CORE

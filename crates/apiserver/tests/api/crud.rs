@@ -223,3 +223,17 @@ async fn collections_are_deleted_by_selector() {
     server.get(&format!("{MAPS}/a")).await.is(404);
     server.get(&format!("{MAPS}/b")).await.is(200);
 }
+
+#[tokio::test]
+async fn fields_select_by_what_they_mean() {
+    let server = server().await;
+    for (name, spec) in [("a", json!({})), ("b", json!({"unschedulable": true}))] {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec});
+        server.post("/api/v1/nodes", &node).await.is(201);
+    }
+    for (selector, wanted) in [("spec.unschedulable%3Dfalse", "a"), ("spec.unschedulable!=false", "b")] {
+        let list = server.get(&format!("/api/v1/nodes?fieldSelector={selector}")).await.is(200).body;
+        assert_eq!(list["items"].as_array().map(Vec::len), Some(1), "{selector}");
+        assert_eq!(list["items"][0]["metadata"]["name"], wanted, "{selector}");
+    }
+}
