@@ -16,6 +16,7 @@ use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 
 mod diagnosis;
+mod empty;
 
 pub(crate) use diagnosis::Against;
 
@@ -26,6 +27,7 @@ const CLASSES_MAX: usize = 512;
 pub(crate) struct Finder {
     caches: Vec<Option<Box<Cache>>>,
     active: usize,
+    empty: empty::EmptyCluster,
 }
 
 /// What is known of the nodes for one class.
@@ -63,11 +65,6 @@ impl Finder {
             cache.heap.pop();
         }
         None
-    }
-
-    /// Nodes whose facts allow the class, whatever runs there.
-    pub(crate) fn feasible(&mut self, tables: &Tables, policy: &Policy, class: ClassId) -> &FixedBitSet {
-        &self.fresh(tables, policy, class).feasible
     }
 
     fn fresh(&mut self, tables: &Tables, policy: &Policy, class: ClassId) -> &mut Cache {

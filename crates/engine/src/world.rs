@@ -63,8 +63,6 @@ impl World {
     pub fn set_config(&mut self, config: Config) {
         self.policy = Policy::new(&config);
         self.finder = Finder::default();
-        // What an empty cluster could hold depends on the predicates.
-        self.tables.nodes.offers_version += 1;
         self.config = config;
     }
 

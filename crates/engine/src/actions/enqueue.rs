@@ -4,15 +4,13 @@
 //! promised to admitted groups; and always if it could start right now. An impossible group is not admitted and is
 //! not counted, so it holds nobody up.
 
-use std::cmp::Reverse;
-
 use rustc_hash::FxHashMap;
 
 use super::worklist::Worklist;
 use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
 use crate::finder::Against;
-use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId};
+use crate::ids::{DimId, GroupId, QueueId};
 use crate::minimum::{Missing, missing};
 use crate::queue_limit;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
@@ -107,7 +105,7 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, ahead: &Prom
         }
         return Err(vec![reason]);
     }
-    if !fits_empty(cycle, group, missing) && !could_start_now(cycle, queue, missing, ahead) {
+    if !fits_empty(cycle, missing) && !could_start_now(cycle, queue, missing, ahead) {
         return Err(vec![Reason::ExceedsCluster(exceeds(cycle, group, missing))]);
     }
     let mut used = cycle.tables.queues.row(queue).allocated.clone();
@@ -155,52 +153,12 @@ fn could_start_now(cycle: &mut Cycle<'_>, queue: QueueId, missing: &Missing, ahe
     fits
 }
 
-/// Would the minimum fit if nothing ran? The answer is kept until nodes or the group change.
-fn fits_empty(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> bool {
-    let row = cycle.tables.groups.row(group);
-    let (offers, shape) = (cycle.tables.nodes.offers_version, row.shape_version);
-    if let Some((at, of, answer)) = row.fits_empty
-        && (at, of) == (offers, shape)
-    {
-        return answer;
-    }
-    let answer = match &missing.block {
+/// Would the minimum fit if nothing ran?
+fn fits_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
+    match &missing.block {
         Some(block) => block.iter().all(|(dim, amount)| amount <= cycle.tables.nodes.total[dim.index()]),
-        None => unplaced_on_empty(cycle, missing).is_none(),
-    };
-    cycle.tables.groups.row_mut(group).fits_empty = Some((offers, shape, answer));
-    answer
-}
-
-/// Fills an imagined empty cluster, largest pods first. The first class that does not fit, with how many did.
-fn unplaced_on_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> Option<(ClassId, u32)> {
-    let mut taken: FxHashMap<(NodeId, DimId), i64> = FxHashMap::default();
-    let mut parts = missing.parts.clone();
-    parts.sort_by_key(|part| Reverse(cycle.tables.size(part.class)));
-    for part in parts {
-        let feasible = cycle.finder.feasible(cycle.tables, cycle.policy, part.class);
-        let tables = &*cycle.tables;
-        let demand = &tables.classes.row(part.class).demand;
-        let mut left = i64::from(part.count);
-        for node in feasible.ones().map(NodeId::from) {
-            let free = |dim| tables.nodes.allocatable(node, dim) - taken.get(&(node, dim)).copied().unwrap_or(0);
-            let room = demand.iter().map(|(dim, amount)| free(dim).max(0) / amount).min().unwrap_or(left);
-            // Pods that take a host port can't share a node.
-            let ports = !tables.classes.row(part.class).template.host_ports.is_empty();
-            let placed = room.min(if ports { 1 } else { left }).min(left);
-            for (dim, amount) in demand.iter().filter(|_| placed > 0) {
-                *taken.entry((node, dim)).or_default() += amount * placed;
-            }
-            left -= placed;
-            if left == 0 {
-                break;
-            }
-        }
-        if left > 0 {
-            return Some((part.class, part.count - u32::try_from(left).unwrap_or(part.count)));
-        }
+        None => cycle.finder.unplaced_on_empty(cycle.tables, cycle.policy, &missing.parts).is_none(),
     }
-    None
 }
 
 fn exceeds(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> NodesUnfit {
@@ -221,10 +179,13 @@ fn exceeds(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> NodesUnf
         let needed = tables.groups.row(group).min_member;
         return NodesUnfit { needed, nodes, checks: checks.collect(), short, ..NodesUnfit::default() };
     }
-    let Some((class, found_room)) = unplaced_on_empty(cycle, missing) else { return NodesUnfit::default() };
+    let unplaced = cycle.finder.unplaced_on_empty(cycle.tables, cycle.policy, &missing.parts);
+    let Some(unplaced) = unplaced else { return NodesUnfit::default() };
+    let class = unplaced.class;
     let part = missing.parts.iter().find(|part| part.class == class);
     let (needed, role) = part.map_or((0, None), |part| (part.count, part.role));
-    let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, class, Against::Empty, (needed, found_room));
+    let numbers = (needed, unplaced.found_room);
+    let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, class, Against::Empty, numbers);
     let row = cycle.tables.groups.row(group);
     unfit.role = role.map_or_else(String::new, |role| row.roles[role].name.to_string());
     unfit

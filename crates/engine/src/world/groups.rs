@@ -99,8 +99,6 @@ pub(crate) struct GroupRow {
     pub(crate) noticed: Option<(u64, Arc<str>)>,
     /// Counts changes of what the group asks for.
     pub(crate) shape_version: u64,
-    /// (offers version, shape version, answer): could an empty cluster hold its minimum?
-    pub(crate) fits_empty: Option<(u64, u64, bool)>,
 }
 
 impl GroupRow {
@@ -191,7 +189,6 @@ impl Groups {
             reasons: None,
             noticed: None,
             shape_version: 0,
-            fits_empty: None,
         };
         (self.table.insert(key.into(), row), true)
     }
