@@ -144,16 +144,15 @@ async fn resource(
     let body = request.into_body();
     match call.request.verb {
         Verb::Get | Verb::List | Verb::Watch => dispatch(call, body).await,
-        _ => write(call, body).await,
+        _ => bounded(&Arc::clone(&call.state), dispatch(call, body)).await,
     }
 }
 
 /// Bounds how many bodies are in memory, and how long a write may take. A change that the store has begun goes on.
-async fn write(call: Call, body: Body) -> Answer {
-    let state = Arc::clone(&call.state);
+async fn bounded(state: &State, write: impl Future<Output = Answer>) -> Answer {
     let work = async {
         let _permit = state.writes.acquire().await;
-        dispatch(call, body).await
+        write.await
     };
     tokio::time::timeout(WRITE_TIMEOUT, work).await.unwrap_or_else(|_| {
         Err(Status::timeout(format!("request did not complete within {} s", WRITE_TIMEOUT.as_secs())))
@@ -189,7 +188,7 @@ async fn namespaced_binding(
         ));
     }
     let call = call(state, pods, identity, wanted, query, &request);
-    subresources::binding::bind(&call, request.into_body()).await
+    bounded(&Arc::clone(&call.state), subresources::binding::bind(&call, request.into_body())).await
 }
 
 async fn dispatch(call: Call, body: Body) -> Answer {

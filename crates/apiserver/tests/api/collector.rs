@@ -123,3 +123,33 @@ async fn a_definition_takes_its_objects_with_it() {
     server.get(WIDGETS).await.is(404);
     assert_eq!(server.api.store().count("example.com/widgets", None), 0);
 }
+
+#[tokio::test]
+async fn what_was_left_half_done_is_finished_by_the_next_start() {
+    use std::sync::Arc;
+
+    use pumice_apiserver::{AdmitAll, NoNodes};
+    use pumice_store::{Options, Store};
+
+    let store = Store::in_memory(Options::default()).expect("store");
+    let first = crate::harness::over(store.clone(), Arc::new(AdmitAll), Arc::new(NoNodes)).await;
+    let owner = first.post(MAPS, &config_map("owner")).await.is(201).body;
+    let cut = first.post(MAPS, &config_map("cut")).await.is(201).body;
+    owned(&first, "child", &[&owner], false).await;
+    owned(&first, "orphan", &[&cut], false).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
+    first.post("/api/v1/namespaces", &namespace).await.is(201);
+    first.post("/api/v1/namespaces/team/configmaps", &config_map("inner")).await.is(201);
+    first.api.stop().await;
+    first.delete(&format!("{MAPS}/owner"), &Value::Null).await.is(200);
+    first.delete(&format!("{MAPS}/cut"), &json!({"propagationPolicy": "Orphan"})).await.is(200);
+    first.delete("/api/v1/namespaces/team", &Value::Null).await.is(200);
+    first.get(&format!("{MAPS}/child")).await.is(200);
+
+    let second = crate::harness::over(store, Arc::new(AdmitAll), Arc::new(NoNodes)).await;
+    second.until(&format!("{MAPS}/child"), 404).await;
+    second.until(&format!("{MAPS}/cut"), 404).await;
+    second.until("/api/v1/namespaces/team", 404).await;
+    let orphan = second.get(&format!("{MAPS}/orphan")).await.is(200).body;
+    assert_eq!(orphan["metadata"]["ownerReferences"], Value::Null);
+}
