@@ -13,5 +13,7 @@ pub mod write;
 pub use connect::client_over;
 pub use events::EventRecorder;
 pub use install::install_definitions;
+/// A client of a Kubernetes API, for those who only hand it on.
+pub use kube::Client;
 pub use watch::{Change, WatchScope, watch};
 pub use write::{Failure, failure};

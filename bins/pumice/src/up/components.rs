@@ -1,12 +1,15 @@
 //! The components of `up`: who each is, and what happens when one ends.
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use pumice_apiserver::ApiServer;
 use pumice_auth::Identity;
-use pumice_cluster::client_over;
+use pumice_api::names;
+use pumice_cluster::{Client, client_over};
+use pumice_node::ShimCommand;
+use pumice_units::Quantity;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -25,22 +28,16 @@ impl Components {
         let mut components = Components { tasks: JoinSet::new(), shutdown: CancellationToken::new() };
         let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
 
-        let controllers = pumice_controllers::Options { client: client(pumice_api::names::USER_CONTROLLERS) }.build();
+        let controllers = pumice_controllers::Options { client: client(names::USER_CONTROLLERS) }.build();
         components.spawn("controllers", |stop| controllers.run(stop));
 
-        let scheduler = pumice_scheduler::Options {
-            client: client(pumice_api::names::USER_SCHEDULER),
-            scheduler_names: pumice_api::names::SCHEDULERS_UP.iter().map(|name| (*name).to_owned()).collect(),
-            config: args.scheduler_conf.clone(),
-        }
-        .build()
-        .context("start the scheduler")?;
+        let mut options = pumice_scheduler::Options::new(client(names::USER_SCHEDULER));
+        options.config = args.scheduler_conf.clone();
+        let scheduler = options.build().context("start the scheduler")?;
         let _ = late.scheduler.set(scheduler.handle());
         components.spawn("scheduler", |stop| scheduler.run(stop));
 
-        let agent = node_options(args, data, node, client(pumice_api::names::USER_NODE))?
-            .build()
-            .context("start the node agent")?;
+        let agent = node_options(args, data, node, client(names::USER_NODE))?.build().context("start the node agent")?;
         let _ = late.node.set(agent.handle());
         components.spawn("node agent", |stop| agent.run(stop));
         Ok(components)
@@ -78,6 +75,29 @@ impl Components {
         }
         if failed.is_empty() { Ok(()) } else { bail!("not everything ended well: {}", failed.join("; ")) }
     }
+}
+
+fn node_options(args: &UpArgs, data: &Path, name: &str, client: Client) -> Result<pumice_node::Options> {
+    let program = std::env::current_exe().context("find this program's own file")?;
+    let shim = ShimCommand { program, args: vec!["shim".into()] };
+    let mut options = pumice_node::Options::new(client, data.to_owned(), name.to_owned(), shim);
+    options.image_map = match &args.image_map {
+        Some(map) => Some(std::path::absolute(map).with_context(|| format!("make {} absolute", map.display()))?),
+        None => None,
+    };
+    options.cpu_milli = amount("--cpu", args.cpu.as_deref())?.map(|cpu| cpu.cpu_milli());
+    options.memory_bytes = amount("--memory", args.memory.as_deref())?.map(|memory| memory.value());
+    options.pods_max = args.pods;
+    // A pod without an image is this machine as its user knows it, so it finds the same programs.
+    if let Some(path) = std::env::var_os("PATH").and_then(|path| path.into_string().ok()).filter(|p| !p.is_empty()) {
+        options.default_path = path;
+    }
+    Ok(options)
+}
+
+fn amount(flag: &str, text: Option<&str>) -> Result<Option<Quantity>> {
+    let parse = |text: &str| text.parse().with_context(|| format!("{flag} {text:?} is no quantity; try 4, 500m or 8Gi"));
+    text.map(parse).transpose()
 }
 
 /// The name of this machine's node: its host name.
