@@ -1,6 +1,7 @@
 //! The scheduler with its own rights against the embedded API server, in one process; the test plays all the others.
 
 #![allow(clippy::unwrap_used, reason = "the harness of a test fails by panicking")]
+#![allow(clippy::large_futures, reason = "a test has one of them")]
 
 use std::fmt::Debug;
 use std::time::Duration;
