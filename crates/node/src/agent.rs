@@ -1,6 +1,6 @@
 //! The agent: follows the API server and keeps this host's pods as it wants them.
 //!
-//! `Options -> build() -> NodeAgent::run(shutdown)`, with a [`Handle`] for logs and draining.
+//! `Options::build() -> NodeAgent::run(shutdown)`, with a [`Handle`] for logs and draining.
 //! Invariant: the agent may die at any time; pods go on, and the next agent takes them over.
 
 mod addresses;
@@ -30,6 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{Request, Response};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +40,7 @@ pub use capabilities::Capabilities;
 pub use image_map::{ImageEntry, ImageMap, ImageMapError};
 pub use log_service::{LogBody, LogService};
 pub use options::{Options, ShimCommand};
-pub use teardown::teardown;
+pub use teardown::tear_down;
 
 use crate::clock;
 use crate::files::private_dir;
@@ -85,6 +86,7 @@ pub struct NodeAgent {
     capacity: Capacity,
     pods: Pods,
     drains: mpsc::Receiver<Drain>,
+    handle: Handle,
 }
 
 /// What others may ask of a running agent; cheap to clone.
@@ -96,9 +98,14 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Serves `GET /containerLogs/{namespace}/{pod}/{container}`.
+    /// Serves `GET /containerLogs/{namespace}/{pod}/{container}` as a service.
     pub fn log_service(&self) -> LogService {
         self.logs.clone()
+    }
+
+    /// Answers one request for logs.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<LogBody> {
+        self.logs.answer(&request)
     }
 
     /// What this host lets the agent do.
@@ -116,9 +123,15 @@ impl Handle {
     }
 }
 
-/// Finds out what this host can do, takes over what runs, and makes an agent. Must be called within
-/// a runtime; takes some ten milliseconds.
-pub fn build(options: Options) -> Result<(NodeAgent, Handle), AgentError> {
+impl Options {
+    /// Finds out what this host can do, takes over what runs, and makes an agent. Must be called
+    /// within a runtime; takes some ten milliseconds.
+    pub fn build(self) -> Result<NodeAgent, AgentError> {
+        build(self)
+    }
+}
+
+fn build(options: Options) -> Result<NodeAgent, AgentError> {
     let prepare = |path: &PathBuf| {
         let path = path.clone();
         move |source| AgentError::Prepare { path, source }
@@ -165,7 +178,7 @@ pub fn build(options: Options) -> Result<(NodeAgent, Handle), AgentError> {
         Pods::open(context.clone(), options.pods_max, options.starts_max, index.clone()).map_err(AgentError::Watch)?;
     let (sender, drains) = mpsc::channel(DRAINS_MAX);
     let handle = Handle { logs: LogService::new(index), drains: sender, capabilities: Arc::new(capabilities) };
-    Ok((NodeAgent { context, capacity, pods, drains }, handle))
+    Ok(NodeAgent { context, capacity, pods, drains, handle })
 }
 
 fn make_network(paths: &NodePaths) -> Result<NodeNetwork, String> {
@@ -188,9 +201,16 @@ fn disk_bytes(paths: &NodePaths) -> i64 {
 }
 
 impl NodeAgent {
+    /// For those who ask things of the agent while it runs.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
     /// Runs until `shutdown`. Pods that run then go on; when none does, nothing is left on the host.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), AgentError> {
-        let NodeAgent { context, capacity, pods, drains } = self;
+        let NodeAgent { context, capacity, pods, drains, handle } = self;
+        // With the last handle gone, nobody can ask for a drain any more; ours must not be it.
+        let _handle = handle;
         let mut parts = JoinSet::new();
         let lease_shutdown = shutdown.clone();
         parts.spawn(async move {

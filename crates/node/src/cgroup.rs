@@ -126,11 +126,6 @@ impl CgroupSpec {
             remove_tree(&root.join(&self.path));
         }
     }
-
-    /// Pids of all processes in the pod's groups.
-    pub(crate) fn processes(&self) -> Vec<i32> {
-        self.hierarchy.roots().first().map(|root| processes(&root.join(&self.path))).unwrap_or_default()
-    }
 }
 
 /// The group of one container.

@@ -16,7 +16,7 @@ pub mod shim;
 
 pub use agent::{
     AgentError, BridgeError, Capabilities, Handle, ImageEntry, ImageMap, ImageMapError, LogBody, LogService, NodeAgent,
-    Options, ShimCommand, build, teardown,
+    Options, ShimCommand, tear_down,
 };
 pub use cgroup::{CgroupSpec, Hierarchy, Limits};
 pub use shim::shim_main;

@@ -3,6 +3,7 @@
 //! Invariant: no two pods share an address; an address just given back is the last to be given again.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::Ipv4Addr;
 
 /// Length of a node's prefix: 4093 pods.
@@ -87,8 +88,8 @@ impl AddressPool {
             let offset = if self.next >= self.size() - 1 { 2 } else { self.next };
             self.next = offset + 1;
             let address = Ipv4Addr::from_bits(self.subnet.base.to_bits() + offset);
-            if !self.taken.contains_key(&address) {
-                self.taken.insert(address, uid.to_owned());
+            if let Entry::Vacant(free) = self.taken.entry(address) {
+                free.insert(uid.to_owned());
                 return Some(address);
             }
         }

@@ -1,6 +1,6 @@
 //! The image map: what an image means on a host that pulls none.
 //!
-//! A YAML or JSON file of `image -> {command, args, root, workingDir, env}`. An exact image wins over
+//! A YAML or JSON file of `image -> {command, args, root, layer, workingDir, env}`. An exact image wins over
 //! the same without its tag or digest, that over the longest matching pattern with `*`.
 
 use std::collections::BTreeMap;
@@ -26,6 +26,8 @@ pub struct ImageEntry {
     pub args: Vec<String>,
     /// A folder that is the container's root.
     pub root: Option<PathBuf>,
+    /// A folder that is laid over the root: what the image would add to this host.
+    pub layer: Option<PathBuf>,
     /// The image's working directory.
     pub working_dir: Option<String>,
     /// The image's environment.
@@ -46,7 +48,7 @@ pub enum ImageMapError {
         source: io::Error,
     },
     /// The file is not a map of images.
-    #[error("the image map {} is not a map of image to command, args, root, workingDir, env: {message}", path.display())]
+    #[error("the image map {} is not a map of image to command, args, root, layer, workingDir, env: {message}", path.display())]
     Parse {
         /// Which file.
         path: PathBuf,

@@ -94,7 +94,7 @@ impl Reader {
     async fn open(&mut self) -> io::Result<Vec<u8>> {
         let path = log_path(&self.source.dir, &self.source.container, self.source.attempt);
         let mut text = Vec::new();
-        let mut tail = self.source.query.tail_lines.map(|lines| Tail::new(lines));
+        let mut tail = self.source.query.tail_lines.map(Tail::new);
         for path in [rotated_path(&path), path] {
             let file = match File::open(&path).await {
                 Ok(file) => file,

@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::future::Ready;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -92,8 +92,10 @@ impl LogService {
         LogService { pods }
     }
 
-    async fn answer(self, method: Method, path: String, query: String) -> Response<LogBody> {
-        match self.open(&method, &path, &query) {
+    /// Answers one request; what is wrong with it is said in the answer.
+    pub fn answer<B>(&self, request: &Request<B>) -> Response<LogBody> {
+        let uri = request.uri();
+        match self.open(request.method(), uri.path(), uri.query().unwrap_or_default()) {
             Ok(source) => Response::new(BodyExt::boxed(StreamBody::new(log_reader::stream(source)))),
             Err(error) => {
                 let text =
@@ -145,17 +147,15 @@ fn attempt(status: &ContainerStatus, previous: bool) -> Option<u32> {
 impl<B> Service<Request<B>> for LogService {
     type Response = Response<LogBody>;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<LogBody>, Infallible>>;
+    type Future = Ready<Result<Response<LogBody>, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let query = request.uri().query().unwrap_or_default().to_owned();
-        let service = self.clone();
-        Box::pin(async move { Ok(service.answer(method, path, query).await) })
+        let response = self.answer(&request);
+        std::future::ready(Ok(response))
     }
 }
 

@@ -138,6 +138,7 @@ fn one(
     Ok(ContainerSpec {
         name: container.name.clone(),
         root,
+        layer: entry.and_then(|entry| entry.layer.clone()),
         argv,
         env: environment.into_variables(),
         cwd: cwd.or_else(|| entry.and_then(|entry| entry.working_dir.clone())).unwrap_or_else(|| "/".into()),

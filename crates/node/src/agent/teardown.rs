@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::bridge::{self, NodeNetwork};
 use super::pods::removal;
 use crate::cgroup::{self, CgroupSpec, Hierarchy, PUMICE};
+use crate::shim::control;
 
 /// What names a node on this host: follows from where its data directory is.
 pub(crate) struct NodePaths {
@@ -38,27 +39,30 @@ impl NodePaths {
 }
 
 /// Kills every pod of a data directory and removes all that its node left on this host; blocks.
+/// Returns how many pods still ran.
 ///
 /// For a platform that does not run: nothing is told to the API server. Folders of claims stay.
-pub fn teardown(data_dir: &Path) -> std::io::Result<()> {
+pub fn tear_down(data_dir: &Path) -> std::io::Result<usize> {
     let paths = NodePaths::of(data_dir)?;
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let hierarchy = Hierarchy::find(&mounts);
+    let mut ended = 0;
     for entry in fs::read_dir(&paths.pods_dir).into_iter().flatten().flatten() {
         let group =
             hierarchy.clone().map(|hierarchy| CgroupSpec { hierarchy, path: paths.cgroup.join(entry.file_name()) });
+        ended += usize::from(control::is_alive(&entry.path()));
         removal::remove_pod(&entry.path(), group.as_ref());
     }
     remove_shared(paths.hash, hierarchy.as_ref(), &paths.cgroup);
-    Ok(())
+    Ok(ended)
 }
 
 /// Removes what a node's pods share, when none is left; blocks.
 pub(crate) fn remove_shared(hash: u64, hierarchy: Option<&Hierarchy>, cgroup: &Path) {
-    if nix::unistd::Uid::effective().is_root() {
-        if let Err(error) = NodeNetwork::remove(hash) {
-            tracing::warn!(error = %error, "the node's bridge was not removed");
-        }
+    if nix::unistd::Uid::effective().is_root()
+        && let Err(error) = NodeNetwork::remove(hash)
+    {
+        tracing::warn!(error = %error, "the node's bridge was not removed");
     }
     if let Some(hierarchy) = hierarchy {
         cgroup::remove_node(hierarchy, cgroup);

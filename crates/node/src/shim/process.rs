@@ -265,7 +265,7 @@ mod tests {
         let clean = WaitStatus::Exited(pid, 0);
         let killed = WaitStatus::Signaled(pid, Signal::SIGKILL, false);
         let failed = Report::Failed("no such program".into());
-        let cases: Vec<(Vec<Report>, WaitStatus, bool, (i32, Option<i32>, &str))> = vec![
+        let cases = vec![
             (vec![Report::Started, Report::Exited(0)], clean, false, (0, None, "Completed")),
             (vec![Report::Started, Report::Exited(3)], clean, false, (3, None, "Error")),
             (vec![Report::Started, Report::Killed(15)], clean, false, (143, Some(15), "Error")),
@@ -274,7 +274,7 @@ mod tests {
             (vec![Report::Started, Report::Exited(137)], clean, true, (137, None, "OOMKilled")),
             (vec![Report::Started, Report::Exited(1)], clean, true, (1, None, "Error")),
             (vec![Report::Started], killed, false, (137, Some(9), "Error")),
-            (vec![], killed, false, (137, Some(9), "Error")),
+            (Vec::new(), killed, false, (137, Some(9), "Error")),
             (vec![Report::Started, failed, Report::Exited(127)], clean, false, (128, None, "StartError")),
         ];
         for (reports, end, oom, expected) in cases {

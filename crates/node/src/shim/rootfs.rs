@@ -57,6 +57,12 @@ pub enum RootError {
         path: PathBuf,
     },
     /// The root could not be entered.
+    #[error("can't lay {} over the host's root: this host has no overlay file system", layer.display())]
+    NoOverlay {
+        /// The folder of the image map.
+        layer: PathBuf,
+    },
+    /// The last step failed.
     #[error("can't enter the root directory")]
     Enter(#[source] nix::Error),
 }
@@ -113,13 +119,17 @@ fn mount_root(kind: RootKind, container: &ContainerSpec, layers: &Layers, root: 
     }
     create_dir(root)?;
     if kind == RootKind::Host {
+        if let Some(layer) = &container.layer {
+            return Err(RootError::NoOverlay { layer: layer.clone() });
+        }
         let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
         return mounted("the root folder", root, mount(Some(lower), root, NONE, flags, NONE));
     }
     let (upper, work) = (layers.dir.join("upper"), layers.dir.join("work"));
     create_dir(&upper)?;
     create_dir(&work)?;
-    let options = format!("lowerdir={},upperdir={},workdir={}", escaped(lower), escaped(&upper), escaped(&work));
+    let layer = container.layer.as_deref().map(|layer| format!("{}:", escaped(layer))).unwrap_or_default();
+    let options = format!("lowerdir={layer}{},upperdir={},workdir={}", escaped(lower), escaped(&upper), escaped(&work));
     // The upper layer is thrown away, so the kernel need not bring it to the disk for anybody.
     let volatile = format!("{options},volatile");
     let overlay = |options: &str| mount(Some("overlay"), root, Some("overlay"), MsFlags::empty(), Some(options));

@@ -132,6 +132,9 @@ pub struct ContainerSpec {
     pub name: String,
     /// A folder that is its root instead of the host's.
     pub root: Option<PathBuf>,
+    /// A folder laid over the root, below what the container writes.
+    #[serde(default)]
+    pub layer: Option<PathBuf>,
     /// Program and arguments; never empty.
     pub argv: Vec<String>,
     /// Its whole environment.

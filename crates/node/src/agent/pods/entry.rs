@@ -87,6 +87,9 @@ pub(super) struct Entry {
     pub call_again_at: Option<Instant>,
     /// Whether the API server was told that all is over.
     pub finalized: bool,
+    /// Whether its shim's process has ended. Its lock may be held a little longer, by containers that
+    /// the kernel is about to kill.
+    pub shim_ended: bool,
     /// When its processes will be killed.
     pub kill_at: Option<Instant>,
     /// Whether its directory is being removed.
@@ -116,6 +119,7 @@ impl Entry {
             call_failures: 0,
             call_again_at: None,
             finalized: false,
+            shim_ended: false,
             kill_at: None,
             removing: false,
         };

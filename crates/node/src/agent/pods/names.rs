@@ -54,10 +54,6 @@ impl Names {
         self.changed.insert(key);
     }
 
-    pub(super) fn has_changes(&self) -> bool {
-        !self.changed.is_empty()
-    }
-
     pub(super) fn take_changed(&mut self) -> BTreeSet<GroupKey> {
         std::mem::take(&mut self.changed)
     }

@@ -22,16 +22,16 @@ pub(crate) fn end_shim(dir: &Path, group: Option<&CgroupSpec>) {
         if !control::is_alive(dir) {
             break;
         }
-        if step == 0 {
-            if let Err(error) = control::request_stop(dir, Stop { grace_seconds: 0 }) {
-                tracing::warn!(dir = %dir.display(), error = %error, "can't ask a shim to stop");
-            }
+        if step == 0
+            && let Err(error) = control::request_stop(dir, Stop { grace_seconds: 0 })
+        {
+            tracing::warn!(dir = %dir.display(), error = %error, "can't ask a shim to stop");
         }
         // A shim that does not answer is killed; the kernel kills its containers with it.
-        if step == STEPS / 2 {
-            if let Ok(process) = ShimProcess::read(dir) {
-                let _ = ProcessHandle::kill(process);
-            }
+        if step == STEPS / 2
+            && let Ok(process) = ShimProcess::read(dir)
+        {
+            let _ = ProcessHandle::kill(process);
         }
         thread::sleep(STEP);
     }

@@ -1,12 +1,11 @@
 //! What the tests with real processes share: a pod directory, the shim (this test binary again), waits.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pumice_node::shim::spec::{ContainerSpec, Isolation, Network, RestartPolicy, RootKind, SPEC_FILE, ShimSpec};
-use pumice_node::shim::status::{ContainerStatus, Exit, ShimPhase, ShimStatus};
+use pumice_node::shim::status::{Exit, ShimPhase, ShimStatus};
 use pumice_node::{CgroupSpec, Hierarchy, Limits, shim};
 
 /// Longest wait for anything; a test that needs it fails.
@@ -110,12 +109,6 @@ impl TestPod {
         self.done().containers[0].exit().cloned().expect("the container has ended")
     }
 
-    pub fn running(&self) {
-        wait_for("a running container", || {
-            self.status().filter(|s| s.containers.iter().all(ContainerStatus::is_running))
-        });
-    }
-
     /// The text of a container's log, without times.
     pub fn log(&self) -> String {
         let path = self.path().join("logs/main/0.log");
@@ -145,6 +138,14 @@ impl Drop for TestPod {
     fn drop(&mut self) {
         let _ = shim::request_stop(self.path(), 0);
         wait_for("the shim to go", || (!shim::is_alive(self.path())).then_some(()));
+        if let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu }, path }) = &self.spec.cgroup {
+            for root in std::iter::once(memory).chain(cpu) {
+                // They stay while other tests have pods below them.
+                for dir in path.ancestors().skip(1).take(2) {
+                    let _ = std::fs::remove_dir(root.join(dir));
+                }
+            }
+        }
     }
 }
 

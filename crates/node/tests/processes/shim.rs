@@ -1,18 +1,11 @@
 //! The shim with real processes: exits, memory, grace, isolation, restarts.
 
-mod support;
-
 use std::path::Path;
 
+use crate::harness::{TestPod, container, is_root, wait_for};
 use pumice_node::shim;
 use pumice_node::shim::spec::{MemoryVolume, MountSpec, RestartPolicy, RootKind};
 use pumice_node::shim::status::ContainerState;
-use support::{TestPod, container, is_root, wait_for};
-
-#[test]
-fn shim_entry() {
-    support::shim_entry();
-}
 
 #[test]
 fn exits_are_reported_with_code_reason_and_message() {

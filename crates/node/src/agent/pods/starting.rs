@@ -1,0 +1,156 @@
+//! Pods are started, a few at a time, and know their peers' names.
+
+use std::path::PathBuf;
+
+use tokio::task::JoinError;
+
+use super::entry::{Entry, Stage};
+use super::{Pods, RETRY_FIRST, RETRY_LONGEST, Started, backoff, names};
+use crate::agent::hosts::Peer;
+use crate::agent::shim_watch::ProcessHandle;
+use crate::agent::start::{self, StartError, StartOrder};
+use crate::clock;
+use crate::shim::control::ShimProcess;
+
+impl Pods {
+    pub(super) fn start_queued(&mut self) {
+        while self.starts.len() < self.starts_max {
+            let Some(uid) = self.queue.pop_front() else { return };
+            self.give_address(&uid);
+            let Some(entry) = self.pods.get(&uid) else { continue };
+            if !matches!(entry.stage, Stage::Waiting { .. }) || entry.is_leaving() {
+                continue;
+            }
+            let (Some(pod), Some(address)) = (entry.pod().cloned(), entry.address) else {
+                self.not_started(&uid, "ContainerCreating", "every address of this node is taken".into());
+                continue;
+            };
+            let (members, version) = self.members(entry);
+            let order = StartOrder { pod, uid: uid.clone(), address, members };
+            let (context, dir, respawn) = (self.context.clone(), entry.dir.clone(), entry.respawn);
+            if let Some(entry) = self.pods.get_mut(&uid) {
+                entry.stage = Stage::Starting;
+            }
+            self.starts.spawn(async move {
+                let result = match respawn {
+                    false => start::start(context, order).await,
+                    true => tokio::task::spawn_blocking(move || start::spawn_shim(&context.shim, &dir))
+                        .await
+                        .unwrap_or_else(|error| Err(StartError::Shim(error.to_string()))),
+                };
+                (uid, version, result)
+            });
+        }
+    }
+
+    pub(super) fn members(&self, entry: &Entry) -> (Vec<Peer>, u64) {
+        let Some(group) = entry.group().and_then(|key| self.names.group(&key)) else { return (Vec::new(), 0) };
+        let members = group.members.iter().filter_map(|uid| self.pods.get(uid));
+        let peers =
+            members.filter_map(|entry| Some(Peer { hostname: entry.hostname.clone(), address: entry.address? }));
+        (peers.collect(), group.version)
+    }
+
+    pub(super) fn not_started(&mut self, uid: &str, reason: &str, message: String) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let failures = match entry.stage {
+            Stage::Waiting { failures, .. } => failures,
+            _ => 0,
+        };
+        let retry_at = Some(clock::monotonic() + backoff(RETRY_FIRST, RETRY_LONGEST, failures));
+        entry.stage =
+            Stage::Waiting { reason: reason.to_owned(), message: Some(message), retry_at, failures: failures + 1 };
+        self.marked.insert(uid.to_owned());
+    }
+
+    pub(super) fn on_start(&mut self, done: Result<Started, JoinError>) {
+        let (uid, version, result) = match done {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::error!(error = %error, "the start of a pod failed");
+                return;
+            }
+        };
+        let Some(entry) = self.pods.get_mut(&uid) else { return };
+        match result {
+            Ok(()) => {
+                entry.stage = Stage::Running;
+                entry.respawn = false;
+                entry.names_version = version;
+                let group = entry.group();
+                if let Some(key) =
+                    group.filter(|key| self.names.group(key).is_some_and(|group| group.version != version))
+                {
+                    self.names.touch(key);
+                    self.names_soon();
+                }
+                self.follow_shim(&uid);
+            }
+            Err(error) => {
+                tracing::debug!(uid, error = error.message(), "pod not started");
+                self.not_started(&uid, error.reason(), error.message());
+            }
+        }
+        self.marked.insert(uid);
+    }
+
+    /// Watches a shim's word and its life; looks at once, for what happened before.
+    pub(super) fn follow_shim(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get(uid) else { return };
+        match self.watch.add(&entry.dir) {
+            Ok(descriptor) => drop(self.watched.insert(descriptor, uid.to_owned())),
+            Err(error) => {
+                tracing::error!(uid, error = %error, "can't watch a pod's status; it is read when its shim ends")
+            }
+        }
+        match ShimProcess::read(&entry.dir).and_then(ProcessHandle::open) {
+            Ok(Some(handle)) => {
+                let uid = uid.to_owned();
+                self.exits.spawn(async move {
+                    if let Err(error) = handle.ended().await {
+                        tracing::error!(uid, error = %error, "can't wait for a shim");
+                    }
+                    uid
+                });
+            }
+            Ok(None) => self.shim_ended(uid),
+            Err(error) => {
+                tracing::error!(uid, error = %error, "can't watch a shim; its lock alone says whether it lives")
+            }
+        }
+        self.marked.insert(uid.to_owned());
+    }
+
+    /// The process is over, whatever its lock says.
+    pub(super) fn shim_ended(&mut self, uid: &str) {
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.shim_ended = true;
+        }
+    }
+
+    /// Rewrites the hosts files that are behind.
+    pub(super) fn write_names(&mut self) {
+        let mut files: Vec<(PathBuf, String)> = Vec::new();
+        for key in self.names.take_changed() {
+            let Some(group) = self.names.group(&key) else { continue };
+            let version = group.version;
+            let members: Vec<String> = group.members.iter().cloned().collect();
+            let Some(peers) = members.first().and_then(|uid| self.pods.get(uid)).map(|entry| self.members(entry).0)
+            else {
+                continue;
+            };
+            for uid in members {
+                let Some(entry) = self.pods.get_mut(&uid) else { continue };
+                if entry.stage != Stage::Running || entry.names_version == version {
+                    continue;
+                }
+                let (Some(pod), Some(address)) = (entry.pod(), entry.address) else { continue };
+                files.push((entry.dir.join("hosts"), start::hosts_text(pod, address, &peers)));
+                entry.names_version = version;
+            }
+        }
+        if !files.is_empty() {
+            self.name_writes.spawn_blocking(move || names::write_all(files));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Pods are stopped, their status told, their object and directory removed.
+//!
+//! Invariant: one call about a pod at a time, so that an older status never overwrites a newer one.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use pumice_cluster::Failure;
+use tokio::task::JoinError;
+
+use super::calls::{Call, CallDone, Subject};
+use super::entry::{End, Entry, Stage};
+use super::{CALL_AGAIN_FIRST, CALL_AGAIN_LONGEST, FORCED_GRACE_SECONDS, Pods, backoff};
+use crate::agent::pod_status::{self, Facts, View};
+use crate::agent::start;
+use crate::clock;
+use crate::shim::control::{self, Stop};
+
+impl Pods {
+    pub(super) fn stop_if_leaving(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        if entry.stage != Stage::Running {
+            return;
+        }
+        let drain = self.drains.iter().map(|drain| drain.grace.as_secs()).min();
+        let leave = entry.is_leaving().then(|| leave_within(entry));
+        let Some(grace_seconds) = [drain, leave].into_iter().flatten().min() else { return };
+        let kill_at = clock::monotonic() + Duration::from_secs(grace_seconds);
+        let sooner = entry.kill_at.is_none_or(|before| kill_at + Duration::from_secs(1) <= before);
+        if sooner {
+            match control::request_stop(&entry.dir, Stop { grace_seconds }) {
+                Ok(()) => entry.kill_at = Some(kill_at),
+                Err(error) => tracing::error!(uid, error = %error, "can't tell a shim to stop"),
+            }
+        }
+    }
+
+    /// Tells the API server what it does not know yet, or removes what nobody asks for any more.
+    pub(super) fn tell(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        if entry.is_gone() {
+            if entry.has_ended() && !entry.removing && !entry.calling {
+                entry.removing = true;
+                let dir = entry.dir.clone();
+                self.remove(Some(uid.to_owned()), dir, uid);
+            }
+            return;
+        }
+        let Some(pod) = entry.pod().cloned() else { return };
+        if entry.calling || entry.call_again_at.is_some() {
+            return;
+        }
+        let subject = Subject {
+            client: self.context.client.clone(),
+            namespace: entry.namespace.clone(),
+            name: entry.name.clone(),
+            uid: uid.to_owned(),
+        };
+        let status = shown(entry, &pod, self.context.host_ip);
+        match status.filter(|status| entry.written.as_ref() != Some(status)) {
+            Some(status) => {
+                entry.calling = true;
+                self.calls.spawn(subject.write_status(Box::new(status)));
+            }
+            None if entry.has_ended() && entry.is_leaving() && !entry.finalized => {
+                entry.calling = true;
+                self.calls.spawn(subject.finalize());
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn on_call(&mut self, done: Result<CallDone, JoinError>) {
+        let done = match done {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::error!(error = %error, "a call about a pod failed");
+                return;
+            }
+        };
+        let Some(entry) = self.pods.get_mut(&done.uid) else { return };
+        entry.calling = false;
+        match done.result {
+            // Not found: it was deleted, and the watch will say so.
+            Ok(()) | Err(Failure::NotFound) => {
+                entry.call_failures = 0;
+                match done.call {
+                    Call::Status(status) => entry.written = Some(*status),
+                    Call::Finalize => entry.finalized = true,
+                }
+            }
+            Err(_) => {
+                let wait = backoff(CALL_AGAIN_FIRST, CALL_AGAIN_LONGEST, entry.call_failures);
+                entry.call_failures += 1;
+                entry.call_again_at = Some(clock::monotonic() + wait);
+            }
+        }
+        self.marked.insert(done.uid);
+    }
+}
+
+/// Seconds that a leaving pod still has.
+fn leave_within(entry: &Entry) -> u64 {
+    let Some(pod) = entry.pod() else { return FORCED_GRACE_SECONDS };
+    let granted = pod.metadata.deletion_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let granted = granted.unwrap_or_else(|| start::grace_seconds(pod));
+    // The time of deletion is when it must be over; after a pause of ours that may be soon.
+    let left = pod.metadata.deletion_timestamp.as_ref().map(|at| at.0.duration_since(clock::now()).as_secs() + 1);
+    left.map_or(granted, |left| u64::try_from(left).unwrap_or(0).min(granted))
+}
+
+/// The status to show; none for a pod whose end the API server knows.
+fn shown(entry: &Entry, pod: &Pod, host_ip: Ipv4Addr) -> Option<PodStatus> {
+    let nothing = PodStatus::default();
+    let facts = Facts {
+        pod,
+        before: entry.written.as_ref().unwrap_or(&nothing),
+        host_ip,
+        pod_ip: entry.address,
+        started_at: entry.started_at,
+        now: clock::now(),
+    };
+    let shim = entry.shim.as_ref();
+    let view = match (&entry.stage, shim) {
+        (Stage::Ended(End::Reported | End::NeverStarted), _) => return None,
+        (Stage::Ended(End::Lost), shim) => View::Lost(shim),
+        (Stage::Ended(End::Rejected { reason, message }), _) => View::Rejected(reason, message),
+        (_, Some(shim)) => View::Shim(shim),
+        (Stage::Waiting { reason, message, .. }, None) => View::Waiting(reason, message.as_deref()),
+        (_, None) => View::Waiting("ContainerCreating", None),
+    };
+    Some(pod_status::render(&facts, &view))
+}

@@ -1,0 +1,15 @@
+//! Pods with real processes: the shim alone, its network, and the agent against the embedded API server.
+//!
+//! This binary is also the shim that they start; see [`shim_entry`].
+
+#![allow(clippy::unwrap_used, reason = "the harness of a test fails by panicking")]
+
+mod agent;
+mod harness;
+mod node;
+mod shim;
+
+#[test]
+fn shim_entry() {
+    harness::shim_entry();
+}
