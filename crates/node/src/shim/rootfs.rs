@@ -56,13 +56,13 @@ pub enum RootError {
         /// Which.
         path: PathBuf,
     },
-    /// The root could not be entered.
+    /// A layer needs an overlay.
     #[error("can't lay {} over the host's root: this host has no overlay file system", layer.display())]
     NoOverlay {
         /// The folder of the image map.
         layer: PathBuf,
     },
-    /// The last step failed.
+    /// The root could not be entered.
     #[error("can't enter the root directory")]
     Enter(#[source] nix::Error),
 }
