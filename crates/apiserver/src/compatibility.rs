@@ -17,7 +17,7 @@ const NOTES: [(&str, &str); 8] = [
         "v1 only; gone an hour after they were last seen; an answered write may be lost for half a second after a power loss",
     ),
     ("leases", "an answered write may be lost for half a second after a power loss"),
-    ("namespaces", "`default`, `kube-system` and `pumice-system` exist from the start and can't be deleted"),
+    ("namespaces", "`default`, `kube-node-lease`, `kube-system` and `pumice-system` exist from the start and can't be deleted"),
     ("persistentvolumeclaims", "a claim becomes a folder on the node"),
     (
         "pods",

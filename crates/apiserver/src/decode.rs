@@ -13,6 +13,8 @@ use serde_json::{Map, Number, Value};
 
 /// Largest request body, in bytes, as upstream.
 pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// Most bytes of a body that are read and thrown away before it is refused.
+const DRAINED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Deepest nesting of a body.
 pub(crate) const DEPTH_MAX: usize = 96;
 /// Most duplicate fields that are reported.
@@ -45,9 +47,6 @@ where
     B: http_body::Body,
     B::Error: fmt::Display,
 {
-    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
-        return Err(DecodeError::TooLarge);
-    }
     tokio::time::timeout(BODY_TIMEOUT, collect(body)).await.map_err(|_| DecodeError::Slow)?
 }
 
@@ -58,16 +57,23 @@ where
 {
     let mut body = std::pin::pin!(body);
     let mut whole = BytesMut::new();
+    let mut arrived = 0;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| DecodeError::Read(error.to_string()))?;
         let Ok(mut data) = frame.into_data() else { continue };
-        if whole.len() + data.remaining() > BODY_BYTES_MAX {
+        let length = data.remaining();
+        arrived += length;
+        if arrived > DRAINED_BYTES_MAX {
             return Err(DecodeError::TooLarge);
         }
-        let length = data.remaining();
+        if arrived > BODY_BYTES_MAX {
+            // A client of HTTP/1.1 that still writes would see a broken connection in place of the answer.
+            whole = BytesMut::new();
+            continue;
+        }
         whole.extend_from_slice(&data.copy_to_bytes(length));
     }
-    Ok(whole.freeze())
+    if arrived > BODY_BYTES_MAX { Err(DecodeError::TooLarge) } else { Ok(whole.freeze()) }
 }
 
 /// A decoded body.

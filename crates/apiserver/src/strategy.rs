@@ -77,6 +77,11 @@ pub(crate) trait Strategy: Send + Sync {
         false
     }
 
+    /// Whether a new object keeps the status it comes with, though that has a path of its own.
+    fn creates_with_status(&self) -> bool {
+        false
+    }
+
     /// How names are made.
     fn name_rule(&self) -> NameRule {
         NameRule::Subdomain
@@ -88,10 +93,14 @@ pub(crate) struct Plain;
 
 impl Strategy for Plain {}
 
-/// As [`Plain`], and a status write may carry labels (Nodes).
+/// As [`Plain`], but a node registers with its status, and a status write may carry labels.
 pub(crate) struct Node;
 
 impl Strategy for Node {
+    fn creates_with_status(&self) -> bool {
+        true
+    }
+
     fn status_keeps_labels(&self) -> bool {
         true
     }

@@ -1,5 +1,6 @@
 //! What the collector does about one object. Every step is safe to repeat.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -21,6 +22,8 @@ use crate::verbs::{update, write};
 
 /// How often an edit is tried against a changing object.
 const ATTEMPTS_MAX: usize = 16;
+/// Most owners above an object that are looked at.
+const ANCESTORS_MAX: usize = 256;
 /// Objects of a namespace deleted at a time.
 const DELETES_MAX: usize = 32;
 
@@ -68,14 +71,39 @@ fn standing(state: &State, namespace: &str, owner: &OwnerReference) -> Standing 
     if descriptor.namespaced && namespace.is_empty() {
         return Standing::Solid;
     }
-    let namespace = if descriptor.namespaced { namespace } else { "" };
-    let Some(found) = state.store.find(&descriptor.storage, namespace, &owner.name) else { return Standing::Gone };
-    let found = parse(&found);
-    if meta::uid(&found) != Some(owner.uid.as_str()) {
-        return Standing::Gone;
+    match find_owner(state, &descriptor, namespace, owner) {
+        None => Standing::Gone,
+        Some(found) if waits(&found) => Standing::Waiting,
+        Some(_) => Standing::Solid,
     }
-    let waits = meta::deletion_timestamp(&found).is_some() && meta::finalizers(&found).any(|one| one == FOREGROUND);
-    if waits { Standing::Waiting } else { Standing::Solid }
+}
+
+fn find_owner(state: &State, descriptor: &Descriptor, namespace: &str, owner: &OwnerReference) -> Option<Value> {
+    let namespace = if descriptor.namespaced { namespace } else { "" };
+    let found = parse(&*state.store.find(&descriptor.storage, namespace, &owner.name)?);
+    (meta::uid(&found) == Some(owner.uid.as_str())).then_some(found)
+}
+
+/// Whether an object stays until its dependents are gone.
+fn waits(object: &Value) -> bool {
+    meta::deletion_timestamp(object).is_some() && meta::finalizers(object).any(|one| one == FOREGROUND)
+}
+
+/// Uids of the owners of an object, of their owners, and so on.
+fn ancestors(state: &State, key: &Key, object: &Value) -> HashSet<String> {
+    let registry = state.registry.load(&state.store);
+    let mut found = HashSet::new();
+    let mut next = meta::owner_references(object);
+    while let Some(owner) = next.pop() {
+        if found.len() >= ANCESTORS_MAX || !found.insert(owner.uid.clone()) {
+            continue;
+        }
+        let Some(descriptor) = registry.find_kind(&owner.api_version, &owner.kind) else { continue };
+        if let Some(above) = find_owner(state, descriptor, &key.namespace, &owner) {
+            next.extend(meta::owner_references(&above));
+        }
+    }
+    found
 }
 
 /// Deletes an object whose owners are gone; cuts it loose from those that are while others stay.
@@ -137,9 +165,13 @@ async fn dying(state: &Arc<State>, key: &Key, dependents: Vec<Key>) -> Result<()
         }
         return edit(state, key, |object| drop_finalizer(object, ORPHAN)).await;
     }
+    let ancestors = ancestors(state, key, &owner);
     let blocks = |dependent: &Key| {
         let Some(stored) = state.store.get(dependent) else { return false };
-        meta::owner_references(&parse(&stored)).iter().any(|one| one.uid == uid && one.block_owner_deletion)
+        let object = parse(&stored);
+        // Where each waits for the other, as upstream, neither is held.
+        let circle = waits(&object) && meta::uid(&object).is_some_and(|uid| ancestors.contains(uid));
+        !circle && meta::owner_references(&object).iter().any(|one| one.uid == uid && one.block_owner_deletion)
     };
     // The deletion of the last blocker brings this item back.
     if dependents.iter().any(blocks) {

@@ -221,6 +221,7 @@ impl Kind {
             drops_nulls: true,
             selectable: owned(self.selectable),
             strategy: self.strategy,
+            terminating: false,
             version_rank: 0,
         }
     }

@@ -49,6 +49,7 @@ pub(crate) fn descriptors(definition: &Value) -> Result<Vec<Descriptor>, Definit
         .find(|version| version["storage"] == true)
         .and_then(|version| version["name"].as_str())
         .ok_or_else(|| fail("has no storage version"))?;
+    let terminating = definition["metadata"]["deletionTimestamp"].is_string();
     let mut names: Vec<&str> = versions.iter().filter_map(|version| version["name"].as_str()).collect();
     names.sort_by_key(|name| preference(name));
     versions
@@ -56,7 +57,9 @@ pub(crate) fn descriptors(definition: &Value) -> Result<Vec<Descriptor>, Definit
         .filter(|version| version["served"] == true)
         .map(|version| {
             let rank = names.iter().position(|name| version["name"] == *name).unwrap_or_default();
-            one(spec, version, storage, rank).map_err(|cause| fail(&cause))
+            one(spec, version, storage, rank)
+                .map(|found| Descriptor { terminating, ..found })
+                .map_err(|cause| fail(&cause))
         })
         .collect()
 }
@@ -108,6 +111,7 @@ fn one(spec: &Value, version: &Value, storage: &str, rank: usize) -> Result<Desc
             .map(|field| text(&field["jsonPath"]).trim_start_matches('.').to_owned())
             .collect(),
         strategy: &Plain,
+        terminating: false,
         version_rank: rank,
         group,
         plural,

@@ -91,6 +91,8 @@ pub(crate) struct Descriptor {
     /// Field selectors beyond name and namespace, as dotted paths.
     pub(crate) selectable: Vec<String>,
     pub(crate) strategy: &'static dyn Strategy,
+    /// Whether its definition is being deleted: nothing new is taken in.
+    pub(crate) terminating: bool,
     /// Rank of the version within the group; lower is preferred.
     pub(crate) version_rank: usize,
 }
@@ -119,6 +121,11 @@ impl Descriptor {
     /// Whether bodies must be rewritten on the way out, because they are stored in another version.
     pub(crate) fn converts(&self) -> bool {
         self.version != self.storage_version
+    }
+
+    /// Whether a replacement must name the revision it is based on: custom resources and leases, as upstream.
+    pub(crate) fn updates_need_revision(&self) -> bool {
+        self.openapi.is_some() || self.kind == "Lease"
     }
 
     /// Media types of the patches it takes.

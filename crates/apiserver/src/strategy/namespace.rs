@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Hook, Strategy};
 
 /// Namespaces that can't be deleted.
-pub(crate) const PERMANENT: [&str; 3] = ["default", "kube-system", "pumice-system"];
+pub(crate) const PERMANENT: [&str; 4] = ["default", "kube-node-lease", "kube-system", "pumice-system"];
 /// The entry of `spec.finalizers` that the collector removes once the namespace is empty.
 pub(crate) const FINALIZER: &str = "kubernetes";
 pub(crate) const NAME_LABEL: &str = "kubernetes.io/metadata.name";

@@ -23,6 +23,12 @@ const NAME_ATTEMPTS_MAX: usize = 8;
 pub(crate) async fn create(call: &Call, body: Body) -> Answer {
     let view = View::of(call)?;
     let options = WriteOptions::parse(&call.query)?;
+    if call.descriptor.terminating {
+        // Whoever keeps creating would hold the definition for ever.
+        let mut status = Status::method_not_allowed(call.resource(), "create");
+        status.message = "create not allowed while custom resource definition is terminating".to_owned();
+        return Err(status);
+    }
     let decoded = write::read_object(call, body).await?;
     let mut object = decoded.value;
     write::check_kind(&call.descriptor, &mut object)?;
@@ -75,6 +81,7 @@ fn prepare(call: &Call, object: &mut Value, dry_run: bool, warnings: &mut Vec<St
 /// Sets what the server owns in the metadata, and drops a status that has its own path.
 fn stamp(call: &Call, object: &mut Value, now: &str) {
     if call.descriptor.has_status()
+        && !call.descriptor.strategy.creates_with_status()
         && let Some(fields) = object.as_object_mut()
     {
         fields.remove("status");

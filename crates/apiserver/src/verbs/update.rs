@@ -28,6 +28,16 @@ const PATCHES: [&str; 2] = ["application/json-patch+json", "application/merge-pa
 /// Answers an update.
 pub(crate) async fn update(call: &Call, subresource: Option<&Subresource>, body: Body) -> Answer {
     let decoded = write::read_object(call, body).await?;
+    let stated = decoded.value["metadata"]["resourceVersion"].as_str().is_some_and(|text| !text.is_empty());
+    if !stated && call.descriptor.updates_need_revision() {
+        read::fetch(call)?;
+        let error = pumice_objects::field::FieldError::invalid(
+            "metadata.resourceVersion",
+            json!(0),
+            "must be specified for an update",
+        );
+        return Err(write::invalid(&call.descriptor, &decoded.value, &[error]));
+    }
     let change = Replace(decoded);
     run(call, subresource, &change).await
 }

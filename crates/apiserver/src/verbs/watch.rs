@@ -23,6 +23,7 @@ use crate::pipeline::{Answer, Call, json as json_response};
 use crate::query::{ReadOptions, RevisionMatch, RevisionWish};
 use crate::render::{View, parse};
 use crate::selecting::Matcher;
+use crate::server::State;
 use crate::tables;
 
 /// A watch without a wish ends after this long; clients start anew.
@@ -57,6 +58,7 @@ pub(crate) fn watch(call: &Call) -> Answer {
         initial_end: (options.initial_events == Some(true) && options.bookmarks).then_some(start.revision),
         watch: start.watch,
         bookmarks: options.bookmarks.then_some(bookmarks),
+        registered: call.descriptor.openapi.is_some().then(|| Registered::new(call)),
         deadline: Instant::now() + timeout,
         closing: call.closing.clone(),
         ended: false,
@@ -122,6 +124,8 @@ struct Feed {
     initial_end: Option<u64>,
     watch: Result<Watch, WatchError>,
     bookmarks: Option<Interval>,
+    /// Of a custom resource: tells when its definition goes.
+    registered: Option<Registered>,
     deadline: Instant,
     closing: CancellationToken,
     ended: bool,
@@ -177,6 +181,7 @@ impl Feed {
                     Ok(event) => self.put(&mut frame, &event),
                     Err(error) => return self.end(frame, &error),
                 },
+                () = unregistered(&mut self.registered) => self.ended = true,
                 () = tick(&mut self.bookmarks) => return self.periodic_bookmark(),
             }
             if let Err(error) = self.drain(&mut frame) {
@@ -184,6 +189,9 @@ impl Feed {
             }
             if !frame.is_empty() {
                 return Some(frame.freeze());
+            }
+            if self.ended {
+                return None;
             }
         }
     }
@@ -256,6 +264,46 @@ impl Feed {
         }
         Some(frame.freeze()).filter(|frame| !frame.is_empty())
     }
+}
+
+/// Looks whether a custom resource is still served.
+struct Registered {
+    state: Arc<State>,
+    group: String,
+    version: String,
+    plural: String,
+    changes: tokio::sync::watch::Receiver<u64>,
+}
+
+impl Registered {
+    fn new(call: &Call) -> Self {
+        let mut changes = call.state.registry.changes();
+        // The definition may have gone since the request was routed.
+        changes.mark_changed();
+        Self {
+            state: Arc::clone(&call.state),
+            group: call.descriptor.group.clone(),
+            version: call.descriptor.version.clone(),
+            plural: call.descriptor.plural.clone(),
+            changes,
+        }
+    }
+
+    fn served(&self) -> bool {
+        let registry = self.state.registry.load(&self.state.store);
+        registry.find(&self.group, &self.version, &self.plural).is_some()
+    }
+}
+
+/// Returns when the resource is no longer served: its objects are gone, and clients must hear of it.
+async fn unregistered(registered: &mut Option<Registered>) {
+    let Some(registered) = registered else { return std::future::pending().await };
+    while registered.changes.changed().await.is_ok() {
+        if !registered.served() {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 async fn tick(bookmarks: &mut Option<Interval>) {

@@ -11,6 +11,7 @@ use super::{CONTAINER_LISTS, containers};
 use crate::strategy::problems::Problems;
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
+const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 /// Resources of containers that are given in whole units only, unless they are these.
 const STANDARD_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
@@ -87,6 +88,10 @@ fn container_rules(path: &str, container: &Map<String, Value>, volumes: &BTreeSe
         problems.required(&format!("{path}.image"), "");
     } else if image.trim() != image {
         problems.invalid(&format!("{path}.image"), &image.into(), "must not have leading or trailing whitespace");
+    }
+    let pull = text("imagePullPolicy");
+    if !pull.is_empty() && !PULL_POLICIES.contains(&pull) {
+        problems.not_supported(&format!("{path}.imagePullPolicy"), pull, &PULL_POLICIES);
     }
     for (index, entry) in list(container, "env") {
         let name = entry["name"].as_str().unwrap_or_default();
