@@ -1,13 +1,14 @@
 //! What exists, as far as the watches and the answers to our own calls have told.
 //!
-//! Invariant: an object is never replaced by an older state of itself, so an answer that is ahead of the watch stays. Owned by
-//! the loop; read through [`Index::view`] for one job at a time.
+//! Invariant: an object is never replaced by an older state of itself, so an answer that is ahead of the watch stays; an answer
+//! that is behind it is dropped, because its object may have gone since. Owned by the loop.
 
 mod pods;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
 use pumice_api::batch::Job;
 use pumice_api::names;
 use pumice_api::scheduling::{PodGroup, Queue};
@@ -30,11 +31,35 @@ pub(crate) enum Touched {
     Queue(String),
 }
 
+/// How far a watch has told.
+#[derive(Default)]
+struct Told {
+    version: u64,
+}
+
+impl Told {
+    fn hear<K: Resource>(&mut self, change: &Change<K>) {
+        let objects = match change {
+            Change::Replace(all) => all.as_slice(),
+            Change::Applied(one) | Change::Deleted(one) => std::slice::from_ref(one),
+        };
+        self.version = objects.iter().map(|object| version(object.meta())).chain([self.version]).max().unwrap_or(0);
+    }
+
+    /// Whether the watch has told of this state, and maybe of the object's end after it.
+    fn covers(&self, metadata: &ObjectMeta) -> bool {
+        let version = version(metadata);
+        version > 0 && version <= self.version
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Index {
     pub jobs: HashMap<Key, Job>,
+    jobs_told: Told,
     pub pods: JobPods,
     pub groups: HashMap<Key, PodGroup>,
+    groups_told: Told,
     groups_of_queue: HashMap<String, HashSet<Key>>,
     pub queues: BTreeMap<String, Queue>,
     pub claims: HashMap<String, BTreeSet<String>>,
@@ -53,6 +78,7 @@ pub(crate) fn version(metadata: &ObjectMeta) -> u64 {
 
 impl Index {
     pub fn job_changed(&mut self, change: Change<Job>, touched: &mut Vec<Touched>) {
+        self.jobs_told.hear(&change);
         match change {
             Change::Applied(job) => self.put_job(job, touched),
             Change::Deleted(job) => {
@@ -78,7 +104,14 @@ impl Index {
         }
     }
 
-    pub fn put_job(&mut self, job: Job, touched: &mut Vec<Touched>) {
+    /// Takes the job that a call of ours brought.
+    pub fn job_answered(&mut self, job: Job, touched: &mut Vec<Touched>) {
+        if !self.jobs_told.covers(&job.metadata) {
+            self.put_job(job, touched);
+        }
+    }
+
+    fn put_job(&mut self, job: Job, touched: &mut Vec<Touched>) {
         let key = key(&job.metadata);
         if self.jobs.get(&key).is_none_or(|known| is_newer(&known.metadata, &job.metadata)) {
             self.jobs.insert(key.clone(), job);
@@ -87,6 +120,7 @@ impl Index {
     }
 
     pub fn group_changed(&mut self, change: Change<PodGroup>, touched: &mut Vec<Touched>) {
+        self.groups_told.hear(&change);
         match change {
             Change::Applied(group) => self.put_group(group, touched),
             Change::Deleted(group) => self.remove_group(&key(&group.metadata), group.metadata.uid.as_deref(), touched),
@@ -99,7 +133,14 @@ impl Index {
         }
     }
 
-    pub fn put_group(&mut self, group: PodGroup, touched: &mut Vec<Touched>) {
+    /// Takes the group that a call of ours brought.
+    pub fn group_answered(&mut self, group: PodGroup, touched: &mut Vec<Touched>) {
+        if !self.groups_told.covers(&group.metadata) {
+            self.put_group(group, touched);
+        }
+    }
+
+    fn put_group(&mut self, group: PodGroup, touched: &mut Vec<Touched>) {
         let key = key(&group.metadata);
         let known = self.groups.get(&key);
         if known.is_some_and(|known| !is_newer(&known.metadata, &group.metadata)) {

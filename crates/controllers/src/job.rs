@@ -288,16 +288,16 @@ fn take_in(
     touched: &mut Vec<Touched>,
 ) {
     match observed {
-        Observed::Job(job) => index.put_job(*job, touched),
+        Observed::Job(job) => index.job_answered(*job, touched),
         Observed::JobAbsent => index.remove_job(key, job_uid, touched),
-        Observed::Pod(pod) => index.pods.put(&pod, touched),
+        Observed::Pod(pod) => index.pods.answered(&pod, touched),
         Observed::PodDeleting { pod, now } => {
             index.pods.deleting(job_uid, &pod.name, &pod.uid, now);
             entry.deleting.insert(pod.uid);
         }
         // We wanted it to go, so this is no eviction.
         Observed::PodAbsent(pod) => drop(index.pods.absent(job_uid, &pod)),
-        Observed::Group(group) => index.put_group(*group, touched),
+        Observed::Group(group) => index.group_answered(*group, touched),
         Observed::GroupAbsent(group) => {
             index.remove_group(&(key.0.clone(), group.name), Some(&group.uid), touched);
         }

@@ -150,7 +150,7 @@ impl Loop {
     fn asked(&mut self, answers: Vec<(Doubtful, Option<Pod>)>, touched: &mut Vec<Touched>) {
         for (doubtful, found) in answers {
             match found {
-                Some(pod) => self.index.pods.put(&pod, touched),
+                Some(pod) => self.index.pods.answered(&pod, touched),
                 None => {
                     let gone = self.index.pods.absent(&doubtful.job_uid, &doubtful.pod);
                     touched.extend(gone.iter().map(|gone| Touched::Job(gone.job.clone())));

@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use pumice_cluster::{Change, failure};
 use pumice_machines::job::{Existing, JobPod, PodFacts};
 
-use super::{Key, Touched, version};
+use super::{Key, Told, Touched, version};
 use crate::backoff;
 
 /// Most pods asked for at a time.
@@ -52,6 +52,7 @@ struct OfJob {
 #[derive(Default)]
 pub(crate) struct JobPods {
     by_job: HashMap<String, OfJob>,
+    told: Told,
     none: BTreeMap<String, PodFacts>,
 }
 
@@ -63,6 +64,7 @@ impl JobPods {
 
     /// Takes a change; tells which pods went away, and which must be asked for.
     pub fn changed(&mut self, change: Change<Pod>, touched: &mut Vec<Touched>) -> Outcome {
+        self.told.hear(&change);
         match change {
             Change::Applied(pod) => {
                 self.put(&pod, touched);
@@ -108,8 +110,15 @@ impl JobPods {
         outcome
     }
 
+    /// Takes the pod that a call of ours brought.
+    pub fn answered(&mut self, pod: &Pod, touched: &mut Vec<Touched>) {
+        if !self.told.covers(&pod.metadata) {
+            self.put(pod, touched);
+        }
+    }
+
     /// Takes the state of a pod, unless a newer one is known.
-    pub fn put(&mut self, pod: &Pod, touched: &mut Vec<Touched>) {
+    pub(super) fn put(&mut self, pod: &Pod, touched: &mut Vec<Touched>) {
         let Some(observed) = JobPod::observe(pod) else { return };
         let key = (pod.metadata.namespace.clone().unwrap_or_default(), observed.job_name);
         let pods = self.by_job.entry(observed.job_uid).or_default();

@@ -85,3 +85,26 @@ fn groups_are_counted_by_queue_and_touch_their_job() {
     assert_eq!(index.groups_in("b"), 0);
     assert!(touched.contains(&Touched::Queue("b".into())));
 }
+
+#[test]
+fn an_answer_that_comes_after_the_end_brings_nothing_back() {
+    let (mut index, mut touched) = (Index::default(), Vec::new());
+    let job = |version: u32| -> Job {
+        serde_json::from_value(json!({
+            "metadata": {"name": "j", "namespace": "ns", "uid": "job", "resourceVersion": version.to_string()},
+        }))
+        .unwrap()
+    };
+    index.job_changed(Change::Applied(job(4)), &mut touched);
+    index.job_answered(job(5), &mut touched);
+    index.pods.answered(&pod("a", 6, "Pending"), &mut touched);
+    assert_eq!(state(&index.pods), Some(("a".into(), "Pending")), "an answer ahead of the watch counts");
+    index.job_changed(Change::Deleted(job(9)), &mut touched);
+    index.pods.changed(Change::Deleted(pod("a", 10, "Pending")), &mut touched);
+    touched.clear();
+    index.job_answered(job(8), &mut touched);
+    index.pods.answered(&pod("a", 7, "Running"), &mut touched);
+    assert!(index.jobs.is_empty());
+    assert_eq!(state(&index.pods), None);
+    assert_eq!(touched, []);
+}

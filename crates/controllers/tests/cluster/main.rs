@@ -4,6 +4,7 @@
 
 mod harness;
 mod jobs;
+mod late;
 mod queues;
 mod restarts;
 mod trouble;

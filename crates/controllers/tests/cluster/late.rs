@@ -1,0 +1,73 @@
+//! Answers that come late, when what they tell of has gone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use http::{Method, Request, Response};
+use k8s_openapi::api::core::v1::Pod;
+use pumice_api::batch::JobPhase;
+use pumice_apiserver::{Body, ClientService};
+use serde_json::json;
+use tokio::sync::Notify;
+use tower::Service;
+
+use crate::harness::Cluster;
+
+/// Keeps back the answer to the first creation of a pod until told to let go; the call itself is carried out.
+#[derive(Clone)]
+struct Slow {
+    inner: ClientService,
+    first: Arc<AtomicBool>,
+    go: Arc<Notify>,
+}
+
+impl Service<Request<kube::client::Body>> for Slow {
+    type Response = Response<Body>;
+    type Error = std::convert::Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Service::<Request<kube::client::Body>>::poll_ready(&mut self.inner, context)
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        let creates = request.method() == Method::POST && request.uri().path().ends_with("/pods");
+        let held = creates && self.first.swap(false, Ordering::SeqCst);
+        let go = Arc::clone(&self.go);
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await;
+            if held {
+                go.notified().await;
+            }
+            answer
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_went_before_its_creation_was_answered_is_made_again() {
+    let mut cluster = Cluster::without_controllers(Arc::new(pumice_apiserver::AdmitAll)).await;
+    let go = Arc::new(Notify::new());
+    let first = Arc::new(AtomicBool::new(true));
+    let service = Slow { inner: cluster.controllers_service(), first, go: Arc::clone(&go) };
+    cluster.start_controllers_over(kube::Client::new(service, "default"));
+    let pods = cluster.api::<Pod>();
+    let job = cluster.job("slow", 1, json!({})).await;
+    cluster.admit(&job, 0).await;
+    let gone = cluster.wait(&pods, "slow-w-0", |pod| pod.is_some()).await.unwrap().metadata.uid;
+    cluster.delete_pod("slow-w-0").await;
+    // The controllers have heard of it once they know what came later from the same watch.
+    let other = cluster.job("other", 1, json!({})).await;
+    cluster.admit(&other, 0).await;
+    cluster.set_pod("other-w-0", "Running").await;
+    cluster.wait_phase("other", JobPhase::Running).await;
+    go.notify_one();
+    cluster.wait(&pods, "slow-w-0", |pod| pod.is_some_and(|pod| pod.metadata.uid != gone)).await;
+    cluster.set_pod("slow-w-0", "Succeeded").await;
+    let done = cluster.wait_phase("slow", JobPhase::Completed).await;
+    assert_eq!(done.status.retry_count, 0);
+}
