@@ -44,8 +44,13 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) {
         cycle.wake_at(cycle.now);
     }
     cycle.tables.set_phase(group, phase);
-    let status = status(cycle.tables.groups.row(group), phase, ready, blocked);
-    write_status(cycle, group, status);
+    let row = cycle.tables.groups.row(group);
+    let status = status(row, phase, ready, blocked);
+    // Binds are answered in a moment, and then there is more to say: one write instead of two.
+    let in_flight = row.counts.get(TaskState::Binding) > 0;
+    if !in_flight || row.emitted.as_ref().is_none_or(|old| old.phase != phase) {
+        write_status(cycle, group, status);
+    }
     if let Some(reasons) = told {
         notify_pods(cycle, group, &reasons);
     }

@@ -18,8 +18,6 @@ use crate::world::tables::Tables;
 mod diagnosis;
 mod empty;
 
-pub(crate) use diagnosis::Against;
-
 /// Classes kept ready; beyond it all are dropped and built again on use.
 const CLASSES_MAX: usize = 512;
 

@@ -2,6 +2,7 @@
 //! `minResources` as one divisible block. Called by `enqueue`.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use crate::dims::Demand;
 use crate::ids::{ClassId, GroupId};
@@ -20,11 +21,10 @@ pub(crate) struct Missing {
 }
 
 /// Pods of one class that are needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) class: ClassId,
-    /// Index into the group's roles, where it has one of that name.
-    pub(crate) role: Option<usize>,
+    pub(crate) role: Arc<str>,
     pub(crate) count: u32,
 }
 
@@ -54,14 +54,14 @@ fn candidates(tables: &Tables, row: &GroupRow) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
     if let Some(shape) = shape.filter(|shape| !shape.parts.is_empty()) {
         for part in &shape.parts {
-            let role = row.roles.iter().position(|role| role.name == part.role);
-            let ready = role.map_or(0, |role| row.roles[role].counts.ready());
+            let ready = row.roles.iter().find(|role| role.name == part.role).map_or(0, |role| role.counts.ready());
             let available = part.count.saturating_sub(ready);
-            candidates.push(Candidate { part: Part { class: part.class, role, count: 0 }, available });
+            let part = Part { class: part.class, role: part.role.clone(), count: 0 };
+            candidates.push(Candidate { part, available });
         }
     } else {
         for task in row.tasks.iter().map(|task| tables.task(*task)).filter(|task| task.state == TaskState::Pending) {
-            let part = Part { class: task.class, role: Some(task.role as usize), count: 0 };
+            let part = Part { class: task.class, role: row.roles[task.role as usize].name.clone(), count: 0 };
             match candidates.iter_mut().find(|candidate| candidate.part == part) {
                 Some(candidate) => candidate.available += 1,
                 None => candidates.push(Candidate { part, available: 1 }),
@@ -76,9 +76,9 @@ fn candidates(tables: &Tables, row: &GroupRow) -> Vec<Candidate> {
 fn choose(row: &GroupRow, mut candidates: Vec<Candidate>) -> Vec<Part> {
     let mut left = row.min_member.saturating_sub(row.counts.ready());
     if row.role_minima_apply() {
-        for (index, role) in row.roles.iter().enumerate() {
+        for role in &row.roles {
             let mut wanted = role.min.saturating_sub(role.counts.ready());
-            for candidate in candidates.iter_mut().filter(|candidate| candidate.part.role == Some(index)) {
+            for candidate in candidates.iter_mut().filter(|candidate| candidate.part.role == role.name) {
                 take(candidate, &mut wanted, &mut left);
             }
         }

@@ -9,7 +9,6 @@ use super::worklist::Worklist;
 use crate::config::Action;
 use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
-use crate::finder::Against;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
 use crate::plan::Bind;
 use crate::plugins::Counting;
@@ -285,7 +284,7 @@ impl Trial {
         let row = cycle.tables.groups.row(group);
         let started = row.counts.ready() >= row.min_member + found_room;
         let numbers = (if started { wanted } else { self.needed.clamp(found_room + 1, wanted) }, found_room);
-        let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, class, Against::Idle, numbers);
+        let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, class, numbers);
         unfit.role = cycle.tables.groups.row(group).roles[role as usize].name.to_string();
         Reason::NodesUnfit(unfit)
     }

@@ -9,7 +9,6 @@ use rustc_hash::FxHashMap;
 use super::worklist::Worklist;
 use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
-use crate::finder::Against;
 use crate::ids::{DimId, GroupId, QueueId};
 use crate::minimum::{Missing, missing};
 use crate::queue_limit;
@@ -183,10 +182,9 @@ fn exceeds(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> NodesUnf
     let Some(unplaced) = unplaced else { return NodesUnfit::default() };
     let class = unplaced.class;
     let part = missing.parts.iter().find(|part| part.class == class);
-    let (needed, role) = part.map_or((0, None), |part| (part.count, part.role));
+    let (needed, role) = part.map_or((0, String::new()), |part| (part.count, part.role.to_string()));
     let numbers = (needed, unplaced.found_room);
-    let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, class, Against::Empty, numbers);
-    let row = cycle.tables.groups.row(group);
-    unfit.role = role.map_or_else(String::new, |role| row.roles[role].name.to_string());
+    let mut unfit = unplaced.findings.unfit(cycle.tables, numbers);
+    unfit.role = role;
     unfit
 }

@@ -14,21 +14,13 @@ use crate::world::tables::Tables;
 /// Different details (taints, ports) told apart; the rest is one count.
 const DETAILS_MAX: usize = 16;
 
-/// Which room is compared with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Against {
-    /// What is idle now.
-    Idle,
-    /// What nodes offer when nothing runs.
-    Empty,
-}
-
 /// The last answer, good as long as no node changed.
 #[derive(Debug, Default)]
-pub(super) struct Memo(Option<(u64, Against, Findings)>);
+pub(super) struct Memo(Option<(u64, Findings)>);
 
-#[derive(Debug, Clone, Default)]
-struct Findings {
+/// What the nodes said.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Findings {
     nodes: u32,
     counts: BTreeMap<(Check, String), u32>,
     short: BTreeMap<DimId, Short>,
@@ -36,7 +28,7 @@ struct Findings {
     free: BTreeMap<DimId, i64>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Short {
     requested: i64,
     best: NodeId,
@@ -44,56 +36,45 @@ struct Short {
 }
 
 impl Finder {
-    /// What the nodes say. `needed` pods are wanted together, `found_room` of them were placed before this.
+    /// What the nodes say now. `needed` pods are wanted together, `found_room` of them were placed before this.
     pub(crate) fn diagnose(
         &mut self,
         tables: &Tables,
         policy: &Policy,
         class: ClassId,
-        against: Against,
         (needed, found_room): (u32, u32),
     ) -> NodesUnfit {
         let cache = self.fresh(tables, policy, class);
         let end = tables.nodes.use_log.end();
-        let known = cache.diagnosis.0.take().filter(|(at, kind, _)| (*at, *kind) == (end, against));
-        let findings =
-            known.map_or_else(|| scan(&cache.verdicts, tables, policy, class, against), |(_, _, findings)| findings);
-        let left = i64::from(needed.saturating_sub(found_room));
-        let short = findings.short.iter().map(|(dim, short)| Shortage {
-            resource: tables.dims.name(*dim).to_string(),
-            requested: short.requested,
-            best_node: tables.node_name(short.best).to_string(),
-            short_on_best: short.short_on_best,
-            short_total: (short.requested.saturating_mul(left) - findings.free.get(dim).copied().unwrap_or(0)).max(0),
-        });
-        let checks = findings.counts.iter().map(|((check, detail), nodes)| CheckCount {
-            check: *check,
-            detail: detail.clone(),
-            nodes: *nodes,
-        });
-        let unfit = NodesUnfit {
-            role: String::new(),
-            needed,
-            found_room,
-            nodes: findings.nodes,
-            checks: checks.collect(),
-            short: short.collect(),
-        };
-        cache.diagnosis.0 = Some((end, against, findings));
+        let known = cache.diagnosis.0.take().filter(|(at, _)| *at == end);
+        let findings = known.map_or_else(
+            || {
+                let row = tables.classes.row(class);
+                let room = |node, dim| tables.nodes.idle(node, dim);
+                scan(&cache.verdicts, tables, class, room, |node| {
+                    policy.check_use(&row.template, tables.nodes.row(node))
+                })
+            },
+            |(_, findings)| findings,
+        );
+        let unfit = findings.unfit(tables, (needed, found_room));
+        cache.diagnosis.0 = Some((end, findings));
         unfit
     }
 }
 
-fn scan(verdicts: &[Option<Check>], tables: &Tables, policy: &Policy, class: ClassId, against: Against) -> Findings {
-    let nodes = &tables.nodes;
+/// Runs the checks on every node, with `room` for what is free there and `check_use` for what else use forbids.
+pub(super) fn scan(
+    verdicts: &[Option<Check>],
+    tables: &Tables,
+    class: ClassId,
+    room: impl Fn(NodeId, DimId) -> i64,
+    check_use: impl Fn(NodeId) -> Option<Check>,
+) -> Findings {
     let row = tables.classes.row(class);
-    let mut findings = Findings { nodes: nodes.known, ..Findings::default() };
-    let room = |node, dim| match against {
-        Against::Idle => nodes.idle(node, dim),
-        Against::Empty => nodes.allocatable(node, dim),
-    };
-    for node in nodes.ids() {
-        let facts = nodes.row(node);
+    let mut findings = Findings { nodes: tables.nodes.known, ..Findings::default() };
+    for node in tables.nodes.ids() {
+        let facts = tables.nodes.row(node);
         if let Some(check) = verdicts[node.index()] {
             findings.count(check, predicates::detail(check, &row.template, facts));
             continue;
@@ -101,22 +82,19 @@ fn scan(verdicts: &[Option<Check>], tables: &Tables, policy: &Policy, class: Cla
         let mut lacks = false;
         for (dim, requested) in row.demand.iter() {
             let free = room(node, dim);
-            if dim == PODS && requested > free {
-                lacks = true;
-                findings.count(Check::PodCount, String::new());
+            findings.offer(dim, free);
+            if requested <= free {
                 continue;
             }
-            findings.offer(dim, free);
-            if requested > free {
+            lacks = true;
+            if dim == PODS {
+                findings.count(Check::PodCount, String::new());
+            } else {
                 findings.shortage(dim, requested, node, free);
-                lacks = true;
                 findings.count(Check::Resource, tables.dims.name(dim).to_string());
             }
         }
-        if lacks || against == Against::Empty {
-            continue;
-        }
-        if let Some(check) = policy.check_use(&row.template, facts) {
+        if let (false, Some(check)) = (lacks, check_use(node)) {
             findings.count(check, predicates::detail(check, &row.template, facts));
         }
     }
@@ -124,6 +102,26 @@ fn scan(verdicts: &[Option<Check>], tables: &Tables, policy: &Policy, class: Cla
 }
 
 impl Findings {
+    /// As a reason, for `needed` pods of which `found_room` were placed before.
+    pub(crate) fn unfit(&self, tables: &Tables, (needed, found_room): (u32, u32)) -> NodesUnfit {
+        let left = i64::from(needed.saturating_sub(found_room));
+        let free = |dim: &DimId| self.free.get(dim).copied().unwrap_or(0);
+        let short = self.short.iter().map(|(dim, short)| Shortage {
+            resource: tables.dims.name(*dim).to_string(),
+            requested: short.requested,
+            best_node: tables.node_name(short.best).to_string(),
+            short_on_best: short.short_on_best,
+            short_total: (short.requested.saturating_mul(left) - free(dim)).max(0),
+        });
+        let checks = self.counts.iter().map(|((check, detail), nodes)| CheckCount {
+            check: *check,
+            detail: detail.clone(),
+            nodes: *nodes,
+        });
+        let (checks, short) = (checks.collect(), short.collect());
+        NodesUnfit { role: String::new(), needed, found_room, nodes: self.nodes, checks, short }
+    }
+
     fn count(&mut self, check: Check, detail: String) {
         let key = (check, detail);
         if self.counts.len() < DETAILS_MAX || self.counts.contains_key(&key) {

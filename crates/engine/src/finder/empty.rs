@@ -1,13 +1,17 @@
 //! Would a minimum fit if nothing ran? Answers are kept for equal minima until a node's offers or facts change.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::Finder;
+use super::diagnosis::{self, Findings};
+use crate::dims::PODS;
 use crate::ids::{ClassId, DimId, NodeId};
 use crate::minimum::Part;
 use crate::policy::Policy;
+use crate::reasons::Check;
 use crate::world::tables::Tables;
 
 /// Answers kept; beyond it all are dropped.
@@ -20,20 +24,27 @@ type Key = Vec<(ClassId, u64, u32)>;
 #[derive(Debug, Default)]
 pub(super) struct EmptyCluster {
     offers_version: u64,
-    answers: FxHashMap<Key, Option<Unplaced>>,
+    answers: FxHashMap<Key, Option<Arc<Unplaced>>>,
 }
 
 /// The first class that found no room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Unplaced {
     pub(crate) class: ClassId,
     /// How many pods of it did.
     pub(crate) found_room: u32,
+    /// What the nodes say to the next one.
+    pub(crate) findings: Findings,
 }
 
 impl Finder {
     /// What does not fit the empty cluster; nothing if all of it does. O(nodes) for a minimum not asked about before.
-    pub(crate) fn unplaced_on_empty(&mut self, tables: &Tables, policy: &Policy, parts: &[Part]) -> Option<Unplaced> {
+    pub(crate) fn unplaced_on_empty(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+        parts: &[Part],
+    ) -> Option<Arc<Unplaced>> {
         let offers_version = tables.nodes.offers_version;
         if self.empty.offers_version != offers_version || self.empty.answers.len() >= ANSWERS_MAX {
             self.empty = EmptyCluster { offers_version, answers: FxHashMap::default() };
@@ -41,10 +52,10 @@ impl Finder {
         let entry = |part: &Part| (part.class, tables.classes.row(part.class).generation, part.count);
         let key: Key = parts.iter().map(entry).collect();
         if let Some(answer) = self.empty.answers.get(&key) {
-            return *answer;
+            return answer.clone();
         }
-        let answer = self.fill_empty(tables, policy, parts);
-        self.empty.answers.insert(key, answer);
+        let answer = self.fill_empty(tables, policy, parts).map(Arc::new);
+        self.empty.answers.insert(key, answer.clone());
         answer
     }
 
@@ -72,7 +83,15 @@ impl Finder {
             }
             if left > 0 {
                 let found_room = part.count - u32::try_from(left).unwrap_or(part.count);
-                return Some(Unplaced { class: part.class, found_room });
+                let free =
+                    |node, dim| tables.nodes.allocatable(node, dim) - taken.get(&(node, dim)).copied().unwrap_or(0);
+                // A node that is empty but for this very class can refuse it by its host port only.
+                let port = |node| {
+                    (most == 1 && free(node, PODS) < tables.nodes.allocatable(node, PODS)).then_some(Check::HostPort)
+                };
+                let verdicts = &self.fresh(tables, policy, part.class).verdicts;
+                let findings = diagnosis::scan(verdicts, tables, part.class, free, port);
+                return Some(Unplaced { class: part.class, found_room, findings });
             }
         }
         None

@@ -21,14 +21,16 @@ impl Display for Reasons {
         if minimum.ready >= minimum.min_member.max(1) {
             lines.push(format!("has started with {}; {} more waiting", plural(minimum.ready, "pod"), minimum.pending));
         } else if minimum.min_member > 1 {
-            lines.push(format!(
-                "starts with at least {} together: {} placed, {} waiting",
-                plural(minimum.min_member, "pod"),
-                minimum.ready,
-                minimum.pending
-            ));
+            let together = plural(minimum.min_member, "pod");
+            lines.push(match (minimum.ready, minimum.pending) {
+                (0, 0) => format!("starts with at least {together} together; none is made yet"),
+                (ready, pending) => {
+                    format!("starts with at least {together} together: {ready} placed, {pending} waiting")
+                }
+            });
         }
-        for role in &minimum.roles {
+        // A task that is the whole gang has been told of.
+        for role in minimum.roles.iter().filter(|role| role.min < minimum.min_member) {
             lines.push(format!("of task {} at least {}: {} placed", role.role, role.min, role.ready));
         }
         if self.approximate {

@@ -94,6 +94,12 @@ fn statuses_and_conditions_are_written_once_per_class_of_reason() {
     lab.apply(Delta::NodeUpsert(node("n1", 1_000)));
     let plan = lab.cycle();
     assert_eq!(plan.binds.len(), 2);
+    assert!(plan.groups.is_empty(), "binds are in flight: {:?}", plan.groups);
+    for bind in plan.binds {
+        lab.world.bind_result(&bind.uid, Ok(()), lab.now);
+    }
+    let plan = lab.cycle();
+    assert_eq!(plan.groups[0].status.phase, GroupPhase::Running);
     let conditions: Vec<(String, bool)> =
         plan.groups[0].status.conditions.iter().map(|condition| (condition.kind.clone(), condition.status)).collect();
     assert_eq!(conditions, [("Unschedulable".to_owned(), false), ("Scheduled".to_owned(), true)]);
