@@ -35,7 +35,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Packages that wire or test the whole and may use any crate.
-const WIRING: &[&str] = &["pumice", "e2e", "bench"];
+const WIRING: &[&str] = &["pumice", "e2e", "conformance", "bench"];
 /// Only tests use it.
 const TESTKIT: &str = "testkit";
 

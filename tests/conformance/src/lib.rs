@@ -1,0 +1,1 @@
+//! What stock clients meet when they talk to the embedded API server; the tests live in `tests/`.
