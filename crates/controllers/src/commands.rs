@@ -1,23 +1,32 @@
 //! Commands: wishes of users for a job or queue.
 //!
 //! Invariant: a Command is deleted before it is carried out, by uid, so of several controllers only one gets it and it is
-//! carried out at most once.
+//! carried out at most once. What it is for is then asked for: the watch of Commands may be ahead of that of Jobs.
 
 use std::collections::HashSet;
 
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
+use pumice_api::batch::Job;
 use pumice_api::bus::{Action, Command};
+use pumice_api::scheduling::Queue;
 use pumice_cluster::{Change, Failure, failure};
 
 use crate::backoff;
-use crate::index::{Index, Touched};
+use crate::index::{self, Index, Touched};
 use crate::job::JobWork;
 use crate::queue::QueueWork;
 
 /// A Command that is ours to carry out.
 pub(crate) struct Wish {
-    command: Command,
+    action: Action,
+    target: Target,
+}
+
+/// What a Command is for, as it was after the Command was taken.
+enum Target {
+    Job(Box<Job>),
+    Queue(Box<Queue>),
 }
 
 /// The Commands being taken off the bus.
@@ -45,28 +54,26 @@ impl Commands {
         ours.filter(|command| self.seen.insert(command.metadata.uid.clone().unwrap_or_default())).collect()
     }
 
-    /// Hands a wish to whom it is for; one for something that is not there is dropped.
-    pub fn deliver(&self, wish: Wish, index: &Index, jobs: &mut JobWork, queues: &mut QueueWork) -> Option<Touched> {
-        let command = wish.command;
-        let (kind, action) = kind(&command).zip(command.action.clone())?;
-        let target = command.target.map(|target| target.name).unwrap_or_default();
-        match kind {
-            Kind::Job => {
-                let key = (command.metadata.namespace.unwrap_or_default(), target);
-                let known = index.jobs.contains_key(&key);
-                known.then(|| {
-                    jobs.wish(&key, index, action);
-                    Touched::Job(key)
-                })
+    /// Hands a wish to whom it is for; one for something that is gone is dropped.
+    pub fn deliver(wish: Wish, index: &mut Index, jobs: &mut JobWork, queues: &mut QueueWork) -> Vec<Touched> {
+        let mut touched = Vec::new();
+        match wish.target {
+            Target::Job(job) => {
+                let key = index::key(&job.metadata);
+                index.job_answered(*job, &mut touched);
+                jobs.wish(&key, index, wish.action);
+                touched.push(Touched::Job(key));
             }
-            Kind::Queue => {
-                let known = index.queues.contains_key(&target);
-                (known && matches!(action, Action::OpenQueue | Action::CloseQueue)).then(|| {
-                    queues.wish(&target, action);
-                    Touched::Queue(target)
-                })
+            Target::Queue(queue) => {
+                let name = queue.metadata.name.clone().unwrap_or_default();
+                index.queue_answered(*queue, &mut touched);
+                if index.queues.contains_key(&name) && matches!(wish.action, Action::OpenQueue | Action::CloseQueue) {
+                    queues.wish(&name, wish.action);
+                    touched.push(Touched::Queue(name));
+                }
             }
         }
+        touched
     }
 }
 
@@ -85,17 +92,38 @@ fn kind(command: &Command) -> Option<Kind> {
     }
 }
 
-/// Deletes a Command; `None` if somebody else did. Repeats for as long as the API server is away.
+/// Deletes a Command and looks up what it is for; `None` if somebody else deleted it, or if there is nothing to do.
 pub(crate) async fn take_off_the_bus(client: Client, command: Command) -> Option<Box<Wish>> {
     let namespace = command.metadata.namespace.as_deref().unwrap_or_default();
     let name = command.metadata.name.clone().unwrap_or_default();
-    let commands: Api<Command> = Api::namespaced(client, namespace);
+    let commands: Api<Command> = Api::namespaced(client.clone(), namespace);
     let preconditions = Preconditions { uid: command.metadata.uid.clone(), ..Preconditions::default() };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    insist(&name, || commands.delete(&name, &parameters)).await?;
+    let kind = kind(&command)?;
+    let wanted = command.target.map(|target| target.name)?;
+    let target = match kind {
+        Kind::Job => {
+            let jobs: Api<Job> = Api::namespaced(client, namespace);
+            Target::Job(Box::new(insist(&name, || jobs.get(&wanted)).await?))
+        }
+        Kind::Queue => {
+            let queues: Api<Queue> = Api::all(client);
+            Target::Queue(Box::new(insist(&name, || queues.get(&wanted)).await?))
+        }
+    };
+    Some(Box::new(Wish { action: command.action?, target }))
+}
+
+/// Repeats a call for as long as the API server is away; `None` if its object is gone.
+async fn insist<T, F>(command: &str, call: impl Fn() -> F) -> Option<T>
+where
+    F: Future<Output = Result<T, kube::Error>>,
+{
     let mut failures = 0_u32;
     loop {
-        let error = match commands.delete(&name, &parameters).await {
-            Ok(_) => return Some(Box::new(Wish { command })),
+        let error = match call().await {
+            Ok(answer) => return Some(answer),
             Err(error) => error,
         };
         let kind = failure(&error);
@@ -103,7 +131,7 @@ pub(crate) async fn take_off_the_bus(client: Client, command: Command) -> Option
             return None;
         }
         failures = failures.saturating_add(1);
-        tracing::warn!(namespace, command = name, %error, failures, "cannot take a command off the bus");
+        tracing::warn!(command, %error, failures, "cannot take a command off the bus");
         tokio::time::sleep(backoff::wait(kind, failures)).await;
     }
 }

@@ -62,6 +62,7 @@ pub(crate) struct Index {
     groups_told: Told,
     groups_of_queue: HashMap<String, HashSet<Key>>,
     pub queues: BTreeMap<String, Queue>,
+    queues_told: Told,
     pub claims: HashMap<String, BTreeSet<String>>,
     pub priorities: BTreeMap<String, i32>,
 }
@@ -180,6 +181,7 @@ impl Index {
     }
 
     pub fn queue_changed(&mut self, change: Change<Queue>, touched: &mut Vec<Touched>) {
+        self.queues_told.hear(&change);
         match change {
             Change::Applied(queue) => self.put_queue(queue, touched),
             Change::Deleted(queue) => {
@@ -196,7 +198,14 @@ impl Index {
         }
     }
 
-    pub fn put_queue(&mut self, queue: Queue, touched: &mut Vec<Touched>) {
+    /// Takes the queue that a call of ours brought.
+    pub fn queue_answered(&mut self, queue: Queue, touched: &mut Vec<Touched>) {
+        if !self.queues_told.covers(&queue.metadata) {
+            self.put_queue(queue, touched);
+        }
+    }
+
+    fn put_queue(&mut self, queue: Queue, touched: &mut Vec<Touched>) {
         let name = queue.metadata.name.clone().unwrap_or_default();
         let known = self.queues.get(&name);
         if known.is_some_and(|known| !is_newer(&known.metadata, &queue.metadata)) {

@@ -25,6 +25,8 @@ use crate::backoff;
 use crate::index::{Gone, Index, Key, Touched, job_queue};
 
 use execute::Observed;
+#[cfg(test)]
+use execute::Trouble;
 pub(crate) use execute::{Answer, JobPlan};
 
 /// Least time between two writes of a status in which only counts moved.
@@ -45,6 +47,8 @@ struct Entry {
     /// Uids of pods that we asked to delete.
     deleting: HashSet<String>,
     applied: BTreeMap<ObjectId, i64>,
+    /// Generation of the job that the failures are about.
+    generation: Option<i64>,
     failures: u32,
     not_before: Option<Instant>,
     written_at: Option<Instant>,
@@ -80,23 +84,35 @@ impl JobWork {
             // A new job of the same name. A plan for the old one may be under way still.
             *entry = Entry { uid: uid.to_owned(), busy: entry.busy, ..Entry::default() };
         }
+        if entry.generation != job.metadata.generation {
+            // What its user has changed may be what failed.
+            entry.generation = job.metadata.generation;
+            entry.not_before = None;
+        }
         entry
     }
 
     /// Notes a Command.
     pub fn wish(&mut self, key: &Key, index: &Index, action: Action) {
         if let Some(job) = index.jobs.get(key) {
-            let wishes = &mut self.entry(key, job).wishes;
-            if wishes.len() < WISHES_MAX {
-                wishes.push_back(action);
+            let entry = self.entry(key, job);
+            if entry.wishes.len() < WISHES_MAX {
+                entry.wishes.push_back(action);
             }
+            // A job that fails to start can still be ended at once.
+            entry.not_before = None;
         }
     }
 
     /// Notes pods that went away; those we did not ask to go were evicted.
     pub fn gone(&mut self, gone: Vec<Gone>, now: Timestamp) {
         for Gone { job, job_uid, facts } in gone {
-            let Some(entry) = self.entries.get_mut(&job).filter(|entry| entry.uid == job_uid) else { continue };
+            let Some(entry) = self.entries.get_mut(&job) else { continue };
+            if entry.uid != job_uid {
+                // A pod of an earlier job of the name: one that has waited for its names may go on.
+                entry.not_before = None;
+                continue;
+            }
             let asked = entry.deleting.remove(&facts.uid);
             if !asked && facts.mark.is_none() {
                 let (task, index, version) = (facts.task, facts.index, facts.version);
@@ -325,3 +341,6 @@ fn reference(job: &Job) -> ObjectReference {
         ..ObjectReference::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

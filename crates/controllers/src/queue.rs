@@ -115,7 +115,7 @@ impl QueueWork {
             touched.push(Touched::Queue(answer.name));
         }
         for queue in answer.queues {
-            index.put_queue(queue, touched);
+            index.queue_answered(queue, touched);
         }
         for (name, action) in answer.enqueued {
             self.wish(&name, action);

@@ -177,7 +177,7 @@ impl Loop {
                     Answer::Queue(answer) => self.queues.answered(answer, &mut self.index, &mut touched),
                     Answer::Command(Some(wish)) => {
                         let (jobs, queues) = (&mut self.jobs, &mut self.queues);
-                        touched.extend(self.commands.deliver(*wish, &self.index, jobs, queues));
+                        touched.extend(Commands::deliver(*wish, &mut self.index, jobs, queues));
                     }
                     Answer::Asked(answers) => self.asked(answers, &mut touched),
                     Answer::Discovered { network_policies } => self.network_policies = Some(network_policies),

@@ -15,12 +15,23 @@ use tower::Service;
 
 use crate::harness::Cluster;
 
-/// Keeps back the answer to the first creation of a pod until told to let go; the call itself is carried out.
+/// Keeps back the answer to the first call of a kind until told to let go; the call itself is carried out.
 #[derive(Clone)]
 struct Slow {
     inner: ClientService,
+    method: Method,
+    path: &'static str,
     first: Arc<AtomicBool>,
     go: Arc<Notify>,
+}
+
+impl Slow {
+    fn start(cluster: &mut Cluster, method: Method, path: &'static str) -> Arc<Notify> {
+        let (first, go) = (Arc::new(AtomicBool::new(true)), Arc::new(Notify::new()));
+        let service = Slow { inner: cluster.controllers_service(), method, path, first, go: Arc::clone(&go) };
+        cluster.start_controllers_over(kube::Client::new(service, "default"));
+        go
+    }
 }
 
 impl Service<Request<kube::client::Body>> for Slow {
@@ -33,8 +44,8 @@ impl Service<Request<kube::client::Body>> for Slow {
     }
 
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
-        let creates = request.method() == Method::POST && request.uri().path().ends_with("/pods");
-        let held = creates && self.first.swap(false, Ordering::SeqCst);
+        let meant = *request.method() == self.method && request.uri().path() == self.path;
+        let held = meant && self.first.swap(false, Ordering::SeqCst);
         let go = Arc::clone(&self.go);
         let answer = self.inner.call(request);
         async move {
@@ -51,10 +62,7 @@ impl Service<Request<kube::client::Body>> for Slow {
 #[tokio::test]
 async fn a_pod_that_went_before_its_creation_was_answered_is_made_again() {
     let mut cluster = Cluster::without_controllers(Arc::new(pumice_apiserver::AdmitAll)).await;
-    let go = Arc::new(Notify::new());
-    let first = Arc::new(AtomicBool::new(true));
-    let service = Slow { inner: cluster.controllers_service(), first, go: Arc::clone(&go) };
-    cluster.start_controllers_over(kube::Client::new(service, "default"));
+    let go = Slow::start(&mut cluster, Method::POST, "/api/v1/namespaces/default/pods");
     let pods = cluster.api::<Pod>();
     let job = cluster.job("slow", 1, json!({})).await;
     cluster.admit(&job, 0).await;
@@ -70,4 +78,14 @@ async fn a_pod_that_went_before_its_creation_was_answered_is_made_again() {
     cluster.set_pod("slow-w-0", "Succeeded").await;
     let done = cluster.wait_phase("slow", JobPhase::Completed).await;
     assert_eq!(done.status.retry_count, 0);
+}
+
+#[tokio::test]
+async fn a_command_that_comes_before_its_job_is_not_lost() {
+    let mut cluster = Cluster::without_controllers(Arc::new(pumice_apiserver::AdmitAll)).await;
+    cluster.job("early", 1, json!({})).await;
+    let go = Slow::start(&mut cluster, Method::GET, "/apis/batch.volcano.sh/v1alpha1/jobs");
+    cluster.job_command("TerminateJob", "early").await;
+    go.notify_one();
+    cluster.wait_phase("early", JobPhase::Terminated).await;
 }
