@@ -11,11 +11,13 @@ use crate::ids::{GroupId, TimeMs};
 use crate::plan::{GroupUpdate, PodNotice, QueueUpdate};
 use crate::plugins::Counting;
 use crate::reasons::{Minimum, Reason, Reasons, RoleMinimum, Stage};
-use crate::world::groups::GroupRow;
+use crate::world::groups::{GroupRow, Noticed};
 use crate::world::tasks::TaskState;
 
 /// Missing pods are reported on objects only after this: a controller takes a moment to make them.
 const NO_PODS_GRACE_MS: i64 = 5_000;
+/// A group's pods are told of another kind of reason at most this often.
+const NOTICE_GAP_MS: i64 = 10_000;
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let mut groups = std::mem::take(&mut cycle.tables.groups.dirty);
@@ -181,16 +183,27 @@ fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
 fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) {
     let class: Arc<str> = reasons.class().into();
     let row = cycle.tables.groups.row_mut(group);
-    let version = Some((row.shape_version, class.clone()));
-    if row.noticed == version {
+    let version = row.shape_version;
+    let old = row.noticed.as_ref();
+    if old.is_some_and(|old| (old.version, &old.class) == (version, &class)) {
         return;
     }
-    row.noticed = version;
+    // Reasons that go back and forth are not worth a write to every pod each time; pods that were told nothing yet are.
+    let again_at = old.filter(|old| old.class != class).map(|old| old.at.plus_ms(NOTICE_GAP_MS));
+    let too_soon = again_at.filter(|at| *at > cycle.now);
+    match (too_soon, &mut row.noticed) {
+        (Some(_), Some(old)) => old.version = version,
+        (_, noticed) => *noticed = Some(Noticed { version, class: class.clone(), at: cycle.now }),
+    }
+    if let Some(at) = too_soon {
+        cycle.wake_at(at);
+    }
     let condition = if reasons.stage == Stage::Binding { "SchedulerError" } else { "Unschedulable" };
     let message = reasons.summary();
     for task in cycle.tables.groups.row(group).tasks.clone() {
         let row = cycle.tables.tasks.row_mut(task.index());
-        if row.state != TaskState::Pending || row.gated || row.noticed.as_ref() == Some(&class) {
+        let told = row.noticed.as_ref().is_some_and(|told| too_soon.is_some() || *told == class);
+        if row.state != TaskState::Pending || row.gated || told {
             continue;
         }
         row.noticed = Some(class.clone());

@@ -143,7 +143,7 @@ impl NodesUnfit {
                 let mut line =
                     format!("{resource}: each pod asks for {requested}; node {node} comes nearest and lacks {lacks}");
                 if short.short_total > 0 {
-                    line.push_str(&format!("; {} more would be needed in all", text(short.short_total)));
+                    line.push_str(&format!("; in all {} more {resource} would be needed", text(short.short_total)));
                 }
                 line
             })

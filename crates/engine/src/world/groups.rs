@@ -63,6 +63,15 @@ pub(crate) struct ShapePart {
     pub(crate) min_available: Option<u32>,
 }
 
+/// What a group's pods have been told last.
+#[derive(Debug)]
+pub(crate) struct Noticed {
+    /// The group's shape version then: new pods are told, too.
+    pub(crate) version: u64,
+    pub(crate) class: Arc<str>,
+    pub(crate) at: TimeMs,
+}
+
 #[derive(Debug)]
 pub(crate) struct GroupRow {
     pub(crate) namespace: Arc<str>,
@@ -95,8 +104,7 @@ pub(crate) struct GroupRow {
     /// A write of the status is in flight.
     pub(crate) writing: bool,
     pub(crate) reasons: Option<Box<Reasons>>,
-    /// (shape version, class of reasons) for which its pods have been told.
-    pub(crate) noticed: Option<(u64, Arc<str>)>,
+    pub(crate) noticed: Option<Noticed>,
     /// Counts changes of what the group asks for.
     pub(crate) shape_version: u64,
 }

@@ -155,7 +155,7 @@ fn enqueue_reads_the_jobs_tasks_before_pods_exist() {
         lab.why("never"),
         "does not fit the cluster even when it is empty: room for 4 of 5 pods of task worker; 0/2 nodes \
          fit the next one: 2 insufficient cpu (short by 1)\n\
-         ├─ cpu: each pod asks for 1; node n0 comes nearest and lacks 1; 1 more would be needed in all\n\
+         ├─ cpu: each pod asks for 1; node n0 comes nearest and lacks 1; in all 1 more cpu would be needed\n\
          └─ starts with at least 5 pods together; none is made yet"
     );
     // A third node makes room for it.

@@ -12,7 +12,7 @@ fn reasons_are_structured_and_readable() {
     lab.cycle();
     insta::assert_snapshot!(lab.why("j"), @"
     0/3 nodes fit 3 pods: 1 with taint gpu=yes that it does not tolerate, 2 insufficient cpu (short by 500m)
-    ├─ cpu: each pod asks for 2500m; node n0 comes nearest and lacks 500m; 4500m more would be needed in all
+    ├─ cpu: each pod asks for 2500m; node n0 comes nearest and lacks 500m; in all 4500m more cpu would be needed
     └─ starts with at least 3 pods together: 0 placed, 3 waiting
     ");
     insta::assert_json_snapshot!(lab.world.reasons("ns", "j").unwrap(), @r#"
@@ -178,4 +178,21 @@ fn an_action_that_is_not_configured_is_named() {
     lab.gang("j", 1, 1, 0);
     assert_eq!(lab.binds(), [""; 0]);
     assert!(lab.why("j").contains("no action backfill"), "{}", lab.why("j"));
+}
+
+#[test]
+fn reasons_that_go_back_and_forth_are_told_to_pods_now_and_then() {
+    let mut lab = Lab::new(&[1_000]);
+    lab.gang("j", 1, 2, 2_000);
+    assert_eq!(lab.cycle().pods.len(), 2);
+    let cordon = |on| Delta::NodeUpsert(NodeFacts { unschedulable: on, ..node("n0", 1_000) });
+    lab.apply(cordon(true));
+    let plan = lab.cycle();
+    assert_eq!(plan.pods.len(), 0, "another kind of reason, but too soon");
+    lab.pod(pod("j", 2, 2_000));
+    assert_eq!(lab.cycle().pods.iter().map(|notice| notice.name.as_str()).collect::<Vec<_>>(), ["j-2"]);
+    lab.now = plan.next_wakeup.unwrap();
+    assert_eq!(lab.cycle().pods.len(), 2);
+    lab.apply(cordon(true));
+    assert_eq!(lab.cycle().pods.len(), 0);
 }
