@@ -128,8 +128,11 @@ fn mount_root(kind: RootKind, container: &ContainerSpec, layers: &Layers, root: 
     let (upper, work) = (layers.dir.join("upper"), layers.dir.join("work"));
     create_dir(&upper)?;
     create_dir(&work)?;
-    let layer = container.layer.as_deref().map(|layer| format!("{}:", escaped(layer))).unwrap_or_default();
-    let options = format!("lowerdir={layer}{},upperdir={},workdir={}", escaped(lower), escaped(&upper), escaped(&work));
+    let mut lowers = escaped(lower);
+    if let Some(layer) = &container.layer {
+        lowers = format!("{}:{lowers}", escaped(&apart(layer, &layers.dir)?));
+    }
+    let options = format!("lowerdir={lowers},upperdir={},workdir={}", escaped(&upper), escaped(&work));
     // The upper layer is thrown away, so the kernel need not bring it to the disk for anybody.
     let volatile = format!("{options},volatile");
     let overlay = |options: &str| mount(Some("overlay"), root, Some("overlay"), MsFlags::empty(), Some(options));
@@ -137,6 +140,18 @@ fn mount_root(kind: RootKind, container: &ContainerSpec, layers: &Layers, root: 
     // The upper directory's mode is the root directory's.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(root, mode).map_err(|source| RootError::Create { path: root.into(), source })
+}
+
+/// A view of `layer` that the kernel takes for a file system of its own: it refuses a lower layer that lies within
+/// another one, and every folder lies within the host's root.
+fn apart(layer: &Path, dir: &Path) -> Result<PathBuf, RootError> {
+    let (view, empty) = (dir.join("layer"), dir.join("empty"));
+    create_dir(&view)?;
+    create_dir(&empty)?;
+    let options = format!("lowerdir={}:{}", escaped(layer), escaped(&empty));
+    let overlay = mount(Some("overlay"), &view, Some("overlay"), MsFlags::MS_RDONLY, Some(options.as_str()));
+    mounted("the image's layer", &view, overlay)?;
+    Ok(view)
 }
 
 /// Separators in the options of an overlay are escaped by a backslash.
