@@ -38,7 +38,7 @@ fn platform() -> Platform {
     let setup = Setup { flags: vec!["--cpu".into(), "16".into()] };
     let layers = tempfile_layers();
     let images = format!(
-        "nginx:\n  command: [sh, -c, 'ls -d /myinput /myoutput && ls /root/.ssh && cat /etc/volcano/default-nginx.host && touch /myoutput/$(hostname)']\n\
+        "nginx:\n  command: [sh, -c, 'ls -d /myinput /myoutput && ls /root/.ssh && cat /etc/volcano/default_nginx.host && touch /myoutput/$(hostname)']\n\
          volcanosh/dist-mnist-tf-example:\n  layer: {0}\n\
          lyd911/mindspore-cpu-example:\n  layer: {0}\n",
         layers.display()

@@ -77,7 +77,7 @@ fn a_corrupt_directory_is_refused_and_left_alone() {
 #[test]
 fn a_restart_goes_on_where_it_was() {
     let mut platform = Platform::new();
-    platform.kubectl(["create", "configmap", "kept", "--from-literal=a=b"]).ok();
+    platform.kubectl_with_input(["create", "-f", "-"], &config_map("kept", "b")).ok();
     platform.jobctl(["run", "--name", "before", "--", "true"]).ok();
     assert_eq!(platform.stop(), 0);
     platform.up();
@@ -127,23 +127,23 @@ fn a_full_disk_is_an_error_and_not_an_end() {
     eventually("up is ready", || data.join("up.json").exists().then_some(()).ok_or_else(String::new));
     let kubectl =
         |args: &[&str]| Command::new("kubectl").args(args).env("KUBECONFIG", data.join("kubeconfig")).output().unwrap();
-    assert!(kubectl(&["create", "configmap", "first", "--from-literal=a=b"]).status.success());
-    std::fs::write(disk.path.join("ballast"), vec![1u8; 1 << 20]).unwrap();
-    fill(&disk.path.join("ballast2"));
-    let big = disk.outside.join("big");
-    std::fs::write(&big, "x".repeat(900_000)).unwrap();
-    let from_file = format!("--from-file={}", big.display());
-    let refused = (0..50).find_map(|i| {
-        let output = kubectl(&["create", "configmap", &format!("big-{i}"), &from_file]);
+    let create = |name: &str, size: usize| {
+        let path = disk.outside.join("manifest");
+        std::fs::write(&path, config_map(name, &"x".repeat(size))).unwrap();
+        kubectl(&["create", "-f", path.to_str().unwrap()])
+    };
+    assert!(create("first", 1).status.success());
+    fill(&disk.path.join("ballast"));
+    let refused = (0..100).find_map(|i| {
+        let output = create(&format!("big-{i}"), 900_000);
         (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
     });
-    let refused = refused.expect("a disk of 64 MiB that is filled takes no 50 objects of 0.9 MB");
+    let refused = refused.expect("a disk of 64 MiB that is filled takes no 100 objects of 0.9 MB");
     assert!(refused.contains("space") || refused.contains("full"), "{refused}");
     assert!(kubectl(&["get", "configmap", "first"]).status.success(), "reads go on");
-    std::fs::remove_file(disk.path.join("ballast2")).unwrap();
     std::fs::remove_file(disk.path.join("ballast")).unwrap();
     eventually("writes go on when there is room again", || {
-        let output = kubectl(&["create", "configmap", "second", "--from-literal=a=b"]);
+        let output = create("second", 1);
         output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
     });
     assert!(kubectl(&["get", "configmap", "first"]).status.success(), "nothing is lost");
@@ -190,6 +190,10 @@ impl Drop for SmallDisk {
 fn up(flags: &[&str]) -> (i32, String) {
     let output = Command::new(binary("pumice")).arg("up").args(flags).output().unwrap();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn config_map(name: &str, text: &str) -> String {
+    format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{a: {text}}}}}")
 }
 
 fn job_with_host_path(name: &str, script: &str, path: &str) -> String {
