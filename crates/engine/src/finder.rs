@@ -135,7 +135,7 @@ impl Cache {
         if maxima != self.maxima {
             self.maxima = maxima;
             for node in 0..span {
-                self.totals[node] = self.by_use[node].map(|score| score + self.scaled(policy, node));
+                self.totals[node] = self.by_use[node].map(|score| score.saturating_add(self.scaled(policy, node)));
             }
             self.rebuild();
         } else if self.heap.len() > 64 + 4 * span {
@@ -175,7 +175,7 @@ impl Cache {
         }
         let score = policy.score(tables, class, node);
         self.by_use[index] = Some(score);
-        let total = Some(score + self.scaled(policy, index));
+        let total = Some(score.saturating_add(self.scaled(policy, index)));
         if self.totals[index] != total {
             self.totals[index] = total;
             self.heap.extend(total.map(|total| (total, Reverse(node))));
@@ -207,7 +207,7 @@ impl Cache {
             let score = if max == 0 { 0 } else { self.raw[node * kinds + which].saturating_mul(SCORE_MAX) / max };
             preference.weight.saturating_mul(if preference.reverse { SCORE_MAX - score } else { score })
         });
-        scores.sum()
+        scores.fold(0, i64::saturating_add)
     }
 
     fn rebuild(&mut self) {

@@ -101,7 +101,11 @@ fn take(candidate: &mut Candidate, wanted: &mut u32, left: &mut u32) {
 fn block(row: &GroupRow) -> Missing {
     let Some(wanted) = &row.min_resources else { return Missing::default() };
     let held = |dim: crate::ids::DimId| row.allocated.get(dim.index()).copied().unwrap_or(0);
-    let left = wanted.iter().map(|(dim, amount)| (dim, amount - held(dim))).filter(|(_, amount)| *amount > 0).collect();
+    let left = wanted
+        .iter()
+        .map(|(dim, amount)| (dim, amount.saturating_sub(held(dim))))
+        .filter(|(_, amount)| *amount > 0)
+        .collect();
     let block = Demand(left);
     let mut total = Vec::new();
     block.add_to(&mut total, 1);

@@ -94,7 +94,8 @@ impl Policy {
 
     /// The sum of the scores that depend on use.
     pub(crate) fn score(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> i64 {
-        self.with(Switch::NodeOrder).map(|plugin| plugin.score(tables, class, node)).sum()
+        let scores = self.with(Switch::NodeOrder).map(|plugin| plugin.score(tables, class, node));
+        scores.fold(0, i64::saturating_add)
     }
 
     /// The scores that are scaled over the candidates, to be added.

@@ -13,7 +13,7 @@ pub(crate) fn exceeded(tables: &Tables, queue: QueueId, wanted: &[i64], used: &[
     let amount = |amounts: &[i64], dim: DimId| amounts.get(dim.index()).copied().unwrap_or(0);
     row.capability.iter().find_map(|(dim, limit)| {
         let (requested, used) = (amount(wanted, *dim), amount(used, *dim));
-        let short = requested.saturating_add(used) - limit;
+        let short = requested.saturating_add(used).saturating_sub(*limit);
         (requested > 0 && short > 0).then(|| Reason::QueueLimit {
             queue: row.name.to_string(),
             resource: tables.dims.name(*dim).to_string(),

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::worklist::Worklist;
 use crate::config::Action;
@@ -15,6 +15,9 @@ use crate::plugins::Counting;
 use crate::queue_limit;
 use crate::reasons::{Reason, Stage};
 use crate::world::tasks::TaskState;
+
+/// Reasons worked out for one group in one turn: more kinds of pods than this fail alike.
+const REASONS_MAX: usize = 8;
 
 /// Which of a group's pods an action places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,14 +222,16 @@ fn sameness(cycle: &Cycle<'_>, group: GroupId, wanted: &Wanted) -> Option<Samene
 /// Placements that are not decided yet.
 struct Trial {
     placed: Vec<TaskId>,
-    /// Classes that found no node, each with its reason.
-    failed: Vec<(ClassId, Reason)>,
+    /// Classes that found no room.
+    failed: FxHashSet<ClassId>,
+    /// Why, of the first of them.
+    reasons: Vec<Reason>,
     needed: u32,
 }
 
 impl Trial {
     fn new(needed: u32) -> Self {
-        Self { placed: Vec::new(), failed: Vec::new(), needed }
+        Self { placed: Vec::new(), failed: FxHashSet::default(), reasons: Vec::new(), needed }
     }
 
     /// Pods that ask for something first; those that ask for nothing where the minimum needs them.
@@ -248,13 +253,13 @@ impl Trial {
         while let Some(task) = tasks.get(*next).copied() {
             *next += 1;
             let class = cycle.tables.task(task).class;
-            if self.failed.iter().any(|(failed, _)| *failed == class) {
+            if self.failed.contains(&class) {
                 continue;
             }
             let queue = cycle.tables.groups.row(group).queue;
             let demand = &cycle.tables.classes.row(class).demand;
             if let Some(reason) = queue_limit::exceeded_by_pod(cycle.tables, queue, demand) {
-                self.failed.push((class, reason));
+                self.fail(class, |_| reason);
                 continue;
             }
             match cycle.finder.best(cycle.tables, cycle.policy, class) {
@@ -266,12 +271,19 @@ impl Trial {
                     }
                 }
                 None => {
-                    let reason = self.unfit(cycle, group, task, tasks);
-                    self.failed.push((class, reason));
+                    self.fail(class, |trial| trial.unfit(cycle, group, task, tasks));
                 }
             }
         }
         !self.placed.is_empty() && cycle.policy.job_ready(cycle.tables, group, counting)
+    }
+
+    fn fail(&mut self, class: ClassId, reason: impl FnOnce(&Self) -> Reason) {
+        self.failed.insert(class);
+        if self.reasons.len() < REASONS_MAX {
+            let reason = reason(self);
+            self.reasons.push(reason);
+        }
     }
 
     fn unfit(&self, cycle: &mut Cycle<'_>, group: GroupId, task: TaskId, tasks: &[TaskId]) -> Reason {
@@ -291,7 +303,7 @@ impl Trial {
 
     /// Records why pods found no room. What the API server refused comes first: it says why room was given back.
     fn note_failure(&mut self, cycle: &mut Cycle<'_>, group: GroupId) -> Option<Vec<Reason>> {
-        let reasons: Vec<Reason> = self.failed.drain(..).map(|(_, reason)| reason).collect();
+        let reasons = std::mem::take(&mut self.reasons);
         if reasons.is_empty() {
             return None;
         }

@@ -137,7 +137,7 @@ impl Findings {
     }
 
     fn shortage(&mut self, dim: DimId, requested: i64, node: NodeId, free: i64) {
-        let missing = requested - free;
+        let missing = requested.saturating_sub(free);
         let short = self.short.entry(dim).or_insert(Short { requested, best: node, short_on_best: missing });
         if missing < short.short_on_best {
             short.best = node;

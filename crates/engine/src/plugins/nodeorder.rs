@@ -45,15 +45,16 @@ impl NodeOrder {
 
 impl Plugin for NodeOrder {
     fn score(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> i64 {
-        let mut score = 0;
+        let mut score = 0_i64;
+        let mut add = |weight: i64, part: i64| score = score.saturating_add(weight.saturating_mul(part));
         if self.least != 0 {
-            score += self.least * mean(tables, class, node, least);
+            add(self.least, mean(tables, class, node, least));
         }
         if self.most != 0 {
-            score += self.most * mean(tables, class, node, most);
+            add(self.most, mean(tables, class, node, most));
         }
         if self.balanced != 0 && !class.demand.is_best_effort() {
-            score += self.balanced * balanced(tables, class, node);
+            add(self.balanced, balanced(tables, class, node));
         }
         score
     }
@@ -71,7 +72,7 @@ fn mean(tables: &Tables, class: &ClassRow, node: NodeId, score: fn(i64, i64) -> 
     for (which, dim) in [CPU, MEMORY].into_iter().enumerate() {
         let offered = tables.nodes.allocatable(node, dim);
         if offered > 0 {
-            sum += score(tables.nodes.scored(node, which) + class.scored[which], offered);
+            sum += score(tables.nodes.scored(node, which).saturating_add(class.scored[which]), offered);
             weights += 1;
         }
     }
@@ -79,7 +80,7 @@ fn mean(tables: &Tables, class: &ClassRow, node: NodeId, score: fn(i64, i64) -> 
 }
 
 fn least(requested: i64, offered: i64) -> i64 {
-    if requested > offered { 0 } else { scaled(offered - requested, offered) }
+    if requested > offered { 0 } else { scaled(offered.saturating_sub(requested), offered) }
 }
 
 fn most(requested: i64, offered: i64) -> i64 {
@@ -97,7 +98,7 @@ fn balanced(tables: &Tables, class: &ClassRow, node: NodeId) -> i64 {
     let mut add = |dim: DimId| {
         let offered = tables.nodes.allocatable(node, dim);
         if offered > 0 {
-            let requested = tables.nodes.used(node, dim) + class.demand.get(dim);
+            let requested = tables.nodes.used(node, dim).saturating_add(class.demand.get(dim));
             fractions[count] = (requested as f64 / offered as f64).min(1.0);
             count += 1;
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::dims::Demand;
 use crate::facts::{Delta, GroupFacts, GroupPhase, PodFacts, ShapeTask};
 use crate::ids::{ClassId, GroupId, NodeId, QueueId, TaskId, TimeMs};
-use crate::world::groups::ShapePart;
+use crate::world::groups::{ROLES_MAX, ShapePart};
 use crate::world::tables::{Shape, Tables};
 use crate::world::tasks::{TaskRow, TaskState, index_of, state_of};
 
@@ -190,7 +190,7 @@ impl Tables {
         for role in &mut row.roles {
             role.min = 0;
         }
-        for (name, min) in &facts.min_task_member {
+        for (name, min) in facts.min_task_member.iter().take(ROLES_MAX) {
             let role = row.role(name);
             row.roles[role as usize].min = *min;
         }

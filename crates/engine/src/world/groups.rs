@@ -43,6 +43,9 @@ impl Counts {
     }
 }
 
+/// Task names told apart in one group; pods of further names count for the first.
+pub(crate) const ROLES_MAX: usize = 2048;
+
 /// The tasks of one name inside a group.
 #[derive(Debug)]
 pub(crate) struct Role {
@@ -133,6 +136,9 @@ impl GroupRow {
     pub(crate) fn role(&mut self, name: &str) -> u32 {
         if let Some(at) = self.roles.iter().position(|role| &*role.name == name) {
             return u32::try_from(at).expect("a group has fewer than 2^32 roles");
+        }
+        if self.roles.len() > ROLES_MAX {
+            return 0;
         }
         self.roles.push(Role { name: name.into(), min: 0, counts: Counts::default(), pending_best_effort: 0 });
         u32::try_from(self.roles.len() - 1).expect("a group has fewer than 2^32 roles")

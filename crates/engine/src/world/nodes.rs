@@ -105,7 +105,7 @@ impl Nodes {
     }
 
     pub(crate) fn idle(&self, node: NodeId, dim: DimId) -> i64 {
-        self.allocatable(node, dim) - self.used(node, dim)
+        self.allocatable(node, dim).saturating_sub(self.used(node, dim))
     }
 
     /// cpu (0) or memory (1) in use for scoring.
@@ -213,10 +213,12 @@ impl Nodes {
     /// Adds (`sign` 1) or takes back (-1) one pod's use.
     pub(crate) fn charge(&mut self, node: NodeId, demand: &Demand, scored: [i64; 2], ports: &[HostPort], sign: i64) {
         for (dim, amount) in demand.iter() {
-            self.used[dim.index()][node.index()] += sign * amount;
+            let cell = &mut self.used[dim.index()][node.index()];
+            // Wrapping, so that taking back restores exactly even what no machine has.
+            *cell = cell.wrapping_add(sign.wrapping_mul(amount));
         }
         for (column, amount) in self.scored.iter_mut().zip(scored) {
-            column[node.index()] += sign * amount;
+            column[node.index()] = column[node.index()].wrapping_add(sign.wrapping_mul(amount));
         }
         let taken = &mut self.table.row_mut(node.index()).ports;
         for port in ports {
@@ -246,7 +248,7 @@ impl Nodes {
     /// The dimensions of `demand` that don't fit now, and by how much.
     pub(crate) fn lacking<'a>(&'a self, node: NodeId, demand: &'a Demand) -> impl Iterator<Item = (DimId, i64)> + 'a {
         demand.iter().filter_map(move |(dim, amount)| {
-            let short = amount - self.idle(node, dim);
+            let short = amount.saturating_sub(self.idle(node, dim));
             (short > 0).then_some((dim, short))
         })
     }

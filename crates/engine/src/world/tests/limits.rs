@@ -174,3 +174,33 @@ fn a_node_that_goes_takes_no_pods() {
     lab.apply(Delta::TaskRemove("uid-j-1".to_owned()));
     assert_eq!(lab.cycle().binds[0].node, "n0");
 }
+
+#[test]
+fn amounts_that_no_machine_has_break_nothing() {
+    let mut lab = Lab::new(&[i64::MAX, 1_000]);
+    lab.queue("q", &[("cpu", i64::MIN), ("memory", i64::MAX), ("pods", i64::MIN)]);
+    for index in 0..3 {
+        let huge = |index| PodFacts { node: Some("n1".to_owned()), ..pod("huge", index, i64::MAX) };
+        lab.pod(PodFacts { phase: PodPhase::Running, ..huge(index) });
+        lab.apply(in_queue("q", &format!("j{index}"), 0, GroupPhase::Pending));
+        lab.pod(pod(&format!("j{index}"), 0, i64::MAX - i64::from(index)));
+    }
+    let facts = GroupFacts { min_member: u32::MAX, ..group("many", 0) };
+    lab.apply(Delta::GroupUpsert(Box::new(facts)));
+    lab.gang("one", 1, 1, 500);
+    assert_eq!(lab.cycle().binds[0].node, "n0");
+    for index in 0..3 {
+        lab.apply(Delta::TaskRemove(format!("uid-huge-{index}")));
+    }
+    lab.gang("two", 1, 1, 500);
+    assert_eq!(lab.binds(), ["two-0"]);
+}
+
+#[test]
+fn more_task_names_than_are_told_apart_still_count() {
+    let mut lab = Lab::new(&[1_000]);
+    let min_task_member = (0..5_000).map(|index| (format!("r{index}"), 1)).collect();
+    lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { min_task_member, ..group("j", 1) })));
+    lab.pod(PodFacts { role: "unheard".to_owned(), ..pod("j", 0, 1_000) });
+    assert_eq!(lab.binds(), ["j-0"]);
+}
