@@ -69,6 +69,10 @@ pub const VOLCANO_PREFIX: &str = "volcano.sh/";
 pub const PUMICE_PREFIX: &str = "pumice.sh/";
 /// The user who created a Job, written by admission from the request; annotation.
 pub const USER: &str = "pumice.sh/user";
+/// The restart that wants a pod gone, as `<number>/<action>`, beside [`CONTROLLER_OUT_OF_SYNC`]; annotation.
+pub const RESTART: &str = "pumice.sh/restart";
+/// When a pod's predecessor was evicted; a delayed PodEvicted policy counts from it; annotation.
+pub const EVICTED_AT: &str = "pumice.sh/evicted-at";
 /// Annotations only the platform writes.
 pub const RESERVED_KEYS: &[&str] = &[USER];
 

@@ -162,9 +162,10 @@ impl JobWork {
                     wake_at,
                     wish,
                     evicted,
+                    evicted_left: plan.evicted_left,
                 }));
             }
-            entry.evicted.clear();
+            entry.evicted = plan.evicted_left;
             entry.failures = 0;
             if !(wish && entry.wishes.pop_front().is_some()) {
                 return wake_at.map_or(Begin::Nothing, Begin::Wait);
@@ -196,7 +197,7 @@ impl JobWork {
         match answer.result {
             Ok(()) => {
                 entry.failures = 0;
-                entry.evicted.drain(..answer.evicted.min(entry.evicted.len()));
+                entry.evicted.splice(..answer.evicted.min(entry.evicted.len()), answer.evicted_left);
                 if answer.wish {
                     entry.wishes.pop_front();
                 }

@@ -1,8 +1,8 @@
 //! The Job machine: one step of a job's life.
 //!
-//! Invariant: [`step`] is a pure function of [`JobView`], which the shell builds from objects alone. It makes at most one
-//! phase transition; the shell carries the [`Plan`] out, puts the answers into its index and steps again until nothing is
-//! left to do. Called by the job controller for each job that something happened to.
+//! Invariant: [`step`] is a pure function of [`JobView`], which the shell builds from objects alone. The shell carries the
+//! [`Plan`] out, puts the answers into its index and steps again until nothing is left to do. Called by the job controller
+//! for each job that something happened to.
 
 mod census;
 mod claims;
@@ -33,10 +33,9 @@ use pumice_api::scheduling::PodGroup;
 
 pub use events::Evicted;
 pub use facts::{JobPod, PodFacts, PodPhase};
-pub use kill::{Mark, RESTART_MARK};
+pub use kill::Mark;
 pub use phase::{Transition, transition};
 pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity};
-pub use pods::EVICTED_AT;
 
 use census::Census;
 use events::Signal;

@@ -15,7 +15,7 @@ use pumice_api::batch::{Job, JobStatus};
 use pumice_api::names;
 use pumice_api::scheduling::PodGroup;
 use pumice_cluster::{Failure, failure, write};
-use pumice_machines::job::{Effect, Existing, Mark, ObjectId, RESTART_MARK};
+use pumice_machines::job::{Effect, Evicted, Existing, JobPod, Mark, ObjectId};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -39,6 +39,8 @@ pub(crate) struct JobPlan {
     pub wish: bool,
     /// How many evictions the plan has seen.
     pub evicted: usize,
+    /// Those of them that are not dealt with.
+    pub evicted_left: Vec<Evicted>,
 }
 
 /// What came of a plan.
@@ -49,6 +51,7 @@ pub(crate) struct Answer {
     pub result: Result<(), Trouble>,
     pub wish: bool,
     pub evicted: usize,
+    pub evicted_left: Vec<Evicted>,
 }
 
 /// What a call told about the cluster.
@@ -111,7 +114,7 @@ impl Target<'_> {
 
 /// Carries a plan out.
 pub(crate) async fn carry_out(client: Client, keys: Arc<Keys>, plan: Box<JobPlan>) -> Answer {
-    let JobPlan { key, job, stages, wish, evicted, .. } = *plan;
+    let JobPlan { key, job, stages, wish, evicted, evicted_left, .. } = *plan;
     let target = Target { client: &client, keys: &keys, namespace: &key.0, job: &job };
     let mut observed = Vec::new();
     let mut result = Ok(());
@@ -130,7 +133,7 @@ pub(crate) async fn carry_out(client: Client, keys: Arc<Keys>, plan: Box<JobPlan
             break;
         }
     }
-    Answer { key, job, observed, result, wish, evicted }
+    Answer { key, job, observed, result, wish, evicted, evicted_left }
 }
 
 type Outcome = (Option<Observed>, Result<(), Trouble>);
@@ -173,25 +176,35 @@ fn exactly(existing: &Existing) -> DeleteParams {
 
 async fn mark_pod(target: &Target<'_>, pod: Existing, mark: &Mark) -> Done {
     let patch = json!({"metadata": {"uid": pod.uid, "annotations": {
-        names::CONTROLLER_OUT_OF_SYNC: "true", RESTART_MARK: mark.write(),
+        names::CONTROLLER_OUT_OF_SYNC: "true", names::RESTART: mark.write(),
     }}});
     match write::merge(&target.api::<Pod>(), &pod.name, &patch).await {
         Ok(marked) => Ok(Some(Observed::Pod(Box::new(marked)))),
-        Err(error) if matches!(failure(&error), Failure::NotFound | Failure::Conflict) => {
-            Ok(Some(Observed::PodAbsent(pod)))
-        }
-        Err(error) => Err(Trouble::new("FailedDelete", &format!("mark pod {}", pod.name), &error)),
+        Err(error) => unless_gone(target, pod, "mark", &error).await,
     }
 }
 
 async fn delete_pod(target: &Target<'_>, pod: Existing) -> Done {
     match target.api::<Pod>().delete(&pod.name, &exactly(&pod)).await {
         Ok(_) => Ok(Some(Observed::PodDeleting { pod, now: clock::now() })),
-        Err(error) if matches!(failure(&error), Failure::NotFound | Failure::Conflict) => {
-            Ok(Some(Observed::PodAbsent(pod)))
-        }
-        Err(error) => Err(Trouble::new("FailedDelete", &format!("delete pod {}", pod.name), &error)),
+        Err(error) => unless_gone(target, pod, "delete", &error).await,
     }
+}
+
+/// A pod that is not there, or is another one by now, is what was wanted. A conflict may also mean that it is being written.
+async fn unless_gone(target: &Target<'_>, pod: Existing, verb: &str, error: &kube::Error) -> Done {
+    let gone = match failure(error) {
+        Failure::NotFound => true,
+        Failure::Conflict => {
+            let found = target.api::<Pod>().get_opt(&pod.name).await;
+            found.is_ok_and(|found| found.is_none_or(|found| found.metadata.uid.as_deref() != Some(&pod.uid)))
+        }
+        _ => false,
+    };
+    if gone {
+        return Ok(Some(Observed::PodAbsent(pod)));
+    }
+    Err(Trouble::new("FailedDelete", &format!("{verb} pod {}", pod.name), error))
 }
 
 /// Creates a pod. One of that name that is this job's counts as created; another's has to go first.
@@ -206,18 +219,26 @@ async fn create_pod(target: &Target<'_>, pod: &Pod) -> Done {
         return Err(Trouble::new("FailedCreate", &format!("create pod {name}"), &error));
     }
     match pods.get_opt(name).await {
-        Ok(Some(found)) if ensure::is_controlled(&found.metadata, target.job_uid()) => {
-            Ok(Some(Observed::Pod(Box::new(found))))
-        }
+        Ok(Some(found)) if is_ours(target, &found) => Ok(Some(Observed::Pod(Box::new(found)))),
         Ok(None) => Err(Trouble { failure: Failure::Conflict, event: None }),
         Ok(Some(found)) => {
             let going = found.metadata.deletion_timestamp.is_some();
-            let message = format!("pod {name} exists and belongs to something else; delete it and the job goes on");
+            let message = format!(
+                "pod {name} exists and belongs to something else, or has lost its labels; delete it and the job goes on"
+            );
             let event = (!going).then_some(("FailedCreate", message));
             Err(Trouble { failure: Failure::AlreadyExists, event })
         }
         Err(error) => Err(Trouble::new("FailedCreate", &format!("look at pod {name}"), &error)),
     }
+}
+
+/// Whether a pod is this job's, and still carries what the job's pods are known by.
+fn is_ours(target: &Target<'_>, pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    ensure::is_controlled(&pod.metadata, target.job_uid())
+        && labels.is_some_and(|labels| labels.contains_key(names::JOB_NAME))
+        && JobPod::observe(pod).is_some()
 }
 
 async fn create_group(target: &Target<'_>, group: &PodGroup) -> Done {

@@ -39,9 +39,9 @@ impl Refused {
         refused.index.queue_changed(Change::Applied(queue), &mut touched);
         refused.index.job_changed(Change::Applied(job(1)), &mut touched);
         let Begin::Carry(plan) = refused.begin() else { panic!("a new job has a plan") };
-        let JobPlan { key, job, wish, evicted, .. } = *plan;
+        let JobPlan { key, job, wish, evicted, evicted_left, .. } = *plan;
         let result = Err(Trouble { failure: Failure::Invalid, event: None });
-        let answer = Answer { key, job, observed: Vec::new(), result, wish, evicted };
+        let answer = Answer { key, job, observed: Vec::new(), result, wish, evicted, evicted_left };
         refused.jobs.answered(answer, &mut refused.index, &refused.recorder, &mut touched);
         assert!(matches!(refused.begin(), Begin::Wait(_)), "a refusal is not repeated at once");
         refused

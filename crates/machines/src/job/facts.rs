@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pumice_api::names;
 
-use super::kill::{Mark, RESTART_MARK};
-use super::pods::EVICTED_AT;
+use super::kill::Mark;
 
 /// Phase of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,14 +112,14 @@ impl JobPod {
             version: annotation(names::JOB_VERSION)?.parse().ok()?,
             phase: read_phase(status.and_then(|status| status.phase.as_deref())),
             terminating_since: at(pod.metadata.deletion_timestamp.as_ref()),
-            mark: marked.then(|| Mark::read(annotation(RESTART_MARK))),
+            mark: marked.then(|| Mark::read(annotation(names::RESTART))),
             exit_code: containers.first().and_then(exit_code),
             restarts: containers.iter().chain(init).fold(0_i32, |sum, one| sum.saturating_add(one.restart_count)),
             ready: !containers.is_empty() && containers.iter().all(|one| one.ready),
             created_at: at(pod.metadata.creation_timestamp.as_ref()),
             ended_at: containers.iter().filter_map(ended_at).max(),
             restarted_at: containers.iter().chain(init).filter_map(restarted_at).max(),
-            evicted_at: annotation(EVICTED_AT).and_then(|text| text.parse().ok()),
+            evicted_at: annotation(names::EVICTED_AT).and_then(|text| text.parse().ok()),
             name,
         };
         Some(Self { job_name: owner.name.clone(), job_uid: owner.uid.clone(), facts })

@@ -8,13 +8,11 @@ use pumice_api::batch::{JobPhase, TaskSpec};
 use pumice_api::bus::Action;
 use pumice_api::names;
 
+use super::events::Evicted;
 use super::facts::PodFacts;
 use super::plan::{Effect, Existing, Plan};
 use super::policy::Order;
-use super::{Scene, rules};
-
-/// Annotation of a pod that we are about to delete: the restart that wants it gone, as `<number>/<action>`.
-pub const RESTART_MARK: &str = "pumice.sh/restart";
+use super::{Scene, policy, rules};
 
 /// A restart as it is written on the pods it takes away. One marked pod is enough to know all that must be marked.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,12 +101,27 @@ impl Scene<'_> {
             Some(task) if restart < rules::max_retry(&self.view.job.spec) => task
                 .slots
                 .values()
-                .filter(|pod| in_target(action, task.spec, index, pod) && pod.mark.is_none())
+                .filter(|pod| in_target(action, task.spec, index, pod.index) && pod.mark.is_none())
                 .map(|pod| Effect::MarkPod { pod: pod.existing(), mark: Mark { restart, action: action.clone() } })
                 .collect(),
             _ => Vec::new(),
         };
-        Plan::stages(vec![marks, draft.write(self.now).into_iter().chain(record(order)).collect()])
+        let in_target = |gone: &Evicted| {
+            let of_task = self.census.task(task).filter(|_| gone.task == task);
+            of_task.is_some_and(|task| in_target(action, task.spec, index, gone.index))
+        };
+        let left = self.view.evicted.iter().filter(|gone| !in_target(gone) && self.asks_for_more(gone));
+        Plan {
+            evicted_left: left.cloned().collect(),
+            ..Plan::stages(vec![marks, draft.write(self.now).into_iter().chain(record(order)).collect()])
+        }
+    }
+
+    /// Whether a policy answers this eviction by more than a new pod, which comes anyway.
+    fn asks_for_more(&self, gone: &Evicted) -> bool {
+        let action = policy::on_eviction(&self.view.job.spec, gone);
+        gone.version >= self.view.job.status.version
+            && action.is_some_and(|action| !matches!(action, Action::RestartPod | Action::SyncJob))
     }
 
     pub(super) fn begin_kill(&self, to: JobPhase, order: Option<&Order>) -> Plan {
@@ -146,13 +159,14 @@ impl Scene<'_> {
                 kills.extend(self.delete_older_group());
             }
             if !kills.is_empty() {
-                return Plan::only(kills);
+                return Plan { evicted_left: self.view.evicted.to_vec(), ..Plan::only(kills) };
             }
         }
         if let Some(verdict) = rules::restarting(&self.view.job.spec, &self.census, status.retry_count) {
             draft.goto(&verdict, self.now);
         }
-        Plan::only(draft.write(self.now).into_iter().collect())
+        let write = draft.write(self.now).into_iter().collect();
+        Plan { evicted_left: self.view.evicted.to_vec(), ..Plan::only(write) }
     }
 
     /// Deletes surplus pods, and those that `chosen` picks, unless they are being deleted already.
@@ -183,12 +197,13 @@ impl Scene<'_> {
     }
 }
 
-fn in_target(action: &Action, task: &TaskSpec, index: i32, pod: &PodFacts) -> bool {
+/// Whether the pod at `candidate` is one of those that an action on the pod at `index` is about.
+fn in_target(action: &Action, task: &TaskSpec, index: i32, candidate: i32) -> bool {
     match action {
-        Action::RestartPod => pod.index == index,
+        Action::RestartPod => candidate == index,
         Action::RestartPartition => match &task.partition_policy {
             Some(policy) if policy.partition_size > 0 => {
-                pod.index / policy.partition_size == index / policy.partition_size
+                candidate / policy.partition_size == index / policy.partition_size
             }
             // A task that is not split is one partition.
             _ => true,

@@ -10,6 +10,7 @@ use pumice_api::batch::JobStatus;
 use pumice_api::scheduling::PodGroup;
 use serde_json::Value;
 
+use super::events::Evicted;
 use super::kill::Mark;
 use crate::plugins::ssh::SecretPlan;
 
@@ -22,6 +23,8 @@ pub struct Plan {
     pub wake_at: Option<Timestamp>,
     /// The Command was not looked at, because something unfinished goes first: give it to the next step again.
     pub command_waits: bool,
+    /// Evictions that ask for more than this plan does: give them to the next step again, if the plan succeeds.
+    pub evicted_left: Vec<Evicted>,
 }
 
 /// A pod or group that exists, with the uid it must still have.

@@ -15,9 +15,6 @@ use super::{sync, volumes};
 use crate::job_object;
 use crate::plugins::{Plugin, PodPlace};
 
-/// Annotation of a pod whose predecessor was evicted: when. A delayed PodEvicted policy counts from it.
-pub const EVICTED_AT: &str = "pumice.sh/evicted-at";
-
 /// Annotations of a job that its pods get too.
 const INHERITED_ANNOTATIONS: &[&str] = &[names::PREEMPTABLE, names::COOLDOWN_TIME, names::REVOCABLE_ZONE];
 /// Labels of a job that its pods get too.
@@ -28,7 +25,7 @@ pub(super) fn build(job: &Job, task: &TaskSpec, index: i32, plugins: &[Plugin], 
     let name = names::pod_name(job_object::name(job), &task.name, index);
     let mut annotations = annotations(job, task, index);
     if let Some(at) = evicted_at {
-        annotations.insert(EVICTED_AT.to_owned(), at.to_string());
+        annotations.insert(names::EVICTED_AT.to_owned(), at.to_string());
     }
     let template = task.template.metadata.clone().unwrap_or_default();
     let metadata = ObjectMeta {

@@ -8,7 +8,7 @@ use pumice_api::batch::{JobSpec, LifecyclePolicy};
 use pumice_api::bus::{Action, Event};
 use pumice_units::GoDuration;
 
-use super::events::Signal;
+use super::events::{Evicted, Signal};
 use super::plan::Effect;
 
 /// An action to take, and why.
@@ -91,6 +91,18 @@ fn rank(event: &Event) -> u8 {
         Event::PodEvicted => 3,
         _ => 4,
     }
+}
+
+/// What the policies ask for when a pod was evicted.
+pub(super) fn on_eviction(spec: &JobSpec, gone: &Evicted) -> Option<Action> {
+    let signal = Signal {
+        event: Event::PodEvicted,
+        at: Some(gone.at),
+        task: Some(gone.task.clone()),
+        index: Some(gone.index),
+        exit_code: None,
+    };
+    matching(spec, &signal).map(|(action, _)| action)
 }
 
 /// The first rule for a signal: the task's, then the job's.

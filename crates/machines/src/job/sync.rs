@@ -8,6 +8,7 @@ use pumice_api::scheduling::{PodGroupConditionType, PodGroupPhase};
 
 use super::claims::Claims;
 use super::plan::{Effect, Plan};
+use super::rules::Verdict;
 use super::{Scene, claims, depends, plugin_objects, pod_group, pods, rules};
 use crate::job_object;
 use crate::plugins::{self, Plugin};
@@ -34,11 +35,7 @@ impl Scene<'_> {
                 second.extend(self.creations(&ready.plugins));
             }
         }
-        let verdict = match &self.phase {
-            JobPhase::Running => rules::running(&self.view.job.spec, &self.census),
-            _ => rules::pending(&self.view.job.spec, &self.census),
-        };
-        if let Some(verdict) = verdict {
+        for verdict in self.verdicts() {
             draft.goto(&verdict, self.now);
             if verdict.phase.is_finished() {
                 return Plan::only(draft.write(self.now).into_iter().collect());
@@ -48,6 +45,19 @@ impl Scene<'_> {
         first.extend(draft.write(self.now));
         first.extend(records);
         Plan::stages(vec![first, second])
+    }
+
+    /// The phases to go through now. A job whose pods ended before they were seen to run passes Running on its way out.
+    fn verdicts(&self) -> Vec<Verdict> {
+        let spec = &self.view.job.spec;
+        let started = match &self.phase {
+            JobPhase::Running => None,
+            _ => match rules::pending(spec, &self.census) {
+                Some(verdict) => Some(verdict),
+                None => return Vec::new(),
+            },
+        };
+        started.into_iter().chain(rules::running(spec, &self.census)).collect()
     }
 
     /// What must be there before pods; `None` when something is missing that we can't make.

@@ -277,3 +277,18 @@ fn a_job_that_is_being_deleted_is_left_to_the_garbage_collector() {
     model.job.metadata.deletion_timestamp = model.job.metadata.creation_timestamp.clone();
     assert_eq!(model.plan(None).stages, Vec::<Vec<Effect>>::new());
 }
+
+#[test]
+fn pods_that_end_before_they_are_seen_to_run_end_the_job_by_one_write() {
+    let mut model = Model::new(simple(2, json!({})));
+    model.settle();
+    model.admit();
+    model.settle();
+    model.all_pods("Succeeded");
+    let plan = model.plan(None);
+    let [stage] = plan.stages.as_slice() else { panic!("{plan:?}") };
+    let [Effect::WriteStatus { status, urgent: true }] = stage.as_slice() else { panic!("{stage:?}") };
+    assert_eq!(status.state.phase, Some(P::Completed));
+    let conditions: Vec<P> = status.conditions.iter().map(|one| one.status.clone()).collect();
+    assert_eq!(conditions, [P::Pending, P::Running, P::Completed]);
+}

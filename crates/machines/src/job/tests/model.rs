@@ -126,6 +126,7 @@ impl Model {
         for _ in 0..STEPS_MAX {
             let plan = self.plan(Some(&action));
             let waits = plan.command_waits;
+            self.evicted = plan.evicted_left.clone();
             self.apply(plan, usize::MAX);
             if !waits {
                 return self.settle();
@@ -138,9 +139,9 @@ impl Model {
         for _ in 0..STEPS_MAX {
             let plan = self.plan(None);
             let settled = plan.is_settled();
+            // The others were told once.
+            self.evicted = plan.evicted_left.clone();
             self.apply(plan, usize::MAX);
-            // Evictions were told once.
-            self.evicted.clear();
             if settled {
                 return;
             }
@@ -155,8 +156,8 @@ impl Model {
             Effect::MarkPod { pod, mark } => {
                 if let Some(found) = self.pods.get_mut(&pod.name) {
                     let annotations = found.metadata.annotations.get_or_insert_default();
-                    annotations.insert("volcano.sh/controller-out-of-sync".into(), "true".into());
-                    annotations.insert("pumice.sh/restart".into(), mark.write());
+                    annotations.insert(pumice_api::names::CONTROLLER_OUT_OF_SYNC.into(), "true".into());
+                    annotations.insert(pumice_api::names::RESTART.into(), mark.write());
                 }
             }
             Effect::DeletePod(pod) => {

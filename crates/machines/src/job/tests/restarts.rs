@@ -258,3 +258,15 @@ fn a_command_that_meets_an_interrupted_restart_is_not_lost() {
     model.command(pumice_api::bus::Action::TerminateJob);
     assert_eq!((model.phase(), model.job.status.retry_count), (P::Terminated, 1));
 }
+
+#[test]
+fn of_two_evictions_at_once_the_stronger_policy_is_not_lost() {
+    let mut model = Model::running(job(json!({"minAvailable": 1, "tasks": [
+        {"name": "a", "replicas": 2, "policies": [{"event": "PodEvicted", "action": "RestartPod"}]},
+        {"name": "b", "replicas": 2, "policies": [{"event": "PodEvicted", "action": "AbortJob"}]}]})));
+    model.evict("j-a-0");
+    model.evict("j-a-1");
+    model.evict("j-b-1");
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count), (P::Aborted, 1), "and a-1 costs no retry of its own");
+}
