@@ -193,7 +193,9 @@ fn up(flags: &[&str]) -> (i32, String) {
 }
 
 fn config_map(name: &str, text: &str) -> String {
-    format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{a: {text}}}}}")
+    let object =
+        serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": text}});
+    object.to_string()
 }
 
 fn job_with_host_path(name: &str, script: &str, path: &str) -> String {
