@@ -3,5 +3,7 @@
 //! What is asserted is what a real kube-apiserver answers, unless a comment says that we differ on purpose.
 
 mod cluster;
+mod kube_rs;
 mod kubectl;
+mod python;
 mod wire;
