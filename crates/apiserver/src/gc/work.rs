@@ -71,7 +71,7 @@ fn standing(state: &State, namespace: &str, owner: &OwnerReference) -> Standing 
     if descriptor.namespaced && namespace.is_empty() {
         return Standing::Solid;
     }
-    match find_owner(state, &descriptor, namespace, owner) {
+    match find_owner(state, descriptor, namespace, owner) {
         None => Standing::Gone,
         Some(found) if waits(&found) => Standing::Waiting,
         Some(_) => Standing::Solid,

@@ -8,11 +8,13 @@ use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use pumice_admission::{Rules, VolcanoAdmission};
 use pumice_apiserver::ApiServer;
-use pumice_auth::{Ca, MASTERS, Policy, built_in, kubeconfig, server_config};
+use pumice_auth::{Ca, MASTERS, Policy, built_in, client_config, kubeconfig, server_config};
 use pumice_store::{Options, Store};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::wire::Wire;
@@ -26,7 +28,8 @@ pub struct Cluster {
     pub directory: TempDir,
     pub kubeconfig: PathBuf,
     pub wire: Wire,
-    _serving: JoinSet<()>,
+    serving: JoinSet<()>,
+    shutdown: CancellationToken,
 }
 
 impl Cluster {
@@ -49,7 +52,9 @@ impl Cluster {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
         let url = format!("https://127.0.0.1:{}", listener.local_addr().expect("address").port());
         let mut serving = JoinSet::new();
-        serving.spawn(async move { api.serve(listener, tls, CancellationToken::new()).await });
+        let shutdown = CancellationToken::new();
+        let ends = shutdown.clone();
+        serving.spawn(async move { api.serve(listener, tls, ends).await });
         let text = admin_config(&url, &ca);
         let path = directory.path().join("kubeconfig");
         std::fs::write(&path, &text).expect("kubeconfig");
@@ -58,13 +63,38 @@ impl Cluster {
             let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
             wire.post(path, &definition).await.is(201);
         }
-        Self { url, ca, directory, kubeconfig: path, wire, _serving: serving }
+        Self { url, ca, directory, kubeconfig: path, wire, serving, shutdown }
     }
 
     /// A client that owns a certificate for this user.
     pub async fn user(&self, name: &str, groups: &[&str]) -> Wire {
-        let issued = self.ca.issue_client(name, groups, now()).expect("certificate");
+        self.user_of(self, name, groups).await
+    }
+
+    /// A client of this server whose certificate another one has signed.
+    pub async fn user_of(&self, other: &Cluster, name: &str, groups: &[&str]) -> Wire {
+        let issued = other.ca.issue_client(name, groups, now()).expect("certificate");
         Wire::new(client_of(&kubeconfig(&self.url, &self.ca, &issued)).await)
+    }
+
+    /// A bare TLS connection of this user.
+    pub async fn tls(&self, name: &str, groups: &[&str]) -> TlsStream<TcpStream> {
+        let issued = self.ca.issue_client(name, groups, now()).expect("certificate");
+        let config = client_config(self.ca.pem(), Some(&issued)).expect("tls");
+        let socket = TcpStream::connect(self.address()).await.expect("connect");
+        let server = "127.0.0.1".try_into().expect("an address");
+        TlsConnector::from(Arc::new(config)).connect(server, socket).await.expect("handshake")
+    }
+
+    /// Where the server listens.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("https://")
+    }
+
+    /// Ends serving, and waits for it.
+    pub async fn stop(&mut self) {
+        self.shutdown.cancel();
+        while self.serving.join_next().await.is_some() {}
     }
 
     /// A client without a certificate.

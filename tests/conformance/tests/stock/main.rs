@@ -6,4 +6,5 @@ mod cluster;
 mod kube_rs;
 mod kubectl;
 mod python;
+mod socket;
 mod wire;

@@ -143,16 +143,16 @@ async fn a_name_is_not_a_right() {
         ("impersonate-group", "system:masters"),
     ];
     user.call(http::Method::GET, SECRETS, &headers, "").await.is(403);
-    user.call(http::Method::GET, SECRETS, &[("authorization", "Bearer abc")], "").await.is_refused();
+    user.call(http::Method::GET, SECRETS, &[("authorization", "Bearer abc")], "").await.refused();
     // Being called like the group is not being in it.
     cluster.user("system:masters", &[]).await.get(SECRETS).await.is(403);
     cluster.user("anyone", &["system:masters"]).await.get(SECRETS).await.is(200);
-    cluster.nobody().delete(SECRETS, &Value::Null).await.is_refused();
+    cluster.nobody().delete(SECRETS, &Value::Null).await.refused();
 }
 
 impl super::Answer {
     #[track_caller]
-    fn is_refused(self) {
+    fn refused(self) {
         assert!(matches!(self.code, 401 | 403), "{}: {}", self.code, self.text);
     }
 }
