@@ -2,7 +2,8 @@
 //!
 //! The rules and their words are Volcano's. Differences, each because a manifest people have would else not run:
 //! a volume with neither claim nor name becomes an emptyDir; a volume with both makes the claim of that name; a queue that no
-//! controller has looked at yet counts as Open; job plugins that are not there yet warn.
+//! controller has looked at yet counts as Open. Refused beyond Volcano's rules, because it would be admitted and then never
+//! start: a job plugin that is not here yet, a name that can't name the Service of plugin svc.
 
 use pumice_api::batch::{Job, TaskSpec};
 
@@ -21,7 +22,7 @@ pub use update::validate_update;
 
 /// The job plugins Volcano has.
 const PLUGINS: &[&str] = &["env", "svc", "ssh", "tensorflow", "pytorch", "mpi", "ray", "hcclrank"];
-/// Those that do something here.
+/// Those the job controller knows.
 const PLUGINS_AT_WORK: &[&str] = &["env", "svc", "ssh"];
 
 fn name_of(job: &Job) -> &str {

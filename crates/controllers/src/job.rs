@@ -29,8 +29,8 @@ use execute::Observed;
 use execute::Trouble;
 pub(crate) use execute::{Answer, JobPlan};
 
-/// Least time between two writes of a status in which only counts moved.
-const COUNTS_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a status in which only counts moved waits for more of them, or for a write that is due anyway.
+const COUNTS_WAIT: Duration = Duration::from_millis(100);
 /// Longest sleep; the wall clock may jump.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// Most Commands that wait for one job.
@@ -51,7 +51,8 @@ struct Entry {
     generation: Option<i64>,
     failures: u32,
     not_before: Option<Instant>,
-    written_at: Option<Instant>,
+    /// Since when the status has counts that are not written.
+    counts_since: Option<Instant>,
     told: VecDeque<u64>,
 }
 
@@ -271,24 +272,13 @@ fn tell_one(entry: &mut Entry, job: &Job, record: &Effect, recorder: &EventRecor
     recorder.record(Occurrence { about, severity, reason: (*reason).to_owned(), message: message.clone(), at });
 }
 
-/// Takes a write of mere counts out of a plan when the last one is fresh; tells when it may go.
+/// Takes a write of mere counts out of a plan until it has waited long enough; tells when that is.
 fn hold_back(entry: &mut Entry, plan: &mut Plan, now: Instant) -> Option<Instant> {
-    let next = entry.written_at.map(|at| at + COUNTS_INTERVAL).filter(|next| *next > now);
-    let mut held = None;
-    for stage in &mut plan.stages {
-        stage.retain(|effect| match effect {
-            Effect::WriteStatus { urgent: false, .. } if next.is_some() => {
-                held = next;
-                false
-            }
-            Effect::WriteStatus { .. } => {
-                entry.written_at = Some(now);
-                true
-            }
-            _ => true,
-        });
-    }
-    held
+    let is_counts = |effect: &mut Effect| matches!(effect, Effect::WriteStatus { urgent: false, .. });
+    let due = entry.counts_since.unwrap_or(now) + COUNTS_WAIT;
+    let held = due > now && plan.stages.iter_mut().any(|stage| stage.extract_if(.., is_counts).count() > 0);
+    entry.counts_since = held.then_some(due - COUNTS_WAIT);
+    held.then_some(due)
 }
 
 fn until(at: Timestamp, now: Timestamp) -> Duration {

@@ -143,7 +143,10 @@ fn metadata(flags: &JobFlags, program: &str) -> Result<ObjectMeta, RenderError> 
     if metadata.name.is_none() {
         let file_name = program.rsplit('/').next().unwrap_or(program);
         // Six characters are left for the server's suffix.
-        metadata.generate_name = Some(format!("{}-", names::from_text(file_name, NAME_MAX - 6)));
+        let stem = names::from_text(file_name, NAME_MAX - 6 - 4);
+        // The Service of the same name has to start with a letter, which `7z` does not.
+        let front = if stem.starts_with(|c: char| c.is_ascii_digit()) { "job-" } else { "" };
+        metadata.generate_name = Some(format!("{front}{stem}-"));
     }
     Ok(metadata)
 }

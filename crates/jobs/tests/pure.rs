@@ -40,6 +40,13 @@ fn the_smallest_job() {
 }
 
 #[test]
+fn a_made_up_name_starts_with_a_letter() {
+    for (program, front) in [("7z", "job-7z-"), ("/opt/x.y", "x-y-"), ("___", "job-")] {
+        assert_eq!(render(&flags(&[program])).unwrap().metadata.generate_name.as_deref(), Some(front));
+    }
+}
+
+#[test]
 fn a_job_with_everything() {
     let flags = JobFlags {
         name: Some("train".into()),

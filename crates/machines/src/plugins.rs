@@ -1,7 +1,7 @@
 //! Job plugins: what `spec.plugins` adds to a job's pods and beside them.
 //!
 //! Invariant: plugins don't depend on one another; a plugin name we can't honour is an error and never ignored. Called by
-//! the Job machine, and by admission to refuse unknown names.
+//! the Job machine; admission refuses what is not here.
 
 pub mod env;
 pub mod flags;

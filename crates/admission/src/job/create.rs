@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pumice_api::batch::{Job, TaskSpec};
 use pumice_api::names::{self, ROOT_QUEUE};
 use pumice_api::scheduling::QueueState;
-use pumice_objects::names::check_qualified_name;
+use pumice_objects::names::{check_dns1035_label, check_qualified_name};
 use pumice_units::GoDuration;
 
 use super::{
@@ -38,6 +38,7 @@ pub fn validate_create(job: &Job, view: &dyn View, findings: &mut Findings) {
     policies::validate(&job.spec.policies, "spec.policies", findings);
     estimate(job, findings);
     plugins(job, findings);
+    service_name(job, findings);
     volumes::validate(&job.spec.volumes, findings);
     queue(job, view, findings);
     if !dependencies::are_acyclic(&job.spec.tasks) {
@@ -90,8 +91,17 @@ fn plugins(job: &Job, findings: &mut Findings) {
         if !PLUGINS.contains(&name.as_str()) {
             findings.refuse(format!("unable to find job plugin: {name};"));
         } else if !PLUGINS_AT_WORK.contains(&name.as_str()) {
-            findings.warn(format!("job plugin {name} has no effect here yet"));
+            findings.refuse(format!("job plugin {name} is not here yet, only {} are;", PLUGINS_AT_WORK.join(", ")));
         }
+    }
+}
+
+/// The name of a Service is a label that starts with a letter.
+fn service_name(job: &Job, findings: &mut Findings) {
+    if job.spec.plugins.contains_key("svc")
+        && let Err(error) = check_dns1035_label(name_of(job))
+    {
+        findings.refuse(format!("plugin svc makes a Service of the job's name: {error};"));
     }
 }
 

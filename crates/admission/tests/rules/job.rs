@@ -67,7 +67,7 @@ fn good_jobs_are_admitted() {
         &[("/spec/queue", json!("new"))],
         &[("/spec/queue", json!("leaf"))],
         &[("/spec/tasks/-", task("b")), ("/spec/tasks/1/dependsOn", json!({ "name": ["a"] }))],
-        &[("/spec/plugins", json!({ "mpi": ["--master=a"] }))],
+        &[("/spec/plugins", json!({ "svc": ["--x"], "ssh": [], "env": [] }))],
         &[("/spec/policies", json!([{ "event": "*", "action": "RestartJob", "timeout": "1h2m" }]))],
         &[(
             "/spec/policies",
@@ -316,8 +316,31 @@ fn what_volcano_refuses_and_we_do_not_warns() {
             "volume /out names claim claim and describes it: the claim is made if it does not exist",
         ]
     );
-    let findings = create(&with(&[("/spec/plugins", json!({ "ray": [], "env": [] }))]));
-    assert_eq!(findings.warnings, ["job plugin ray has no effect here yet"]);
+}
+
+#[test]
+fn a_job_that_could_never_start_is_refused() {
+    let refusals = |changes: &[(&str, Value)]| create(&with(changes)).refusals;
+    let plugins = |plugins: Value| ("/spec/plugins", plugins);
+    assert_eq!(
+        refusals(&[plugins(json!({ "ray": [], "env": [] }))]),
+        ["job plugin ray is not here yet, only env, svc, ssh are;"]
+    );
+    assert_eq!(
+        refusals(&[plugins(json!({ "mpi": ["--master=a"] }))]),
+        ["job plugin mpi is not here yet, only env, svc, ssh are;"],
+        "its master was found"
+    );
+    for (name, good) in [("a-1", true), ("7z", false), ("a.b", false)] {
+        let name = ("/metadata/name", json!(name));
+        assert_eq!(refusals(std::slice::from_ref(&name)), Vec::<String>::new(), "without a Service");
+        let with_service = refusals(&[name.clone(), plugins(json!({ "svc": [] }))]);
+        assert_eq!(with_service.is_empty(), good, "{with_service:?}");
+        assert!(
+            good || with_service[0].starts_with("plugin svc makes a Service of the job's name: "),
+            "{with_service:?}"
+        );
+    }
 }
 
 #[test]

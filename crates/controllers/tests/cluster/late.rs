@@ -7,13 +7,15 @@ use std::task::{Context, Poll};
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{Method, Request, Response};
 use k8s_openapi::api::core::v1::Pod;
-use pumice_api::batch::JobPhase;
+use kube::api::DeleteParams;
+use pumice_api::batch::{Job, JobPhase};
 use pumice_apiserver::{Body, ClientService};
+use pumice_cluster::Change;
 use serde_json::json;
 use tokio::sync::Notify;
 use tower::Service;
 
-use crate::harness::Cluster;
+use crate::harness::{Cluster, DEADLINE};
 
 /// Keeps back the answer to the first call of a kind until told to let go; the call itself is carried out.
 #[derive(Clone)]
@@ -88,4 +90,32 @@ async fn a_command_that_comes_before_its_job_is_not_lost() {
     cluster.job_command("TerminateJob", "early").await;
     go.notify_one();
     cluster.wait_phase("early", JobPhase::Terminated).await;
+}
+
+#[tokio::test]
+async fn a_job_deleted_while_its_pods_are_made_leaves_none() {
+    use futures::StreamExt as _;
+    let mut cluster = Cluster::start().await;
+    let job = cluster.job("doomed", 300, json!({})).await;
+    cluster.admit(&job, 0).await;
+    let pods = cluster.api::<Pod>();
+    cluster.wait(&pods, "doomed-w-20", |pod| pod.is_some()).await;
+    cluster.api::<Job>().delete("doomed", &DeleteParams::default()).await.unwrap();
+    cluster.wait(&cluster.api::<Job>(), "doomed", |job| job.is_none()).await;
+    cluster.stop_controllers().await;
+    let mut changes = std::pin::pin!(pumice_cluster::watch(pods, pumice_cluster::WatchScope::default()));
+    let mut left = std::collections::BTreeSet::new();
+    let all_gone = async {
+        loop {
+            match changes.next().await.unwrap() {
+                Change::Replace(all) => left = all.into_iter().filter_map(|pod| pod.metadata.name).collect(),
+                Change::Applied(pod) => left.extend(pod.metadata.name),
+                Change::Deleted(pod) => drop(left.remove(&pod.metadata.name.unwrap())),
+            }
+            if left.is_empty() {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(DEADLINE, all_gone).await.expect("the garbage collector removes them");
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the harness of a test fails by panicking")]
 
+mod economy;
 mod harness;
 mod jobs;
 mod late;

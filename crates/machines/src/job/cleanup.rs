@@ -1,7 +1,7 @@
 //! Phases in which a job has nothing to start: it is being ended, or has ended.
 //!
-//! Invariant: nothing here leads out of a finished phase. Unfinished pods and the group go first, then the objects of the
-//! plugins, which pods that still stop may need.
+//! Invariant: nothing here leads out of a finished phase. Unfinished pods go first, then the objects of the plugins, which
+//! pods that still stop may need.
 
 use pumice_api::batch::JobPhase;
 
@@ -12,31 +12,31 @@ impl Scene<'_> {
     /// Deletes what is unfinished, then moves to the phase that this one leads to.
     pub(super) fn settle(&self) -> Plan {
         let mut kills = self.deletions(|pod| !pod.phase.is_finished() || pod.mark.is_some());
+        let stopped = kills.is_empty() && self.census.counts.unfinished() == 0;
         kills.extend(self.delete_group());
+        let quiet = stopped && kills.is_empty();
         let mut draft = self.draft();
-        let quiet = kills.is_empty() && self.census.counts.unfinished() == 0;
         let next = match self.phase {
             JobPhase::Aborting => Some(JobPhase::Aborted),
             JobPhase::Terminating => Some(JobPhase::Terminated),
             JobPhase::Completing => Some(JobPhase::Completed),
             _ => None,
         };
-        let mut stages = vec![kills];
         match next {
             Some(next) if quiet => {
                 let state = &self.view.job.status.state;
                 draft.enter(next, &state.reason, &state.message, self.now);
             }
-            None if quiet => {
-                let made = plugin_objects::all(self.view.job);
+            None if stopped => {
                 let recorded = |key: &String| key.starts_with(plugin_objects::PREFIX);
                 if draft.next.controlled_resources.keys().any(recorded) {
-                    stages.push(made.into_iter().map(Effect::DeleteObject).collect());
+                    kills.extend(plugin_objects::all(self.view.job).into_iter().map(Effect::DeleteObject));
                     draft.next.controlled_resources.retain(|key, _| !recorded(key));
                 }
             }
             _ => {}
         }
+        let mut stages = vec![kills];
         stages.push(draft.write(self.now).into_iter().collect());
         let mut plan = Plan::stages(stages);
         if quiet && self.phase.is_finished() {
