@@ -17,7 +17,10 @@ const NOTES: [(&str, &str); 8] = [
         "v1 only; gone an hour after they were last seen; an answered write may be lost for half a second after a power loss",
     ),
     ("leases", "an answered write may be lost for half a second after a power loss"),
-    ("namespaces", "`default`, `kube-node-lease`, `kube-system` and `pumice-system` exist from the start and can't be deleted"),
+    (
+        "namespaces",
+        "`default`, `kube-node-lease`, `kube-system` and `pumice-system` exist from the start and can't be deleted",
+    ),
     ("persistentvolumeclaims", "a claim becomes a folder on the node"),
     (
         "pods",
@@ -49,7 +52,7 @@ const NOT_SERVED: [(&str, &str); 10] = [
     ("`continue` tokens", "lists are always whole; a `continue` parameter gets 410"),
     ("CEL rules of definitions (`x-kubernetes-validations`)", "not evaluated"),
     ("Conversion webhooks, admission webhooks", "422 in definitions; webhook kinds are 404"),
-    ("`/openapi/v2`", "404; `/openapi/v3` is served"),
+    ("`/openapi/v2`", "a document without kinds; they are in `/openapi/v3`"),
     ("`managedFields`", "dropped"),
     ("Every kind that is not in the table and not defined by a CustomResourceDefinition", "404"),
 ];

@@ -13,6 +13,8 @@ use crate::server::State;
 
 /// The Kubernetes version whose API this is, with our mark.
 pub(crate) const GIT_VERSION: &str = "v1.36.0+pumice";
+/// Field 1, `swagger`: "2.0".
+const OPENAPI_V2_PROTOBUF: &str = "\u{a}\u{3}2.0";
 const AGGREGATED: HeaderValue =
     HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
 
@@ -35,6 +37,7 @@ pub(crate) fn serve(state: &State, segments: &[String], method: &Method, headers
         ["apis", group, version] => {
             value(headers, &documents.version(group, version).ok_or_else(unknown)?.resource_list())
         }
+        ["openapi", "v2"] => Ok(openapi_v2(headers)),
         ["openapi", "v3"] => value(headers, &documents.openapi_index()),
         ["openapi", "v3", "api", version] => openapi(headers, documents.version("", version)),
         ["openapi", "v3", "apis", group, version] => openapi(headers, documents.version(group, version)),
@@ -75,6 +78,21 @@ fn discovery<'a>(headers: &HeaderMap, document: impl Fn(bool) -> &'a Document) -
     }
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
     Ok(response)
+}
+
+/// A document of version 2 that knows no kind. kubectl asks it about kinds that version 3 does not have; without it,
+/// its word about an unknown kind would be that validation failed, not that there is no such kind.
+fn openapi_v2(headers: &HeaderMap) -> Response<Body> {
+    if negotiate::takes_json(headers) {
+        let document = json!({ "swagger": "2.0", "info": { "title": "Pumice", "version": GIT_VERSION }, "paths": {} });
+        return json_response(StatusCode::OK, document.to_string());
+    }
+    let mut response = Response::new(Body::from(OPENAPI_V2_PROTOBUF));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/com.github.proto-openapi.spec.v2.v1.0+protobuf"),
+    );
+    response
 }
 
 fn openapi(headers: &HeaderMap, version: Option<&crate::discovery::Version>) -> Answer {

@@ -48,7 +48,7 @@ async fn paths_and_headers_are_checked() {
         (Method::GET, "/api/v1/namespaces/default/configmaps?labelSelector=%zz", 400),
         (Method::PUT, MAPS, 405),
         (Method::OPTIONS, MAPS, 405),
-        (Method::GET, "/openapi/v2", 404),
+        (Method::GET, "/openapi/v1", 404),
         (Method::DELETE, "/api/v1/namespaces/default", 403),
     ] {
         let answer = server.raw(method.clone(), path, &[], "").await;
