@@ -144,7 +144,10 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     }
     let network = make_network(&paths);
     let outcome = network.as_ref().map(drop).map_err(Clone::clone);
-    let capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, outcome);
+    let mut capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, outcome);
+    if let Some(reason) = network.as_ref().ok().and_then(|network| network.inside_only.as_ref()) {
+        capabilities.notes.push(format!("no address translation ({reason}): pods reach each other and this host only"));
+    }
     tracing::info!(capabilities = capabilities.summary(), "node agent ready");
     let resolver = paths.node_dir.join("resolv.conf");
     start::write_public(&resolver, &resolver_text()).map_err(prepare(&resolver))?;

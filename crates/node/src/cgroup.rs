@@ -87,10 +87,10 @@ impl Hierarchy {
         }
         let probe = CgroupSpec { hierarchy: self.clone(), path: node.join("probe") };
         let limits = Limits { memory_bytes: Some(64 << 20), ..Limits::default() };
-        let made = ContainerCgroup::create(&probe, "probe", &limits);
-        made.and_then(|group| group.processes_files().map(drop)).inspect_err(|_| probe.remove())?;
+        let made = probe.create(100).and_then(|()| ContainerCgroup::create(&probe, "probe", &limits));
+        let opened = made.and_then(|group| group.processes_files().map(drop));
         probe.remove();
-        Ok(())
+        opened
     }
 
     fn roots(&self) -> Vec<&Path> {
@@ -182,9 +182,11 @@ impl ContainerCgroup {
         Ok(())
     }
 
-    /// Files to write `0` to, which move the writer into the group.
+    /// Files to write `0` to, which move the writer into the group. In version 1 it is the one for
+    /// threads: a thread that moves itself waits for nobody, a process waits for a grace period.
     pub(crate) fn processes_files(&self) -> io::Result<Vec<File>> {
-        self.dirs.iter().map(|dir| OpenOptions::new().write(true).open(dir.join("cgroup.procs"))).collect()
+        let name = if self.v2 { "cgroup.procs" } else { "tasks" };
+        self.dirs.iter().map(|dir| OpenOptions::new().write(true).open(dir.join(name))).collect()
     }
 
     /// How many processes of the group the kernel has killed for memory.

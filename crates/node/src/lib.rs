@@ -9,6 +9,7 @@ mod cgroup;
 mod clock;
 mod files;
 mod links;
+mod nat;
 mod netlink;
 mod paths;
 mod procfs;

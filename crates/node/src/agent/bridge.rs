@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::addresses::{self, PREFIX, Subnet};
 use crate::files::{Durability, read_bounded, write_atomic};
 use crate::links;
+use crate::nat;
 use crate::netlink::NetlinkError;
+use crate::shim::init::chain;
 
 const RECORD_FILE: &str = "network.json";
 
@@ -37,6 +39,12 @@ pub(crate) struct NodeNetwork {
     pub bridge: String,
     base: Ipv4Addr,
     prefix: u8,
+    /// Whether this host passed no packets on before we asked it to.
+    #[serde(default)]
+    forwarding_was_off: bool,
+    /// Why pods can't reach the outside, if so.
+    #[serde(skip)]
+    pub inside_only: Option<String>,
 }
 
 impl NodeNetwork {
@@ -51,13 +59,21 @@ impl NodeNetwork {
         let mut netlink = links::open()?;
         let there = links::index(&mut netlink, &name)?.is_some();
         let recorded = read_record(node_dir).filter(|network| network.bridge == name);
-        let network = match recorded {
+        let mut network = match recorded {
             Some(network) if there || is_free(network.subnet()) => network,
             _ => {
                 let chosen = addresses::choose(node_hash, &routes()).ok_or(BridgeError::NoFreeNetwork)?;
-                NodeNetwork { bridge: name, base: chosen.base, prefix: PREFIX }
+                let (base, prefix) = (chosen.base, PREFIX);
+                NodeNetwork { bridge: name, base, prefix, forwarding_was_off: false, inside_only: None }
             }
         };
+        match nat::ensure(&network.bridge, network.base, network.prefix).map_err(|error| chain(&error)) {
+            Ok(()) => match nat::allow_forwarding() {
+                Ok(changed) => network.forwarding_was_off |= changed,
+                Err(error) => network.inside_only = Some(error.to_string()),
+            },
+            Err(text) => network.inside_only = Some(text),
+        }
         let bytes = serde_json::to_vec(&network).map_err(|error| BridgeError::Record(error.into()))?;
         write_atomic(&node_dir.join(RECORD_FILE), &bytes, Durability::Power).map_err(BridgeError::Record)?;
         let index = links::ensure_bridge(&mut netlink, &network.bridge)?;
@@ -66,15 +82,31 @@ impl NodeNetwork {
     }
 
     /// Removes the bridge and, with it, whatever still hangs on it.
-    pub(crate) fn remove(node_hash: u64) -> Result<(), NetlinkError> {
+    pub(crate) fn remove(node_dir: &Path, node_hash: u64) -> Result<(), NetlinkError> {
         let name = bridge_name(node_hash);
+        // A kernel without it has nothing to remove.
+        let _ = nat::remove(&name);
         let mut netlink = links::open()?;
         let Some(index) = links::index(&mut netlink, &name)? else { return Ok(()) };
         for port in links::ports(&mut netlink, index)? {
             links::delete(&mut netlink, &port)?;
         }
-        links::delete(&mut netlink, &name)
+        links::delete(&mut netlink, &name)?;
+        let was_off = read_record(node_dir).is_some_and(|network| network.forwarding_was_off);
+        if was_off && !other_bridges() {
+            let _ = nat::forbid_forwarding();
+        }
+        Ok(())
     }
+}
+
+/// Whether another node of this host still has its bridge.
+fn other_bridges() -> bool {
+    let links = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let mut names = links.filter_map(|entry| entry.file_name().into_string().ok());
+    names.any(|name| {
+        name.strip_prefix("pm").is_some_and(|hash| hash.len() == 8 && u32::from_str_radix(hash, 16).is_ok())
+    })
 }
 
 fn read_record(node_dir: &Path) -> Option<NodeNetwork> {

@@ -173,9 +173,12 @@ impl Pods {
             tracing::info!(running, "pods go on without the platform");
             return;
         }
+        let node_dir = self.context.data_dir.join("node");
         let (hash, cgroup, node) =
             (self.context.node_hash, self.context.capabilities.cgroup.clone(), self.context.cgroup_node.clone());
-        let removed = tokio::task::spawn_blocking(move || super::teardown::remove_shared(hash, cgroup.as_ref(), &node));
+        let removed = tokio::task::spawn_blocking(move || {
+            super::teardown::remove_shared(&node_dir, hash, cgroup.as_ref(), &node)
+        });
         if let Err(error) = removed.await {
             tracing::warn!(error = %error, "the node's bridge and control group were not removed");
         }

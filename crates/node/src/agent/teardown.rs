@@ -53,14 +53,14 @@ pub fn tear_down(data_dir: &Path) -> std::io::Result<usize> {
         ended += usize::from(control::is_alive(&entry.path()));
         removal::remove_pod(&entry.path(), group.as_ref());
     }
-    remove_shared(paths.hash, hierarchy.as_ref(), &paths.cgroup);
+    remove_shared(&paths.node_dir, paths.hash, hierarchy.as_ref(), &paths.cgroup);
     Ok(ended)
 }
 
 /// Removes what a node's pods share, when none is left; blocks.
-pub(crate) fn remove_shared(hash: u64, hierarchy: Option<&Hierarchy>, cgroup: &Path) {
+pub(crate) fn remove_shared(node_dir: &Path, hash: u64, hierarchy: Option<&Hierarchy>, cgroup: &Path) {
     if nix::unistd::Uid::effective().is_root()
-        && let Err(error) = NodeNetwork::remove(hash)
+        && let Err(error) = NodeNetwork::remove(node_dir, hash)
     {
         tracing::warn!(error = %error, "the node's bridge was not removed");
     }

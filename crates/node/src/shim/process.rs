@@ -153,8 +153,14 @@ impl Process {
         }
     }
 
-    /// Takes the end of process 1 and makes the container's of it.
-    pub(crate) fn finish(mut self, container: &ContainerSpec, end: WaitStatus, now: Timestamp) -> Exit {
+    /// Takes the end of process 1 and makes the container's of it. The group is for the caller to
+    /// remove, when the exit is written down.
+    pub(crate) fn finish(
+        mut self,
+        container: &ContainerSpec,
+        end: WaitStatus,
+        now: Timestamp,
+    ) -> (Exit, Option<ContainerCgroup>) {
         for pipe in &mut self.pipes {
             pipe.finish(&mut self.log, now);
         }
@@ -165,10 +171,7 @@ impl Process {
         if exit.message.is_none() {
             exit.message = self.message(container, exit.code);
         }
-        if let Some(group) = &self.group {
-            group.remove();
-        }
-        exit
+        (exit, self.group)
     }
 
     fn message(&self, container: &ContainerSpec, code: i32) -> Option<String> {

@@ -135,7 +135,7 @@ fn mount_root(kind: RootKind, container: &ContainerSpec, layers: &Layers, root: 
     let options = format!("lowerdir={lowers},upperdir={},workdir={}", escaped(&upper), escaped(&work));
     // The upper layer is thrown away, so the kernel need not bring it to the disk for anybody.
     let volatile = format!("{options},volatile");
-    let overlay = |options: &str| mount(Some("overlay"), root, Some("overlay"), MsFlags::empty(), Some(options));
+    let overlay = |options: &str| mount(Some("overlay"), root, Some("overlay"), MsFlags::MS_NODEV, Some(options));
     mounted("the overlay", root, overlay(&volatile).or_else(|_| overlay(&options)))?;
     // The upper directory's mode is the root directory's.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);

@@ -25,6 +25,7 @@ use super::network::{self, PodNetworkError};
 use super::process::{Ground, Process};
 use super::spec::{ContainerSpec, SPEC_BYTES_MAX, SPEC_FILE, ShimSpec};
 use super::status::{ContainerState, ContainerStatus, Exit, STATUS_FILE, ShimPhase, ShimStatus};
+use crate::cgroup::ContainerCgroup;
 use crate::clock;
 use crate::files::{Durability, read_bounded};
 
@@ -88,6 +89,8 @@ pub(crate) struct Supervisor {
     killed: bool,
     deadline: Option<Instant>,
     unwritten: bool,
+    /// Groups of runs that have ended, removed when that is written down.
+    spent: Vec<ContainerCgroup>,
 }
 
 impl Supervisor {
@@ -127,6 +130,7 @@ impl Supervisor {
             killed: false,
             deadline,
             unwritten: false,
+            spent: Vec::new(),
         })
     }
 
@@ -271,6 +275,7 @@ impl Supervisor {
         }
         if ended {
             self.save(Durability::Power);
+            self.spent.drain(..).for_each(|group| group.remove());
         }
     }
 
@@ -278,7 +283,8 @@ impl Supervisor {
     fn end(&mut self, role: Role, index: usize, status: WaitStatus, now: Timestamp, at: Instant) {
         let Some(process) = self.slots(role)[index].process.take() else { return };
         let ran = now.duration_since(process.started_at).try_into().unwrap_or(Duration::ZERO);
-        let exit = process.finish(self.container(role, index), status, now);
+        let (exit, group) = process.finish(self.container(role, index), status, now);
+        self.spent.extend(group);
         let again = self.stopping.is_none() && self.restarts(role, index, exit.code);
         let slot = &mut self.slots(role)[index];
         let wait = again.then(|| slot.backoff.after_run(ran));

@@ -311,3 +311,69 @@ async fn a_crowd_of_pods_starts_and_ends() {
         assert_eq!(node.log(&format!("p{index}"), "main").await, format!("p{index}\n"));
     }
 }
+
+/// Runs within a network namespace of its own, which stands for the world outside this host.
+#[test]
+fn outside_entry() {
+    let Some(address) = std::env::var_os("OUTSIDE_ADDRESS") else { return };
+    let address = address.to_str().unwrap().to_owned();
+    println!("ready");
+    let listener = wait_for("the outside's address", || TcpListener::bind((address.as_str(), 7000)).ok());
+    println!("met {}", listener.accept().unwrap().1.ip());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_reach_the_outside_in_the_hosts_name() {
+    if !is_root() {
+        return;
+    }
+    let node = TestNode::start().await;
+    if node.handle().capabilities().notes.iter().any(|note| note.contains("address translation")) {
+        eprintln!("not run: this kernel translates no addresses");
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let mut outside = std::process::Command::new("unshare");
+    let mut outside = outside
+        .arg("--net")
+        .arg(program)
+        .args(["--exact", "agent::outside_entry", "--nocapture"])
+        .env("OUTSIDE_ADDRESS", "198.51.100.2")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(outside.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.ends_with("ready")));
+    let ip = |line: String| {
+        let done = std::process::Command::new("ip")
+            .args(line.split(' '))
+            .status()
+            .expect("needs ip: apt-get install iproute2");
+        assert!(done.success(), "ip {line}");
+    };
+    let pid = outside.id();
+    ip(format!("link add pmtest type veth peer name pmout netns {pid}"));
+    ip("addr add 198.51.100.1/30 dev pmtest".into());
+    ip("link set pmtest up".into());
+    let inside = std::process::Command::new("nsenter")
+        .args([
+            "-t",
+            &pid.to_string(),
+            "-n",
+            "sh",
+            "-c",
+            "ip addr add 198.51.100.2/30 dev pmout && ip link set pmout up",
+        ])
+        .status();
+    assert!(inside.unwrap().success());
+    let mut pod = sh("");
+    pod["command"] = json!([
+        "/bin/bash",
+        "-c",
+        "for i in $(seq 100); do (exec 3<>/dev/tcp/198.51.100.2/7000) && exit 0; sleep 0.05; done; exit 1"
+    ]);
+    node.create("p", json!({"containers": [pod]})).await;
+    node.phase("p", "Succeeded").await;
+    assert!(said.any(|line| line.contains("met 198.51.100.1")));
+    outside.wait().unwrap();
+}
