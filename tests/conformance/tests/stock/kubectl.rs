@@ -14,6 +14,7 @@ use crate::wire::{JOBS, PODS, QUEUES, job, map, node, pod, queue};
 
 mod changes;
 mod deletes;
+mod fixtures;
 mod looks;
 mod refusals;
 
