@@ -31,7 +31,7 @@ const PLANS_MAX: usize = 64;
 enum Answer {
     Job(job::Answer),
     Queue(queue::Answer),
-    Command(Option<Box<commands::Wish>>),
+    Command(Option<commands::Taken>),
     Asked(Vec<(Doubtful, Option<Pod>)>),
     Discovered { network_policies: bool },
     Nothing,
@@ -162,9 +162,13 @@ impl Loop {
 
     fn command(&mut self, change: Change<pumice_api::bus::Command>) {
         for command in self.commands.new_ones(change) {
-            let client = self.client.clone();
-            self.calls.spawn(async move { Answer::Command(commands::take_off_the_bus(client, command).await) });
+            self.take_off_the_bus(command);
         }
+    }
+
+    fn take_off_the_bus(&mut self, command: pumice_api::bus::Command) {
+        let call = commands::take_off_the_bus(self.client.clone(), command);
+        self.calls.spawn(async move { Answer::Command(call.await) });
     }
 
     fn answered(&mut self, answer: Result<(Id, Answer), JoinError>) {
@@ -175,9 +179,12 @@ impl Loop {
                 match answer {
                     Answer::Job(answer) => self.jobs.answered(answer, &mut self.index, &self.recorder, &mut touched),
                     Answer::Queue(answer) => self.queues.answered(answer, &mut self.index, &mut touched),
-                    Answer::Command(Some(wish)) => {
+                    Answer::Command(Some(taken)) => {
                         let (jobs, queues) = (&mut self.jobs, &mut self.queues);
-                        touched.extend(Commands::deliver(*wish, &mut self.index, jobs, queues));
+                        let wish = taken.wish.map(|wish| Commands::deliver(*wish, &mut self.index, jobs, queues));
+                        touched.extend(wish.into_iter().flatten());
+                        let next = self.commands.next(&taken.key);
+                        next.into_iter().for_each(|command| self.take_off_the_bus(command));
                     }
                     Answer::Asked(answers) => self.asked(answers, &mut touched),
                     Answer::Discovered { network_policies } => self.network_policies = Some(network_policies),

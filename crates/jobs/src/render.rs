@@ -64,6 +64,12 @@ pub enum RenderError {
     /// A name that is none.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// A job's name that can't name its Service.
+    #[error("--name {name:?} is not valid: use lower case letters, digits and '-', and begin with a letter")]
+    ServiceName {
+        /// The name.
+        name: String,
+    },
     /// Not a quantity, or not positive.
     #[error("{flag} {value:?} is not a positive quantity such as 500m, 2 or 1Gi")]
     Quantity {
@@ -140,15 +146,23 @@ fn metadata(flags: &JobFlags, program: &str) -> Result<ObjectMeta, RenderError> 
         namespace: checked("namespace", flags.namespace.as_deref(), 63)?,
         ..ObjectMeta::default()
     };
+    // Pods find each other by a Service of the job's name, which is one label.
+    if let Some(name) = metadata.name.as_ref().filter(|name| !is_service_name(name)) {
+        return Err(RenderError::ServiceName { name: name.clone() });
+    }
     if metadata.name.is_none() {
         let file_name = program.rsplit('/').next().unwrap_or(program);
         // Six characters are left for the server's suffix.
         let stem = names::from_text(file_name, NAME_MAX - 6 - 4);
-        // The Service of the same name has to start with a letter, which `7z` does not.
-        let front = if stem.starts_with(|c: char| c.is_ascii_digit()) { "job-" } else { "" };
+        let front = if is_service_name(&stem) { "" } else { "job-" };
         metadata.generate_name = Some(format!("{front}{stem}-"));
     }
     Ok(metadata)
+}
+
+/// Of names that are valid for a job: whether a Service can have it.
+fn is_service_name(name: &str) -> bool {
+    !name.contains('.') && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn template(flags: &JobFlags) -> Result<PodTemplateSpec, RenderError> {

@@ -73,6 +73,8 @@ fn bad_flags_are_named() {
         ("no command", flags(&[])),
         ("empty command", flags(&[""])),
         ("name", JobFlags { name: Some("My Job".into()), ..base() }),
+        ("name with a dot", JobFlags { name: Some("a.b".into()), ..base() }),
+        ("name with a digit first", JobFlags { name: Some("7z".into()), ..base() }),
         ("long name", JobFlags { name: Some("x".repeat(46)), ..base() }),
         ("namespace", JobFlags { namespace: Some("a/b".into()), ..base() }),
         ("queue", JobFlags { queue: Some("Q".into()), ..base() }),
