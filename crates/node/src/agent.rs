@@ -144,7 +144,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     }
     let network = make_network(&paths);
     let outcome = network.as_ref().map(drop).map_err(Clone::clone);
-    let mut capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, outcome);
+    let mut capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, outcome, &options.shim);
     if let Some(reason) = network.as_ref().ok().and_then(|network| network.inside_only.as_ref()) {
         capabilities.notes.push(format!("no address translation ({reason}): pods reach each other and this host only"));
     }

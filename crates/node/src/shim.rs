@@ -14,6 +14,7 @@ pub(crate) mod network;
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod rootfs;
+pub(crate) mod rootless;
 pub mod spec;
 pub mod status;
 pub(crate) mod supervisor;
@@ -28,15 +29,29 @@ use nix::unistd::{ForkResult, setsid};
 use control::ShimProcess;
 use supervisor::Supervisor;
 
+/// Flag that asks whether this user can isolate pods without root; a folder to try it in follows.
+pub(crate) const PROBE: &str = "--probe";
+
 /// Runs the shim of the pod directory that is the last of `args` (the hidden `shim POD_DIR`).
 ///
 /// Returns at once in the calling process, with the shim detached in a session of its own; the exit
 /// code says whether it got that far. Must be called before any thread or runtime is started.
 pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let probes = args.iter().any(|arg| arg == PROBE);
     let Some(dir) = args.into_iter().last().map(PathBuf::from).filter(|dir| dir.is_absolute()) else {
         eprintln!("usage: shim POD_DIR (an absolute path); meant to be started by the node agent");
         return ExitCode::from(2);
     };
+    if probes {
+        return match rootless::probe(&dir) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     match detach(&dir) {
         Ok(Detached::Caller) => ExitCode::SUCCESS,
         Ok(Detached::Shim(_lock)) => match Supervisor::open(dir).and_then(Supervisor::run) {

@@ -6,13 +6,16 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::thread;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
+use super::options::ShimCommand;
 use crate::cgroup::Hierarchy;
 use crate::files;
+use crate::shim::PROBE;
 use crate::shim::init::chain;
 use crate::shim::spec::{Isolation, RootKind};
 
@@ -34,13 +37,19 @@ struct Probes {
     namespaces: io::Result<()>,
     overlay: io::Result<()>,
     overlay_in_memory: io::Result<()>,
+    rootless: Result<(), String>,
     network: Result<(), String>,
     cgroup: Result<Hierarchy, String>,
 }
 
 impl Capabilities {
     /// Tries everything. `network` is what came of making the bridge.
-    pub(crate) fn detect(node_dir: &Path, cgroup_node: &Path, network: Result<(), String>) -> Capabilities {
+    pub(crate) fn detect(
+        node_dir: &Path,
+        cgroup_node: &Path,
+        network: Result<(), String>,
+        shim: &ShimCommand,
+    ) -> Capabilities {
         let probe = node_dir.join("probe");
         let namespaces = in_thread({
             let probe = probe.clone();
@@ -54,25 +63,31 @@ impl Capabilities {
             let probe = probe.clone();
             move || try_overlay(&probe, true)
         });
+        let rootless = if namespaces.is_err() { try_rootless(&probe.join("user"), shim) } else { Ok(()) };
         let _ = files::remove(&probe);
-        Capabilities::decide(Probes {
-            namespaces,
-            overlay,
-            overlay_in_memory,
-            network,
-            cgroup: try_cgroup(cgroup_node),
-        })
+        let cgroup = try_cgroup(cgroup_node);
+        Capabilities::decide(Probes { namespaces, overlay, overlay_in_memory, rootless, network, cgroup })
     }
 
     fn decide(probes: Probes) -> Capabilities {
         let mut notes = Vec::new();
-        let namespaces = probes.namespaces.map_err(|error| {
-            notes.push(format!(
-                "no namespaces ({error}): containers see all processes, volumes can't be mounted; run as root"
-            ));
-        });
+        let user = probes.namespaces.is_err() && probes.rootless.is_ok();
+        let namespaces = match (probes.namespaces, probes.rootless) {
+            (Ok(()), _) => Ok(()),
+            (Err(error), Ok(())) => {
+                notes.push(format!("not root ({error}): pods run in a user namespace as this user"));
+                Ok(())
+            }
+            (Err(error), Err(user)) => {
+                notes.push(format!(
+                    "no namespaces ({error}; {user}): containers see all processes, volumes can't be mounted; run as root"
+                ));
+                Err(())
+            }
+        };
         let root = match (&namespaces, probes.overlay, probes.overlay_in_memory) {
             (Err(()), ..) => RootKind::Host,
+            _ if user => RootKind::OverlayByFolder,
             (_, Ok(()), _) => RootKind::Overlay,
             (_, Err(error), Ok(())) => {
                 notes.push(format!("no overlay on this disk ({error}): containers' writes are kept in memory"));
@@ -90,7 +105,7 @@ impl Capabilities {
             notes.push(format!("no control groups ({error}): memory is watched, cpu is not limited"));
         });
         Capabilities {
-            isolation: Isolation { namespaces: namespaces.is_ok(), root },
+            isolation: Isolation { namespaces: namespaces.is_ok(), user, root },
             network: network.is_ok(),
             cgroup: cgroup.ok(),
             notes,
@@ -102,6 +117,7 @@ impl Capabilities {
         let root = match self.isolation.root {
             RootKind::Overlay => "overlay",
             RootKind::OverlayInMemory => "overlay-in-memory",
+            RootKind::OverlayByFolder => "overlay-by-folder",
             RootKind::Host => "host",
         };
         let cgroup = match self.cgroup {
@@ -154,6 +170,18 @@ fn try_overlay(probe: &Path, in_memory: bool) -> io::Result<()> {
     fs::write(root.join("pumice-probe"), "")
 }
 
+/// A user namespace wants a process with one thread; the shim's program lends one.
+fn try_rootless(probe: &Path, shim: &ShimCommand) -> Result<(), String> {
+    fs::create_dir_all(probe).map_err(|error| error.to_string())?;
+    let mut command = Command::new(&shim.program);
+    let out = command.args(&shim.args).arg(PROBE).arg(probe).stdin(Stdio::null()).output();
+    let out = out.map_err(|error| error.to_string())?;
+    match out.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&out.stderr).lines().last().unwrap_or("no user namespace").to_owned()),
+    }
+}
+
 /// Whether this thread may make a network namespace.
 pub(crate) fn try_network() -> io::Result<()> {
     in_thread(|| Ok(unshare(CloneFlags::CLONE_NEWNET)?))
@@ -184,6 +212,7 @@ mod tests {
             namespaces: Ok(()),
             overlay: Ok(()),
             overlay_in_memory: Ok(()),
+            rootless: Ok(()),
             network: Ok(()),
             cgroup: Ok(v2()),
         };
@@ -210,7 +239,12 @@ mod tests {
                 1,
             ),
             (
-                Probes { namespaces: Err(denied()), ..full() },
+                Probes { namespaces: Err(denied()), overlay: Err(denied()), ..full() },
+                "namespaces=yes root=overlay-by-folder network=yes cgroup=v2; not root",
+                1,
+            ),
+            (
+                Probes { namespaces: Err(denied()), rootless: Err("x".into()), ..full() },
                 "namespaces=no root=host network=yes cgroup=v2; no namesp",
                 1,
             ),

@@ -80,6 +80,7 @@ pub(crate) fn resolve(
     let planned = volumes::plan(pod, sources, placement, roots)?;
     let spec = pod.spec.as_ref().ok_or_else(|| ResolveError::Unsupported { what: "a pod without a spec".into() })?;
     let group = spec.security_context.as_ref().and_then(|context| id(context.fs_group));
+    let group = group.filter(|_| node.only_identity.is_none());
     let container = |container: &Container| -> Result<ContainerSpec, ResolveError> {
         let entry = container.image.as_deref().and_then(|image| node.image_map.get(image));
         let mut environment = base_environment(pod, container, entry, node);
@@ -128,7 +129,8 @@ fn one(
     let context = container.security_context.clone().unwrap_or_default();
     let (uid, gid) = identity(&pod_context, &context, node.only_identity)?;
     let groups = pod_context.supplemental_groups.iter().flatten().filter_map(|gid| id(Some(*gid)));
-    let groups = groups.chain(id(pod_context.fs_group)).chain([gid]).collect();
+    let groups = groups.chain(id(pod_context.fs_group)).chain([gid]);
+    let groups = groups.filter(|_| node.only_identity.is_none()).collect();
     let root = entry.and_then(|entry| entry.root.clone());
     if environment.get("HOME").is_none() {
         environment.set("HOME", home(root.as_deref(), uid));
@@ -192,7 +194,7 @@ fn identity(
     let uid = id(context.run_as_user.or(pod.run_as_user));
     let gid = id(context.run_as_group.or(pod.run_as_group));
     let identity = only.unwrap_or((uid.unwrap_or(0), gid.unwrap_or(0)));
-    if identity.0 == 0 && context.run_as_non_root.or(pod.run_as_non_root) == Some(true) {
+    if only.is_none() && identity.0 == 0 && context.run_as_non_root.or(pod.run_as_non_root) == Some(true) {
         return Err(ResolveError::WouldRunAsRoot);
     }
     Ok(identity)

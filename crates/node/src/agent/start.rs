@@ -140,7 +140,7 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
         image_map: &image_map,
         image_map_path: context.image_map.as_deref(),
         default_path: &context.default_path,
-        only_identity: only_identity(),
+        only_identity: only_identity(context.capabilities.isolation.user),
         common_mounts: common_mounts(context, &dir),
     };
     let (pod_volumes, claims) = (dir.join("volumes"), claim_folder(&context.data_dir, &namespace));
@@ -157,10 +157,11 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
     write_atomic(&dir.join(SPEC_FILE), &bytes, Durability::Power).map_err(step("write the pod's spec"))
 }
 
-/// Without root there is one identity: this process's.
-fn only_identity() -> Option<(u32, u32)> {
+/// Without root there is one identity: this process's, which a user namespace calls root.
+fn only_identity(user_namespace: bool) -> Option<(u32, u32)> {
     let (uid, gid) = (nix::unistd::Uid::effective(), nix::unistd::Gid::effective());
-    (!uid.is_root()).then(|| (uid.as_raw(), gid.as_raw()))
+    let own = if user_namespace { (0, 0) } else { (uid.as_raw(), gid.as_raw()) };
+    (!uid.is_root()).then_some(own)
 }
 
 fn common_mounts(context: &NodeContext, dir: &Path) -> Vec<crate::shim::spec::MountSpec> {

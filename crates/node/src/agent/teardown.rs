@@ -41,7 +41,8 @@ impl NodePaths {
 /// Kills every pod of a data directory and removes all that its node left on this host; blocks.
 /// Returns how many pods still ran.
 ///
-/// For a platform that does not run: nothing is told to the API server. Folders of claims stay.
+/// For a platform that does not run: what became of the pods, and their logs, stay in their folders,
+/// and the next platform tells its API server. Folders of claims stay too.
 pub fn tear_down(data_dir: &Path) -> std::io::Result<usize> {
     let paths = NodePaths::of(data_dir)?;
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -51,7 +52,8 @@ pub fn tear_down(data_dir: &Path) -> std::io::Result<usize> {
         let group =
             hierarchy.clone().map(|hierarchy| CgroupSpec { hierarchy, path: paths.cgroup.join(entry.file_name()) });
         ended += usize::from(control::is_alive(&entry.path()));
-        removal::remove_pod(&entry.path(), group.as_ref());
+        removal::end_shim(&entry.path(), group.as_ref());
+        removal::trim_pod(&entry.path());
     }
     remove_shared(&paths.node_dir, paths.hash, hierarchy.as_ref(), &paths.cgroup);
     Ok(ended)

@@ -129,11 +129,17 @@ fn refuse_mounts(container: &ContainerSpec) -> Result<(), String> {
     }
 }
 
-/// Files that programs do without.
+/// Files that programs do without, as most do with what Volcano's plugins mount.
 fn is_convenience(target: &Path) -> bool {
-    ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/var/run/secrets/kubernetes.io/serviceaccount"]
-        .iter()
-        .any(|known| target == Path::new(known))
+    const KNOWN: [&str; 6] = [
+        "/etc/hosts",
+        "/etc/hostname",
+        "/etc/resolv.conf",
+        "/etc/volcano",
+        "/root/.ssh",
+        "/var/run/secrets/kubernetes.io/serviceaccount",
+    ];
+    KNOWN.iter().any(|known| target == Path::new(known))
 }
 
 #[allow(unsafe_code)]

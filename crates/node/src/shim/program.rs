@@ -96,7 +96,10 @@ fn take_identity(container: &ContainerSpec) -> Result<(), ProgramError> {
             .map_err(step("drop capabilities"))?;
     }
     let groups: Vec<Gid> = container.groups.iter().copied().map(Gid::from_raw).collect();
-    setgroups(&groups).map_err(step("set supplementary groups"))?;
+    // In a user namespace of an ordinary user there are none to set.
+    if !groups.is_empty() {
+        setgroups(&groups).map_err(step("set supplementary groups"))?;
+    }
     setgid(Gid::from_raw(container.gid)).map_err(step("set the group id"))?;
     setuid(Uid::from_raw(container.uid)).map_err(step("set the user id"))?;
     if container.no_new_privileges {

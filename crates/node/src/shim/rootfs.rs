@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 
 use super::hostmounts;
+use super::rootless;
 use super::spec::{ContainerSpec, MountSpec, RootKind, ShimSpec};
 use crate::paths::resolve_in_root;
 
@@ -92,7 +94,7 @@ pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers)
         }
     }
     hide(&spec.hidden, &root)?;
-    mount_proc(&root, container.privileged)?;
+    mount_proc(&root, container.privileged, spec.isolation.user)?;
     mount_sys(&root);
     mount_dev(&root, container, layers)?;
     let mut mounts: Vec<&MountSpec> = container.mounts.iter().collect();
@@ -118,6 +120,10 @@ fn mount_root(kind: RootKind, container: &ContainerSpec, layers: &Layers, root: 
         mounted("memory", &layers.dir, mount(Some("tmpfs"), &layers.dir, Some("tmpfs"), flags, Some("mode=0700")))?;
     }
     create_dir(root)?;
+    if kind == RootKind::OverlayByFolder && container.root.is_none() {
+        let folders = rootless::mount_folders(root, &layers.dir, container.layer.as_deref());
+        return folders.map_err(|source| RootError::Create { path: root.into(), source });
+    }
     if kind == RootKind::Host {
         if let Some(layer) = &container.layer {
             return Err(RootError::NoOverlay { layer: layer.clone() });
@@ -132,7 +138,10 @@ fn mount_root(kind: RootKind, container: &ContainerSpec, layers: &Layers, root: 
     if let Some(layer) = &container.layer {
         lowers = format!("{}:{lowers}", escaped(&apart(layer, &layers.dir)?));
     }
-    let options = format!("lowerdir={lowers},upperdir={},workdir={}", escaped(&upper), escaped(&work));
+    let mut options = format!("lowerdir={lowers},upperdir={},workdir={}", escaped(&upper), escaped(&work));
+    if kind == RootKind::OverlayByFolder {
+        options.push_str(",userxattr");
+    }
     // The upper layer is thrown away, so the kernel need not bring it to the disk for anybody.
     let volatile = format!("{options},volatile");
     let overlay = |options: &str| mount(Some("overlay"), root, Some("overlay"), MsFlags::MS_NODEV, Some(options));
@@ -155,7 +164,7 @@ fn apart(layer: &Path, dir: &Path) -> Result<PathBuf, RootError> {
 }
 
 /// Separators in the options of an overlay are escaped by a backslash.
-fn escaped(path: &Path) -> String {
+pub(crate) fn escaped(path: &Path) -> String {
     let text = path.to_string_lossy();
     text.chars().flat_map(|c| matches!(c, '\\' | ':' | ',').then_some('\\').into_iter().chain([c])).collect()
 }
@@ -172,12 +181,18 @@ fn hide(hidden: &[PathBuf], root: &Path) -> Result<(), RootError> {
     Ok(())
 }
 
-fn mount_proc(root: &Path, privileged: bool) -> Result<(), RootError> {
+fn mount_proc(root: &Path, privileged: bool, user: bool) -> Result<(), RootError> {
     let target = root.join("proc");
     create_dir(&target)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mounted("proc", &target, mount(Some("proc"), &target, Some("proc"), flags, NONE))?;
-    if privileged {
+    let own = mount(Some("proc"), &target, Some("proc"), flags, NONE);
+    if own.is_err() && user {
+        // Where parts of /proc are covered, an ordinary user gets no fresh one.
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+        return mounted("proc", &target, mount(Some("/proc"), &target, NONE, flags, NONE));
+    }
+    mounted("proc", &target, own)?;
+    if privileged || user {
         return Ok(());
     }
     for name in ["sys", "sysrq-trigger", "irq", "bus"] {
@@ -290,8 +305,22 @@ fn make(root: &Path, target: &Path, is_dir: bool, kind: RootKind) -> Result<Path
 }
 
 fn remount_read_only(target: &Path) -> Result<(), RootError> {
-    let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | kept_flags(target);
     mounted("read-only", target, mount(NONE, target, NONE, flags, NONE))
+}
+
+/// Flags of a mount that a user namespace must not take off.
+fn kept_flags(target: &Path) -> MsFlags {
+    let Ok(found) = statvfs(target) else { return MsFlags::empty() };
+    let pairs = [
+        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
+        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
+        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
+        (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
+        (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
+        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
+    ];
+    pairs.into_iter().filter(|(has, _)| found.flags().contains(*has)).map(|(_, keep)| keep).collect()
 }
 
 fn pivot(root: &Path) -> Result<(), RootError> {

@@ -79,6 +79,9 @@ impl RestartPolicy {
 pub struct Isolation {
     /// Own pid and mount namespaces.
     pub namespaces: bool,
+    /// In a user namespace of an ordinary user.
+    #[serde(default)]
+    pub user: bool,
     /// What the root directory is.
     pub root: RootKind,
 }
@@ -90,6 +93,8 @@ pub enum RootKind {
     Overlay,
     /// The same with the upper layer in memory.
     OverlayInMemory,
+    /// An overlay for each of the host's top folders, as an ordinary user can have it.
+    OverlayByFolder,
     /// The host's own root: writes are real.
     Host,
 }

@@ -23,6 +23,7 @@ use super::backoff::Backoff;
 use super::control::{self, Stop};
 use super::network::{self, PodNetworkError};
 use super::process::{Ground, Process};
+use super::rootless;
 use super::spec::{ContainerSpec, SPEC_BYTES_MAX, SPEC_FILE, ShimSpec};
 use super::status::{ContainerState, ContainerStatus, Exit, STATUS_FILE, ShimPhase, ShimStatus};
 use crate::cgroup::ContainerCgroup;
@@ -453,6 +454,9 @@ fn start_error(text: &str, now: Timestamp) -> Exit {
 /// Own mounts, host name and System V objects for the pod; its shared memory and memory volumes.
 fn share_namespaces(spec: &ShimSpec, dir: &Path) -> io::Result<()> {
     const NONE: Option<&str> = None;
+    if spec.isolation.user {
+        rootless::enter_user_namespace()?;
+    }
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)?;
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)?;
     nix::unistd::sethostname(&spec.hostname)?;

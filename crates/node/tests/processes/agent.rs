@@ -7,6 +7,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use kube::Api;
 use kube::api::DeleteParams;
+use pumice_node::tear_down;
 use serde_json::json;
 
 use crate::harness::{is_root, wait_for};
@@ -290,6 +291,25 @@ async fn a_drained_node_leaves_nothing() {
         let left: Vec<_> = groups.filter(|group| holds(&group.path(), ended.metadata.uid.as_ref().unwrap())).collect();
         assert!(left.is_empty(), "{left:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_teardown_ended_is_told_later() {
+    if !is_root() {
+        return;
+    }
+    let mut node = TestNode::start().await;
+    node.sh("ended", "echo kept").await;
+    node.sh("running", "exec sleep 1000").await;
+    node.phase("ended", "Succeeded").await;
+    node.phase("running", "Running").await;
+    let bridge = node.bridge();
+    node.stop_agent().await;
+    assert_eq!(tear_down(&node.data_dir.path().join("data")).unwrap(), 1);
+    assert!(!TestNode::links().contains(&bridge));
+    node.start_agent().await;
+    assert_eq!(exit(&node.phase("running", "Failed").await).0, 137);
+    assert_eq!(node.log("ended", "main").await, "kept\n");
 }
 
 fn holds(group: &Path, uid: &str) -> bool {

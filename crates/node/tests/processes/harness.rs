@@ -1,5 +1,7 @@
 //! What the tests with real processes share: a pod directory, the shim (this test binary again), waits.
 
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,6 +34,9 @@ pub fn is_root() -> bool {
     }
     root
 }
+
+/// An ordinary user.
+const NOBODY: u32 = 65534;
 
 /// Waits until `check` gives something.
 #[allow(clippy::disallowed_methods)]
@@ -66,7 +71,7 @@ impl TestPod {
             restart_policy: RestartPolicy::Never,
             grace_seconds: 5,
             active_deadline_seconds: None,
-            isolation: Isolation { namespaces: true, root: RootKind::Overlay },
+            isolation: Isolation { namespaces: true, user: false, root: RootKind::Overlay },
             network: Network::Host,
             address: None,
             cgroup: cgroup(&uid),
@@ -88,6 +93,10 @@ impl TestPod {
         let shim = std::env::current_exe().unwrap();
         let log = self.path().join("shim.log");
         let mut command = Command::new(shim);
+        if self.spec.isolation.user {
+            chown(self.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+            command.uid(NOBODY).gid(NOBODY);
+        }
         command.args(SHIM_ARGS).arg(self.path()).stdin(Stdio::null()).stdout(Stdio::null());
         let status = command.stderr(std::fs::File::create(&log).unwrap()).status().unwrap();
         assert!(status.success(), "{}", std::fs::read_to_string(log).unwrap());

@@ -285,3 +285,29 @@ fn programs_run_as_the_user_and_rights_they_were_given() {
     pod.start().done();
     assert_eq!(pod.log(), "12345\n23456\n23456 34567\nout\n/new/dir\nNoNewPrivs:1\n");
 }
+
+#[test]
+fn an_ordinary_user_has_isolated_pods_too() {
+    if !is_root() {
+        return;
+    }
+    let mut pod = TestPod::sh(
+        "id -u; echo x > /etc/pumice-test; cat /etc/pumice-test /etc/volcano/f; hostname; echo $$ > /tmp/y",
+    );
+    pod.spec.isolation.user = true;
+    pod.spec.isolation.root = RootKind::OverlayByFolder;
+    pod.spec.cgroup = None;
+    let volume = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(volume.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(volume.path().join("f"), "mounted\n").unwrap();
+    pod.spec.containers[0].mounts = vec![MountSpec {
+        source: volume.path().into(),
+        sub_path: None,
+        target: "/etc/volcano".into(),
+        read_only: true,
+    }];
+    let exit = pod.start().exit();
+    assert_eq!(exit.code, 0, "{exit:?} {}", pod.log());
+    assert_eq!(pod.log(), "0\nx\nmounted\npod-host\n");
+    assert!(!Path::new("/etc/pumice-test").exists());
+}
