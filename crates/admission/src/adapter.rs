@@ -75,6 +75,8 @@ impl Admission for VolcanoAdmission {
             Kind::Job => {
                 if created {
                     job::mutate(object, &self.rules);
+                } else {
+                    job::mutate_again(object, &self.rules);
                 }
                 user::stamp(object, request.old, &request.identity.user, &mut findings);
             }

@@ -17,7 +17,7 @@ mod update;
 mod volumes;
 
 pub use create::validate_create;
-pub use mutate::mutate;
+pub use mutate::{mutate, mutate_again};
 pub use update::validate_update;
 
 /// The job plugins Volcano has.

@@ -17,6 +17,21 @@ const NEED_SSH: &[&str] = &["mpi"];
 /// Fills in what a new job leaves out.
 pub fn mutate(job: &mut Value, rules: &Rules) {
     let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if let Some(least) = fill(spec, rules) {
+        fill_number(spec, "minAvailable", least);
+    }
+}
+
+/// Fills in what a changed job leaves out, so that applying a manifest again changes nothing: a client that replaces the
+/// list of tasks drops what was filled in. `minAvailable` stays: 0 is a word of its own here, it scales a job to nothing.
+pub fn mutate_again(job: &mut Value, rules: &Rules) {
+    if let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) {
+        fill(spec, rules);
+    }
+}
+
+/// Fills in all but `minAvailable` and returns the pods that the tasks need; nothing where a number is no number.
+fn fill(spec: &mut Map<String, Value>, rules: &Rules) -> Option<i64> {
     fill_text(spec, "queue", DEFAULT_QUEUE);
     fill_text(spec, "schedulerName", &rules.scheduler_name);
     fill_number(spec, "maxRetry", MAX_RETRY);
@@ -27,10 +42,8 @@ pub fn mutate(job: &mut Value, rules: &Rules) {
             least = least.zip(task_least).and_then(|(sum, more)| sum.checked_add(more));
         }
     }
-    if let Some(least) = least {
-        fill_number(spec, "minAvailable", least);
-    }
     imply_plugins(spec);
+    least
 }
 
 /// Fills in a task and returns the pods it needs; nothing where a number is no number.

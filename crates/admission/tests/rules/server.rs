@@ -171,3 +171,15 @@ async fn groups_need_their_queue() {
     let (code, _, body) = send(&server, "ann", Method::POST, path, group("default")).await;
     assert_eq!((code, &body["spec"]["queue"]), (StatusCode::CREATED, &json!("team")), "{body}");
 }
+
+#[tokio::test]
+async fn applying_a_manifest_again_changes_nothing() {
+    let server = server().await;
+    let (code, _, created) = send(&server, "ann", Method::POST, JOBS, job("again")).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    // kubectl's patch of a list replaces it by the manifest's own, without what was filled in.
+    let patch = json!({ "spec": { "tasks": job("again")["spec"]["tasks"] } });
+    let (code, _, patched) = send(&server, "ann", Method::PATCH, &format!("{JOBS}/again"), patch).await;
+    assert_eq!(code, StatusCode::OK, "{patched}");
+    assert_eq!(patched, created);
+}
