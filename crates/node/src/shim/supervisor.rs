@@ -247,7 +247,9 @@ impl Supervisor {
             None => {
                 self.stopping = Some(kill_at);
                 self.status.phase = ShimPhase::Stopping;
-                self.running().for_each(Process::terminate);
+                if stop.grace_seconds > 0 {
+                    self.running().for_each(Process::terminate);
+                }
                 self.save(Durability::Process);
             }
         }

@@ -147,8 +147,8 @@ impl Drop for TestPod {
     fn drop(&mut self) {
         let _ = shim::request_stop(self.path(), 0);
         wait_for("the shim to go", || (!shim::is_alive(self.path())).then_some(()));
-        if let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu }, path }) = &self.spec.cgroup {
-            for root in std::iter::once(memory).chain(cpu) {
+        if let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu }, path }) = cgroup("any") {
+            for root in [memory].into_iter().chain(cpu) {
                 // They stay while other tests have pods below them.
                 for dir in path.ancestors().skip(1).take(2) {
                     let _ = std::fs::remove_dir(root.join(dir));
