@@ -40,7 +40,7 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) {
     cycle.tables.groups.row_mut(group).reasons = reasons.map(Box::new);
     let ready = is_ready(cycle, group);
     let blocked = told.as_ref().filter(|_| !ready);
-    let phase = phase(cycle.tables.groups.row(group), blocked.is_some());
+    let phase = phase(cycle.tables.groups.row(group), blocked.is_some(), ready);
     if phase == GroupPhase::Pending && cycle.tables.groups.row(group).phase != phase {
         // It has to be admitted again, without waiting for an event.
         cycle.wake_at(cycle.now);
@@ -106,8 +106,9 @@ fn unexplained(row: &GroupRow) -> Failure {
     }
 }
 
-/// Volcano's rules, in order.
-fn phase(row: &GroupRow, blocked: bool) -> GroupPhase {
+/// Volcano's rules, in order; but binds in flight that complete a group, and a part of it that runs on while pods are
+/// being made again, are no reason to admit it anew.
+fn phase(row: &GroupRow, blocked: bool, ready: bool) -> GroupPhase {
     use TaskState::{Bound, Failed, Running, Succeeded};
     let count = |state| row.counts.get(state);
     let ended = count(Succeeded) + count(Failed);
@@ -118,7 +119,7 @@ fn phase(row: &GroupRow, blocked: bool) -> GroupPhase {
         if scheduled == ended { GroupPhase::Completed } else { GroupPhase::Running }
     } else if row.phase == GroupPhase::Inqueue || row.of_one && !row.known {
         GroupPhase::Inqueue
-    } else if row.ended && row.counts.all() == 0 {
+    } else if ready || row.ended && row.counts.all() == 0 || row.phase == GroupPhase::Unknown && count(Running) > 0 {
         row.phase
     } else {
         GroupPhase::Pending

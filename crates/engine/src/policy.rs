@@ -56,16 +56,18 @@ impl Policy {
         (left.created, &left.uid, &left.name).cmp(&(right.created, &right.uid, &right.name))
     }
 
-    /// The first plugin with an opinion decides; then the pods' index, creation time, uid.
+    /// The first plugin with an opinion decides; then the pods' index (those with one first), creation time, uid.
     pub(crate) fn task_order(&self, tables: &Tables, left: TaskId, right: TaskId) -> Ordering {
         let decided = self.with(Switch::TaskOrder).map(|plugin| plugin.task_order(tables, left, right));
         first_decided(decided).then_with(|| {
             let (left, right) = (tables.task(left), tables.task(right));
-            let by_index = match (left.index, right.index) {
-                (Some(left), Some(right)) => left.cmp(&right),
-                _ => Ordering::Equal,
-            };
-            by_index.then_with(|| (left.created, &left.uid).cmp(&(right.created, &right.uid)))
+            // Volcano skips the index where one of two has none, which is no order: a sort by it may panic.
+            (left.index.is_none(), left.index, left.created, &left.uid).cmp(&(
+                right.index.is_none(),
+                right.index,
+                right.created,
+                &right.uid,
+            ))
         })
     }
 

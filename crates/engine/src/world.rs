@@ -67,8 +67,9 @@ impl World {
     }
 
     /// Takes in one change of the cluster. Idempotent; order matters little: what is named before it is seen waits.
-    pub fn apply(&mut self, delta: &Delta) {
-        self.tables.apply(delta);
+    /// False if it changes nothing that a cycle reads (a node's heartbeat, a pod's condition): none is wanted for it.
+    pub fn apply(&mut self, delta: &Delta) -> bool {
+        self.tables.apply(delta)
     }
 
     /// Runs the configured actions once. What the plan says already counts in the World.

@@ -14,6 +14,7 @@ use crate::plan::Bind;
 use crate::plugins::Counting;
 use crate::queue_limit;
 use crate::reasons::{Reason, Stage};
+use crate::world::groups::GroupRow;
 use crate::world::tasks::TaskState;
 
 /// Reasons worked out for one group in one turn: more kinds of pods than this fail alike.
@@ -61,14 +62,31 @@ pub(super) fn place(cycle: &mut Cycle<'_>, which: Which) {
     }
     let mut groups: Vec<GroupId> = wanted.keys().copied().collect();
     groups.sort_unstable();
-    let mut work = Worklist::new(cycle.tables, cycle.policy, groups);
+    let (half_placed, mut rest): (Vec<_>, Vec<_>) =
+        groups.into_iter().partition(|group| is_half_placed(cycle.tables.groups.row(*group)));
     let mut hopeless = Hopeless::default();
+    let mut half_placed = Worklist::new(cycle.tables, cycle.policy, half_placed);
+    while let Some(group) = half_placed.pop() {
+        let tasks = wanted.get_mut(&group).expect("every group of the worklist wants something");
+        if turn(cycle, group, tasks, &mut hopeless) {
+            rest.push(group);
+        }
+    }
+    let mut work = Worklist::new(cycle.tables, cycle.policy, rest);
     while let Some(group) = work.pop() {
         let tasks = wanted.get_mut(&group).expect("every group of the worklist wants something");
         if turn(cycle, group, tasks, &mut hopeless) {
             work.push(cycle.tables, cycle.policy, group);
         }
     }
+}
+
+/// A gang that holds nodes and has less than its minimum, as a crash between two binds leaves it, or a lost pod: what
+/// it holds is of no use until it is whole, so it goes before all others.
+fn is_half_placed(row: &GroupRow) -> bool {
+    use TaskState::{Binding, Bound, Running};
+    let placed = [Binding, Bound, Running].into_iter().any(|state| row.counts.get(state) > 0);
+    placed && row.counts.ready() < row.min_member
 }
 
 /// May the group be tried? Says why not.
@@ -294,7 +312,7 @@ impl Trial {
         let waiting = |task: &&TaskId| of_class(task) && cycle.tables.task(**task).state == TaskState::Pending;
         let wanted = found_room + count(tasks.iter().filter(waiting).count());
         let row = cycle.tables.groups.row(group);
-        let started = row.counts.ready() >= row.min_member + found_room;
+        let started = row.counts.ready() >= row.min_member.saturating_add(found_room);
         let numbers = (if started { wanted } else { self.needed.clamp(found_room + 1, wanted) }, found_room);
         let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, class, numbers);
         unfit.role = cycle.tables.groups.row(group).roles[role as usize].name.to_string();

@@ -9,13 +9,16 @@ use rustc_hash::FxHashMap;
 use super::worklist::Worklist;
 use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
-use crate::ids::{DimId, GroupId, QueueId};
+use crate::ids::{ClassId, DimId, GroupId, QueueId};
 use crate::minimum::{Missing, missing};
 use crate::queue_limit;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
 
 /// Names of groups ahead that a reason gives.
 const AHEAD_NAMED_MAX: usize = 5;
+
+/// Which missing parts could be placed this moment. Nothing is placed while this action runs, so an answer stays true.
+type Placeable = FxHashMap<Vec<(ClassId, u32)>, bool>;
 
 /// What is promised to the admitted groups of a queue that have not started.
 #[derive(Default)]
@@ -44,12 +47,13 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         let starting = cycle.policy.job_valid(cycle.tables, group).is_some();
         promise(cycle, &mut promised, group, &missing, starting);
     }
+    let mut placeable = Placeable::default();
     let mut work = Worklist::new(cycle.tables, cycle.policy, pending);
     while let Some(group) = work.pop() {
         let missing = missing(cycle.tables, group);
         let queue = cycle.tables.groups.row(group).queue;
         let ahead = promised.entry(queue).or_default();
-        match decide(cycle, group, &missing, ahead) {
+        match decide(cycle, group, &missing, ahead, &mut placeable) {
             Ok(()) => {
                 cycle.tables.set_phase(group, GroupPhase::Inqueue);
                 cycle.plan.admitted.push(cycle.tables.groups.row(group).key());
@@ -86,7 +90,13 @@ fn add(sums: &mut Vec<i64>, amounts: &[i64]) {
     }
 }
 
-fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, ahead: &Promised) -> Result<(), Vec<Reason>> {
+fn decide(
+    cycle: &mut Cycle<'_>,
+    group: GroupId,
+    missing: &Missing,
+    ahead: &Promised,
+    placeable: &mut Placeable,
+) -> Result<(), Vec<Reason>> {
     let queue = cycle.tables.groups.row(group).queue;
     let row = cycle.tables.queues.row(queue);
     let name = row.name.to_string();
@@ -104,13 +114,13 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, ahead: &Prom
         }
         return Err(vec![reason]);
     }
-    if !fits_empty(cycle, missing) && !could_start_now(cycle, queue, missing, ahead) {
+    if !fits_empty(cycle, missing) && !could_start_now(cycle, queue, missing, ahead, placeable) {
         return Err(vec![Reason::ExceedsCluster(exceeds(cycle, group, missing))]);
     }
     let mut used = cycle.tables.queues.row(queue).allocated.clone();
     add(&mut used, &ahead.amounts);
     let Some(reason) = queue_limit::exceeded(cycle.tables, queue, &missing.total, &used) else { return Ok(()) };
-    if could_start_now(cycle, queue, missing, ahead) {
+    if could_start_now(cycle, queue, missing, ahead, placeable) {
         return Ok(());
     }
     let mut reasons = vec![reason];
@@ -123,7 +133,13 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, ahead: &Prom
 }
 
 /// Could the whole minimum be placed this moment, past those that wait for nodes? Tried on the tables and taken back.
-fn could_start_now(cycle: &mut Cycle<'_>, queue: QueueId, missing: &Missing, ahead: &Promised) -> bool {
+fn could_start_now(
+    cycle: &mut Cycle<'_>,
+    queue: QueueId,
+    missing: &Missing,
+    ahead: &Promised,
+    placeable: &mut Placeable,
+) -> bool {
     let mut used = cycle.tables.queues.row(queue).allocated.clone();
     add(&mut used, &ahead.starting);
     if queue_limit::exceeded(cycle.tables, queue, &missing.total, &used).is_some() {
@@ -138,6 +154,11 @@ fn could_start_now(cycle: &mut Cycle<'_>, queue: QueueId, missing: &Missing, ahe
         let idle = |dim: DimId| nodes.ids().map(|node| nodes.idle(node, dim).max(0)).sum::<i64>();
         return block.iter().all(|(dim, amount)| amount <= idle(dim));
     }
+    let key = missing.parts.iter().map(|part| (part.class, part.count)).collect();
+    *placeable.entry(key).or_insert_with(|| place_and_take_back(cycle, missing))
+}
+
+fn place_and_take_back(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
     let savepoint = cycle.tables.savepoint();
     let fits = missing.parts.iter().all(|part| {
         (0..part.count).all(|_| match cycle.finder.best(cycle.tables, cycle.policy, part.class) {

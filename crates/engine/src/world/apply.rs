@@ -11,17 +11,18 @@ use crate::world::tables::{Shape, Tables};
 use crate::world::tasks::{TaskRow, TaskState, index_of, state_of};
 
 impl Tables {
-    pub(crate) fn apply(&mut self, delta: &Delta) {
+    /// False if nothing that a cycle reads has changed.
+    pub(crate) fn apply(&mut self, delta: &Delta) -> bool {
         assert!(!self.journal.is_open(), "deltas come between cycles");
         match delta {
-            Delta::NodeUpsert(facts) => self.nodes.upsert(facts, &mut self.dims),
+            Delta::NodeUpsert(facts) => return self.nodes.upsert(facts, &mut self.dims),
+            Delta::TaskUpsert(facts) => return self.upsert_task(facts),
+            Delta::TaskRemove(uid) => return self.remove_task(uid),
             Delta::NodeRemove(name) => self.nodes.remove(name),
-            Delta::TaskUpsert(facts) => self.upsert_task(facts),
-            Delta::TaskRemove(uid) => self.remove_task(uid),
             Delta::GroupUpsert(facts) => self.upsert_group(facts),
             Delta::GroupRemove { namespace, name, uid } => self.remove_group(namespace, name, uid),
             Delta::ShapeUpsert { owner_uid, tasks, ended } => self.upsert_shape(owner_uid, tasks, *ended),
-            Delta::ShapeRemove { owner_uid } => self.upsert_shape(owner_uid, &[], false),
+            Delta::ShapeRemove { owner_uid } => self.remove_shape(owner_uid),
             Delta::QueueUpsert(facts) => {
                 let limits = facts.capability.iter().map(|(name, amount)| (self.dims.intern(name), *amount)).collect();
                 self.queues.upsert(facts, limits);
@@ -36,6 +37,7 @@ impl Tables {
                 self.resolve_priorities();
             }
         }
+        true
     }
 
     fn resolve_priorities(&mut self) {
@@ -46,7 +48,7 @@ impl Tables {
         }
     }
 
-    fn upsert_task(&mut self, facts: &PodFacts) {
+    fn upsert_task(&mut self, facts: &PodFacts) -> bool {
         let mut state = state_of(facts);
         let ended = matches!(state, TaskState::Succeeded | TaskState::Failed);
         if !facts.mine && (facts.node.is_none() || ended) {
@@ -66,6 +68,16 @@ impl Tables {
         self.nodes.widen(self.dims.len());
         let group = facts.mine.then(|| self.group_of(facts));
         let role = group.map_or(0, |group| self.groups.row_mut(group).role(&facts.role));
+        let of_one = group.is_some_and(|group| self.groups.row(group).of_one);
+        let same = |old: &TaskRow| {
+            (old.group, old.role, old.class, old.state, old.node) == (group, role, class, state, node)
+                && (old.gated, old.created) == (facts.gated, facts.created)
+        };
+        // A group of one is made of its pod, so that a change of the pod may be one of the group's.
+        if !of_one && old.is_some_and(|old| same(self.task(old))) {
+            self.classes.release(class);
+            return false;
+        }
         let kept = old.map(|old| self.detach_task(old));
         let left = kept.as_ref().map(|row| (row.group, row.class, row.node));
         let (attempts, not_before, bind_error, noticed) = kept.map_or((0, TimeMs::default(), None, None), |row| {
@@ -101,6 +113,7 @@ impl Tables {
         if let Some((group, class, node)) = left {
             self.release(group, class, node);
         }
+        true
     }
 
     /// The group a pod of ours belongs to, made if it is new.
@@ -157,11 +170,11 @@ impl Tables {
         }
     }
 
-    fn remove_task(&mut self, uid: &str) {
-        if let Some(task) = self.tasks.find(uid) {
-            let row = self.detach_task(task);
-            self.release(row.group, row.class, row.node);
-        }
+    fn remove_task(&mut self, uid: &str) -> bool {
+        let Some(task) = self.tasks.find(uid) else { return false };
+        let row = self.detach_task(task);
+        self.release(row.group, row.class, row.node);
+        true
     }
 
     fn upsert_group(&mut self, facts: &GroupFacts) {
@@ -297,6 +310,18 @@ impl Tables {
         for part in old.into_iter().flat_map(|shape| shape.parts) {
             self.classes.release(part.class);
         }
+        self.owner_changed(owner_uid, ended);
+    }
+
+    /// The owner is gone: what it made goes after it.
+    fn remove_shape(&mut self, owner_uid: &str) {
+        for part in self.shapes.remove(owner_uid).into_iter().flat_map(|shape| shape.parts) {
+            self.classes.release(part.class);
+        }
+        self.owner_changed(owner_uid, true);
+    }
+
+    fn owner_changed(&mut self, owner_uid: &str, ended: bool) {
         for group in self.owned.get(owner_uid).into_iter().flatten().copied().collect::<Vec<_>>() {
             let row = self.groups.row_mut(group);
             row.shape_version += 1;

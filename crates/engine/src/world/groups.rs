@@ -152,7 +152,7 @@ pub(crate) fn key_of(namespace: &str, name: &str) -> String {
 #[derive(Debug)]
 pub(crate) struct Groups {
     pub(crate) table: Table<GroupId, GroupRow>,
-    /// Groups with pending tasks, and those in phase Pending or Inqueue whose owner has not ended.
+    /// Groups with pending tasks, or in phase Pending or Inqueue, whose owner has not ended.
     pub(crate) waiting: BTreeSet<GroupId>,
     /// Groups whose status may have changed since it was last worked out.
     pub(crate) dirty: BTreeSet<GroupId>,
@@ -211,7 +211,7 @@ impl Groups {
     pub(crate) fn refresh(&mut self, group: GroupId) {
         let row = self.row(group);
         let early = matches!(row.phase, GroupPhase::Pending | GroupPhase::Inqueue);
-        let waits = row.exists() && (row.pending() > 0 || (early && !row.ended));
+        let waits = row.exists() && !row.ended && (row.pending() > 0 || early);
         if waits {
             self.waiting.insert(group);
         } else {

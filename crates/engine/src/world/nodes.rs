@@ -146,7 +146,8 @@ impl Nodes {
         self.total.resize(dims.max(self.total.len()), 0);
     }
 
-    pub(crate) fn upsert(&mut self, facts: &NodeFacts, dims: &mut Dims) {
+    /// False if the node was so already.
+    pub(crate) fn upsert(&mut self, facts: &NodeFacts, dims: &mut Dims) -> bool {
         let offer = dims.demand(&facts.allocatable);
         let id = self.intern(&facts.name, dims.len());
         let row = self.table.row_mut(id.index());
@@ -162,9 +163,11 @@ impl Nodes {
             row.unschedulable = facts.unschedulable;
             self.note_facts(id);
         }
-        if self.set_offer(id, &offer) {
+        let offers = self.set_offer(id, &offer);
+        if offers {
             self.note_facts(id);
         }
+        changed || offers
     }
 
     fn set_offer(&mut self, node: NodeId, offer: &Demand) -> bool {

@@ -72,7 +72,8 @@ impl Queues {
         let id = self.intern(&facts.name);
         let row = self.row_mut(id);
         if !row.known || *row.uid != *facts.uid {
-            row.emitted = Some(facts.allocated.clone());
+            let held = facts.allocated.iter().filter(|(_, amount)| **amount != 0);
+            row.emitted = Some(held.map(|(name, amount)| (name.clone(), *amount)).collect());
         }
         row.known = true;
         row.uid = facts.uid.as_str().into();

@@ -5,6 +5,7 @@ use crate::*;
 mod gangs;
 mod laws;
 mod limits;
+mod review;
 mod told;
 
 /// A world under construction, with the built-in configuration.
