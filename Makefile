@@ -12,9 +12,9 @@ up: ## build and bring the platform up on this machine
 	$(CARGO) build --release -p pumice -p jobctl
 	./target/release/pumice up $(if $(DATA_DIR),--data-dir $(DATA_DIR))
 
-demo: ## build, run the tour of docs/demo.md, leave nothing behind
-	$(CARGO) build --release -p pumice -p jobctl --bins --examples
-	./tests/demo/run target/release
+demo: ## build, run the tour, leave nothing behind
+	$(CARGO) build --workspace --bins --examples
+	./tests/demo/run target/debug
 
 test: ## every test, through the real binaries too
 	./tests/prerequisites

@@ -32,10 +32,10 @@ pub struct Why {
 }
 
 impl Why {
-    /// The text in one line.
+    /// The deciding reason in one line: the first line of the text, where the rest are its details.
     pub fn one_line(&self) -> String {
         let text = if self.text.trim().is_empty() { &self.stage } else { &self.text };
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
+        text.trim().lines().next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use pumice_testkit::{Platform, Setup, eventually, shared_fixture};
+use tempfile::TempDir;
 
 /// Stands in for the TensorFlow image's program: checks TF_CONFIG and really connects to every peer.
 const DIST_MNIST: &str = r#"
@@ -34,34 +35,33 @@ if role == "ps":
 time.sleep(0.5)
 "#;
 
-fn platform() -> Platform {
+/// A platform that knows the images of the articles, and the folder that has to stay as long as it.
+fn platform() -> (Platform, TempDir) {
     let setup = Setup { flags: vec!["--cpu".into(), "16".into()] };
-    let layers = tempfile_layers();
+    let layer = layer();
     let images = format!(
         "nginx:\n  command: [sh, -c, 'ls -d /myinput /myoutput && ls /root/.ssh && cat /etc/volcano/default_nginx.host && touch /myoutput/$(hostname)']\n\
          volcanosh/dist-mnist-tf-example:\n  layer: {0}\n\
          lyd911/mindspore-cpu-example:\n  layer: {0}\n",
-        layers.display()
+        layer.path().display()
     );
-    Platform::start_with_image_map(setup, &images)
+    (Platform::start_with_image_map(setup, &images), layer)
 }
 
 /// A folder that is laid over the host's root, as the images of the articles would bring it.
-fn tempfile_layers() -> std::path::PathBuf {
-    let root = std::env::temp_dir().join("pumice-article-layer");
+fn layer() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str, mode: u32| {
-        let path = root.join(path);
+        let path = root.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // Two tests may write the same text at the same time: each writes its own file and renames it.
-        let own = path.with_extension(format!("{:?}", std::thread::current().id()));
-        std::fs::write(&own, text).unwrap();
-        std::fs::set_permissions(&own, std::fs::Permissions::from_mode(mode)).unwrap();
-        std::fs::rename(&own, &path).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
     write("usr/local/bin/python", "#!/bin/sh\nexec python3 \"$@\"\n", 0o755);
     write("var/tf_dist_mnist/dist_mnist.py", DIST_MNIST, 0o644);
     write("tmp/lenet.py", "import os\nprint('epoch 1 on', os.environ['VC_TASK_INDEX'])\n", 0o644);
-    std::fs::set_permissions(root.join("tmp"), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    std::fs::set_permissions(root.path().join("tmp"), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     root
 }
 
@@ -72,7 +72,7 @@ fn article(name: &str) -> Option<String> {
 #[test]
 fn the_test_job_runs_with_ssh_env_svc_and_two_volumes() {
     let Some(manifest) = article("test-job.yaml") else { return };
-    let platform = platform();
+    let (platform, _layer) = platform();
     platform.kubectl(["apply", "-f", &manifest]).ok();
     let job = platform.wait_for_phase("test-job", "Completed");
     assert_eq!(job["status"]["succeeded"], 6, "{}", job["status"]);
@@ -89,7 +89,7 @@ fn the_test_job_runs_with_ssh_env_svc_and_two_volumes() {
 #[test]
 fn the_tensorflow_job_meets_and_completes() {
     let Some(manifest) = article("tensorflow-dist-mnist.yaml") else { return };
-    let platform = platform();
+    let (platform, _layer) = platform();
     platform.kubectl(["apply", "-f", &manifest]).ok();
     platform.wait_for_phase("tensorflow-dist-mnist", "Completed");
     platform.kubectl(["delete", "-f", &manifest]).ok();
@@ -102,7 +102,7 @@ fn the_tensorflow_job_meets_and_completes() {
 #[test]
 fn the_mindspore_job_runs_its_eight_pods() {
     let Some(manifest) = article("mindspore-cpu.yaml") else { return };
-    let platform = platform();
+    let (platform, _layer) = platform();
     platform.kubectl(["apply", "-f", &manifest]).ok();
     let job = platform.wait_for_phase("mindspore-cpu", "Completed");
     assert_eq!(job["status"]["succeeded"], 8, "{}", job["status"]);
@@ -117,7 +117,7 @@ fn the_queue_and_the_pod_group_are_accepted_and_the_queue_limits() {
     else {
         return;
     };
-    let platform = platform();
+    let (platform, _layer) = platform();
     platform.kubectl(["apply", "-f", &queue]).ok();
     assert_eq!(platform.get("queue", "default").unwrap()["spec"]["capability"]["cpu"], "4");
     platform.kubectl(["apply", "-f", &group]).ok();
