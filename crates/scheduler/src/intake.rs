@@ -58,13 +58,30 @@ pub(crate) struct Intake {
     schedulers: Vec<String>,
     listed: [bool; KINDS],
     seen: [BTreeSet<String>; KINDS],
-    /// Conditions of pods that others wrote: they are to survive ours. By uid; most pods have none.
-    conditions: HashMap<String, Vec<PodCondition>>,
+    /// Pods without a node, by uid.
+    unbound: HashMap<String, Unbound>,
+    /// Resource names in the `status.allocated` of queues.
+    held: HashMap<String, BTreeSet<String>>,
+}
+
+/// What a write to a pod without a node must know of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Unbound {
+    /// The version that was seen: a pod that has changed since is not to be written.
+    pub(crate) version: Option<String>,
+    /// Conditions that others wrote: they are to survive ours.
+    pub(crate) conditions: Vec<PodCondition>,
 }
 
 impl Intake {
     pub(crate) fn new(schedulers: Vec<String>) -> Self {
-        Self { schedulers, listed: [false; KINDS], seen: Default::default(), conditions: HashMap::new() }
+        Self {
+            schedulers,
+            listed: [false; KINDS],
+            seen: Default::default(),
+            unbound: HashMap::new(),
+            held: HashMap::new(),
+        }
     }
 
     /// Every kind has been listed once.
@@ -82,9 +99,14 @@ impl Intake {
         self.seen[GROUPS].iter().filter_map(|key| key.rsplit('/').next()).collect()
     }
 
-    /// Conditions of a pod other than PodScheduled.
-    pub(crate) fn conditions(&self, uid: &str) -> &[PodCondition] {
-        self.conditions.get(uid).map_or(&[], Vec::as_slice)
+    /// A pod, while it has no node.
+    pub(crate) fn unbound(&self, uid: &str) -> Option<&Unbound> {
+        self.unbound.get(uid)
+    }
+
+    /// Names of the resources that a queue's status says it holds.
+    pub(crate) fn held(&self, queue: &str) -> impl Iterator<Item = &String> {
+        self.held.get(queue).into_iter().flatten()
     }
 
     /// Adds what follows from a change to `deltas`.
@@ -106,15 +128,17 @@ impl Intake {
             }
             Input::Pod(change) => {
                 let key = |pod: &Pod| pod.metadata.uid.clone();
-                let conditions = &mut self.conditions;
+                let unbound = &mut self.unbound;
+                match &change {
+                    Change::Replace(_) => unbound.clear(),
+                    Change::Deleted(pod) => drop(key(pod).and_then(|uid| unbound.remove(&uid))),
+                    Change::Applied(_) => {}
+                }
                 let upsert = |pod: &Pod| {
-                    keep_conditions(conditions, pod);
+                    keep_unbound(unbound, pod);
                     Delta::TaskUpsert(Box::new(translate::pod_facts(pod, &self.schedulers)))
                 };
                 fold(seen, change, key, upsert, Delta::TaskRemove, deltas);
-                if self.conditions.len() > seen.len() {
-                    self.conditions.retain(|uid, _| seen.contains(uid));
-                }
             }
             Input::Group(change) => {
                 fold(
@@ -128,14 +152,14 @@ impl Intake {
             }
             Input::Queue(change) => {
                 let key = |queue: &Queue| queue.metadata.name.clone();
-                fold(
-                    seen,
-                    change,
-                    key,
-                    |queue| Delta::QueueUpsert(translate::queue_facts(queue)),
-                    Delta::QueueRemove,
-                    deltas,
-                );
+                let held = &mut self.held;
+                let upsert = |queue: &Queue| {
+                    let names = queue.status.allocated.keys().cloned().collect();
+                    held.insert(key(queue).unwrap_or_default(), names);
+                    Delta::QueueUpsert(translate::queue_facts(queue))
+                };
+                fold(seen, change, key, upsert, Delta::QueueRemove, deltas);
+                self.held.retain(|queue, _| seen.contains(queue));
             }
             Input::Job(change) => {
                 let key = |job: &Job| job.metadata.uid.clone();
@@ -201,17 +225,16 @@ fn priority(class: &PriorityClass) -> Delta {
     }
 }
 
-fn keep_conditions(kept: &mut HashMap<String, Vec<PodCondition>>, pod: &Pod) {
+fn keep_unbound(kept: &mut HashMap<String, Unbound>, pod: &Pod) {
     let Some(uid) = &pod.metadata.uid else { return };
-    let all = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let waits = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none());
-    let others: Vec<PodCondition> =
-        all.filter(|condition| waits && condition.type_ != "PodScheduled").cloned().collect();
-    if others.is_empty() {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+    if node.is_some_and(|node| !node.is_empty()) {
         kept.remove(uid);
-    } else {
-        kept.insert(uid.clone(), others);
+        return;
     }
+    let all = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let conditions = all.filter(|condition| condition.type_ != "PodScheduled").cloned().collect();
+    kept.insert(uid.clone(), Unbound { version: pod.metadata.resource_version.clone(), conditions });
 }
 
 #[cfg(test)]

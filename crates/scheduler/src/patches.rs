@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PodCondition;
 use pumice_engine::{GroupUpdate, PodNotice, QueueUpdate};
 use serde_json::{Map, Value, json};
 
+use crate::intake::Unbound;
 use crate::translate;
 
 /// When each condition of each PodGroup last changed, and in which cycle.
@@ -71,9 +71,10 @@ impl Stamps {
     }
 }
 
-/// PodScheduled=False, beside the conditions that others wrote: a merge patch replaces the whole list.
-pub(crate) fn pod(notice: &PodNotice, others: &[PodCondition], now: Timestamp) -> Value {
-    let mut conditions: Vec<Value> = others.iter().map(|condition| json!(condition)).collect();
+/// PodScheduled=False, beside the conditions that others wrote: a merge patch replaces the whole list. The version makes
+/// the server refuse a pod that was bound, or written by others, in the meantime.
+pub(crate) fn pod(notice: &PodNotice, seen: &Unbound, now: Timestamp) -> Value {
+    let mut conditions: Vec<Value> = seen.conditions.iter().map(|condition| json!(condition)).collect();
     conditions.push(json!({
         "type": "PodScheduled",
         "status": "False",
@@ -81,7 +82,11 @@ pub(crate) fn pod(notice: &PodNotice, others: &[PodCondition], now: Timestamp) -
         "message": notice.message,
         "lastTransitionTime": seconds(now),
     }));
-    json!({"metadata": {"uid": notice.uid}, "status": {"conditions": conditions}})
+    let mut metadata = json!({"uid": notice.uid});
+    if let Some(version) = &seen.version {
+        metadata["resourceVersion"] = json!(version);
+    }
+    json!({"metadata": metadata, "status": {"conditions": conditions}})
 }
 
 /// What queues hold, as it was written last: names that are gone have to be taken out by name.
@@ -91,11 +96,12 @@ pub(crate) struct QueueNames {
 }
 
 impl QueueNames {
-    /// A queue's new `status.allocated`; cpu and memory are always there, as in Volcano.
-    pub(crate) fn queue(&mut self, update: &QueueUpdate) -> Value {
+    /// A queue's new `status.allocated`; cpu and memory are always there, as in Volcano. `seen` are the names in it as
+    /// the watch has shown them: a scheduler before this one may have written them.
+    pub(crate) fn queue<'a>(&mut self, update: &QueueUpdate, seen: impl Iterator<Item = &'a String>) -> Value {
         let mut allocated: Map<String, Value> = Map::new();
         let before = self.by_queue.remove(&update.name).unwrap_or_default();
-        allocated.extend(before.into_iter().map(|name| (name, Value::Null)));
+        allocated.extend(before.into_iter().chain(seen.cloned()).map(|name| (name, Value::Null)));
         for name in ["cpu", "memory"] {
             allocated.insert(name.to_owned(), json!("0"));
         }
@@ -114,6 +120,7 @@ fn seconds(time: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::PodCondition;
     use pumice_engine::{GroupCondition, GroupPhase, GroupStatus};
 
     use super::*;
@@ -158,7 +165,9 @@ mod tests {
             reason: "Unschedulable".into(),
             message: "0/1 nodes".into(),
         };
-        let patch = pod(&notice, &[ready], Timestamp::from_second(0).unwrap());
+        let seen = Unbound { version: Some("7".into()), conditions: vec![ready] };
+        let patch = pod(&notice, &seen, Timestamp::from_second(0).unwrap());
+        assert_eq!(patch["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
         let kinds: Vec<&Value> = patch["status"]["conditions"].as_array().unwrap().iter().map(|c| &c["type"]).collect();
         assert_eq!(kinds, ["Ready", "PodScheduled"]);
     }
@@ -170,9 +179,11 @@ mod tests {
             name: "q".into(),
             allocated: amounts.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect(),
         };
-        let first = names.queue(&held(&[("cpu", 1500), ("nvidia.com/gpu", 2)]));
+        let first = names.queue(&held(&[("cpu", 1500), ("nvidia.com/gpu", 2)]), std::iter::empty());
         assert_eq!(first["status"]["allocated"], json!({"cpu": "1500m", "memory": "0", "nvidia.com/gpu": "2"}));
-        let then = names.queue(&held(&[("cpu", 2000)]));
-        assert_eq!(then["status"]["allocated"], json!({"cpu": "2", "memory": "0", "nvidia.com/gpu": null}));
+        let before_a_restart = "example.com/fpga".to_owned();
+        let then = names.queue(&held(&[("cpu", 2000)]), [&before_a_restart].into_iter());
+        let allocated = json!({"cpu": "2", "memory": "0", "nvidia.com/gpu": null, "example.com/fpga": null});
+        assert_eq!(then["status"]["allocated"], allocated);
     }
 }

@@ -102,17 +102,16 @@ impl Loop {
         if let Some(input) = next {
             self.intake.take(input, &mut self.deltas);
         }
-        self.dirty |= !self.deltas.is_empty();
         let mut world = self.world.write();
         for delta in self.deltas.drain(..) {
-            world.apply(&delta);
+            self.dirty |= world.apply(&delta);
         }
     }
 
     fn answered(&mut self, answer: &Answer) {
         let settled = self.writer.answered(answer);
         match &answer.subject {
-            Subject::Bind { uid } => {
+            Subject::Bind { uid } if settled => {
                 let result = answer.failed.as_ref().map_or(Ok(()), |(_, error)| Err(error.as_str()));
                 self.world.write().bind_result(uid, result, clock::now_ms());
                 self.dirty = true;

@@ -1,11 +1,14 @@
 //! Carries plans out: calls side by side within the window, one at a time for each object.
 //!
 //! Invariant: binds go first; of several statuses of one object only the newest waits. A write that failed and may
-//! succeed later comes back as `Again`, after a pause. Owned by the loop.
+//! succeed later comes back as `again`, after a pause; a bind of which nobody knows whether it happened is asked for again,
+//! to the same node. Owned by the loop.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::{Api, Client};
 use pumice_api::scheduling::{PodGroup, Queue};
@@ -40,6 +43,8 @@ pub(crate) enum Subject {
 pub(crate) struct Answer {
     pub(crate) subject: Subject,
     pub(crate) failed: Option<(Failure, String)>,
+    /// The call failed, and may have done its work nevertheless.
+    unsure: bool,
 }
 
 pub(crate) struct Writer {
@@ -48,6 +53,8 @@ pub(crate) struct Writer {
     window: Window,
     calls: JoinSet<Answer>,
     binds: VecDeque<Bind>,
+    /// Binds under way, by uid.
+    binding: BTreeMap<String, Bind>,
     groups: BTreeMap<Subject, GroupUpdate>,
     pods: VecDeque<PodNotice>,
     queues: BTreeMap<Subject, QueueUpdate>,
@@ -56,6 +63,7 @@ pub(crate) struct Writer {
     queue_names: QueueNames,
     cycles: u64,
     again: VecDeque<(Instant, Subject)>,
+    binds_again: VecDeque<(Instant, Bind)>,
 }
 
 impl Writer {
@@ -66,6 +74,7 @@ impl Writer {
             window: Window::new(),
             calls: JoinSet::new(),
             binds: VecDeque::new(),
+            binding: BTreeMap::new(),
             groups: BTreeMap::new(),
             pods: VecDeque::new(),
             queues: BTreeMap::new(),
@@ -74,6 +83,7 @@ impl Writer {
             queue_names: QueueNames::default(),
             cycles: 0,
             again: VecDeque::new(),
+            binds_again: VecDeque::new(),
         }
     }
 
@@ -94,6 +104,10 @@ impl Writer {
 
     /// Starts calls while the window has room.
     pub(crate) fn start(&mut self, intake: &Intake) {
+        let now = Instant::now();
+        while self.binds_again.front().is_some_and(|(at, _)| *at <= now) {
+            self.binds.extend(self.binds_again.pop_front().map(|(_, bind)| bind));
+        }
         while self.window.has_room() {
             if let Some(bind) = self.binds.pop_front() {
                 self.bind(bind);
@@ -104,7 +118,7 @@ impl Writer {
                 self.pod(&notice, intake);
             } else if let Some(subject) = self.queues.keys().find(|subject| !self.busy.contains(subject)).cloned() {
                 let update = self.queues.remove(&subject).expect("found by its key");
-                self.queue(subject, &update);
+                self.queue(subject, &update, intake);
             } else {
                 return;
             }
@@ -116,24 +130,31 @@ impl Writer {
         loop {
             match self.calls.join_next().await? {
                 Ok(answer) => return Some(answer),
-                Err(error) => {
-                    // The object it was about waits for its next change.
-                    self.window.answered(false);
-                    tracing::error!(%error, "a call of the scheduler crashed");
-                }
+                // A crash inside of a call is its answer, and calls are not aborted.
+                Err(error) => tracing::error!(%error, "a call of the scheduler was lost"),
             }
         }
     }
 
-    /// Books an answer; false if a newer status of the object is on its way.
+    /// Books an answer; false if a newer status of the object is on its way, or the bind is asked for again.
     pub(crate) fn answered(&mut self, answer: &Answer) -> bool {
         let overloaded = matches!(answer.failed, Some((Failure::Unavailable, _)));
         self.window.answered(overloaded);
         self.busy.remove(&answer.subject);
+        if let Subject::Bind { uid } = &answer.subject
+            && let Some(bind) = self.binding.remove(uid)
+            && answer.unsure
+        {
+            // Its room is not given away: the pod may be there. If it is, the server says so.
+            self.binds_again.push_back((Instant::now() + AGAIN_AFTER, bind));
+            return false;
+        }
         let newer = self.groups.contains_key(&answer.subject) || self.queues.contains_key(&answer.subject);
         if let Some((failure, error)) = &answer.failed {
             tracing::debug!(subject = ?answer.subject, ?failure, error, "call failed");
-            let may_succeed = matches!(failure, Failure::Unavailable | Failure::Forbidden);
+            // A pod that has changed is looked at again: it may wait still.
+            let changed = *failure == Failure::Conflict && matches!(answer.subject, Subject::Pod { .. });
+            let may_succeed = changed || matches!(failure, Failure::Unavailable | Failure::Forbidden);
             let is_status = !matches!(answer.subject, Subject::Bind { .. });
             if may_succeed && is_status && !newer {
                 self.again.push_back((Instant::now() + AGAIN_AFTER, answer.subject.clone()));
@@ -142,9 +163,10 @@ impl Writer {
         !newer
     }
 
-    /// When the next failed status is due again.
+    /// When the next failed status, or bind, is due again.
     pub(crate) fn next_again(&self) -> Option<Instant> {
-        self.again.front().map(|(at, _)| *at)
+        let bind = self.binds_again.front().map(|(at, _)| *at);
+        self.again.front().map(|(at, _)| *at).into_iter().chain(bind).min()
     }
 
     /// A failed status that is due again.
@@ -165,17 +187,20 @@ impl Writer {
         self.window.started();
         self.busy.insert(subject.clone());
         self.calls.spawn(async move {
-            let failed = match tokio::time::timeout(CALL_TIMEOUT, call).await {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => Some((failure(&error), error.to_string())),
-                Err(_) => Some((Failure::Unavailable, format!("no answer within {CALL_TIMEOUT:?}"))),
+            let call = AssertUnwindSafe(tokio::time::timeout(CALL_TIMEOUT, call)).catch_unwind();
+            let (failed, unsure) = match call.await {
+                Ok(Ok(Ok(()))) => (None, false),
+                Ok(Ok(Err(error))) => (Some((failure(&error), error.to_string())), is_unsure(&error)),
+                Ok(Err(_)) => (Some((Failure::Unavailable, format!("no answer within {CALL_TIMEOUT:?}"))), true),
+                Err(_) => (Some((Failure::Unavailable, "the call crashed".to_owned())), false),
             };
-            Answer { subject, failed }
+            Answer { subject, failed, unsure }
         });
     }
 
     fn bind(&mut self, bind: Bind) {
         let (client, recorder) = (self.client.clone(), self.recorder.clone());
+        self.binding.insert(bind.uid.clone(), bind.clone());
         self.call(Subject::Bind { uid: bind.uid.clone() }, async move {
             write::bind_pod(&client, &bind.namespace, &bind.name, &bind.uid, &bind.node).await?;
             let message = format!("Successfully assigned {}/{} to {}", bind.namespace, bind.name, bind.node);
@@ -200,7 +225,9 @@ impl Writer {
     }
 
     fn pod(&mut self, notice: &PodNotice, intake: &Intake) {
-        let patch = patches::pod(notice, intake.conditions(&notice.uid), clock::now());
+        // It may have got a node, or be gone, since this was planned.
+        let Some(seen) = intake.unbound(&notice.uid) else { return };
+        let patch = patches::pod(notice, seen, clock::now());
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &notice.namespace);
         let name = notice.name.clone();
         let about = reference("v1", "Pod", &notice.namespace, &name, &notice.uid);
@@ -210,11 +237,19 @@ impl Writer {
         });
     }
 
-    fn queue(&mut self, subject: Subject, update: &QueueUpdate) {
-        let patch: Value = self.queue_names.queue(update);
+    fn queue(&mut self, subject: Subject, update: &QueueUpdate, intake: &Intake) {
+        let patch: Value = self.queue_names.queue(update, intake.held(&update.name));
         let queues: Api<Queue> = Api::all(self.client.clone());
         let name = update.name.clone();
         self.call(subject, async move { write::merge_status(&queues, &name, &patch).await.map(drop) });
+    }
+}
+
+/// Whether a call that failed so may have reached the server, which did not get to answer.
+fn is_unsure(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => matches!(status.code, 502 | 504),
+        _ => failure(error) == Failure::Unavailable,
     }
 }
 

@@ -33,6 +33,8 @@ struct Api {
     objects: HashMap<&'static str, Vec<Value>>,
     watches: HashMap<&'static str, Vec<mpsc::UnboundedSender<Value>>>,
     refuse_binds: usize,
+    /// Binds to be answered as a gateway does that heard nothing from the server.
+    lose_binds: usize,
 }
 
 #[derive(Clone)]
@@ -80,12 +82,23 @@ impl Fake {
             api.refuse_binds = api.refuse_binds.saturating_sub(1);
             refuse
         };
+        let lost = is_bind && {
+            let mut api = self.api.lock().expect("no test panicked holding it");
+            let lose = api.lose_binds > 0;
+            api.lose_binds = api.lose_binds.saturating_sub(1);
+            lose
+        };
         let answer = write.body.clone();
         let _ = self.writes.send(write);
         if refused {
             let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                 "message": "no", "reason": "Forbidden", "code": 403});
             return Ok(reply(StatusCode::FORBIDDEN, &status));
+        }
+        if lost {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": "no answer", "reason": "Timeout", "code": 504});
+            return Ok(reply(StatusCode::GATEWAY_TIMEOUT, &status));
         }
         let object = if is_bind { json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}) } else { answer };
         Ok(reply(StatusCode::OK, &object))
@@ -249,6 +262,24 @@ async fn a_refused_bind_is_tried_again() {
         let second = next(&mut written, is_bind).await;
         assert_eq!(first.body, second.body);
         assert_eq!(second.body["target"]["name"], "n");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_bind_that_may_have_happened_keeps_its_room_and_is_asked_again() {
+    let (fake, mut written) = Fake::new();
+    fake.api.lock().expect("no test panicked holding it").lose_binds = 1;
+    fake.put("nodes", node("1"));
+    fake.put("queues", queue());
+    fake.put("podgroups", group(1));
+    fake.put("pods", pod("p-0"));
+    fake.put("pods", pod("p-1"));
+    beside(fake, async move |_| {
+        let first = next(&mut written, is_bind).await;
+        let second = next(&mut written, is_bind).await;
+        assert_eq!(first.path, second.path, "the node has room for one");
+        assert_eq!(first.body, second.body);
     })
     .await;
 }

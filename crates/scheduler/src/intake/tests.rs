@@ -6,7 +6,7 @@ use super::*;
 
 fn pod(uid: &str, node: Option<&str>, conditions: Value) -> Pod {
     serde_json::from_value(json!({
-        "metadata": {"name": uid, "namespace": "ns", "uid": uid},
+        "metadata": {"name": uid, "namespace": "ns", "uid": uid, "resourceVersion": "7"},
         "spec": {"containers": [], "nodeName": node},
         "status": {"conditions": conditions},
     }))
@@ -79,8 +79,28 @@ fn conditions_of_others_are_kept_while_a_pod_waits() {
     let mut intake = Intake::new(Vec::new());
     let conditions = json!([{"type": "PodScheduled", "status": "False"}, {"type": "Mine", "status": "True"}]);
     take(&mut intake, Input::Pod(Change::Applied(pod("a", None, conditions.clone()))));
-    let kinds: Vec<&str> = intake.conditions("a").iter().map(|condition| condition.type_.as_str()).collect();
-    assert_eq!(kinds, ["Mine"]);
+    let unbound = intake.unbound("a").expect("it has no node");
+    let kinds: Vec<&str> = unbound.conditions.iter().map(|condition| condition.type_.as_str()).collect();
+    assert_eq!((kinds, unbound.version.as_deref()), (vec!["Mine"], Some("7")));
     take(&mut intake, Input::Pod(Change::Applied(pod("a", Some("n"), conditions))));
-    assert!(intake.conditions("a").is_empty());
+    assert_eq!(intake.unbound("a"), None);
+    for gone in [Change::Deleted(pod("b", None, Value::Null)), Change::Replace(vec![])] {
+        take(&mut intake, Input::Pod(Change::Applied(pod("b", None, Value::Null))));
+        assert!(intake.unbound("b").is_some());
+        take(&mut intake, Input::Pod(gone));
+        assert_eq!(intake.unbound("b"), None);
+    }
+}
+
+#[test]
+fn what_a_queue_said_it_held_before_a_restart_is_known() {
+    let mut intake = Intake::new(Vec::new());
+    let queue: Queue = serde_json::from_value(json!({
+        "metadata": {"name": "q"}, "spec": {}, "status": {"allocated": {"cpu": "1", "nvidia.com/gpu": "2"}},
+    }))
+    .unwrap();
+    take(&mut intake, Input::Queue(Change::Replace(vec![queue.clone()])));
+    assert_eq!(intake.held("q").collect::<Vec<_>>(), ["cpu", "nvidia.com/gpu"]);
+    take(&mut intake, Input::Queue(Change::Deleted(queue)));
+    assert_eq!(intake.held("q").count(), 0);
 }
