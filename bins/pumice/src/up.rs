@@ -61,7 +61,7 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
         .build()
         .await
         .context("start the API server")?;
-    let result = serve(args, data, &api, &late, &node, listener, stop).await;
+    let result = Box::pin(serve(args, data, &api, &late, &node, listener, stop)).await;
     data.withdraw()?;
     api.stop().await;
     store.close().await.context("close the store")?;

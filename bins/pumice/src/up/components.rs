@@ -4,9 +4,9 @@ use std::future::Future;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use pumice_api::names;
 use pumice_apiserver::ApiServer;
 use pumice_auth::Identity;
-use pumice_api::names;
 use pumice_cluster::{Client, client_over};
 use pumice_node::ShimCommand;
 use pumice_units::Quantity;
@@ -37,7 +37,8 @@ impl Components {
         let _ = late.scheduler.set(scheduler.handle());
         components.spawn("scheduler", |stop| scheduler.run(stop));
 
-        let agent = node_options(args, data, node, client(names::USER_NODE))?.build().context("start the node agent")?;
+        let agent =
+            node_options(args, data, node, client(names::USER_NODE))?.build().context("start the node agent")?;
         let _ = late.node.set(agent.handle());
         components.spawn("node agent", |stop| agent.run(stop));
         Ok(components)
@@ -96,7 +97,8 @@ fn node_options(args: &UpArgs, data: &Path, name: &str, client: Client) -> Resul
 }
 
 fn amount(flag: &str, text: Option<&str>) -> Result<Option<Quantity>> {
-    let parse = |text: &str| text.parse().with_context(|| format!("{flag} {text:?} is no quantity; try 4, 500m or 8Gi"));
+    let parse =
+        |text: &str| text.parse().with_context(|| format!("{flag} {text:?} is no quantity; try 4, 500m or 8Gi"));
     text.map(parse).transpose()
 }
 

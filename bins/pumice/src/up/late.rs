@@ -8,9 +8,7 @@ use std::sync::{Arc, OnceLock};
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::Full;
-use pumice_apiserver::{
-    AggregatedApi, AggregatedResource, AggregatedService, Body, NodeProxy, NodeProxyError, Verb,
-};
+use pumice_apiserver::{AggregatedApi, AggregatedResource, AggregatedService, Body, NodeProxy, NodeProxyError, Verb};
 
 /// The node agent's and the scheduler's side, once they are there.
 #[derive(Clone, Default)]
@@ -50,11 +48,7 @@ pub struct ThisMachine {
 }
 
 impl NodeProxy for ThisMachine {
-    fn call(
-        &self,
-        node: &str,
-        request: Request<Body>,
-    ) -> BoxFuture<'static, Result<Response<Body>, NodeProxyError>> {
+    fn call(&self, node: &str, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, NodeProxyError>> {
         let agent = (node == self.name).then(|| self.node.get().cloned()).flatten();
         let node = node.to_owned();
         Box::pin(async move {
