@@ -261,8 +261,6 @@ pub struct ShapeTask {
     pub role: String,
     /// Its replicas.
     pub count: u32,
-    /// Its own minimum, where set.
-    pub min_available: Option<u32>,
     /// Its pods.
     pub template: PodTemplate,
 }

@@ -181,6 +181,7 @@ impl Tables {
         let group = self.intern_group(&facts.namespace, &facts.name);
         let row = self.groups.row_mut(group);
         let replaced = row.known && *row.uid != *facts.uid;
+        let same_owner = row.known && !replaced && row.owner == facts.owner;
         if replaced {
             row.emitted = None;
             row.reasons = None;
@@ -209,7 +210,8 @@ impl Tables {
         }
         row.shape_version += 1;
         let shape = facts.owner.as_ref().and_then(|owner| self.shapes.get(owner.uid.as_str()));
-        row.ended = shape.is_some_and(|shape| shape.ended);
+        // An owner that is gone has no shape, and stays gone.
+        row.ended = shape.map_or(same_owner && row.ended, |shape| shape.ended);
         let old_owner = std::mem::replace(&mut row.owner, facts.owner.clone());
         self.nodes.widen(self.dims.len());
         self.set_owner(group, old_owner.map(|owner| owner.uid), facts.owner.as_ref().map(|owner| owner.uid.clone()));
@@ -294,7 +296,6 @@ impl Tables {
                 role: task.role.as_str().into(),
                 class: self.classes.acquire(&task.template, &mut self.dims),
                 count: task.count,
-                min_available: task.min_available,
             })
             .collect();
         self.nodes.widen(self.dims.len());

@@ -63,7 +63,6 @@ pub(crate) struct ShapePart {
     pub(crate) role: Arc<str>,
     pub(crate) class: ClassId,
     pub(crate) count: u32,
-    pub(crate) min_available: Option<u32>,
 }
 
 /// What a group's pods have been told last.

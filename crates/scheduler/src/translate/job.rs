@@ -11,12 +11,7 @@ pub(crate) fn job_shape(job: &Job) -> Delta {
     let tasks = job.spec.tasks.iter().map(|task| {
         let metadata = task.template.metadata.clone().unwrap_or_default();
         let spec = task.template.spec.clone().unwrap_or_default();
-        ShapeTask {
-            role: task.name.clone(),
-            count: count(task.replicas),
-            min_available: task.min_available.map(count),
-            template: template(&metadata, &spec),
-        }
+        ShapeTask { role: task.name.clone(), count: count(task.replicas), template: template(&metadata, &spec) }
     });
     Delta::ShapeUpsert {
         owner_uid: text(job.metadata.uid.as_ref()),
