@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pumice_testkit::{Platform, Remains, Setup, eventually};
+use pumice_testkit::{Platform, Setup, eventually};
 
 const PODS: usize = 200;
 
@@ -33,7 +33,7 @@ fn crash_once(seed: u64) {
     });
     platform.crash();
     let at_crash = count(&lines);
-    let across = Remains::of(&platform.data_dir()).processes.len();
+    let across = platform.marks().look().processes.len();
     assert!(across > 0, "seed {seed}: some pods run on without the platform");
     std::thread::sleep(Duration::from_millis(mix(seed ^ 0x5eed) % 400)); // how long it stays down is part of the seed
     let down = count(&lines);

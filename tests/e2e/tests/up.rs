@@ -109,6 +109,8 @@ fn tearing_down_leaves_nothing() {
     let mut platform = Platform::start(Setup::default());
     platform.jobctl(["submit", "--name", "endless", "--", "sleep", "1000"]).ok();
     platform.wait_for_phase("endless", "Running");
+    let now = platform.marks().look();
+    assert!(!now.processes.is_empty() && now.interfaces.len() >= 2 && !now.cgroups.is_empty(), "{now:#?}");
     let remains = platform.tear_down();
     assert!(remains.is_empty(), "{remains:#?}");
 }

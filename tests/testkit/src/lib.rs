@@ -12,5 +12,5 @@ mod wait;
 pub use binaries::{binary, example};
 pub use fixtures::shared_fixture;
 pub use platform::{Output, Platform, Setup};
-pub use remains::Remains;
+pub use remains::{Marks, Remains};
 pub use wait::{DEADLINE, eventually};

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Remains, binary, eventually};
+use crate::{Marks, Remains, binary, eventually};
 
 /// What a command left behind.
 #[derive(Debug, Clone)]
@@ -235,10 +235,16 @@ impl Platform {
         }
     }
 
+    /// What its things on the machine are marked with.
+    pub fn marks(&self) -> Marks {
+        Marks::of(&self.data_dir())
+    }
+
     /// Stops everything, pods too, and says what is left of it on the machine.
     pub fn tear_down(&mut self) -> Remains {
+        let marks = self.marks();
         self.drain();
-        Remains::of(&self.data_dir())
+        marks.look()
     }
 
     fn drain(&mut self) {

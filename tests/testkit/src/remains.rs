@@ -15,18 +15,38 @@ pub struct Remains {
     pub cgroups: Vec<String>,
 }
 
-impl Remains {
-    /// Looks for everything that belongs to `data_dir`.
-    pub fn of(data_dir: &Path) -> Remains {
-        let mark = data_dir.to_string_lossy().into_owned();
-        Remains {
-            processes: processes(&mark),
-            mounts: mounts(&mark),
-            interfaces: interfaces(data_dir),
-            cgroups: cgroups(data_dir),
-        }
+/// What the things of one platform are marked with on the machine.
+#[derive(Debug, Clone)]
+pub struct Marks {
+    data_dir: String,
+    /// `pm` and the start of the name of its control groups.
+    bridge: String,
+}
+
+impl Marks {
+    /// Of the platform of `data_dir`, which has to have come up before.
+    ///
+    /// # Panics
+    /// When its node has not written down its network.
+    pub fn of(data_dir: &Path) -> Marks {
+        let record = std::fs::read_to_string(data_dir.join("node/network.json")).expect("the node's network");
+        let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
+        let bridge = record["bridge"].as_str().expect("its bridge").to_owned();
+        Marks { data_dir: data_dir.to_string_lossy().into_owned(), bridge }
     }
 
+    /// All that carries these marks now.
+    pub fn look(&self) -> Remains {
+        Remains {
+            processes: processes(&self.data_dir),
+            mounts: mounts(&self.data_dir),
+            interfaces: interfaces(&self.bridge),
+            cgroups: cgroups(self.bridge.trim_start_matches("pm")),
+        }
+    }
+}
+
+impl Remains {
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         *self == Remains::default()
@@ -61,43 +81,26 @@ fn mounts(mark: &str) -> Vec<String> {
         .collect()
 }
 
-/// The node keeps the name of its bridge in `node/network.json` while it has one.
-fn interfaces(data_dir: &Path) -> Vec<String> {
-    let Ok(text) = std::fs::read_to_string(data_dir.join("node/network.json")) else { return Vec::new() };
-    let bridge = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
-    let Some(bridge) = bridge["bridge"].as_str() else { return Vec::new() };
-    let class = Path::new("/sys/class/net");
-    std::fs::read_dir(class)
-        .into_iter()
-        .flatten()
-        .flatten()
+/// The bridge and the pods' ends on it.
+fn interfaces(bridge: &str) -> Vec<String> {
+    let entries = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    entries
         .filter(|entry| {
-            let name = entry.file_name();
             let master = std::fs::read_link(entry.path().join("master")).unwrap_or_default();
-            *name == *bridge || master.file_name().is_some_and(|master| master == bridge)
+            *entry.file_name() == *bridge || master.file_name().is_some_and(|master| master == bridge)
         })
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect()
 }
 
-/// Pods' control groups carry the pod's uid, which is the name of its folder.
-fn cgroups(data_dir: &Path) -> Vec<String> {
-    let pods: Vec<String> = std::fs::read_dir(data_dir.join("node/pods"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    let mut found = Vec::new();
-    for hierarchy in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-        for ours in std::fs::read_dir(hierarchy.path().join("pumice")).into_iter().flatten().flatten() {
-            for pod in std::fs::read_dir(ours.path()).into_iter().flatten().flatten() {
-                let uid = pod.file_name().to_string_lossy().into_owned();
-                if pods.contains(&uid) {
-                    found.push(pod.path().display().to_string());
-                }
-            }
-        }
-    }
-    found
+/// Control groups of the node whose names start with `mark`, in every hierarchy.
+fn cgroups(mark: &str) -> Vec<String> {
+    let root = Path::new("/sys/fs/cgroup");
+    let hierarchies = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+    hierarchies
+        .chain([root.to_owned()])
+        .flat_map(|hierarchy| std::fs::read_dir(hierarchy.join("pumice")).into_iter().flatten().flatten())
+        .filter(|group| group.file_name().to_string_lossy().starts_with(mark))
+        .map(|group| group.path().display().to_string())
+        .collect()
 }
