@@ -89,6 +89,39 @@ fn a_gang_half_bound_before_a_restart_is_finished_first() {
 }
 
 #[test]
+fn wherever_a_crash_cuts_a_plan_the_next_scheduler_finishes_its_gangs() {
+    let gangs = |lab: &mut Lab| {
+        for name in ["a", "b", "c"] {
+            lab.gang(name, 4, 5, 1_000);
+        }
+    };
+    let mut lab = Lab::new(&[7_000, 6_000]);
+    gangs(&mut lab);
+    let binds = lab.cycle().binds;
+    assert_eq!(binds.len(), 13, "three minima, and one more");
+    for cut in 0..=binds.len() {
+        let mut lab = Lab::new(&[7_000, 6_000]);
+        lab.apply(Delta::PriorityClassUpsert { name: "high".to_owned(), value: 1, global_default: false });
+        gangs(&mut lab);
+        // Somebody more important has come in the meantime.
+        lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { priority_class: "high".to_owned(), ..group("new", 2) })));
+        for index in 0..6 {
+            lab.pod(pod("new", index, 1_000));
+        }
+        for bind in &binds[..cut] {
+            let (group, index) = bind.name.split_once('-').unwrap();
+            let node = Some(bind.node.clone());
+            lab.pod(PodFacts { node, ..pod(group, index.parse().unwrap(), 1_000) });
+        }
+        lab.cycle();
+        for (_, row) in lab.world.tables.groups.table.iter() {
+            let ready = row.counts.ready();
+            assert!(ready == 0 || ready >= row.min_member, "{} has {ready} after a cut at {cut}", row.name);
+        }
+    }
+}
+
+#[test]
 fn what_a_finished_half_gang_has_beyond_its_minimum_waits_for_the_minima_of_others() {
     let mut lab = Lab::new(&[3_000]);
     lab.gang("half", 2, 3, 1_000);
