@@ -12,10 +12,11 @@ use pumice_engine::Delta;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::ask::Shared;
+use crate::clock::Clock;
 use crate::intake::{Input, Intake};
 use crate::reload::{LOOK_EVERY, Reload};
 use crate::writer::{Answer, Subject, Writer};
-use crate::{Error, Scheduler, clock, feed};
+use crate::{Error, Scheduler, feed};
 
 /// Most changes taken in before deciding.
 const BURST_MAX: usize = 4096;
@@ -30,6 +31,7 @@ pub(crate) struct Loop {
     world: Shared,
     writer: Writer,
     reload: Reload,
+    clock: Clock,
     deltas: Vec<Delta>,
     /// Something happened since the last cycle.
     dirty: bool,
@@ -47,6 +49,7 @@ impl Loop {
             world: scheduler.world,
             writer: Writer::new(scheduler.client, recorder),
             reload: Reload::new(scheduler.config),
+            clock: Clock::new(),
             deltas: Vec::new(),
             dirty: false,
             earliest: Instant::now(),
@@ -113,7 +116,7 @@ impl Loop {
         match &answer.subject {
             Subject::Bind { uid } if settled => {
                 let result = answer.failed.as_ref().map_or(Ok(()), |(_, error)| Err(error.as_str()));
-                self.world.write().bind_result(uid, result, clock::now_ms());
+                self.world.write().bind_result(uid, result, self.clock.now_ms());
                 self.dirty = true;
             }
             // A status that failed is told to the World when it is due again.
@@ -145,7 +148,7 @@ impl Loop {
 
     fn cycle(&mut self) {
         let started = Instant::now();
-        let now = clock::now_ms();
+        let now = self.clock.now_ms();
         let plan = self.world.write().cycle(now);
         self.dirty = false;
         let ended = Instant::now();

@@ -249,9 +249,16 @@ async fn a_new_scheduler_goes_on_where_the_old_one_ended() {
             cluster.bound(&pod).await;
         })
         .await;
+    // Something that ran before the crash held what nothing holds now.
+    let held = json!({"status": {"allocated": {"nvidia.com/gpu": "2"}}});
+    cluster.queues().patch_status("default", &PatchParams::default(), &Patch::Merge(&held)).await.unwrap();
     cluster.group("second", 1, "default").await;
     cluster
         .beside(async |handle| {
+            let forgotten = |queue: Option<&Queue>| {
+                queue.is_some_and(|queue| !queue.status.allocated.contains_key("nvidia.com/gpu"))
+            };
+            cluster.wait(&cluster.queues(), "default", forgotten).await;
             cluster.phase("second", PodGroupPhase::Inqueue).await;
             let pods = [cluster.pod("second", 0).await, cluster.pod("second", 1).await];
             let (one, other) = (cluster.api::<Pod>(), cluster.api::<Pod>());
