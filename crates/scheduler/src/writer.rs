@@ -1,8 +1,7 @@
 //! Carries plans out: calls side by side within the window, one at a time for each object.
 //!
 //! Invariant: binds go first; of several statuses of one object only the newest waits. A write that failed and may
-//! succeed later comes back as `again`, after a pause; a bind of which nobody knows whether it happened is asked for again,
-//! to the same node. Owned by the loop.
+//! succeed later comes back as `again`, after a pause; a bind that was not decided on is asked for again, to the same node. Owned by the loop.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -43,8 +42,8 @@ pub(crate) enum Subject {
 pub(crate) struct Answer {
     pub(crate) subject: Subject,
     pub(crate) failed: Option<(Failure, String)>,
-    /// The call failed, and may have done its work nevertheless.
-    unsure: bool,
+    /// The failure says nothing about what was asked for: it may have happened, or the server had no time for it.
+    undecided: bool,
 }
 
 pub(crate) struct Writer {
@@ -143,9 +142,9 @@ impl Writer {
         self.busy.remove(&answer.subject);
         if let Subject::Bind { uid } = &answer.subject
             && let Some(bind) = self.binding.remove(uid)
-            && answer.unsure
+            && answer.undecided
         {
-            // Its room is not given away: the pod may be there. If it is, the server says so.
+            // Its room is not given away: the pod may be there, and the server says so then; or its gang is half-way.
             self.binds_again.push_back((Instant::now() + AGAIN_AFTER, bind));
             return false;
         }
@@ -188,13 +187,13 @@ impl Writer {
         self.busy.insert(subject.clone());
         self.calls.spawn(async move {
             let call = AssertUnwindSafe(tokio::time::timeout(CALL_TIMEOUT, call)).catch_unwind();
-            let (failed, unsure) = match call.await {
+            let (failed, undecided) = match call.await {
                 Ok(Ok(Ok(()))) => (None, false),
-                Ok(Ok(Err(error))) => (Some((failure(&error), error.to_string())), is_unsure(&error)),
+                Ok(Ok(Err(error))) => (Some((failure(&error), error.to_string())), is_undecided(&error)),
                 Ok(Err(_)) => (Some((Failure::Unavailable, format!("no answer within {CALL_TIMEOUT:?}"))), true),
                 Err(_) => (Some((Failure::Unavailable, "the call crashed".to_owned())), false),
             };
-            Answer { subject, failed, unsure }
+            Answer { subject, failed, undecided }
         });
     }
 
@@ -245,10 +244,10 @@ impl Writer {
     }
 }
 
-/// Whether a call that failed so may have reached the server, which did not get to answer.
-fn is_unsure(error: &kube::Error) -> bool {
+/// Whether a call that failed so may have reached the server without an answer, or was turned away unread.
+fn is_undecided(error: &kube::Error) -> bool {
     match error {
-        kube::Error::Api(status) => matches!(status.code, 502 | 504),
+        kube::Error::Api(status) => matches!(status.code, 429 | 502..=504),
         _ => failure(error) == Failure::Unavailable,
     }
 }

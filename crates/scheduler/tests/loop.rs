@@ -33,8 +33,8 @@ struct Api {
     objects: HashMap<&'static str, Vec<Value>>,
     watches: HashMap<&'static str, Vec<mpsc::UnboundedSender<Value>>>,
     refuse_binds: usize,
-    /// Binds to be answered as a gateway does that heard nothing from the server.
-    lose_binds: usize,
+    /// Answers to the next binds that decide nothing: the code of a gateway, or of a server without time.
+    put_off_binds: Vec<u16>,
 }
 
 #[derive(Clone)]
@@ -82,12 +82,8 @@ impl Fake {
             api.refuse_binds = api.refuse_binds.saturating_sub(1);
             refuse
         };
-        let lost = is_bind && {
-            let mut api = self.api.lock().expect("no test panicked holding it");
-            let lose = api.lose_binds > 0;
-            api.lose_binds = api.lose_binds.saturating_sub(1);
-            lose
-        };
+        let put_off =
+            is_bind.then(|| self.api.lock().expect("no test panicked holding it").put_off_binds.pop()).flatten();
         let answer = write.body.clone();
         let _ = self.writes.send(write);
         if refused {
@@ -95,10 +91,10 @@ impl Fake {
                 "message": "no", "reason": "Forbidden", "code": 403});
             return Ok(reply(StatusCode::FORBIDDEN, &status));
         }
-        if lost {
+        if let Some(code) = put_off {
             let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "message": "no answer", "reason": "Timeout", "code": 504});
-            return Ok(reply(StatusCode::GATEWAY_TIMEOUT, &status));
+                "message": "not now", "reason": "Timeout", "code": code});
+            return Ok(reply(StatusCode::from_u16(code).expect("a code of HTTP"), &status));
         }
         let object = if is_bind { json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}) } else { answer };
         Ok(reply(StatusCode::OK, &object))
@@ -267,9 +263,9 @@ async fn a_refused_bind_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_bind_that_may_have_happened_keeps_its_room_and_is_asked_again() {
+async fn a_bind_that_was_not_decided_on_keeps_its_room_and_is_asked_again() {
     let (fake, mut written) = Fake::new();
-    fake.api.lock().expect("no test panicked holding it").lose_binds = 1;
+    fake.api.lock().expect("no test panicked holding it").put_off_binds = vec![504, 429];
     fake.put("nodes", node("1"));
     fake.put("queues", queue());
     fake.put("podgroups", group(1));
@@ -277,9 +273,11 @@ async fn a_bind_that_may_have_happened_keeps_its_room_and_is_asked_again() {
     fake.put("pods", pod("p-1"));
     beside(fake, async move |_| {
         let first = next(&mut written, is_bind).await;
-        let second = next(&mut written, is_bind).await;
-        assert_eq!(first.path, second.path, "the node has room for one");
-        assert_eq!(first.body, second.body);
+        for _ in 0..2 {
+            let again = next(&mut written, is_bind).await;
+            assert_eq!(first.path, again.path, "the node has room for one");
+            assert_eq!(first.body, again.body);
+        }
     })
     .await;
 }
