@@ -1,7 +1,8 @@
 //! Carries plans out: calls side by side within the window, one at a time for each object.
 //!
 //! Invariant: binds go first; of several statuses of one object only the newest waits. A write that failed and may
-//! succeed later comes back as `again`, after a pause; a bind that was not decided on is asked for again, to the same node. Owned by the loop.
+//! succeed later comes back as `again`, after a pause; a bind that was not decided on is asked for again, to the same
+//! node. Owned by the loop.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::AssertUnwindSafe;
