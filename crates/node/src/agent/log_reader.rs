@@ -14,11 +14,12 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::log_query::LogQuery;
 use super::log_service::find;
+use super::shim_watch::LogWatch;
 use crate::shim::logs::{log_path, rotated_path};
 use crate::shim::status::{ShimPhase, ShimStatus};
 
-/// How often a log that is followed is looked at.
-const FOLLOW_EVERY: Duration = Duration::from_millis(50);
+/// How often a log that is followed is looked at where the kernel gives no more watches.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 const CHUNK_BYTES: usize = 64 << 10;
 /// Longest line that is waited for; what has no end after that is passed on as it is.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -38,7 +39,14 @@ pub(crate) struct Source {
 
 /// The text of a log in pieces.
 pub(crate) fn stream(source: Source) -> impl Stream<Item = io::Result<Frame<Bytes>>> + Send {
-    let reader = Reader { left: source.query.limit_bytes, source, file: None, pending: Vec::new(), whole_line: true };
+    let reader = Reader {
+        left: source.query.limit_bytes,
+        source,
+        file: None,
+        watch: None,
+        pending: Vec::new(),
+        whole_line: true,
+    };
     futures::stream::try_unfold(reader, |mut reader| async move {
         let piece = reader.next().await?;
         Ok(piece.map(|bytes| (Frame::data(bytes), reader)))
@@ -48,6 +56,7 @@ pub(crate) fn stream(source: Source) -> impl Stream<Item = io::Result<Frame<Byte
 struct Reader {
     source: Source,
     file: Option<File>,
+    watch: Option<LogWatch>,
     /// Bytes read that are not a whole line yet.
     pending: Vec<u8>,
     left: Option<u64>,
@@ -62,6 +71,8 @@ impl Reader {
             return Ok(None);
         }
         if self.file.is_none() {
+            // Watched before it is read: what comes meanwhile is news.
+            self.watch = self.source.query.follow.then(|| self.watch()).flatten();
             let text = self.open().await?;
             if !text.is_empty() {
                 return Ok(Some(self.limited(text)));
@@ -77,9 +88,17 @@ impl Reader {
             if over {
                 return Ok(None);
             }
-            tokio::time::sleep(FOLLOW_EVERY).await;
+            match &self.watch {
+                Some(watch) => watch.changed().await?,
+                None => tokio::time::sleep(LOOK_EVERY).await,
+            }
             self.reopen_if_rotated().await?;
         }
+    }
+
+    fn watch(&self) -> Option<LogWatch> {
+        let path = log_path(&self.source.dir, &self.source.container, self.source.attempt);
+        LogWatch::new(path.parent()?, &self.source.dir).ok()
     }
 
     /// Whether the run that is read has ended.

@@ -1,4 +1,4 @@
-//! News from shims: their status files change, their processes end.
+//! News from shims: their status files change, their logs grow, their processes end.
 //!
 //! Invariant: a change that happens while nobody looks is found when somebody does, because whoever
 //! gets a notice reads the file, and whoever starts watching reads it first.
@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -39,8 +39,7 @@ fn readable<T: AsRawFd>(inner: T) -> io::Result<AsyncFd<T>> {
 impl StatusWatch {
     /// A watch of nothing yet.
     pub(crate) fn new() -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        Ok(StatusWatch { inotify: readable(InotifyFd(inotify))? })
+        Ok(StatusWatch { inotify: inotify()? })
     }
 
     /// Watches a pod's directory; the descriptor comes back with its news and ends with the directory.
@@ -51,22 +50,50 @@ impl StatusWatch {
     /// Waits for news and returns which directories have some; `None` among them means: look at all.
     /// Cancel safe.
     pub(crate) async fn changed(&self) -> io::Result<Vec<Option<WatchDescriptor>>> {
-        loop {
-            let mut ready = self.inotify.readable().await?;
-            match self.inotify.get_ref().0.read_events() {
-                Ok(events) => {
-                    let news = events.into_iter().filter_map(|event| {
-                        if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                            return Some(None);
-                        }
-                        (event.name.as_deref() == Some(STATUS_FILE.as_ref())).then_some(Some(event.wd))
-                    });
-                    return Ok(news.collect());
-                }
-                Err(nix::Error::EAGAIN) => ready.clear_ready(),
-                Err(nix::Error::EINTR) => {}
-                Err(errno) => return Err(errno.into()),
+        let news = next_events(&self.inotify).await?.into_iter().filter_map(|event| {
+            if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+                return Some(None);
             }
+            (event.name.as_deref() == Some(STATUS_FILE.as_ref())).then_some(Some(event.wd))
+        });
+        Ok(news.collect())
+    }
+}
+
+/// Watches one log that is followed.
+pub(crate) struct LogWatch {
+    inotify: AsyncFd<InotifyFd>,
+}
+
+impl LogWatch {
+    /// Watches the folder of a log and the pod's own, where its end is written down. What happens from now on is news.
+    pub(crate) fn new(log_dir: &Path, pod_dir: &Path) -> io::Result<Self> {
+        let inotify = inotify()?;
+        let growth = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+        for dir in [log_dir, pod_dir] {
+            inotify.get_ref().0.add_watch(dir, growth | AddWatchFlags::IN_ONLYDIR)?;
+        }
+        Ok(LogWatch { inotify })
+    }
+
+    /// Waits until something happened, be it the end of the folders. Cancel safe.
+    pub(crate) async fn changed(&self) -> io::Result<()> {
+        next_events(&self.inotify).await.map(drop)
+    }
+}
+
+fn inotify() -> io::Result<AsyncFd<InotifyFd>> {
+    readable(InotifyFd(Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?))
+}
+
+async fn next_events(inotify: &AsyncFd<InotifyFd>) -> io::Result<Vec<InotifyEvent>> {
+    loop {
+        let mut ready = inotify.readable().await?;
+        match inotify.get_ref().0.read_events() {
+            Ok(events) => return Ok(events),
+            Err(nix::Error::EAGAIN) => ready.clear_ready(),
+            Err(nix::Error::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
     }
 }
@@ -135,6 +162,8 @@ fn pidfd_kill(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use crate::files::{Durability, write_atomic};
 
@@ -150,6 +179,27 @@ mod tests {
             news = watch.changed().await.unwrap();
         }
         assert_eq!(news, [Some(descriptor)]);
+    }
+
+    #[tokio::test]
+    async fn a_log_that_grows_and_a_pod_that_goes_are_news() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pod, logs) = (dir.path().join("pod"), dir.path().join("pod/logs"));
+        std::fs::create_dir_all(&logs).unwrap();
+        std::fs::write(logs.join("0.log"), "a").unwrap();
+        let watch = LogWatch::new(&logs, &pod).unwrap();
+        let quiet = tokio::time::timeout(std::time::Duration::from_millis(1), watch.changed()).await;
+        assert!(quiet.is_err(), "what was there before is no news");
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(logs.join("0.log"))
+            .and_then(|mut log| log.write_all(b"b"))
+            .unwrap();
+        watch.changed().await.unwrap();
+        write_atomic(&pod.join(STATUS_FILE), b"{}", Durability::Process).unwrap();
+        watch.changed().await.unwrap();
+        std::fs::remove_dir_all(&pod).unwrap();
+        watch.changed().await.unwrap();
     }
 
     #[tokio::test]
