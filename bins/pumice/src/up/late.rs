@@ -67,7 +67,12 @@ impl AggregatedService for Why {
         let scheduler = self.scheduler.get().cloned();
         Box::pin(async move {
             let response = match scheduler {
-                Some(scheduler) => scheduler.answer(request.uri().path()),
+                Some(scheduler) => {
+                    // The answer may have to wait for the end of a scheduling cycle.
+                    let path = request.uri().path().to_owned();
+                    let answer = tokio::task::spawn_blocking(move || scheduler.answer(&path)).await;
+                    answer.unwrap_or_else(|_| pumice_scheduler::not_ready())
+                }
                 None => pumice_scheduler::not_ready(),
             };
             response.map(|bytes| Body::new(Full::new(bytes)))
