@@ -39,3 +39,4 @@ pub use compatibility::compatibility_table;
 pub use node_proxy::{NoNodes, NodeProxy, NodeProxyError};
 pub use request::Verb;
 pub use server::{ApiServer, BuildError, Builder, ClientService};
+pub use strategy::pod::validate_pod_template;

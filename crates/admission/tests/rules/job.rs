@@ -157,6 +157,21 @@ fn every_rule_of_create_refuses_in_volcanos_words() {
             "metadata.labels: Invalid value: \"b c\"",
         ),
         (
+            "8",
+            &[("/spec/tasks/0/template/spec", Value::Null), ("/spec/tasks/0/template/metadata", json!({}))],
+            "spec.task[0].spec.containers: Required value.",
+        ),
+        (
+            "8",
+            &[("/spec/tasks/0/template/spec/containers/0/imagePullPolicy", json!("Sometimes"))],
+            "spec.task[0].spec.containers[0].imagePullPolicy: Unsupported value: \"Sometimes\"",
+        ),
+        (
+            "8",
+            &[("/spec/tasks/0/template/spec/containers/0/resources", json!({ "limits": { "a.b/gpu": "500m" } }))],
+            "resources.limits[a.b/gpu]: Invalid value: \"500m\": must be an integer",
+        ),
+        (
             "9",
             &[("/spec/tasks/0/topologyPolicy", json!("restricted"))],
             "the cpu request isn't an integer in spec.task[0] container[0].",

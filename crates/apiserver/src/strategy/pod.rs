@@ -12,7 +12,10 @@ use super::{Hook, Strategy};
 mod defaults;
 mod qos;
 pub(crate) mod spec;
+mod template;
 mod update;
+
+pub use template::validate_pod_template;
 
 /// Seconds between SIGTERM and SIGKILL when nobody says otherwise.
 const GRACE_SECONDS: i64 = 30;
