@@ -13,7 +13,7 @@ mod work;
 use std::future::Future;
 
 use anyhow::Context;
-use pumice_jobs::target::{self, Flags};
+use pumice_jobs::target::{self, Flags, Target, TargetError};
 use pumice_jobs::{Connection, Exit};
 
 use crate::args::{Cli, Command, Global};
@@ -29,17 +29,26 @@ pub struct Session {
 }
 
 impl Session {
-    /// Runs a verb against the platform. The runtime starts here and not before.
-    fn talk<F>(&self, verb: impl FnOnce(Connection) -> F) -> Result<Exit, Failure>
-    where
-        F: Future<Output = Result<Exit, Failure>>,
-    {
+    /// Whether the platform is the one that runs on this machine.
+    pub fn is_local(&self) -> bool {
+        matches!(self.target(), Ok(Target::Local { .. }))
+    }
+
+    fn target(&self) -> Result<Target, TargetError> {
         let flags = Flags {
             kubeconfig: self.global.kubeconfig.clone(),
             context: self.global.context.clone(),
             data_dir: self.global.data_dir.clone(),
         };
-        let target = target::choose(&flags, &self.surroundings.target)?;
+        target::choose(&flags, &self.surroundings.target)
+    }
+
+    /// Runs a verb against the platform. The runtime starts here and not before.
+    fn talk<F>(&self, verb: impl FnOnce(Connection) -> F) -> Result<Exit, Failure>
+    where
+        F: Future<Output = Result<Exit, Failure>>,
+    {
+        let target = self.target()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{
+    Container, EnvVar, HostPathVolumeSource, PodSpec, PodTemplateSpec, ResourceRequirements, Volume, VolumeMount,
+};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_api::batch::{Action, Event, Job, JobSpec, LifecyclePolicy, TaskSpec};
@@ -19,6 +21,8 @@ use crate::names::{self, NameError};
 pub const HOST_IMAGE: &str = "pumice.sh/host";
 /// The task of a rendered Job, so its hosts are in `/etc/volcano/main.host`.
 pub const TASK: &str = "main";
+/// The volume of a working directory that is this machine's own.
+const WORKDIR_VOLUME: &str = "workdir";
 /// The most characters of a Job's name: pod names append the task and an index and must stay within 63.
 pub const NAME_MAX: usize = 45;
 /// The most pods of a rendered Job.
@@ -45,6 +49,8 @@ pub struct JobFlags {
     pub env: Vec<(String, String)>,
     /// Absolute working directory.
     pub workdir: Option<String>,
+    /// The platform runs on this machine: the working directory is this machine's own, and what pods write there stays.
+    pub share_workdir: bool,
     /// Pods that must run together; all of them if `None`.
     pub min_available: Option<u32>,
     /// Runs the whole job again when a pod fails, until it ran this many times.
@@ -183,6 +189,18 @@ fn template(flags: &JobFlags) -> Result<PodTemplateSpec, RenderError> {
     if let Some(path) = flags.workdir.as_deref().filter(|path| !path.starts_with('/')) {
         return Err(RenderError::Workdir { path: path.to_owned() });
     }
+    // The root itself can't be laid over the root.
+    let shared = flags.workdir.clone().filter(|path| flags.share_workdir && !path.trim_matches('/').is_empty());
+    let mount = |path: &String| VolumeMount {
+        name: WORKDIR_VOLUME.to_owned(),
+        mount_path: path.clone(),
+        ..VolumeMount::default()
+    };
+    let volume = |path: String| Volume {
+        name: WORKDIR_VOLUME.to_owned(),
+        host_path: Some(HostPathVolumeSource { path, type_: Some("Directory".to_owned()) }),
+        ..Volume::default()
+    };
     let container = Container {
         name: TASK.to_owned(),
         image: Some(flags.image.clone().unwrap_or_else(|| HOST_IMAGE.to_owned())),
@@ -190,6 +208,7 @@ fn template(flags: &JobFlags) -> Result<PodTemplateSpec, RenderError> {
         env: env(flags)?,
         working_dir: flags.workdir.clone(),
         resources,
+        volume_mounts: shared.as_ref().map(|path| vec![mount(path)]),
         ..Container::default()
     };
     Ok(PodTemplateSpec {
@@ -197,6 +216,7 @@ fn template(flags: &JobFlags) -> Result<PodTemplateSpec, RenderError> {
         spec: Some(PodSpec {
             containers: vec![container],
             restart_policy: Some("Never".to_owned()),
+            volumes: shared.map(|path| vec![volume(path)]),
             ..PodSpec::default()
         }),
     })

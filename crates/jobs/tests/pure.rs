@@ -67,6 +67,15 @@ fn a_job_with_everything() {
 }
 
 #[test]
+fn a_job_on_this_machine_works_in_its_own_directory() {
+    let here =
+        |workdir: &str| JobFlags { workdir: Some(workdir.into()), share_workdir: true, ..flags(&["./train.sh"]) };
+    insta::assert_yaml_snapshot!(render(&here("/home/ann/model")).unwrap().spec.tasks[0].template.spec);
+    let spec = render(&here("/")).unwrap().spec.tasks[0].template.spec.clone().unwrap();
+    assert!(spec.volumes.is_none() && spec.containers[0].volume_mounts.is_none(), "the root is there anyway");
+}
+
+#[test]
 fn bad_flags_are_named() {
     let base = || flags(&["true"]);
     let cases = [

@@ -277,7 +277,8 @@ async fn logs_up_to_now_and_long_lines() {
 
 #[tokio::test]
 async fn a_waiting_job_is_asked_why() {
-    let why = Answer::Json(200, json!({"stage": "Pending", "reasons": [{"a": 1}], "text": "no cpu\nat all"}));
+    let why =
+        Answer::Json(200, json!({"stage": "Pending", "reasons": [{"a": 1}], "text": "no cpu at all\n└─ its details"}));
     let script = Script::default()
         .on("/jobs?limit", [list(5, vec![job(5, "Pending", 0)])])
         .on("/why.pumice.sh/v1alpha1/namespaces/default/jobs/j", [why])

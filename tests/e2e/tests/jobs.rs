@@ -1,6 +1,8 @@
 //! A Volcano Job from manifest to result, through `jobctl` and stock `kubectl`.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
+use std::os::unix::fs::PermissionsExt;
+
 use pumice_testkit::{Platform, Setup, eventually, example};
 use serde_json::Value;
 
@@ -82,6 +84,17 @@ fn run_gives_the_exit_code_of_the_job() {
     assert_eq!(platform.jobctl(["run", "--name", "killed", "--", "sh", "-c", "kill -TERM $$"]).code, 143);
     let output = platform.jobctl(["run", "--name", "hello", "--", "echo", "hello from a pod"]);
     assert!(output.stdout.contains("hello from a pod"), "{output:?}");
+}
+
+#[test]
+fn a_command_works_where_it_was_started_and_leaves_its_files() {
+    let platform = Platform::new();
+    let script = platform.file("train.sh", "#!/bin/sh\npwd\nls -A data || true\necho result > model\n");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = platform.jobctl(["run", "--", "./train.sh"]).ok();
+    assert_eq!(output.trim(), platform.scratch().to_str().unwrap(), "and sees nothing of the platform's own directory");
+    assert_eq!(std::fs::read_to_string(platform.scratch().join("model")).unwrap(), "result\n");
+    assert!(platform.data_dir().join("store.redb").exists());
 }
 
 #[test]

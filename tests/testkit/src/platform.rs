@@ -217,6 +217,7 @@ impl Platform {
             .env("KUBECONFIG", self.data_dir().join("kubeconfig"))
             .env("PUMICE_DATA_DIR", self.data_dir())
             .env("HOME", self.scratch())
+            .current_dir(self.scratch())
             .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

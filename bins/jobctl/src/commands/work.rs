@@ -27,8 +27,11 @@ pub fn objects(session: &Session, work: &Work) -> Result<Vec<Object>, Failure> {
 fn rendered(session: &Session, work: &Work) -> Result<Object, Failure> {
     let FromFlags { name, replicas, cpu, memory, queue, image, env, workdir, min_available, max_retry, priority_class } =
         &work.flags;
+    // On this machine a command finds what it would find in this shell, and leaves what it would leave.
+    let here = session.is_local() && image.is_none();
     let workdir = match (workdir, &session.surroundings.directory) {
-        (Some(dir), Some(here)) => Some(here.join(dir)),
+        (Some(dir), Some(current)) => Some(current.join(dir)),
+        (None, current) if here => current.clone(),
         (dir, _) => dir.clone(),
     };
     let workdir = workdir.map(|dir| match dir.to_str() {
@@ -45,6 +48,7 @@ fn rendered(session: &Session, work: &Work) -> Result<Object, Failure> {
         image: image.clone(),
         env: env.iter().map(|text| assignment(text)).collect::<Result<_, _>>()?,
         workdir: workdir.transpose()?,
+        share_workdir: here,
         min_available: *min_available,
         max_retry: *max_retry,
         priority_class: priority_class.clone(),

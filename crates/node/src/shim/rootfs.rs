@@ -93,7 +93,6 @@ pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers)
             let _ = bind(&found, &root, &found, true, kind);
         }
     }
-    hide(&spec.hidden, &root)?;
     mount_proc(&root, container.privileged, spec.isolation.user)?;
     mount_sys(&root);
     mount_dev(&root, container, layers)?;
@@ -103,6 +102,8 @@ pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers)
         let source = volume_source(volume)?;
         bind(&source, &root, &volume.target, volume.read_only, kind)?;
     }
+    // After the volumes: one of the host's folders may hold what is to be hidden.
+    hide(&spec.hidden, &root)?;
     if !container.termination_message_path.is_empty() {
         bind(&layers.termination, &root, Path::new(&container.termination_message_path), false, kind)?;
     }
