@@ -1,5 +1,6 @@
 //! Clients without a socket, and waiting for what a start-up needs.
 
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -40,6 +41,43 @@ where
     B::Error: Into<tower::BoxError>,
 {
     Client::new(service, "default")
+}
+
+/// Why no client could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The kubeconfig can't be used.
+    #[error("the kubeconfig can't be used; check --kubeconfig, $KUBECONFIG and its current context")]
+    Kubeconfig(#[source] Box<kube::config::KubeconfigError>),
+    /// There is neither a kubeconfig nor a service account of a pod.
+    #[error("no API server is configured; give --kubeconfig, or run in a pod with a service account")]
+    Nowhere(#[source] Box<kube::config::InferConfigError>),
+    /// The address is none.
+    #[error("{address:?} is no address of an API server; try https://127.0.0.1:6443")]
+    Address {
+        /// What was given.
+        address: String,
+    },
+    /// TLS or the credentials can't be set up.
+    #[error("no client could be made from the configuration")]
+    Client(#[source] Box<kube::Error>),
+}
+
+/// A client from a kubeconfig file, else from what Kubernetes' clients look at by themselves: `$KUBECONFIG`, the home
+/// directory's file, the service account of a pod. `address` replaces the server's address.
+pub async fn client_from(kubeconfig: Option<&Path>, address: Option<&str>) -> Result<Client, ConnectError> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let refused = |error| ConnectError::Kubeconfig(Box::new(error));
+            let file = kube::config::Kubeconfig::read_from(path).map_err(refused)?;
+            kube::Config::from_custom_kubeconfig(file, &Default::default()).await.map_err(refused)?
+        }
+        None => kube::Config::infer().await.map_err(|error| ConnectError::Nowhere(Box::new(error)))?,
+    };
+    if let Some(address) = address {
+        config.cluster_url = address.parse().map_err(|_| ConnectError::Address { address: address.to_owned() })?;
+    }
+    Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
 /// Waits until a node says that it is ready.

@@ -3,6 +3,7 @@
 //! Invariant: recording never waits and never fails a caller; when the bounded queue is full the
 //! event is dropped and counted in the log. Repeated events are merged into a count while they wait.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,8 +62,16 @@ impl EventRecorder {
     pub fn record(&self, occurrence: Occurrence) {
         if self.queue.try_send(occurrence).is_err() {
             let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
-            tracing::warn!(dropped, "event dropped: too many are waiting to be written");
+            // A line for each would be one more flood.
+            if dropped.is_power_of_two() {
+                tracing::warn!(dropped, "events dropped: too many are waiting to be written");
+            }
         }
+    }
+
+    /// Whether few events wait: one more would be written soon.
+    pub fn has_room(&self) -> bool {
+        self.queue.capacity() > QUEUE_MAX / 2
     }
 }
 
@@ -80,19 +89,27 @@ async fn write_all(client: Client, component: String, mut waiting: mpsc::Receive
     }
 }
 
-/// Runs of the same occurrence become one with a count; the latest time wins.
+/// Repetitions of an occurrence become one with a count; the latest time wins.
 fn merged(batch: impl Iterator<Item = Occurrence>) -> Vec<(Occurrence, i32)> {
     let mut out: Vec<(Occurrence, i32)> = Vec::new();
+    // By what tells most of them apart; the rest is compared.
+    let mut places: HashMap<(Option<String>, Option<String>), Vec<usize>> = HashMap::new();
     for next in batch {
-        let same = out
-            .iter_mut()
-            .find(|(seen, _)| seen.about == next.about && seen.reason == next.reason && seen.message == next.message);
-        match same {
-            Some((seen, count)) => {
+        let same = places.entry((next.about.uid.clone(), next.about.name.clone())).or_default();
+        let found = same.iter().copied().find(|place| {
+            let seen = &out[*place].0;
+            seen.about == next.about && seen.reason == next.reason && seen.message == next.message
+        });
+        match found {
+            Some(place) => {
+                let (seen, count) = &mut out[place];
                 seen.at = next.at;
                 *count = count.saturating_add(1);
             }
-            None => out.push((next, 1)),
+            None => {
+                same.push(out.len());
+                out.push((next, 1));
+            }
         }
     }
     out

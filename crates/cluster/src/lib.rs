@@ -7,13 +7,15 @@
 pub mod connect;
 pub mod events;
 pub mod install;
+pub mod lease;
 pub mod watch;
 pub mod write;
 
 pub use connect::client_over;
 pub use events::EventRecorder;
 pub use install::install_definitions;
+pub use lease::{Elector, LeaseOptions};
 /// A client of a Kubernetes API, for those who only hand it on.
 pub use kube::Client;
-pub use watch::{Change, WatchScope, watch};
-pub use write::{Failure, failure};
+pub use watch::{Change, WatchScope, watch, watch_optional};
+pub use write::{Failure, PodRef, failure};

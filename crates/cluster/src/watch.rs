@@ -62,18 +62,68 @@ pub fn watch<K>(api: Api<K>, scope: WatchScope) -> impl Stream<Item = Change<K>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    let mut initial: Option<Vec<K>> = None;
+    events(api, scope).filter_map(move |event| std::future::ready(event.ok().and_then(|event| fold(&mut initial, event))))
+}
+
+/// Watches a kind that the API server may not have, or not show to us: that counts as an empty list, and is looked at
+/// again, ever slower up to twice a minute. Otherwise as [`watch`].
+pub fn watch_optional<K>(api: Api<K>, scope: WatchScope) -> impl Stream<Item = Change<K>> + Send
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let mut initial: Option<Vec<K>> = None;
+    let mut is_absent = false;
+    events(api, scope).filter_map(move |event| {
+        std::future::ready(match event {
+            Ok(event) => {
+                let change = fold(&mut initial, event);
+                is_absent &= change.is_none();
+                change
+            }
+            Err(Missing::Yes) if !is_absent => {
+                is_absent = true;
+                initial = None;
+                Some(Change::Replace(Vec::new()))
+            }
+            Err(_) => None,
+        })
+    })
+}
+
+/// Whether a watch failed because the kind is not there for us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Yes,
+    No,
+}
+
+fn events<K>(api: Api<K>, scope: WatchScope) -> impl Stream<Item = Result<watcher::Event<K>, Missing>> + Send
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
     let config = watcher::Config { label_selector: scope.labels, field_selector: scope.fields, ..Default::default() };
     let kind = std::any::type_name::<K>();
-    let mut initial: Option<Vec<K>> = None;
-    watcher(api, config).default_backoff().filter_map(move |event| {
-        std::future::ready(match event {
-            Ok(event) => fold(&mut initial, event),
-            Err(error) => {
+    watcher(api, config).default_backoff().map(move |event| {
+        event.map_err(|error| match missing(&error) {
+            Missing::Yes => {
+                tracing::debug!(kind, error = %error, "this kind can't be listed, will be tried again");
+                Missing::Yes
+            }
+            Missing::No => {
                 tracing::warn!(kind, error = %error, "watch failed, will be restarted");
-                None
+                Missing::No
             }
         })
     })
+}
+
+/// A list that says 404 is of a kind that is not served, 403 of one that is not for us.
+fn missing(error: &watcher::Error) -> Missing {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Missing::Yes,
+        _ => Missing::No,
+    }
 }
 
 /// Gathers an initial list into one change; everything else passes through.

@@ -2,8 +2,10 @@
 //!
 //! Invariant: nothing here retries by itself; the component knows whether its intent still holds.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -38,16 +40,43 @@ pub fn failure(error: &kube::Error) -> Failure {
     }
 }
 
-/// Binds a pod to a node. The server refuses (409) a pod that is bound elsewhere or being deleted,
-/// and (by `uid`) another pod of the same name.
-pub async fn bind_pod(client: &Client, namespace: &str, name: &str, uid: &str, node: &str) -> Result<(), kube::Error> {
-    let body = json!({
+/// A pod by its name and, so that another of that name is left alone, by its uid.
+#[derive(Debug, Clone, Copy)]
+pub struct PodRef<'p> {
+    /// Its namespace.
+    pub namespace: &'p str,
+    /// Its name.
+    pub name: &'p str,
+    /// Its uid.
+    pub uid: &'p str,
+}
+
+/// Binds a pod to a node; `annotations` are merged into the pod's by the server, in the same write. The server refuses
+/// (409) a pod that is bound elsewhere or being deleted, and (by uid) another pod of the same name.
+pub async fn bind_pod(
+    client: &Client,
+    pod: PodRef<'_>,
+    node: &str,
+    annotations: &BTreeMap<String, String>,
+) -> Result<(), kube::Error> {
+    let mut body = json!({
         "apiVersion": "v1", "kind": "Binding",
-        "metadata": {"name": name, "namespace": namespace, "uid": uid},
+        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     });
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    pods.create_subresource::<Value, Value>("binding", name, &PostParams::default(), &body).await.map(drop)
+    if !annotations.is_empty() {
+        body["metadata"]["annotations"] = json!(annotations);
+    }
+    let pods: Api<Pod> = Api::namespaced(client.clone(), pod.namespace);
+    pods.create_subresource::<Value, Value>("binding", pod.name, &PostParams::default(), &body).await.map(drop)
+}
+
+/// Asks for the end of a pod, within its own grace period. The server refuses (409) another pod of the same name.
+pub async fn delete_pod(client: &Client, pod: PodRef<'_>) -> Result<(), kube::Error> {
+    let preconditions = Preconditions { uid: Some(pod.uid.to_owned()), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let pods: Api<Pod> = Api::namespaced(client.clone(), pod.namespace);
+    pods.delete(pod.name, &params).await.map(drop)
 }
 
 /// Merges `patch` into an object's main resource.
