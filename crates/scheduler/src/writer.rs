@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::{Api, Client};
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::events::{Occurrence, Severity};
-use pumice_cluster::{EventRecorder, Failure, failure, write};
+use pumice_cluster::{EventRecorder, Failure, PodRef, failure, write};
 use pumice_engine::{Bind, GroupUpdate, Plan, PodNotice, QueueUpdate};
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -202,7 +202,8 @@ impl Writer {
         let (client, recorder) = (self.client.clone(), self.recorder.clone());
         self.binding.insert(bind.uid.clone(), bind.clone());
         self.call(Subject::Bind { uid: bind.uid.clone() }, async move {
-            write::bind_pod(&client, &bind.namespace, &bind.name, &bind.uid, &bind.node).await?;
+            let pod = PodRef { namespace: &bind.namespace, name: &bind.name, uid: &bind.uid };
+            write::bind_pod(&client, pod, &bind.node, &BTreeMap::new()).await?;
             let message = format!("Successfully assigned {}/{} to {}", bind.namespace, bind.name, bind.node);
             let about = reference("v1", "Pod", &bind.namespace, &bind.name, &bind.uid);
             recorder.record(occurrence(about, Severity::Normal, "Scheduled", message));
