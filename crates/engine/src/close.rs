@@ -221,7 +221,7 @@ fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) {
 fn queues(cycle: &mut Cycle<'_>) {
     let mut updates = Vec::new();
     for (id, row) in cycle.tables.queues.table.iter().filter(|(_, row)| row.known) {
-        let allocated = cycle.tables.dims.resources(&row.allocated);
+        let allocated = cycle.tables.dims.resources(&row.tree.allocated);
         if row.emitted.as_ref() != Some(&allocated) {
             updates.push((id, QueueUpdate { name: row.name.to_string(), allocated }));
         }

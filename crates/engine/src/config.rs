@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use crate::plugins::ArgumentError;
+
 mod parse;
 mod switches;
 mod tree;
@@ -156,6 +158,16 @@ pub enum ConfigError {
         /// The name.
         action: String,
     },
+    /// A plugin can't work with its arguments.
+    #[error("scheduler configuration line {line}: plugin {plugin}: {error}")]
+    BadArgument {
+        /// The line.
+        line: u64,
+        /// The plugin.
+        plugin: String,
+        /// What is wrong.
+        error: ArgumentError,
+    },
     /// drf's hierarchy and proportion exclude each other.
     #[error(
         "scheduler configuration line {line}: drf with enableHierarchy can't share a tier with proportion; remove one"
@@ -174,6 +186,7 @@ impl ConfigError {
             Self::Syntax { line, .. }
             | Self::WrongType { line, .. }
             | Self::UnknownAction { line, .. }
+            | Self::BadArgument { line, .. }
             | Self::HierarchyWithProportion { line } => Some(*line),
         }
     }

@@ -4,17 +4,18 @@ use rustc_hash::FxHashMap;
 
 use crate::config::{Action, Config};
 use crate::finder::Finder;
-use crate::ids::{GroupId, TimeMs};
+use crate::ids::{GroupId, NodeId, TaskId, TimeMs};
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::reasons::{Reason, Stage};
+use crate::world::journal::Savepoint;
 use crate::world::tables::Tables;
 use crate::{actions, close};
 
 /// What the actions of a cycle work on.
 pub(crate) struct Cycle<'w> {
     pub(crate) tables: &'w mut Tables,
-    pub(crate) policy: &'w Policy,
+    pub(crate) policy: &'w mut Policy,
     pub(crate) finder: &'w mut Finder,
     pub(crate) config: &'w Config,
     pub(crate) now: TimeMs,
@@ -39,6 +40,7 @@ impl Failure {
 
 impl Cycle<'_> {
     pub(crate) fn run(mut self) -> Plan {
+        self.policy.open(self.tables, self.now);
         self.tables.begin();
         for action in &self.config.actions {
             match action {
@@ -50,6 +52,30 @@ impl Cycle<'_> {
         close::run(&mut self);
         self.tables.commit();
         self.plan
+    }
+
+    /// Gives a pending task room on `node`.
+    pub(crate) fn assign(&mut self, task: TaskId, node: NodeId) {
+        self.tables.assign(task, node);
+        self.policy.settle(self.tables);
+    }
+
+    /// Promises a pending task room on `node` that is being freed.
+    pub(crate) fn pipeline(&mut self, task: TaskId, node: NodeId) {
+        self.tables.pipeline(task, node);
+        self.policy.settle(self.tables);
+    }
+
+    /// Counts a task as leaving.
+    pub(crate) fn evict(&mut self, task: TaskId) {
+        self.tables.evict(task);
+        self.policy.settle(self.tables);
+    }
+
+    /// Takes back everything since `savepoint`.
+    pub(crate) fn rollback(&mut self, savepoint: Savepoint) {
+        self.tables.rollback(savepoint);
+        self.policy.settle(self.tables);
     }
 
     /// A cycle is wanted at `time`.

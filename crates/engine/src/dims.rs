@@ -94,7 +94,7 @@ impl Dims {
 
 /// Positive amounts of a few dimensions, sorted by dimension.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Demand(pub(crate) SmallVec<[(DimId, i64); 4]>);
+pub struct Demand(pub(crate) SmallVec<[(DimId, i64); 4]>);
 
 impl Demand {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (DimId, i64)> + '_ {

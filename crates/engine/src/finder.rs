@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use fixedbitset::FixedBitSet;
 
-use crate::ids::{ClassId, NodeId};
+use crate::ids::{ClassId, NodeId, TaskId};
 use crate::policy::Policy;
 use crate::reasons::Check;
 use crate::world::classes::ClassRow;
@@ -52,10 +52,39 @@ struct Cache {
     diagnosis: diagnosis::Memo,
 }
 
+/// What a node is searched for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Search<'a> {
+    pub(crate) class: ClassId,
+    /// The very task; absent for pods that don't exist yet.
+    pub(crate) task: Option<TaskId>,
+    /// Only these nodes.
+    pub(crate) within: Option<&'a FixedBitSet>,
+}
+
+impl<'a> Search<'a> {
+    pub(crate) fn of_class(class: ClassId) -> Self {
+        Self { class, task: None, within: None }
+    }
+
+    pub(crate) fn of_task(tables: &Tables, task: TaskId) -> Self {
+        Self { class: tables.task(task).class, task: Some(task), within: None }
+    }
+
+    pub(crate) fn within(self, nodes: &'a FixedBitSet) -> Self {
+        Self { within: Some(nodes), ..self }
+    }
+}
+
 impl Finder {
-    /// The node where a pod of `class` fits now with the highest score; among equals the lowest id.
-    pub(crate) fn best(&mut self, tables: &Tables, policy: &Policy, class: ClassId) -> Option<NodeId> {
-        let cache = self.fresh(tables, policy, class);
+    /// The node where the pod fits now with the highest score; among equals the lowest id. Where no plugin has more to
+    /// say than the class tells the answer comes from an index, else from a scan of the nodes that fit.
+    pub(crate) fn best(&mut self, tables: &Tables, policy: &Policy, search: Search<'_>) -> Option<NodeId> {
+        let specific = search.task.filter(|task| policy.is_specific(tables, *task));
+        let cache = self.fresh(tables, policy, search.class);
+        if specific.is_some() || search.within.is_some() {
+            return cache.scan(tables, policy, specific, search.within);
+        }
         while let Some((score, Reverse(node))) = cache.heap.peek().copied() {
             if cache.totals[node.index()] == Some(score) {
                 return Some(node);
@@ -143,12 +172,33 @@ impl Cache {
         }
     }
 
+    /// The best of the nodes that fit, with what is to be said about the very task.
+    fn scan(
+        &self,
+        tables: &Tables,
+        policy: &Policy,
+        task: Option<TaskId>,
+        within: Option<&FixedBitSet>,
+    ) -> Option<NodeId> {
+        let inside = |node: &usize| within.is_none_or(|nodes| nodes.contains(*node));
+        let fitting = self.totals.iter().enumerate().filter(|(node, _)| inside(node));
+        let fitting = fitting.filter_map(|(node, total)| Some((NodeId::from(node), (*total)?)));
+        let Some(task) = task else {
+            return fitting.max_by_key(|(node, score)| (*score, Reverse(*node))).map(|(node, _)| node);
+        };
+        let allowed = fitting.filter(|(node, _)| policy.check_task(tables, task, *node).is_none());
+        let (nodes, mut scores): (Vec<NodeId>, Vec<i64>) = allowed.unzip();
+        policy.score_task(tables, task, &nodes, &mut scores);
+        let best = nodes.into_iter().zip(scores).max_by_key(|(node, score)| (*score, Reverse(*node)));
+        best.map(|(node, _)| node)
+    }
+
     /// Looks at a node's facts again.
     fn judge(&mut self, tables: &Tables, policy: &Policy, class: &ClassRow, node: NodeId) {
         // What the node counted for among the candidates goes by its old preferences.
         self.leave(node);
         let row = tables.nodes.table.get(node.index());
-        let verdict = row.map_or(Some(Check::NodeGone), |row| policy.check_facts(&class.template, row));
+        let verdict = row.map_or(Some(Check::NodeGone), |_| policy.check_facts(tables, class, node));
         self.verdicts[node.index()] = verdict;
         self.feasible.set(node.index(), verdict.is_none());
         if let (Some(row), None) = (row, verdict) {
@@ -164,7 +214,7 @@ impl Cache {
         let index = node.index();
         let fits = self.verdicts[index].is_none()
             && tables.nodes.lacking(node, &class.demand).next().is_none()
-            && policy.check_use(&class.template, tables.nodes.row(node)).is_none();
+            && policy.check_use(tables, class, node).is_none();
         if !fits {
             return self.leave(node);
         }

@@ -24,11 +24,26 @@ mod world;
 pub use config::{Action, Argument, Config, ConfigError, PluginConfig, Switch, Switches, Warning, WarningKind};
 pub use dims::Resources;
 pub use facts::{
-    Delta, GroupCondition, GroupFacts, GroupPhase, GroupStatus, HostPort, NodeFacts, NodeTerm, Operator, OwnerFacts,
-    PodFacts, PodPhase, PodTemplate, PreferredTerm, QueueFacts, QueueState, Requirement, ShapeTask, Taint, TaintEffect,
-    Toleration,
+    BudgetFacts, Delta, GroupCondition, GroupFacts, GroupPhase, GroupStatus, HostPort, HyperNodeFacts, HyperNodeMember,
+    MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm, NodeUsage, Operator, OwnerFacts, PodFacts, PodPhase,
+    PodTemplate, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts, SubGroupPolicy,
+    Taint, TaintEffect, Toleration, TopologySpec,
 };
 pub use ids::TimeMs;
-pub use plan::{Bind, GroupUpdate, Plan, PodNotice, QueueUpdate};
+pub use plan::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, QueueUpdate};
 pub use reasons::{Check, CheckCount, Minimum, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage};
 pub use world::{GroupView, World};
+
+/// What a plugin is made of: the extension points, and the facts that they are asked about.
+pub mod plugin {
+    pub use crate::dims::Demand;
+    pub use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TaskId, TimeMs};
+    pub use crate::minimum::Missing;
+    pub use crate::plugins::{ArgumentError, Counting, Factory, GangEviction, Plugin, Preference, Registry, Vote};
+    pub use crate::world::classes::ClassRow;
+    pub use crate::world::groups::GroupRow;
+    pub use crate::world::nodes::NodeRow;
+    pub use crate::world::queues::QueueRow;
+    pub use crate::world::tables::{Move, Tables};
+    pub use crate::world::tasks::{TaskRow, TaskState};
+}

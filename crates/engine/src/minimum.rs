@@ -12,7 +12,7 @@ use crate::world::tasks::TaskState;
 
 /// The missing part of a group's minimum.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Missing {
+pub struct Missing {
     pub(crate) parts: Vec<Part>,
     /// Nothing is known but a sum.
     pub(crate) block: Option<Demand>,

@@ -1,5 +1,7 @@
 //! What a cycle decided, as data: the shell carries it out and reports back. Names and uids, no ids of the World.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::dims::Resources;
@@ -12,6 +14,10 @@ use crate::ids::TimeMs;
 pub struct Plan {
     /// Pods to bind. Each wants a `World::bind_result`.
     pub binds: Vec<Bind>,
+    /// Pods to evict. Each wants a `World::evict_result`.
+    pub evictions: Vec<Eviction>,
+    /// Pods for which room was promised in this cycle that others are leaving.
+    pub pipelined: Vec<Pipelined>,
     /// Groups that were admitted (Pending to Inqueue), as `namespace/name`.
     pub admitted: Vec<String>,
     /// PodGroup statuses to write. Each wants a `World::status_result`.
@@ -38,6 +44,53 @@ pub struct Bind {
     pub node: String,
     /// Its group, `namespace/name`.
     pub group: String,
+    /// Annotations that the pod gets with the bind, such as the devices it may use.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// One pod to evict, with the receipt: by whom, why, and what is lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Eviction {
+    /// The pod's uid: only this very pod.
+    pub uid: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its node.
+    pub node: String,
+    /// Its group, `namespace/name`.
+    pub group: String,
+    /// `preempt`, `reclaim`, `gangpreempt`, `gangreclaim` or `shuffle`.
+    pub action: String,
+    /// The group that gets the room, `namespace/name`.
+    pub beneficiary: Option<String>,
+    /// It runs; otherwise it has a node and does not run yet.
+    pub running: bool,
+    /// Milli-cores asked for times milliseconds run, in core-milliseconds.
+    pub lost_core_ms: i64,
+    /// For people.
+    pub message: String,
+}
+
+/// One pod that waits for room on a node that others are leaving.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pipelined {
+    /// The pod's uid.
+    pub uid: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The node.
+    pub node: String,
+    /// Its group, `namespace/name`.
+    pub group: String,
+    /// The room is kept past this cycle: `status.nominatedNodeName` is to say so.
+    pub fenced: bool,
 }
 
 /// A PodGroup's new status.
@@ -83,6 +136,10 @@ pub struct QueueUpdate {
 impl Plan {
     /// Nothing to carry out.
     pub fn is_empty(&self) -> bool {
-        self.binds.is_empty() && self.groups.is_empty() && self.pods.is_empty() && self.queues.is_empty()
+        self.binds.is_empty()
+            && self.evictions.is_empty()
+            && self.groups.is_empty()
+            && self.pods.is_empty()
+            && self.queues.is_empty()
     }
 }

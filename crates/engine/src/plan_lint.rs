@@ -51,8 +51,8 @@ pub(crate) fn violations(tables: &Tables, policy: &Policy, plan: &Plan) -> Vec<S
             tables.classes.row(tables.task(task).class).demand.add_to(&mut wanted, 1);
         }
         let before: Vec<i64> = {
-            let allocated = &tables.queues.row(row.queue).allocated;
-            (0..allocated.len()).map(|dim| allocated[dim] - wanted.get(dim).copied().unwrap_or(0)).collect()
+            let held = tables.queues.row(row.queue).own.held();
+            (0..held.len()).map(|dim| held[dim] - wanted.get(dim).copied().unwrap_or(0)).collect()
         };
         if let Some(reason) = queue_limit::exceeded(tables, row.queue, &wanted, &before) {
             found.push(format!("group {} breaks a limit: {reason}", row.key()));

@@ -1,56 +1,133 @@
 //! The extension points of scheduling, one plugin per file.
 //!
 //! A plugin overrides the points it cares about; `policy` decides in which order plugins are asked and how their
-//! answers combine. A plugin holds its arguments and nothing else: all state is in `Tables`.
+//! answers combine. Facts are in `Tables`; a plugin keeps its arguments, what it works out in `open`, and what it
+//! follows by `moved`. Plugins are pure: no I/O, no clock, no randomness, and equal tables give equal answers.
 
 use std::cmp::Ordering;
 use std::fmt::Debug;
 
-use crate::config::PluginConfig;
+use crate::dims::Demand;
 use crate::facts::PodTemplate;
-use crate::ids::{GroupId, NodeId, TaskId};
+use crate::ids::{GroupId, NodeId, QueueId, TaskId, TimeMs};
+use crate::minimum::Missing;
 use crate::reasons::{Check, Reason};
 use crate::world::classes::ClassRow;
 use crate::world::nodes::NodeRow;
-use crate::world::tables::Tables;
+use crate::world::tables::{Move, Tables};
 
 pub(crate) mod gang;
 pub(crate) mod nodeorder;
 pub(crate) mod predicates;
 pub(crate) mod priority;
+mod registry;
+
+pub(crate) use registry::NOT_YET;
+pub use registry::{ArgumentError, Factory, Registry};
 
 /// What counts for a gang's minimum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counting {
+pub enum Counting {
     /// Only pods that have room.
     Placed,
     /// Pending pods that ask for nothing, too: they find room wherever a node takes one more pod.
     WithBestEffort,
 }
 
-/// A score that is scaled to 0..100 over the nodes that can take the pod.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Preference {
-    pub(crate) weight: i64,
-    /// More is worse.
-    pub(crate) reverse: bool,
-    /// The unscaled value; depends on the node's facts only.
-    pub(crate) raw: fn(&PodTemplate, &NodeRow) -> i64,
+/// A vote of one plugin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vote {
+    /// Yes, and the plugins of later tiers are not asked.
+    Permit,
+    /// No opinion.
+    Abstain,
+    /// No, whatever others say.
+    Reject,
 }
 
-/// One plugin.
-pub(crate) trait Plugin: Debug + Send + Sync {
-    /// A check that depends on the node's facts only; asked again when they change.
-    fn check_facts(&self, _template: &PodTemplate, _node: &NodeRow) -> Option<Check> {
+/// A score that is scaled to 0..100 over the nodes that can take the pod.
+#[derive(Debug, Clone, Copy)]
+pub struct Preference {
+    /// What the scaled score is multiplied with.
+    pub weight: i64,
+    /// More is worse.
+    pub reverse: bool,
+    /// The unscaled value; depends on the node's facts only.
+    pub raw: fn(&PodTemplate, &NodeRow) -> i64,
+}
+
+/// What the gang actions want victims for.
+#[derive(Debug, Clone)]
+pub struct GangEviction {
+    /// The group that wants room.
+    pub preemptor: GroupId,
+    /// From other queues (gangreclaim), or within its own (gangpreempt).
+    pub reclaim: bool,
+    /// All it asks for, by dimension.
+    pub need: Vec<i64>,
+}
+
+/// One plugin. Every point has a neutral default.
+///
+/// Switches of the configuration turn points off; `policy` does not ask a plugin where its switch is off.
+pub trait Plugin: Debug + Send + Sync {
+    /// A cycle starts: work out what holds for all of it.
+    fn open(&mut self, _tables: &Tables, _now: TimeMs) {}
+
+    /// Whether it wants `moved`: nothing is recorded where no plugin does.
+    fn follows_moves(&self) -> bool {
+        false
+    }
+
+    /// A task changed its state or node inside the cycle, or that was taken back. `tables` show what is now; a task
+    /// may be told of more than once, so compare with what you know of it.
+    fn moved(&mut self, _tables: &Tables, _change: Move) {}
+
+    /// Which group goes first. Between two groups that hold nothing the answer may depend on their facts only.
+    fn job_order(&self, _tables: &Tables, _left: GroupId, _right: GroupId) -> Ordering {
+        Ordering::Equal
+    }
+
+    /// Which of two queues of the same parent goes first.
+    fn queue_order(&self, _tables: &Tables, _left: QueueId, _right: QueueId) -> Ordering {
+        Ordering::Equal
+    }
+
+    /// Whose tasks go first as victims for `preemptor`'s queue.
+    fn victim_queue_order(&self, _tables: &Tables, _left: QueueId, _right: QueueId, _preemptor: QueueId) -> Ordering {
+        Ordering::Equal
+    }
+
+    /// Which task of a group goes first.
+    fn task_order(&self, _tables: &Tables, _left: TaskId, _right: TaskId) -> Ordering {
+        Ordering::Equal
+    }
+
+    /// A check that depends on the node's facts and the class only; asked again when they change.
+    fn check_facts(&self, _tables: &Tables, _class: &ClassRow, _node: NodeId) -> Option<Check> {
         None
     }
 
-    /// A check that depends on what runs on the node.
-    fn check_use(&self, _template: &PodTemplate, _node: &NodeRow) -> Option<Check> {
+    /// A check that depends on what runs on this node, too; asked again when that changes.
+    fn check_use(&self, _tables: &Tables, _class: &ClassRow, _node: NodeId) -> Option<Check> {
         None
     }
 
-    /// The part of a node's score that depends on its use.
+    /// Whether it has more to say about this very task than its class tells: only then are `check_task` and
+    /// `score_task` asked, and the search costs a scan of the nodes.
+    fn is_specific(&self, _tables: &Tables, _task: TaskId) -> bool {
+        false
+    }
+
+    /// A check that may depend on anything: the task's queue or group, other nodes.
+    fn check_task(&self, _tables: &Tables, _task: TaskId, _node: NodeId) -> Option<Check> {
+        None
+    }
+
+    /// Adds to the scores of all candidates; `scores` lie beside `nodes`.
+    fn score_task(&self, _tables: &Tables, _task: TaskId, _nodes: &[NodeId], _scores: &mut [i64]) {}
+
+    /// The part of a node's score that depends on the class, the node's facts and its use.
     fn score(&self, _tables: &Tables, _class: &ClassRow, _node: NodeId) -> i64 {
         0
     }
@@ -60,14 +137,14 @@ pub(crate) trait Plugin: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Which group goes first.
-    fn job_order(&self, _tables: &Tables, _left: GroupId, _right: GroupId) -> Ordering {
-        Ordering::Equal
+    /// What a failed check of this plugin is about, for reasons: a taint, a port. Empty if there is nothing to add.
+    fn detail(&self, _tables: &Tables, _check: Check, _class: &ClassRow, _node: NodeId) -> String {
+        String::new()
     }
 
-    /// Which task of a group goes first.
-    fn task_order(&self, _tables: &Tables, _left: TaskId, _right: TaskId) -> Ordering {
-        Ordering::Equal
+    /// Has the group pods enough to be tried at all? The objection, if not.
+    fn job_valid(&self, _tables: &Tables, _group: GroupId) -> Option<Reason> {
+        None
     }
 
     /// May what is placed of the group start?
@@ -75,63 +152,70 @@ pub(crate) trait Plugin: Debug + Send + Sync {
         true
     }
 
-    /// Has the group pods enough to be tried at all?
-    fn job_valid(&self, _tables: &Tables, _group: GroupId) -> Option<Reason> {
+    /// Would what is placed and what is promised be enough to start?
+    fn job_pipelined(&self, _tables: &Tables, _group: GroupId) -> Vote {
+        Vote::Abstain
+    }
+
+    /// Does the group lack pods so that it may make victims? `None` where the plugin has no say.
+    fn job_starving(&self, _tables: &Tables, _group: GroupId) -> Option<bool> {
         None
     }
-}
 
-/// What this version knows of a plugin's name.
-pub(crate) enum Known {
-    /// It is here, with these arguments.
-    Implemented(&'static [&'static str]),
-    /// Volcano has it; this version does not yet.
-    NotYet,
-    /// Nobody has it.
-    Unknown,
-}
-
-/// Volcano's plugins that a later version brings.
-const NOT_YET: &[&str] = &[
-    "drf",
-    "deviceshare",
-    "conformance",
-    "binpack",
-    "resource-strategy-fit",
-    "tdm",
-    "overcommit",
-    "sla",
-    "task-topology",
-    "numa-aware",
-    "cdp",
-    "rescheduling",
-    "usage",
-    "pdb",
-    "nodegroup",
-    "network-topology-aware",
-    "proportion",
-    "capacity",
-    "extender",
-    "resourcequota",
-];
-
-pub(crate) fn known(name: &str) -> Known {
-    match name {
-        "gang" | "priority" => Known::Implemented(&[]),
-        "predicates" => Known::Implemented(predicates::ARGUMENTS),
-        "nodeorder" => Known::Implemented(nodeorder::ARGUMENTS),
-        _ if NOT_YET.contains(&name) => Known::NotYet,
-        _ => Known::Unknown,
+    /// May the group be admitted, asking for `missing`?
+    ///
+    /// # Errors
+    /// The reason why it must not.
+    fn job_enqueueable(&self, _tables: &Tables, _group: GroupId, _missing: &Missing) -> Result<Vote, Reason> {
+        Ok(Vote::Abstain)
     }
-}
 
-/// The plugin of that name, where this version has it.
-pub(crate) fn build(config: &PluginConfig) -> Option<Box<dyn Plugin>> {
-    match config.name.as_str() {
-        "gang" => Some(Box::new(gang::Gang)),
-        "priority" => Some(Box::new(priority::Priority)),
-        "predicates" => Some(Box::new(predicates::Predicates::new(config))),
-        "nodeorder" => Some(Box::new(nodeorder::NodeOrder::new(config))),
-        _ => None,
+    /// The group has been admitted.
+    fn job_enqueued(&mut self, _tables: &Tables, _group: GroupId, _missing: &Missing) {}
+
+    /// Has the queue all that it may take, so that none of its groups is tried? The reason, if so.
+    fn overused(&self, _tables: &Tables, _queue: QueueId) -> Option<Reason> {
+        None
+    }
+
+    /// May the queue take this much more? The objection, if not.
+    fn allocatable(&self, _tables: &Tables, _queue: QueueId, _demand: &Demand) -> Option<Reason> {
+        None
+    }
+
+    /// May the queue take this much from other queues?
+    fn preemptive(&self, _tables: &Tables, _queue: QueueId, _demand: &Demand) -> bool {
+        true
+    }
+
+    /// Which candidates may leave for a task of the same queue. `None` abstains; an empty list is a veto.
+    fn preemptable(&self, _tables: &Tables, _preemptor: TaskId, _candidates: &[TaskId]) -> Option<Vec<TaskId>> {
+        None
+    }
+
+    /// Which candidates may leave for a task of another queue. `None` abstains; an empty list is a veto.
+    fn reclaimable(&self, _tables: &Tables, _preemptor: TaskId, _candidates: &[TaskId]) -> Option<Vec<TaskId>> {
+        None
+    }
+
+    /// Which candidates may leave for a gang. `None` abstains; an empty list is a veto.
+    fn unified_evictable(&self, _tables: &Tables, _want: &GangEviction, _candidates: &[TaskId]) -> Option<Vec<TaskId>> {
+        None
+    }
+
+    /// All that its answers about victims read of the preemptor, as a number: preemptors alike in it get the same
+    /// answers, so that one search serves them all. `None` if no two are alike.
+    fn victim_key(&self, _tables: &Tables, _preemptor: TaskId) -> Option<u64> {
+        None
+    }
+
+    /// Running tasks that should move (action shuffle).
+    fn victim_tasks(&self, _tables: &Tables) -> Vec<TaskId> {
+        Vec::new()
+    }
+
+    /// What the pod is told with its bind.
+    fn bind_annotations(&self, _tables: &Tables, _task: TaskId, _node: NodeId) -> Vec<(String, String)> {
+        Vec::new()
     }
 }

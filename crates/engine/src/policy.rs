@@ -2,38 +2,79 @@
 //! Called by the actions, the finder and `close`.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use crate::config::{Config, Switch, Switches};
-use crate::facts::PodTemplate;
-use crate::ids::{GroupId, NodeId, QueueId, TaskId};
-use crate::plugins::{self, Counting, Plugin, Preference};
+use crate::dims::Demand;
+use crate::ids::{GroupId, NodeId, QueueId, TaskId, TimeMs};
+use crate::minimum::Missing;
+use crate::plugins::{Counting, Plugin, Preference, Registry, Vote};
 use crate::reasons::{Check, Reason};
 use crate::world::classes::ClassRow;
-use crate::world::nodes::NodeRow;
 use crate::world::tables::Tables;
+
+mod victims;
 
 /// The configured plugins, tier after tier.
 #[derive(Debug)]
 pub(crate) struct Policy {
-    plugins: Vec<(Switches, Box<dyn Plugin>)>,
+    plugins: Vec<Slot>,
     preferences: Vec<Preference>,
+    follows: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    tier: usize,
+    switches: Switches,
+    plugin: Box<dyn Plugin>,
 }
 
 impl Policy {
-    pub(crate) fn new(config: &Config) -> Self {
-        let plugins: Vec<(Switches, Box<dyn Plugin>)> = config
-            .tiers
-            .iter()
-            .flatten()
-            .filter_map(|plugin| Some((plugin.switches, plugins::build(plugin)?)))
-            .collect();
-        let scoring = plugins.iter().filter(|(switches, _)| switches.has(Switch::NodeOrder));
-        let preferences = scoring.flat_map(|(_, plugin)| plugin.preferences()).collect();
-        Self { plugins, preferences }
+    /// Plugins that the registry does not know, or whose arguments it refuses, are left out: `Config::parse` told.
+    pub(crate) fn new(config: &Config, registry: &Registry) -> Self {
+        let mut plugins = Vec::new();
+        for (tier, configs) in config.tiers.iter().enumerate() {
+            for config in configs {
+                if let Ok(Some(plugin)) = registry.build(config) {
+                    plugins.push(Slot { tier, switches: config.switches, plugin });
+                }
+            }
+        }
+        let scoring = plugins.iter().filter(|slot| slot.switches.has(Switch::NodeOrder));
+        let preferences = scoring.flat_map(|slot| slot.plugin.preferences()).collect();
+        let follows = plugins.iter().any(|slot| slot.plugin.follows_moves());
+        Self { plugins, preferences, follows }
     }
 
     fn with(&self, switch: Switch) -> impl Iterator<Item = &dyn Plugin> {
-        self.plugins.iter().filter(move |(switches, _)| switches.has(switch)).map(|(_, plugin)| &**plugin)
+        self.plugins.iter().filter(move |slot| slot.switches.has(switch)).map(|slot| &*slot.plugin)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &dyn Plugin> {
+        self.plugins.iter().map(|slot| &*slot.plugin)
+    }
+
+    /// A cycle starts.
+    pub(crate) fn open(&mut self, tables: &mut Tables, now: TimeMs) {
+        tables.follow_moves = self.follows;
+        tables.moves.clear();
+        for slot in &mut self.plugins {
+            slot.plugin.open(tables, now);
+        }
+    }
+
+    /// Tells those who follow what has moved since they were told last.
+    pub(crate) fn settle(&mut self, tables: &mut Tables) {
+        if tables.moves.is_empty() {
+            return;
+        }
+        let moves = std::mem::take(&mut tables.moves);
+        for slot in self.plugins.iter_mut().filter(|slot| slot.plugin.follows_moves()) {
+            for change in &moves {
+                slot.plugin.moved(tables, *change);
+            }
+        }
     }
 
     /// The first plugin with an opinion decides; then creation time, then uid.
@@ -50,10 +91,29 @@ impl Policy {
         })
     }
 
-    /// Creation time, then uid: no plugin of this version orders queues.
+    /// The first plugin with an opinion decides, and nothing else: of two victims the later group goes.
+    pub(crate) fn job_order_alone(&self, tables: &Tables, left: GroupId, right: GroupId) -> Ordering {
+        first_decided(self.with(Switch::JobOrder).map(|plugin| plugin.job_order(tables, left, right)))
+    }
+
+    /// Of two queues with the same parent. The first plugin with an opinion decides; then creation time, then uid.
     pub(crate) fn queue_order(&self, tables: &Tables, left: QueueId, right: QueueId) -> Ordering {
-        let (left, right) = (tables.queues.row(left), tables.queues.row(right));
-        (left.created, &left.uid, &left.name).cmp(&(right.created, &right.uid, &right.name))
+        let decided = self.with(Switch::QueueOrder).map(|plugin| plugin.queue_order(tables, left, right));
+        first_decided(decided).then_with(|| {
+            let (left, right) = (tables.queues.row(left), tables.queues.row(right));
+            (left.created, &left.uid, &left.name).cmp(&(right.created, &right.uid, &right.name))
+        })
+    }
+
+    /// The first plugin with an opinion decides; no switch turns this off.
+    pub(crate) fn victim_queue_order(
+        &self,
+        tables: &Tables,
+        left: QueueId,
+        right: QueueId,
+        preemptor: QueueId,
+    ) -> Ordering {
+        first_decided(self.all().map(|plugin| plugin.victim_queue_order(tables, left, right, preemptor)))
     }
 
     /// The first plugin with an opinion decides; then the pods' index (those with one first), creation time, uid.
@@ -76,22 +136,116 @@ impl Policy {
         self.with(Switch::JobReady).all(|plugin| plugin.job_ready(tables, group, counting))
     }
 
+    /// A vote; without one, yes.
+    pub(crate) fn job_pipelined(&self, tables: &Tables, group: GroupId) -> bool {
+        self.vote(Switch::JobPipelined, |plugin| plugin.job_pipelined(tables, group))
+    }
+
+    /// In the first tier where anyone has a say all must agree; where nobody has, no.
+    pub(crate) fn job_starving(&self, tables: &Tables, group: GroupId) -> bool {
+        let mut answer: Option<(usize, bool)> = None;
+        for slot in self.plugins.iter().filter(|slot| slot.switches.has(Switch::JobStarving)) {
+            if answer.is_some_and(|(tier, _)| tier != slot.tier) {
+                break;
+            }
+            if let Some(starving) = slot.plugin.job_starving(tables, group) {
+                answer = Some((slot.tier, starving && answer.is_none_or(|(_, before)| before)));
+            }
+        }
+        answer.is_some_and(|(_, starving)| starving)
+    }
+
+    /// A vote; a rejection comes with its reason.
+    ///
+    /// # Errors
+    /// The reason of the plugin that rejects.
+    pub(crate) fn job_enqueueable(&self, tables: &Tables, group: GroupId, missing: &Missing) -> Result<(), Reason> {
+        let mut refused = None;
+        let admitted = self.vote(Switch::JobEnqueued, |plugin| match plugin.job_enqueueable(tables, group, missing) {
+            Ok(vote) => vote,
+            Err(reason) => {
+                refused = Some(reason);
+                Vote::Reject
+            }
+        });
+        match refused {
+            Some(reason) if !admitted => Err(reason),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells all that the group has been admitted.
+    pub(crate) fn job_enqueued(&mut self, tables: &Tables, group: GroupId, missing: &Missing) {
+        for slot in self.plugins.iter_mut().filter(|slot| slot.switches.has(Switch::JobEnqueued)) {
+            slot.plugin.job_enqueued(tables, group, missing);
+        }
+    }
+
+    /// A rejection decides at once; a tier with a permit ends the vote; all abstaining is yes.
+    fn vote<'a>(&'a self, switch: Switch, mut ask: impl FnMut(&'a dyn Plugin) -> Vote) -> bool {
+        let mut permitted_in: Option<usize> = None;
+        for slot in self.plugins.iter().filter(|slot| slot.switches.has(switch)) {
+            if permitted_in.is_some_and(|tier| tier != slot.tier) {
+                return true;
+            }
+            match ask(&*slot.plugin) {
+                Vote::Reject => return false,
+                Vote::Permit => permitted_in = Some(slot.tier),
+                Vote::Abstain => {}
+            }
+        }
+        true
+    }
+
     /// The first objection counts. No switch turns this off.
     pub(crate) fn job_valid(&self, tables: &Tables, group: GroupId) -> Option<Reason> {
-        self.plugins.iter().find_map(|(_, plugin)| plugin.job_valid(tables, group))
+        self.all().find_map(|plugin| plugin.job_valid(tables, group))
+    }
+
+    /// Any yes counts.
+    pub(crate) fn overused(&self, tables: &Tables, queue: QueueId) -> Option<Reason> {
+        self.with(Switch::Overused).find_map(|plugin| plugin.overused(tables, queue))
+    }
+
+    /// The first objection counts.
+    pub(crate) fn allocatable(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
+        self.with(Switch::Allocatable).find_map(|plugin| plugin.allocatable(tables, queue, demand))
+    }
+
+    /// All must agree.
+    pub(crate) fn preemptive(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> bool {
+        self.with(Switch::Preemptive).all(|plugin| plugin.preemptive(tables, queue, demand))
     }
 
     /// The first check that fails on the node's facts.
-    pub(crate) fn check_facts(&self, template: &PodTemplate, node: &NodeRow) -> Option<Check> {
-        if !node.known {
+    pub(crate) fn check_facts(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> Option<Check> {
+        if !tables.nodes.row(node).known {
             return Some(Check::NodeGone);
         }
-        self.with(Switch::Predicate).find_map(|plugin| plugin.check_facts(template, node))
+        self.with(Switch::Predicate).find_map(|plugin| plugin.check_facts(tables, class, node))
     }
 
     /// The first check that fails on the node's use, other than room.
-    pub(crate) fn check_use(&self, template: &PodTemplate, node: &NodeRow) -> Option<Check> {
-        self.with(Switch::Predicate).find_map(|plugin| plugin.check_use(template, node))
+    pub(crate) fn check_use(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> Option<Check> {
+        self.with(Switch::Predicate).find_map(|plugin| plugin.check_use(tables, class, node))
+    }
+
+    /// Whether any plugin has more to say about this task than its class tells.
+    pub(crate) fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
+        self.all().any(|plugin| plugin.is_specific(tables, task))
+    }
+
+    /// The first check that fails for this very task.
+    pub(crate) fn check_task(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
+        let mut plugins = self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task));
+        plugins.find_map(|plugin| plugin.check_task(tables, task, node))
+    }
+
+    /// Adds what is to be said about this very task to the scores of all candidates.
+    pub(crate) fn score_task(&self, tables: &Tables, task: TaskId, nodes: &[NodeId], scores: &mut [i64]) {
+        for plugin in self.with(Switch::NodeOrder).filter(|plugin| plugin.is_specific(tables, task)) {
+            plugin.score_task(tables, task, nodes, scores);
+        }
     }
 
     /// The sum of the scores that depend on use.
@@ -104,8 +258,28 @@ impl Policy {
     pub(crate) fn preferences(&self) -> &[Preference] {
         &self.preferences
     }
+
+    /// What a failed check is about: the first plugin that has something to add.
+    pub(crate) fn detail(&self, tables: &Tables, check: Check, class: &ClassRow, node: NodeId) -> String {
+        self.all()
+            .map(|plugin| plugin.detail(tables, check, class, node))
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+    }
+
+    /// All that plugins tell the pod with its bind; the first of a key counts.
+    pub(crate) fn bind_annotations(&self, tables: &Tables, task: TaskId, node: NodeId) -> BTreeMap<String, String> {
+        let mut annotations = BTreeMap::new();
+        for (key, value) in self.all().flat_map(|plugin| plugin.bind_annotations(tables, task, node)) {
+            annotations.entry(key).or_insert(value);
+        }
+        annotations
+    }
 }
 
 fn first_decided(mut answers: impl Iterator<Item = Ordering>) -> Ordering {
     answers.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,5 +34,5 @@ pub(crate) fn exceeded_by_pod(tables: &Tables, queue: QueueId, demand: &Demand) 
     }
     let mut wanted = Vec::new();
     demand.add_to(&mut wanted, 1);
-    exceeded(tables, queue, &wanted, &row.allocated)
+    exceeded(tables, queue, &wanted, &row.own.held())
 }

@@ -201,6 +201,10 @@ pub enum Check {
     PodCount,
     /// A host port is taken.
     HostPort,
+    /// Outside the part of the cluster that the group may use.
+    OutsideDomain,
+    /// A plugin refuses the node; the detail says why.
+    Refused,
 }
 
 /// A resource that is short where a node could otherwise take the pod.

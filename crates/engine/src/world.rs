@@ -7,6 +7,7 @@ use crate::finder::Finder;
 use crate::ids::TimeMs;
 use crate::plan::Plan;
 use crate::plan_lint;
+use crate::plugins::Registry;
 use crate::policy::Policy;
 use crate::reasons::Reasons;
 
@@ -15,6 +16,7 @@ pub(crate) mod classes;
 pub(crate) mod groups;
 pub(crate) mod journal;
 pub(crate) mod nodes;
+pub(crate) mod objects;
 pub(crate) mod queues;
 pub(crate) mod table;
 pub(crate) mod tables;
@@ -29,6 +31,7 @@ pub struct World {
     policy: Policy,
     finder: Finder,
     config: Config,
+    registry: Registry,
 }
 
 /// A group as `World::groups` shows it.
@@ -49,19 +52,25 @@ pub struct GroupView<'w> {
 }
 
 impl World {
-    /// An empty world.
+    /// An empty world with Volcano's plugins.
     pub fn new(config: Config) -> Self {
+        Self::with_plugins(config, Registry::default())
+    }
+
+    /// An empty world with the plugins of `registry`.
+    pub fn with_plugins(config: Config, registry: Registry) -> Self {
         Self {
             tables: Tables::new(&config.default_queue),
-            policy: Policy::new(&config),
+            policy: Policy::new(&config, &registry),
             finder: Finder::default(),
             config,
+            registry,
         }
     }
 
     /// Takes another configuration from the next cycle on. The default queue stays as it was at the start.
     pub fn set_config(&mut self, config: Config) {
-        self.policy = Policy::new(&config);
+        self.policy = Policy::new(&config, &self.registry);
         self.finder = Finder::default();
         self.config = config;
     }
@@ -76,7 +85,7 @@ impl World {
     pub fn cycle(&mut self, now: TimeMs) -> Plan {
         let cycle = Cycle {
             tables: &mut self.tables,
-            policy: &self.policy,
+            policy: &mut self.policy,
             finder: &mut self.finder,
             config: &self.config,
             now,
@@ -94,6 +103,14 @@ impl World {
     /// None of its own: `result` carries the bind's.
     pub fn bind_result(&mut self, uid: &str, result: Result<(), &str>, now: TimeMs) {
         self.tables.bind_result(uid, result, now);
+    }
+
+    /// What the API server answered to an eviction: one that failed leaves the pod as it was.
+    ///
+    /// # Errors
+    /// None of its own: `result` carries the eviction's.
+    pub fn evict_result(&mut self, uid: &str, result: Result<(), &str>, now: TimeMs) {
+        self.tables.evict_result(uid, result, now);
     }
 
     /// Whether a PodGroup's status could be written; one that could not is planned again.

@@ -9,6 +9,7 @@ use super::worklist::Worklist;
 use crate::config::Action;
 use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
+use crate::finder::Search;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
 use crate::plan::Bind;
 use crate::plugins::Counting;
@@ -195,7 +196,7 @@ fn turn(cycle: &mut Cycle<'_>, group: GroupId, wanted: &mut Wanted, hopeless: &m
     let mut ready = trial.place_all(cycle, group, wanted, counting);
     if !ready && first_turn && needed > 1 && wanted.uniform.is_none() {
         // Small pods may have taken the room that only a large one needs.
-        cycle.tables.rollback(savepoint);
+        cycle.rollback(savepoint);
         largest_first(cycle, wanted, needed);
         let mut second = Trial::new(needed);
         ready = second.place_all(cycle, group, wanted, counting);
@@ -211,7 +212,7 @@ fn turn(cycle: &mut Cycle<'_>, group: GroupId, wanted: &mut Wanted, hopeless: &m
         return wanted.next < wanted.tasks.len();
     }
     let reasons = trial.note_failure(cycle, group);
-    cycle.tables.rollback(savepoint);
+    cycle.rollback(savepoint);
     if let (Some(key), Some(reasons)) = (key, reasons) {
         hopeless.insert(key, reasons);
     }
@@ -276,13 +277,15 @@ impl Trial {
             }
             let queue = cycle.tables.groups.row(group).queue;
             let demand = &cycle.tables.classes.row(class).demand;
-            if let Some(reason) = queue_limit::exceeded_by_pod(cycle.tables, queue, demand) {
+            let objection = queue_limit::exceeded_by_pod(cycle.tables, queue, demand);
+            if let Some(reason) = objection.or_else(|| cycle.policy.allocatable(cycle.tables, queue, demand)) {
                 self.fail(class, |_| reason);
                 continue;
             }
-            match cycle.finder.best(cycle.tables, cycle.policy, class) {
+            let search = Search::of_task(cycle.tables, task);
+            match cycle.finder.best(cycle.tables, cycle.policy, search) {
                 Some(node) => {
-                    cycle.tables.assign(task, node);
+                    cycle.assign(task, node);
                     self.placed.push(task);
                     if cycle.policy.job_ready(cycle.tables, group, counting) {
                         return true;
@@ -314,7 +317,7 @@ impl Trial {
         let row = cycle.tables.groups.row(group);
         let started = row.counts.ready() >= row.min_member.saturating_add(found_room);
         let numbers = (if started { wanted } else { self.needed.clamp(found_room + 1, wanted) }, found_room);
-        let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, class, numbers);
+        let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, Search::of_task(cycle.tables, task), numbers);
         unfit.role = cycle.tables.groups.row(group).roles[role as usize].name.to_string();
         Reason::NodesUnfit(unfit)
     }
@@ -344,5 +347,6 @@ fn bind(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId) {
         name: row.name.to_string(),
         node: cycle.tables.node_name(node).to_string(),
         group: cycle.tables.groups.row(group).key(),
+        annotations: cycle.policy.bind_annotations(cycle.tables, task, node),
     });
 }

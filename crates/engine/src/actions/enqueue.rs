@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::worklist::Worklist;
 use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
+use crate::finder::Search;
 use crate::ids::{ClassId, DimId, GroupId, QueueId};
 use crate::minimum::{Missing, missing};
 use crate::queue_limit;
@@ -117,7 +118,7 @@ fn decide(
     if !fits_empty(cycle, missing) && !could_start_now(cycle, queue, missing, ahead, placeable) {
         return Err(vec![Reason::ExceedsCluster(exceeds(cycle, group, missing))]);
     }
-    let mut used = cycle.tables.queues.row(queue).allocated.clone();
+    let mut used = cycle.tables.queues.row(queue).own.held();
     add(&mut used, &ahead.amounts);
     let Some(reason) = queue_limit::exceeded(cycle.tables, queue, &missing.total, &used) else { return Ok(()) };
     if could_start_now(cycle, queue, missing, ahead, placeable) {
@@ -140,7 +141,7 @@ fn could_start_now(
     ahead: &Promised,
     placeable: &mut Placeable,
 ) -> bool {
-    let mut used = cycle.tables.queues.row(queue).allocated.clone();
+    let mut used = cycle.tables.queues.row(queue).own.held();
     add(&mut used, &ahead.starting);
     if queue_limit::exceeded(cycle.tables, queue, &missing.total, &used).is_some() {
         return false;
@@ -161,7 +162,7 @@ fn could_start_now(
 fn place_and_take_back(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
     let savepoint = cycle.tables.savepoint();
     let fits = missing.parts.iter().all(|part| {
-        (0..part.count).all(|_| match cycle.finder.best(cycle.tables, cycle.policy, part.class) {
+        (0..part.count).all(|_| match cycle.finder.best(cycle.tables, cycle.policy, Search::of_class(part.class)) {
             Some(node) => {
                 cycle.tables.hold(part.class, node);
                 true
@@ -169,7 +170,7 @@ fn place_and_take_back(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
             None => false,
         })
     });
-    cycle.tables.rollback(savepoint);
+    cycle.rollback(savepoint);
     fits
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::switches::{Switch, Switches};
 use super::tree::{Tree, Value};
 use super::{Action, Argument, Config, ConfigError, PluginConfig, Warning, WarningKind};
-use crate::plugins::{self, Known};
+use crate::plugins::{NOT_YET, Registry};
 
 /// Longest configuration read.
 const BYTES_MAX: usize = 1 << 20;
@@ -17,6 +17,14 @@ impl Config {
     /// Where Volcano refuses the file: it is not YAML, it names no action or one that does not exist, or a tier
     /// combines drf's hierarchy with proportion. The error names the line.
     pub fn parse(text: &str) -> Result<(Config, Vec<Warning>), ConfigError> {
+        Self::parse_with(text, &Registry::default())
+    }
+
+    /// Reads a configuration file that may name the plugins of `registry`.
+    ///
+    /// # Errors
+    /// As `parse`.
+    pub fn parse_with(text: &str, registry: &Registry) -> Result<(Config, Vec<Warning>), ConfigError> {
         if text.len() > BYTES_MAX {
             return Err(ConfigError::ReadLimit { bytes: text.len(), bytes_max: BYTES_MAX });
         }
@@ -24,17 +32,18 @@ impl Config {
             line: error.location().map_or(0, |location| location.line()),
             message: error.without_snippet().to_string().split(" at line ").next().unwrap_or_default().to_owned(),
         })?;
-        let mut reader = Reader { warnings: Vec::new() };
+        let mut reader = Reader { warnings: Vec::new(), registry };
         let config = reader.config(&tree)?;
         Ok((config, reader.warnings))
     }
 }
 
-struct Reader {
+struct Reader<'r> {
     warnings: Vec<Warning>,
+    registry: &'r Registry,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn warn(&mut self, line: u64, kind: WarningKind) {
         self.warnings.push(Warning { line, kind });
     }
@@ -131,22 +140,20 @@ impl Reader {
                 self.warn(value.line, WarningKind::UnknownKey { key: key.clone() });
             }
         }
-        match plugins::known(&config.name) {
-            Known::Implemented(arguments) => {
-                for name in config
-                    .arguments
-                    .keys()
-                    .filter(|name| !arguments.contains(&name.as_str()))
-                    .cloned()
-                    .collect::<Vec<_>>()
-                {
-                    self.warn(tree.line, WarningKind::UnknownArgument { plugin: config.name.clone(), argument: name });
-                }
+        if self.registry.has(&config.name) {
+            let unread = config.arguments.keys().filter(|name| !self.registry.reads(&config.name, name)).cloned();
+            for argument in unread.collect::<Vec<_>>() {
+                self.warn(tree.line, WarningKind::UnknownArgument { plugin: config.name.clone(), argument });
             }
-            Known::NotYet => {
-                self.warn(tree.line, WarningKind::NotInThisVersion { what: format!("plugin {}", config.name) });
-            }
-            Known::Unknown => self.warn(tree.line, WarningKind::UnknownPlugin { plugin: config.name.clone() }),
+            self.registry.build(&config).map_err(|error| ConfigError::BadArgument {
+                line: tree.line,
+                plugin: config.name.clone(),
+                error,
+            })?;
+        } else if NOT_YET.contains(&config.name.as_str()) {
+            self.warn(tree.line, WarningKind::NotInThisVersion { what: format!("plugin {}", config.name) });
+        } else {
+            self.warn(tree.line, WarningKind::UnknownPlugin { plugin: config.name.clone() });
         }
         Ok(config)
     }

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Finder;
+use super::{Finder, Search};
 use crate::dims::PODS;
 use crate::ids::{ClassId, DimId, NodeId};
-use crate::plugins::predicates;
 use crate::policy::Policy;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Shortage};
 use crate::world::tables::Tables;
@@ -41,20 +40,31 @@ impl Finder {
         &mut self,
         tables: &Tables,
         policy: &Policy,
-        class: ClassId,
+        search: Search<'_>,
         (needed, found_room): (u32, u32),
     ) -> NodesUnfit {
+        let class = search.class;
+        let specific = search.task.filter(|task| policy.is_specific(tables, *task));
         let cache = self.fresh(tables, policy, class);
         let end = tables.nodes.use_log.end();
+        let row = tables.classes.row(class);
+        let room = |node, dim| tables.nodes.room(node, dim);
+        if specific.is_some() || search.within.is_some() {
+            let outside = |node: NodeId| {
+                let outside = search.within.is_some_and(|nodes| !nodes.contains(node.index()));
+                outside.then_some(Check::OutsideDomain)
+            };
+            let verdicts: Vec<Option<Check>> =
+                cache.verdicts.iter().enumerate().map(|(node, verdict)| verdict.or(outside(node.into()))).collect();
+            let findings = scan(&verdicts, tables, policy, class, room, |node| {
+                let of_use = policy.check_use(tables, row, node);
+                of_use.or_else(|| specific.and_then(|task| policy.check_task(tables, task, node)))
+            });
+            return findings.unfit(tables, (needed, found_room));
+        }
         let known = cache.diagnosis.0.take().filter(|(at, _)| *at == end);
         let findings = known.map_or_else(
-            || {
-                let row = tables.classes.row(class);
-                let room = |node, dim| tables.nodes.idle(node, dim);
-                scan(&cache.verdicts, tables, class, room, |node| {
-                    policy.check_use(&row.template, tables.nodes.row(node))
-                })
-            },
+            || scan(&cache.verdicts, tables, policy, class, room, |node| policy.check_use(tables, row, node)),
             |(_, findings)| findings,
         );
         let unfit = findings.unfit(tables, (needed, found_room));
@@ -67,6 +77,7 @@ impl Finder {
 pub(super) fn scan(
     verdicts: &[Option<Check>],
     tables: &Tables,
+    policy: &Policy,
     class: ClassId,
     room: impl Fn(NodeId, DimId) -> i64,
     check_use: impl Fn(NodeId) -> Option<Check>,
@@ -74,9 +85,8 @@ pub(super) fn scan(
     let row = tables.classes.row(class);
     let mut findings = Findings { nodes: tables.nodes.known, ..Findings::default() };
     for node in tables.nodes.ids() {
-        let facts = tables.nodes.row(node);
         if let Some(check) = verdicts[node.index()] {
-            findings.count(check, predicates::detail(check, &row.template, facts));
+            findings.count(check, policy.detail(tables, check, row, node));
             continue;
         }
         let mut lacks = false;
@@ -95,7 +105,7 @@ pub(super) fn scan(
             }
         }
         if let (false, Some(check)) = (lacks, check_use(node)) {
-            findings.count(check, predicates::detail(check, &row.template, facts));
+            findings.count(check, policy.detail(tables, check, row, node));
         }
     }
     findings

@@ -90,7 +90,7 @@ impl Finder {
                     (most == 1 && free(node, PODS) < tables.nodes.allocatable(node, PODS)).then_some(Check::HostPort)
                 };
                 let verdicts = &self.fresh(tables, policy, part.class).verdicts;
-                let findings = diagnosis::scan(verdicts, tables, part.class, free, port);
+                let findings = diagnosis::scan(verdicts, tables, policy, part.class, free, port);
                 return Some(Unplaced { class: part.class, found_room, findings });
             }
         }

@@ -2,8 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::{Counting, Plugin};
-use crate::ids::GroupId;
+use rustc_hash::FxHashMap;
+
+use super::{Counting, GangEviction, Plugin, Vote};
+use crate::ids::{GroupId, TaskId};
 use crate::reasons::Reason;
 use crate::world::tables::Tables;
 
@@ -25,6 +27,39 @@ impl Plugin for Gang {
                 || row.roles.iter().all(|role| role.counts.ready() + extra(role.pending_best_effort) >= role.min))
     }
 
+    fn job_pipelined(&self, tables: &Tables, group: GroupId) -> Vote {
+        let row = tables.groups.row(group);
+        let enough = row.counts.ready() + row.counts.pipelined() + row.pending_best_effort >= row.min_member
+            && (!row.role_minima_apply()
+                || row
+                    .roles
+                    .iter()
+                    .all(|role| role.counts.ready() + role.counts.pipelined() + role.pending_best_effort >= role.min));
+        if enough { Vote::Permit } else { Vote::Reject }
+    }
+
+    fn job_starving(&self, tables: &Tables, group: GroupId) -> Option<bool> {
+        let row = tables.groups.row(group);
+        Some(row.counts.ready() + row.counts.pipelined() < row.min_member)
+    }
+
+    /// A group gives away only what it has beyond its minimum.
+    fn preemptable(&self, tables: &Tables, _preemptor: TaskId, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
+        Some(beyond_minimum(tables, candidates))
+    }
+
+    fn reclaimable(&self, tables: &Tables, _preemptor: TaskId, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
+        Some(beyond_minimum(tables, candidates))
+    }
+
+    fn unified_evictable(&self, _tables: &Tables, _want: &GangEviction, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
+        Some(candidates.to_vec())
+    }
+
+    fn victim_key(&self, _tables: &Tables, _preemptor: TaskId) -> Option<u64> {
+        Some(0)
+    }
+
     fn job_valid(&self, tables: &Tables, group: GroupId) -> Option<Reason> {
         let row = tables.groups.row(group);
         if row.role_minima_apply() {
@@ -37,4 +72,18 @@ impl Plugin for Gang {
         let (min, valid) = (row.min_member, row.counts.valid());
         (valid < min).then_some(Reason::NotEnoughTasks { min, valid })
     }
+}
+
+/// The candidates, in order, as long as their group keeps its minimum.
+fn beyond_minimum(tables: &Tables, candidates: &[TaskId]) -> Vec<TaskId> {
+    let mut left: FxHashMap<GroupId, u32> = FxHashMap::default();
+    let mut keeps = |task: &&TaskId| {
+        let Some(group) = tables.task(**task).group else { return false };
+        let row = tables.groups.row(group);
+        let occupied = left.entry(group).or_insert_with(|| row.counts.ready());
+        let allowed = *occupied > row.min_member;
+        *occupied = occupied.saturating_sub(u32::from(allowed));
+        allowed
+    };
+    candidates.iter().filter(|task| keeps(task)).copied().collect()
 }

@@ -4,8 +4,11 @@
 use super::Plugin;
 use crate::config::PluginConfig;
 use crate::facts::{HostPort, NodeTerm, Operator, PodTemplate, Requirement, Taint, TaintEffect, Toleration};
+use crate::ids::NodeId;
 use crate::reasons::Check;
+use crate::world::classes::ClassRow;
 use crate::world::nodes::NodeRow;
+use crate::world::tables::Tables;
 
 /// Arguments that Volcano reads; those of checks that this version lacks are accepted.
 pub(super) const ARGUMENTS: &[&str] = &[
@@ -57,7 +60,26 @@ impl Predicates {
 }
 
 impl Plugin for Predicates {
-    fn check_facts(&self, template: &PodTemplate, node: &NodeRow) -> Option<Check> {
+    fn check_facts(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> Option<Check> {
+        self.facts_of(&class.template, tables.nodes.row(node))
+    }
+
+    fn check_use(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> Option<Check> {
+        self.use_of(&class.template, tables.nodes.row(node))
+    }
+
+    /// What a failed check is about, for reasons.
+    fn detail(&self, tables: &Tables, check: Check, class: &ClassRow, node: NodeId) -> String {
+        detail(check, &class.template, tables.nodes.row(node))
+    }
+}
+
+impl Predicates {
+    fn use_of(&self, template: &PodTemplate, node: &NodeRow) -> Option<Check> {
+        (self.node_ports && taken_port(template, node).is_some()).then_some(Check::HostPort)
+    }
+
+    fn facts_of(&self, template: &PodTemplate, node: &NodeRow) -> Option<Check> {
         if node.unschedulable && !tolerates_cordon(template) {
             return Some(Check::Unschedulable);
         }
@@ -69,14 +91,9 @@ impl Plugin for Predicates {
         }
         template.unsupported.iter().any(|constraint| self.enforces(constraint)).then_some(Check::Unsupported)
     }
-
-    fn check_use(&self, template: &PodTemplate, node: &NodeRow) -> Option<Check> {
-        (self.node_ports && taken_port(template, node).is_some()).then_some(Check::HostPort)
-    }
 }
 
-/// What a failed check is about, for reasons.
-pub(crate) fn detail(check: Check, template: &PodTemplate, node: &NodeRow) -> String {
+fn detail(check: Check, template: &PodTemplate, node: &NodeRow) -> String {
     match check {
         Check::Taint => untolerated(template, node).map_or_else(String::new, |taint| {
             if taint.value.is_empty() { taint.key.clone() } else { format!("{}={}", taint.key, taint.value) }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::Plugin;
+use super::{GangEviction, Plugin};
 use crate::ids::{GroupId, TaskId};
 use crate::world::tables::Tables;
 
@@ -12,6 +12,41 @@ pub(crate) struct Priority;
 impl Plugin for Priority {
     fn job_order(&self, tables: &Tables, left: GroupId, right: GroupId) -> Ordering {
         tables.groups.row(right).priority.cmp(&tables.groups.row(left).priority)
+    }
+
+    /// Wants every pod of the group to run.
+    fn job_starving(&self, tables: &Tables, group: GroupId) -> Option<bool> {
+        let row = tables.groups.row(group);
+        Some(row.counts.ready() + row.counts.pipelined() < row.counts.all())
+    }
+
+    /// Only what is of lower priority leaves: groups among each other, and tasks within one.
+    fn preemptable(&self, tables: &Tables, preemptor: TaskId, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
+        let asking = tables.task(preemptor);
+        let priority = |group: Option<GroupId>| group.map_or(i32::MAX, |group| tables.groups.row(group).priority);
+        let lower = |task: &&TaskId| {
+            let row = tables.task(**task);
+            if row.group == asking.group {
+                row.priority < asking.priority
+            } else {
+                priority(row.group) < priority(asking.group)
+            }
+        };
+        Some(candidates.iter().filter(lower).copied().collect())
+    }
+
+    fn unified_evictable(&self, tables: &Tables, want: &GangEviction, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
+        let priority = tables.groups.row(want.preemptor).priority;
+        let lower = |task: &&TaskId| {
+            tables.task(**task).group.is_some_and(|group| tables.groups.row(group).priority < priority)
+        };
+        Some(candidates.iter().filter(|task| want.reclaim || lower(task)).copied().collect())
+    }
+
+    fn victim_key(&self, tables: &Tables, preemptor: TaskId) -> Option<u64> {
+        let row = tables.task(preemptor);
+        let priority = row.group.map_or(0, |group| tables.groups.row(group).priority);
+        Some((u64::from(priority.cast_unsigned()) << 32) | u64::from(row.priority.cast_unsigned()))
     }
 
     fn task_order(&self, tables: &Tables, left: TaskId, right: TaskId) -> Ordering {

@@ -123,6 +123,8 @@ impl NodesUnfit {
             Check::Unsupported => format!("{nodes} where {detail} can't be honoured by this version"),
             Check::PodCount => format!("{nodes} with too many pods"),
             Check::HostPort => format!("{nodes} with host port {detail} taken"),
+            Check::OutsideDomain => format!("{nodes} outside the part of the cluster it may use"),
+            Check::Refused => format!("{nodes} {detail}"),
             Check::Resource => {
                 let short =
                     self.short.iter().find(|short| short.resource == *detail).map_or_else(String::new, |short| {

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::dims::Demand;
 use crate::facts::{Delta, GroupFacts, GroupPhase, PodFacts, ShapeTask};
 use crate::ids::{ClassId, GroupId, NodeId, QueueId, TaskId, TimeMs};
-use crate::world::groups::{ROLES_MAX, ShapePart};
+use crate::world::groups::{ROLES_MAX, ShapePart, key_of};
+use crate::world::objects::Namespace;
 use crate::world::tables::{Shape, Tables};
 use crate::world::tasks::{TaskRow, TaskState, index_of, state_of};
 
@@ -23,10 +23,7 @@ impl Tables {
             Delta::GroupRemove { namespace, name, uid } => self.remove_group(namespace, name, uid),
             Delta::ShapeUpsert { owner_uid, tasks, ended } => self.upsert_shape(owner_uid, tasks, *ended),
             Delta::ShapeRemove { owner_uid } => self.remove_shape(owner_uid),
-            Delta::QueueUpsert(facts) => {
-                let limits = facts.capability.iter().map(|(name, amount)| (self.dims.intern(name), *amount)).collect();
-                self.queues.upsert(facts, limits);
-            }
+            Delta::QueueUpsert(facts) => self.queues.upsert(facts, &mut self.dims),
             Delta::QueueRemove(name) => self.queues.remove(name),
             Delta::PriorityClassUpsert { name, value, global_default } => {
                 self.priorities.values.insert(name.clone(), (*value, *global_default));
@@ -36,8 +33,29 @@ impl Tables {
                 self.priorities.values.remove(name);
                 self.resolve_priorities();
             }
+            _ => return self.apply_object(delta),
         }
         true
+    }
+
+    /// Objects that are kept as they are.
+    fn apply_object(&mut self, delta: &Delta) -> bool {
+        let objects = &mut self.objects;
+        match delta {
+            Delta::HyperNodeUpsert(facts) => objects.hyper_nodes.upsert(facts.name.clone(), facts),
+            Delta::HyperNodeRemove(name) => objects.hyper_nodes.remove(name),
+            Delta::ShardUpsert(facts) => objects.shards.upsert(facts.name.clone(), facts),
+            Delta::ShardRemove(name) => objects.shards.remove(name),
+            Delta::BudgetUpsert(facts) => objects.budgets.upsert(key_of(&facts.namespace, &facts.name), facts),
+            Delta::BudgetRemove { namespace, name } => objects.budgets.remove(&key_of(namespace, name)),
+            Delta::QuotaUpsert(facts) => objects.quotas.upsert(key_of(&facts.namespace, &facts.name), facts),
+            Delta::QuotaRemove { namespace, name } => objects.quotas.remove(&key_of(namespace, name)),
+            Delta::NamespaceUpsert { name, weight, labels } => {
+                objects.namespaces.upsert(name.clone(), &Namespace { weight: (*weight).max(1), labels: labels.clone() })
+            }
+            Delta::NamespaceRemove(name) => objects.namespaces.remove(name),
+            _ => false,
+        }
     }
 
     fn resolve_priorities(&mut self) {
@@ -59,7 +77,7 @@ impl Tables {
         if let (Some(old), None) = (old, node) {
             // A bind of ours that this version of the pod does not show yet.
             let row = self.task(old);
-            if matches!(row.state, TaskState::Binding | TaskState::Bound) {
+            if matches!(row.state, TaskState::Binding | TaskState::Bound | TaskState::Pipelined) {
                 node = row.node;
                 state = if state == TaskState::Pending { row.state } else { state };
             }
@@ -72,6 +90,11 @@ impl Tables {
         let same = |old: &TaskRow| {
             (old.group, old.role, old.class, old.state, old.node) == (group, role, class, state, node)
                 && (old.gated, old.created) == (facts.gated, facts.created)
+                && (old.started, old.scheduled) == (facts.started, facts.scheduled)
+                && (old.preemptable, old.never_preempts) == (facts.preemptable.unwrap_or(true), facts.never_preempts)
+                && old.nominated.as_deref() == facts.nominated.as_deref()
+                && old.annotations.as_deref().is_none_or(|old| *old == facts.annotations)
+                && (old.annotations.is_some() || facts.annotations.is_empty())
         };
         // A group of one is made of its pod, so that a change of the pod may be one of the group's.
         if !of_one && old.is_some_and(|old| same(self.task(old))) {
@@ -80,6 +103,7 @@ impl Tables {
         }
         let kept = old.map(|old| self.detach_task(old));
         let left = kept.as_ref().map(|row| (row.group, row.class, row.node));
+        let fence_until = kept.as_ref().map_or(TimeMs::default(), |row| row.fence_until);
         let (attempts, not_before, bind_error, noticed) = kept.map_or((0, TimeMs::default(), None, None), |row| {
             (row.attempts, row.not_before, row.bind_error, row.noticed)
         });
@@ -96,6 +120,15 @@ impl Tables {
             best_effort: self.classes.row(class).demand.is_best_effort(),
             priority: facts.template.priority,
             created: facts.created,
+            started: facts.started,
+            scheduled: facts.scheduled,
+            preemptable: facts.preemptable.unwrap_or(true),
+            never_preempts: facts.never_preempts,
+            of_daemon_set: facts.of_daemon_set,
+            priority_class: some_text(&facts.pod_priority_class),
+            nominated: facts.nominated.as_deref().map(Arc::from),
+            annotations: (!facts.annotations.is_empty()).then(|| Arc::new(facts.annotations.clone())),
+            fence_until,
             index: index_of(&facts.name),
             attempts,
             not_before,
@@ -200,6 +233,10 @@ impl Tables {
         row.created = facts.created;
         row.priority_class = facts.priority_class.as_str().into();
         row.priority = self.priorities.resolve(&facts.priority_class);
+        row.annotations.clone_from(&facts.annotations);
+        row.preemptable = facts.preemptable;
+        row.topology.clone_from(&facts.topology);
+        row.sub_groups.clone_from(&facts.sub_groups);
         row.min_resources = facts.min_resources.as_ref().map(|resources| self.dims.demand(resources));
         for role in &mut row.roles {
             role.min = 0;
@@ -244,9 +281,13 @@ impl Tables {
         if old == queue {
             return;
         }
-        let held = Demand(row.allocated.iter().enumerate().map(|(dim, amount)| (dim.into(), *amount)).collect());
-        self.queues.charge(old, &held, -1);
-        self.queues.charge(queue, &held, 1);
+        let tasks: Vec<TaskId> = row.tasks.iter().copied().collect();
+        for task in tasks {
+            let (state, class) = (self.task(task).state, self.task(task).class);
+            let demand = &self.classes.row(class).demand;
+            self.queues.charge(old, state, demand, -1);
+            self.queues.charge(queue, state, demand, 1);
+        }
         self.queues.row_mut(queue).groups += 1;
         self.leave_queue(old);
     }
@@ -257,7 +298,7 @@ impl Tables {
     }
 
     fn remove_group(&mut self, namespace: &str, name: &str, uid: &str) {
-        let Some(group) = self.groups.table.find(&crate::world::groups::key_of(namespace, name)) else { return };
+        let Some(group) = self.groups.table.find(&key_of(namespace, name)) else { return };
         let row = self.groups.row_mut(group);
         if !row.known || (!uid.is_empty() && *row.uid != *uid) {
             return;
@@ -362,7 +403,22 @@ impl Tables {
         }
     }
 
+    /// The answer to an eviction: a pod that could not be told to leave stays what it was.
+    pub(crate) fn evict_result(&mut self, uid: &str, result: Result<(), &str>, _now: TimeMs) {
+        let (Some(task), Err(_)) = (self.tasks.find(uid), result) else { return };
+        let row = self.task(task);
+        if row.state == TaskState::Releasing && row.node.is_some() {
+            let state = if row.started.is_some() { TaskState::Running } else { TaskState::Bound };
+            let node = row.node;
+            self.move_task(task, state, node);
+        }
+    }
+
     pub(crate) fn node_name(&self, node: NodeId) -> &Arc<str> {
         &self.nodes.row(node).name
     }
+}
+
+fn some_text(text: &str) -> Option<Arc<str>> {
+    (!text.is_empty()).then(|| text.into())
 }

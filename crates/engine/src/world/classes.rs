@@ -17,7 +17,7 @@ const SCORED_CPU_MILLI: i64 = 100;
 const SCORED_MEMORY_BYTES: i64 = 200 << 20;
 
 #[derive(Debug)]
-pub(crate) struct ClassRow {
+pub struct ClassRow {
     pub(crate) template: Arc<PodTemplate>,
     /// The requests, with one of `pods`.
     pub(crate) demand: Demand,

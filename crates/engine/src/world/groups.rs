@@ -1,11 +1,11 @@
 //! Groups (PodGroups, and groups of one for bare pods): minima, counts by state, shape, phase, reasons.
 //! Counts follow the tasks' states exactly; only `Tables` changes them. A group that only pods name is a placeholder.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::dims::Demand;
-use crate::facts::{GroupPhase, GroupStatus, OwnerFacts};
+use crate::facts::{GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
 use crate::reasons::Reasons;
 use crate::world::table::Table;
@@ -34,8 +34,13 @@ impl Counts {
         self.sum(&[Allocated, Binding, Bound, Running, Succeeded])
     }
 
+    /// Pods that wait for room that is being freed.
+    pub(crate) fn pipelined(&self) -> u32 {
+        self.get(TaskState::Pipelined)
+    }
+
     pub(crate) fn valid(&self) -> u32 {
-        self.ready() + self.get(TaskState::Pending)
+        self.ready() + self.pipelined() + self.get(TaskState::Pending)
     }
 
     pub(crate) fn all(&self) -> u32 {
@@ -75,7 +80,7 @@ pub(crate) struct Noticed {
 }
 
 #[derive(Debug)]
-pub(crate) struct GroupRow {
+pub struct GroupRow {
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
     pub(crate) uid: Arc<str>,
@@ -97,8 +102,14 @@ pub(crate) struct GroupRow {
     pub(crate) pending_best_effort: u32,
     /// Releasing tasks that have a node.
     pub(crate) releasing_placed: u32,
-    /// Requests of its tasks that hold nodes, by dimension.
+    /// Requests of its tasks that have room and keep it, fences included, by dimension.
     pub(crate) allocated: Vec<i64>,
+    /// Annotations that plugins read.
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// Its pods may be victims: as its PodGroup says, if it does.
+    pub(crate) preemptable: Option<bool>,
+    pub(crate) topology: Option<TopologySpec>,
+    pub(crate) sub_groups: Vec<SubGroupPolicy>,
     /// What was written last, or seen where nothing was.
     pub(crate) emitted: Option<GroupStatus>,
     /// Its owner has ended: it wants no more pods.
@@ -196,6 +207,10 @@ impl Groups {
             pending_best_effort: 0,
             releasing_placed: 0,
             allocated: Vec::new(),
+            annotations: BTreeMap::new(),
+            preemptable: None,
+            topology: None,
+            sub_groups: Vec::new(),
             emitted: None,
             ended: false,
             writing: false,
@@ -210,7 +225,7 @@ impl Groups {
     pub(crate) fn refresh(&mut self, group: GroupId) {
         let row = self.row(group);
         let early = matches!(row.phase, GroupPhase::Pending | GroupPhase::Inqueue);
-        let waits = row.exists() && !row.ended && (row.pending() > 0 || early);
+        let waits = row.exists() && !row.ended && (row.pending() + row.counts.pipelined() > 0 || early);
         if waits {
             self.waiting.insert(group);
         } else {

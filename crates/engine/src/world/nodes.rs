@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::dims::{Demand, Dims};
-use crate::facts::{HostPort, NodeFacts, Taint};
-use crate::ids::{DimId, NodeId};
+use crate::dims::{Demand, Dims, Resources};
+use crate::facts::{HostPort, NodeFacts, NodeUsage, Taint};
+use crate::ids::{DimId, NodeId, TaskId};
 use crate::world::table::Table;
 
 /// A node's facts that don't change with use.
 #[derive(Debug)]
-pub(crate) struct NodeRow {
+pub struct NodeRow {
     pub(crate) name: Arc<str>,
     /// False while only pods name it.
     pub(crate) known: bool,
@@ -19,8 +19,13 @@ pub(crate) struct NodeRow {
     pub(crate) taints: Vec<Taint>,
     pub(crate) unschedulable: bool,
     pub(crate) ports: Vec<(HostPort, u32)>,
-    /// Tasks whose row names this node.
-    pub(crate) tasks: u32,
+    /// Annotations that plugins read.
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) images: BTreeMap<String, i64>,
+    pub(crate) usage: Option<NodeUsage>,
+    pub(crate) capacity: Resources,
+    /// Tasks whose row names this node, in no order that means anything.
+    pub(crate) tasks: Vec<TaskId>,
 }
 
 /// Nodes that changed, in order; readers remember how far they have read.
@@ -59,6 +64,10 @@ pub(crate) struct Nodes {
     /// `[dimension][node]`.
     allocatable: Vec<Vec<i64>>,
     used: Vec<Vec<i64>>,
+    /// The part of `used` that is on its way out.
+    releasing: Vec<Vec<i64>>,
+    /// Promised to tasks that wait for room to be freed.
+    pipelined: Vec<Vec<i64>>,
     /// cpu and memory taken when pods without requests count as Kubernetes' scoring counts them.
     scored: [Vec<i64>; 2],
     /// Known nodes.
@@ -79,6 +88,8 @@ impl Nodes {
             table: Table::new(),
             allocatable: Vec::new(),
             used: Vec::new(),
+            releasing: Vec::new(),
+            pipelined: Vec::new(),
             scored: [Vec::new(), Vec::new()],
             known: 0,
             total: Vec::new(),
@@ -108,6 +119,22 @@ impl Nodes {
         self.allocatable(node, dim).saturating_sub(self.used(node, dim))
     }
 
+    /// What of the use is on its way out.
+    pub(crate) fn releasing(&self, node: NodeId, dim: DimId) -> i64 {
+        self.releasing.get(dim.index()).map_or(0, |column| column[node.index()])
+    }
+
+    /// What will be free when all that leaves is gone, less what is promised of it. May be negative.
+    pub(crate) fn future_idle(&self, node: NodeId, dim: DimId) -> i64 {
+        let pipelined = self.pipelined.get(dim.index()).map_or(0, |column| column[node.index()]);
+        self.idle(node, dim).saturating_add(self.releasing(node, dim)).saturating_sub(pipelined)
+    }
+
+    /// What a pod can take now: free, and not promised to another.
+    pub(crate) fn room(&self, node: NodeId, dim: DimId) -> i64 {
+        self.idle(node, dim).min(self.future_idle(node, dim))
+    }
+
     /// cpu (0) or memory (1) in use for scoring.
     pub(crate) fn scored(&self, node: NodeId, which: usize) -> i64 {
         self.scored[which][node.index()]
@@ -127,10 +154,15 @@ impl Nodes {
             taints: Vec::new(),
             unschedulable: false,
             ports: Vec::new(),
-            tasks: 0,
+            annotations: BTreeMap::new(),
+            images: BTreeMap::new(),
+            usage: None,
+            capacity: Resources::new(),
+            tasks: Vec::new(),
         };
         let id = self.table.insert(name, row);
-        for column in self.allocatable.iter_mut().chain(&mut self.used).chain(&mut self.scored) {
+        let columns = self.allocatable.iter_mut().chain(&mut self.used).chain(&mut self.scored);
+        for column in columns.chain(&mut self.releasing).chain(&mut self.pipelined) {
             column.resize(column.len().max(id.index() + 1), 0);
             column[id.index()] = 0;
         }
@@ -143,6 +175,8 @@ impl Nodes {
         let span = self.table.span();
         self.allocatable.resize_with(dims.max(self.allocatable.len()), || vec![0; span]);
         self.used.resize_with(dims.max(self.used.len()), || vec![0; span]);
+        self.releasing.resize_with(dims.max(self.releasing.len()), || vec![0; span]);
+        self.pipelined.resize_with(dims.max(self.pipelined.len()), || vec![0; span]);
         self.total.resize(dims.max(self.total.len()), 0);
     }
 
@@ -154,13 +188,21 @@ impl Nodes {
         let changed = !row.known
             || row.labels != facts.labels
             || row.taints != facts.taints
-            || row.unschedulable != facts.unschedulable;
+            || row.unschedulable != facts.unschedulable
+            || row.annotations != facts.annotations
+            || row.images != facts.images
+            || row.usage != facts.usage
+            || row.capacity != facts.capacity;
         if changed {
             self.known += u32::from(!row.known);
             row.known = true;
             row.labels.clone_from(&facts.labels);
             row.taints.clone_from(&facts.taints);
             row.unschedulable = facts.unschedulable;
+            row.annotations.clone_from(&facts.annotations);
+            row.images.clone_from(&facts.images);
+            row.usage = facts.usage;
+            row.capacity.clone_from(&facts.capacity);
             self.note_facts(id);
         }
         let offers = self.set_offer(id, &offer);
@@ -200,7 +242,7 @@ impl Nodes {
     /// Frees a placeholder that nothing names any more.
     pub(crate) fn release(&mut self, node: NodeId) {
         let row = self.row(node);
-        if !row.known && row.tasks == 0 {
+        if !row.known && row.tasks.is_empty() {
             let name = row.name.clone();
             self.table.remove(&name);
         }
@@ -215,11 +257,7 @@ impl Nodes {
 
     /// Adds (`sign` 1) or takes back (-1) one pod's use.
     pub(crate) fn charge(&mut self, node: NodeId, demand: &Demand, scored: [i64; 2], ports: &[HostPort], sign: i64) {
-        for (dim, amount) in demand.iter() {
-            let cell = &mut self.used[dim.index()][node.index()];
-            // Wrapping, so that taking back restores exactly even what no machine has.
-            *cell = cell.wrapping_add(sign.wrapping_mul(amount));
-        }
+        charge(&mut self.used, node, demand, sign);
         for (column, amount) in self.scored.iter_mut().zip(scored) {
             column[node.index()] = column[node.index()].wrapping_add(sign.wrapping_mul(amount));
         }
@@ -243,16 +281,43 @@ impl Nodes {
         self.use_log.push(node, nodes);
     }
 
-    pub(crate) fn count_task(&mut self, node: NodeId, sign: i32) {
-        let row = self.table.row_mut(node.index());
-        row.tasks = row.tasks.checked_add_signed(sign).expect("a node counts the tasks that name it");
+    /// Puts a task that names the node on its list, or takes it off.
+    pub(crate) fn list_task(&mut self, node: NodeId, task: TaskId, sign: i32) {
+        let tasks = &mut self.table.row_mut(node.index()).tasks;
+        if sign > 0 {
+            tasks.push(task);
+        } else if let Some(at) = tasks.iter().rposition(|listed| *listed == task) {
+            tasks.swap_remove(at);
+        }
+    }
+
+    /// Adds (`sign` 1) or takes back (-1) what is on its way out.
+    pub(crate) fn charge_releasing(&mut self, node: NodeId, demand: &Demand, sign: i64) {
+        charge(&mut self.releasing, node, demand, sign);
+        let nodes = self.table.span();
+        self.use_log.push(node, nodes);
+    }
+
+    /// Adds (`sign` 1) or takes back (-1) what is promised.
+    pub(crate) fn charge_pipelined(&mut self, node: NodeId, demand: &Demand, sign: i64) {
+        charge(&mut self.pipelined, node, demand, sign);
+        let nodes = self.table.span();
+        self.use_log.push(node, nodes);
     }
 
     /// The dimensions of `demand` that don't fit now, and by how much.
     pub(crate) fn lacking<'a>(&'a self, node: NodeId, demand: &'a Demand) -> impl Iterator<Item = (DimId, i64)> + 'a {
         demand.iter().filter_map(move |(dim, amount)| {
-            let short = amount.saturating_sub(self.idle(node, dim));
+            let short = amount.saturating_sub(self.room(node, dim));
             (short > 0).then_some((dim, short))
         })
+    }
+}
+
+fn charge(columns: &mut [Vec<i64>], node: NodeId, demand: &Demand, sign: i64) {
+    for (dim, amount) in demand.iter() {
+        let cell = &mut columns[dim.index()][node.index()];
+        // Wrapping, so that taking back restores exactly even what no machine has.
+        *cell = cell.wrapping_add(sign.wrapping_mul(amount));
     }
 }

@@ -16,6 +16,7 @@ use crate::world::classes::Classes;
 use crate::world::groups::{Groups, ShapePart};
 use crate::world::journal::{Journal, Undo};
 use crate::world::nodes::Nodes;
+use crate::world::objects::Objects;
 use crate::world::queues::Queues;
 use crate::world::table::Table;
 use crate::world::tasks::{TaskRow, TaskState};
@@ -44,13 +45,14 @@ impl Priorities {
 }
 
 #[derive(Debug)]
-pub(crate) struct Tables {
+pub struct Tables {
     pub(crate) dims: Dims,
     pub(crate) nodes: Nodes,
     pub(crate) classes: Classes,
     pub(crate) tasks: Table<TaskId, TaskRow>,
     pub(crate) groups: Groups,
     pub(crate) queues: Queues,
+    pub(crate) objects: Objects,
     pub(crate) priorities: Priorities,
     /// By the owner's uid.
     pub(crate) shapes: FxHashMap<Arc<str>, Shape>,
@@ -59,6 +61,20 @@ pub(crate) struct Tables {
     /// Where groups without a queue go.
     pub(crate) default_queue: Arc<str>,
     pub(crate) journal: Journal,
+    /// Whether moves are recorded for the plugins.
+    pub(crate) follow_moves: bool,
+    /// Moves that the plugins have not been told of.
+    pub(crate) moves: Vec<Move>,
+}
+
+/// A task that changed its state or node inside a cycle, with what was before.
+#[derive(Debug, Clone, Copy)]
+pub struct Move {
+    /// Which.
+    pub task: TaskId,
+    pub(crate) state: TaskState,
+    /// The node that it was on.
+    pub node: Option<NodeId>,
 }
 
 impl Tables {
@@ -70,11 +86,14 @@ impl Tables {
             tasks: Table::new(),
             groups: Groups::new(),
             queues: Queues::new(),
+            objects: Objects::default(),
             priorities: Priorities::default(),
             shapes: FxHashMap::default(),
             owned: FxHashMap::default(),
             default_queue: default_queue.into(),
             journal: Journal::default(),
+            follow_moves: false,
+            moves: Vec::new(),
         }
     }
 
@@ -95,6 +114,18 @@ impl Tables {
         self.move_task(task, TaskState::Allocated, Some(node));
     }
 
+    /// Promises a pending task room on `node` that is not free yet.
+    pub(crate) fn pipeline(&mut self, task: TaskId, node: NodeId) {
+        assert_eq!(self.task(task).state, TaskState::Pending, "only a pending task is promised room");
+        self.move_task(task, TaskState::Pipelined, Some(node));
+    }
+
+    /// Counts a task that holds a node as on its way out.
+    pub(crate) fn evict(&mut self, task: TaskId) {
+        let node = self.task(task).node;
+        self.move_task(task, TaskState::Releasing, node);
+    }
+
     /// Moves a task to another state and node, and with it everything that counts it. O(dimensions asked for).
     pub(crate) fn move_task(&mut self, task: TaskId, state: TaskState, node: Option<NodeId>) {
         let row = self.task(task);
@@ -103,6 +134,9 @@ impl Tables {
             return;
         }
         self.journal.note(Undo::Task { task, state: old_state, node: old_node });
+        if self.follow_moves {
+            self.moves.push(Move { task, state: old_state, node: old_node });
+        }
         self.count_task(task, -1);
         let row = self.tasks.row_mut(task.index());
         row.state = state;
@@ -120,9 +154,16 @@ impl Tables {
         let group = row.group;
         let holds = state.holds_node() && node.is_some();
         if let Some(node) = node {
-            self.nodes.count_task(node, sign);
+            self.nodes.list_task(node, task, sign);
             if holds {
                 self.charge_node(class, node, i64::from(sign));
+            }
+            self.nodes.widen(self.dims.len());
+            let demand = &self.classes.row(class).demand;
+            match state {
+                TaskState::Releasing => self.nodes.charge_releasing(node, demand, i64::from(sign)),
+                TaskState::Pipelined => self.nodes.charge_pipelined(node, demand, i64::from(sign)),
+                _ => {}
             }
         }
         let Some(group) = group else { return };
@@ -139,11 +180,11 @@ impl Tables {
         if state == TaskState::Releasing && node.is_some() {
             add(&mut row.releasing_placed);
         }
-        if holds {
-            let demand = &self.classes.row(class).demand;
+        let demand = &self.classes.row(class).demand;
+        if state.is_allocated() || state == TaskState::Pipelined {
             demand.add_to(&mut row.allocated, i64::from(sign));
-            self.queues.charge(row.queue, demand, i64::from(sign));
         }
+        self.queues.charge(row.queue, state, demand, i64::from(sign));
     }
 
     pub(crate) fn charge_node(&mut self, class: ClassId, node: NodeId, sign: i64) {
@@ -173,10 +214,11 @@ impl Tables {
     pub(crate) fn digest(&self) -> u64 {
         let mut hasher = FxHasher::default();
         for (id, node) in self.nodes.table.iter() {
-            (id, &node.name, node.known, node.tasks, node.unschedulable).hash(&mut hasher);
+            (id, &node.name, node.known, node.tasks.len(), node.unschedulable).hash(&mut hasher);
             node.ports.hash(&mut hasher);
             for dim in (0..self.dims.len()).map(crate::ids::DimId::from) {
                 (self.nodes.allocatable(id, dim), self.nodes.used(id, dim)).hash(&mut hasher);
+                self.nodes.future_idle(id, dim).hash(&mut hasher);
             }
             (self.nodes.scored(id, 0), self.nodes.scored(id, 1)).hash(&mut hasher);
         }
@@ -191,7 +233,9 @@ impl Tables {
             }
         }
         for (id, queue) in self.queues.table.iter() {
-            (id, &queue.name, self.dims.resources(&queue.allocated)).hash(&mut hasher);
+            for sum in [&queue.own.allocated, &queue.own.releasing, &queue.own.pending, &queue.tree.allocated] {
+                (id, &queue.name, self.dims.resources(sum)).hash(&mut hasher);
+            }
         }
         self.groups.waiting.hash(&mut hasher);
         hasher.finish()

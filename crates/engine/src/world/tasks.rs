@@ -1,5 +1,6 @@
 //! Tasks (pods): their state, and what of it counts where. Rows change state only through `Tables::move_task`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::facts::{PodFacts, PodPhase};
@@ -8,11 +9,13 @@ use crate::ids::{ClassId, GroupId, NodeId, TimeMs};
 /// Where a pod stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub(crate) enum TaskState {
+pub enum TaskState {
     /// No node yet.
     Pending,
     /// Given room inside this cycle; the group is not decided yet.
     Allocated,
+    /// Waits for room that is being freed on its node. One that outlives its cycle is a fence: the room is kept for it.
+    Pipelined,
     /// Decided: the bind is in flight.
     Binding,
     /// Bound, not running yet.
@@ -29,17 +32,22 @@ pub(crate) enum TaskState {
     Unknown,
 }
 
-pub(crate) const STATES: usize = 9;
+pub(crate) const STATES: usize = 10;
 
 impl TaskState {
     /// Takes room on its node.
     pub(crate) fn holds_node(self) -> bool {
-        !matches!(self, Self::Pending | Self::Succeeded | Self::Failed)
+        !matches!(self, Self::Pending | Self::Pipelined | Self::Succeeded | Self::Failed)
+    }
+
+    /// Volcano's AllocatedStatus: has room and keeps it.
+    pub(crate) fn is_allocated(self) -> bool {
+        matches!(self, Self::Allocated | Self::Binding | Self::Bound | Self::Running)
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct TaskRow {
+pub struct TaskRow {
     pub(crate) uid: Arc<str>,
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
@@ -54,6 +62,23 @@ pub(crate) struct TaskRow {
     pub(crate) best_effort: bool,
     pub(crate) priority: i32,
     pub(crate) created: TimeMs,
+    /// Since when its containers run.
+    pub(crate) started: Option<TimeMs>,
+    /// Since when it has a node.
+    pub(crate) scheduled: Option<TimeMs>,
+    /// May be a victim.
+    pub(crate) preemptable: bool,
+    /// Never makes victims.
+    pub(crate) never_preempts: bool,
+    pub(crate) of_daemon_set: bool,
+    /// Its own priority class, where it names one.
+    pub(crate) priority_class: Option<Arc<str>>,
+    /// `status.nominatedNodeName`.
+    pub(crate) nominated: Option<Arc<str>>,
+    /// Annotations that plugins read, where it has any.
+    pub(crate) annotations: Option<Arc<BTreeMap<String, String>>>,
+    /// While Pipelined past the cycle: when the fence falls.
+    pub(crate) fence_until: TimeMs,
     /// The number at the end of a name of at least three parts.
     pub(crate) index: Option<u32>,
     /// Binds that failed in a row.

@@ -17,7 +17,11 @@ fn node(labels: &[(&str, &str)], taints: &[(&str, &str, TaintEffect)]) -> NodeRo
             .collect(),
         unschedulable: false,
         ports: Vec::new(),
-        tasks: 0,
+        annotations: BTreeMap::new(),
+        images: BTreeMap::new(),
+        usage: None,
+        capacity: BTreeMap::new(),
+        tasks: Vec::new(),
     }
 }
 
@@ -78,15 +82,15 @@ fn terms_combine_as_in_kubernetes() {
         ("another name", Some(vec![named("n2")]), false),
     ] {
         let template = PodTemplate { required_terms: terms, ..PodTemplate::default() };
-        assert_eq!(plugin(&[]).check_facts(&template, &node).is_none(), expected, "{name}");
+        assert_eq!(plugin(&[]).facts_of(&template, &node).is_none(), expected, "{name}");
     }
     let both = PodTemplate {
         node_selector: BTreeMap::from([("zone".to_owned(), "b".to_owned())]),
         required_terms: Some(vec![yes.clone()]),
         ..PodTemplate::default()
     };
-    assert_eq!(plugin(&[]).check_facts(&both, &node), Some(Check::NodeAffinity));
-    assert_eq!(plugin(&[("predicate.NodeAffinityEnable", false)]).check_facts(&both, &node), None);
+    assert_eq!(plugin(&[]).facts_of(&both, &node), Some(Check::NodeAffinity));
+    assert_eq!(plugin(&[("predicate.NodeAffinityEnable", false)]).facts_of(&both, &node), None);
     let preferred = PodTemplate {
         preferred_terms: vec![PreferredTerm { weight: 30, term: yes }, PreferredTerm { weight: 5, term: no }],
         ..PodTemplate::default()
@@ -108,16 +112,16 @@ fn taints_and_cordons_are_tolerated_as_in_kubernetes() {
         ("empty key needs exists", vec![toleration("", false, "yes", None)], false),
     ] {
         let template = PodTemplate { tolerations, ..PodTemplate::default() };
-        assert_eq!(plugin(&[]).check_facts(&template, &gpu).is_none(), expected, "{name}");
+        assert_eq!(plugin(&[]).facts_of(&template, &gpu).is_none(), expected, "{name}");
     }
     let soft = node(&[], &[("slow", "", PreferNoSchedule)]);
-    assert_eq!(plugin(&[]).check_facts(&PodTemplate::default(), &soft), None);
+    assert_eq!(plugin(&[]).facts_of(&PodTemplate::default(), &soft), None);
     assert_eq!(soft_taints(&PodTemplate::default(), &soft), 1);
     let cordoned = NodeRow { unschedulable: true, ..node(&[], &[]) };
-    assert_eq!(plugin(&[]).check_facts(&PodTemplate::default(), &cordoned), Some(Check::Unschedulable));
+    assert_eq!(plugin(&[]).facts_of(&PodTemplate::default(), &cordoned), Some(Check::Unschedulable));
     let daemon =
         PodTemplate { tolerations: vec![toleration(UNSCHEDULABLE_TAINT, true, "", None)], ..PodTemplate::default() };
-    assert_eq!(plugin(&[]).check_facts(&daemon, &cordoned), None);
+    assert_eq!(plugin(&[]).facts_of(&daemon, &cordoned), None);
 }
 
 #[test]
@@ -133,13 +137,13 @@ fn host_ports_conflict_by_address() {
         (port("", "TCP", 81), true),
     ] {
         let template = PodTemplate { host_ports: vec![wanted.clone()], ..PodTemplate::default() };
-        assert_eq!(plugin(&[]).check_use(&template, &row).is_none(), free, "{wanted:?}");
+        assert_eq!(plugin(&[]).use_of(&template, &row).is_none(), free, "{wanted:?}");
     }
 }
 
 #[test]
 fn constraints_of_later_versions_are_not_ignored() {
     let template = PodTemplate { unsupported: vec!["podAntiAffinity".to_owned()], ..PodTemplate::default() };
-    assert_eq!(plugin(&[]).check_facts(&template, &node(&[], &[])), Some(Check::Unsupported));
-    assert_eq!(plugin(&[("predicate.PodAffinityEnable", false)]).check_facts(&template, &node(&[], &[])), None);
+    assert_eq!(plugin(&[]).facts_of(&template, &node(&[], &[])), Some(Check::Unsupported));
+    assert_eq!(plugin(&[("predicate.PodAffinityEnable", false)]).facts_of(&template, &node(&[], &[])), None);
 }

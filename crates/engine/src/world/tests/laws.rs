@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::finder::Finder;
-use crate::ids::{ClassId, NodeId, TaskId};
+use crate::finder::{Finder, Search};
+use crate::ids::{ClassId, GroupId, NodeId, TaskId};
 use crate::policy::Policy;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
@@ -134,13 +134,21 @@ fn play(events: &[Event]) -> Lab {
 fn audit(tables: &Tables) {
     for node in tables.nodes.table.iter().map(|(id, _)| id) {
         let tasks = || tables.tasks.iter().filter(|(_, task)| task.node == Some(node)).map(|(_, task)| task);
-        assert_eq!(tables.nodes.row(node).tasks as usize, tasks().count());
+        assert_eq!(tables.nodes.row(node).tasks.len(), tasks().count());
         for dim in (0..tables.dims.len()).map(crate::ids::DimId::from) {
             let used: i64 = tasks()
                 .filter(|task| task.state.holds_node())
                 .map(|task| tables.classes.row(task.class).demand.get(dim))
                 .sum();
             assert_eq!(tables.nodes.used(node, dim), used, "{} of {}", tables.dims.name(dim), tables.node_name(node));
+            let in_state = |state| {
+                let tasks = tasks().filter(move |task| task.state == state);
+                tasks.map(|task| tables.classes.row(task.class).demand.get(dim)).sum::<i64>()
+            };
+            assert_eq!(tables.nodes.releasing(node, dim), in_state(TaskState::Releasing));
+            let promised = in_state(TaskState::Pipelined);
+            let idle = tables.nodes.idle(node, dim);
+            assert_eq!(tables.nodes.future_idle(node, dim), idle + in_state(TaskState::Releasing) - promised);
         }
     }
     for (id, group) in tables.groups.table.iter() {
@@ -155,13 +163,26 @@ fn audit(tables: &Tables) {
         assert_eq!(group.counts.get(TaskState::Allocated), 0, "nothing undecided outlives a cycle");
     }
     for (id, queue) in tables.queues.table.iter() {
-        let mut held = vec![0; tables.dims.len()];
-        for (_, group) in tables.groups.table.iter().filter(|(_, group)| group.queue == id) {
-            for (sum, amount) in held.iter_mut().zip(&group.allocated) {
-                *sum += amount;
+        let below = |group: &GroupId| {
+            let of = tables.groups.row(*group).queue;
+            of == id || tables.queues.row(of).ancestors.contains(&id)
+        };
+        let tasks = tables.tasks.iter().filter(|(_, task)| task.group.is_some_and(|group| below(&group)));
+        let (mut allocated, mut releasing, mut pending) = (Vec::new(), Vec::new(), Vec::new());
+        for (_, task) in tasks {
+            let demand = &tables.classes.row(task.class).demand;
+            match task.state {
+                state if state.is_allocated() => demand.add_to(&mut allocated, 1),
+                TaskState::Releasing | TaskState::Unknown => demand.add_to(&mut releasing, 1),
+                TaskState::Pending => demand.add_to(&mut pending, 1),
+                _ => {}
             }
         }
-        assert_eq!(tables.dims.resources(&held), tables.dims.resources(&queue.allocated), "{}", queue.name);
+        for (sum, kept) in
+            [(allocated, &queue.tree.allocated), (releasing, &queue.tree.releasing), (pending, &queue.tree.pending)]
+        {
+            assert_eq!(tables.dims.resources(&sum), tables.dims.resources(kept), "{}", queue.name);
+        }
     }
 }
 
@@ -169,10 +190,9 @@ fn audit(tables: &Tables) {
 fn best_by_scan(tables: &Tables, policy: &Policy, class: ClassId) -> Option<NodeId> {
     let row = tables.classes.row(class);
     let fits = |node: &NodeId| {
-        let facts = tables.nodes.row(*node);
-        policy.check_facts(&row.template, facts).is_none()
+        policy.check_facts(tables, row, *node).is_none()
             && tables.nodes.lacking(*node, &row.demand).next().is_none()
-            && policy.check_use(&row.template, facts).is_none()
+            && policy.check_use(tables, row, *node).is_none()
     };
     let candidates: Vec<NodeId> = tables.nodes.ids().filter(fits).collect();
     let total = |node: &NodeId| {
@@ -295,8 +315,8 @@ proptest! {
         let mut check = |tables: &Tables| {
             for class in tables.tasks.iter().map(|(_, task)| task.class) {
                 let scanned = best_by_scan(tables, policy, class);
-                assert_eq!(finder.best(tables, policy, class), scanned);
-                assert_eq!(Finder::default().best(tables, policy, class), scanned);
+                assert_eq!(finder.best(tables, policy, Search::of_class(class)), scanned);
+                assert_eq!(Finder::default().best(tables, policy, Search::of_class(class)), scanned);
             }
         };
         let savepoint = tables.savepoint();

@@ -1,0 +1,82 @@
+//! Facts of the cluster's smaller objects: HyperNodes, NodeShards, PodDisruptionBudgets, ResourceQuotas.
+
+use serde::{Deserialize, Serialize};
+
+use crate::dims::Resources;
+use crate::facts::Requirement;
+
+/// A HyperNode: a part of the network in which nodes are close to each other.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HyperNodeFacts {
+    /// Its name.
+    pub name: String,
+    /// `spec.tier`; lower is closer.
+    pub tier: u32,
+    /// `spec.tierName`.
+    pub tier_name: String,
+    /// `spec.members`.
+    pub members: Vec<HyperNodeMember>,
+}
+
+/// One member, or many by pattern.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HyperNodeMember {
+    /// Of nodes, or of HyperNodes.
+    pub hyper_node: bool,
+    /// Which.
+    pub which: MemberKind,
+}
+
+/// How a member is named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum MemberKind {
+    /// By its name.
+    Exact(String),
+    /// By a regular expression over names.
+    Pattern(String),
+    /// By labels (nodes only); all must hold.
+    Labels(Vec<Requirement>),
+}
+
+/// A NodeShard: the nodes that one scheduler may use.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ShardFacts {
+    /// Its name.
+    pub name: String,
+    /// `spec.nodesDesired`.
+    pub desired: Vec<String>,
+    /// `status.nodesInUse`.
+    pub in_use: Vec<String>,
+}
+
+/// A PodDisruptionBudget.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BudgetFacts {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// `spec.selector`; `None` selects nothing, an empty one all pods of the namespace.
+    pub selector: Option<Vec<Requirement>>,
+    /// `status.disruptionsAllowed`.
+    pub allowed: u32,
+}
+
+/// A ResourceQuota.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct QuotaFacts {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// `spec.hard`; cpu in milli-cores, all else in whole units, `requests.` kept in the names.
+    pub hard: Resources,
+    /// `status.used`, alike.
+    pub used: Resources,
+}

@@ -1,0 +1,146 @@
+//! Facts of PodGroups, and the part of their status that is ours.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dims::Resources;
+use crate::facts::Requirement;
+use crate::ids::TimeMs;
+
+/// `status.phase` of a PodGroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum GroupPhase {
+    /// Not admitted: no pods are made for it.
+    #[default]
+    Pending,
+    /// Admitted: pods may be made and wait for nodes.
+    Inqueue,
+    /// Its minimum is placed.
+    Running,
+    /// Some run, and the rest can't be placed.
+    Unknown,
+    /// All that was placed has ended.
+    Completed,
+}
+
+/// Who owns a group: the Job that `why` is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerFacts {
+    /// Its kind, such as `Job`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+/// A PodGroup.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GroupFacts {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Its queue; empty means the default queue.
+    pub queue: String,
+    /// `spec.minMember`.
+    pub min_member: u32,
+    /// `spec.minTaskMember`.
+    pub min_task_member: BTreeMap<String, u32>,
+    /// `spec.minResources`.
+    pub min_resources: Option<Resources>,
+    /// `spec.priorityClassName`.
+    pub priority_class: String,
+    /// When it was made.
+    pub created: TimeMs,
+    /// Its controller, where it has one.
+    pub owner: Option<OwnerFacts>,
+    /// Annotations, only those that a plugin reads.
+    pub annotations: BTreeMap<String, String>,
+    /// Annotation, else label, `volcano.sh/preemptable`; absent means false.
+    pub preemptable: Option<bool>,
+    /// `spec.networkTopology`.
+    pub topology: Option<TopologySpec>,
+    /// `spec.subGroupPolicy`.
+    pub sub_groups: Vec<SubGroupPolicy>,
+    /// What its status says now.
+    pub status: GroupStatus,
+}
+
+/// Where in the network a group's pods must lie together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologySpec {
+    /// True: a HyperNode of the allowed tier, or not at all. False: as close as can be.
+    pub hard: bool,
+    /// `highestTierAllowed`.
+    pub highest_tier: Option<u32>,
+    /// `highestTierName`.
+    pub highest_tier_name: Option<String>,
+}
+
+/// How a group's pods fall into sub-groups.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SubGroupPolicy {
+    /// Its name.
+    pub name: String,
+    /// Pods with these labels; requirements on labels, all of which must hold.
+    pub selector: Vec<Requirement>,
+    /// The labels by whose values the pods are told apart.
+    pub match_label_keys: Vec<String>,
+    /// Pods of one sub-group that start together.
+    pub size: Option<u32>,
+    /// Sub-groups that must be ready.
+    pub min_sub_groups: Option<u32>,
+    /// Where each sub-group must lie together.
+    pub topology: Option<TopologySpec>,
+}
+
+/// A condition of a PodGroup, without the stamps the shell adds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupCondition {
+    /// `Unschedulable` or `Scheduled`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// True or False.
+    pub status: bool,
+    /// Such as `NotEnoughResources`.
+    pub reason: String,
+    /// For people. Not compared: it is written anew only when something else changes.
+    pub message: String,
+}
+
+/// The part of a PodGroup's status that the scheduler writes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GroupStatus {
+    /// Its phase.
+    pub phase: GroupPhase,
+    /// Its conditions.
+    pub conditions: Vec<GroupCondition>,
+    /// Pods running.
+    pub running: u32,
+    /// Pods that ended well.
+    pub succeeded: u32,
+    /// Pods that ended badly.
+    pub failed: u32,
+}
+
+impl GroupStatus {
+    /// Equal in all that is worth a write: messages may differ.
+    pub fn same_class(&self, other: &Self) -> bool {
+        let classes = |status: &Self| -> Vec<(String, bool, String)> {
+            status.conditions.iter().map(|c| (c.kind.clone(), c.status, c.reason.clone())).collect()
+        };
+        (self.phase, self.running, self.succeeded, self.failed)
+            == (other.phase, other.running, other.succeeded, other.failed)
+            && classes(self) == classes(other)
+    }
+}

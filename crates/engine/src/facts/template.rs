@@ -1,0 +1,107 @@
+//! What placing a pod reads of it: equal templates make one class. Made from pods, and from the tasks of Jobs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dims::Resources;
+use crate::facts::TaintEffect;
+
+/// A toleration of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Toleration {
+    /// The key; empty with `exists` tolerates every key.
+    pub key: String,
+    /// Operator Exists: the value is not compared.
+    pub exists: bool,
+    /// The value for operator Equal.
+    pub value: String,
+    /// The effect; absent tolerates every effect.
+    pub effect: Option<TaintEffect>,
+}
+
+/// A port of the host that a pod takes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostPort {
+    /// The host address; empty or `0.0.0.0` means all.
+    #[serde(default)]
+    pub ip: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// How a requirement compares a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Operator {
+    /// The label has one of the values.
+    In,
+    /// The label is absent or has none of the values.
+    NotIn,
+    /// The label is there.
+    Exists,
+    /// The label is absent.
+    DoesNotExist,
+    /// The label, as an integer, is above the value.
+    Gt,
+    /// The label, as an integer, is below the value.
+    Lt,
+}
+
+/// One requirement on a node's labels or fields.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Requirement {
+    /// Label key, or field name for a field requirement.
+    pub key: String,
+    /// The comparison.
+    pub operator: Operator,
+    /// What it compares with.
+    #[serde(default)]
+    pub values: Vec<String>,
+}
+
+/// Requirements that must all hold; a term without any matches no node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeTerm {
+    /// On labels.
+    pub expressions: Vec<Requirement>,
+    /// On fields; only `metadata.name` exists.
+    pub fields: Vec<Requirement>,
+}
+
+/// A preferred term and its weight, 1 to 100.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreferredTerm {
+    /// Its weight.
+    pub weight: i32,
+    /// The term.
+    pub term: NodeTerm,
+}
+
+/// Everything about a pod that placing it reads. Pods with equal templates share a class.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodTemplate {
+    /// The effective requests, without `pods`.
+    pub requests: Resources,
+    /// `spec.nodeSelector`.
+    pub node_selector: BTreeMap<String, String>,
+    /// Required node affinity: any term suffices. `Some` of nothing matches no node.
+    pub required_terms: Option<Vec<NodeTerm>>,
+    /// Preferred node affinity.
+    pub preferred_terms: Vec<PreferredTerm>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// Host ports, sorted.
+    pub host_ports: Vec<HostPort>,
+    /// Task priority: annotation `volcano.sh/task-priority`, else `spec.priority`, else 1.
+    pub priority: i32,
+    /// Constraints that this version can't honour, such as `podAntiAffinity`. Such a pod is not placed, and says so.
+    pub unsupported: Vec<String>,
+}

@@ -1,0 +1,118 @@
+//! Which plugins there are, by name. `Config::parse` asks it what is known, `Policy` builds from it.
+//! A third party adds its own beside Volcano's.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::{Plugin, gang, nodeorder, predicates, priority};
+use crate::config::PluginConfig;
+
+/// Makes a plugin from its arguments.
+pub type Factory = Arc<dyn Fn(&PluginConfig) -> Result<Box<dyn Plugin>, ArgumentError> + Send + Sync>;
+
+/// Arguments that a plugin can't work with.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("argument {argument} {wanted}")]
+pub struct ArgumentError {
+    /// Which.
+    pub argument: String,
+    /// What it must be: `must be a duration such as 10m`.
+    pub wanted: String,
+}
+
+/// One plugin that can be named.
+#[derive(Clone)]
+struct Entry {
+    arguments: Vec<String>,
+    /// Its arguments begin with names of the user's own.
+    prefixes: Vec<String>,
+    factory: Factory,
+}
+
+/// The plugins that a configuration may name.
+#[derive(Clone)]
+pub struct Registry(BTreeMap<String, Entry>);
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Volcano's plugins that this version lacks: accepted, with a warning.
+pub(crate) const NOT_YET: &[&str] = &[
+    "drf",
+    "deviceshare",
+    "conformance",
+    "binpack",
+    "resource-strategy-fit",
+    "tdm",
+    "overcommit",
+    "sla",
+    "task-topology",
+    "numa-aware",
+    "cdp",
+    "rescheduling",
+    "usage",
+    "pdb",
+    "nodegroup",
+    "network-topology-aware",
+    "proportion",
+    "capacity",
+    "extender",
+    "resourcequota",
+];
+
+impl Default for Registry {
+    /// Volcano's plugins.
+    fn default() -> Self {
+        let mut registry = Self(BTreeMap::new());
+        registry.add("gang", &[], |_| Ok(Box::new(gang::Gang)));
+        registry.add("priority", &[], |_| Ok(Box::new(priority::Priority)));
+        registry.add("predicates", predicates::ARGUMENTS, |config| Ok(Box::new(predicates::Predicates::new(config))));
+        registry.add("nodeorder", nodeorder::ARGUMENTS, |config| Ok(Box::new(nodeorder::NodeOrder::new(config))));
+        registry
+    }
+}
+
+impl Registry {
+    /// Adds a plugin, or replaces the one of that name. An argument that ends in `*` stands for all that begin so.
+    pub fn add(
+        &mut self,
+        name: &str,
+        arguments: &[&str],
+        factory: impl Fn(&PluginConfig) -> Result<Box<dyn Plugin>, ArgumentError> + Send + Sync + 'static,
+    ) {
+        let (prefixes, exact): (Vec<&str>, Vec<&str>) = arguments.iter().partition(|name| name.ends_with('*'));
+        let entry = Entry {
+            arguments: exact.into_iter().map(str::to_owned).collect(),
+            prefixes: prefixes.into_iter().map(|name| name.trim_end_matches('*').to_owned()).collect(),
+            factory: Arc::new(factory),
+        };
+        self.0.insert(name.to_owned(), entry);
+    }
+
+    /// Whether a plugin has that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Whether the plugin reads the argument.
+    pub fn reads(&self, plugin: &str, argument: &str) -> bool {
+        self.0.get(plugin).is_some_and(|entry| {
+            entry.arguments.iter().any(|name| name == argument)
+                || entry.prefixes.iter().any(|prefix| argument.starts_with(prefix.as_str()))
+        })
+    }
+
+    /// The plugin of that name; nothing if there is none.
+    ///
+    /// # Errors
+    /// When its arguments are of no use.
+    pub fn build(&self, config: &PluginConfig) -> Result<Option<Box<dyn Plugin>>, ArgumentError> {
+        self.0.get(&config.name).map(|entry| (entry.factory)(config)).transpose()
+    }
+}

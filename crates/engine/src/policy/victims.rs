@@ -1,0 +1,78 @@
+//! Which tasks may leave for others: the intersection of what the plugins of the first tier with an opinion allow.
+//!
+//! Volcano starts afresh in the next tier after a veto, and even within a tier, so that a later plugin brings back
+//! what an earlier one protects. Here a veto is final: what any plugin of the deciding tier protects stays.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+
+use super::Policy;
+use crate::config::{Switch, Switches};
+use crate::ids::TaskId;
+use crate::plugins::{GangEviction, Plugin};
+use crate::world::tables::Tables;
+
+impl Policy {
+    /// For a task of the same queue.
+    pub(crate) fn preemptable(&self, tables: &Tables, preemptor: TaskId, candidates: &[TaskId]) -> Vec<TaskId> {
+        self.victims(Some(Switch::Preemptable), |plugin| plugin.preemptable(tables, preemptor, candidates))
+    }
+
+    /// For a task of another queue.
+    pub(crate) fn reclaimable(&self, tables: &Tables, preemptor: TaskId, candidates: &[TaskId]) -> Vec<TaskId> {
+        self.victims(Some(Switch::Reclaimable), |plugin| plugin.reclaimable(tables, preemptor, candidates))
+    }
+
+    /// For a gang. No switch turns this off.
+    pub(crate) fn unified_evictable(&self, tables: &Tables, want: &GangEviction, candidates: &[TaskId]) -> Vec<TaskId> {
+        self.victims(None, |plugin| plugin.unified_evictable(tables, want, candidates))
+    }
+
+    /// Without any opinion nobody leaves. In the order of the first plugin's list.
+    fn victims(&self, switch: Option<Switch>, ask: impl Fn(&dyn Plugin) -> Option<Vec<TaskId>>) -> Vec<TaskId> {
+        let mut deciding: Option<(usize, Vec<TaskId>)> = None;
+        let on = |switches: Switches| switch.is_none_or(|switch| switches.has(switch));
+        for slot in self.plugins.iter().filter(|slot| on(slot.switches)) {
+            if deciding.as_ref().is_some_and(|(tier, _)| *tier != slot.tier) {
+                break;
+            }
+            let Some(allowed) = ask(&*slot.plugin) else { continue };
+            deciding = Some(match deciding {
+                None => (slot.tier, allowed),
+                Some((tier, mut victims)) => {
+                    victims.retain(|task| allowed.contains(task));
+                    (tier, victims)
+                }
+            });
+        }
+        deciding.map_or_else(Vec::new, |(_, victims)| victims)
+    }
+
+    /// All that answers about victims read of the preemptor; preemptors with the same key are alike.
+    pub(crate) fn victim_key(&self, tables: &Tables, switch: Switch, preemptor: TaskId) -> Option<u64> {
+        let mut hasher = FxHasher::default();
+        for plugin in self.with(switch) {
+            plugin.victim_key(tables, preemptor)?.hash(&mut hasher);
+        }
+        Some(hasher.finish())
+    }
+
+    /// Tasks that should move: all that the first tier with any names.
+    pub(crate) fn victim_tasks(&self, tables: &Tables) -> Vec<TaskId> {
+        let mut found: Option<(usize, Vec<TaskId>)> = None;
+        for slot in self.plugins.iter().filter(|slot| slot.switches.has(Switch::Victim)) {
+            if found.as_ref().is_some_and(|(tier, _)| *tier != slot.tier) {
+                break;
+            }
+            let tasks = slot.plugin.victim_tasks(tables);
+            if !tasks.is_empty() {
+                found.get_or_insert((slot.tier, Vec::new())).1.extend(tasks);
+            }
+        }
+        let mut tasks = found.map_or_else(Vec::new, |(_, tasks)| tasks);
+        tasks.sort_unstable();
+        tasks.dedup();
+        tasks
+    }
+}

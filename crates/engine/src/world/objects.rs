@@ -1,0 +1,58 @@
+//! Smaller objects of the cluster, kept as they were told: HyperNodes, NodeShards, budgets, quotas, namespaces.
+//! What plugins work out of them is kept against `version`.
+
+use std::collections::BTreeMap;
+
+use crate::facts::{BudgetFacts, HyperNodeFacts, QuotaFacts, ShardFacts};
+
+/// Objects of one kind by their key, in order.
+#[derive(Debug)]
+pub(crate) struct Kept<T> {
+    pub(crate) all: BTreeMap<String, T>,
+    /// Counts changes.
+    pub(crate) version: u64,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self { all: BTreeMap::new(), version: 0 }
+    }
+}
+
+impl<T: Clone + PartialEq> Kept<T> {
+    /// False if it was so already.
+    pub(crate) fn upsert(&mut self, key: String, object: &T) -> bool {
+        if self.all.get(&key) == Some(object) {
+            return false;
+        }
+        self.all.insert(key, object.clone());
+        self.version += 1;
+        true
+    }
+
+    /// False if it was not there.
+    pub(crate) fn remove(&mut self, key: &str) -> bool {
+        let there = self.all.remove(key).is_some();
+        self.version += u64::from(there);
+        there
+    }
+}
+
+/// A namespace: whose work it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Namespace {
+    /// At least 1.
+    pub(crate) weight: i64,
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) hyper_nodes: Kept<HyperNodeFacts>,
+    pub(crate) shards: Kept<ShardFacts>,
+    /// By `namespace/name`.
+    pub(crate) budgets: Kept<BudgetFacts>,
+    /// By `namespace/name`.
+    pub(crate) quotas: Kept<QuotaFacts>,
+    pub(crate) namespaces: Kept<Namespace>,
+}
