@@ -21,12 +21,27 @@ pub enum Command {
     Up(UpArgs),
     /// Stop the platform of this machine and end its pods
     Down(DownArgs),
+    /// The scheduler's own tools
+    #[command(subcommand)]
+    Scheduler(SchedulerCommand),
     /// Hold the processes of one pod; started by the node agent
     #[command(hide = true)]
     Shim {
         /// What the agent says to the shim.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
+    },
+}
+
+/// What `pumice scheduler` can do.
+#[derive(Debug, Subcommand)]
+pub enum SchedulerCommand {
+    /// Run scheduling cases and say, line by line, how the answers compare; exits 1 when one fails, 2 when the file
+    /// can't be read
+    Check {
+        /// The cases, in YAML.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
     },
 }
 

@@ -5,6 +5,7 @@
 mod args;
 mod data_dir;
 mod down;
+mod scheduler;
 mod up;
 
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Up(args) => up::up(args),
         Command::Down(args) => down::down(&args),
+        Command::Scheduler(command) => return scheduler::run(&command),
         Command::Shim { args } => return pumice_node::shim_main(args),
     };
     match result {

@@ -18,6 +18,7 @@ use pumice_engine::{Config, ConfigError, World};
 use tokio_util::sync::CancellationToken;
 
 mod ask;
+pub mod check;
 mod clock;
 mod feed;
 mod intake;
