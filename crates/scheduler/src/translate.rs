@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pumice_engine::{Resources, TimeMs};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, Time};
+use pumice_api::names;
+use pumice_engine::{Operator, Requirement, Resources, TimeMs};
 use pumice_units::Quantity;
 
 mod group;
@@ -22,6 +23,11 @@ pub(crate) use queue::queue_facts;
 
 /// An amount that nobody can read counts as more than any node has: it never fits, and its reason shows.
 const UNREADABLE: i64 = i64::MAX;
+
+/// What `volcano.sh/sla-waiting-time` was called first.
+const LEGACY_SLA_WAITING_TIME: &str = "sla-waiting-time";
+/// Models of devices that a pod takes or refuses.
+const GPU_TYPES: &[&str] = &["nvidia.com/use-gputype", "nvidia.com/nouse-gputype"];
 
 /// cpu in milli-cores, all else in whole units, both rounded up.
 fn amount(name: &str, quantity: &WireQuantity) -> i64 {
@@ -48,7 +54,11 @@ fn milli(name: &str) -> i64 {
 }
 
 fn created(metadata: &ObjectMeta) -> TimeMs {
-    TimeMs(metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_millisecond()))
+    metadata.creation_timestamp.as_ref().map_or(TimeMs(0), at)
+}
+
+fn at(time: &Time) -> TimeMs {
+    TimeMs(time.0.as_millisecond())
 }
 
 fn text(value: Option<&String>) -> String {
@@ -57,6 +67,52 @@ fn text(value: Option<&String>) -> String {
 
 fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Annotations on every pod of a job, which no plugin reads.
+const UNREAD: &[&str] = &[
+    names::TASK_INDEX,
+    names::TASK_SPEC,
+    names::JOB_NAME,
+    names::QUEUE_NAME,
+    names::JOB_VERSION,
+    names::JOB_RETRY_COUNT,
+    names::TEMPLATE_UID,
+    names::VOLCANO_GROUP_NAME,
+    names::JOB_FORWARDING,
+];
+
+/// Annotations that plugins may read: Volcano's, but for those of every pod; the older names; the heartbeats that device
+/// plugins leave on nodes are left out, or each would be a change.
+fn volcano_annotations(metadata: &ObjectMeta) -> BTreeMap<String, String> {
+    let read = |key: &str| {
+        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+        let volcano = domain == "volcano.sh" || domain.ends_with(".volcano.sh");
+        let other = key == LEGACY_SLA_WAITING_TIME || GPU_TYPES.contains(&key);
+        (volcano && !UNREAD.contains(&key) && !key.ends_with("handshake")) || other
+    };
+    let all = metadata.annotations.iter().flatten();
+    all.filter(|(key, _)| read(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// `volcano.sh/preemptable` as an annotation, else as a label; what can't be read is false, as in Volcano.
+fn preemptable(metadata: &ObjectMeta) -> Option<bool> {
+    let text = annotation(metadata, names::PREEMPTABLE).or_else(|| label(metadata, names::PREEMPTABLE))?;
+    Some(matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"))
+}
+
+fn requirements(selector: &LabelSelector) -> Vec<Requirement> {
+    let equal = selector.match_labels.iter().flatten().map(|(key, value)| Requirement {
+        key: key.clone(),
+        operator: Operator::In,
+        values: vec![value.clone()],
+    });
+    let expressions = selector
+        .match_expressions
+        .iter()
+        .flatten()
+        .map(|expression| template::required(&expression.key, &expression.operator, expression.values.as_ref()));
+    equal.chain(expressions).collect()
 }
 
 fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {

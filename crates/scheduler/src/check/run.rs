@@ -69,6 +69,13 @@ fn answer(case: &Case, world: &World, plan: &Plan) -> Answer {
     for bind in &plan.binds {
         answer.binds.insert(format!("{}/{}", bind.namespace, bind.name), bind.node.clone());
     }
+    for eviction in &plan.evictions {
+        answer.evicted.insert(format!("{}/{}", eviction.namespace, eviction.name));
+    }
+    for waits in &plan.pipelined {
+        let pods = answer.pipelined.entry(waits.group.clone()).or_default();
+        pods.insert(format!("{}/{}", waits.namespace, waits.name), waits.node.clone());
+    }
     for group in world.groups() {
         answer.phases.insert(format!("{}/{}", group.namespace, group.name), phase_word(group.phase).to_owned());
     }

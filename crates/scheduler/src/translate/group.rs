@@ -1,9 +1,11 @@
 //! PodGroups.
 
-use pumice_api::scheduling::{PodGroup, PodGroupCondition, PodGroupPhase};
-use pumice_engine::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts};
+use pumice_api::scheduling::{
+    NetworkTopologyMode, NetworkTopologySpec, PodGroup, PodGroupCondition, PodGroupPhase, SubGroupPolicySpec,
+};
+use pumice_engine::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 
-use super::{count, created, resources, text};
+use super::{count, created, preemptable, requirements, resources, text, volcano_annotations};
 
 pub(crate) fn group_facts(group: &PodGroup) -> GroupFacts {
     let (metadata, spec) = (&group.metadata, &group.spec);
@@ -24,6 +26,10 @@ pub(crate) fn group_facts(group: &PodGroup) -> GroupFacts {
         priority_class: spec.priority_class_name.clone(),
         created: created(metadata),
         owner: owner.into_iter().next(),
+        annotations: volcano_annotations(metadata),
+        preemptable: preemptable(metadata),
+        topology: spec.network_topology.as_ref().map(topology),
+        sub_groups: spec.sub_group_policy.iter().map(sub_group).collect(),
         status: GroupStatus {
             phase: phase(group.status.phase.as_ref()),
             conditions: group.status.conditions.iter().map(condition).collect(),
@@ -31,6 +37,25 @@ pub(crate) fn group_facts(group: &PodGroup) -> GroupFacts {
             succeeded: count(group.status.succeeded),
             failed: count(group.status.failed),
         },
+    }
+}
+
+fn topology(spec: &NetworkTopologySpec) -> TopologySpec {
+    TopologySpec {
+        hard: spec.mode != Some(NetworkTopologyMode::Soft),
+        highest_tier: spec.highest_tier_allowed.map(|tier| u32::try_from(tier.max(0)).unwrap_or(u32::MAX)),
+        highest_tier_name: Some(spec.highest_tier_name.clone()).filter(|name| !name.is_empty()),
+    }
+}
+
+fn sub_group(policy: &SubGroupPolicySpec) -> SubGroupPolicy {
+    SubGroupPolicy {
+        name: policy.name.clone(),
+        selector: policy.label_selector.as_ref().map(requirements).unwrap_or_default(),
+        match_label_keys: policy.match_label_keys.clone(),
+        size: policy.sub_group_size.map(count),
+        min_sub_groups: policy.min_sub_groups.map(count),
+        topology: policy.network_topology.as_ref().map(topology),
     }
 }
 

@@ -1,9 +1,11 @@
 //! Nodes.
 
-use k8s_openapi::api::core::v1::Node;
-use pumice_engine::{NodeFacts, Taint, TaintEffect};
+use std::collections::BTreeMap;
 
-use super::{resources, text};
+use k8s_openapi::api::core::v1::Node;
+use pumice_engine::{NodeFacts, Resources, Taint, TaintEffect};
+
+use super::{resources, text, volcano_annotations};
 
 pub(crate) fn node_facts(node: &Node) -> NodeFacts {
     let spec = node.spec.as_ref();
@@ -23,7 +25,28 @@ pub(crate) fn node_facts(node: &Node) -> NodeFacts {
             .and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref()))
             .map(resources)
             .unwrap_or_default(),
+        capacity: capacity(node),
+        annotations: volcano_annotations(&node.metadata),
+        images: images(node),
+        usage: None,
     }
+}
+
+/// Empty where it is what is allocatable.
+fn capacity(node: &Node) -> Resources {
+    let Some(status) = &node.status else { return Resources::new() };
+    let capacity = status.capacity.as_ref().filter(|capacity| status.allocatable.as_ref() != Some(*capacity));
+    capacity.map(resources).unwrap_or_default()
+}
+
+/// Sizes of images under each of their names.
+fn images(node: &Node) -> BTreeMap<String, i64> {
+    let all = node.status.iter().flat_map(|status| status.images.iter().flatten());
+    let named = all.flat_map(|image| {
+        let bytes = image.size_bytes.unwrap_or(0);
+        image.names.iter().flatten().map(move |name| (name.clone(), bytes))
+    });
+    named.collect()
 }
 
 pub(super) fn effect(word: &str) -> Option<TaintEffect> {

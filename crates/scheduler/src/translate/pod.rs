@@ -1,11 +1,11 @@
 //! Pods.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use pumice_api::names;
-use pumice_engine::{PodFacts, PodPhase};
+use pumice_engine::{PodFacts, PodPhase, TimeMs};
 
 use super::template::template;
-use super::{annotation, created, label, text};
+use super::{annotation, at, created, label, preemptable, text, volcano_annotations};
 
 /// What the engine reads of a pod. `schedulers` are the scheduler names we answer to.
 pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
@@ -34,6 +34,22 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         terminating: metadata.deletion_timestamp.is_some(),
         gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
         created: created(metadata),
+        started: status.and_then(|status| status.start_time.as_ref()).map(at),
+        scheduled: status.and_then(scheduled),
+        labels: metadata.labels.clone().unwrap_or_default(),
+        annotations: volcano_annotations(metadata),
+        preemptable: preemptable(metadata),
+        never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
+        pod_priority_class: text(spec.priority_class_name.as_ref()),
+        nominated: status.and_then(|status| status.nominated_node_name.clone()).filter(|node| !node.is_empty()),
+        of_daemon_set: metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet"),
         template: template(metadata, &spec),
     }
+}
+
+/// When its PodScheduled condition became true.
+fn scheduled(status: &PodStatus) -> Option<TimeMs> {
+    let mut conditions = status.conditions.iter().flatten();
+    let condition = conditions.find(|condition| condition.type_ == "PodScheduled" && condition.status == "True")?;
+    condition.last_transition_time.as_ref().map(at)
 }

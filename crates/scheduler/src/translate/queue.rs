@@ -1,9 +1,9 @@
 //! Queues.
 
-use pumice_api::scheduling::{Queue, QueueState as WireState};
-use pumice_engine::{QueueFacts, QueueState};
+use pumice_api::scheduling::{Affinity, Queue, QueueState as WireState};
+use pumice_engine::{NodeGroupAffinity, QueueFacts, QueueState};
 
-use super::{created, resources, text};
+use super::{created, resources, text, volcano_annotations};
 
 pub(crate) fn queue_facts(queue: &Queue) -> QueueFacts {
     QueueFacts {
@@ -19,6 +19,23 @@ pub(crate) fn queue_facts(queue: &Queue) -> QueueFacts {
         capability: resources(&queue.spec.capability),
         weight: queue.spec.weight,
         priority: queue.spec.priority,
+        parent: Some(queue.spec.parent.clone()).filter(|parent| !parent.is_empty()),
+        reclaimable: queue.spec.reclaimable,
+        deserved: resources(&queue.spec.deserved),
+        guarantee: resources(&queue.spec.guarantee.resource),
+        annotations: volcano_annotations(&queue.metadata),
+        affinity: queue.spec.affinity.as_ref().map(node_groups),
         allocated: resources(&queue.status.allocated),
+    }
+}
+
+fn node_groups(affinity: &Affinity) -> NodeGroupAffinity {
+    let near = affinity.node_group_affinity.clone().unwrap_or_default();
+    let far = affinity.node_group_anti_affinity.clone().unwrap_or_default();
+    NodeGroupAffinity {
+        required: near.required_during_scheduling_ignored_during_execution,
+        preferred: near.preferred_during_scheduling_ignored_during_execution,
+        anti_required: far.required_during_scheduling_ignored_during_execution,
+        anti_preferred: far.preferred_during_scheduling_ignored_during_execution,
     }
 }

@@ -100,8 +100,13 @@ fn term(term: &core::NodeSelectorTerm) -> NodeTerm {
 }
 
 fn requirement(requirement: &core::NodeSelectorRequirement) -> Requirement {
-    let values = requirement.values.clone().unwrap_or_default();
-    let (operator, values) = match requirement.operator.as_str() {
+    required(&requirement.key, &requirement.operator, requirement.values.as_ref())
+}
+
+/// A requirement in the words of the wire.
+pub(super) fn required(key: &str, operator: &str, values: Option<&Vec<String>>) -> Requirement {
+    let values = values.cloned().unwrap_or_default();
+    let (operator, values) = match operator {
         "In" => (Operator::In, values),
         "NotIn" => (Operator::NotIn, values),
         "Exists" => (Operator::Exists, values),
@@ -111,7 +116,7 @@ fn requirement(requirement: &core::NodeSelectorRequirement) -> Requirement {
         // An operator nobody knows matches nothing, as in Kubernetes: In with no values.
         _ => (Operator::In, Vec::new()),
     };
-    Requirement { key: requirement.key.clone(), operator, values }
+    Requirement { key: key.to_owned(), operator, values }
 }
 
 fn toleration(toleration: &core::Toleration) -> Toleration {

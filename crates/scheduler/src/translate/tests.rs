@@ -177,3 +177,92 @@ fn amounts_go_back_to_the_wire() {
         assert_eq!(wire_amount(name, amount), text);
     }
 }
+
+#[test]
+fn pods_carry_what_preemption_reads() {
+    let pod: Pod = read(json!({
+        "metadata": {
+            "name": "p",
+            "labels": {"volcano.sh/preemptable": "yes", "app": "x"},
+            "annotations": {
+                "volcano.sh/cooldown-time": "10m",
+                "volcano.sh/job-name": "j",
+                "scheduling.k8s.io/group-name": "g",
+                "example.org/x": "y",
+            },
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}],
+        },
+        "spec": {"containers": [], "preemptionPolicy": "Never", "priorityClassName": "system-node-critical"},
+        "status": {
+            "startTime": "1970-01-01T00:00:02Z",
+            "nominatedNodeName": "n",
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:09Z"},
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:00:01Z"},
+            ],
+        },
+    }));
+    let facts = pod_facts(&pod, &[]);
+    assert_eq!(facts.preemptable, Some(false), "what can't be read is false");
+    assert_eq!(facts.annotations.keys().collect::<Vec<_>>(), ["volcano.sh/cooldown-time"]);
+    assert_eq!(facts.labels.len(), 2);
+    assert!(facts.never_preempts && facts.of_daemon_set);
+    assert_eq!((facts.started, facts.scheduled), (Some(TimeMs(2_000)), Some(TimeMs(1_000))));
+    assert_eq!(facts.nominated.as_deref(), Some("n"));
+    assert_eq!(facts.pod_priority_class, "system-node-critical");
+}
+
+#[test]
+fn groups_and_queues_carry_their_place_in_network_and_tree() {
+    let group: PodGroup = read(json!({
+        "metadata": {"name": "g", "annotations": {"sla-waiting-time": "1h", "other": "x"}},
+        "spec": {
+            "networkTopology": {"mode": "soft", "highestTierName": "rack"},
+            "subGroupPolicy": [{
+                "name": "s", "subGroupSize": 2, "minSubGroups": 1, "matchLabelKeys": ["k"],
+                "labelSelector": {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]},
+                "networkTopology": {"highestTierAllowed": 1},
+            }],
+        },
+    }));
+    let facts = group_facts(&group);
+    assert_eq!(facts.annotations.len(), 1);
+    assert_eq!(facts.preemptable, None);
+    let topology = facts.topology.unwrap();
+    assert!(!topology.hard);
+    assert_eq!((topology.highest_tier, topology.highest_tier_name.as_deref()), (None, Some("rack")));
+    let sub_group = &facts.sub_groups[0];
+    assert_eq!((sub_group.size, sub_group.min_sub_groups), (Some(2), Some(1)));
+    assert_eq!(sub_group.selector[0].values, ["b"]);
+    assert_eq!(sub_group.selector[1].operator, Operator::Exists);
+    assert!(sub_group.topology.as_ref().is_some_and(|topology| topology.hard && topology.highest_tier == Some(1)));
+
+    let queue: Queue = read(json!({
+        "metadata": {"name": "q"},
+        "spec": {
+            "parent": "p", "reclaimable": false, "deserved": {"cpu": "2"}, "guarantee": {"resource": {"memory": "1Ki"}},
+            "affinity": {"nodeGroupAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ["slow"]}},
+        },
+    }));
+    let facts = queue_facts(&queue);
+    assert_eq!((facts.parent.as_deref(), facts.reclaimable), (Some("p"), Some(false)));
+    assert_eq!((facts.deserved["cpu"], facts.guarantee["memory"]), (2000, 1024));
+    assert_eq!(facts.affinity.unwrap().anti_required, ["slow"]);
+}
+
+#[test]
+fn nodes_carry_capacity_images_and_volcanos_annotations() {
+    let node: Node = read(json!({
+        "metadata": {"name": "n", "annotations": {
+            "volcano.sh/oversubscription-cpu": "100", "volcano.sh/node-vgpu-handshake": "now", "other": "x",
+        }},
+        "status": {
+            "allocatable": {"cpu": "1"}, "capacity": {"cpu": "2"},
+            "images": [{"names": ["a", "b"], "sizeBytes": 7}],
+        },
+    }));
+    let facts = node_facts(&node);
+    assert_eq!((facts.allocatable["cpu"], facts.capacity["cpu"]), (1000, 2000));
+    assert_eq!((facts.images["a"], facts.images["b"]), (7, 7));
+    assert_eq!(facts.annotations.len(), 1);
+}
