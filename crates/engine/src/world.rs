@@ -21,6 +21,7 @@ pub(crate) mod queues;
 pub(crate) mod table;
 pub(crate) mod tables;
 pub(crate) mod tasks;
+mod view;
 
 use tables::Tables;
 

@@ -97,7 +97,8 @@ impl Tables {
         }
     }
 
-    pub(crate) fn task(&self, task: TaskId) -> &TaskRow {
+    /// A pod.
+    pub fn task(&self, task: TaskId) -> &TaskRow {
         self.tasks.row(task.index())
     }
 
