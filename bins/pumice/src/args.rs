@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use pumice_node::{Faults, NodeShape};
 
 /// Batch computing on this machine, a cluster, or a fleet.
 #[derive(Debug, Parser)]
@@ -18,7 +19,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Bring up the whole platform on this machine and keep it up
-    Up(UpArgs),
+    Up(Box<UpArgs>),
     /// Stop the platform of this machine and end its pods
     Down(DownArgs),
     /// The scheduler's own tools
@@ -76,9 +77,31 @@ pub struct UpArgs {
     /// Pods that the node takes
     #[arg(long, default_value_t = 1000)]
     pub pods: u32,
+    /// Whether this machine is a node
+    #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
+    pub local_node: bool,
+    #[command(flatten)]
+    pub simulated: SimulatedArgs,
+    /// Start the scheduler only once this file exists, to measure it on work that is there already
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub scheduler_after: Option<PathBuf>,
     /// What is logged to standard error, such as info or pumice_scheduler=debug
     #[arg(long, value_name = "FILTER", default_value = "warn")]
     pub log: String,
+}
+
+/// Nodes without machines (see docs/simulated-nodes.md).
+#[derive(Debug, Args)]
+pub struct SimulatedArgs {
+    /// Nodes that only pretend to run pods, to try out scheduling
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub simulated_nodes: u32,
+    /// What each of them offers
+    #[arg(long, value_name = "SHAPE", default_value = "cpu=32,memory=256Gi,pods=110")]
+    pub simulated_node_shape: NodeShape,
+    /// What goes wrong on them, such as seed=7,refused=0.01,start=2s
+    #[arg(long, value_name = "FAULTS", default_value = "")]
+    pub simulated_faults: Faults,
 }
 
 /// Flags of `pumice down`.

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         return pumice_node::shim_main(words);
     }
     let result = match Cli::parse().command {
-        Command::Up(args) => up::up(args),
+        Command::Up(args) => up::up(*args),
         Command::Down(args) => down::down(&args),
         Command::Scheduler(command) => return scheduler::run(&command),
         Command::Shim { args } => return pumice_node::shim_main(args),

@@ -87,6 +87,7 @@ async fn serve(
     let administrator = client_over(api.client_service(Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS])));
     install_definitions(&administrator, pumice_api::crds::all()).await.context("install Volcano's definitions")?;
     let mut components = Components::start(api, late, args, data.path(), node)?;
+    let simulated = components.simulated();
     let closing = CancellationToken::new();
     let serving = tokio::task::JoinSet::from_iter([{
         let (api, closing) = (api.clone(), closing.clone());
@@ -94,8 +95,16 @@ async fn serve(
     }]);
 
     let ready = async {
-        connect::node_ready(&administrator, node, READY_WITHIN).await?;
-        connect::queue_exists(&administrator, pumice_api::names::DEFAULT_QUEUE, READY_WITHIN).await?;
+        if args.local_node {
+            connect::node_ready(&administrator, node, READY_WITHIN).await?;
+        }
+        if let Some(mut simulated) = simulated {
+            let registered = tokio::time::timeout(READY_WITHIN, simulated.registered());
+            registered.await.context("the simulated nodes were not registered in time")?;
+        }
+        if args.scheduler_after.is_none() {
+            connect::queue_exists(&administrator, pumice_api::names::DEFAULT_QUEUE, READY_WITHIN).await?;
+        }
         let client = ca.issue_client(ADMINISTRATOR, &[pumice_auth::MASTERS], now())?;
         announce(data, &url, &pumice_auth::kubeconfig(&url, &ca, &client))
     };

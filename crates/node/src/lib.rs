@@ -1,6 +1,6 @@
 //! Runs pods as processes on this machine.
 //!
-//! Two halves that meet in a pod's directory only: the [`shim`], one small process per pod that
+//! (Or pretends to: [`SimulatedNodes`].) Two halves that meet in a pod's directory only: the [`shim`], one small process per pod that
 //! outlives the platform, and the agent, which follows the API server and starts, stops, adopts and
 //! reports shims.
 
@@ -14,6 +14,7 @@ mod netlink;
 mod paths;
 mod procfs;
 pub mod shim;
+mod simulated;
 
 pub use agent::{
     AgentError, BridgeError, Capabilities, Handle, ImageEntry, ImageMap, ImageMapError, LogBody, LogService, NodeAgent,
@@ -21,3 +22,7 @@ pub use agent::{
 };
 pub use cgroup::{CgroupSpec, Hierarchy, Limits};
 pub use shim::shim_main;
+pub use simulated::{
+    Counts, Faults, FaultsError, NODES_MAX, NodeShape, NodeShapeError, SimulatedError, SimulatedHandle, SimulatedNodes,
+    SimulatedOptions,
+};

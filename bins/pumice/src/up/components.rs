@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use pumice_api::names;
 use pumice_apiserver::ApiServer;
 use pumice_auth::Identity;
 use pumice_cluster::{Client, client_over};
-use pumice_node::ShimCommand;
+use pumice_node::{ShimCommand, SimulatedHandle, SimulatedOptions};
 use pumice_units::Quantity;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -16,16 +17,20 @@ use tokio_util::sync::CancellationToken;
 use crate::args::UpArgs;
 use crate::up::late::Late;
 
+/// How often a file that is waited for is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
 /// The running components. Dropping it ends them without their leave; see [`Components::end`].
 pub struct Components {
     tasks: JoinSet<(&'static str, Result<()>)>,
     shutdown: CancellationToken,
+    simulated: Option<SimulatedHandle>,
 }
 
 impl Components {
-    /// Starts controllers, scheduler and node agent, each as a user of its own.
+    /// Starts controllers, scheduler and nodes, each as a user of its own.
     pub fn start(api: &ApiServer, late: &Late, args: &UpArgs, data: &Path, node: &str) -> Result<Components> {
-        let mut components = Components { tasks: JoinSet::new(), shutdown: CancellationToken::new() };
+        let mut components = Components { tasks: JoinSet::new(), shutdown: CancellationToken::new(), simulated: None };
         let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
 
         let controllers = pumice_controllers::Options { client: client(names::USER_CONTROLLERS) }.build();
@@ -35,13 +40,34 @@ impl Components {
         options.config = args.scheduler_conf.clone();
         let scheduler = options.build().context("start the scheduler")?;
         let _ = late.scheduler.set(scheduler.handle());
-        components.spawn("scheduler", |stop| scheduler.run(stop));
+        let after = args.scheduler_after.clone();
+        components.spawn("scheduler", |stop| async move {
+            if appears(after.as_deref(), &stop).await { scheduler.run(stop).await } else { Ok(()) }
+        });
 
-        let agent =
-            node_options(args, data, node, client(names::USER_NODE))?.build().context("start the node agent")?;
-        let _ = late.node.set(agent.handle());
-        components.spawn("node agent", |stop| agent.run(stop));
+        if args.local_node {
+            let agent =
+                node_options(args, data, node, client(names::USER_NODE))?.build().context("start the node agent")?;
+            let _ = late.node.set(agent.handle());
+            components.spawn("node agent", |stop| agent.run(stop));
+        }
+        if args.simulated.simulated_nodes > 0 {
+            let options = SimulatedOptions {
+                client: client(names::USER_NODE),
+                nodes: args.simulated.simulated_nodes,
+                shape: args.simulated.simulated_node_shape.clone(),
+                faults: args.simulated.simulated_faults,
+            };
+            let simulated = options.build().context("start the simulated nodes")?;
+            components.simulated = Some(simulated.handle());
+            components.spawn("simulated nodes", |stop| simulated.run(stop));
+        }
         Ok(components)
+    }
+
+    /// The simulated nodes, if there are some.
+    pub fn simulated(&self) -> Option<SimulatedHandle> {
+        self.simulated.clone()
     }
 
     fn spawn<F, E>(&mut self, name: &'static str, run: impl FnOnce(CancellationToken) -> F)
@@ -76,6 +102,18 @@ impl Components {
         }
         if failed.is_empty() { Ok(()) } else { bail!("not everything ended well: {}", failed.join("; ")) }
     }
+}
+
+/// Waits until a file is there, if one is named; `false` when `stop` came first.
+async fn appears(file: Option<&Path>, stop: &CancellationToken) -> bool {
+    let Some(file) = file else { return true };
+    while !file.exists() {
+        tokio::select! {
+            () = stop.cancelled() => return false,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+    true
 }
 
 fn node_options(args: &UpArgs, data: &Path, name: &str, client: Client) -> Result<pumice_node::Options> {
