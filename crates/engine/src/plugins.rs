@@ -183,6 +183,11 @@ pub trait Plugin: Debug + Send + Sync {
         None
     }
 
+    /// What a queue deserves, by dimension, where the plugin divides the cluster: for metrics, not for decisions.
+    fn deserved(&self, _tables: &Tables, _queue: QueueId) -> Option<&[i64]> {
+        None
+    }
+
     /// May the queue take this much from other queues?
     fn preemptive(&self, _tables: &Tables, _queue: QueueId, _demand: &Demand) -> bool {
         true

@@ -212,6 +212,11 @@ impl Policy {
         self.with(Switch::Allocatable).find_map(|plugin| plugin.allocatable(tables, queue, demand))
     }
 
+    /// What a queue deserves by the first plugin that divides the cluster.
+    pub(crate) fn deserved(&self, tables: &Tables, queue: QueueId) -> Option<&[i64]> {
+        self.plugins.iter().find_map(|slot| slot.plugin.deserved(tables, queue))
+    }
+
     /// All must agree.
     pub(crate) fn preemptive(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> bool {
         self.with(Switch::Preemptive).all(|plugin| plugin.preemptive(tables, queue, demand))

@@ -141,6 +141,13 @@ pub enum Reason {
         /// The action that would.
         action: String,
     },
+    /// A plugin of a third party says no.
+    Refused {
+        /// The plugin.
+        plugin: String,
+        /// Why, in its words.
+        message: String,
+    },
     /// Groups of the same queue that were admitted earlier and still wait for room.
     WaitsBehind {
         /// Their `namespace/name`, at most five.
@@ -248,6 +255,7 @@ impl Reason {
             Self::Gated { .. } => "gated".to_owned(),
             Self::BindFailed { .. } => "bindFailed".to_owned(),
             Self::NotConfigured { action } => format!("notConfigured:{action}"),
+            Self::Refused { plugin, .. } => format!("refused:{plugin}"),
             // Who is ahead changes all the time and is no news.
             Self::WaitsBehind { .. } => String::new(),
         }

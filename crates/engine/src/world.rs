@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::cycle::Cycle;
+use crate::dims::Resources;
 use crate::facts::{Delta, GroupPhase, OwnerFacts};
 use crate::finder::Finder;
 use crate::ids::TimeMs;
@@ -158,6 +159,12 @@ impl World {
             phase: row.phase,
             reasons: row.reasons.as_deref(),
         })
+    }
+
+    /// What a queue deserved in the last cycle; nothing where no plugin divides the cluster.
+    pub fn deserved(&self, queue: &str) -> Option<Resources> {
+        let queue = self.tables.queues.table.find(queue)?;
+        self.policy.deserved(&self.tables, queue).map(|amounts| self.tables.dims.resources(amounts))
     }
 
     /// What is wrong with a plan that this world has just made; nothing, if the engine keeps its promises.

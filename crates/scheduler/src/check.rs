@@ -12,6 +12,7 @@ mod differences;
 mod file;
 mod objects;
 mod run;
+mod stubs;
 
 use file::RawCase;
 

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use kube::Client;
 use pumice_api::names;
 use pumice_cluster::EventRecorder;
+use pumice_engine::plugin::Registry;
 use pumice_engine::{Config, ConfigError, World};
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +47,13 @@ pub struct Options {
     /// Volcano's configuration file, read again when it changes. Without one: actions enqueue, allocate, backfill;
     /// plugins priority, gang, predicates, nodeorder.
     pub config: Option<PathBuf>,
+    /// The plugins that the configuration may name: begin with [`plugins`] and add your own.
+    pub plugins: Registry,
+}
+
+/// The plugins that come with the scheduler.
+pub fn plugins() -> Registry {
+    Registry::default()
 }
 
 /// The scheduler, ready to run.
@@ -53,6 +61,7 @@ pub struct Scheduler {
     client: Client,
     scheduler_names: Vec<String>,
     config: Option<PathBuf>,
+    plugins: Registry,
     world: ask::Shared,
 }
 
@@ -83,6 +92,7 @@ impl Options {
             client,
             scheduler_names: names::SCHEDULERS_UP.iter().map(|name| (*name).to_owned()).collect(),
             config: None,
+            plugins: plugins(),
         }
     }
 
@@ -91,12 +101,14 @@ impl Options {
     /// # Errors
     /// When the configuration can't be read or is refused.
     pub fn build(self) -> Result<Scheduler, Error> {
-        let config = self.config.as_deref().map_or_else(|| Ok(Config::default()), reload::load)?;
+        let load = |path| reload::load(path, &self.plugins);
+        let config = self.config.as_deref().map_or_else(|| Ok(Config::default()), load)?;
         Ok(Scheduler {
             client: self.client,
             scheduler_names: self.scheduler_names,
             config: self.config,
-            world: ask::Shared::new(World::new(config)),
+            world: ask::Shared::new(World::with_plugins(config, self.plugins.clone())),
+            plugins: self.plugins,
         })
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pumice_engine::Config;
+use pumice_engine::plugin::Registry;
 
 use crate::Error;
 
@@ -13,9 +14,9 @@ use crate::Error;
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads the configuration for the first time.
-pub(crate) fn load(path: &Path) -> Result<Config, Error> {
+pub(crate) fn load(path: &Path, plugins: &Registry) -> Result<Config, Error> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::ReadConfig { path: path.to_owned(), source })?;
-    let (config, warnings) = Config::parse(&text).map_err(Error::ParseConfig)?;
+    let (config, warnings) = Config::parse_with(&text, plugins).map_err(Error::ParseConfig)?;
     for warning in warnings {
         tracing::warn!(%warning, "scheduler configuration");
     }
@@ -27,12 +28,13 @@ pub(crate) struct Reload {
     path: Option<PathBuf>,
     /// The text that was read last, good or bad.
     last: Option<String>,
+    plugins: Registry,
 }
 
 impl Reload {
-    pub(crate) fn new(path: Option<PathBuf>) -> Self {
+    pub(crate) fn new(path: Option<PathBuf>, plugins: Registry) -> Self {
         // What `load` read is read once more: a change in between must not be missed.
-        Self { path, last: None }
+        Self { path, last: None, plugins }
     }
 
     /// Whether there is a file to look at.
@@ -54,7 +56,7 @@ impl Reload {
         if self.last.as_ref() == Some(&text) {
             return None;
         }
-        let parsed = Config::parse(&text);
+        let parsed = Config::parse_with(&text, &self.plugins);
         self.last = Some(text);
         match parsed {
             Ok((config, warnings)) => {
@@ -80,8 +82,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("volcano-scheduler.conf");
         std::fs::write(&path, "actions: allocate\n").unwrap();
-        assert_eq!(load(&path).unwrap().actions.len(), 1);
-        let mut reload = Reload::new(Some(path.clone()));
+        assert_eq!(load(&path, &Registry::default()).unwrap().actions.len(), 1);
+        let mut reload = Reload::new(Some(path.clone()), Registry::default());
         assert!(reload.look().await.is_some());
         assert!(reload.look().await.is_none());
         std::fs::write(&path, "actions: fly\n").unwrap();
@@ -94,10 +96,13 @@ mod tests {
 
     #[test]
     fn a_missing_or_refused_file_is_an_error_at_the_start() {
-        assert!(matches!(load(Path::new("/nonexistent/scheduler.conf")), Err(Error::ReadConfig { .. })));
+        assert!(matches!(
+            load(Path::new("/nonexistent/scheduler.conf"), &Registry::default()),
+            Err(Error::ReadConfig { .. })
+        ));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("scheduler.conf");
         std::fs::write(&path, "actions: fly\n").unwrap();
-        assert!(matches!(load(&path), Err(Error::ParseConfig(_))));
+        assert!(matches!(load(&path, &Registry::default()), Err(Error::ParseConfig(_))));
     }
 }

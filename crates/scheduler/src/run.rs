@@ -48,7 +48,7 @@ impl Loop {
             intake: Intake::new(scheduler.scheduler_names),
             world: scheduler.world,
             writer: Writer::new(scheduler.client, recorder),
-            reload: Reload::new(scheduler.config),
+            reload: Reload::new(scheduler.config, scheduler.plugins),
             clock: Clock::new(),
             deltas: Vec::new(),
             dirty: false,

@@ -87,6 +87,7 @@ impl Display for Reason {
                 write!(f, "{} could not be bound, to be tried again: {error}", plural(*pods, "pod"))
             }
             Self::NotConfigured { action } => write!(f, "the scheduler's configuration has no action {action}"),
+            Self::Refused { plugin, message } => write!(f, "{plugin}: {message}"),
             Self::WaitsBehind { groups, count } => {
                 write!(f, "behind {} admitted earlier: {}", plural(*count, "group"), groups.join(", "))?;
                 if groups.len() < *count as usize { f.write_str(", ...") } else { Ok(()) }

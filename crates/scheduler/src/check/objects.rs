@@ -7,6 +7,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use pumice_api::names;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::Change;
+use pumice_engine::{Delta, HyperNodeFacts, HyperNodeMember, MemberKind, QuotaFacts};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -18,12 +19,6 @@ type Object = Map<String, Value>;
 
 /// Everything there is, as the first list of each watch.
 pub(super) fn inputs(case: &Case) -> Result<Vec<Input>, String> {
-    if let Some(kind) = case.objects.keys().next() {
-        return Err(format!("the scheduler reads no {kind}"));
-    }
-    if !case.hypernodes.is_empty() {
-        return Err("the scheduler reads no hypernodes".to_owned());
-    }
     Ok(vec![
         Input::Priority(Change::Replace(all::<PriorityClass>(&case.priority_classes, "priorityClass", priority)?)),
         Input::Queue(Change::Replace(all::<Queue>(&case.queues, "queue", queue)?)),
@@ -31,6 +26,56 @@ pub(super) fn inputs(case: &Case) -> Result<Vec<Input>, String> {
         Input::Group(Change::Replace(all::<PodGroup>(&case.podgroups, "podgroup", group)?)),
         Input::Pod(Change::Replace(all::<Pod>(&case.pods, "pod", pod)?)),
     ])
+}
+
+/// Kinds that no watch is there for yet.
+pub(super) fn deltas(case: &Case) -> Result<Vec<Delta>, String> {
+    let mut deltas = Vec::new();
+    for item in &case.hypernodes {
+        deltas.push(Delta::HyperNodeUpsert(hyper_node(item)?));
+    }
+    for (kind, items) in &case.objects {
+        for item in items {
+            match kind.as_str() {
+                "resourceQuotas" => deltas.push(Delta::QuotaUpsert(quota(item)?)),
+                _ => return Err(format!("the scheduler reads no {kind}")),
+            }
+        }
+    }
+    Ok(deltas)
+}
+
+fn hyper_node(item: &Object) -> Result<HyperNodeFacts, String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let member = |member: &Value| {
+        let exact = member.get("exactMatch").ok_or("hypernode: a member that is not matched by name")?;
+        Ok(HyperNodeMember {
+            hyper_node: member["type"] == "HyperNode",
+            which: MemberKind::Exact(text(&exact["name"])),
+        })
+    };
+    let members = item.get("members").and_then(Value::as_array).into_iter().flatten();
+    Ok(HyperNodeFacts {
+        name: item.get("name").map(text).unwrap_or_default(),
+        tier: item.get("tier").and_then(Value::as_u64).and_then(|tier| u32::try_from(tier).ok()).unwrap_or(0),
+        tier_name: item.get("tierName").map(text).unwrap_or_default(),
+        members: members.map(member).collect::<Result<_, String>>()?,
+    })
+}
+
+fn quota(item: &Object) -> Result<QuotaFacts, String> {
+    let text = |key: &str| item["metadata"][key].as_str().unwrap_or_default().to_owned();
+    let list = |value: &Value| {
+        let amounts = value.as_object().into_iter().flatten();
+        amounts.map(|(name, value)| Ok((name.clone(), super::run::amount(name, value)?))).collect::<Result<_, String>>()
+    };
+    let of = |part: &str, key: &str| item.get(part).map_or_else(|| Ok(Default::default()), |part| list(&part[key]));
+    Ok(QuotaFacts {
+        namespace: text("namespace"),
+        name: text("name"),
+        hard: of("spec", "hard")?,
+        used: of("status", "used")?,
+    })
 }
 
 fn all<K: DeserializeOwned + Serialize>(

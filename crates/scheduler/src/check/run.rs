@@ -8,8 +8,8 @@ use pumice_engine::{Config, Plan, Resources, TimeMs, World};
 use pumice_units::Quantity;
 
 use super::file::Case;
-use super::{config, objects};
-use crate::intake::{Input, Intake};
+use super::{config, objects, stubs};
+use crate::intake::Intake;
 use crate::translate::phase_word;
 
 /// The names that the pods of cases may give as their scheduler's.
@@ -42,19 +42,17 @@ pub(super) struct Answer {
 
 /// Runs the case.
 pub(super) fn run(case: &Case) -> Result<Answer, String> {
-    run_inputs(case, objects::inputs(case)?)
-}
-
-fn run_inputs(case: &Case, inputs: Vec<Input>) -> Result<Answer, String> {
     if let Some(sharding) = &case.config.sharding {
         return Err(format!("the scheduler has no {} shards: {:?}", sharding.mode, sharding.nodes));
     }
     let text = config::text(&case.config)?;
-    let (config, _warnings) = Config::parse(&text).map_err(|error| error.to_string())?;
-    let mut world = World::new(config);
+    let mut registry = crate::plugins();
+    stubs::add(&mut registry, &case.config.test_only_plugins);
+    let (config, _warnings) = Config::parse_with(&text, &registry).map_err(|error| error.to_string())?;
+    let mut world = World::with_plugins(config, registry);
     let mut intake = Intake::new(SCHEDULERS.iter().map(|name| (*name).to_owned()).collect());
-    let mut deltas = Vec::new();
-    for input in inputs {
+    let mut deltas = objects::deltas(case)?;
+    for input in objects::inputs(case)? {
         intake.take(input, &mut deltas);
     }
     for delta in &deltas {
@@ -78,6 +76,9 @@ fn answer(case: &Case, world: &World, plan: &Plan) -> Answer {
     }
     for group in world.groups() {
         answer.phases.insert(format!("{}/{}", group.namespace, group.name), phase_word(group.phase).to_owned());
+    }
+    for queue in case.queues.iter().filter_map(|queue| queue.get("name").and_then(|name| name.as_str())) {
+        answer.deserved.extend(world.deserved(queue).map(|deserved| (queue.to_owned(), deserved)));
     }
     count_tasks(case, &mut answer);
     count_queues(case, &mut answer);
