@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::plugins::ArgumentError;
 
+mod fairness;
 mod parse;
 mod switches;
 mod tree;
@@ -107,6 +108,15 @@ impl PluginConfig {
     pub fn int(&self, name: &str, default: i64) -> i64 {
         match self.arguments.get(name) {
             Some(Argument::Int(value)) => *value,
+            _ => default,
+        }
+    }
+
+    /// A number, with a fraction or without; what is neither is ignored, as in Volcano.
+    pub fn float(&self, name: &str, default: f64) -> f64 {
+        match self.arguments.get(name) {
+            Some(Argument::Float(value)) => *value,
+            Some(Argument::Int(value)) => *value as f64,
             _ => default,
         }
     }

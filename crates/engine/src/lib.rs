@@ -19,6 +19,7 @@ mod plugins;
 mod policy;
 mod queue_limit;
 mod reasons;
+mod share;
 mod world;
 
 pub use config::{Action, Argument, Config, ConfigError, PluginConfig, Switch, Switches, Warning, WarningKind};

@@ -18,6 +18,17 @@ pub struct Missing {
     pub(crate) block: Option<Demand>,
     /// The sum, by dimension.
     pub(crate) total: Vec<i64>,
+    pub(crate) past: Past,
+}
+
+/// Which promises to others count against a group that asks to be admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Past {
+    /// All of them.
+    #[default]
+    Nobody,
+    /// Only those to groups that are on their way: it could start past those that wait for nodes.
+    Waiting,
 }
 
 /// Pods of one class that are needed.
@@ -45,7 +56,7 @@ pub(crate) fn missing(tables: &Tables, group: GroupId) -> Missing {
     for part in &parts {
         tables.classes.row(part.class).demand.add_to(&mut total, i64::from(part.count));
     }
-    Missing { parts, block: None, total }
+    Missing { parts, block: None, total, past: Past::Nobody }
 }
 
 /// All the pods the group could still place, highest priority first.
@@ -109,5 +120,5 @@ fn block(row: &GroupRow) -> Missing {
     let block = Demand(left);
     let mut total = Vec::new();
     block.add_to(&mut total, 1);
-    Missing { parts: Vec::new(), block: Some(block), total }
+    Missing { parts: Vec::new(), block: Some(block), total, past: Past::Nobody }
 }

@@ -16,11 +16,18 @@ use crate::world::classes::ClassRow;
 use crate::world::nodes::NodeRow;
 use crate::world::tables::{Move, Tables};
 
+mod admission;
+pub(crate) mod capacity;
+pub(crate) mod drf;
 pub(crate) mod gang;
 pub(crate) mod nodeorder;
+pub(crate) mod overcommit;
 pub(crate) mod predicates;
 pub(crate) mod priority;
+pub(crate) mod proportion;
 mod registry;
+pub(crate) mod resourcequota;
+pub(crate) mod sla;
 
 pub(crate) use registry::NOT_YET;
 pub use registry::{ArgumentError, Factory, Registry};
@@ -91,6 +98,11 @@ pub trait Plugin: Debug + Send + Sync {
     /// Which of two queues of the same parent goes first.
     fn queue_order(&self, _tables: &Tables, _left: QueueId, _right: QueueId) -> Ordering {
         Ordering::Equal
+    }
+
+    /// Whether a placement in one queue may change the order of others, too.
+    fn reorders_queues(&self) -> bool {
+        false
     }
 
     /// Whose tasks go first as victims for `preemptor`'s queue.

@@ -105,6 +105,11 @@ impl Policy {
         })
     }
 
+    /// Whether a placement in one queue may change the order of others, too.
+    pub(crate) fn reorders_queues(&self) -> bool {
+        self.with(Switch::QueueOrder).any(|plugin| plugin.reorders_queues())
+    }
+
     /// The first plugin with an opinion decides; no switch turns this off.
     pub(crate) fn victim_queue_order(
         &self,

@@ -102,6 +102,50 @@ pub enum Reason {
         /// True if it would not fit an empty queue either.
         never: bool,
     },
+    /// The queue holds its share; others deserve the rest.
+    QueueShare {
+        /// The queue.
+        queue: String,
+        /// The dimension that binds.
+        resource: String,
+        /// What it deserves.
+        deserved: i64,
+        /// What it holds, with what is promised to it.
+        used: i64,
+        /// What one more pod asks for.
+        requested: i64,
+    },
+    /// The queue takes no work because of where it stands among the others.
+    QueueUnusable {
+        /// The queue.
+        queue: String,
+        /// What is wrong: `its parent team-a does not exist`.
+        fault: String,
+    },
+    /// More was admitted already than the cluster will have room for soon.
+    Overcommitted {
+        /// The dimension that binds.
+        resource: String,
+        /// What may be promised.
+        budget: i64,
+        /// What was promised.
+        promised: i64,
+        /// What this group asks for.
+        requested: i64,
+    },
+    /// A ResourceQuota of the namespace leaves too little.
+    Quota {
+        /// The quota.
+        quota: String,
+        /// Its key that binds.
+        resource: String,
+        /// Its limit.
+        hard: i64,
+        /// What is used, with what admitted groups will ask for.
+        used: i64,
+        /// What this group asks for.
+        requested: i64,
+    },
     /// No node can take the pods that are needed.
     NodesUnfit(NodesUnfit),
     /// The minimum does not fit the cluster even when it is empty.
@@ -147,6 +191,13 @@ pub enum Reason {
         plugin: String,
         /// Why, in its words.
         message: String,
+    },
+    /// The queue keeps strict order, and this group does not fit yet.
+    StrictOrder {
+        /// The queue.
+        queue: String,
+        /// The group that is next, `namespace/name`.
+        next: String,
     },
     /// Groups of the same queue that were admitted earlier and still wait for room.
     WaitsBehind {
@@ -248,6 +299,10 @@ impl Reason {
             Self::QueueNotFound { .. } => "queueNotFound".to_owned(),
             Self::QueueClosed { .. } => "queueClosed".to_owned(),
             Self::QueueLimit { resource, .. } => format!("queueLimit:{resource}"),
+            Self::QueueShare { resource, .. } => format!("queueShare:{resource}"),
+            Self::QueueUnusable { fault, .. } => format!("queueUnusable:{fault}"),
+            Self::Overcommitted { resource, .. } => format!("overcommitted:{resource}"),
+            Self::Quota { quota, resource, .. } => format!("quota:{quota}:{resource}"),
             Self::NodesUnfit(unfit) => format!("nodesUnfit:{}", unfit.class()),
             Self::ExceedsCluster(unfit) => format!("exceedsCluster:{}", unfit.class()),
             Self::NotEnoughTasks { .. } => "notEnoughTasks".to_owned(),
@@ -256,6 +311,7 @@ impl Reason {
             Self::BindFailed { .. } => "bindFailed".to_owned(),
             Self::NotConfigured { action } => format!("notConfigured:{action}"),
             Self::Refused { plugin, .. } => format!("refused:{plugin}"),
+            Self::StrictOrder { .. } => "strictOrder".to_owned(),
             // Who is ahead changes all the time and is no news.
             Self::WaitsBehind { .. } => String::new(),
         }

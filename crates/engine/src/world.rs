@@ -18,6 +18,7 @@ pub(crate) mod groups;
 pub(crate) mod journal;
 pub(crate) mod nodes;
 pub(crate) mod objects;
+pub(crate) mod promises;
 pub(crate) mod queues;
 pub(crate) mod table;
 pub(crate) mod tables;
@@ -179,4 +180,4 @@ impl World {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,8 +1,9 @@
 //! `enqueue`: admits groups (Pending to Inqueue), so that pods are made for them.
 //!
 //! A group is admitted if its minimum fits the empty cluster and what its queue's limit leaves beside what is
-//! promised to admitted groups; and always if it could start right now. An impossible group is not admitted and is
-//! not counted, so it holds nobody up.
+//! promised to admitted groups, and no plugin rejects it; and always if it could start right now within the limits. An
+//! impossible group is not admitted and is not counted, so it holds nobody up. Where namespaces share a queue, one that
+//! has nobody waiting is not held up by what others were promised.
 
 use rustc_hash::FxHashMap;
 
@@ -11,9 +12,10 @@ use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
 use crate::finder::Search;
 use crate::ids::{ClassId, DimId, GroupId, QueueId};
-use crate::minimum::{Missing, missing};
+use crate::minimum::{Missing, Past, missing};
 use crate::queue_limit;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
+use crate::share;
 
 /// Names of groups ahead that a reason gives.
 const AHEAD_NAMED_MAX: usize = 5;
@@ -21,46 +23,32 @@ const AHEAD_NAMED_MAX: usize = 5;
 /// Which missing parts could be placed this moment. Nothing is placed while this action runs, so an answer stays true.
 type Placeable = FxHashMap<Vec<(ClassId, u32)>, bool>;
 
-/// What is promised to the admitted groups of a queue that have not started.
-#[derive(Default)]
-struct Promised {
-    /// To all of them.
-    amounts: Vec<i64>,
-    /// To those that are on their way: their pods are being made, or were not tried yet.
-    starting: Vec<i64>,
-    groups: Vec<GroupId>,
-}
-
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    let (pending, inqueue): (Vec<GroupId>, Vec<GroupId>) = cycle
-        .tables
-        .groups
-        .waiting
-        .iter()
-        .filter(|group| matches!(cycle.tables.groups.row(**group).phase, GroupPhase::Pending | GroupPhase::Inqueue))
-        .partition(|group| cycle.tables.groups.row(**group).phase == GroupPhase::Pending);
+    let groups = &cycle.tables.groups;
+    let pending = groups.waiting.iter().filter(|group| groups.row(**group).phase == GroupPhase::Pending);
+    let pending: Vec<GroupId> = pending.copied().collect();
     if pending.is_empty() {
         return;
     }
-    let mut promised: FxHashMap<QueueId, Promised> = FxHashMap::default();
-    for group in inqueue {
-        let missing = missing(cycle.tables, group);
-        let starting = cycle.policy.job_valid(cycle.tables, group).is_some();
-        promise(cycle, &mut promised, group, &missing, starting);
-    }
+    cycle.tables.settle_promises();
     let mut placeable = Placeable::default();
+    // Queues in strict order, with the group that must be admitted first.
+    let mut held_up: FxHashMap<QueueId, GroupId> = FxHashMap::default();
     let mut work = Worklist::new(cycle.tables, cycle.policy, pending);
     while let Some(group) = work.pop() {
-        let missing = missing(cycle.tables, group);
         let queue = cycle.tables.groups.row(group).queue;
-        let ahead = promised.entry(queue).or_default();
-        match decide(cycle, group, &missing, ahead, &mut placeable) {
-            Ok(()) => {
-                cycle.tables.set_phase(group, GroupPhase::Inqueue);
-                cycle.plan.admitted.push(cycle.tables.groups.row(group).key());
-                promise(cycle, &mut promised, group, &missing, true);
-            }
+        if let Some(next) = held_up.get(&queue) {
+            let reasons = vec![strict_order(cycle, queue, *next)];
+            cycle.failures.insert(group, Failure::at(Stage::Enqueue, reasons));
+            continue;
+        }
+        let mut missing = missing(cycle.tables, group);
+        match decide(cycle, group, &mut missing, &mut placeable) {
+            Ok(()) => admit(cycle, group, &missing),
             Err(reasons) => {
+                if !is_impossible(&reasons) && cycle.config.is_strict(cycle.tables.queues.row(queue)) {
+                    held_up.insert(queue, group);
+                }
                 let estimated = matches!(reasons.first(), Some(Reason::QueueLimit { .. } | Reason::ExceedsCluster(_)));
                 let approximate = missing.block.is_some() && estimated;
                 cycle.failures.insert(group, Failure { stage: Stage::Enqueue, approximate, reasons });
@@ -69,36 +57,37 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     }
 }
 
-fn promise(
-    cycle: &Cycle<'_>,
-    promised: &mut FxHashMap<QueueId, Promised>,
-    group: GroupId,
-    missing: &Missing,
-    starting: bool,
-) {
-    let entry = promised.entry(cycle.tables.groups.row(group).queue).or_default();
-    entry.groups.push(group);
-    add(&mut entry.amounts, &missing.total);
-    if starting {
-        add(&mut entry.starting, &missing.total);
-    }
+fn admit(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) {
+    cycle.tables.set_phase(group, GroupPhase::Inqueue);
+    cycle.tables.promise(group, missing);
+    cycle.policy.job_enqueued(cycle.tables, group, missing);
+    cycle.plan.admitted.push(cycle.tables.groups.row(group).key());
 }
 
-fn add(sums: &mut Vec<i64>, amounts: &[i64]) {
-    sums.resize(sums.len().max(amounts.len()), 0);
-    for (sum, amount) in sums.iter_mut().zip(amounts) {
-        *sum = sum.saturating_add(*amount);
-    }
+fn strict_order(cycle: &Cycle<'_>, queue: QueueId, next: GroupId) -> Reason {
+    let queue = cycle.tables.queues.row(queue).name.to_string();
+    Reason::StrictOrder { queue, next: cycle.tables.groups.row(next).key() }
+}
+
+/// What can never be admitted as things are keeps nobody waiting, not even in strict order.
+fn is_impossible(reasons: &[Reason]) -> bool {
+    let impossible = |reason: &Reason| match reason {
+        Reason::QueueLimit { never, .. } => *never,
+        Reason::ExceedsCluster(_) | Reason::QueueNotFound { .. } | Reason::QueueClosed { .. } => true,
+        Reason::QueueUnusable { .. } => true,
+        _ => false,
+    };
+    reasons.iter().any(impossible)
 }
 
 fn decide(
     cycle: &mut Cycle<'_>,
     group: GroupId,
-    missing: &Missing,
-    ahead: &Promised,
+    missing: &mut Missing,
     placeable: &mut Placeable,
 ) -> Result<(), Vec<Reason>> {
-    let queue = cycle.tables.groups.row(group).queue;
+    let row = cycle.tables.groups.row(group);
+    let (queue, namespace) = (row.queue, row.namespace.clone());
     let row = cycle.tables.queues.row(queue);
     let name = row.name.to_string();
     if !row.known {
@@ -115,35 +104,43 @@ fn decide(
         }
         return Err(vec![reason]);
     }
-    if !fits_empty(cycle, missing) && !could_start_now(cycle, queue, missing, ahead, placeable) {
+    let fits = fits_empty(cycle, missing);
+    if !fits && !could_start_now(cycle, group, missing, placeable) {
         return Err(vec![Reason::ExceedsCluster(exceeds(cycle, group, missing))]);
     }
-    let mut used = cycle.tables.queues.row(queue).own.held();
-    add(&mut used, &ahead.amounts);
-    let Some(reason) = queue_limit::exceeded(cycle.tables, queue, &missing.total, &used) else { return Ok(()) };
-    if could_start_now(cycle, queue, missing, ahead, placeable) {
+    let Some(reason) = objection(cycle, group, missing, Past::Nobody) else { return Ok(()) };
+    let first_of_namespace = cycle.config.fairness().namespaces && !cycle.tables.promises.waits(queue, &namespace);
+    if fits && first_of_namespace && objection(cycle, group, missing, Past::Waiting).is_none() {
+        return Ok(());
+    }
+    if could_start_now(cycle, group, missing, placeable) {
         return Ok(());
     }
     let mut reasons = vec![reason];
-    if !ahead.groups.is_empty() {
-        let groups =
-            ahead.groups.iter().take(AHEAD_NAMED_MAX).map(|group| cycle.tables.groups.row(*group).key()).collect();
-        reasons.push(Reason::WaitsBehind { groups, count: u32::try_from(ahead.groups.len()).unwrap_or(u32::MAX) });
+    let ahead = cycle.tables.promises.of(queue, false).map(|promised| &promised.groups);
+    if let Some(ahead) = ahead.filter(|ahead| !ahead.is_empty()) {
+        let groups = ahead.iter().take(AHEAD_NAMED_MAX).map(|group| cycle.tables.groups.row(*group).key()).collect();
+        reasons.push(Reason::WaitsBehind { groups, count: u32::try_from(ahead.len()).unwrap_or(u32::MAX) });
     }
     Err(reasons)
 }
 
-/// Could the whole minimum be placed this moment, past those that wait for nodes? Tried on the tables and taken back.
-fn could_start_now(
-    cycle: &mut Cycle<'_>,
-    queue: QueueId,
-    missing: &Missing,
-    ahead: &Promised,
-    placeable: &mut Placeable,
-) -> bool {
+/// What the queue's limit and the plugins say, beside what is promised to others.
+fn objection(cycle: &Cycle<'_>, group: GroupId, missing: &mut Missing, past: Past) -> Option<Reason> {
+    missing.past = past;
+    let queue = cycle.tables.groups.row(group).queue;
     let mut used = cycle.tables.queues.row(queue).own.held();
-    add(&mut used, &ahead.starting);
-    if queue_limit::exceeded(cycle.tables, queue, &missing.total, &used).is_some() {
+    if let Some(promised) = cycle.tables.promises.of(queue, false) {
+        let counted = if past == Past::Nobody { &promised.all } else { &promised.starting };
+        share::add(&mut used, counted, 1);
+    }
+    let limit = queue_limit::exceeded(cycle.tables, queue, &missing.total, &used);
+    limit.or_else(|| cycle.policy.job_enqueueable(cycle.tables, group, missing).err())
+}
+
+/// Could the whole minimum be placed this moment, past those that wait for nodes? Tried on the tables and taken back.
+fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, placeable: &mut Placeable) -> bool {
+    if objection(cycle, group, missing, Past::Waiting).is_some() {
         return false;
     }
     let total = &cycle.tables.nodes.total;
@@ -152,13 +149,12 @@ fn could_start_now(
     }
     if let Some(block) = &missing.block {
         let nodes = &cycle.tables.nodes;
-        let idle = |dim: DimId| nodes.ids().map(|node| nodes.idle(node, dim).max(0)).sum::<i64>();
+        let idle = |dim: DimId| nodes.ids().map(|node| nodes.room(node, dim).max(0)).fold(0, i64::saturating_add);
         return block.iter().all(|(dim, amount)| amount <= idle(dim));
     }
     let key = missing.parts.iter().map(|part| (part.class, part.count)).collect();
     *placeable.entry(key).or_insert_with(|| place_and_take_back(cycle, missing))
 }
-
 fn place_and_take_back(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
     let savepoint = cycle.tables.savepoint();
     let fits = missing.parts.iter().all(|part| {

@@ -39,10 +39,18 @@ impl Worklist {
         None
     }
 
-    /// Puts the group popped last back in its place.
+    /// Puts the group popped last back in its place, and its queue.
     pub(super) fn push(&mut self, tables: &Tables, policy: &Policy, group: GroupId) {
-        let groups = self.groups.entry(tables.groups.row(group).queue).or_default();
+        let queue = tables.groups.row(group).queue;
+        let groups = self.groups.entry(queue).or_default();
         let at = groups.partition_point(|other| policy.job_order(tables, *other, group).is_gt());
         groups.insert(at, group);
+        if policy.reorders_queues() {
+            self.queues.sort_by(|left, right| policy.queue_order(tables, *right, *left));
+            return;
+        }
+        self.queues.retain(|other| *other != queue);
+        let at = self.queues.partition_point(|other| policy.queue_order(tables, *other, queue).is_gt());
+        self.queues.insert(at, queue);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::fairness;
 use super::switches::{Switch, Switches};
 use super::tree::{Tree, Value};
 use super::{Action, Argument, Config, ConfigError, PluginConfig, Warning, WarningKind};
@@ -167,7 +168,33 @@ impl Reader<'_> {
                 _ => self.warn(value.line, WarningKind::UnknownKey { key: key.clone() }),
             }
         }
+        if name == fairness::NAME {
+            self.fairness(tree.line, &arguments)?;
+        }
         config.configurations.insert(name, arguments);
+        Ok(())
+    }
+
+    /// Ours, and not Volcano's: a value that means nothing is refused.
+    fn fairness(&mut self, line: u64, arguments: &BTreeMap<String, Argument>) -> Result<(), ConfigError> {
+        for (name, value) in arguments {
+            let (valid, wanted) = match (name.as_str(), value) {
+                (fairness::NAMESPACES | fairness::STRICT, value) => {
+                    (matches!(value, Argument::Bool(_)), "true or false")
+                }
+                (fairness::HALF_LIFE, Argument::Text(text)) => {
+                    (fairness::half_life_ms(text).is_some(), "a duration above zero such as 168h")
+                }
+                (fairness::HALF_LIFE, value) => (*value == Argument::Null, "a duration such as 168h"),
+                _ => {
+                    self.warn(line, WarningKind::UnknownKey { key: name.clone() });
+                    continue;
+                }
+            };
+            if !valid {
+                return Err(ConfigError::WrongType { line, what: format!("{} of fairness", name), wanted });
+            }
+        }
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{Plugin, gang, nodeorder, predicates, priority};
+use super::{Plugin, capacity, drf, gang, nodeorder, overcommit, predicates, priority, proportion, resourcequota, sla};
 use crate::config::PluginConfig;
 
 /// Makes a plugin from its arguments.
@@ -44,14 +44,11 @@ impl fmt::Debug for Registry {
 
 /// Volcano's plugins that this version lacks: accepted, with a warning.
 pub(crate) const NOT_YET: &[&str] = &[
-    "drf",
     "deviceshare",
     "conformance",
     "binpack",
     "resource-strategy-fit",
     "tdm",
-    "overcommit",
-    "sla",
     "task-topology",
     "numa-aware",
     "cdp",
@@ -60,10 +57,7 @@ pub(crate) const NOT_YET: &[&str] = &[
     "pdb",
     "nodegroup",
     "network-topology-aware",
-    "proportion",
-    "capacity",
     "extender",
-    "resourcequota",
 ];
 
 impl Default for Registry {
@@ -74,6 +68,12 @@ impl Default for Registry {
         registry.add("priority", &[], |_| Ok(Box::new(priority::Priority)));
         registry.add("predicates", predicates::ARGUMENTS, |config| Ok(Box::new(predicates::Predicates::new(config))));
         registry.add("nodeorder", nodeorder::ARGUMENTS, |config| Ok(Box::new(nodeorder::NodeOrder::new(config))));
+        registry.add("proportion", &[], |_| Ok(Box::new(proportion::Proportion::default())));
+        registry.add("capacity", capacity::ARGUMENTS, |config| Ok(Box::new(capacity::Capacity::new(config))));
+        registry.add("drf", &[], |config| Ok(Box::new(drf::Drf::new(config))));
+        registry.add("overcommit", overcommit::ARGUMENTS, |config| Ok(Box::new(overcommit::Overcommit::new(config))));
+        registry.add("resourcequota", &[], |_| Ok(Box::new(resourcequota::ResourceQuota::default())));
+        registry.add("sla", sla::ARGUMENTS, |config| Ok(Box::new(sla::Sla::new(config)?)));
         registry
     }
 }

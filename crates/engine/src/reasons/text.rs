@@ -75,6 +75,25 @@ impl Display for Reason {
                 write!(f, "queue {queue} is at its {resource} limit: {used} of {limit} in use, ")?;
                 write!(f, "{requested} asked for (short by {short})")
             }
+            Self::QueueShare { queue, resource, deserved, used, requested } => {
+                let text = |amount: &i64| amount_text(resource, *amount);
+                let (deserved, used) = (text(deserved), text(used));
+                write!(f, "queue {queue} holds its share of {resource}: {used} of {deserved} in use")?;
+                if *requested > 0 { write!(f, ", {} asked for", text(requested)) } else { Ok(()) }
+            }
+            Self::QueueUnusable { queue, fault } => write!(f, "queue {queue} can't be used: {fault}"),
+            Self::Overcommitted { resource, budget, promised, requested } => {
+                let text = |amount: &i64| amount_text(resource, *amount);
+                let (budget, promised, requested) = (text(budget), text(promised), text(requested));
+                write!(f, "enough was admitted already: {promised} of {budget} {resource} are promised, ")?;
+                write!(f, "{requested} asked for")
+            }
+            Self::Quota { quota, resource, hard, used, requested } => {
+                let plain = resource.strip_prefix("requests.").unwrap_or(resource);
+                let text = |amount: &i64| amount_text(plain, *amount);
+                let (hard, used, requested) = (text(hard), text(used), text(requested));
+                write!(f, "quota {quota} leaves too little {resource}: {used} of {hard} used, {requested} asked for")
+            }
             Self::NodesUnfit(unfit) => write!(f, "{unfit}"),
             Self::ExceedsCluster(unfit) => write!(f, "does not fit the cluster even when it is empty: {unfit}"),
             Self::NotEnoughTasks { min, valid: 0 } => write!(f, "waits for its pods to be made: 0 of {min}"),
@@ -88,6 +107,9 @@ impl Display for Reason {
             }
             Self::NotConfigured { action } => write!(f, "the scheduler's configuration has no action {action}"),
             Self::Refused { plugin, message } => write!(f, "{plugin}: {message}"),
+            Self::StrictOrder { queue, next } => {
+                write!(f, "queue {queue} keeps strict order: {next} is next and does not fit yet")
+            }
             Self::WaitsBehind { groups, count } => {
                 write!(f, "behind {} admitted earlier: {}", plural(*count, "group"), groups.join(", "))?;
                 if groups.len() < *count as usize { f.write_str(", ...") } else { Ok(()) }

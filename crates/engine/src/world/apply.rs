@@ -326,6 +326,7 @@ impl Tables {
         self.groups.table.remove(&key);
         self.groups.waiting.remove(&group);
         self.groups.dirty.remove(&group);
+        self.groups.unsettled.insert(group);
         self.leave_queue(queue);
     }
 

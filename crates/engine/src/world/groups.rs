@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use crate::dims::Demand;
 use crate::facts::{GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
@@ -166,11 +168,13 @@ pub(crate) struct Groups {
     pub(crate) waiting: BTreeSet<GroupId>,
     /// Groups whose status may have changed since it was last worked out.
     pub(crate) dirty: BTreeSet<GroupId>,
+    /// Groups whose promises may have changed since they were settled.
+    pub(crate) unsettled: FxHashSet<GroupId>,
 }
 
 impl Groups {
     pub(crate) fn new() -> Self {
-        Self { table: Table::new(), waiting: BTreeSet::new(), dirty: BTreeSet::new() }
+        Self { table: Table::new(), waiting: BTreeSet::new(), dirty: BTreeSet::new(), unsettled: FxHashSet::default() }
     }
 
     pub(crate) fn row(&self, group: GroupId) -> &GroupRow {
@@ -232,5 +236,6 @@ impl Groups {
             self.waiting.remove(&group);
         }
         self.dirty.insert(group);
+        self.unsettled.insert(group);
     }
 }

@@ -78,7 +78,8 @@ pub struct QueueRow {
     pub(crate) reclaimable: bool,
     /// Hard limits; a dimension that is not named has none.
     pub(crate) capability: Vec<(DimId, i64)>,
-    pub(crate) deserved: Demand,
+    /// What it says it deserves. A cpu or memory of zero is not said; a zero of anything else is.
+    pub(crate) deserved: Vec<(DimId, i64)>,
     pub(crate) guarantee: Demand,
     pub(crate) annotations: BTreeMap<String, String>,
     pub(crate) affinity: Option<NodeGroupAffinity>,
@@ -145,7 +146,7 @@ impl Queues {
             priority: 0,
             reclaimable: true,
             capability: Vec::new(),
-            deserved: Demand::default(),
+            deserved: Vec::new(),
             guarantee: Demand::default(),
             annotations: BTreeMap::new(),
             affinity: None,
@@ -178,7 +179,8 @@ impl Queues {
         row.weight = facts.weight;
         row.priority = facts.priority;
         row.reclaimable = facts.reclaimable.unwrap_or(true);
-        row.deserved = dims.demand(&facts.deserved);
+        row.deserved = facts.deserved.iter().map(|(name, amount)| (dims.intern(name), (*amount).max(0))).collect();
+        row.deserved.retain(|(dim, amount)| *amount > 0 || (*dim != CPU && *dim != MEMORY));
         row.guarantee = dims.demand(&facts.guarantee);
         row.annotations.clone_from(&facts.annotations);
         row.affinity.clone_from(&facts.affinity);

@@ -17,6 +17,7 @@ use crate::world::groups::{Groups, ShapePart};
 use crate::world::journal::{Journal, Undo};
 use crate::world::nodes::Nodes;
 use crate::world::objects::Objects;
+use crate::world::promises::Promises;
 use crate::world::queues::Queues;
 use crate::world::table::Table;
 use crate::world::tasks::{TaskRow, TaskState};
@@ -53,6 +54,7 @@ pub struct Tables {
     pub(crate) groups: Groups,
     pub(crate) queues: Queues,
     pub(crate) objects: Objects,
+    pub(crate) promises: Promises,
     pub(crate) priorities: Priorities,
     /// By the owner's uid.
     pub(crate) shapes: FxHashMap<Arc<str>, Shape>,
@@ -87,6 +89,7 @@ impl Tables {
             groups: Groups::new(),
             queues: Queues::new(),
             objects: Objects::default(),
+            promises: Promises::default(),
             priorities: Priorities::default(),
             shapes: FxHashMap::default(),
             owned: FxHashMap::default(),

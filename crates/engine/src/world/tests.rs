@@ -9,22 +9,22 @@ mod review;
 mod told;
 
 /// A world under construction, with the built-in configuration.
-pub(super) struct Lab {
-    pub(super) world: World,
-    pub(super) now: TimeMs,
+pub(crate) struct Lab {
+    pub(crate) world: World,
+    pub(crate) now: TimeMs,
 }
 
-pub(super) fn resources(cpu_milli: i64) -> Resources {
+pub(crate) fn resources(cpu_milli: i64) -> Resources {
     [("cpu".to_owned(), cpu_milli)].into_iter().filter(|(_, amount)| *amount > 0).collect()
 }
 
-pub(super) fn node(name: &str, cpu_milli: i64) -> NodeFacts {
+pub(crate) fn node(name: &str, cpu_milli: i64) -> NodeFacts {
     let mut allocatable = resources(cpu_milli);
     allocatable.extend([("memory".to_owned(), 64 << 30), ("pods".to_owned(), 110)]);
     NodeFacts { name: name.to_owned(), allocatable, ..NodeFacts::default() }
 }
 
-pub(super) fn pod(group: &str, index: u32, cpu_milli: i64) -> PodFacts {
+pub(crate) fn pod(group: &str, index: u32, cpu_milli: i64) -> PodFacts {
     let name = format!("{group}-{index}");
     PodFacts {
         uid: format!("uid-{name}"),
@@ -38,7 +38,7 @@ pub(super) fn pod(group: &str, index: u32, cpu_milli: i64) -> PodFacts {
     }
 }
 
-pub(super) fn group(name: &str, min_member: u32) -> GroupFacts {
+pub(crate) fn group(name: &str, min_member: u32) -> GroupFacts {
     GroupFacts {
         namespace: "ns".to_owned(),
         name: name.to_owned(),
@@ -51,11 +51,11 @@ pub(super) fn group(name: &str, min_member: u32) -> GroupFacts {
 
 impl Lab {
     /// Nodes of so many milli-cores, and the default queue.
-    pub(super) fn new(nodes: &[i64]) -> Self {
+    pub(crate) fn new(nodes: &[i64]) -> Self {
         Self::with(Config::default(), nodes)
     }
 
-    pub(super) fn with(config: Config, nodes: &[i64]) -> Self {
+    pub(crate) fn with(config: Config, nodes: &[i64]) -> Self {
         let mut lab = Self { world: World::new(config), now: TimeMs(1_000_000) };
         lab.queue("default", &[]);
         for (index, cpu) in nodes.iter().enumerate() {
@@ -64,11 +64,37 @@ impl Lab {
         lab
     }
 
-    pub(super) fn apply(&mut self, delta: Delta) {
+    /// The configuration of a file, which must be good.
+    pub(crate) fn of(config: &str, nodes: &[i64]) -> Self {
+        let (config, warnings) = Config::parse(config).unwrap();
+        assert_eq!(warnings, []);
+        Self::with(config, nodes)
+    }
+
+    pub(crate) fn tables(&self) -> &crate::world::tables::Tables {
+        &self.world.tables
+    }
+
+    /// The queue of that name.
+    pub(crate) fn queue_id(&self, name: &str) -> crate::ids::QueueId {
+        self.tables().queues.table.find(name).unwrap()
+    }
+
+    /// The group of that name.
+    pub(crate) fn group_id(&self, name: &str) -> crate::ids::GroupId {
+        self.tables().groups.table.find(&format!("ns/{name}")).unwrap()
+    }
+
+    /// The pod of a group.
+    pub(crate) fn task_id(&self, group: &str, index: u32) -> crate::ids::TaskId {
+        self.tables().tasks.find(&format!("uid-{group}-{index}")).unwrap()
+    }
+
+    pub(crate) fn apply(&mut self, delta: Delta) {
         self.world.apply(&delta);
     }
 
-    pub(super) fn queue(&mut self, name: &str, capability: &[(&str, i64)]) {
+    pub(crate) fn queue(&mut self, name: &str, capability: &[(&str, i64)]) {
         let capability = capability.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect();
         self.apply(Delta::QueueUpsert(QueueFacts {
             name: name.to_owned(),
@@ -79,7 +105,7 @@ impl Lab {
     }
 
     /// A group of pods of equal size, already admitted.
-    pub(super) fn gang(&mut self, name: &str, min_member: u32, pods: u32, cpu_milli: i64) {
+    pub(crate) fn gang(&mut self, name: &str, min_member: u32, pods: u32, cpu_milli: i64) {
         let created = TimeMs(self.world.groups().count() as i64);
         self.apply(Delta::GroupUpsert(Box::new(GroupFacts { created, ..group(name, min_member) })));
         for index in 0..pods {
@@ -87,24 +113,24 @@ impl Lab {
         }
     }
 
-    pub(super) fn pod(&mut self, facts: PodFacts) {
+    pub(crate) fn pod(&mut self, facts: PodFacts) {
         self.apply(Delta::TaskUpsert(Box::new(facts)));
     }
 
-    pub(super) fn cycle(&mut self) -> Plan {
+    pub(crate) fn cycle(&mut self) -> Plan {
         let plan = self.world.cycle(self.now);
         assert_eq!(self.world.lint(&plan), Vec::<String>::new());
         plan
     }
 
     /// Names of the pods that a cycle binds, sorted.
-    pub(super) fn binds(&mut self) -> Vec<String> {
+    pub(crate) fn binds(&mut self) -> Vec<String> {
         let mut names: Vec<String> = self.cycle().binds.into_iter().map(|bind| bind.name).collect();
         names.sort();
         names
     }
 
-    pub(super) fn why(&self, group: &str) -> String {
+    pub(crate) fn why(&self, group: &str) -> String {
         self.world.reasons("ns", group).map_or_else(String::new, ToString::to_string)
     }
 }

@@ -1,0 +1,52 @@
+//! `configurations: - name: fairness`: how the namespaces of a queue share it, and whether queues keep strict order.
+
+use pumice_units::GoDuration;
+
+use super::{Argument, Config};
+use crate::world::queues::QueueRow;
+
+/// Annotation of a queue: `strict`, or `fair` where the configuration says strict.
+const QUEUE_ORDER: &str = "pumice.sh/queue-order";
+
+pub(super) const NAME: &str = "fairness";
+pub(super) const NAMESPACES: &str = "namespaces";
+pub(super) const HALF_LIFE: &str = "halfLife";
+pub(super) const STRICT: &str = "strict";
+
+/// How a queue is shared by those who use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Fairness {
+    /// Namespaces have their turn by what they hold, per weight.
+    pub(crate) namespaces: bool,
+    /// Past use counts half as much after this time; without it only what is held counts.
+    pub(crate) half_life_ms: Option<i64>,
+    /// Nothing behind the first that does not fit is placed.
+    pub(crate) strict: bool,
+}
+
+/// A half-life above zero.
+pub(super) fn half_life_ms(text: &str) -> Option<i64> {
+    text.parse::<GoDuration>().ok().map(GoDuration::as_millis).filter(|half_life| *half_life > 0)
+}
+
+impl Config {
+    /// How queues are shared. Off where a Volcano file says nothing of it: there all is as in Volcano.
+    pub(crate) fn fairness(&self) -> Fairness {
+        let Some(arguments) = self.configurations.get(NAME) else { return Fairness::default() };
+        let is_on = |name: &str| matches!(arguments.get(name), Some(Argument::Bool(true)));
+        let half_life_ms = match arguments.get(HALF_LIFE) {
+            Some(Argument::Text(text)) => half_life_ms(text),
+            _ => None,
+        };
+        Fairness { namespaces: is_on(NAMESPACES), half_life_ms, strict: is_on(STRICT) }
+    }
+
+    /// Whether the queue keeps strict order: as its annotation says, else as the configuration does.
+    pub(crate) fn is_strict(&self, queue: &QueueRow) -> bool {
+        match queue.annotations.get(QUEUE_ORDER).map(String::as_str) {
+            Some("strict") => true,
+            Some("fair") => false,
+            _ => self.fairness().strict,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What the plugins that admit groups share: is the queue open, and does a limit leave room beside what is held and
+//! promised? Called by `proportion`, `capacity` and `overcommit`.
+
+use crate::dims::PODS;
+use crate::ids::{DimId, QueueId};
+use crate::minimum::{Missing, Past};
+use crate::reasons::Reason;
+use crate::share::{Limits, at};
+use crate::world::queues::QueueRow;
+use crate::world::tables::Tables;
+
+/// The objection of a queue that takes no work.
+pub(super) fn closed(row: &QueueRow) -> Option<Reason> {
+    let queue = row.name.to_string();
+    match (row.known, row.is_open()) {
+        (false, _) => Some(Reason::QueueNotFound { queue }),
+        (true, false) => Some(Reason::QueueClosed { queue, state: format!("{:?}", row.state) }),
+        (true, true) => None,
+    }
+}
+
+/// The first dimension of `missing` that `limits` leave no room for, beside what the queue (`tree`: and all below it)
+/// holds and what is promised; what groups hold beyond their minimum is not counted.
+pub(super) fn beyond_limit(
+    tables: &Tables,
+    queue: QueueId,
+    missing: &Missing,
+    limits: &Limits,
+    tree: bool,
+) -> Option<Reason> {
+    let row = tables.queues.row(queue);
+    let promised = tables.promises.of(queue, tree);
+    let sums = if tree { &row.tree } else { &row.own };
+    let wanted = (0..missing.total.len()).map(DimId::from).filter(|dim| *dim != PODS && at(&missing.total, *dim) > 0);
+    wanted.into_iter().find_map(|dim| {
+        let ahead = promised.map_or(0, |promised| match missing.past {
+            Past::Nobody => at(&promised.all, dim),
+            Past::Waiting => at(&promised.starting, dim),
+        });
+        let elastic = promised.map_or(0, |promised| at(&promised.elastic, dim));
+        let used = sums.promised(dim).saturating_add(ahead).saturating_sub(elastic).max(0);
+        let (requested, limit) = (at(&missing.total, dim), limits.get(dim));
+        let short = requested.saturating_add(used).saturating_sub(limit);
+        (limit != i64::MAX && short > 0).then(|| Reason::QueueLimit {
+            queue: row.name.to_string(),
+            resource: tables.dims.name(dim).to_string(),
+            limit,
+            used,
+            requested,
+            short,
+            never: requested > limit,
+        })
+    })
+}

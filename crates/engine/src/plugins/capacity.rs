@@ -1,0 +1,205 @@
+//! `capacity`: each queue says itself what it deserves, what is guaranteed to it and what it may ever hold; with
+//! `enableHierarchy` the same counts for the queues above it.
+//!
+//! What a queue deserves is no limit: it may borrow, and gives back when its owner asks. Volcano stops the whole cluster
+//! when one queue names a parent that is not there or has both jobs and queues below it; here that queue is unusable,
+//! with a reason, and all others go on. Nothing is copied per attempt: sums are those of the tables.
+
+use std::cmp::{Ordering, Reverse};
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::{GangEviction, Plugin, Vote, admission};
+use crate::config::{PluginConfig, Switch};
+use crate::dims::{Demand, PODS};
+use crate::ids::{GroupId, QueueId, TaskId, TimeMs};
+use crate::minimum::Missing;
+use crate::reasons::Reason;
+use crate::share::{self, WHOLE, at};
+use crate::world::queues::{QueueRow, ROOT, Sums};
+use crate::world::tables::Tables;
+
+mod reclaim;
+mod standing;
+
+use reclaim::Reclaim;
+use standing::Standing;
+
+pub(super) const ARGUMENTS: &[&str] =
+    &["ancestorReclaimLevel", "capacity.DynamicResourceAllocationEnable", "capacity.DRAConsumableCapacityEnable"];
+
+/// Deeper trees are not looked at.
+const LEVELS_MAX: i64 = 64;
+
+#[derive(Debug)]
+pub(crate) struct Capacity {
+    hierarchical: bool,
+    /// How many queues above a queue take part in reclaiming.
+    levels: usize,
+    standings: FxHashMap<QueueId, Standing>,
+    /// What the standings were worked out from.
+    seen: Option<(u64, Vec<i64>)>,
+}
+
+impl Capacity {
+    pub(crate) fn new(config: &PluginConfig) -> Self {
+        let hierarchical = config.switches.has(Switch::Hierarchy);
+        let levels = config.int("ancestorReclaimLevel", 0).clamp(0, LEVELS_MAX);
+        let levels = if hierarchical { usize::try_from(levels).unwrap_or(0) } else { 0 };
+        Self { hierarchical, levels, standings: FxHashMap::default(), seen: None }
+    }
+
+    /// What counts against the queue: with a hierarchy, all below it.
+    fn sums<'a>(&self, row: &'a QueueRow) -> &'a Sums {
+        if self.hierarchical { &row.tree } else { &row.own }
+    }
+
+    /// The queue and, with a hierarchy, all above it.
+    fn line<'a>(&self, tables: &'a Tables, queue: QueueId) -> impl Iterator<Item = QueueId> + 'a {
+        let above = if self.hierarchical { tables.queues.row(queue).ancestors.as_slice() } else { &[] };
+        std::iter::once(queue).chain(above.iter().copied())
+    }
+
+    /// The queues above a queue that take part in reclaiming: the nearest, without the root.
+    fn near<'a>(&self, tables: &'a Tables, queue: QueueId) -> &'a [QueueId] {
+        let above = &tables.queues.row(queue).ancestors;
+        let rooted = above.last().is_some_and(|top| &*tables.queues.row(*top).name == ROOT);
+        &above[..self.levels.min(above.len() - usize::from(rooted))]
+    }
+
+    /// Why no group of the queue may start, whatever it asks for.
+    fn unusable(&self, tables: &Tables, queue: QueueId) -> Option<Reason> {
+        let row = tables.queues.row(queue);
+        let closed = admission::closed(row);
+        let fault = || if self.hierarchical { standing::fault(tables, row) } else { None };
+        closed.or_else(|| fault().map(|fault| Reason::QueueUnusable { queue: row.name.to_string(), fault }))
+    }
+
+    /// The first dimension in which the queue or one above it may not hold that much more.
+    fn beyond(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
+        self.line(tables, queue).find_map(|queue| {
+            let (row, standing) = (tables.queues.row(queue), self.standings.get(&queue)?);
+            demand.iter().filter(|(dim, _)| *dim != PODS).find_map(|(dim, requested)| {
+                let (used, limit) = (self.sums(row).promised(dim), standing.real.get(dim));
+                let short = used.saturating_add(requested).saturating_sub(limit);
+                (limit != i64::MAX && short > 0).then(|| Reason::QueueLimit {
+                    queue: row.name.to_string(),
+                    resource: tables.dims.name(dim).to_string(),
+                    limit,
+                    used,
+                    requested,
+                    short,
+                    never: requested > limit,
+                })
+            })
+        })
+    }
+
+    /// Whether the queue would stay within what it deserves in some dimension that is asked for.
+    fn deserves(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> bool {
+        let Some(standing) = self.standings.get(&queue) else { return false };
+        let sums = self.sums(tables.queues.row(queue));
+        demand.iter().filter(|(dim, _)| *dim != PODS).any(|(dim, requested)| {
+            sums.promised(dim).saturating_add(requested) <= standing.deserved_of(dim).unwrap_or(0)
+        })
+    }
+
+    /// Without anything deserved a queue comes after all that hold less than they deserve.
+    fn share(&self, tables: &Tables, queue: QueueId) -> i64 {
+        let Some(standing) = self.standings.get(&queue).filter(|standing| standing.is_owner()) else { return WHOLE };
+        let sums = self.sums(tables.queues.row(queue));
+        let shares = standing.deserved.iter().filter(|(_, deserved)| *deserved > 0);
+        shares.map(|(dim, deserved)| share::ratio(at(&sums.allocated, *dim), *deserved)).max().unwrap_or(0)
+    }
+}
+
+impl Plugin for Capacity {
+    fn open(&mut self, tables: &Tables, _now: TimeMs) {
+        let seen = (tables.queues.version, tables.nodes.total.clone());
+        if self.seen.as_ref() != Some(&seen) {
+            self.standings = standing::all(tables, self.hierarchical);
+            self.seen = Some(seen);
+        }
+    }
+
+    fn queue_order(&self, tables: &Tables, left: QueueId, right: QueueId) -> Ordering {
+        let key = |queue| {
+            let owner = self.standings.get(&queue).is_some_and(Standing::is_owner);
+            (Reverse(tables.queues.row(queue).priority), self.share(tables, queue), !owner)
+        };
+        key(left).cmp(&key(right))
+    }
+
+    /// The nearest relatives of the preemptor's queue give first.
+    fn victim_queue_order(&self, tables: &Tables, left: QueueId, right: QueueId, preemptor: QueueId) -> Ordering {
+        if !self.hierarchical || left == right {
+            return Ordering::Equal;
+        }
+        let common = |queue: QueueId| {
+            let mine: Vec<QueueId> = self.line(tables, preemptor).collect();
+            self.line(tables, queue).filter(|above| mine.contains(above)).count()
+        };
+        common(right).cmp(&common(left))
+    }
+
+    fn allocatable(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
+        self.unusable(tables, queue).or_else(|| self.beyond(tables, queue, demand))
+    }
+
+    fn preemptive(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> bool {
+        self.allocatable(tables, queue, demand).is_none()
+            && (self.deserves(tables, queue, demand)
+                || self.near(tables, queue).iter().any(|above| self.deserves(tables, *above, demand)))
+    }
+
+    fn reclaimable(&self, tables: &Tables, preemptor: TaskId, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
+        let row = tables.task(preemptor);
+        let queue = tables.groups.row(row.group?).queue;
+        let demand = &tables.classes.row(row.class).demand;
+        let mut reclaim = Reclaim::new(self, tables, queue, demand);
+        let mut ordered = candidates.to_vec();
+        let of = |task: &TaskId| tables.task(*task).group.map(|group| tables.groups.row(group).queue);
+        ordered.sort_by(|left, right| match (of(left), of(right)) {
+            (Some(left), Some(right)) => self.victim_queue_order(tables, left, right, queue),
+            _ => Ordering::Equal,
+        });
+        Some(ordered.into_iter().filter(|task| reclaim.takes(*task)).collect())
+    }
+
+    fn unified_evictable(&self, tables: &Tables, want: &GangEviction, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
+        if !want.reclaim {
+            return None;
+        }
+        let queue = tables.groups.row(want.preemptor).queue;
+        let demand = Demand::default();
+        let mut reclaim = Reclaim::new(self, tables, queue, &demand);
+        Some(candidates.iter().copied().filter(|task| reclaim.takes_for_gang(*task)).collect())
+    }
+
+    /// What its answers read of the preemptor: its queue and what it asks for.
+    fn victim_key(&self, tables: &Tables, preemptor: TaskId) -> Option<u64> {
+        let row = tables.task(preemptor);
+        let mut hasher = FxHasher::default();
+        (row.group.map(|group| tables.groups.row(group).queue), row.class).hash(&mut hasher);
+        Some(hasher.finish())
+    }
+
+    fn job_enqueueable(&self, tables: &Tables, group: GroupId, missing: &Missing) -> Result<Vote, Reason> {
+        let queue = tables.groups.row(group).queue;
+        if let Some(reason) = self.unusable(tables, queue) {
+            return Err(reason);
+        }
+        let over = self.line(tables, queue).find_map(|queue| {
+            let standing = self.standings.get(&queue)?;
+            admission::beyond_limit(tables, queue, missing, &standing.real, self.hierarchical)
+        });
+        match over {
+            Some(reason) => Err(reason),
+            None => Ok(Vote::Permit),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! `proportion`: each queue deserves a share of the cluster by its weight, and gives back what it holds above it.
+//!
+//! What a queue deserves is worked out when a cycle starts, from what its groups hold and ask for (see `deserved`).
+//! Queues without groups deserve their guarantee and take no part. Parents mean nothing here: see `capacity`.
+
+use std::cmp::{Ordering, Reverse};
+
+use rustc_hash::FxHashMap;
+
+use super::{Plugin, Vote};
+use crate::dims::{Demand, PODS};
+use crate::ids::{DimId, GroupId, QueueId, TaskId, TimeMs};
+use crate::minimum::Missing;
+use crate::plugins::admission;
+use crate::reasons::Reason;
+use crate::share::{self, Limits, at};
+use crate::world::queues::QueueRow;
+use crate::world::tables::Tables;
+
+mod deserved;
+
+use deserved::{Claim, split};
+
+/// What a queue may have in this cycle.
+#[derive(Debug, Clone, Default)]
+struct Standing {
+    deserved: Vec<i64>,
+    /// What it may ever hold: its limit, and what others' guarantees leave.
+    real: Limits,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Proportion {
+    standings: FxHashMap<QueueId, Standing>,
+}
+
+impl Proportion {
+    /// What the queue deserves; nothing is known of queues without groups.
+    fn deserved(&self, queue: QueueId) -> &[i64] {
+        self.standings.get(&queue).map_or(&[], |standing| &standing.deserved)
+    }
+
+    /// The share of what it deserves that the queue holds, in parts per billion.
+    fn share(&self, tables: &Tables, queue: QueueId) -> i64 {
+        share::dominant(&tables.queues.row(queue).own.allocated, self.deserved(queue))
+    }
+}
+
+impl Plugin for Proportion {
+    fn open(&mut self, tables: &Tables, _now: TimeMs) {
+        self.standings = standings(tables);
+    }
+
+    fn queue_order(&self, tables: &Tables, left: QueueId, right: QueueId) -> Ordering {
+        let key = |queue| (Reverse(tables.queues.row(queue).priority), self.share(tables, queue));
+        key(left).cmp(&key(right))
+    }
+
+    /// All dimensions are used up to what it deserves.
+    fn overused(&self, tables: &Tables, queue: QueueId) -> Option<Reason> {
+        let standing = self.standings.get(&queue)?;
+        let row = tables.queues.row(queue);
+        let dims = (0..standing.deserved.len()).map(DimId::from);
+        let full = dims.clone().all(|dim| at(&standing.deserved, dim) <= row.own.promised(dim));
+        let tightest = dims.filter(|dim| *dim != PODS && at(&standing.deserved, *dim) > 0);
+        let shown = tightest.max_by_key(|dim| share::ratio(row.own.promised(*dim), at(&standing.deserved, *dim)));
+        full.then(|| over(tables, row, shown.unwrap_or(PODS), &standing.deserved, 0))
+    }
+
+    fn allocatable(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
+        let row = tables.queues.row(queue);
+        if let Some(reason) = admission::closed(row) {
+            return Some(reason);
+        }
+        let deserved = self.deserved(queue);
+        let above = |(dim, amount): &(DimId, i64)| row.own.promised(*dim).saturating_add(*amount) > at(deserved, *dim);
+        let first = demand.iter().filter(|(dim, _)| *dim != PODS).find(above);
+        first.map(|(dim, amount)| over(tables, row, dim, deserved, amount))
+    }
+
+    /// A queue reclaims only up to what it deserves.
+    fn preemptive(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> bool {
+        self.allocatable(tables, queue, demand).is_none()
+    }
+
+    /// In the order of the candidates, while their queue holds more than it deserves in any dimension.
+    fn reclaimable(&self, tables: &Tables, _preemptor: TaskId, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
+        let mut left: FxHashMap<QueueId, Vec<i64>> = FxHashMap::default();
+        let may_leave = |task: &TaskId| {
+            let row = tables.task(*task);
+            let Some(group) = row.group else { return false };
+            let queue = tables.groups.row(group).queue;
+            let held = left.entry(queue).or_insert_with(|| tables.queues.row(queue).own.allocated.clone());
+            let deserved = self.deserved(queue);
+            let above = (0..held.len()).map(DimId::from).any(|dim| at(held, dim) > at(deserved, dim));
+            if above {
+                tables.classes.row(row.class).demand.add_to(held, -1);
+            }
+            above
+        };
+        Some(candidates.iter().copied().filter(may_leave).collect())
+    }
+
+    /// What its answers read of the preemptor: nothing.
+    fn victim_key(&self, _tables: &Tables, _preemptor: TaskId) -> Option<u64> {
+        Some(0)
+    }
+
+    fn job_enqueueable(&self, tables: &Tables, group: GroupId, missing: &Missing) -> Result<Vote, Reason> {
+        let queue = tables.groups.row(group).queue;
+        if let Some(reason) = admission::closed(tables.queues.row(queue)) {
+            return Err(reason);
+        }
+        let unlimited = Limits::default();
+        let real = self.standings.get(&queue).map_or(&unlimited, |standing| &standing.real);
+        match admission::beyond_limit(tables, queue, missing, real, false) {
+            Some(reason) => Err(reason),
+            None => Ok(Vote::Permit),
+        }
+    }
+}
+
+fn over(tables: &Tables, row: &QueueRow, dim: DimId, deserved: &[i64], requested: i64) -> Reason {
+    let (deserved, used) = (at(deserved, dim), row.own.promised(dim));
+    let resource = tables.dims.name(dim).to_string();
+    Reason::QueueShare { queue: row.name.to_string(), resource, deserved, used, requested }
+}
+
+/// Volcano's weight starts at 1.
+fn weight(row: &QueueRow) -> u32 {
+    u32::try_from(row.weight).unwrap_or(0).max(1)
+}
+
+fn standings(tables: &Tables) -> FxHashMap<QueueId, Standing> {
+    let total = &tables.nodes.total;
+    let mut guaranteed = Vec::new();
+    let mut queues: Vec<(QueueId, &QueueRow)> = Vec::new();
+    for (id, row) in tables.queues.table.iter().filter(|(_, row)| row.known) {
+        row.guarantee.add_to(&mut guaranteed, 1);
+        if row.groups > 0 {
+            queues.push((id, row));
+        }
+    }
+    // What can't be split goes to the important ones first.
+    queues.sort_by(|(_, left), (_, right)| {
+        (Reverse(left.priority), &left.name).cmp(&(Reverse(right.priority), &right.name))
+    });
+    let unguaranteed = share::beyond(total, &guaranteed);
+    let mut standings: FxHashMap<QueueId, Standing> = FxHashMap::default();
+    let reals: Vec<Limits> = queues.iter().map(|(_, row)| real_capability(&unguaranteed, row)).collect();
+    for dim in (0..total.len()).map(DimId::from) {
+        let claims = queues.iter().zip(&reals).map(|((_, row), real)| {
+            let wanted = row.own.promised(dim).saturating_add(at(&row.own.pending, dim));
+            Claim { weight: weight(row), floor: row.guarantee.get(dim), want: wanted.min(real.get(dim)) }
+        });
+        let claims: Vec<Claim> = claims.collect();
+        for ((queue, _), deserved) in queues.iter().zip(split(at(total, dim), &claims)) {
+            standings.entry(*queue).or_default().deserved.push(deserved);
+        }
+    }
+    for ((queue, _), real) in queues.iter().zip(reals) {
+        standings.entry(*queue).or_default().real = real;
+    }
+    standings
+}
+
+/// What others' guarantees leave, and no more than its limit.
+fn real_capability(unguaranteed: &[i64], row: &QueueRow) -> Limits {
+    let mut room = unguaranteed.to_vec();
+    share::add(&mut room, &share::vector(&row.guarantee), 1);
+    Limits::all(room).tighter(&Limits::of(row.capability.iter().copied()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! What is promised to groups that were admitted and have not started, and what groups hold beyond their minimum.
+//!
+//! Invariant: after `settle` the sums are those of all groups as they are now; inside an action only admissions add
+//! to them. Groups that changed are remembered, so that settling costs no more than what changed. Read by `enqueue` and
+//! by the plugins that vote there.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::dims::Demand;
+use crate::facts::GroupPhase;
+use crate::ids::{GroupId, QueueId};
+use crate::minimum::{Missing, missing};
+use crate::share::{self, at};
+use crate::world::groups::GroupRow;
+use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
+
+/// What one queue's groups were promised.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Promised {
+    /// To all that were admitted and have not started.
+    pub(crate) all: Vec<i64>,
+    /// To those of them that are on their way: their pods are being made, or were not tried yet.
+    pub(crate) starting: Vec<i64>,
+    /// Held by groups beyond their `minResources`.
+    pub(crate) elastic: Vec<i64>,
+    /// The groups that were promised something. Empty in sums over a tree.
+    pub(crate) groups: BTreeSet<GroupId>,
+}
+
+/// What one group adds.
+#[derive(Debug, Clone)]
+struct Promise {
+    /// Its queue, and all above it.
+    path: Vec<QueueId>,
+    namespace: Arc<str>,
+    amounts: Demand,
+    starting: bool,
+    elastic: Demand,
+    /// The part of it for which no pod exists yet.
+    unmade: Demand,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Promises {
+    of: FxHashMap<GroupId, Promise>,
+    own: FxHashMap<QueueId, Promised>,
+    tree: FxHashMap<QueueId, Promised>,
+    total: Promised,
+    /// By namespace, to groups that were admitted in earlier cycles.
+    unmade: FxHashMap<Arc<str>, Vec<i64>>,
+    /// How many admitted groups wait, by queue and namespace.
+    waiting: FxHashMap<(QueueId, Arc<str>), u32>,
+    queues_version: u64,
+}
+
+impl Promises {
+    /// Of a queue's own groups, or (`tree`) of those below it, too.
+    pub(crate) fn of(&self, queue: QueueId, tree: bool) -> Option<&Promised> {
+        if tree { self.tree.get(&queue) } else { self.own.get(&queue) }
+    }
+
+    /// Of all queues.
+    pub(crate) fn total(&self) -> &Promised {
+        &self.total
+    }
+
+    /// What pods will ask for in a namespace that are still to be made.
+    pub(crate) fn unmade(&self, namespace: &str) -> &[i64] {
+        self.unmade.get(namespace).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a group of this namespace was admitted to the queue and waits.
+    pub(crate) fn waits(&self, queue: QueueId, namespace: &Arc<str>) -> bool {
+        self.waiting.get(&(queue, namespace.clone())).is_some_and(|count| *count > 0)
+    }
+
+    fn charge(&mut self, group: GroupId, promise: &Promise, sign: i64) {
+        let add = |sums: &mut Promised| {
+            promise.amounts.add_to(&mut sums.all, sign);
+            if promise.starting {
+                promise.amounts.add_to(&mut sums.starting, sign);
+            }
+            promise.elastic.add_to(&mut sums.elastic, sign);
+        };
+        for (above, queue) in promise.path.iter().enumerate() {
+            add(self.tree.entry(*queue).or_default());
+            if above == 0 {
+                let own = self.own.entry(*queue).or_default();
+                add(own);
+                let promised = !promise.amounts.0.is_empty();
+                if sign > 0 && promised {
+                    own.groups.insert(group);
+                } else {
+                    own.groups.remove(&group);
+                }
+                let waiting = self.waiting.entry((*queue, promise.namespace.clone())).or_default();
+                *waiting = waiting.saturating_add_signed(i32::from(promised) * if sign > 0 { 1 } else { -1 });
+            }
+        }
+        add(&mut self.total);
+        if !promise.unmade.0.is_empty() {
+            promise.unmade.add_to(self.unmade.entry(promise.namespace.clone()).or_default(), sign);
+        }
+    }
+
+    fn replace(&mut self, group: GroupId, promise: Option<Promise>) {
+        if let Some(old) = self.of.remove(&group) {
+            self.charge(group, &old, -1);
+        }
+        if let Some(promise) = promise {
+            self.charge(group, &promise, 1);
+            self.of.insert(group, promise);
+        }
+    }
+}
+
+impl Tables {
+    /// Brings all promises up to date. O(groups that changed), and O(groups with promises) after a change of queues.
+    pub(crate) fn settle_promises(&mut self) {
+        let mut stale = std::mem::take(&mut self.groups.unsettled);
+        if self.promises.queues_version != self.queues.version {
+            self.promises.queues_version = self.queues.version;
+            stale.extend(self.promises.of.keys());
+        }
+        let mut stale: Vec<GroupId> = stale.into_iter().collect();
+        stale.sort_unstable();
+        for group in stale {
+            let promise = self.groups.table.get(group.index()).and_then(|row| self.promise_of(group, row));
+            self.promises.replace(group, promise);
+        }
+    }
+
+    fn promise_of(&self, group: GroupId, row: &GroupRow) -> Option<Promise> {
+        let waits = row.exists() && !row.ended && row.phase == GroupPhase::Inqueue;
+        let wanted = if waits { missing(self, group).total } else { Vec::new() };
+        let minimum = row.min_resources.as_ref();
+        let elastic = minimum.map_or_else(Vec::new, |minimum| share::beyond(&row.allocated, &share::vector(minimum)));
+        let starting = waits && row.counts.valid() < row.min_member;
+        let promise = Promise {
+            path: self.path(row.queue),
+            namespace: row.namespace.clone(),
+            unmade: if starting { self.unmade(row, &wanted) } else { Demand::default() },
+            amounts: demand(&wanted),
+            starting,
+            elastic: demand(&elastic),
+        };
+        (!promise.amounts.0.is_empty() || !promise.elastic.0.is_empty()).then_some(promise)
+    }
+
+    /// A group is admitted: its pods are yet to be tried.
+    pub(crate) fn promise(&mut self, group: GroupId, missing: &Missing) {
+        let row = self.groups.row(group);
+        let promise = Promise {
+            path: self.path(row.queue),
+            namespace: row.namespace.clone(),
+            amounts: demand(&missing.total),
+            starting: true,
+            elastic: Demand::default(),
+            unmade: Demand::default(),
+        };
+        self.promises.replace(group, Some(promise));
+    }
+
+    fn path(&self, queue: QueueId) -> Vec<QueueId> {
+        std::iter::once(queue).chain(self.queues.row(queue).ancestors.iter().copied()).collect()
+    }
+
+    /// What is wanted beyond what the group's waiting pods ask for.
+    fn unmade(&self, row: &GroupRow, wanted: &[i64]) -> Demand {
+        let mut made = Vec::new();
+        for task in row.tasks.iter().map(|task| self.task(*task)).filter(|task| task.state == TaskState::Pending) {
+            self.classes.row(task.class).demand.add_to(&mut made, 1);
+        }
+        demand(&share::beyond(wanted, &made))
+    }
+}
+
+fn demand(amounts: &[i64]) -> Demand {
+    let dims = (0..amounts.len()).map(crate::ids::DimId::from);
+    Demand(dims.map(|dim| (dim, at(amounts, dim))).filter(|(_, amount)| *amount > 0).collect())
+}
