@@ -6,7 +6,7 @@
 /// Every definition as one line of JSON.
 const ALL: &str = include_str!("../crds/all.json");
 
-/// The definitions of Job, Command, PodGroup and Queue. Parses about 80 KB.
+/// The definitions of Job, Command, PodGroup, Queue, HyperNode and NodeShard. Parses about 80 KB.
 pub fn all() -> Vec<serde_json::Value> {
     serde_json::from_str(ALL).expect("generated JSON; the freshness test compares it with the types")
 }
@@ -16,7 +16,14 @@ mod tests {
     #[test]
     fn every_definition_is_there() {
         let names: Vec<String> = super::all().iter().map(|crd| crd["metadata"]["name"].to_string()).collect();
-        let wanted = ["jobs.batch", "commands.bus", "podgroups.scheduling", "queues.scheduling"];
+        let wanted = [
+            "jobs.batch",
+            "commands.bus",
+            "podgroups.scheduling",
+            "queues.scheduling",
+            "hypernodes.topology",
+            "nodeshards.shard",
+        ];
         assert_eq!(names, wanted.map(|name| format!("\"{name}.volcano.sh\"")));
     }
 }

@@ -18,5 +18,7 @@ pub mod crds;
 pub mod names;
 pub mod network_topology;
 pub mod scheduling;
+pub mod shard;
+pub mod topology;
 
 pub use resource::CustomResource;

@@ -6,6 +6,8 @@ use pumice_api::CustomResource;
 use pumice_api::batch::Job;
 use pumice_api::bus::Command;
 use pumice_api::scheduling::{PodGroup, Queue};
+use pumice_api::shard::NodeShard;
+use pumice_api::topology::HyperNode;
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
@@ -44,6 +46,8 @@ pub fn definitions() -> anyhow::Result<Vec<Value>> {
         definition::<Command>(&markers, json!([]), Value::Null)?,
         definition::<PodGroup>(&markers, pod_group_columns(), json!({}))?,
         definition::<Queue>(&markers, queue_columns(), json!({ "status": {} }))?,
+        definition::<HyperNode>(&markers, hyper_node_columns(), json!({ "status": {} }))?,
+        definition::<NodeShard>(&markers, node_shard_columns(), json!({ "status": {} }))?,
     ])
 }
 
@@ -111,4 +115,17 @@ fn pod_group_columns() -> Value {
 
 fn queue_columns() -> Value {
     json!([{ "name": "PARENT", "type": "string", "jsonPath": ".spec.parent" }])
+}
+
+fn hyper_node_columns() -> Value {
+    json!([
+        { "name": "Tier", "type": "string", "jsonPath": ".spec.tier" },
+        { "name": "TierName", "type": "string", "jsonPath": ".spec.tierName" },
+        { "name": "NodeCount", "type": "integer", "jsonPath": ".status.nodeCount" },
+        { "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp" },
+    ])
+}
+
+fn node_shard_columns() -> Value {
+    json!([{ "name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp" }])
 }
