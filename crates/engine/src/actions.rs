@@ -3,4 +3,4 @@
 pub(crate) mod allocate;
 pub(crate) mod backfill;
 pub(crate) mod enqueue;
-mod worklist;
+mod walk;

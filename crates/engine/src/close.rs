@@ -3,8 +3,10 @@
 //! Invariant: a status is written only when its class changes (phase, counters, kind of reason), a pod's condition
 //! only when the kind of reason does. Follows Volcano's session close.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::backlog::{Backlog, Bucket, Kind};
 use crate::cycle::{Cycle, Failure};
 use crate::facts::{GroupCondition, GroupPhase, GroupStatus};
 use crate::ids::{GroupId, TimeMs};
@@ -12,6 +14,7 @@ use crate::plan::{GroupUpdate, PodNotice, QueueUpdate};
 use crate::plugins::Counting;
 use crate::reasons::{Minimum, Reason, Reasons, RoleMinimum, Stage};
 use crate::world::groups::{GroupRow, Noticed};
+use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
 /// Missing pods are reported on objects only after this: a controller takes a moment to make them.
@@ -20,18 +23,63 @@ const NO_PODS_GRACE_MS: i64 = 5_000;
 const NOTICE_GAP_MS: i64 = 10_000;
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    let mut groups = std::mem::take(&mut cycle.tables.groups.dirty);
-    groups.extend(&cycle.tables.groups.waiting);
+    let changed: Vec<Kind> = buckets_with_news(cycle.backlog);
+    let mut groups = cycle.tables.groups.take_dirty();
+    groups.extend(cycle.failures.keys());
+    groups.extend(changed.iter().flat_map(|kind| cycle.backlog.buckets[kind].groups.iter()));
+    groups.sort_unstable();
+    groups.dedup();
+    groups.retain(|group| cycle.tables.groups.table.get(group.index()).is_some());
+    let mut put_off: BTreeSet<GroupId> = BTreeSet::new();
     for group in groups {
-        review(cycle, group);
+        if !review(cycle, group) {
+            put_off.insert(group);
+        }
+    }
+    for kind in changed {
+        let bucket = cycle.backlog.buckets.get_mut(&kind).expect("no bucket leaves while a cycle ends");
+        if put_off.is_empty() || !bucket.groups.iter().any(|group| put_off.contains(&group)) {
+            bucket.told = bucket.failure.as_ref().map(Failure::class);
+        }
     }
     // Reviewing changes phases, which marks groups again; they have just been looked at.
-    cycle.tables.groups.dirty.clear();
+    drop(cycle.tables.groups.take_dirty());
     queues(cycle);
 }
 
-fn review(cycle: &mut Cycle<'_>, group: GroupId) {
-    let failure = cycle.failures.remove(&group);
+/// Buckets whose groups wait for another kind of reason than they were told.
+fn buckets_with_news(backlog: &Backlog) -> Vec<Kind> {
+    let news = |bucket: &Bucket| bucket.failure.as_ref().is_some_and(|failure| Some(failure.class()) != bucket.told);
+    backlog.buckets.iter().filter(|(_, bucket)| news(bucket)).map(|(kind, _)| *kind).collect()
+}
+
+/// Why a group waits, with the numbers of the cycle that last tried one like it.
+pub(crate) fn reasons_of(tables: &Tables, backlog: &Backlog, group: GroupId) -> Option<Reasons> {
+    let row = tables.groups.row(group);
+    let mut reasons = row.reasons.as_deref()?.clone();
+    if let Some(failure) = backlog.bucket_of(group).and_then(|bucket| bucket.failure.as_ref()) {
+        reasons.reasons = in_words_of(row, failure.clone()).reasons;
+    }
+    Some(reasons)
+}
+
+/// The failure of a group that is alike, with this group's own names.
+fn in_words_of(row: &GroupRow, mut failure: Failure) -> Failure {
+    for reason in &mut failure.reasons {
+        if let (Reason::NodesUnfit(unfit), [role]) = (reason, row.roles.as_slice()) {
+            unfit.role = role.name.to_string();
+        }
+    }
+    failure
+}
+
+/// False if its pods are to be told later.
+fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
+    let of_bucket = || {
+        let failure = cycle.backlog.bucket_of(group)?.failure.clone()?;
+        Some(in_words_of(cycle.tables.groups.row(group), failure))
+    };
+    let failure = cycle.failures.remove(&group).or_else(of_bucket);
     let reasons = reasons(cycle, group, failure);
     let told = reasons.as_ref().filter(|reasons| worth_telling(cycle.now, reasons)).cloned();
     if let Some(reasons) = reasons.as_ref().filter(|_| told.is_none()) {
@@ -53,9 +101,7 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) {
     if !in_flight || row.emitted.as_ref().is_none_or(|old| old.phase != phase) {
         write_status(cycle, group, status);
     }
-    if let Some(reasons) = told {
-        notify_pods(cycle, group, &reasons);
-    }
+    told.is_none_or(|reasons| notify_pods(cycle, group, &reasons))
 }
 
 /// Pods that are only being made are no news.
@@ -181,13 +227,14 @@ fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
     });
 }
 
-fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) {
+/// False if some are to be told later.
+fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) -> bool {
     let class: Arc<str> = reasons.class().into();
     let row = cycle.tables.groups.row_mut(group);
     let version = row.shape_version;
     let old = row.noticed.as_ref();
     if old.is_some_and(|old| (old.version, &old.class) == (version, &class)) {
-        return;
+        return true;
     }
     // Reasons that go back and forth are not worth a write to every pod each time; pods that were told nothing yet are.
     let again_at = old.filter(|old| old.class != class).map(|old| old.at.plus_ms(NOTICE_GAP_MS));
@@ -216,6 +263,7 @@ fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) {
             message: message.clone(),
         });
     }
+    too_soon.is_none()
 }
 
 fn queues(cycle: &mut Cycle<'_>) {

@@ -2,12 +2,13 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::backlog::Backlog;
 use crate::config::{Action, Config};
 use crate::finder::Finder;
 use crate::ids::{GroupId, NodeId, TaskId, TimeMs};
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::reasons::{Reason, Stage};
+use crate::reasons::{self, Reason, Stage};
 use crate::world::journal::Savepoint;
 use crate::world::tables::Tables;
 use crate::{actions, close};
@@ -17,6 +18,7 @@ pub(crate) struct Cycle<'w> {
     pub(crate) tables: &'w mut Tables,
     pub(crate) policy: &'w mut Policy,
     pub(crate) finder: &'w mut Finder,
+    pub(crate) backlog: &'w mut Backlog,
     pub(crate) config: &'w Config,
     pub(crate) now: TimeMs,
     pub(crate) plan: Plan,
@@ -35,6 +37,11 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn at(stage: Stage, reasons: Vec<Reason>) -> Self {
         Self { stage, approximate: false, reasons }
+    }
+
+    /// What kind of failure it is: objects are written anew only when this changes.
+    pub(crate) fn class(&self) -> String {
+        reasons::class_of(self.stage, &self.reasons)
     }
 }
 

@@ -32,6 +32,8 @@ ids! {
     GroupId,
     /// A queue.
     QueueId,
+    /// A namespace that groups are in.
+    NamespaceId,
     /// A set of pods that scheduling can't tell apart.
     ClassId,
 }

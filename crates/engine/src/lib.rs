@@ -5,6 +5,7 @@
 //! how carrying it out went. Every waiting group can say why, in [`Reasons`].
 
 mod actions;
+mod backlog;
 mod close;
 mod config;
 mod cycle;

@@ -95,6 +95,11 @@ pub trait Plugin: Debug + Send + Sync {
         Ordering::Equal
     }
 
+    /// Whether queues have their turn along the tree of their parents; otherwise all stand side by side.
+    fn follows_queue_tree(&self) -> bool {
+        false
+    }
+
     /// Which of two queues of the same parent goes first.
     fn queue_order(&self, _tables: &Tables, _left: QueueId, _right: QueueId) -> Ordering {
         Ordering::Equal

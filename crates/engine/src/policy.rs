@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::config::{Config, Switch, Switches};
 use crate::dims::Demand;
-use crate::ids::{GroupId, NodeId, QueueId, TaskId, TimeMs};
+use crate::ids::{GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::minimum::Missing;
 use crate::plugins::{Counting, Plugin, Preference, Registry, Vote};
 use crate::reasons::{Check, Reason};
@@ -108,6 +108,27 @@ impl Policy {
     /// Whether a placement in one queue may change the order of others, too.
     pub(crate) fn reorders_queues(&self) -> bool {
         self.with(Switch::QueueOrder).any(|plugin| plugin.reorders_queues())
+    }
+
+    /// Whether queues have their turn along the tree of their parents.
+    pub(crate) fn follows_queue_tree(&self) -> bool {
+        self.with(Switch::QueueOrder).any(|plugin| plugin.follows_queue_tree())
+    }
+
+    /// Whether the namespaces of a queue share it among themselves.
+    pub(crate) fn shares_among_namespaces(&self) -> bool {
+        false
+    }
+
+    /// Which of two namespaces of a queue goes first.
+    pub(crate) fn tenant_order(
+        &self,
+        _tables: &Tables,
+        _queue: QueueId,
+        left: NamespaceId,
+        right: NamespaceId,
+    ) -> Ordering {
+        left.cmp(&right)
     }
 
     /// The first plugin with an opinion decides; no switch turns this off.

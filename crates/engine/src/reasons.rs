@@ -284,12 +284,7 @@ pub struct Shortage {
 impl Reasons {
     /// What kind of reasons these are. Objects are written anew only when this changes.
     pub fn class(&self) -> String {
-        let mut class = format!("{:?}", self.stage);
-        for reason in &self.reasons {
-            class.push('/');
-            class.push_str(&reason.class());
-        }
-        class
+        class_of(self.stage, &self.reasons)
     }
 }
 
@@ -324,4 +319,13 @@ impl NodesUnfit {
             self.checks.iter().map(|check| format!("{:?}={}", check.check, check.detail)).collect();
         format!("{}[{}]", self.role, parts.join(","))
     }
+}
+
+pub(crate) fn class_of(stage: Stage, reasons: &[Reason]) -> String {
+    let mut class = format!("{stage:?}");
+    for reason in reasons {
+        class.push('/');
+        class.push_str(&reason.class());
+    }
+    class
 }

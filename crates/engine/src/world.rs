@@ -1,11 +1,13 @@
 //! The World: everything known of the cluster, and the cycle that decides. Owned by one task of the shell.
 
+use crate::backlog::Backlog;
+use crate::close;
 use crate::config::Config;
 use crate::cycle::Cycle;
 use crate::dims::Resources;
 use crate::facts::{Delta, GroupPhase, OwnerFacts};
 use crate::finder::Finder;
-use crate::ids::TimeMs;
+use crate::ids::{GroupId, TimeMs};
 use crate::plan::Plan;
 use crate::plan_lint;
 use crate::plugins::Registry;
@@ -33,6 +35,7 @@ pub struct World {
     tables: Tables,
     policy: Policy,
     finder: Finder,
+    backlog: Backlog,
     config: Config,
     registry: Registry,
 }
@@ -40,6 +43,8 @@ pub struct World {
 /// A group as `World::groups` shows it.
 #[derive(Debug, Clone, Copy)]
 pub struct GroupView<'w> {
+    id: GroupId,
+    world: &'w World,
     /// Its namespace.
     pub namespace: &'w str,
     /// Its PodGroup's name.
@@ -50,8 +55,13 @@ pub struct GroupView<'w> {
     pub queue: &'w str,
     /// Its phase.
     pub phase: GroupPhase,
+}
+
+impl GroupView<'_> {
     /// Why it waits, if it does.
-    pub reasons: Option<&'w Reasons>,
+    pub fn reasons(&self) -> Option<Reasons> {
+        close::reasons_of(&self.world.tables, &self.world.backlog, self.id)
+    }
 }
 
 impl World {
@@ -66,6 +76,7 @@ impl World {
             tables: Tables::new(&config.default_queue),
             policy: Policy::new(&config, &registry),
             finder: Finder::default(),
+            backlog: Backlog::default(),
             config,
             registry,
         }
@@ -75,6 +86,7 @@ impl World {
     pub fn set_config(&mut self, config: Config) {
         self.policy = Policy::new(&config, &self.registry);
         self.finder = Finder::default();
+        self.backlog = Backlog::default();
         self.config = config;
     }
 
@@ -90,6 +102,7 @@ impl World {
             tables: &mut self.tables,
             policy: &mut self.policy,
             finder: &mut self.finder,
+            backlog: &mut self.backlog,
             config: &self.config,
             now,
             plan: Plan::default(),
@@ -123,7 +136,7 @@ impl World {
         row.writing = false;
         if !written {
             row.emitted = None;
-            self.tables.groups.dirty.insert(group);
+            self.tables.groups.review_again(group);
         }
     }
 
@@ -145,20 +158,21 @@ impl World {
     }
 
     /// Why a group waits.
-    pub fn reasons(&self, namespace: &str, name: &str) -> Option<&Reasons> {
+    pub fn reasons(&self, namespace: &str, name: &str) -> Option<Reasons> {
         let group = self.tables.groups.table.find(&groups::key_of(namespace, name))?;
-        self.tables.groups.row(group).reasons.as_deref()
+        close::reasons_of(&self.tables, &self.backlog, group)
     }
 
     /// All groups there are, in no order that means anything. O(groups).
     pub fn groups(&self) -> impl Iterator<Item = GroupView<'_>> {
-        self.tables.groups.table.iter().filter(|(_, row)| row.exists()).map(|(_, row)| GroupView {
+        self.tables.groups.table.iter().filter(|(_, row)| row.exists()).map(|(id, row)| GroupView {
+            id,
+            world: self,
             namespace: &row.namespace,
             name: &row.name,
             owner: row.owner.as_ref(),
             queue: &self.tables.queues.row(row.queue).name,
             phase: row.phase,
-            reasons: row.reasons.as_deref(),
         })
     }
 

@@ -58,7 +58,7 @@ impl Handle {
         let mut groups = world.groups().filter(|group| group.namespace == namespace);
         groups.find_map(|group| {
             let asked = group.name == name || group.owner.is_some_and(|owner| owner.name == name);
-            group.reasons.filter(|_| asked).map(|reasons| waiting(&group, reasons))
+            asked.then(|| group.reasons()).flatten().map(|reasons| waiting(&group, reasons))
         })
     }
 
@@ -67,7 +67,7 @@ impl Handle {
         let world = self.world.read();
         let groups = world.groups().filter(|group| namespace.is_none_or(|namespace| namespace == group.namespace));
         let mut found: Vec<Waiting> =
-            groups.filter_map(|group| group.reasons.map(|reasons| waiting(&group, reasons))).collect();
+            groups.filter_map(|group| group.reasons().map(|reasons| waiting(&group, reasons))).collect();
         drop(world);
         found.sort_by(|left, right| {
             (&left.namespace, &left.name, &left.group).cmp(&(&right.namespace, &right.name, &right.group))
@@ -76,12 +76,12 @@ impl Handle {
     }
 }
 
-fn waiting(group: &GroupView<'_>, reasons: &Reasons) -> Waiting {
+fn waiting(group: &GroupView<'_>, reasons: Reasons) -> Waiting {
     Waiting {
         namespace: group.namespace.to_owned(),
         name: group.owner.map_or(group.name, |owner| owner.name.as_str()).to_owned(),
         group: group.name.to_owned(),
         queue: group.queue.to_owned(),
-        reasons: reasons.clone(),
+        reasons,
     }
 }

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::worklist::Worklist;
+use super::walk::{Outcome, Walk};
+use crate::backlog::Kind;
 use crate::config::Action;
 use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
@@ -40,45 +41,68 @@ struct Wanted {
     uniform: Option<ClassId>,
 }
 
-/// What did not fit, valid until the next commitment: the same from another group can't fit either.
+/// What did not fit: nothing is freed while the action runs, so the same from another group can't fit either.
 type Hopeless = FxHashMap<Sameness, Vec<Reason>>;
 
 /// Groups equal in this get the same answer from the same nodes: queue, class, pods needed, pods wanted.
 type Sameness = (QueueId, ClassId, u32, usize);
 
-pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    place(cycle, Which::Requesting);
+/// What the turns of one action share.
+struct Round {
+    which: Which,
+    /// What groups that had a turn still want.
+    wanted: FxHashMap<GroupId, Wanted>,
+    hopeless: Hopeless,
 }
 
-pub(super) fn place(cycle: &mut Cycle<'_>, which: Which) {
-    let mut wanted: FxHashMap<GroupId, Wanted> = FxHashMap::default();
-    for group in cycle.tables.groups.waiting.iter().copied().collect::<Vec<_>>() {
-        if !eligible(cycle, group) {
-            continue;
-        }
-        let tasks = worksheet(cycle, group, which);
-        if !tasks.tasks.is_empty() {
-            wanted.insert(group, tasks);
-        }
+pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    cycle.backlog.refresh(cycle.tables, cycle.policy, cycle.config);
+    for bucket in cycle.backlog.buckets.values_mut() {
+        bucket.failure = None;
     }
-    let mut groups: Vec<GroupId> = wanted.keys().copied().collect();
-    groups.sort_unstable();
+    let loose: Vec<GroupId> = cycle.backlog.loose.iter().copied().collect();
+    place(cycle, Which::Requesting, loose);
+}
+
+pub(super) fn place(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
+    let groups: Vec<GroupId> = groups.into_iter().filter(|group| eligible(cycle, *group)).collect();
     let (half_placed, mut rest): (Vec<_>, Vec<_>) =
         groups.into_iter().partition(|group| is_half_placed(cycle.tables.groups.row(*group)));
-    let mut hopeless = Hopeless::default();
-    let mut half_placed = Worklist::new(cycle.tables, cycle.policy, half_placed);
-    while let Some(group) = half_placed.pop() {
-        let tasks = wanted.get_mut(&group).expect("every group of the worklist wants something");
-        if turn(cycle, group, tasks, &mut hopeless) {
-            rest.push(group);
+    let mut round = Round { which, wanted: FxHashMap::default(), hopeless: Hopeless::default() };
+    let mut walk = Walk::new(cycle.tables, cycle.policy, None, &half_placed);
+    while let Some(turn) = walk.pop() {
+        if round.turn(cycle, turn.group) == Outcome::Again {
+            rest.push(turn.group);
         }
+        walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Done);
     }
-    let mut work = Worklist::new(cycle.tables, cycle.policy, rest);
-    while let Some(group) = work.pop() {
-        let tasks = wanted.get_mut(&group).expect("every group of the worklist wants something");
-        if turn(cycle, group, tasks, &mut hopeless) {
-            work.push(cycle.tables, cycle.policy, group);
+    let backlog = (which == Which::Requesting).then_some(&*cycle.backlog);
+    let mut walk = Walk::new(cycle.tables, cycle.policy, backlog, &rest);
+    while let Some(turn) = walk.pop() {
+        if let Some(reason) = cycle.policy.overused(cycle.tables, turn.queue) {
+            let failure = Failure::at(Stage::Allocate, vec![reason]);
+            let (groups, kinds) = walk.drop_queue(turn);
+            for group in groups {
+                cycle.failures.entry(group).or_insert_with(|| failure.clone());
+            }
+            kinds.into_iter().for_each(|kind| fail_bucket(cycle, kind, failure.clone()));
+            continue;
         }
+        let eligible = turn.kind.is_none() || eligible(cycle, turn.group);
+        let outcome = if eligible { round.turn(cycle, turn.group) } else { Outcome::Done };
+        if let (Outcome::Stuck, Some(kind)) = (outcome, turn.kind)
+            && let Some(failure) = cycle.failures.get(&turn.group).cloned()
+        {
+            fail_bucket(cycle, kind, failure);
+        }
+        walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
+    }
+}
+
+/// The failure of one is that of all in the bucket.
+fn fail_bucket(cycle: &mut Cycle<'_>, kind: Kind, failure: Failure) {
+    if let Some(bucket) = cycle.backlog.buckets.get_mut(&kind) {
+        bucket.failure = Some(failure);
     }
 }
 
@@ -176,47 +200,55 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
     }
     let class = tasks.first().map(|task| cycle.tables.task(*task).class);
     let single = reserve.is_empty() && cycle.tables.groups.row(group).roles.len() == 1;
-    let uniform = class.filter(|class| single && tasks.iter().all(|task| cycle.tables.task(*task).class == *class));
+    let specific = tasks.first().is_some_and(|task| cycle.policy.is_specific(cycle.tables, *task));
+    let uniform =
+        class.filter(|class| single && !specific && tasks.iter().all(|task| cycle.tables.task(*task).class == *class));
     Wanted { tasks, next: 0, reserve, uniform }
 }
 
-/// One turn of a group: up to its minimum, or one pod beyond it. True if it wants another turn.
-fn turn(cycle: &mut Cycle<'_>, group: GroupId, wanted: &mut Wanted, hopeless: &mut Hopeless) -> bool {
-    let counting = if cycle.config.has(Action::Backfill) { Counting::Placed } else { Counting::WithBestEffort };
-    let needed = needed(cycle, group);
-    let key = sameness(cycle, group, wanted);
-    if let Some(reasons) = key.and_then(|key| hopeless.get(&key)) {
-        let reasons = reasons.clone();
-        cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, reasons));
-        return false;
-    }
-    let savepoint = cycle.tables.savepoint();
-    let first_turn = wanted.next == 0;
-    let mut trial = Trial::new(needed);
-    let mut ready = trial.place_all(cycle, group, wanted, counting);
-    if !ready && first_turn && needed > 1 && wanted.uniform.is_none() {
-        // Small pods may have taken the room that only a large one needs.
-        cycle.rollback(savepoint);
-        largest_first(cycle, wanted, needed);
-        let mut second = Trial::new(needed);
-        ready = second.place_all(cycle, group, wanted, counting);
-        trial = if ready { second } else { trial };
-    }
-    // Without an objection of a plugin a group is ready before anything is placed.
-    if ready && !trial.placed.is_empty() {
-        for task in &trial.placed {
-            bind(cycle, group, *task);
+impl Round {
+    /// One turn of a group: up to its minimum, or one pod beyond it.
+    fn turn(&mut self, cycle: &mut Cycle<'_>, group: GroupId) -> Outcome {
+        let which = self.which;
+        let wanted = self.wanted.entry(group).or_insert_with(|| worksheet(cycle, group, which));
+        if wanted.next >= wanted.tasks.len() {
+            return Outcome::Done;
         }
-        hopeless.clear();
-        trial.note_failure(cycle, group);
-        return wanted.next < wanted.tasks.len();
+        let counting = if cycle.config.has(Action::Backfill) { Counting::Placed } else { Counting::WithBestEffort };
+        let needed = needed(cycle, group);
+        let key = sameness(cycle, group, wanted);
+        if let Some(reasons) = key.and_then(|key| self.hopeless.get(&key)) {
+            let reasons = reasons.clone();
+            cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, reasons));
+            return Outcome::Stuck;
+        }
+        let savepoint = cycle.tables.savepoint();
+        let first_turn = wanted.next == 0;
+        let mut trial = Trial::new(needed);
+        let mut ready = trial.place_all(cycle, group, wanted, counting);
+        if !ready && first_turn && needed > 1 && wanted.uniform.is_none() {
+            // Small pods may have taken the room that only a large one needs.
+            cycle.rollback(savepoint);
+            largest_first(cycle, wanted, needed);
+            let mut second = Trial::new(needed);
+            ready = second.place_all(cycle, group, wanted, counting);
+            trial = if ready { second } else { trial };
+        }
+        // Without an objection of a plugin a group is ready before anything is placed.
+        if ready && !trial.placed.is_empty() {
+            for task in &trial.placed {
+                bind(cycle, group, *task);
+            }
+            trial.note_failure(cycle, group);
+            return if wanted.next < wanted.tasks.len() { Outcome::Again } else { Outcome::Done };
+        }
+        let reasons = trial.note_failure(cycle, group);
+        cycle.rollback(savepoint);
+        if let (Some(key), Some(reasons)) = (key, reasons) {
+            self.hopeless.insert(key, reasons);
+        }
+        Outcome::Stuck
     }
-    let reasons = trial.note_failure(cycle, group);
-    cycle.rollback(savepoint);
-    if let (Some(key), Some(reasons)) = (key, reasons) {
-        hopeless.insert(key, reasons);
-    }
-    false
 }
 
 /// Orders the pods of the minimum by size, the largest first. They stand first in the worksheet.

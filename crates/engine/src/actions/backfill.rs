@@ -4,5 +4,6 @@ use super::allocate::{Which, place};
 use crate::cycle::Cycle;
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    place(cycle, Which::BestEffort);
+    let groups = cycle.tables.groups.best_effort.iter().copied().collect();
+    place(cycle, Which::BestEffort, groups);
 }

@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::worklist::Worklist;
+use super::walk::{Outcome, Walk};
 use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
 use crate::finder::Search;
@@ -24,9 +24,7 @@ const AHEAD_NAMED_MAX: usize = 5;
 type Placeable = FxHashMap<Vec<(ClassId, u32)>, bool>;
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    let groups = &cycle.tables.groups;
-    let pending = groups.waiting.iter().filter(|group| groups.row(**group).phase == GroupPhase::Pending);
-    let pending: Vec<GroupId> = pending.copied().collect();
+    let pending: Vec<GroupId> = cycle.tables.groups.unadmitted.iter().copied().collect();
     if pending.is_empty() {
         return;
     }
@@ -34,25 +32,31 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let mut placeable = Placeable::default();
     // Queues in strict order, with the group that must be admitted first.
     let mut held_up: FxHashMap<QueueId, GroupId> = FxHashMap::default();
-    let mut work = Worklist::new(cycle.tables, cycle.policy, pending);
-    while let Some(group) = work.pop() {
-        let queue = cycle.tables.groups.row(group).queue;
-        if let Some(next) = held_up.get(&queue) {
-            let reasons = vec![strict_order(cycle, queue, *next)];
-            cycle.failures.insert(group, Failure::at(Stage::Enqueue, reasons));
-            continue;
-        }
-        let mut missing = missing(cycle.tables, group);
-        match decide(cycle, group, &mut missing, &mut placeable) {
-            Ok(()) => admit(cycle, group, &missing),
-            Err(reasons) => {
-                if !is_impossible(&reasons) && cycle.config.is_strict(cycle.tables.queues.row(queue)) {
-                    held_up.insert(queue, group);
-                }
-                let estimated = matches!(reasons.first(), Some(Reason::QueueLimit { .. } | Reason::ExceedsCluster(_)));
-                let approximate = missing.block.is_some() && estimated;
-                cycle.failures.insert(group, Failure { stage: Stage::Enqueue, approximate, reasons });
+    let mut walk = Walk::new(cycle.tables, cycle.policy, None, &pending);
+    while let Some(turn) = walk.pop() {
+        review(cycle, turn.group, &mut held_up, &mut placeable);
+        walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Done);
+    }
+}
+
+/// Admits the group, or says why not.
+fn review(cycle: &mut Cycle<'_>, group: GroupId, held_up: &mut FxHashMap<QueueId, GroupId>, placeable: &mut Placeable) {
+    let queue = cycle.tables.groups.row(group).queue;
+    if let Some(next) = held_up.get(&queue) {
+        let reasons = vec![strict_order(cycle, queue, *next)];
+        cycle.failures.insert(group, Failure::at(Stage::Enqueue, reasons));
+        return;
+    }
+    let mut missing = missing(cycle.tables, group);
+    match decide(cycle, group, &mut missing, placeable) {
+        Ok(()) => admit(cycle, group, &missing),
+        Err(reasons) => {
+            if !is_impossible(&reasons) && cycle.config.is_strict(cycle.tables.queues.row(queue)) {
+                held_up.insert(queue, group);
             }
+            let estimated = matches!(reasons.first(), Some(Reason::QueueLimit { .. } | Reason::ExceedsCluster(_)));
+            let approximate = missing.block.is_some() && estimated;
+            cycle.failures.insert(group, Failure { stage: Stage::Enqueue, approximate, reasons });
         }
     }
 }

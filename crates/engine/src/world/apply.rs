@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::facts::{Delta, GroupFacts, GroupPhase, PodFacts, ShapeTask};
-use crate::ids::{ClassId, GroupId, NodeId, QueueId, TaskId, TimeMs};
+use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::world::groups::{ROLES_MAX, ShapePart, key_of};
 use crate::world::objects::Namespace;
 use crate::world::tables::{Shape, Tables};
@@ -64,6 +64,7 @@ impl Tables {
             let row = self.groups.row_mut(group);
             row.priority = self.priorities.resolve(&row.priority_class);
         }
+        self.orders_version += 1;
     }
 
     fn upsert_task(&mut self, facts: &PodFacts) -> bool {
@@ -107,9 +108,10 @@ impl Tables {
         let (attempts, not_before, bind_error, noticed) = kept.map_or((0, TimeMs::default(), None, None), |row| {
             (row.attempts, row.not_before, row.bind_error, row.noticed)
         });
+        let namespace = self.intern_namespace(&facts.namespace);
         let row = TaskRow {
             uid: facts.uid.as_str().into(),
-            namespace: facts.namespace.as_str().into(),
+            namespace: self.namespaces.row(namespace.index()).clone(),
             name: facts.name.as_str().into(),
             group,
             role,
@@ -171,11 +173,20 @@ impl Tables {
 
     fn intern_group(&mut self, namespace: &str, name: &str) -> GroupId {
         let queue = self.queues.intern(&self.default_queue.clone());
-        let (group, new) = self.groups.intern(namespace, name, queue);
+        let namespace = self.intern_namespace(namespace);
+        let (group, new) = self.groups.intern((namespace, self.namespaces.row(namespace.index())), name, queue);
         if new {
             self.queues.row_mut(queue).groups += 1;
         }
         group
+    }
+
+    /// Names of namespaces are few, and are kept.
+    fn intern_namespace(&mut self, name: &str) -> NamespaceId {
+        self.namespaces.find(name).unwrap_or_else(|| {
+            let name: Arc<str> = name.into();
+            self.namespaces.insert(name.clone(), name)
+        })
     }
 
     /// Takes a task out of everything that counts it. What it named stays until `release`.
@@ -245,6 +256,9 @@ impl Tables {
             let role = row.role(name);
             row.roles[role as usize].min = *min;
         }
+        // Its place among others depends on all of this.
+        self.groups.refresh(group);
+        let row = self.groups.row_mut(group);
         row.shape_version += 1;
         let shape = facts.owner.as_ref().and_then(|owner| self.shapes.get(owner.uid.as_str()));
         // An owner that is gone has no shape, and stays gone.
@@ -324,9 +338,8 @@ impl Tables {
         }
         let (key, queue) = (row.key(), row.queue);
         self.groups.table.remove(&key);
-        self.groups.waiting.remove(&group);
-        self.groups.dirty.remove(&group);
         self.groups.unsettled.insert(group);
+        self.groups.forget(group);
         self.leave_queue(queue);
     }
 

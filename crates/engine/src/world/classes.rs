@@ -16,6 +16,7 @@ const SCORED_CPU_MILLI: i64 = 100;
 /// And for one that asks for no memory: 200 MiB.
 const SCORED_MEMORY_BYTES: i64 = 200 << 20;
 
+/// Pods that scheduling can't tell apart.
 #[derive(Debug)]
 pub struct ClassRow {
     pub(crate) template: Arc<PodTemplate>,

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use crate::dims::Demand;
 use crate::facts::{GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
-use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
+use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TaskId, TimeMs};
 use crate::reasons::Reasons;
 use crate::world::table::Table;
 use crate::world::tasks::{STATES, TaskState};
@@ -81,9 +81,11 @@ pub(crate) struct Noticed {
     pub(crate) at: TimeMs,
 }
 
+/// A group: a PodGroup, or a bare pod alone.
 #[derive(Debug)]
 pub struct GroupRow {
     pub(crate) namespace: Arc<str>,
+    pub(crate) namespace_id: NamespaceId,
     pub(crate) name: Arc<str>,
     pub(crate) uid: Arc<str>,
     /// Its PodGroup has been seen.
@@ -166,15 +168,41 @@ pub(crate) struct Groups {
     pub(crate) table: Table<GroupId, GroupRow>,
     /// Groups with pending tasks, or in phase Pending or Inqueue, whose owner has not ended.
     pub(crate) waiting: BTreeSet<GroupId>,
-    /// Groups whose status may have changed since it was last worked out.
-    pub(crate) dirty: BTreeSet<GroupId>,
     /// Groups whose promises may have changed since they were settled.
     pub(crate) unsettled: FxHashSet<GroupId>,
+    /// Of those that wait, the ones that are not admitted.
+    pub(crate) unadmitted: BTreeSet<GroupId>,
+    /// Groups with pending pods that ask for nothing.
+    pub(crate) best_effort: BTreeSet<GroupId>,
+    /// Groups whose status may have changed since it was last worked out; each once.
+    dirty: Vec<GroupId>,
+    /// Groups whose place in the backlog may have changed; each once.
+    moved: Vec<GroupId>,
+    marks: Vec<Marks>,
+}
+
+/// What a group is in, so that a change need not look.
+#[derive(Debug, Clone, Copy, Default)]
+struct Marks {
+    dirty: bool,
+    moved: bool,
+    waiting: bool,
+    unadmitted: bool,
+    best_effort: bool,
 }
 
 impl Groups {
     pub(crate) fn new() -> Self {
-        Self { table: Table::new(), waiting: BTreeSet::new(), dirty: BTreeSet::new(), unsettled: FxHashSet::default() }
+        Self {
+            table: Table::new(),
+            waiting: BTreeSet::new(),
+            unadmitted: BTreeSet::new(),
+            best_effort: BTreeSet::new(),
+            unsettled: FxHashSet::default(),
+            dirty: Vec::new(),
+            moved: Vec::new(),
+            marks: Vec::new(),
+        }
     }
 
     pub(crate) fn row(&self, group: GroupId) -> &GroupRow {
@@ -186,13 +214,19 @@ impl Groups {
     }
 
     /// The id of `namespace/name`, as a placeholder if it is new.
-    pub(crate) fn intern(&mut self, namespace: &str, name: &str, queue: QueueId) -> (GroupId, bool) {
+    pub(crate) fn intern(
+        &mut self,
+        (namespace_id, namespace): (NamespaceId, &Arc<str>),
+        name: &str,
+        queue: QueueId,
+    ) -> (GroupId, bool) {
         let key = key_of(namespace, name);
         if let Some(id) = self.table.find(&key) {
             return (id, false);
         }
         let row = GroupRow {
-            namespace: namespace.into(),
+            namespace: namespace.clone(),
+            namespace_id,
             name: name.into(),
             uid: "".into(),
             known: false,
@@ -230,12 +264,57 @@ impl Groups {
         let row = self.row(group);
         let early = matches!(row.phase, GroupPhase::Pending | GroupPhase::Inqueue);
         let waits = row.exists() && !row.ended && (row.pending() + row.counts.pipelined() > 0 || early);
-        if waits {
-            self.waiting.insert(group);
-        } else {
-            self.waiting.remove(&group);
+        let unadmitted = waits && row.phase == GroupPhase::Pending;
+        let best_effort = waits && row.pending_best_effort > 0;
+        self.mark(group, waits, unadmitted, best_effort);
+    }
+
+    fn mark(&mut self, group: GroupId, waiting: bool, unadmitted: bool, best_effort: bool) {
+        if self.marks.len() <= group.index() {
+            self.marks.resize(group.index() + 1, Marks::default());
         }
-        self.dirty.insert(group);
         self.unsettled.insert(group);
+        let marks = &mut self.marks[group.index()];
+        let keep = |set: &mut BTreeSet<GroupId>, is: &mut bool, wanted: bool| {
+            if std::mem::replace(is, wanted) != wanted {
+                if wanted {
+                    set.insert(group)
+                } else {
+                    set.remove(&group)
+                };
+            }
+        };
+        keep(&mut self.waiting, &mut marks.waiting, waiting);
+        keep(&mut self.unadmitted, &mut marks.unadmitted, unadmitted);
+        keep(&mut self.best_effort, &mut marks.best_effort, best_effort);
+        for (list, is) in [(&mut self.dirty, &mut marks.dirty), (&mut self.moved, &mut marks.moved)] {
+            if !std::mem::replace(is, true) {
+                list.push(group);
+            }
+        }
+    }
+
+    /// The group is gone.
+    pub(crate) fn forget(&mut self, group: GroupId) {
+        self.mark(group, false, false, false);
+    }
+
+    /// Its status has to be looked at again.
+    pub(crate) fn review_again(&mut self, group: GroupId) {
+        self.refresh(group);
+    }
+
+    /// The groups to be reviewed, none twice; some may be gone. They count as reviewed.
+    pub(crate) fn take_dirty(&mut self) -> Vec<GroupId> {
+        let dirty = std::mem::take(&mut self.dirty);
+        dirty.iter().for_each(|group| self.marks[group.index()].dirty = false);
+        dirty
+    }
+
+    /// The groups whose place in the backlog may have changed, none twice; some may be gone.
+    pub(crate) fn take_moved(&mut self) -> Vec<GroupId> {
+        let moved = std::mem::take(&mut self.moved);
+        moved.iter().for_each(|group| self.marks[group.index()].moved = false);
+        moved
     }
 }

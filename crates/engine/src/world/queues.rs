@@ -66,6 +66,7 @@ fn add(sum: &mut Vec<i64>, other: &[i64], sign: i64) {
     }
 }
 
+/// A queue.
 #[derive(Debug)]
 pub struct QueueRow {
     pub(crate) name: Arc<str>,

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::dims::Dims;
 use crate::facts::GroupPhase;
-use crate::ids::{ClassId, GroupId, NodeId, TaskId};
+use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, TaskId};
 use crate::world::classes::Classes;
 use crate::world::groups::{Groups, ShapePart};
 use crate::world::journal::{Journal, Undo};
@@ -45,6 +45,7 @@ impl Priorities {
     }
 }
 
+/// All that is known of the cluster. Plugins read it; see the methods that are public.
 #[derive(Debug)]
 pub struct Tables {
     pub(crate) dims: Dims,
@@ -53,6 +54,10 @@ pub struct Tables {
     pub(crate) tasks: Table<TaskId, TaskRow>,
     pub(crate) groups: Groups,
     pub(crate) queues: Queues,
+    /// Names of the namespaces that tasks are in.
+    pub(crate) namespaces: Table<NamespaceId, Arc<str>>,
+    /// Counts changes that may put any group elsewhere in the order.
+    pub(crate) orders_version: u64,
     pub(crate) objects: Objects,
     pub(crate) promises: Promises,
     pub(crate) priorities: Priorities,
@@ -88,6 +93,8 @@ impl Tables {
             tasks: Table::new(),
             groups: Groups::new(),
             queues: Queues::new(),
+            namespaces: Table::new(),
+            orders_version: 0,
             objects: Objects::default(),
             promises: Promises::default(),
             priorities: Priorities::default(),

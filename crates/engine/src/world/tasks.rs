@@ -46,6 +46,7 @@ impl TaskState {
     }
 }
 
+/// A pod.
 #[derive(Debug)]
 pub struct TaskRow {
     pub(crate) uid: Arc<str>,

@@ -131,6 +131,6 @@ impl Lab {
     }
 
     pub(crate) fn why(&self, group: &str) -> String {
-        self.world.reasons("ns", group).map_or_else(String::new, ToString::to_string)
+        self.world.reasons("ns", group).map_or_else(String::new, |reasons| reasons.to_string())
     }
 }

@@ -130,7 +130,7 @@ fn a_bare_pod_is_a_group_of_one() {
     lab.pod(PodFacts { group: None, ..pod("bare", 1, 1_000) });
     assert_eq!(lab.binds(), ["bare-0"]);
     let waiting: Vec<String> =
-        lab.world.groups().filter_map(|group| group.reasons.map(|_| group.name.to_owned())).collect();
+        lab.world.groups().filter_map(|group| group.reasons().map(|_| group.name.to_owned())).collect();
     assert_eq!(waiting, ["podgroup-uid-bare-1"]);
 }
 

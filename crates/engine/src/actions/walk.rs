@@ -1,0 +1,243 @@
+//! Whose turn it is: down the tree of queues, each time to the first with work; in a queue to the first namespace;
+//! there to the first group. After its turn everything on the way finds its new place: only what had the turn has
+//! changed its standing, so an insertion by binary search keeps the order.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use crate::backlog::ordered::Cursor;
+use crate::backlog::{Backlog, Kind};
+use crate::ids::{GroupId, NamespaceId, QueueId};
+use crate::policy::Policy;
+use crate::world::tables::Tables;
+
+/// What can have a turn.
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    /// The group.
+    Group(GroupId),
+    /// The next group of a bucket.
+    Bucket { kind: Kind, cursor: Cursor, head: GroupId },
+}
+
+impl Entry {
+    fn head(self) -> GroupId {
+        match self {
+            Self::Group(head) | Self::Bucket { head, .. } => head,
+        }
+    }
+}
+
+/// A namespace's work in one queue. The first last.
+#[derive(Debug)]
+struct Tenant {
+    namespace: NamespaceId,
+    entries: Vec<Entry>,
+}
+
+/// A queue and what is below it, the first last. Number 0 stands above all.
+#[derive(Debug)]
+struct Branch {
+    queue: Option<QueueId>,
+    children: Vec<usize>,
+    tenants: Vec<Tenant>,
+}
+
+/// A group whose turn it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn {
+    pub(super) group: GroupId,
+    pub(super) queue: QueueId,
+    /// The bucket it comes from.
+    pub(super) kind: Option<Kind>,
+    entry: Entry,
+}
+
+/// What became of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It wants another one.
+    Again,
+    /// It has what it wants.
+    Done,
+    /// It can't have it in this action, nor can those alike.
+    Stuck,
+}
+
+pub(super) struct Walk {
+    branches: Vec<Branch>,
+    /// The branches from the top to the queue whose turn it is.
+    path: Vec<usize>,
+}
+
+impl Walk {
+    /// Over all of the backlog's buckets, and `groups`.
+    pub(super) fn new(tables: &Tables, policy: &Policy, backlog: Option<&Backlog>, groups: &[GroupId]) -> Self {
+        let mut by_queue: BTreeMap<QueueId, BTreeMap<NamespaceId, Vec<Entry>>> = BTreeMap::new();
+        let apart = policy.shares_among_namespaces();
+        let tenant = |namespace: NamespaceId| if apart { namespace } else { NamespaceId::from(0) };
+        let buckets = backlog.into_iter().flat_map(|backlog| &backlog.buckets);
+        for (kind, bucket) in buckets {
+            let cursor = Cursor::default();
+            let Some(head) = bucket.groups.at(cursor) else { continue };
+            let tenants = by_queue.entry(kind.queue).or_default();
+            tenants.entry(tenant(kind.namespace)).or_default().push(Entry::Bucket { kind: *kind, cursor, head });
+        }
+        for group in groups {
+            let row = tables.groups.row(*group);
+            let tenants = by_queue.entry(row.queue).or_default();
+            tenants.entry(tenant(row.namespace_id)).or_default().push(Entry::Group(*group));
+        }
+        let top = Branch { queue: None, children: Vec::new(), tenants: Vec::new() };
+        let mut walk = Self { branches: vec![top], path: Vec::new() };
+        let mut planted: BTreeMap<QueueId, usize> = BTreeMap::new();
+        for (queue, tenants) in by_queue {
+            let mut tenants: Vec<Tenant> =
+                tenants.into_iter().map(|(namespace, entries)| Tenant { namespace, entries }).collect();
+            for tenant in &mut tenants {
+                tenant.entries.sort_by(|left, right| policy.job_order(tables, right.head(), left.head()));
+            }
+            tenants.sort_by(|left, right| policy.tenant_order(tables, queue, right.namespace, left.namespace));
+            let branch = walk.plant(tables, policy, &mut planted, queue);
+            walk.branches[branch].tenants = tenants;
+        }
+        walk.sort(tables, policy, 0);
+        walk
+    }
+
+    /// The branch of a queue, and those above it where queues are asked along their tree.
+    fn plant(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+        planted: &mut BTreeMap<QueueId, usize>,
+        queue: QueueId,
+    ) -> usize {
+        if let Some(branch) = planted.get(&queue) {
+            return *branch;
+        }
+        let above = tables.queues.row(queue).ancestors.first().copied().filter(|_| policy.follows_queue_tree());
+        let parent = above.map_or(0, |above| self.plant(tables, policy, planted, above));
+        self.branches.push(Branch { queue: Some(queue), children: Vec::new(), tenants: Vec::new() });
+        let branch = self.branches.len() - 1;
+        self.branches[parent].children.push(branch);
+        planted.insert(queue, branch);
+        branch
+    }
+
+    fn sort(&mut self, tables: &Tables, policy: &Policy, branch: usize) {
+        let mut children = std::mem::take(&mut self.branches[branch].children);
+        for child in &children {
+            self.sort(tables, policy, *child);
+        }
+        children.sort_by(|left, right| self.compare(tables, policy, *right, *left));
+        self.branches[branch].children = children;
+    }
+
+    fn compare(&self, tables: &Tables, policy: &Policy, left: usize, right: usize) -> Ordering {
+        match (self.branches[left].queue, self.branches[right].queue) {
+            (Some(left), Some(right)) => policy.queue_order(tables, left, right),
+            _ => Ordering::Equal,
+        }
+    }
+
+    /// The group whose turn it is. Every `pop` is followed by a `put_back`, or by `drop_queue`.
+    pub(super) fn pop(&mut self) -> Option<Turn> {
+        self.path.clear();
+        self.path.push(0);
+        loop {
+            let at = *self.path.last()?;
+            let branch = &mut self.branches[at];
+            if let (Some(queue), Some(tenant)) = (branch.queue, branch.tenants.last_mut()) {
+                match tenant.entries.pop() {
+                    Some(entry) => {
+                        let kind = match entry {
+                            Entry::Bucket { kind, .. } => Some(kind),
+                            Entry::Group(_) => None,
+                        };
+                        return Some(Turn { group: entry.head(), queue, kind, entry });
+                    }
+                    None => drop(branch.tenants.pop()),
+                }
+            } else if let Some(child) = branch.children.last() {
+                self.path.push(*child);
+            } else {
+                // Nothing is left here.
+                self.path.pop();
+                let above = *self.path.last()?;
+                self.branches[above].children.pop();
+            }
+        }
+    }
+
+    /// What the turn that was popped last came to.
+    pub(super) fn put_back(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+        backlog: &Backlog,
+        turn: Turn,
+        outcome: Outcome,
+    ) {
+        let at = *self.path.last().expect("a turn was popped");
+        let mut back = Vec::with_capacity(2);
+        if let Entry::Bucket { kind, cursor, .. } = turn.entry
+            && outcome != Outcome::Stuck
+            && let Some(bucket) = backlog.buckets.get(&kind)
+        {
+            let cursor = bucket.groups.after(cursor);
+            back.extend(bucket.groups.at(cursor).map(|head| Entry::Bucket { kind, cursor, head }));
+        }
+        if outcome == Outcome::Again {
+            back.push(Entry::Group(turn.group));
+        }
+        let tenants = &mut self.branches[at].tenants;
+        let mut tenant = tenants.pop().expect("the turn came from the last");
+        for entry in back {
+            let after = |other: &Entry| policy.job_order(tables, other.head(), entry.head()).is_gt();
+            let place = tenant.entries.partition_point(after);
+            tenant.entries.insert(place, entry);
+        }
+        if !tenant.entries.is_empty() {
+            let after =
+                |other: &Tenant| policy.tenant_order(tables, turn.queue, other.namespace, tenant.namespace).is_gt();
+            let place = tenants.partition_point(after);
+            tenants.insert(place, tenant);
+        }
+        if outcome != Outcome::Stuck {
+            self.reorder(tables, policy);
+        }
+    }
+
+    /// Finds the new places of the branches that had the turn, the lowest first.
+    fn reorder(&mut self, tables: &Tables, policy: &Policy) {
+        for depth in (1..self.path.len()).rev() {
+            let (above, branch) = (self.path[depth - 1], self.path[depth]);
+            let mut children = std::mem::take(&mut self.branches[above].children);
+            if policy.reorders_queues() {
+                children.sort_by(|left, right| self.compare(tables, policy, *right, *left));
+                self.branches[above].children = children;
+                continue;
+            }
+            children.pop();
+            let place = children.partition_point(|other| self.compare(tables, policy, *other, branch).is_gt());
+            children.insert(place, branch);
+            self.branches[above].children = children;
+        }
+    }
+
+    /// Drops all that is left of the queue whose turn it is; gives the groups and buckets that lose their turn.
+    pub(super) fn drop_queue(&mut self, turn: Turn) -> (Vec<GroupId>, Vec<Kind>) {
+        let at = *self.path.last().expect("a turn was popped");
+        let tenants = std::mem::take(&mut self.branches[at].tenants);
+        let left = tenants.into_iter().flat_map(|tenant| tenant.entries).chain([turn.entry]);
+        let (mut groups, mut kinds) = (Vec::new(), Vec::new());
+        for entry in left {
+            match entry {
+                Entry::Group(group) => groups.push(group),
+                Entry::Bucket { kind, .. } => kinds.push(kind),
+            }
+        }
+        (groups, kinds)
+    }
+}

@@ -1,0 +1,168 @@
+//! The backlog: groups that wait for nodes, so ordered that a cycle looks only at those whose turn may come.
+//!
+//! Groups that hold nothing and want pods of one kind, as many together, in one queue and namespace are alike: where
+//! one finds no room, none of them does. They lie in one bucket, in their order, and only the first is tried. All
+//! others are tried one by one. A cache over the tables: losing it changes no decision. Brought up to date by
+//! `refresh` at the start of `allocate`, for the groups that changed; called by `allocate` and `close`.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::config::{Action, Config};
+use crate::cycle::Failure;
+use crate::facts::GroupPhase;
+use crate::ids::{ClassId, GroupId, NamespaceId, QueueId};
+use crate::policy::Policy;
+use crate::world::groups::GroupRow;
+use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
+
+pub(crate) mod ordered;
+
+use ordered::Ordered;
+
+/// What groups of one bucket have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Kind {
+    pub(crate) queue: QueueId,
+    pub(crate) namespace: NamespaceId,
+    pub(crate) class: ClassId,
+    /// Pods that start together.
+    pub(crate) needed: u32,
+}
+
+/// Groups that are alike.
+#[derive(Debug, Default)]
+pub(crate) struct Bucket {
+    /// In job order.
+    pub(crate) groups: Ordered,
+    /// Why none of them got what it waits for, since the cycle that last tried one.
+    pub(crate) failure: Option<Failure>,
+    /// The class of the failure that all of them have been told.
+    pub(crate) told: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Place {
+    #[default]
+    Nowhere,
+    Bucket(Kind),
+    Loose,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    /// In the order of their kinds.
+    pub(crate) buckets: BTreeMap<Kind, Bucket>,
+    /// Tried one by one.
+    pub(crate) loose: BTreeSet<GroupId>,
+    places: Vec<Place>,
+    /// The facts that all orders depend on, as they were when the backlog was made.
+    orders: Option<u64>,
+}
+
+impl Backlog {
+    /// Takes in what has changed. O(changed groups and their tasks).
+    pub(crate) fn refresh(&mut self, tables: &mut Tables, policy: &Policy, config: &Config) {
+        let mut changed = tables.groups.take_moved();
+        if self.orders != Some(tables.orders_version) {
+            *self = Self { orders: Some(tables.orders_version), ..Self::default() };
+            changed.extend(tables.groups.waiting.iter());
+        }
+        changed.sort_unstable();
+        changed.dedup();
+        // All go out before any comes in: what is left is in order then, and its rows are there.
+        for group in &changed {
+            self.take_out(tables, policy, *group);
+        }
+        for group in changed {
+            self.put_in(tables, policy, group, place_of(tables, policy, config, group));
+        }
+    }
+
+    fn take_out(&mut self, tables: &Tables, policy: &Policy, group: GroupId) {
+        if self.places.len() <= group.index() {
+            self.places.resize(group.index() + 1, Place::Nowhere);
+        }
+        match std::mem::take(&mut self.places[group.index()]) {
+            Place::Nowhere => {}
+            Place::Loose => {
+                self.loose.remove(&group);
+            }
+            Place::Bucket(kind) => {
+                if let Some(bucket) = self.buckets.get_mut(&kind) {
+                    bucket.groups.remove(group, |left, right| order(tables, policy, left, right));
+                    if bucket.groups.is_empty() {
+                        self.buckets.remove(&kind);
+                    }
+                }
+            }
+        }
+    }
+
+    fn put_in(&mut self, tables: &Tables, policy: &Policy, group: GroupId, place: Place) {
+        self.places[group.index()] = place;
+        match place {
+            Place::Nowhere => {}
+            Place::Loose => {
+                self.loose.insert(group);
+            }
+            Place::Bucket(kind) => {
+                let order = |left: GroupId, right: GroupId| policy.job_order(tables, left, right);
+                self.buckets.entry(kind).or_default().groups.insert(group, order);
+            }
+        }
+    }
+
+    /// The bucket that the group lies in.
+    pub(crate) fn bucket_of(&self, group: GroupId) -> Option<&Bucket> {
+        match self.places.get(group.index()) {
+            Some(Place::Bucket(kind)) => self.buckets.get(kind),
+            _ => None,
+        }
+    }
+}
+
+/// Job order where both rows are there: a group that is gone is found by its id.
+fn order(tables: &Tables, policy: &Policy, left: GroupId, right: GroupId) -> Ordering {
+    let there = |group: GroupId| tables.groups.table.get(group.index()).is_some();
+    if there(left) && there(right) { policy.job_order(tables, left, right) } else { left.cmp(&right) }
+}
+
+fn place_of(tables: &Tables, policy: &Policy, config: &Config, group: GroupId) -> Place {
+    if !tables.groups.waiting.contains(&group) {
+        return Place::Nowhere;
+    }
+    let row = tables.groups.row(group);
+    let unadmitted = row.phase == GroupPhase::Pending && config.has(Action::Enqueue);
+    if !row.exists() || unadmitted {
+        return Place::Nowhere;
+    }
+    kind_of(tables, policy, group, row).map_or(Place::Loose, Place::Bucket)
+}
+
+/// The kind of a group that holds nothing and wants pods of one kind. O(its tasks).
+fn kind_of(tables: &Tables, policy: &Policy, group: GroupId, row: &GroupRow) -> Option<Kind> {
+    let pending = row.pending();
+    let holds = row.counts.ready() > 0 || row.counts.pipelined() > 0 || row.counts.valid() != row.counts.all();
+    let plain = row.phase == GroupPhase::Inqueue && row.roles.len() == 1 && row.pending_best_effort == 0;
+    if holds || pending == 0 || !plain || row.topology.is_some() || !row.sub_groups.is_empty() {
+        return None;
+    }
+    let queue = tables.queues.row(row.queue);
+    if !queue.known || (row.of_one && !queue.is_open()) || policy.job_valid(tables, group).is_some() {
+        return None;
+    }
+    let first = *row.tasks.first()?;
+    let class = tables.task(first).class;
+    let simple = row
+        .tasks
+        .iter()
+        .map(|task| tables.task(*task))
+        .all(|task| task.class == class && task.state == TaskState::Pending && !task.gated && task.attempts == 0);
+    if !simple || policy.is_specific(tables, first) {
+        return None;
+    }
+    let needed = row.min_member.clamp(1, pending);
+    Some(Kind { queue: row.queue, namespace: row.namespace_id, class, needed })
+}
