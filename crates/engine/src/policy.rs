@@ -279,7 +279,34 @@ impl Policy {
         }
     }
 
+    /// Keeps the nodes whose use allows the class; the others are given to `out`.
+    pub(crate) fn keep_by_use(
+        &self,
+        tables: &Tables,
+        class: &ClassRow,
+        nodes: &mut Vec<NodeId>,
+        mut out: impl FnMut(NodeId),
+    ) {
+        for plugin in self.with(Switch::Predicate).filter(|plugin| plugin.checks_use_of(class)) {
+            nodes.retain(|node| {
+                let stays = plugin.check_use(tables, class, *node).is_none();
+                if !stays {
+                    out(*node);
+                }
+                stays
+            });
+        }
+    }
+
+    /// Adds the scores that depend on use; `scores` lie beside `nodes`.
+    pub(crate) fn score_nodes(&self, tables: &Tables, class: &ClassRow, nodes: &[NodeId], scores: &mut [i64]) {
+        for plugin in self.with(Switch::NodeOrder).filter(|plugin| plugin.scores_nodes()) {
+            plugin.score_nodes(tables, class, nodes, scores);
+        }
+    }
+
     /// The sum of the scores that depend on use.
+    #[cfg(test)]
     pub(crate) fn score(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> i64 {
         let scores = self.with(Switch::NodeOrder).map(|plugin| plugin.score(tables, class, node));
         scores.fold(0, i64::saturating_add)

@@ -54,9 +54,8 @@ impl Finder {
                 let outside = search.within.is_some_and(|nodes| !nodes.contains(node.index()));
                 outside.then_some(Check::OutsideDomain)
             };
-            let verdicts: Vec<Option<Check>> =
-                cache.verdicts.iter().enumerate().map(|(node, verdict)| verdict.or(outside(node.into()))).collect();
-            let findings = scan(&verdicts, tables, policy, class, room, |node| {
+            let of_facts = |node| policy.check_facts(tables, row, node).or_else(|| outside(node));
+            let findings = scan(of_facts, tables, policy, class, room, |node| {
                 let of_use = policy.check_use(tables, row, node);
                 of_use.or_else(|| specific.and_then(|task| policy.check_task(tables, task, node)))
             });
@@ -64,7 +63,10 @@ impl Finder {
         }
         let known = cache.diagnosis.0.take().filter(|(at, _)| *at == end);
         let findings = known.map_or_else(
-            || scan(&cache.verdicts, tables, policy, class, room, |node| policy.check_use(tables, row, node)),
+            || {
+                let of_facts = |node| policy.check_facts(tables, row, node);
+                scan(of_facts, tables, policy, class, room, |node| policy.check_use(tables, row, node))
+            },
             |(_, findings)| findings,
         );
         let unfit = findings.unfit(tables, (needed, found_room));
@@ -75,7 +77,7 @@ impl Finder {
 
 /// Runs the checks on every node, with `room` for what is free there and `check_use` for what else use forbids.
 pub(super) fn scan(
-    verdicts: &[Option<Check>],
+    check_facts: impl Fn(NodeId) -> Option<Check>,
     tables: &Tables,
     policy: &Policy,
     class: ClassId,
@@ -85,7 +87,7 @@ pub(super) fn scan(
     let row = tables.classes.row(class);
     let mut findings = Findings { nodes: tables.nodes.known, ..Findings::default() };
     for node in tables.nodes.ids() {
-        if let Some(check) = verdicts[node.index()] {
+        if let Some(check) = check_facts(node) {
             findings.count(check, policy.detail(tables, check, row, node));
             continue;
         }

@@ -89,8 +89,8 @@ impl Finder {
                 let port = |node| {
                     (most == 1 && free(node, PODS) < tables.nodes.allocatable(node, PODS)).then_some(Check::HostPort)
                 };
-                let verdicts = &self.fresh(tables, policy, part.class).verdicts;
-                let findings = diagnosis::scan(verdicts, tables, policy, part.class, free, port);
+                let of_facts = |node| policy.check_facts(tables, row, node);
+                let findings = diagnosis::scan(of_facts, tables, policy, part.class, free, port);
                 return Some(Unplaced { class: part.class, found_room, findings });
             }
         }

@@ -305,6 +305,11 @@ impl Nodes {
         self.use_log.push(node, nodes);
     }
 
+    /// Whether `demand` fits now.
+    pub(crate) fn fits(&self, node: NodeId, demand: &Demand) -> bool {
+        demand.iter().all(|(dim, amount)| amount <= self.room(node, dim))
+    }
+
     /// The dimensions of `demand` that don't fit now, and by how much.
     pub(crate) fn lacking<'a>(&'a self, node: NodeId, demand: &'a Demand) -> impl Iterator<Item = (DimId, i64)> + 'a {
         demand.iter().filter_map(move |(dim, amount)| {
