@@ -25,6 +25,17 @@ pub struct Config {
     pub configurations: BTreeMap<String, BTreeMap<String, Argument>>,
     /// The queue of groups that name none.
     pub default_queue: String,
+    /// Which nodes are this scheduler's, where it shares them with others. Set by the shell, not by the file.
+    pub sharding: Option<Sharding>,
+}
+
+/// How a scheduler keeps to its NodeShard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sharding {
+    /// It uses no other node; else its own ones first.
+    pub hard: bool,
+    /// The NodeShard's name.
+    pub name: String,
 }
 
 /// One plugin of a tier.
@@ -93,6 +104,7 @@ impl Default for Config {
             tiers: vec![vec![plugin("priority"), plugin("gang")], vec![plugin("predicates"), plugin("nodeorder")]],
             configurations: BTreeMap::new(),
             default_queue: "default".to_owned(),
+            sharding: None,
         }
     }
 }

@@ -47,6 +47,7 @@ impl Failure {
 
 impl Cycle<'_> {
     pub(crate) fn run(mut self) -> Plan {
+        self.tables.refresh_network(self.config.sharding.as_ref());
         self.policy.open(self.tables, self.now);
         self.tables.begin();
         for action in &self.config.actions {

@@ -36,6 +36,8 @@ ids! {
     NamespaceId,
     /// A set of pods that scheduling can't tell apart.
     ClassId,
+    /// A HyperNode.
+    HyperId,
 }
 
 /// Milliseconds since the Unix epoch. The engine has no clock: it is always an argument.

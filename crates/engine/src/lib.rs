@@ -23,7 +23,9 @@ mod reasons;
 mod share;
 mod world;
 
-pub use config::{Action, Argument, Config, ConfigError, PluginConfig, Switch, Switches, Warning, WarningKind};
+pub use config::{
+    Action, Argument, Config, ConfigError, PluginConfig, Sharding, Switch, Switches, Warning, WarningKind,
+};
 pub use dims::Resources;
 pub use facts::{
     BudgetFacts, Delta, GroupCondition, GroupFacts, GroupPhase, GroupStatus, HostPort, HyperNodeFacts, HyperNodeMember,
@@ -33,15 +35,17 @@ pub use facts::{
 };
 pub use ids::TimeMs;
 pub use plan::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, QueueUpdate};
-pub use reasons::{Check, CheckCount, Minimum, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage};
-pub use world::{GroupView, World};
+pub use reasons::{Check, CheckCount, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage};
+pub use world::{GroupView, HyperNodeProblem, World};
 
 /// What a plugin is made of: the extension points, and the facts that they are asked about.
 pub mod plugin {
     pub use crate::dims::Demand;
-    pub use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TaskId, TimeMs};
+    pub use crate::ids::{ClassId, DimId, GroupId, HyperId, NodeId, QueueId, TaskId, TimeMs};
     pub use crate::minimum::Missing;
-    pub use crate::plugins::{ArgumentError, Counting, Factory, GangEviction, Plugin, Preference, Registry, Vote};
+    pub use crate::plugins::{
+        ArgumentError, Counting, Factory, GangEviction, HyperSearch, Plugin, Preference, Registry, Vote,
+    };
     pub use crate::world::classes::ClassRow;
     pub use crate::world::groups::GroupRow;
     pub use crate::world::nodes::NodeRow;

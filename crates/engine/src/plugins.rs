@@ -9,7 +9,7 @@ use std::fmt::Debug;
 
 use crate::dims::Demand;
 use crate::facts::PodTemplate;
-use crate::ids::{GroupId, NodeId, QueueId, TaskId, TimeMs};
+use crate::ids::{DimId, GroupId, HyperId, NodeId, QueueId, TaskId, TimeMs};
 use crate::minimum::Missing;
 use crate::reasons::{Check, Reason};
 use crate::world::classes::ClassRow;
@@ -20,6 +20,7 @@ mod admission;
 pub(crate) mod capacity;
 pub(crate) mod drf;
 pub(crate) mod gang;
+pub(crate) mod network_topology_aware;
 pub(crate) mod nodeorder;
 pub(crate) mod overcommit;
 pub(crate) mod predicates;
@@ -72,6 +73,21 @@ pub struct GangEviction {
     pub reclaim: bool,
     /// All it asks for, by dimension.
     pub need: Vec<i64>,
+}
+
+/// A search for the part of the network where a group, or one part of it, is to lie.
+#[derive(Debug, Clone, Copy)]
+pub struct HyperSearch<'a> {
+    /// The group.
+    pub group: GroupId,
+    /// One part of it; absent for the whole, also where it has no parts.
+    pub sub_job: Option<u32>,
+    /// Here, or below.
+    pub within: HyperId,
+    /// What its pods ask for in all, by dimension.
+    pub need: &'a [(DimId, i64)],
+    /// Others may be evicted for it.
+    pub evict: bool,
 }
 
 /// One plugin. Every point has a neutral default.
@@ -190,6 +206,30 @@ pub trait Plugin: Debug + Send + Sync {
     fn job_pipelined(&self, _tables: &Tables, _group: GroupId) -> Vote {
         Vote::Abstain
     }
+
+    /// Which of two parts of a group goes first.
+    fn sub_job_order(&self, _tables: &Tables, _group: GroupId, _left: u32, _right: u32) -> Ordering {
+        Ordering::Equal
+    }
+
+    /// May what is placed of this part of the group start?
+    fn sub_job_ready(&self, _tables: &Tables, _group: GroupId, _sub_job: u32, _counting: Counting) -> bool {
+        true
+    }
+
+    /// Would what is placed and what is promised of this part be enough to start?
+    fn sub_job_pipelined(&self, _tables: &Tables, _group: GroupId, _sub_job: u32) -> Vote {
+        Vote::Abstain
+    }
+
+    /// The HyperNodes to try: all of the first list, then all of the second, and so on. The first plugin with a say
+    /// decides alone.
+    fn hyper_gradients(&self, _tables: &Tables, _search: &HyperSearch<'_>) -> Option<Vec<Vec<HyperId>>> {
+        None
+    }
+
+    /// Adds to the scores of HyperNodes; `scores` lie beside `hypers`.
+    fn score_hyper_nodes(&self, _: &Tables, _: &HyperSearch<'_>, _hypers: &[HyperId], _scores: &mut [i64]) {}
 
     /// Does the group lack pods so that it may make victims? `None` where the plugin has no say.
     fn job_starving(&self, _tables: &Tables, _group: GroupId) -> Option<bool> {

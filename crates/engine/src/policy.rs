@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use crate::config::{Config, Switch, Switches};
 use crate::dims::Demand;
-use crate::ids::{GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
+use crate::ids::{GroupId, HyperId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::minimum::Missing;
-use crate::plugins::{Counting, Plugin, Preference, Registry, Vote};
+use crate::plugins::{Counting, HyperSearch, Plugin, Preference, Registry, Vote};
 use crate::reasons::{Check, Reason};
 use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
@@ -167,6 +167,55 @@ impl Policy {
         self.vote(Switch::JobPipelined, |plugin| plugin.job_pipelined(tables, group))
     }
 
+    /// Of two parts of a group. The first plugin with an opinion decides; then the number that their label is, then name.
+    pub(crate) fn sub_job_order(&self, tables: &Tables, group: GroupId, left: u32, right: u32) -> Ordering {
+        let decided = self.with(Switch::SubJobOrder).map(|plugin| plugin.sub_job_order(tables, group, left, right));
+        first_decided(decided).then_with(|| {
+            let parts = &tables.groups.row(group).sub_jobs;
+            let (left, right) = (parts.row(left), parts.row(right));
+            (left.index.is_none(), left.index, &left.name).cmp(&(right.index.is_none(), right.index, &right.name))
+        })
+    }
+
+    /// All must agree, over all tiers. A group without parts is asked as a whole.
+    pub(crate) fn sub_job_ready(&self, tables: &Tables, group: GroupId, sub_job: u32, counting: Counting) -> bool {
+        if tables.groups.row(group).sub_jobs.is_empty() {
+            return self.job_ready(tables, group, counting);
+        }
+        self.with(Switch::SubJobReady).all(|plugin| plugin.sub_job_ready(tables, group, sub_job, counting))
+    }
+
+    /// A vote; without one, yes. A group without parts is asked as a whole.
+    pub(crate) fn sub_job_pipelined(&self, tables: &Tables, group: GroupId, sub_job: u32) -> bool {
+        if tables.groups.row(group).sub_jobs.is_empty() {
+            return self.job_pipelined(tables, group);
+        }
+        self.vote(Switch::SubJobPipelined, |plugin| plugin.sub_job_pipelined(tables, group, sub_job))
+    }
+
+    /// The HyperNodes to try. The first plugin with a say decides alone; without one, the whole of where it may be.
+    pub(crate) fn hyper_gradients(&self, tables: &Tables, search: &HyperSearch<'_>) -> Vec<Vec<HyperId>> {
+        let mut answers =
+            self.with(Switch::HyperNodeGradient).filter_map(|plugin| plugin.hyper_gradients(tables, search));
+        answers.next().unwrap_or_else(|| vec![vec![search.within]])
+    }
+
+    /// HyperNodes from the best score down, all plugins' added; equal ones by id.
+    pub(crate) fn rank_hyper_nodes(
+        &self,
+        tables: &Tables,
+        search: &HyperSearch<'_>,
+        hypers: &[HyperId],
+    ) -> Vec<(HyperId, i64)> {
+        let mut scores = vec![0; hypers.len()];
+        for plugin in self.with(Switch::HyperNodeOrder) {
+            plugin.score_hyper_nodes(tables, search, hypers, &mut scores);
+        }
+        let mut ranked: Vec<(HyperId, i64)> = hypers.iter().copied().zip(scores).collect();
+        ranked.sort_by_key(|(hyper, score)| (std::cmp::Reverse(*score), *hyper));
+        ranked
+    }
+
     /// In the first tier where anyone has a say all must agree; where nobody has, no.
     pub(crate) fn job_starving(&self, tables: &Tables, group: GroupId) -> bool {
         let mut answer: Option<(usize, bool)> = None;
@@ -253,6 +302,9 @@ impl Policy {
         if !tables.nodes.row(node).known {
             return Some(Check::NodeGone);
         }
+        if !tables.shard.allows(&tables.nodes.row(node).name) {
+            return Some(Check::OutsideShard);
+        }
         self.with(Switch::Predicate).find_map(|plugin| plugin.check_facts(tables, class, node))
     }
 
@@ -309,7 +361,7 @@ impl Policy {
     #[cfg(test)]
     pub(crate) fn score(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> i64 {
         let scores = self.with(Switch::NodeOrder).map(|plugin| plugin.score(tables, class, node));
-        scores.fold(0, i64::saturating_add)
+        scores.fold(tables.shard.bonus(&tables.nodes.row(node).name), i64::saturating_add)
     }
 
     /// The scores that are scaled over the candidates, to be added.

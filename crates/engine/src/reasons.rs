@@ -166,6 +166,22 @@ pub enum Reason {
         /// Pods that could count.
         valid: u32,
     },
+    /// A sub-group policy has fewer parts than it needs.
+    NotEnoughParts {
+        /// The policy.
+        policy: String,
+        /// Its `minSubGroups`.
+        min: u32,
+        /// Parts that its pods make.
+        found: u32,
+    },
+    /// No part of the network that is close enough has room.
+    NoDomain(NoDomain),
+    /// The highest tier is given by a name that no HyperNode has.
+    UnknownTier {
+        /// The name.
+        name: String,
+    },
     /// Pods are held by scheduling gates.
     Gated {
         /// How many.
@@ -226,6 +242,26 @@ pub struct NodesUnfit {
     pub short: Vec<Shortage>,
 }
 
+/// What the HyperNodes said to pods that must lie together.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NoDomain {
+    /// The part of the group, where it has parts.
+    pub part: String,
+    /// The highest tier that is allowed.
+    pub tier_max: u32,
+    /// Pods that need room together.
+    pub needed: u32,
+    /// HyperNodes of an allowed tier.
+    pub hyper_nodes: u32,
+    /// The one that comes nearest; empty if there is none.
+    pub nearest: String,
+    /// How many pods have room there, at most.
+    pub room_for: u32,
+    /// Where the pods that run already keep the others.
+    pub inside: String,
+}
+
 /// Nodes that failed one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -245,6 +281,8 @@ pub struct CheckCount {
 pub enum Check {
     /// The Node object is not there.
     NodeGone,
+    /// It is not of this scheduler's shard.
+    OutsideShard,
     /// Cordoned.
     Unschedulable,
     /// Node selector or required node affinity.
@@ -302,6 +340,9 @@ impl Reason {
             Self::ExceedsCluster(unfit) => format!("exceedsCluster:{}", unfit.class()),
             Self::NotEnoughTasks { .. } => "notEnoughTasks".to_owned(),
             Self::NotEnoughTasksOfRole { role, .. } => format!("notEnoughTasksOfRole:{role}"),
+            Self::NotEnoughParts { policy, .. } => format!("notEnoughParts:{policy}"),
+            Self::NoDomain(domain) => format!("noDomain:{}:{}", domain.part, domain.tier_max),
+            Self::UnknownTier { name } => format!("unknownTier:{name}"),
             Self::Gated { .. } => "gated".to_owned(),
             Self::BindFailed { .. } => "bindFailed".to_owned(),
             Self::NotConfigured { action } => format!("notConfigured:{action}"),

@@ -17,16 +17,20 @@ use crate::reasons::Reasons;
 mod apply;
 pub(crate) mod classes;
 pub(crate) mod groups;
+pub(crate) mod hypernodes;
 pub(crate) mod journal;
 pub(crate) mod nodes;
 pub(crate) mod objects;
 pub(crate) mod promises;
 pub(crate) mod queues;
+pub(crate) mod shard;
+pub(crate) mod sub_jobs;
 pub(crate) mod table;
 pub(crate) mod tables;
 pub(crate) mod tasks;
 mod view;
 
+pub use hypernodes::HyperNodeProblem;
 use tables::Tables;
 
 /// Cluster facts in, decisions and reasons out. No I/O, no clock: equal deltas and times give equal plans.
@@ -161,6 +165,16 @@ impl World {
     pub fn reasons(&self, namespace: &str, name: &str) -> Option<Reasons> {
         let group = self.tables.groups.table.find(&groups::key_of(namespace, name))?;
         close::reasons_of(&self.tables, &self.backlog, group)
+    }
+
+    /// The nodes of this scheduler's shard as of the last cycle, sorted; none where it has no shard.
+    pub fn shard_nodes(&self) -> Option<Vec<&str>> {
+        self.tables.shard.usable()
+    }
+
+    /// What of the HyperNodes did not count in the last cycle, and why.
+    pub fn hyper_node_problems(&self) -> &[HyperNodeProblem] {
+        self.tables.hyper_nodes.problems()
     }
 
     /// All groups there are, in no order that means anything. O(groups).

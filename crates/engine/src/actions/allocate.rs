@@ -19,6 +19,9 @@ use crate::reasons::{Reason, Stage};
 use crate::world::groups::GroupRow;
 use crate::world::tasks::TaskState;
 
+mod domains;
+mod parts;
+
 /// Reasons worked out for one group in one turn: more kinds of pods than this fail alike.
 const REASONS_MAX: usize = 8;
 
@@ -215,6 +218,9 @@ impl Round {
             return Outcome::Done;
         }
         let counting = if cycle.config.has(Action::Backfill) { Counting::Placed } else { Counting::WithBestEffort };
+        if cycle.tables.groups.row(group).wants_domains(&cycle.tables.hyper_nodes) {
+            return turn_in_domains(cycle, group, wanted, counting);
+        }
         let needed = needed(cycle, group);
         let key = sameness(cycle, group, wanted);
         if let Some(reasons) = key.and_then(|key| self.hopeless.get(&key)) {
@@ -248,6 +254,22 @@ impl Round {
             self.hopeless.insert(key, reasons);
         }
         Outcome::Stuck
+    }
+}
+
+/// The same for a group that has to look at the network, or falls into parts.
+fn turn_in_domains(cycle: &mut Cycle<'_>, group: GroupId, wanted: &Wanted, counting: Counting) -> Outcome {
+    match domains::place(cycle, group, wanted, counting) {
+        Ok(placed) => {
+            placed.into_iter().for_each(|task| bind(cycle, group, task));
+            let more = wanted.tasks.iter().any(|task| cycle.tables.task(*task).state == TaskState::Pending);
+            if more { Outcome::Again } else { Outcome::Done }
+        }
+        Err(reasons) => {
+            let failure = cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, Vec::new()));
+            failure.reasons.extend(reasons);
+            Outcome::Stuck
+        }
     }
 }
 

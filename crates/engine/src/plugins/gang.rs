@@ -25,6 +25,7 @@ impl Plugin for Gang {
         row.counts.ready() + extra(row.pending_best_effort) >= row.min_member
             && (!row.role_minima_apply()
                 || row.roles.iter().all(|role| role.counts.ready() + extra(role.pending_best_effort) >= role.min))
+            && row.short_policy(counting, false).is_none()
     }
 
     fn job_pipelined(&self, tables: &Tables, group: GroupId) -> Vote {
@@ -34,7 +35,22 @@ impl Plugin for Gang {
                 || row
                     .roles
                     .iter()
-                    .all(|role| role.counts.ready() + role.counts.pipelined() + role.pending_best_effort >= role.min));
+                    .all(|role| role.counts.ready() + role.counts.pipelined() + role.pending_best_effort >= role.min))
+            && row.short_policy(Counting::WithBestEffort, true).is_none();
+        if enough { Vote::Permit } else { Vote::Reject }
+    }
+
+    fn sub_job_order(&self, tables: &Tables, group: GroupId, left: u32, right: u32) -> Ordering {
+        let ready = |part| tables.groups.row(group).part_ready(part, Counting::WithBestEffort, false);
+        ready(left).cmp(&ready(right))
+    }
+
+    fn sub_job_ready(&self, tables: &Tables, group: GroupId, sub_job: u32, counting: Counting) -> bool {
+        tables.groups.row(group).part_ready(sub_job, counting, false)
+    }
+
+    fn sub_job_pipelined(&self, tables: &Tables, group: GroupId, sub_job: u32) -> Vote {
+        let enough = tables.groups.row(group).part_ready(sub_job, Counting::WithBestEffort, true);
         if enough { Vote::Permit } else { Vote::Reject }
     }
 
@@ -68,6 +84,10 @@ impl Plugin for Gang {
                 let (role, min, valid) = (role.name.to_string(), role.min, role.counts.valid());
                 return Some(Reason::NotEnoughTasksOfRole { role, min, valid });
             }
+        }
+        if let Some((policy, found)) = row.missing_parts().filter(|_| row.counts.valid() > 0) {
+            let min = policy.min_sub_groups.unwrap_or(0);
+            return Some(Reason::NotEnoughParts { policy: policy.name.clone(), min, found });
         }
         let (min, valid) = (row.min_member, row.counts.valid());
         (valid < min).then_some(Reason::NotEnoughTasks { min, valid })

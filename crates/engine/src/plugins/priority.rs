@@ -49,6 +49,13 @@ impl Plugin for Priority {
         Some((u64::from(priority.cast_unsigned()) << 32) | u64::from(row.priority.cast_unsigned()))
     }
 
+    /// By the highest priority of their pods.
+    fn sub_job_order(&self, tables: &Tables, group: GroupId, left: u32, right: u32) -> Ordering {
+        let tasks = || tables.groups.row(group).tasks.iter().map(|task| tables.task(*task));
+        let highest = |part: u32| tasks().filter(|task| task.sub_job == part).map(|task| task.priority.max(0)).max();
+        highest(right).cmp(&highest(left))
+    }
+
     fn task_order(&self, tables: &Tables, left: TaskId, right: TaskId) -> Ordering {
         tables.task(right).priority.cmp(&tables.task(left).priority)
     }

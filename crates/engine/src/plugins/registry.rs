@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{Plugin, capacity, drf, gang, nodeorder, overcommit, predicates, priority, proportion, resourcequota, sla};
+use super::{
+    Plugin, capacity, drf, gang, network_topology_aware, nodeorder, overcommit, predicates, priority, proportion,
+    resourcequota, sla,
+};
 use crate::config::PluginConfig;
 
 /// Makes a plugin from its arguments.
@@ -56,7 +59,6 @@ pub(crate) const NOT_YET: &[&str] = &[
     "usage",
     "pdb",
     "nodegroup",
-    "network-topology-aware",
     "extender",
 ];
 
@@ -74,6 +76,9 @@ impl Default for Registry {
         registry.add("overcommit", overcommit::ARGUMENTS, |config| Ok(Box::new(overcommit::Overcommit::new(config))));
         registry.add("resourcequota", &[], |_| Ok(Box::new(resourcequota::ResourceQuota::default())));
         registry.add("sla", sla::ARGUMENTS, |config| Ok(Box::new(sla::Sla::new(config)?)));
+        registry.add("network-topology-aware", network_topology_aware::ARGUMENTS, |config| {
+            Ok(Box::new(network_topology_aware::NetworkTopologyAware::new(config)))
+        });
         registry
     }
 }

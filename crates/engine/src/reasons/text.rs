@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Check, CheckCount, NodesUnfit, Reason, Reasons, Stage};
+use super::{Check, CheckCount, NoDomain, NodesUnfit, Reason, Reasons, Stage};
 use crate::dims::amount_text;
 
 /// Further lines rendered; the structure holds all.
@@ -101,6 +101,13 @@ impl Display for Reason {
             Self::NotEnoughTasksOfRole { role, min, valid } => {
                 write!(f, "only {valid} of at least {min} pods of task {role} exist")
             }
+            Self::NotEnoughParts { policy, min, found } => {
+                write!(f, "only {found} of at least {min} sub-groups of {policy} exist")
+            }
+            Self::NoDomain(domain) => write!(f, "{domain}"),
+            Self::UnknownTier { name } => {
+                write!(f, "no HyperNode has tier name {name}: correct highestTierName, or make such HyperNodes")
+            }
             Self::Gated { pods } => write!(f, "{} held by scheduling gates", plural(*pods, "pod")),
             Self::BindFailed { pods, error, .. } => {
                 write!(f, "{} could not be bound, to be tried again: {error}", plural(*pods, "pod"))
@@ -115,6 +122,22 @@ impl Display for Reason {
                 if groups.len() < *count as usize { f.write_str(", ...") } else { Ok(()) }
             }
         }
+    }
+}
+
+impl Display for NoDomain {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let part = if self.part.is_empty() { String::new() } else { format!(" of sub-group {}", self.part) };
+        let more = if self.inside.is_empty() { "" } else { "more " };
+        let pods = if self.needed == 1 { format!("1 {more}pod") } else { format!("{} {more}pods", self.needed) };
+        write!(f, "no HyperNode of tier ≤ {} has room for {pods}{part}", self.tier_max)?;
+        if !self.inside.is_empty() {
+            write!(f, " where its other pods are, in {}", self.inside)?;
+        }
+        if self.nearest.is_empty() {
+            return f.write_str(": there is no such HyperNode");
+        }
+        write!(f, ": of {} {} comes nearest, with room for {}", self.hyper_nodes, self.nearest, self.room_for)
     }
 }
 
@@ -140,6 +163,7 @@ impl NodesUnfit {
         let (nodes, detail) = (count.nodes, &count.detail);
         match count.check {
             Check::NodeGone => format!("{nodes} not known"),
+            Check::OutsideShard => format!("{nodes} outside of this scheduler's shard"),
             Check::Unschedulable => format!("{nodes} cordoned"),
             Check::NodeAffinity => format!("{nodes} not matching its node selector or affinity"),
             Check::Taint => format!("{nodes} with taint {detail} that it does not tolerate"),

@@ -7,6 +7,7 @@ use crate::facts::{Delta, GroupFacts, GroupPhase, PodFacts, ShapeTask};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::world::groups::{ROLES_MAX, ShapePart, key_of};
 use crate::world::objects::Namespace;
+use crate::world::sub_jobs::{JOB_HYPER_NODE, REST};
 use crate::world::tables::{Shape, Tables};
 use crate::world::tasks::{TaskRow, TaskState, index_of, state_of};
 
@@ -87,9 +88,11 @@ impl Tables {
         self.nodes.widen(self.dims.len());
         let group = facts.mine.then(|| self.group_of(facts));
         let role = group.map_or(0, |group| self.groups.row_mut(group).role(&facts.role));
+        let (sub_job, part_labels) = group.map_or((REST, None), |group| self.part_of(group, facts));
         let of_one = group.is_some_and(|group| self.groups.row(group).of_one);
         let same = |old: &TaskRow| {
             (old.group, old.role, old.class, old.state, old.node) == (group, role, class, state, node)
+                && old.sub_job == sub_job
                 && (old.gated, old.created) == (facts.gated, facts.created)
                 && (old.started, old.scheduled) == (facts.started, facts.scheduled)
                 && (old.preemptable, old.never_preempts) == (facts.preemptable.unwrap_or(true), facts.never_preempts)
@@ -115,6 +118,8 @@ impl Tables {
             name: facts.name.as_str().into(),
             group,
             role,
+            sub_job,
+            part_labels,
             class,
             state,
             node,
@@ -238,7 +243,10 @@ impl Tables {
         if !row.writing {
             row.emitted = Some(facts.status.clone());
         }
-        row.known = true;
+        let was_known = std::mem::replace(&mut row.known, true);
+        if !row.writing {
+            row.told_hyper_node = facts.annotations.get(JOB_HYPER_NODE).map(|name| name.as_str().into());
+        }
         row.uid = facts.uid.as_str().into();
         row.min_member = facts.min_member;
         row.created = facts.created;
@@ -247,6 +255,7 @@ impl Tables {
         row.annotations.clone_from(&facts.annotations);
         row.preemptable = facts.preemptable;
         row.topology.clone_from(&facts.topology);
+        let parts_changed = !was_known || row.sub_groups != facts.sub_groups;
         row.sub_groups.clone_from(&facts.sub_groups);
         row.min_resources = facts.min_resources.as_ref().map(|resources| self.dims.demand(resources));
         for role in &mut row.roles {
@@ -265,6 +274,9 @@ impl Tables {
         row.ended = shape.map_or(same_owner && row.ended, |shape| shape.ended);
         let old_owner = std::mem::replace(&mut row.owner, facts.owner.clone());
         self.nodes.widen(self.dims.len());
+        if parts_changed {
+            self.make_parts(group);
+        }
         self.set_owner(group, old_owner.map(|owner| owner.uid), facts.owner.as_ref().map(|owner| owner.uid.clone()));
         self.set_queue(group, Some(facts.queue.as_str()).filter(|queue| !queue.is_empty()));
         self.groups.refresh(group);

@@ -10,6 +10,7 @@ use crate::dims::Demand;
 use crate::facts::{GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TaskId, TimeMs};
 use crate::reasons::Reasons;
+use crate::world::sub_jobs::SubJobs;
 use crate::world::table::Table;
 use crate::world::tasks::{STATES, TaskState};
 
@@ -114,6 +115,10 @@ pub struct GroupRow {
     pub(crate) preemptable: Option<bool>,
     pub(crate) topology: Option<TopologySpec>,
     pub(crate) sub_groups: Vec<SubGroupPolicy>,
+    /// The parts that these make.
+    pub(crate) sub_jobs: SubJobs,
+    /// The HyperNode that its PodGroup's annotation names, as seen or written last.
+    pub(crate) told_hyper_node: Option<Arc<str>>,
     /// What was written last, or seen where nothing was.
     pub(crate) emitted: Option<GroupStatus>,
     /// Its owner has ended: it wants no more pods.
@@ -249,6 +254,8 @@ impl Groups {
             preemptable: None,
             topology: None,
             sub_groups: Vec::new(),
+            sub_jobs: SubJobs::default(),
+            told_hyper_node: None,
             emitted: None,
             ended: false,
             writing: false,

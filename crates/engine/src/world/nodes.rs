@@ -248,7 +248,8 @@ impl Nodes {
         }
     }
 
-    fn note_facts(&mut self, node: NodeId) {
+    /// Has what depends on the node's facts looked at again.
+    pub(crate) fn note_facts(&mut self, node: NodeId) {
         let nodes = self.table.span();
         self.facts_log.push(node, nodes);
         self.use_log.push(node, nodes);

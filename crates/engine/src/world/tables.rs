@@ -9,16 +9,19 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 
+use crate::config::Sharding;
 use crate::dims::Dims;
 use crate::facts::GroupPhase;
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, TaskId};
 use crate::world::classes::Classes;
 use crate::world::groups::{Groups, ShapePart};
+use crate::world::hypernodes::HyperNodes;
 use crate::world::journal::{Journal, Undo};
 use crate::world::nodes::Nodes;
 use crate::world::objects::Objects;
 use crate::world::promises::Promises;
 use crate::world::queues::Queues;
+use crate::world::shard::Shard;
 use crate::world::table::Table;
 use crate::world::tasks::{TaskRow, TaskState};
 
@@ -60,6 +63,10 @@ pub struct Tables {
     pub(crate) orders_version: u64,
     pub(crate) objects: Objects,
     pub(crate) promises: Promises,
+    /// As of the start of the cycle.
+    pub(crate) hyper_nodes: HyperNodes,
+    /// As of the start of the cycle.
+    pub(crate) shard: Shard,
     pub(crate) priorities: Priorities,
     /// By the owner's uid.
     pub(crate) shapes: FxHashMap<Arc<str>, Shape>,
@@ -97,6 +104,8 @@ impl Tables {
             orders_version: 0,
             objects: Objects::default(),
             promises: Promises::default(),
+            hyper_nodes: HyperNodes::new(),
+            shard: Shard::default(),
             priorities: Priorities::default(),
             shapes: FxHashMap::default(),
             owned: FxHashMap::default(),
@@ -105,6 +114,12 @@ impl Tables {
             follow_moves: false,
             moves: Vec::new(),
         }
+    }
+
+    /// Brings the shard and the HyperNodes up to date: a cycle starts.
+    pub(crate) fn refresh_network(&mut self, sharding: Option<&Sharding>) {
+        self.shard.refresh(sharding, &self.objects.shards, &mut self.nodes);
+        self.hyper_nodes.refresh(&self.objects.hyper_nodes, &self.nodes);
     }
 
     /// A pod.
@@ -162,7 +177,7 @@ impl Tables {
     pub(crate) fn count_task(&mut self, task: TaskId, sign: i32) {
         let row = self.tasks.row(task.index());
         let (state, node, class, best_effort, role) = (row.state, row.node, row.class, row.best_effort, row.role);
-        let group = row.group;
+        let (group, sub_job) = (row.group, row.sub_job);
         let holds = state.holds_node() && node.is_some();
         if let Some(node) = node {
             self.nodes.list_task(node, task, sign);
@@ -180,6 +195,7 @@ impl Tables {
         let Some(group) = group else { return };
         let row = self.groups.row_mut(group);
         row.counts.add(state, sign);
+        row.sub_jobs.count(sub_job, state, best_effort, sign);
         let pending_best_effort = state == TaskState::Pending && best_effort;
         let add = |cell: &mut u32| *cell = cell.checked_add_signed(sign).expect("counts follow the tasks' states");
         let role = &mut row.roles[role as usize];
@@ -239,6 +255,9 @@ impl Tables {
         for (id, group) in self.groups.table.iter() {
             (id, group.phase, group.counts, group.pending_best_effort, group.releasing_placed).hash(&mut hasher);
             self.dims.resources(&group.allocated).hash(&mut hasher);
+            for part in group.sub_jobs.rows() {
+                (&part.name, part.counts, part.pending_best_effort).hash(&mut hasher);
+            }
             for role in &group.roles {
                 (&role.name, role.min, role.counts, role.pending_best_effort).hash(&mut hasher);
             }

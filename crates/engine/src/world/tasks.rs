@@ -56,6 +56,10 @@ pub struct TaskRow {
     pub(crate) group: Option<GroupId>,
     /// Its row in the group's roles.
     pub(crate) role: u32,
+    /// Its part of the group.
+    pub(crate) sub_job: u32,
+    /// Its labels, while its part may have to be worked out again.
+    pub(crate) part_labels: Option<Arc<BTreeMap<String, String>>>,
     pub(crate) class: ClassId,
     pub(crate) state: TaskState,
     pub(crate) node: Option<NodeId>,

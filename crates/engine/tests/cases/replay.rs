@@ -6,13 +6,18 @@ use std::path::Path;
 use pumice_engine::{
     Action, Argument, Config, Delta, GroupFacts, GroupPhase, GroupStatus, NodeFacts, NodeTerm, Operator, Plan,
     PluginConfig, PodFacts, PodPhase, PodTemplate, PreferredTerm, QueueFacts, QueueState, Requirement, Resources,
-    Switch, Switches, TimeMs, World,
+    ShardFacts, Sharding, Switch, Switches, TimeMs, World,
 };
 use pumice_units::Quantity;
 use serde_json::Value;
 
+#[path = "network.rs"]
+mod network;
+
+/// The shard that a case is about.
+const SHARD: &str = "volcano";
 /// Plugins that exist.
-const PLUGINS: &[&str] = &["gang", "priority", "predicates", "nodeorder"];
+const PLUGINS: &[&str] = &["gang", "priority", "predicates", "nodeorder", "network-topology-aware"];
 /// Cases that also name plugins of later versions, which don't matter to their outcome.
 const ALSO: &[&str] =
     &["allocate-001", "allocate-006", "allocate-077", "derived-514", "derived-561", "derived-overcommit"];
@@ -118,8 +123,8 @@ impl Case {
         let config = &self.0["config"];
         let names = || list(&config["tiers"]).iter().flat_map(list).map(|plugin| text(&plugin["name"]));
         let plugins_known = names().all(|name| PLUGINS.contains(&name.as_str())) || ALSO.contains(&self.name());
-        let needs_more = ["hypernodes", "objects"].iter().any(|key| self.0.get(*key).is_some());
-        let simple = ["sharding", "testOnlyPlugins"].iter().all(|key| config.get(*key).is_none());
+        let needs_more = ["objects"].iter().any(|key| self.0.get(*key).is_some());
+        let simple = ["testOnlyPlugins"].iter().all(|key| config.get(*key).is_none());
         let pods_known = list(&self.0["pods"])
             .iter()
             .all(|pod| pod.as_object().into_iter().flatten().all(|(key, _)| POD_KEYS.contains(&key.as_str())));
@@ -129,7 +134,10 @@ impl Case {
         let actions =
             list(&config["actions"]).iter().map(|name| Action::from_name(&text(name))).collect::<Option<Vec<_>>>()?;
         let tiers = list(&config["tiers"]).iter().map(|tier| list(tier).iter().map(plugin).collect()).collect();
-        Some(Config { actions, tiers, ..Config::default() })
+        let sharding = config
+            .get("sharding")
+            .map(|sharding| Sharding { hard: sharding["mode"] == "hard", name: SHARD.to_owned() });
+        Some(Config { actions, tiers, sharding, ..Config::default() })
     }
 
     fn fill(&self, world: &mut World) {
@@ -141,6 +149,14 @@ impl Case {
             let state = if text(&queue["state"]) == "Closed" { QueueState::Closed } else { QueueState::Open };
             let (name, capability) = (text(&queue["name"]), resources(&queue["capability"]));
             world.apply(&Delta::QueueUpsert(QueueFacts { name, state, capability, ..QueueFacts::default() }));
+        }
+        for hyper_node in list(&self.0["hypernodes"]) {
+            world.apply(&Delta::HyperNodeUpsert(network::hyper_node(hyper_node)));
+        }
+        let shard = &self.0["config"]["sharding"]["nodes"];
+        if !shard.is_null() {
+            let desired = list(shard).iter().map(text).collect();
+            world.apply(&Delta::ShardUpsert(ShardFacts { name: SHARD.to_owned(), desired, ..ShardFacts::default() }));
         }
         for node in list(&self.0["nodes"]) {
             world.apply(&Delta::NodeUpsert(NodeFacts {
@@ -230,6 +246,8 @@ fn group_facts(group: &Value) -> GroupFacts {
         min_resources: group.get("minResources").map(resources),
         priority_class: text(&group["priorityClassName"]),
         created: created(&group["created"]),
+        topology: network::topology(&group["networkTopology"]),
+        sub_groups: list(&group["subGroupPolicy"]).iter().map(network::sub_group).collect(),
         status: GroupStatus { phase, ..GroupStatus::default() },
         ..GroupFacts::default()
     }
@@ -258,6 +276,7 @@ fn pod_facts(pod: &Value) -> PodFacts {
         mine: true,
         group: pod["group"].as_str().map(str::to_owned),
         role: text(&pod["labels"]["volcano.sh/task-spec"]),
+        labels: strings(&pod["labels"]),
         node: pod["node"].as_str().map(str::to_owned),
         phase,
         created: created(&pod["created"]),

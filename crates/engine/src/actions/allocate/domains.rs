@@ -1,0 +1,341 @@
+//! Groups whose pods must lie together in the network, or that fall into parts: the HyperNodes that the policy names
+//! are tried on the tables and taken back, the closest first, and the best of the first that do is kept.
+//!
+//! Border: `allocate` hands over a group's turn and its worksheet; what comes back is placed and not yet decided, or
+//! nothing is placed and there are reasons. Mirrors Volcano's allocateForJob and allocateForSubJob.
+
+use rustc_hash::FxHashSet;
+
+use super::parts::{Part, parts};
+use super::{REASONS_MAX, Wanted, needed};
+use crate::cycle::Cycle;
+use crate::finder::Search;
+use crate::ids::{ClassId, DimId, GroupId, HyperId, TaskId};
+use crate::plugins::{Counting, HyperSearch};
+use crate::queue_limit;
+use crate::reasons::{NoDomain, Reason};
+use crate::world::sub_jobs::Reach;
+use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
+
+/// What HyperNodes must have room for to be tried at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// All pending pods of a part: so that those beyond its minimum lie close, too.
+    All,
+    /// The pods of its minimum.
+    Minimum,
+}
+
+/// A group's turn.
+struct Turn {
+    group: GroupId,
+    counting: Counting,
+    parts: Vec<Part>,
+    room: Room,
+    placed: Vec<TaskId>,
+    /// Where nothing is placed, these have no room for the only part. Good until something else is placed.
+    hopeless: FxHashSet<HyperId>,
+    reasons: Vec<Reason>,
+}
+
+/// Places what the group needs to start, or one pod more of a part. The placed pods, or why there are none.
+pub(super) fn place(
+    cycle: &mut Cycle<'_>,
+    group: GroupId,
+    wanted: &Wanted,
+    counting: Counting,
+) -> Result<Vec<TaskId>, Vec<Reason>> {
+    let parts = parts(cycle, group, wanted);
+    if let Some(reason) = unknown_tier(cycle.tables, group, &parts) {
+        return Err(vec![reason]);
+    }
+    let elastic = parts.iter().any(|part| part.tasks.len() > part.needed);
+    let (room, placed, hopeless, reasons) = (Room::All, Vec::new(), FxHashSet::default(), Vec::new());
+    let mut turn = Turn { group, counting, parts, room, placed, hopeless, reasons };
+    if turn.place_group(cycle) {
+        return Ok(turn.placed);
+    }
+    if elastic {
+        turn.room = Room::Minimum;
+        turn.hopeless.clear();
+        if turn.place_group(cycle) {
+            return Ok(turn.placed);
+        }
+    }
+    turn.explain(cycle);
+    Err(turn.reasons)
+}
+
+fn unknown_tier(tables: &Tables, group: GroupId, parts: &[Part]) -> Option<Reason> {
+    let row = tables.groups.row(group);
+    let reaches = parts.iter().map(|part| row.reach_of(part.id, &tables.hyper_nodes));
+    std::iter::once(row.reach(&tables.hyper_nodes)).chain(reaches).find_map(|reach| match reach {
+        Reach::UnknownTier(name) => Some(Reason::UnknownTier { name }),
+        _ => None,
+    })
+}
+
+impl Turn {
+    /// Tries the group in one HyperNode after the other; the best of the first gradient that has any is kept.
+    fn place_group(&mut self, cycle: &mut Cycle<'_>) -> bool {
+        let minimum = cycle.tables.groups.row(self.group).min_resources.clone().unwrap_or_default();
+        let need: Vec<(DimId, i64)> = minimum.iter().collect();
+        let root = cycle.tables.hyper_nodes.root();
+        let search = HyperSearch { group: self.group, sub_job: None, within: root, need: &need, evict: false };
+        for gradient in cycle.policy.hyper_gradients(cycle.tables, &search) {
+            let single = (self.parts.len() == 1).then(|| self.bounds(cycle, &gradient));
+            let best = match single {
+                Some(bounds) => self.best_for_one(cycle, bounds),
+                None => self.best_for_many(cycle, &gradient),
+            };
+            if let Some(hyper) = best {
+                return self.place_in(cycle, hyper).is_some();
+            }
+        }
+        false
+    }
+
+    /// No score that the only part can get in a HyperNode is above this.
+    fn bounds(&self, cycle: &Cycle<'_>, gradient: &[HyperId]) -> Vec<(HyperId, i64)> {
+        let need = self.need(cycle.tables, &self.parts[0]);
+        let mut bounds: Vec<(HyperId, i64)> = Vec::with_capacity(gradient.len());
+        for hyper in gradient {
+            let search = self.search(&self.parts[0], *hyper, &need);
+            let tried: Vec<HyperId> =
+                cycle.policy.hyper_gradients(cycle.tables, &search).into_iter().flatten().collect();
+            let ranked = cycle.policy.rank_hyper_nodes(cycle.tables, &search, &tried);
+            bounds.extend(ranked.first().map(|(_, score)| (*hyper, *score)));
+        }
+        bounds.sort_by_key(|(hyper, score)| (std::cmp::Reverse(*score), *hyper));
+        bounds
+    }
+
+    /// The HyperNode with the highest score: those that can't come up to it any more are not tried.
+    fn best_for_one(&mut self, cycle: &mut Cycle<'_>, bounds: Vec<(HyperId, i64)>) -> Option<HyperId> {
+        let mut best: Option<(i64, HyperId)> = None;
+        for (hyper, bound) in bounds {
+            if best.is_some_and(|(score, _)| score >= bound) {
+                break;
+            }
+            let score = self.try_in(cycle, hyper);
+            if let Some(score) = score.filter(|score| best.is_none_or(|(before, _)| *score > before)) {
+                best = Some((score, hyper));
+            }
+        }
+        best.map(|(_, hyper)| hyper)
+    }
+
+    fn best_for_many(&mut self, cycle: &mut Cycle<'_>, gradient: &[HyperId]) -> Option<HyperId> {
+        let mut best: Option<(i64, HyperId)> = None;
+        for hyper in gradient {
+            let score = self.try_in(cycle, *hyper);
+            if let Some(score) = score.filter(|score| best.is_none_or(|(before, _)| *score > before)) {
+                best = Some((score, *hyper));
+            }
+        }
+        best.map(|(_, hyper)| hyper)
+    }
+
+    /// Places the group in a HyperNode and takes it back: the score, if it fits.
+    fn try_in(&mut self, cycle: &mut Cycle<'_>, hyper: HyperId) -> Option<i64> {
+        let savepoint = cycle.tables.savepoint();
+        let score = self.place_in(cycle, hyper);
+        cycle.rollback(savepoint);
+        self.placed.clear();
+        score
+    }
+
+    /// Places one part after the other until the group is ready: the sum of the scores, if it becomes so.
+    fn place_in(&mut self, cycle: &mut Cycle<'_>, hyper: HyperId) -> Option<i64> {
+        let savepoint = cycle.tables.savepoint();
+        let mut total = 0_i64;
+        for part in 0..self.parts.len() {
+            let Some(score) = self.place_part(cycle, part, hyper) else { continue };
+            total = total.saturating_add(score);
+            if cycle.policy.job_ready(cycle.tables, self.group, self.counting) {
+                return Some(total);
+            }
+        }
+        cycle.rollback(savepoint);
+        self.placed.clear();
+        None
+    }
+
+    /// Places one part in the best HyperNode at or below `within`: its score there.
+    fn place_part(&mut self, cycle: &mut Cycle<'_>, part: usize, within: HyperId) -> Option<i64> {
+        let need = self.need(cycle.tables, &self.parts[part]);
+        let search = self.search(&self.parts[part], within, &need);
+        for gradient in cycle.policy.hyper_gradients(cycle.tables, &search) {
+            for (hyper, score) in cycle.policy.rank_hyper_nodes(cycle.tables, &search, &gradient) {
+                if self.hopeless.contains(&hyper) {
+                    continue;
+                }
+                if self.place_tasks(cycle, part, hyper) {
+                    return Some(score);
+                }
+                if self.parts.len() == 1 {
+                    self.hopeless.insert(hyper);
+                }
+            }
+        }
+        None
+    }
+
+    /// Places pods of one part on the nodes of a HyperNode until the part is ready; nothing if it does not get so.
+    fn place_tasks(&mut self, cycle: &mut Cycle<'_>, part: usize, hyper: HyperId) -> bool {
+        let Part { id, needed, uniform, .. } = self.parts[part];
+        if let Some(class) = uniform
+            && room_for(cycle.tables, hyper, class, needed) < needed
+        {
+            return false;
+        }
+        let savepoint = cycle.tables.savepoint();
+        let before = self.placed.len();
+        let tasks = self.parts[part].tasks.clone();
+        if self.fill(cycle, id, hyper, &tasks) {
+            return true;
+        }
+        cycle.rollback(savepoint);
+        self.placed.truncate(before);
+        if uniform.is_some() || needed < 2 {
+            return false;
+        }
+        // Small pods may have taken the room that only a large one needs.
+        let mut tasks = tasks;
+        let minimum = needed.min(tasks.len());
+        tasks[..minimum].sort_by_key(|task| std::cmp::Reverse(cycle.tables.size(cycle.tables.task(*task).class)));
+        let ready = self.fill(cycle, id, hyper, &tasks);
+        if !ready {
+            cycle.rollback(savepoint);
+            self.placed.truncate(before);
+        }
+        ready
+    }
+
+    fn fill(&mut self, cycle: &mut Cycle<'_>, part: u32, hyper: HyperId, tasks: &[TaskId]) -> bool {
+        let mut failed: FxHashSet<ClassId> = FxHashSet::default();
+        for task in tasks.iter().copied() {
+            let row = cycle.tables.task(task);
+            let class = row.class;
+            if row.state != TaskState::Pending || failed.contains(&class) {
+                continue;
+            }
+            let queue = cycle.tables.groups.row(self.group).queue;
+            let demand = &cycle.tables.classes.row(class).demand;
+            let objection = queue_limit::exceeded_by_pod(cycle.tables, queue, demand);
+            if let Some(reason) = objection.or_else(|| cycle.policy.allocatable(cycle.tables, queue, demand)) {
+                failed.insert(class);
+                self.note(reason);
+                continue;
+            }
+            let nodes = &cycle.tables.hyper_nodes.row(hyper).nodes;
+            let search = Search::of_task(cycle.tables, task).within(nodes);
+            let Some(node) = cycle.finder.best(cycle.tables, cycle.policy, search) else {
+                failed.insert(class);
+                continue;
+            };
+            cycle.assign(task, node);
+            self.placed.push(task);
+            if cycle.policy.sub_job_ready(cycle.tables, self.group, part, self.counting) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn note(&mut self, reason: Reason) {
+        if self.reasons.len() < REASONS_MAX && !self.reasons.contains(&reason) {
+            self.reasons.push(reason);
+        }
+    }
+
+    fn search<'a>(&self, part: &Part, within: HyperId, need: &'a [(DimId, i64)]) -> HyperSearch<'a> {
+        HyperSearch { group: self.group, sub_job: part.sub_job, within, need, evict: false }
+    }
+
+    /// What a HyperNode must have in all to be tried for a part.
+    fn need(&self, tables: &Tables, part: &Part) -> Vec<(DimId, i64)> {
+        let count = if self.room == Room::All { part.tasks.len() } else { part.needed };
+        if count == part.tasks.len() || part.uniform.is_some() {
+            return sum(tables, &part.tasks[..count.min(part.tasks.len())]);
+        }
+        // Which pods make up the minimum is open: no more is sure than what the least of each resource comes to.
+        let mut least = sum(tables, &part.tasks);
+        for (dim, amount) in &mut least {
+            let mut asked: Vec<i64> =
+                part.tasks.iter().map(|task| tables.classes.row(tables.task(*task).class).demand.get(*dim)).collect();
+            asked.sort_unstable();
+            *amount = asked.iter().take(count).fold(0, |sum, asked| sum.saturating_add(*asked));
+        }
+        least
+    }
+
+    /// What the HyperNodes say to the first part that did not get what it needs.
+    fn explain(&mut self, cycle: &mut Cycle<'_>) {
+        if !self.reasons.is_empty() {
+            return;
+        }
+        let ready = |part: &Part| cycle.policy.sub_job_ready(cycle.tables, self.group, part.id, self.counting);
+        let part = self.parts.iter().find(|part| !ready(part)).or(self.parts.first());
+        let Some((part, task)) = part.and_then(|part| Some((part, *part.tasks.first()?))) else { return };
+        let tables = &*cycle.tables;
+        let (hyper, row) = (&tables.hyper_nodes, tables.groups.row(self.group));
+        let class = tables.task(task).class;
+        let group_needed = needed(cycle, self.group) as usize;
+        let wanted = if part.sub_job.is_some() { part.needed } else { group_needed.min(part.tasks.len()) };
+        let mut nearest = hyper.root();
+        if let Reach::Tier(tier_max) = row.reach_of(part.id, hyper) {
+            let placed = |part| crate::plugins::network_topology_aware::placed_nodes(tables, self.group, part);
+            let lies_in = hyper.lowest_with(placed(part.sub_job));
+            let root = lies_in.map_or(Some(hyper.root()), |lies_in| hyper.highest_within(lies_in, tier_max));
+            let allowed: Vec<HyperId> =
+                root.map(|root| hyper.below(root, tier_max)).into_iter().flatten().flat_map(|(_, all)| all).collect();
+            let rooms = allowed.iter().map(|id| (room_for(tables, *id, class, wanted), std::cmp::Reverse(*id)));
+            let best = rooms.max();
+            let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+            let name = |id: HyperId| hyper.row(id).name.to_string();
+            nearest = best.map_or(nearest, |(_, id)| id.0);
+            let domain = NoDomain {
+                part: row.sub_jobs.rows().get(part.id as usize).map_or_else(String::new, |part| part.name.to_string()),
+                tier_max,
+                needed: count(wanted),
+                hyper_nodes: count(allowed.len()),
+                nearest: best.map_or_else(String::new, |(_, id)| name(id.0)),
+                room_for: count(best.map_or(0, |(room, _)| room)),
+                inside: lies_in.map_or_else(String::new, |id| name(root.unwrap_or(id))),
+            };
+            self.reasons.push(Reason::NoDomain(domain));
+        }
+        let nodes = &cycle.tables.hyper_nodes.row(nearest).nodes;
+        let search = Search::of_task(cycle.tables, task).within(nodes);
+        let numbers = (u32::try_from(wanted).unwrap_or(u32::MAX), 0);
+        let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, search, numbers);
+        let row = cycle.tables.groups.row(self.group);
+        unfit.role = row.roles[cycle.tables.task(task).role as usize].name.to_string();
+        self.reasons.push(Reason::NodesUnfit(unfit));
+    }
+}
+
+fn sum(tables: &Tables, tasks: &[TaskId]) -> Vec<(DimId, i64)> {
+    let mut amounts = Vec::new();
+    for task in tasks {
+        tables.classes.row(tables.task(*task).class).demand.add_to(&mut amounts, 1);
+    }
+    let amounts = amounts.into_iter().enumerate().filter(|(_, amount)| *amount > 0);
+    amounts.map(|(dim, amount)| (dim.into(), amount)).collect()
+}
+
+/// Pods of a class that have room in a HyperNode, by resources alone, counted up to `enough`.
+fn room_for(tables: &Tables, hyper: HyperId, class: ClassId, enough: usize) -> usize {
+    let demand = &tables.classes.row(class).demand;
+    let mut room = 0_usize;
+    for node in tables.hyper_nodes.row(hyper).nodes.ones() {
+        let fits = demand.iter().map(|(dim, amount)| tables.nodes.room(node.into(), dim).max(0) / amount.max(1)).min();
+        room = room.saturating_add(usize::try_from(fits.unwrap_or(0)).unwrap_or(usize::MAX));
+        if room >= enough {
+            return enough;
+        }
+    }
+    room
+}

@@ -1,0 +1,66 @@
+//! A group's worksheet by its parts, in the order in which they are placed. Called by `domains`.
+
+use super::Wanted;
+use crate::cycle::Cycle;
+use crate::ids::{ClassId, GroupId, TaskId};
+use crate::plugins::Counting;
+use crate::world::sub_jobs::REST;
+use crate::world::tasks::TaskState;
+
+/// The pending pods of one part of a group, in order.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Its row; `REST` for a group without parts.
+    pub(super) id: u32,
+    /// The same, absent for a group without parts.
+    pub(super) sub_job: Option<u32>,
+    /// Those that ask for nothing come last.
+    pub(super) tasks: Vec<TaskId>,
+    /// How many of them it lacks to be ready, at least 1.
+    pub(super) needed: usize,
+    /// The class of all of them, where it is one.
+    pub(super) uniform: Option<ClassId>,
+}
+
+/// Parts with pending pods: first those that `minSubGroups` needs, each kind by sub-job order.
+pub(super) fn parts(cycle: &Cycle<'_>, group: GroupId, wanted: &Wanted) -> Vec<Part> {
+    let tables = &*cycle.tables;
+    let row = tables.groups.row(group);
+    let pending = |task: &&TaskId| tables.task(**task).state == TaskState::Pending;
+    let mut tasks: Vec<Vec<TaskId>> = vec![Vec::new(); row.sub_jobs.rows().len().max(1)];
+    for task in wanted.tasks.iter().chain(&wanted.reserve).filter(pending) {
+        tasks[tables.task(*task).sub_job as usize].push(*task);
+    }
+    let mut parts: Vec<Part> = (REST..)
+        .zip(tasks)
+        .filter(|(_, tasks)| !tasks.is_empty())
+        .map(|(id, tasks)| {
+            let sub_job = (!row.sub_jobs.is_empty()).then_some(id);
+            let ready = sub_job.map_or(row.counts.ready(), |id| row.sub_jobs.row(id).counts.ready());
+            let needed = row.min_of(id).saturating_sub(ready).max(1) as usize;
+            let class = tables.task(tasks[0]).class;
+            let uniform = tasks.iter().all(|task| tables.task(*task).class == class).then_some(class);
+            Part { id, sub_job, tasks, needed, uniform }
+        })
+        .collect();
+    if row.sub_jobs.is_empty() {
+        return parts;
+    }
+    parts.sort_by(|left, right| cycle.policy.sub_job_order(tables, group, left.id, right.id));
+    let ready = |id: u32| row.part_ready(id, Counting::WithBestEffort, false);
+    let mut short: Vec<usize> =
+        row.sub_groups.iter().map(|policy| policy.min_sub_groups.unwrap_or(0) as usize).collect();
+    for (id, part) in (REST..).zip(row.sub_jobs.rows()) {
+        if let Some(policy) = part.policy.filter(|_| ready(id)) {
+            short[policy] = short[policy].saturating_sub(1);
+        }
+    }
+    parts.sort_by_cached_key(|part| {
+        let policy = row.sub_jobs.row(part.id).policy.filter(|_| !ready(part.id));
+        let Some(left) = policy.map(|policy| &mut short[policy]) else { return true };
+        let needed = *left > 0;
+        *left = left.saturating_sub(1);
+        !needed
+    });
+    parts
+}
