@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 mod cluster;
+mod couplings;
 mod group;
 mod node;
 mod pod;
@@ -13,6 +14,7 @@ mod queue;
 mod template;
 
 pub use cluster::{BudgetFacts, HyperNodeFacts, HyperNodeMember, MemberKind, QuotaFacts, ShardFacts};
+pub use couplings::{LabelSelector, PodCouplings, PodSelector, PodTerm, PreferredPodTerm, SpreadConstraint};
 pub use group::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 pub use node::{NodeFacts, NodeUsage, Taint, TaintEffect};
 pub use pod::{PodFacts, PodPhase, ShapeTask};

@@ -69,7 +69,7 @@ impl Finder {
             None => cache.fitting().collect(),
         };
         if let Some(task) = specific {
-            nodes.retain(|node| policy.check_task(tables, task, *node).is_none());
+            policy.keep_for_task(tables, task, &mut nodes);
         }
         let mut scores = cache.scores_among(policy, &nodes);
         if let Some(task) = specific {

@@ -13,6 +13,7 @@ mod dims;
 mod facts;
 mod finder;
 mod ids;
+mod matching;
 mod minimum;
 mod plan;
 mod plan_lint;
@@ -29,8 +30,8 @@ pub use config::{
 pub use dims::Resources;
 pub use facts::{
     BudgetFacts, Delta, GroupCondition, GroupFacts, GroupPhase, GroupStatus, HostPort, HyperNodeFacts, HyperNodeMember,
-    MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm, NodeUsage, Operator, OwnerFacts, PodFacts, PodPhase,
-    PodTemplate, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts, SubGroupPolicy,
+    LabelSelector, MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm, NodeUsage, Operator, OwnerFacts, PodCouplings,
+    PodFacts, PodPhase, PodSelector, PodTemplate, PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts, SpreadConstraint, SubGroupPolicy,
     Taint, TaintEffect, Toleration, TopologySpec,
 };
 pub use ids::TimeMs;

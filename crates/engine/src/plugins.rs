@@ -157,6 +157,21 @@ pub trait Plugin: Debug + Send + Sync {
         None
     }
 
+    /// The same for room that is promised: as if all that is on its way out were gone.
+    fn check_task_later(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
+        self.check_task(tables, task, node)
+    }
+
+    /// Keeps the nodes that pass `check_task`; for plugins that can do so with less work than one by one.
+    fn keep_for_task(&self, tables: &Tables, task: TaskId, nodes: &mut Vec<NodeId>) {
+        nodes.retain(|node| self.check_task(tables, task, *node).is_none());
+    }
+
+    /// What a failed `check_task` is about, for reasons. Empty if there is nothing to add.
+    fn detail_of_task(&self, _tables: &Tables, _check: Check, _task: TaskId, _node: NodeId) -> String {
+        String::new()
+    }
+
     /// Adds to the scores of all candidates; `scores` lie beside `nodes`.
     fn score_task(&self, _tables: &Tables, _task: TaskId, _nodes: &[NodeId], _scores: &mut [i64]) {}
 

@@ -324,6 +324,28 @@ impl Policy {
         plugins.find_map(|plugin| plugin.check_task(tables, task, node))
     }
 
+    /// The first check that would fail for this very task when all that is on its way out is gone.
+    pub(crate) fn check_task_later(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
+        let mut plugins = self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task));
+        plugins.find_map(|plugin| plugin.check_task_later(tables, task, node))
+    }
+
+    /// Keeps the nodes that pass `check_task`.
+    pub(crate) fn keep_for_task(&self, tables: &Tables, task: TaskId, nodes: &mut Vec<NodeId>) {
+        for plugin in self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task)) {
+            plugin.keep_for_task(tables, task, nodes);
+        }
+    }
+
+    /// What a failed check of this very task is about.
+    pub(crate) fn detail_of_task(&self, tables: &Tables, check: Check, task: TaskId, node: NodeId) -> String {
+        let plugins = self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task));
+        plugins
+            .map(|plugin| plugin.detail_of_task(tables, check, task, node))
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+    }
+
     /// Adds what is to be said about this very task to the scores of all candidates.
     pub(crate) fn score_task(&self, tables: &Tables, task: TaskId, nodes: &[NodeId], scores: &mut [i64]) {
         for plugin in self.with(Switch::NodeOrder).filter(|plugin| plugin.is_specific(tables, task)) {

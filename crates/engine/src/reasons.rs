@@ -291,6 +291,16 @@ pub enum Check {
     Taint,
     /// A constraint that this version can't honour.
     Unsupported,
+    /// No pod that required pod affinity asks for is in the node's domain.
+    PodAffinity,
+    /// A pod that required anti-affinity shuns is in the node's domain.
+    PodAntiAffinity,
+    /// A pod there shuns this one.
+    OtherAntiAffinity,
+    /// The node lacks the topology key of a spread constraint.
+    SpreadLabel,
+    /// The node's domain would have too many of the pods that are to be spread.
+    Spread,
     /// Too little of a resource is idle.
     Resource,
     /// The node's number of pods is reached.

@@ -16,8 +16,10 @@ use crate::reasons::Reasons;
 
 mod apply;
 pub(crate) mod classes;
+pub(crate) mod couplings;
 pub(crate) mod groups;
 pub(crate) mod hypernodes;
+mod interned;
 pub(crate) mod journal;
 pub(crate) mod nodes;
 pub(crate) mod objects;

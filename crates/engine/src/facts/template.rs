@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::dims::Resources;
-use crate::facts::TaintEffect;
+use crate::facts::{PodCouplings, TaintEffect};
 
 /// A toleration of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -100,6 +100,8 @@ pub struct PodTemplate {
     pub tolerations: Vec<Toleration>,
     /// Host ports, sorted.
     pub host_ports: Vec<HostPort>,
+    /// What it says of other pods.
+    pub couplings: PodCouplings,
     /// Task priority: annotation `volcano.sh/task-priority`, else `spec.priority`, else 1.
     pub priority: i32,
     /// Constraints that this version can't honour, such as `podAntiAffinity`. Such a pod is not placed, and says so.

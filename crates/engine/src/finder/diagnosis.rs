@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{Finder, Search};
 use crate::dims::PODS;
-use crate::ids::{ClassId, DimId, NodeId};
+use crate::ids::{DimId, NodeId};
 use crate::policy::Policy;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Shortage};
 use crate::world::tables::Tables;
@@ -55,7 +55,7 @@ impl Finder {
                 outside.then_some(Check::OutsideDomain)
             };
             let of_facts = |node| policy.check_facts(tables, row, node).or_else(|| outside(node));
-            let findings = scan(of_facts, tables, policy, class, room, |node| {
+            let findings = scan(of_facts, tables, policy, search, room, |node| {
                 let of_use = policy.check_use(tables, row, node);
                 of_use.or_else(|| specific.and_then(|task| policy.check_task(tables, task, node)))
             });
@@ -65,7 +65,7 @@ impl Finder {
         let findings = known.map_or_else(
             || {
                 let of_facts = |node| policy.check_facts(tables, row, node);
-                scan(of_facts, tables, policy, class, room, |node| policy.check_use(tables, row, node))
+                scan(of_facts, tables, policy, search, room, |node| policy.check_use(tables, row, node))
             },
             |(_, findings)| findings,
         );
@@ -80,11 +80,11 @@ pub(super) fn scan(
     check_facts: impl Fn(NodeId) -> Option<Check>,
     tables: &Tables,
     policy: &Policy,
-    class: ClassId,
+    search: Search<'_>,
     room: impl Fn(NodeId, DimId) -> i64,
     check_use: impl Fn(NodeId) -> Option<Check>,
 ) -> Findings {
-    let row = tables.classes.row(class);
+    let row = tables.classes.row(search.class);
     let mut findings = Findings { nodes: tables.nodes.known, ..Findings::default() };
     for node in tables.nodes.ids() {
         if let Some(check) = check_facts(node) {
@@ -107,7 +107,9 @@ pub(super) fn scan(
             }
         }
         if let (false, Some(check)) = (lacks, check_use(node)) {
-            findings.count(check, policy.detail(tables, check, row, node));
+            let of_task = search.task.map(|task| policy.detail_of_task(tables, check, task, node));
+            let detail = of_task.filter(|detail| !detail.is_empty());
+            findings.count(check, detail.unwrap_or_else(|| policy.detail(tables, check, row, node)));
         }
     }
     findings

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::Finder;
+use super::{Finder, Search};
 use super::diagnosis::{self, Findings};
 use crate::dims::PODS;
 use crate::ids::{ClassId, DimId, NodeId};
@@ -90,7 +90,7 @@ impl Finder {
                     (most == 1 && free(node, PODS) < tables.nodes.allocatable(node, PODS)).then_some(Check::HostPort)
                 };
                 let of_facts = |node| policy.check_facts(tables, row, node);
-                let findings = diagnosis::scan(of_facts, tables, policy, part.class, free, port);
+                let findings = diagnosis::scan(of_facts, tables, policy, Search::of_class(part.class), free, port);
                 return Some(Unplaced { class: part.class, found_room, findings });
             }
         }

@@ -1,10 +1,10 @@
 //! `nodeorder`: which of the nodes that can take a pod is best. Kubernetes' scores, 0 to 100 each, times Volcano's weights.
-//! Pod affinity, image locality and topology spread are not scored in this version; their weights are accepted.
+//! Pod affinity and topology spread are scored for tasks that they concern, over the nodes that can take them.
 
 use super::{Plugin, Preference, predicates};
 use crate::config::PluginConfig;
 use crate::dims::{CPU, MEMORY};
-use crate::ids::{DimId, NodeId};
+use crate::ids::{DimId, NodeId, TaskId};
 use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 
@@ -29,6 +29,8 @@ pub(crate) struct NodeOrder {
     balanced: i64,
     affinity: i64,
     taints: i64,
+    pod_affinity: i64,
+    spread: i64,
 }
 
 impl NodeOrder {
@@ -39,6 +41,8 @@ impl NodeOrder {
             balanced: config.int("balancedresource.weight", 1),
             affinity: config.int("nodeaffinity.weight", 2),
             taints: config.int("tainttoleration.weight", 3),
+            pod_affinity: config.int("podaffinity.weight", 2),
+            spread: config.int("podtopologyspread.weight", 2),
         }
     }
 }
@@ -57,6 +61,21 @@ impl Plugin for NodeOrder {
             add(self.balanced, balanced(tables, class, node));
         }
         score
+    }
+
+    fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
+        let row = tables.task(task);
+        (self.pod_affinity != 0 || self.spread != 0) && tables.couplings.prefers(row.profile, row.class)
+    }
+
+    fn score_task(&self, tables: &Tables, task: TaskId, nodes: &[NodeId], scores: &mut [i64]) {
+        let (profile, class) = (tables.task(task).profile, tables.task(task).class);
+        if self.pod_affinity != 0 {
+            tables.couplings.score_affinity(profile, class, self.pod_affinity, nodes, scores);
+        }
+        if self.spread != 0 {
+            tables.couplings.score_spread(class, self.spread, nodes, scores);
+        }
     }
 
     fn preferences(&self) -> Vec<Preference> {

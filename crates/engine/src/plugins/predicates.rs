@@ -3,10 +3,12 @@
 
 use super::Plugin;
 use crate::config::PluginConfig;
-use crate::facts::{HostPort, NodeTerm, Operator, PodTemplate, Requirement, Taint, TaintEffect, Toleration};
-use crate::ids::NodeId;
+use crate::facts::{HostPort, NodeTerm, PodTemplate, Taint, TaintEffect, Toleration};
+use crate::ids::{NodeId, TaskId};
+use crate::matching::{matches_term, selects, tolerates, untolerated};
 use crate::reasons::Check;
 use crate::world::classes::ClassRow;
+use crate::world::couplings::{Rules, When};
 use crate::world::nodes::NodeRow;
 use crate::world::tables::Tables;
 
@@ -49,14 +51,6 @@ impl Predicates {
             spread: config.bool("predicate.PodTopologySpreadEnable", true),
         }
     }
-
-    fn enforces(&self, constraint: &str) -> bool {
-        match constraint {
-            "podAffinity" | "podAntiAffinity" => self.pod_affinity,
-            "topologySpreadConstraints" => self.spread,
-            _ => true,
-        }
-    }
 }
 
 impl Plugin for Predicates {
@@ -72,9 +66,43 @@ impl Plugin for Predicates {
     fn detail(&self, tables: &Tables, check: Check, class: &ClassRow, node: NodeId) -> String {
         detail(check, &class.template, tables.nodes.row(node))
     }
+
+    fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
+        let row = tables.task(task);
+        tables.couplings.restricts(row.profile, row.class, self.rules())
+    }
+
+    fn check_task(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
+        self.check_at(tables, task, node, When::Now)
+    }
+
+    fn check_task_later(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
+        self.check_at(tables, task, node, When::Later)
+    }
+
+    fn keep_for_task(&self, tables: &Tables, task: TaskId, nodes: &mut Vec<NodeId>) {
+        let row = tables.task(task);
+        let probe = tables.couplings.probe(row.profile, row.class, When::Now, self.rules());
+        nodes.retain(|node| probe.check(*node).is_none());
+    }
+
+    fn detail_of_task(&self, tables: &Tables, check: Check, task: TaskId, node: NodeId) -> String {
+        let row = tables.task(task);
+        let probe = tables.couplings.probe(row.profile, row.class, When::Now, self.rules());
+        tables.couplings.topology_key(&probe, check, node).to_owned()
+    }
 }
 
 impl Predicates {
+    fn rules(&self) -> Rules {
+        Rules { affinity: self.pod_affinity, spread: self.spread }
+    }
+
+    fn check_at(&self, tables: &Tables, task: TaskId, node: NodeId, when: When) -> Option<Check> {
+        let row = tables.task(task);
+        tables.couplings.probe(row.profile, row.class, when, self.rules()).check(node)
+    }
+
     fn use_of(&self, template: &PodTemplate, node: &NodeRow) -> Option<Check> {
         (self.node_ports && taken_port(template, node).is_some()).then_some(Check::HostPort)
     }
@@ -83,19 +111,19 @@ impl Predicates {
         if node.unschedulable && !tolerates_cordon(template) {
             return Some(Check::Unschedulable);
         }
-        if self.node_affinity && !selects(template, node) {
+        if self.node_affinity && !selects(&template.node_selector, template.required_terms.as_deref(), node) {
             return Some(Check::NodeAffinity);
         }
-        if self.taints && untolerated(template, node).is_some() {
+        if self.taints && untolerated(&template.tolerations, node).is_some() {
             return Some(Check::Taint);
         }
-        template.unsupported.iter().any(|constraint| self.enforces(constraint)).then_some(Check::Unsupported)
+        (!template.unsupported.is_empty()).then_some(Check::Unsupported)
     }
 }
 
 fn detail(check: Check, template: &PodTemplate, node: &NodeRow) -> String {
     match check {
-        Check::Taint => untolerated(template, node).map_or_else(String::new, |taint| {
+        Check::Taint => untolerated(&template.tolerations, node).map_or_else(String::new, |taint| {
             if taint.value.is_empty() { taint.key.clone() } else { format!("{}={}", taint.key, taint.value) }
         }),
         Check::Unsupported => template.unsupported.join(" and "),
@@ -107,20 +135,6 @@ fn detail(check: Check, template: &PodTemplate, node: &NodeRow) -> String {
 fn tolerates_cordon(template: &PodTemplate) -> bool {
     let taint = Taint { key: UNSCHEDULABLE_TAINT.to_owned(), value: String::new(), effect: TaintEffect::NoSchedule };
     template.tolerations.iter().any(|toleration| tolerates(toleration, &taint))
-}
-
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    toleration.effect.is_none_or(|effect| effect == taint.effect)
-        && (toleration.key.is_empty() && toleration.exists || toleration.key == taint.key)
-        && (toleration.exists || toleration.value == taint.value)
-}
-
-/// The first taint that keeps the pod away.
-fn untolerated<'a>(template: &PodTemplate, node: &'a NodeRow) -> Option<&'a Taint> {
-    node.taints
-        .iter()
-        .filter(|taint| taint.effect != TaintEffect::PreferNoSchedule)
-        .find(|taint| !template.tolerations.iter().any(|toleration| tolerates(toleration, taint)))
 }
 
 /// Soft taints that the pod does not tolerate.
@@ -148,37 +162,6 @@ pub(super) fn preferred_weight(template: &PodTemplate, node: &NodeRow) -> i64 {
 /// An empty preferred term matches every node, an empty required one none (as in Kubernetes).
 fn matches_preferred(term: &NodeTerm, node: &NodeRow) -> bool {
     (term.expressions.is_empty() && term.fields.is_empty()) || matches_term(term, node)
-}
-
-fn selects(template: &PodTemplate, node: &NodeRow) -> bool {
-    template.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-        && template.required_terms.as_ref().is_none_or(|terms| terms.iter().any(|term| matches_term(term, node)))
-}
-
-fn matches_term(term: &NodeTerm, node: &NodeRow) -> bool {
-    if term.expressions.is_empty() && term.fields.is_empty() {
-        return false;
-    }
-    let label = |requirement: &Requirement| holds(requirement, node.labels.get(&requirement.key).map(String::as_str));
-    let field = |requirement: &Requirement| requirement.key == "metadata.name" && holds(requirement, Some(&node.name));
-    term.expressions.iter().all(label) && term.fields.iter().all(field)
-}
-
-fn holds(requirement: &Requirement, actual: Option<&str>) -> bool {
-    let listed = |value: &str| requirement.values.iter().any(|wanted| wanted == value);
-    let compared = |wanted: fn(&i64, &i64) -> bool| match (actual.map(str::parse::<i64>), requirement.values.as_slice())
-    {
-        (Some(Ok(actual)), [value]) => value.parse().is_ok_and(|value| wanted(&actual, &value)),
-        _ => false,
-    };
-    match requirement.operator {
-        Operator::In => actual.is_some_and(listed),
-        Operator::NotIn => !actual.is_some_and(listed),
-        Operator::Exists => actual.is_some(),
-        Operator::DoesNotExist => actual.is_none(),
-        Operator::Gt => compared(i64::gt),
-        Operator::Lt => compared(i64::lt),
-    }
 }
 
 fn taken_port<'a>(template: &'a PodTemplate, node: &NodeRow) -> Option<&'a HostPort> {

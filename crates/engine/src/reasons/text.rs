@@ -170,6 +170,11 @@ impl NodesUnfit {
             Check::Unsupported => format!("{nodes} where {detail} can't be honoured by this version"),
             Check::PodCount => format!("{nodes} with too many pods"),
             Check::HostPort => format!("{nodes} with host port {detail} taken"),
+            Check::PodAffinity => format!("{nodes} without a pod that its affinity asks for in the same {detail}"),
+            Check::PodAntiAffinity => format!("{nodes} with a pod that its anti-affinity shuns in the same {detail}"),
+            Check::OtherAntiAffinity => format!("{nodes} with a pod that shuns it in the same {detail}"),
+            Check::SpreadLabel => format!("{nodes} without the label {detail} that its pods are spread over"),
+            Check::Spread => format!("{nodes} in a {detail} that has its share of pods"),
             Check::OutsideDomain => format!("{nodes} outside the part of the cluster it may use"),
             Check::Refused => format!("{nodes} {detail}"),
             Check::Resource => {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::facts::{Delta, GroupFacts, GroupPhase, PodFacts, ShapeTask};
+use crate::facts::{Delta, GroupFacts, GroupPhase, NodeFacts, PodFacts, ShapeTask};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::world::groups::{ROLES_MAX, ShapePart, key_of};
 use crate::world::objects::Namespace;
@@ -16,10 +16,10 @@ impl Tables {
     pub(crate) fn apply(&mut self, delta: &Delta) -> bool {
         assert!(!self.journal.is_open(), "deltas come between cycles");
         match delta {
-            Delta::NodeUpsert(facts) => return self.nodes.upsert(facts, &mut self.dims),
+            Delta::NodeUpsert(facts) => return self.upsert_node(facts),
             Delta::TaskUpsert(facts) => return self.upsert_task(facts),
             Delta::TaskRemove(uid) => return self.remove_task(uid),
-            Delta::NodeRemove(name) => self.nodes.remove(name),
+            Delta::NodeRemove(name) => self.remove_node(name),
             Delta::GroupUpsert(facts) => self.upsert_group(facts),
             Delta::GroupRemove { namespace, name, uid } => self.remove_group(namespace, name, uid),
             Delta::ShapeUpsert { owner_uid, tasks, ended } => self.upsert_shape(owner_uid, tasks, *ended),
@@ -52,10 +52,30 @@ impl Tables {
             Delta::QuotaUpsert(facts) => objects.quotas.upsert(key_of(&facts.namespace, &facts.name), facts),
             Delta::QuotaRemove { namespace, name } => objects.quotas.remove(&key_of(namespace, name)),
             Delta::NamespaceUpsert { name, weight, labels } => {
+                self.couplings.namespace_changed(name, Some(labels));
                 objects.namespaces.upsert(name.clone(), &Namespace { weight: (*weight).max(1), labels: labels.clone() })
             }
-            Delta::NamespaceRemove(name) => objects.namespaces.remove(name),
+            Delta::NamespaceRemove(name) => {
+                self.couplings.namespace_changed(name, None);
+                objects.namespaces.remove(name)
+            }
             _ => false,
+        }
+    }
+
+    fn upsert_node(&mut self, facts: &NodeFacts) -> bool {
+        let changed = self.nodes.upsert(facts, &mut self.dims);
+        if let (true, Some(node)) = (changed, self.nodes.table.find(&facts.name)) {
+            self.couplings.node_changed(&self.nodes, node);
+        }
+        changed
+    }
+
+    fn remove_node(&mut self, name: &str) {
+        let node = self.nodes.table.find(name);
+        self.nodes.remove(name);
+        if let Some(node) = node {
+            self.couplings.node_changed(&self.nodes, node);
         }
     }
 
@@ -84,7 +104,8 @@ impl Tables {
                 state = if state == TaskState::Pending { row.state } else { state };
             }
         }
-        let class = self.classes.acquire(&facts.template, &mut self.dims);
+        let class = self.acquire_class(&facts.template);
+        let labels = self.couplings.labels(&facts.labels);
         self.nodes.widen(self.dims.len());
         let group = facts.mine.then(|| self.group_of(facts));
         let role = group.map_or(0, |group| self.groups.row_mut(group).role(&facts.role));
@@ -93,6 +114,7 @@ impl Tables {
         let same = |old: &TaskRow| {
             (old.group, old.role, old.class, old.state, old.node) == (group, role, class, state, node)
                 && old.sub_job == sub_job
+                && old.labels == labels
                 && (old.gated, old.created) == (facts.gated, facts.created)
                 && (old.started, old.scheduled) == (facts.started, facts.scheduled)
                 && (old.preemptable, old.never_preempts) == (facts.preemptable.unwrap_or(true), facts.never_preempts)
@@ -102,11 +124,17 @@ impl Tables {
         };
         // A group of one is made of its pod, so that a change of the pod may be one of the group's.
         if !of_one && old.is_some_and(|old| same(self.task(old))) {
-            self.classes.release(class);
+            self.release_class(class);
+            self.couplings.release_labels(&labels);
             return false;
         }
         let kept = old.map(|old| self.detach_task(old));
         let left = kept.as_ref().map(|row| (row.group, row.class, row.node));
+        let profile = self.couplings.acquire_profile(&facts.namespace, &labels);
+        if let Some(old) = &kept {
+            self.couplings.release_profile(old.profile);
+            self.couplings.release_labels(&old.labels);
+        }
         let fence_until = kept.as_ref().map_or(TimeMs::default(), |row| row.fence_until);
         let (attempts, not_before, bind_error, noticed) = kept.map_or((0, TimeMs::default(), None, None), |row| {
             (row.attempts, row.not_before, row.bind_error, row.noticed)
@@ -121,6 +149,8 @@ impl Tables {
             sub_job,
             part_labels,
             class,
+            labels,
+            profile,
             state,
             node,
             gated: facts.gated,
@@ -213,7 +243,7 @@ impl Tables {
         if let Some(group) = group {
             self.release_group(group);
         }
-        self.classes.release(class);
+        self.release_class(class);
         if let Some(node) = node {
             self.nodes.release(node);
         }
@@ -222,6 +252,8 @@ impl Tables {
     fn remove_task(&mut self, uid: &str) -> bool {
         let Some(task) = self.tasks.find(uid) else { return false };
         let row = self.detach_task(task);
+        self.couplings.release_profile(row.profile);
+        self.couplings.release_labels(&row.labels);
         self.release(row.group, row.class, row.node);
         true
     }
@@ -361,13 +393,13 @@ impl Tables {
             .filter(|task| task.count > 0)
             .map(|task| ShapePart {
                 role: task.role.as_str().into(),
-                class: self.classes.acquire(&task.template, &mut self.dims),
+                class: self.acquire_class(&task.template),
                 count: task.count,
             })
             .collect();
         self.nodes.widen(self.dims.len());
         if self.shapes.get(owner_uid).is_some_and(|shape| shape.parts == parts && shape.ended == ended) {
-            parts.into_iter().for_each(|part| self.classes.release(part.class));
+            parts.into_iter().for_each(|part| self.release_class(part.class));
             return;
         }
         let old = if parts.is_empty() && !ended {
@@ -376,7 +408,7 @@ impl Tables {
             self.shapes.insert(owner_uid.into(), Shape { parts, ended })
         };
         for part in old.into_iter().flat_map(|shape| shape.parts) {
-            self.classes.release(part.class);
+            self.release_class(part.class);
         }
         self.owner_changed(owner_uid, ended);
     }
@@ -384,7 +416,7 @@ impl Tables {
     /// The owner is gone: what it made goes after it.
     fn remove_shape(&mut self, owner_uid: &str) {
         for part in self.shapes.remove(owner_uid).into_iter().flat_map(|shape| shape.parts) {
-            self.classes.release(part.class);
+            self.release_class(part.class);
         }
         self.owner_changed(owner_uid, true);
     }

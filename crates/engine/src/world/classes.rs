@@ -41,14 +41,14 @@ impl Classes {
         self.rows[class.index()].as_ref().expect("a class is held by those who name it")
     }
 
-    /// The class of `template`, with one more reference.
-    pub(crate) fn acquire(&mut self, template: &PodTemplate, dims: &mut Dims) -> ClassId {
+    /// The class of `template`, with one more reference; true if it is new.
+    pub(crate) fn acquire(&mut self, template: &PodTemplate, dims: &mut Dims) -> (ClassId, bool) {
         let hash = FxBuildHasher.hash_one(template);
         let known =
             self.by_hash.get(&hash).into_iter().flatten().copied().find(|id| *self.row(*id).template == *template);
         if let Some(id) = known {
             self.hold(id);
-            return id;
+            return (id, false);
         }
         let mut requests = template.requests.clone();
         requests.insert("pods".to_owned(), 1);
@@ -65,7 +65,7 @@ impl Classes {
         });
         self.rows[id.index()] = Some(row);
         self.by_hash.entry(hash).or_default().push(id);
-        id
+        (id, true)
     }
 
     /// One more reference to a class that is alive.
@@ -74,12 +74,12 @@ impl Classes {
         row.refs += 1;
     }
 
-    /// One reference less; the last one frees the class.
-    pub(crate) fn release(&mut self, class: ClassId) {
+    /// One reference less; the last one frees the class, and says so.
+    pub(crate) fn release(&mut self, class: ClassId) -> bool {
         let row = self.rows[class.index()].as_mut().expect("a class is held by those who name it");
         row.refs -= 1;
         if row.refs > 0 {
-            return;
+            return false;
         }
         let hash = FxBuildHasher.hash_one(&*row.template);
         if let Some(ids) = self.by_hash.get_mut(&hash) {
@@ -90,6 +90,7 @@ impl Classes {
         }
         self.rows[class.index()] = None;
         self.free.push(class);
+        true
     }
 }
 
@@ -101,14 +102,14 @@ mod tests {
     fn equal_templates_share_a_class_until_the_last_leaves() {
         let (mut classes, mut dims) = (Classes::default(), Dims::new());
         let template = |cpu| PodTemplate { requests: [("cpu".to_owned(), cpu)].into(), ..PodTemplate::default() };
-        let one = classes.acquire(&template(1000), &mut dims);
-        assert_eq!(classes.acquire(&template(1000), &mut dims), one);
-        let other = classes.acquire(&template(2000), &mut dims);
+        let one = classes.acquire(&template(1000), &mut dims).0;
+        assert_eq!(classes.acquire(&template(1000), &mut dims), (one, false));
+        let other = classes.acquire(&template(2000), &mut dims).0;
         assert_ne!(one, other);
         let generation = classes.row(one).generation;
-        classes.release(one);
-        classes.release(one);
-        let again = classes.acquire(&template(3000), &mut dims);
+        assert!(!classes.release(one));
+        assert!(classes.release(one));
+        let again = classes.acquire(&template(3000), &mut dims).0;
         assert_eq!(again, one, "the freed id is used again");
         assert_ne!(classes.row(again).generation, generation);
     }

@@ -45,6 +45,7 @@ impl Tables {
     /// Starts a cycle.
     pub(crate) fn begin(&mut self) {
         assert!(!self.journal.open, "a cycle runs alone");
+        self.refresh_couplings();
         self.journal.open = true;
     }
 

@@ -56,6 +56,10 @@ impl<I: From<usize> + Copy, T> Table<I, T> {
         self.rows[index].as_mut().expect("an id held by the world names a live row")
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.rows.iter_mut().flatten()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
         self.rows.iter().enumerate().filter_map(|(index, row)| Some((I::from(index), row.as_ref()?)))
     }

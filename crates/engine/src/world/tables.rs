@@ -11,9 +11,10 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::config::Sharding;
 use crate::dims::Dims;
-use crate::facts::GroupPhase;
+use crate::facts::{GroupPhase, PodTemplate};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, TaskId};
 use crate::world::classes::Classes;
+use crate::world::couplings::{Couplings, Placed};
 use crate::world::groups::{Groups, ShapePart};
 use crate::world::hypernodes::HyperNodes;
 use crate::world::journal::{Journal, Undo};
@@ -54,6 +55,7 @@ pub struct Tables {
     pub(crate) dims: Dims,
     pub(crate) nodes: Nodes,
     pub(crate) classes: Classes,
+    pub(crate) couplings: Couplings,
     pub(crate) tasks: Table<TaskId, TaskRow>,
     pub(crate) groups: Groups,
     pub(crate) queues: Queues,
@@ -97,6 +99,7 @@ impl Tables {
             dims: Dims::new(),
             nodes: Nodes::new(),
             classes: Classes::default(),
+            couplings: Couplings::default(),
             tasks: Table::new(),
             groups: Groups::new(),
             queues: Queues::new(),
@@ -179,8 +182,10 @@ impl Tables {
         let (state, node, class, best_effort, role) = (row.state, row.node, row.class, row.best_effort, row.role);
         let (group, sub_job) = (row.group, row.sub_job);
         let holds = state.holds_node() && node.is_some();
+        let profile = row.profile;
         if let Some(node) = node {
             self.nodes.list_task(node, task, sign);
+            self.couplings.count(profile, class, node, state.place().times(sign));
             if holds {
                 self.charge_node(class, node, i64::from(sign));
             }
@@ -212,6 +217,36 @@ impl Tables {
             demand.add_to(&mut row.allocated, i64::from(sign));
         }
         self.queues.charge(row.queue, state, demand, i64::from(sign));
+    }
+
+    /// The class of `template`, with one more reference.
+    pub(crate) fn acquire_class(&mut self, template: &PodTemplate) -> ClassId {
+        let (class, new) = self.classes.acquire(template, &mut self.dims);
+        if new {
+            self.couplings.add_class(class, template, &self.nodes);
+        }
+        class
+    }
+
+    /// One reference less to a class.
+    pub(crate) fn release_class(&mut self, class: ClassId) {
+        if self.classes.release(class) {
+            self.couplings.remove_class(class);
+        }
+    }
+
+    /// Makes what is counted by pods' labels whole again, after a new kind of label came to matter.
+    pub(crate) fn refresh_couplings(&mut self) {
+        if !self.couplings.is_stale() {
+            return;
+        }
+        let tasks = self.tasks.iter_mut().map(|row| Placed {
+            namespace: &row.namespace,
+            labels: &row.labels,
+            profile: &mut row.profile,
+            place: row.node.map(|node| (node, row.state.place())),
+        });
+        self.couplings.refresh(tasks, &self.nodes);
     }
 
     pub(crate) fn charge_node(&mut self, class: ClassId, node: NodeId, sign: i64) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::facts::{PodFacts, PodPhase};
 use crate::ids::{ClassId, GroupId, NodeId, TimeMs};
+use crate::world::couplings::{Change, Labels, Profile};
 
 /// Where a pod stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +47,15 @@ impl TaskState {
     }
 }
 
+impl TaskState {
+    /// What a task in this state is on its node for other pods.
+    pub(crate) fn place(self) -> Change {
+        let present = self.holds_node();
+        let future = present && self != Self::Releasing || self == Self::Pipelined;
+        Change { present: i32::from(present), future: i32::from(future) }
+    }
+}
+
 /// A pod.
 #[derive(Debug)]
 pub struct TaskRow {
@@ -61,6 +71,9 @@ pub struct TaskRow {
     /// Its labels, while its part may have to be worked out again.
     pub(crate) part_labels: Option<Arc<BTreeMap<String, String>>>,
     pub(crate) class: ClassId,
+    pub(crate) labels: Labels,
+    /// What selections read of its labels.
+    pub(crate) profile: Profile,
     pub(crate) state: TaskState,
     pub(crate) node: Option<NodeId>,
     pub(crate) gated: bool,
