@@ -14,8 +14,8 @@ pub mod write;
 pub use connect::client_over;
 pub use events::EventRecorder;
 pub use install::install_definitions;
-pub use lease::{Elector, LeaseOptions};
 /// A client of a Kubernetes API, for those who only hand it on.
 pub use kube::Client;
+pub use lease::{Elector, LeaseOptions};
 pub use watch::{Change, WatchScope, watch, watch_optional};
 pub use write::{Failure, PodRef, failure};

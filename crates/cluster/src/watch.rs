@@ -63,7 +63,8 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut initial: Option<Vec<K>> = None;
-    events(api, scope).filter_map(move |event| std::future::ready(event.ok().and_then(|event| fold(&mut initial, event))))
+    events(api, scope)
+        .filter_map(move |event| std::future::ready(event.ok().and_then(|event| fold(&mut initial, event))))
 }
 
 /// Watches a kind that the API server may not have, or not show to us: that counts as an empty list, and is looked at

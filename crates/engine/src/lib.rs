@@ -31,8 +31,9 @@ pub use dims::Resources;
 pub use facts::{
     BudgetFacts, Delta, GroupCondition, GroupFacts, GroupPhase, GroupStatus, HostPort, HyperNodeFacts, HyperNodeMember,
     LabelSelector, MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm, NodeUsage, Operator, OwnerFacts, PodCouplings,
-    PodFacts, PodPhase, PodSelector, PodTemplate, PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts, SpreadConstraint, SubGroupPolicy,
-    Taint, TaintEffect, Toleration, TopologySpec,
+    PodFacts, PodPhase, PodSelector, PodTemplate, PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState,
+    QuotaFacts, Requirement, ShapeTask, ShardFacts, SpreadConstraint, SubGroupPolicy, Taint, TaintEffect, Toleration,
+    TopologySpec,
 };
 pub use ids::TimeMs;
 pub use plan::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, QueueUpdate};

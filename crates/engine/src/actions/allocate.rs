@@ -204,8 +204,8 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
     let class = tasks.first().map(|task| cycle.tables.task(*task).class);
     let single = reserve.is_empty() && cycle.tables.groups.row(group).roles.len() == 1;
     let specific = tasks.first().is_some_and(|task| cycle.policy.is_specific(cycle.tables, *task));
-    let uniform =
-        class.filter(|class| single && !specific && tasks.iter().all(|task| cycle.tables.task(*task).class == *class));
+    let alike = |class, task| cycle.tables.task(task).class == class && !cycle.tables.is_tied(task);
+    let uniform = class.filter(|class| single && !specific && tasks.iter().all(|task| alike(*class, *task)));
     Wanted { tasks, next: 0, reserve, uniform }
 }
 
@@ -326,7 +326,7 @@ impl Trial {
         while let Some(task) = tasks.get(*next).copied() {
             *next += 1;
             let class = cycle.tables.task(task).class;
-            if self.failed.contains(&class) {
+            if self.failed.contains(&class) && !cycle.tables.is_tied(task) {
                 continue;
             }
             let queue = cycle.tables.groups.row(group).queue;
@@ -354,8 +354,7 @@ impl Trial {
     }
 
     fn fail(&mut self, class: ClassId, reason: impl FnOnce(&Self) -> Reason) {
-        self.failed.insert(class);
-        if self.reasons.len() < REASONS_MAX {
+        if self.failed.insert(class) && self.reasons.len() < REASONS_MAX {
             let reason = reason(self);
             self.reasons.push(reason);
         }

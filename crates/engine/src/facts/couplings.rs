@@ -86,9 +86,6 @@ pub struct PodCouplings {
 impl PodCouplings {
     /// Nothing said of other pods.
     pub fn is_empty(&self) -> bool {
-        self.affinity.is_empty()
-            && self.anti_affinity.is_empty()
-            && self.preferred.is_empty()
-            && self.spread.is_empty()
+        self.affinity.is_empty() && self.anti_affinity.is_empty() && self.preferred.is_empty() && self.spread.is_empty()
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Finder, Search};
 use super::diagnosis::{self, Findings};
+use super::{Finder, Search};
 use crate::dims::PODS;
 use crate::ids::{ClassId, DimId, NodeId};
 use crate::minimum::Part;

@@ -25,8 +25,8 @@ mod selections;
 mod spreads;
 mod tally;
 
-pub(crate) use labels::Labels;
 pub(crate) use changes::Placed;
+pub(crate) use labels::Labels;
 pub(crate) use probe::{Rules, When};
 pub(crate) use tally::Change;
 

@@ -14,7 +14,7 @@ use crate::dims::Dims;
 use crate::facts::{GroupPhase, PodTemplate};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, TaskId};
 use crate::world::classes::Classes;
-use crate::world::couplings::{Couplings, Placed};
+use crate::world::couplings::{Couplings, Placed, Rules};
 use crate::world::groups::{Groups, ShapePart};
 use crate::world::hypernodes::HyperNodes;
 use crate::world::journal::{Journal, Undo};
@@ -128,6 +128,12 @@ impl Tables {
     /// A pod.
     pub fn task(&self, task: TaskId) -> &TaskRow {
         self.tasks.row(task.index())
+    }
+
+    /// Whether where it may go depends on other pods, so that pods of its class may be told other things.
+    pub(crate) fn is_tied(&self, task: TaskId) -> bool {
+        let row = self.task(task);
+        self.couplings.restricts(row.profile, row.class, Rules { affinity: true, spread: true })
     }
 
     /// How large a pod is: parts per million of what the cluster offers, in its largest dimension.

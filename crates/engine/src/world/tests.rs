@@ -2,6 +2,7 @@
 
 use crate::*;
 
+mod coupled;
 mod gangs;
 mod laws;
 mod limits;

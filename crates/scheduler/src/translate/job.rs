@@ -8,10 +8,15 @@ use super::{count, text};
 
 /// The shape of the job's group.
 pub(crate) fn job_shape(job: &Job) -> Delta {
+    let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
     let tasks = job.spec.tasks.iter().map(|task| {
         let metadata = task.template.metadata.clone().unwrap_or_default();
         let spec = task.template.spec.clone().unwrap_or_default();
-        ShapeTask { role: task.name.clone(), count: count(task.replicas), template: template(&metadata, &spec) }
+        ShapeTask {
+            role: task.name.clone(),
+            count: count(task.replicas),
+            template: template(namespace, &metadata, &spec),
+        }
     });
     Delta::ShapeUpsert {
         owner_uid: text(job.metadata.uid.as_ref()),

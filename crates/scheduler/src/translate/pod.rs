@@ -43,7 +43,7 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         pod_priority_class: text(spec.priority_class_name.as_ref()),
         nominated: status.and_then(|status| status.nominated_node_name.clone()).filter(|node| !node.is_empty()),
         of_daemon_set: metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet"),
-        template: template(metadata, &spec),
+        template: template(metadata.namespace.as_deref().unwrap_or_default(), metadata, &spec),
     }
 }
 

@@ -7,13 +7,15 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_engine::{HostPort, NodeTerm, Operator, PodTemplate, PreferredTerm, Requirement, Resources, Toleration};
 
+use super::couplings::couplings;
 use super::{annotation, resources, text};
 
 const TASK_PRIORITY: &str = "volcano.sh/task-priority";
 /// Volcano's priority of a pod that has none.
 const DEFAULT_PRIORITY: i32 = 1;
 
-pub(super) fn template(metadata: &ObjectMeta, spec: &core::PodSpec) -> PodTemplate {
+/// `namespace` is the pod's: a template has none of its own.
+pub(super) fn template(namespace: &str, metadata: &ObjectMeta, spec: &core::PodSpec) -> PodTemplate {
     let affinity = spec.affinity.as_ref();
     let nodes = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
     let required = nodes.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref());
@@ -29,6 +31,7 @@ pub(super) fn template(metadata: &ObjectMeta, spec: &core::PodSpec) -> PodTempla
             .collect(),
         tolerations: spec.tolerations.iter().flatten().map(toleration).collect(),
         host_ports: host_ports(spec),
+        couplings: couplings(namespace, metadata.labels.as_ref(), spec),
         priority: annotation(metadata, TASK_PRIORITY)
             .and_then(|text| text.parse().ok())
             .or(spec.priority)
@@ -149,17 +152,6 @@ fn host_ports(spec: &core::PodSpec) -> Vec<HostPort> {
 
 /// Constraints that the engine does not have yet: a pod with one is held back, and says why.
 fn unsupported(spec: &core::PodSpec) -> Vec<String> {
-    let affinity = spec.affinity.as_ref();
-    let near = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
-    let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    let near = near.and_then(|near| near.required_during_scheduling_ignored_during_execution.as_ref());
-    let apart = apart.and_then(|apart| apart.required_during_scheduling_ignored_during_execution.as_ref());
-    let hard = |spread: &core::TopologySpreadConstraint| spread.when_unsatisfiable == "DoNotSchedule";
-    let found = [
-        ("podAffinity", near.is_some_and(|terms| !terms.is_empty())),
-        ("podAntiAffinity", apart.is_some_and(|terms| !terms.is_empty())),
-        ("topologySpreadConstraints", spec.topology_spread_constraints.iter().flatten().any(hard)),
-        ("resourceClaims", spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty())),
-    ];
+    let found = [("resourceClaims", spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()))];
     found.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect()
 }

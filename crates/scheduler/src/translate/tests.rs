@@ -109,7 +109,8 @@ fn pods_carry_what_scheduling_reads() {
     assert!(
         facts.template.tolerations[0].exists && facts.template.tolerations[0].effect == Some(TaintEffect::NoSchedule)
     );
-    assert_eq!(facts.template.unsupported, ["topologySpreadConstraints"], "what is only preferred holds nothing back");
+    assert_eq!(facts.template.unsupported, [""; 0]);
+    assert_eq!((facts.template.couplings.spread.len(), facts.template.couplings.preferred.len()), (1, 1));
     assert!(!pod_facts(&pod, &["pumice".to_owned()]).mine);
 }
 

@@ -150,11 +150,7 @@ impl Couplings {
         let row = self.spreads.row(spread.spread);
         let least = if row.levels.domains < spread.min_domains { 0 } else { i64::from(row.levels.least()) };
         let own = self.counts_itself(profile, spread);
-        let counted = Counted {
-            key: spread.key,
-            domain_of: &self.keys.row(spread.key).domain_of,
-            counts: &row.counts,
-        };
+        let counted = Counted { key: spread.key, domain_of: &self.keys.row(spread.key).domain_of, counts: &row.counts };
         (counted, spread.max_skew + least - i64::from(own))
     }
 
@@ -164,9 +160,7 @@ impl Couplings {
             Check::PodAffinity => probe.affinity.iter().find(|term| term.count(node) == 0),
             Check::PodAntiAffinity => probe.anti.iter().find(|term| term.count(node) > 0),
             Check::OtherAntiAffinity => probe.others.iter().find(|term| term.count(node) > 0),
-            Check::SpreadLabel => {
-                probe.spread.iter().map(|(term, _)| term).find(|term| term.domain(node) == NONE)
-            }
+            Check::SpreadLabel => probe.spread.iter().map(|(term, _)| term).find(|term| term.domain(node) == NONE),
             Check::Spread => {
                 let over = |(term, most): &&(Counted<'_>, i64)| i64::from(term.count(node)) > *most;
                 probe.spread.iter().find(over).map(|(term, _)| term)
