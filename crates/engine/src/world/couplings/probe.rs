@@ -175,7 +175,8 @@ impl Probe<'_> {
     /// The first rule that keeps the pod off `node`.
     pub(crate) fn check(&self, node: NodeId) -> Option<Check> {
         let satisfied = self.affinity.iter().all(|term| term.count(node) > 0);
-        if !satisfied && !(self.first && self.affinity.iter().all(|term| term.domain(node) != NONE)) {
+        let excused = self.first && self.affinity.iter().all(|term| term.domain(node) != NONE);
+        if !satisfied && !excused {
             return Some(Check::PodAffinity);
         }
         if self.anti.iter().any(|term| term.count(node) > 0) {
