@@ -1,1 +1,12 @@
-//! The measurements live in `benches/`; each writes lines to `bench/results/latest.jsonl`.
+//! What all measurements share; the measurements themselves live in `benches/`, one file or folder each.
+//!
+//! Invariant: a figure is never written without what it was measured on ([`machine`]), and is judged against a baseline of
+//! the same run, never against a number from another day ([`figures`], `ranges.json`).
+
+pub mod cluster;
+pub mod figures;
+pub mod load;
+pub mod machine;
+pub mod objects;
+pub mod setting;
+pub mod watching;

@@ -1,0 +1,65 @@
+//! What a figure was measured on, and what a process has used, from `/proc`.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Ticks of a second in `/proc/PID/stat`; the same on every Linux.
+const TICKS: u64 = 100;
+
+/// One line about this machine and this build.
+pub fn description() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or_default().to_owned();
+    format!("{cores} cores, linux {}, {profile}, load before {load}", kernel.trim())
+}
+
+/// CPU time, user and system, of all threads of a process so far. To 10 ms.
+pub fn cpu_time(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The second field is the program's name, which may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace().collect();
+    let ticks: u64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks.saturating_mul(1000 / TICKS))
+}
+
+/// The most memory that a process has held, in MiB.
+pub fn peak_mib(pid: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    line.split_ascii_whitespace().next().and_then(|kib| kib.parse::<f64>().ok()).unwrap_or_default() / 1024.0
+}
+
+/// How long the disk under `directory` takes to make 4 KiB durable, `runs` times.
+///
+/// # Panics
+/// When the directory can't be written.
+#[allow(clippy::disallowed_methods)] // a benchmark's own clock
+pub fn sync_times(directory: &Path, runs: usize) -> Vec<Duration> {
+    let path = directory.join("sync");
+    let mut file = std::fs::File::options().create(true).append(true).open(path).expect("create a file");
+    let sync = |_| {
+        let begin = Instant::now();
+        file.write_all(&[0u8; 4096]).expect("write");
+        file.sync_data().expect("sync");
+        begin.elapsed()
+    };
+    (0..runs).map(sync).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_used_something() {
+        let mut sum = 0_u64;
+        while cpu_time(std::process::id()) < Duration::from_millis(20) {
+            sum = sum.wrapping_add(std::hint::black_box(1));
+        }
+        assert!(sum > 0 && peak_mib(std::process::id()) > 0.5);
+    }
+}

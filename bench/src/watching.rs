@@ -1,0 +1,200 @@
+//! Watches of the load generator: when pods were bound, and which writes there were.
+//!
+//! Invariant: of an event only what is asked for is parsed, so that watching takes little from what is measured.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use futures::TryStreamExt;
+use http_body_util::BodyExt;
+use pumice_cluster::Client;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// Binds that wait to be looked at.
+const QUEUE_MAX: usize = 1 << 16;
+/// Resources whose writes are counted.
+const COUNTED: [(&str, &str); 6] = [
+    ("pods", "/api/v1/pods"),
+    ("jobs", "/apis/batch.volcano.sh/v1alpha1/jobs"),
+    ("podgroups", "/apis/scheduling.volcano.sh/v1beta1/podgroups"),
+    ("queues", "/apis/scheduling.volcano.sh/v1beta1/queues"),
+    ("events", "/api/v1/events"),
+    ("nodes", "/api/v1/nodes"),
+];
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: &'a str,
+    #[serde(borrow)]
+    object: Object<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Object<'a> {
+    #[serde(borrow, default)]
+    metadata: Metadata<'a>,
+    #[serde(borrow, default)]
+    spec: Spec<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(default)]
+    name: &'a str,
+    #[serde(default)]
+    resource_version: &'a str,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec<'a> {
+    #[serde(default)]
+    node_name: &'a str,
+}
+
+/// A pod that has got its node.
+#[derive(Debug, Clone)]
+pub struct Bound {
+    /// When the watch told.
+    pub at: Instant,
+    /// The revision of its creation, if the watch saw it.
+    pub created_revision: u64,
+    /// The revision of its bind.
+    pub revision: u64,
+}
+
+/// Tells of pods as they are bound.
+pub struct BoundWatch {
+    bound: mpsc::Receiver<Bound>,
+    _task: JoinSet<()>,
+}
+
+impl BoundWatch {
+    /// Watches pods that are bound after `revision`.
+    ///
+    /// # Errors
+    /// When the watch does not begin.
+    pub async fn start(client: &Client, revision: u64) -> anyhow::Result<BoundWatch> {
+        let (sender, bound) = mpsc::channel(QUEUE_MAX);
+        let mut lines = Lines::open(client, &format!("/api/v1/pods?watch=1&resourceVersion={revision}")).await?;
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut created: BTreeMap<String, u64> = BTreeMap::new();
+            let mut seen = HashSet::new();
+            while let Ok(Some(chunk)) = lines.next().await {
+                let at = now();
+                for line in chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                    let Ok(Line { object, .. }) = serde_json::from_slice::<Line<'_>>(line) else { continue };
+                    let name = object.metadata.name;
+                    let revision = object.metadata.resource_version.parse().unwrap_or(0);
+                    if object.spec.node_name.is_empty() {
+                        created.entry(name.to_owned()).or_insert(revision);
+                    } else if seen.insert(name.to_owned()) {
+                        let created_revision = created.remove(name).unwrap_or(0);
+                        if sender.send(Bound { at, created_revision, revision }).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        });
+        Ok(BoundWatch { bound, _task: task })
+    }
+
+    /// The next `count` pods that are bound.
+    ///
+    /// # Errors
+    /// When it takes longer than `limit`; says how many there were.
+    pub async fn take(&mut self, count: usize, limit: Duration) -> anyhow::Result<Vec<Bound>> {
+        let deadline = tokio::time::Instant::now() + limit;
+        let mut all = Vec::with_capacity(count);
+        while all.len() < count {
+            let next = tokio::time::timeout_at(deadline, self.bound.recv()).await;
+            let next = next.with_context(|| format!("{} of {count} pods were bound within {limit:?}", all.len()))?;
+            all.push(next.context("the watch of pods ended")?);
+        }
+        Ok(all)
+    }
+}
+
+/// Whole lines of a watch.
+struct Lines {
+    body: futures::stream::BoxStream<'static, anyhow::Result<Vec<u8>>>,
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    async fn open(client: &Client, path: &str) -> anyhow::Result<Lines> {
+        let response = client.send(http::Request::get(path).body(Vec::new().into())?).await?;
+        anyhow::ensure!(response.status().is_success(), "GET {path}: {}", response.status());
+        let frames = response.into_body().into_data_stream();
+        let body = frames.map_ok(|bytes| bytes.to_vec()).map_err(|error| anyhow::anyhow!("{error}"));
+        Ok(Lines { body: Box::pin(body), rest: Vec::new() })
+    }
+
+    /// All whole lines that have come; `None` at the end.
+    async fn next(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
+        while let Some(chunk) = self.body.try_next().await? {
+            self.rest.extend_from_slice(&chunk);
+            if let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') {
+                let after = self.rest.split_off(end + 1);
+                return Ok(Some(std::mem::replace(&mut self.rest, after)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Writes of one resource.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// Objects created.
+    pub created: usize,
+    /// Objects changed.
+    pub changed: usize,
+    /// Objects deleted.
+    pub deleted: usize,
+}
+
+/// The writes after revision `from`, up to `until`, by resource: told anew by the server's window of history, so that
+/// counting takes nothing from what was measured. A resource whose window is over is left out.
+///
+/// # Errors
+/// When the server does not answer.
+pub async fn writes(client: &Client, from: u64, until: u64) -> anyhow::Result<BTreeMap<&'static str, Writes>> {
+    let mut found = BTreeMap::new();
+    for (resource, path) in COUNTED {
+        let path = format!("{path}?watch=1&resourceVersion={from}&timeoutSeconds=2");
+        let Ok(mut lines) = Lines::open(client, &path).await else { continue };
+        let mut writes = Writes::default();
+        let mut expired = false;
+        while let Some(chunk) = lines.next().await? {
+            for line in chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                let Ok(Line { kind, object }) = serde_json::from_slice::<Line<'_>>(line) else { continue };
+                let revision: u64 = object.metadata.resource_version.parse().unwrap_or(0);
+                match kind {
+                    "ERROR" => expired = true,
+                    _ if revision > until => {}
+                    "ADDED" => writes.created += 1,
+                    "MODIFIED" => writes.changed += 1,
+                    "DELETED" => writes.deleted += 1,
+                    _ => {}
+                }
+            }
+        }
+        if !expired {
+            found.insert(resource, writes);
+        }
+    }
+    Ok(found)
+}
+
+#[allow(clippy::disallowed_methods)] // a benchmark's own clock
+fn now() -> Instant {
+    Instant::now()
+}
