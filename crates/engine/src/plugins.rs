@@ -273,7 +273,7 @@ pub trait Plugin: Debug + Send + Sync {
     }
 
     /// What a queue deserves, by dimension, where the plugin divides the cluster: for metrics, not for decisions.
-    fn deserved(&self, _tables: &Tables, _queue: QueueId) -> Option<&[i64]> {
+    fn deserved(&self, _tables: &Tables, _queue: QueueId) -> Option<Vec<i64>> {
         None
     }
 

@@ -288,7 +288,7 @@ impl Policy {
     }
 
     /// What a queue deserves by the first plugin that divides the cluster.
-    pub(crate) fn deserved(&self, tables: &Tables, queue: QueueId) -> Option<&[i64]> {
+    pub(crate) fn deserved(&self, tables: &Tables, queue: QueueId) -> Option<Vec<i64>> {
         self.plugins.iter().find_map(|slot| slot.plugin.deserved(tables, queue))
     }
 

@@ -195,7 +195,7 @@ impl World {
     /// What a queue deserved in the last cycle; nothing where no plugin divides the cluster.
     pub fn deserved(&self, queue: &str) -> Option<Resources> {
         let queue = self.tables.queues.table.find(queue)?;
-        self.policy.deserved(&self.tables, queue).map(|amounts| self.tables.dims.resources(amounts))
+        self.policy.deserved(&self.tables, queue).map(|amounts| self.tables.dims.resources(&amounts))
     }
 
     /// What is wrong with a plan that this world has just made; nothing, if the engine keeps its promises.

@@ -131,6 +131,10 @@ impl Plugin for Capacity {
         key(left).cmp(&key(right))
     }
 
+    fn deserved(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<i64>> {
+        self.standings.get(&queue).map(Standing::deserved)
+    }
+
     /// The nearest relatives of the preemptor's queue give first.
     fn victim_queue_order(&self, tables: &Tables, left: QueueId, right: QueueId, preemptor: QueueId) -> Ordering {
         if !self.hierarchical || left == right {

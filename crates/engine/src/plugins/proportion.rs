@@ -36,13 +36,13 @@ pub(crate) struct Proportion {
 
 impl Proportion {
     /// What the queue deserves; nothing is known of queues without groups.
-    fn deserved(&self, queue: QueueId) -> &[i64] {
+    fn due(&self, queue: QueueId) -> &[i64] {
         self.standings.get(&queue).map_or(&[], |standing| &standing.deserved)
     }
 
     /// The share of what it deserves that the queue holds, in parts per billion.
     fn share(&self, tables: &Tables, queue: QueueId) -> i64 {
-        share::dominant(&tables.queues.row(queue).own.allocated, self.deserved(queue))
+        share::dominant(&tables.queues.row(queue).own.allocated, self.due(queue))
     }
 }
 
@@ -54,6 +54,10 @@ impl Plugin for Proportion {
     fn queue_order(&self, tables: &Tables, left: QueueId, right: QueueId) -> Ordering {
         let key = |queue| (Reverse(tables.queues.row(queue).priority), self.share(tables, queue));
         key(left).cmp(&key(right))
+    }
+
+    fn deserved(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<i64>> {
+        self.standings.get(&queue).map(|standing| standing.deserved.clone())
     }
 
     /// All dimensions are used up to what it deserves.
@@ -72,7 +76,7 @@ impl Plugin for Proportion {
         if let Some(reason) = admission::closed(row) {
             return Some(reason);
         }
-        let deserved = self.deserved(queue);
+        let deserved = self.due(queue);
         let above = |(dim, amount): &(DimId, i64)| row.own.promised(*dim).saturating_add(*amount) > at(deserved, *dim);
         let first = demand.iter().filter(|(dim, _)| *dim != PODS).find(above);
         first.map(|(dim, amount)| over(tables, row, dim, deserved, amount))
@@ -91,7 +95,7 @@ impl Plugin for Proportion {
             let Some(group) = row.group else { return false };
             let queue = tables.groups.row(group).queue;
             let held = left.entry(queue).or_insert_with(|| tables.queues.row(queue).own.allocated.clone());
-            let deserved = self.deserved(queue);
+            let deserved = self.due(queue);
             let above = (0..held.len()).map(DimId::from).any(|dim| at(held, dim) > at(deserved, dim));
             if above {
                 tables.classes.row(row.class).demand.add_to(held, -1);

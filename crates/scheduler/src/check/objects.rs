@@ -7,13 +7,16 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use pumice_api::names;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::Change;
-use pumice_engine::{Delta, HyperNodeFacts, HyperNodeMember, MemberKind, QuotaFacts};
+use pumice_engine::{Delta, HyperNodeFacts, HyperNodeMember, MemberKind, QuotaFacts, ShardFacts};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::file::{Case, Objects};
 use crate::intake::Input;
+
+/// The scheduler's own NodeShard.
+pub(super) const SHARD: &str = "volcano";
 
 type Object = Map<String, Value>;
 
@@ -33,6 +36,10 @@ pub(super) fn deltas(case: &Case) -> Result<Vec<Delta>, String> {
     let mut deltas = Vec::new();
     for item in &case.hypernodes {
         deltas.push(Delta::HyperNodeUpsert(hyper_node(item)?));
+    }
+    if let Some(sharding) = &case.config.sharding {
+        let desired = sharding.nodes.clone();
+        deltas.push(Delta::ShardUpsert(ShardFacts { name: SHARD.to_owned(), desired, ..ShardFacts::default() }));
     }
     for (kind, items) in &case.objects {
         for item in items {

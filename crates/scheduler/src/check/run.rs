@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pumice_engine::{Config, Plan, Resources, TimeMs, World};
+use pumice_engine::{Config, Plan, Resources, Sharding, TimeMs, World};
 use pumice_units::Quantity;
 
-use super::file::Case;
+use super::file::{self, Case};
 use super::{config, objects, stubs};
 use crate::intake::Intake;
 use crate::translate::phase_word;
@@ -42,13 +42,11 @@ pub(super) struct Answer {
 
 /// Runs the case.
 pub(super) fn run(case: &Case) -> Result<Answer, String> {
-    if let Some(sharding) = &case.config.sharding {
-        return Err(format!("the scheduler has no {} shards: {:?}", sharding.mode, sharding.nodes));
-    }
     let text = config::text(&case.config)?;
     let mut registry = crate::plugins();
     stubs::add(&mut registry, &case.config.test_only_plugins);
-    let (config, _warnings) = Config::parse_with(&text, &registry).map_err(|error| error.to_string())?;
+    let (mut config, _warnings) = Config::parse_with(&text, &registry).map_err(|error| error.to_string())?;
+    config.sharding = case.config.sharding.as_ref().map(sharding).transpose()?;
     let mut world = World::with_plugins(config, registry);
     let mut intake = Intake::new(SCHEDULERS.iter().map(|name| (*name).to_owned()).collect());
     let mut deltas = objects::deltas(case)?;
@@ -60,6 +58,15 @@ pub(super) fn run(case: &Case) -> Result<Answer, String> {
     }
     let plan = world.cycle(NOW);
     Ok(answer(case, &world, &plan))
+}
+
+fn sharding(sharding: &file::Sharding) -> Result<Sharding, String> {
+    let hard = match sharding.mode.as_str() {
+        "hard" => true,
+        "soft" => false,
+        other => return Err(format!("there is no sharding mode {other}; use hard or soft")),
+    };
+    Ok(Sharding { hard, name: objects::SHARD.to_owned() })
 }
 
 fn answer(case: &Case, world: &World, plan: &Plan) -> Answer {

@@ -20,6 +20,16 @@ pub(super) struct Standing {
 }
 
 impl Standing {
+    /// By dimension.
+    pub(super) fn deserved(&self) -> Vec<i64> {
+        let mut all = Vec::new();
+        for (dim, amount) in &self.deserved {
+            all.resize(all.len().max(dim.index() + 1), 0);
+            all[dim.index()] = *amount;
+        }
+        all
+    }
+
     pub(super) fn deserved_of(&self, dim: DimId) -> Option<i64> {
         self.deserved.iter().find(|(named, _)| *named == dim).map(|(_, amount)| *amount)
     }
