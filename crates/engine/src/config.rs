@@ -7,11 +7,13 @@ use thiserror::Error;
 
 use crate::plugins::ArgumentError;
 
+mod decode;
 mod fairness;
 mod parse;
 mod switches;
 mod tree;
 
+pub(crate) use decode::{Fault, Field};
 pub use switches::{Switch, Switches};
 
 /// What a scheduling cycle does, in order, and with which plugins.
@@ -62,6 +64,10 @@ pub enum Argument {
     Float(f64),
     /// Text.
     Text(String),
+    /// A list.
+    List(Vec<Argument>),
+    /// A mapping.
+    Map(BTreeMap<String, Argument>),
 }
 
 /// A step of the cycle.

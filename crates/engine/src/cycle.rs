@@ -7,6 +7,7 @@ use crate::config::{Action, Config};
 use crate::finder::Finder;
 use crate::ids::{GroupId, NodeId, TaskId, TimeMs};
 use crate::plan::Plan;
+use crate::plugins::usage;
 use crate::policy::Policy;
 use crate::reasons::{self, Reason, Stage};
 use crate::world::journal::Savepoint;
@@ -48,6 +49,7 @@ impl Failure {
 impl Cycle<'_> {
     pub(crate) fn run(mut self) -> Plan {
         self.tables.refresh_network(self.config.sharding.as_ref());
+        self.tables.nodes.expire_usage(self.now.plus_ms(-usage::FRESH_MS));
         self.policy.open(self.tables, self.now);
         self.tables.begin();
         for action in &self.config.actions {

@@ -9,6 +9,7 @@ mod cluster;
 mod couplings;
 mod group;
 mod node;
+mod numa;
 mod pod;
 mod queue;
 mod template;
@@ -17,9 +18,10 @@ pub use cluster::{BudgetFacts, HyperNodeFacts, HyperNodeMember, MemberKind, Quot
 pub use couplings::{LabelSelector, PodCouplings, PodSelector, PodTerm, PreferredPodTerm, SpreadConstraint};
 pub use group::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 pub use node::{NodeFacts, NodeUsage, Taint, TaintEffect};
+pub use numa::{CpuPlace, NumaFacts};
 pub use pod::{PodFacts, PodPhase, ShapeTask};
 pub use queue::{NodeGroupAffinity, QueueFacts, QueueState};
-pub use template::{HostPort, NodeTerm, Operator, PodTemplate, PreferredTerm, Requirement, Toleration};
+pub use template::{ContainerFacts, HostPort, NodeTerm, Operator, PodTemplate, PreferredTerm, Requirement, Toleration};
 
 /// One change of the cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,6 +79,10 @@ pub enum Delta {
     HyperNodeUpsert(HyperNodeFacts),
     /// A HyperNode is gone, by name.
     HyperNodeRemove(String),
+    /// A Numatopology as it is now.
+    NumaUpsert(NumaFacts),
+    /// A Numatopology is gone, by its node's name.
+    NumaRemove(String),
     /// A NodeShard as it is now.
     ShardUpsert(ShardFacts),
     /// A NodeShard is gone, by name.

@@ -29,14 +29,15 @@ pub use config::{
 };
 pub use dims::Resources;
 pub use facts::{
-    BudgetFacts, Delta, GroupCondition, GroupFacts, GroupPhase, GroupStatus, HostPort, HyperNodeFacts, HyperNodeMember,
-    LabelSelector, MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm, NodeUsage, Operator, OwnerFacts, PodCouplings,
-    PodFacts, PodPhase, PodSelector, PodTemplate, PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState,
-    QuotaFacts, Requirement, ShapeTask, ShardFacts, SpreadConstraint, SubGroupPolicy, Taint, TaintEffect, Toleration,
-    TopologySpec,
+    BudgetFacts, ContainerFacts, CpuPlace, Delta, GroupCondition, GroupFacts, GroupPhase, GroupStatus, HostPort,
+    HyperNodeFacts, HyperNodeMember, LabelSelector, MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm, NodeUsage,
+    NumaFacts, Operator, OwnerFacts, PodCouplings, PodFacts, PodPhase, PodSelector, PodTemplate, PodTerm,
+    PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts,
+    SpreadConstraint, SubGroupPolicy, Taint, TaintEffect, Toleration, TopologySpec,
 };
 pub use ids::TimeMs;
 pub use plan::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, QueueUpdate};
+pub use plugins::template_annotations;
 pub use reasons::{Check, CheckCount, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage};
 pub use world::{GroupView, HyperNodeProblem, World};
 

@@ -17,21 +17,38 @@ use crate::world::nodes::NodeRow;
 use crate::world::tables::{Move, Tables};
 
 mod admission;
+pub(crate) mod binpack;
 pub(crate) mod capacity;
+mod decisions;
+pub(crate) mod deviceshare;
 pub(crate) mod drf;
 pub(crate) mod gang;
 pub(crate) mod network_topology_aware;
+pub(crate) mod nodegroup;
 pub(crate) mod nodeorder;
+pub(crate) mod numa_aware;
 pub(crate) mod overcommit;
+mod per_node;
 pub(crate) mod predicates;
 pub(crate) mod priority;
 pub(crate) mod proportion;
 mod registry;
+pub(crate) mod resource_strategy_fit;
 pub(crate) mod resourcequota;
+#[cfg(test)]
+mod scene;
+pub(crate) mod score;
 pub(crate) mod sla;
+pub(crate) mod usage;
 
 pub(crate) use registry::NOT_YET;
 pub use registry::{ArgumentError, Factory, Registry};
+
+/// Annotations of pods that say where they may run or like to: these belong to a pod's template.
+pub fn template_annotations() -> impl Iterator<Item = &'static str> {
+    let lists = [deviceshare::TEMPLATE_ANNOTATIONS, resource_strategy_fit::ANNOTATIONS, &[numa_aware::POLICY]];
+    lists.into_iter().flatten().copied()
+}
 
 /// What counts for a gang's minimum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,6 +191,12 @@ pub trait Plugin: Debug + Send + Sync {
 
     /// Adds to the scores of all candidates; `scores` lie beside `nodes`.
     fn score_task(&self, _tables: &Tables, _task: TaskId, _nodes: &[NodeId], _scores: &mut [i64]) {}
+
+    /// Whether `score` and `score_task` answer in thousandths of a point: points are what Kubernetes' scores of 0 to 100
+    /// are made of.
+    fn in_thousandths(&self) -> bool {
+        false
+    }
 
     /// Whether `check_use` can say anything to this class; where it can't the search need not ask for every node.
     fn checks_use_of(&self, _class: &ClassRow) -> bool {

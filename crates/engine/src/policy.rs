@@ -8,6 +8,7 @@ use crate::config::{Config, Switch, Switches};
 use crate::dims::Demand;
 use crate::ids::{GroupId, HyperId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::minimum::Missing;
+use crate::plugins::score::POINT;
 use crate::plugins::{Counting, HyperSearch, Plugin, Preference, Registry, Vote};
 use crate::reasons::{Check, Reason};
 use crate::world::classes::ClassRow;
@@ -21,6 +22,8 @@ pub(crate) struct Policy {
     plugins: Vec<Slot>,
     preferences: Vec<Preference>,
     follows: bool,
+    /// What one point counts in scores.
+    unit: i64,
 }
 
 #[derive(Debug)]
@@ -42,9 +45,10 @@ impl Policy {
             }
         }
         let scoring = plugins.iter().filter(|slot| slot.switches.has(Switch::NodeOrder));
+        let fine = scoring.clone().any(|slot| slot.plugin.in_thousandths());
         let preferences = scoring.flat_map(|slot| slot.plugin.preferences()).collect();
         let follows = plugins.iter().any(|slot| slot.plugin.follows_moves());
-        Self { plugins, preferences, follows }
+        Self { plugins, preferences, follows, unit: if fine { POINT } else { 1 } }
     }
 
     fn with(&self, switch: Switch) -> impl Iterator<Item = &dyn Plugin> {
@@ -346,10 +350,18 @@ impl Policy {
             .unwrap_or_default()
     }
 
-    /// Adds what is to be said about this very task to the scores of all candidates.
+    /// Adds what is to be said about this very task to the scores of all candidates, in the policy's unit.
     pub(crate) fn score_task(&self, tables: &Tables, task: TaskId, nodes: &[NodeId], scores: &mut [i64]) {
         for plugin in self.with(Switch::NodeOrder).filter(|plugin| plugin.is_specific(tables, task)) {
-            plugin.score_task(tables, task, nodes, scores);
+            if plugin.in_thousandths() || self.unit == 1 {
+                plugin.score_task(tables, task, nodes, scores);
+                continue;
+            }
+            let mut points = vec![0; scores.len()];
+            plugin.score_task(tables, task, nodes, &mut points);
+            for (score, points) in scores.iter_mut().zip(points) {
+                *score = score.saturating_add(points.saturating_mul(self.unit));
+            }
         }
     }
 
@@ -372,17 +384,30 @@ impl Policy {
         }
     }
 
-    /// Adds the scores that depend on use; `scores` lie beside `nodes`.
+    /// Adds the scores that depend on use; `scores` lie beside `nodes`, come in points and go in the policy's unit.
     pub(crate) fn score_nodes(&self, tables: &Tables, class: &ClassRow, nodes: &[NodeId], scores: &mut [i64]) {
-        for plugin in self.with(Switch::NodeOrder).filter(|plugin| plugin.scores_nodes()) {
+        let scoring = || self.with(Switch::NodeOrder).filter(|plugin| plugin.scores_nodes());
+        for plugin in scoring().filter(|plugin| !plugin.in_thousandths()) {
             plugin.score_nodes(tables, class, nodes, scores);
         }
+        if self.unit != 1 {
+            scores.iter_mut().for_each(|score| *score = score.saturating_mul(self.unit));
+            for plugin in scoring().filter(|plugin| plugin.in_thousandths()) {
+                plugin.score_nodes(tables, class, nodes, scores);
+            }
+        }
+    }
+
+    /// What one point counts in scores: 1, or more where a plugin's scores are finer.
+    pub(crate) fn unit(&self) -> i64 {
+        self.unit
     }
 
     /// The sum of the scores that depend on use.
     #[cfg(test)]
     pub(crate) fn score(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> i64 {
         let scores = self.with(Switch::NodeOrder).map(|plugin| plugin.score(tables, class, node));
+        debug_assert_eq!(self.unit, 1, "the oracle knows whole points only");
         scores.fold(tables.shard.bonus(&tables.nodes.row(node).name), i64::saturating_add)
     }
 

@@ -309,6 +309,18 @@ pub enum Check {
     HostPort,
     /// Outside the part of the cluster that the group may use.
     OutsideDomain,
+    /// The queue's rules don't allow the node's group.
+    NodeGroup,
+    /// The queue holds all that it may of the node's group.
+    NodeGroupLimit,
+    /// The machine is busier than the threshold.
+    Usage,
+    /// No shared device of the node can take the pod.
+    Device,
+    /// The node could not give the pod the cpus that its topology policy asks for.
+    Numa,
+    /// Cpu and memory are kept for pods that ask for the node's scarce resources.
+    Proportional,
     /// A plugin refuses the node; the detail says why.
     Refused,
 }

@@ -23,6 +23,7 @@ mod interned;
 pub(crate) mod journal;
 pub(crate) mod nodes;
 pub(crate) mod objects;
+mod oversubscription;
 pub(crate) mod promises;
 pub(crate) mod queues;
 pub(crate) mod shard;

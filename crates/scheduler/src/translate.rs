@@ -8,6 +8,7 @@ use pumice_api::names;
 use pumice_engine::{Operator, Requirement, Resources, TimeMs};
 use pumice_units::Quantity;
 
+mod containers;
 mod couplings;
 mod group;
 mod job;

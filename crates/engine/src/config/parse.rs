@@ -198,15 +198,20 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Scalars by name; nested values belong to plugins of later versions and are kept out.
     fn arguments(&mut self, tree: &Tree) -> Result<BTreeMap<String, Argument>, ConfigError> {
-        let mut arguments = BTreeMap::new();
-        for (key, value) in map(tree, "arguments")? {
-            if let Value::Scalar(scalar) = &value.value {
-                arguments.insert(key.clone(), scalar.clone());
+        Ok(map(tree, "arguments")?.iter().map(|(key, value)| (key.clone(), Argument::from(&value.value))).collect())
+    }
+}
+
+impl From<&Value> for Argument {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Scalar(scalar) => scalar.clone(),
+            Value::List(items) => Self::List(items.iter().map(|item| Self::from(&item.value)).collect()),
+            Value::Map(entries) => {
+                Self::Map(entries.iter().map(|(key, value)| (key.clone(), Self::from(&value.value))).collect())
             }
         }
-        Ok(arguments)
     }
 }
 

@@ -84,12 +84,32 @@ pub struct PreferredTerm {
     pub term: NodeTerm,
 }
 
+/// A container, as far as placing its pod reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerFacts {
+    /// It runs before the others and ends.
+    pub init: bool,
+    /// `resources.requests`.
+    pub requests: Resources,
+    /// `resources.limits`.
+    pub limits: Resources,
+}
+
 /// Everything about a pod that placing it reads. Pods with equal templates share a class.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodTemplate {
     /// The effective requests, without `pods`.
     pub requests: Resources,
+    /// The sums of cpu and memory limits; a resource that some container does not limit is absent.
+    pub limits: Resources,
+    /// Containers in order, where the pod is Guaranteed or asks for shared devices; else none.
+    pub containers: Vec<ContainerFacts>,
+    /// Its QoS class is Guaranteed.
+    pub guaranteed: bool,
+    /// Annotations that say where it may run or likes to, only those that a plugin reads.
+    pub annotations: BTreeMap<String, String>,
     /// `spec.nodeSelector`.
     pub node_selector: BTreeMap<String, String>,
     /// Required node affinity: any term suffices. `Some` of nothing matches no node.

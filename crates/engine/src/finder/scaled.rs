@@ -130,7 +130,8 @@ impl Scaled {
         let scaled = |(which, preference): (usize, &Preference)| {
             let raw = self.apart.as_ref().map_or(0, |apart| apart.raw[node.index() * self.kinds + which]);
             let score = if maxima[which] == 0 { 0 } else { raw.saturating_mul(SCORE_MAX) / maxima[which] };
-            preference.weight.saturating_mul(if preference.reverse { SCORE_MAX - score } else { score })
+            let points = preference.weight.saturating_mul(if preference.reverse { SCORE_MAX - score } else { score });
+            points.saturating_mul(policy.unit())
         };
         policy.preferences().iter().enumerate().map(scaled).fold(0, i64::saturating_add)
     }

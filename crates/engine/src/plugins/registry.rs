@@ -8,8 +8,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::{
-    Plugin, capacity, drf, gang, network_topology_aware, nodeorder, overcommit, predicates, priority, proportion,
-    resourcequota, sla,
+    Plugin, binpack, capacity, deviceshare, drf, gang, network_topology_aware, nodegroup, nodeorder, numa_aware,
+    overcommit, predicates, priority, proportion, resource_strategy_fit, resourcequota, sla, usage,
 };
 use crate::config::PluginConfig;
 
@@ -46,21 +46,7 @@ impl fmt::Debug for Registry {
 }
 
 /// Volcano's plugins that this version lacks: accepted, with a warning.
-pub(crate) const NOT_YET: &[&str] = &[
-    "deviceshare",
-    "conformance",
-    "binpack",
-    "resource-strategy-fit",
-    "tdm",
-    "task-topology",
-    "numa-aware",
-    "cdp",
-    "rescheduling",
-    "usage",
-    "pdb",
-    "nodegroup",
-    "extender",
-];
+pub(crate) const NOT_YET: &[&str] = &["conformance", "tdm", "task-topology", "cdp", "rescheduling", "pdb", "extender"];
 
 impl Default for Registry {
     /// Volcano's plugins.
@@ -79,11 +65,24 @@ impl Default for Registry {
         registry.add("network-topology-aware", network_topology_aware::ARGUMENTS, |config| {
             Ok(Box::new(network_topology_aware::NetworkTopologyAware::new(config)))
         });
+        registry.add_placing();
         registry
     }
 }
 
 impl Registry {
+    /// Plugins about what nodes offer and how it is used.
+    fn add_placing(&mut self) {
+        self.add("binpack", binpack::ARGUMENTS, |config| Ok(Box::new(binpack::BinPack::new(config))));
+        self.add("nodegroup", nodegroup::ARGUMENTS, |config| Ok(Box::new(nodegroup::NodeGroup::new(config))));
+        self.add("numa-aware", numa_aware::ARGUMENTS, |config| Ok(Box::new(numa_aware::NumaAware::new(config))));
+        self.add("usage", usage::ARGUMENTS, |config| Ok(Box::new(usage::Usage::new(config)?)));
+        self.add("deviceshare", deviceshare::ARGUMENTS, |config| Ok(Box::new(deviceshare::DeviceShare::new(config)?)));
+        self.add("resource-strategy-fit", resource_strategy_fit::ARGUMENTS, |config| {
+            Ok(Box::new(resource_strategy_fit::ResourceStrategyFit::new(config)?))
+        });
+    }
+
     /// Adds a plugin, or replaces the one of that name. An argument that ends in `*` stands for all that begin so.
     pub fn add(
         &mut self,

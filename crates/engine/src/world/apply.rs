@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::facts::{Delta, GroupFacts, GroupPhase, NodeFacts, PodFacts, ShapeTask};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
+use crate::plugins;
 use crate::world::groups::{ROLES_MAX, ShapePart, key_of};
 use crate::world::objects::Namespace;
 use crate::world::sub_jobs::{JOB_HYPER_NODE, REST};
@@ -45,6 +46,20 @@ impl Tables {
         match delta {
             Delta::HyperNodeUpsert(facts) => objects.hyper_nodes.upsert(facts.name.clone(), facts),
             Delta::HyperNodeRemove(name) => objects.hyper_nodes.remove(name),
+            Delta::NumaUpsert(facts) => {
+                let changed = objects.numa.upsert(facts.name.clone(), &Arc::new(facts.clone()));
+                if changed {
+                    self.nodes.touch(&facts.name);
+                }
+                changed
+            }
+            Delta::NumaRemove(name) => {
+                let changed = objects.numa.remove(name);
+                if changed {
+                    self.nodes.touch(name);
+                }
+                changed
+            }
             Delta::ShardUpsert(facts) => objects.shards.upsert(facts.name.clone(), facts),
             Delta::ShardRemove(name) => objects.shards.remove(name),
             Delta::BudgetUpsert(facts) => objects.budgets.upsert(key_of(&facts.namespace, &facts.name), facts),
@@ -111,6 +126,7 @@ impl Tables {
         let role = group.map_or(0, |group| self.groups.row_mut(group).role(&facts.role));
         let (sub_job, part_labels) = group.map_or((REST, None), |group| self.part_of(group, facts));
         let of_one = group.is_some_and(|group| self.groups.row(group).of_one);
+        let device_labels = plugins::deviceshare::asks_for_devices(&facts.template).then_some(&facts.labels);
         let same = |old: &TaskRow| {
             (old.group, old.role, old.class, old.state, old.node) == (group, role, class, state, node)
                 && old.sub_job == sub_job
@@ -121,6 +137,7 @@ impl Tables {
                 && old.nominated.as_deref() == facts.nominated.as_deref()
                 && old.annotations.as_deref().is_none_or(|old| *old == facts.annotations)
                 && (old.annotations.is_some() || facts.annotations.is_empty())
+                && old.device_labels.as_deref() == device_labels
         };
         // A group of one is made of its pod, so that a change of the pod may be one of the group's.
         if !of_one && old.is_some_and(|old| same(self.task(old))) {
@@ -165,6 +182,7 @@ impl Tables {
             priority_class: some_text(&facts.pod_priority_class),
             nominated: facts.nominated.as_deref().map(Arc::from),
             annotations: (!facts.annotations.is_empty()).then(|| Arc::new(facts.annotations.clone())),
+            device_labels: device_labels.map(|labels| Arc::new(labels.clone())),
             fence_until,
             index: index_of(&facts.name),
             attempts,

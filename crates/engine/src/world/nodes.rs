@@ -1,12 +1,13 @@
 //! Nodes: one column per resource dimension for what they offer and what is taken, and the logs of changes
 //! from which caches repair themselves. A node that only pods name is a placeholder: it counts use and is never chosen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::dims::{Demand, Dims, Resources};
 use crate::facts::{HostPort, NodeFacts, NodeUsage, Taint};
-use crate::ids::{DimId, NodeId, TaskId};
+use crate::ids::{DimId, NodeId, TaskId, TimeMs};
+use crate::world::oversubscription;
 use crate::world::table::Table;
 
 /// A node's facts that don't change with use.
@@ -78,6 +79,8 @@ pub(crate) struct Nodes {
     pub(crate) facts_log: ChangeLog,
     /// Offers and use.
     pub(crate) use_log: ChangeLog,
+    /// Nodes with a measured use, the oldest measurement first.
+    measured: BTreeSet<(TimeMs, NodeId)>,
     /// Counts changes of offers and facts: what an empty cluster could hold is cached against it.
     pub(crate) offers_version: u64,
 }
@@ -95,6 +98,7 @@ impl Nodes {
             total: Vec::new(),
             facts_log: ChangeLog::default(),
             use_log: ChangeLog::default(),
+            measured: BTreeSet::new(),
             offers_version: 0,
         }
     }
@@ -182,7 +186,11 @@ impl Nodes {
 
     /// False if the node was so already.
     pub(crate) fn upsert(&mut self, facts: &NodeFacts, dims: &mut Dims) -> bool {
-        let offer = dims.demand(&facts.allocatable);
+        let offer = dims.demand(&oversubscription::added(&facts.allocatable, &facts.annotations));
+        let capacity = match facts.capacity.is_empty() {
+            true => Resources::new(),
+            false => oversubscription::added(&facts.capacity, &facts.annotations),
+        };
         let id = self.intern(&facts.name, dims.len());
         let row = self.table.row_mut(id.index());
         let changed = !row.known
@@ -192,7 +200,7 @@ impl Nodes {
             || row.annotations != facts.annotations
             || row.images != facts.images
             || row.usage != facts.usage
-            || row.capacity != facts.capacity;
+            || row.capacity != capacity;
         if changed {
             self.known += u32::from(!row.known);
             row.known = true;
@@ -201,8 +209,9 @@ impl Nodes {
             row.unschedulable = facts.unschedulable;
             row.annotations.clone_from(&facts.annotations);
             row.images.clone_from(&facts.images);
-            row.usage = facts.usage;
-            row.capacity.clone_from(&facts.capacity);
+            let old = std::mem::replace(&mut row.usage, facts.usage);
+            row.capacity = capacity;
+            self.note_measured(id, old, facts.usage);
             self.note_facts(id);
         }
         let offers = self.set_offer(id, &offer);
@@ -234,9 +243,37 @@ impl Nodes {
         }
         self.set_offer(id, &Demand::default());
         self.known -= 1;
-        self.table.row_mut(id.index()).known = false;
+        let row = self.table.row_mut(id.index());
+        row.known = false;
+        let old = row.usage.take();
+        self.note_measured(id, old, None);
         self.note_facts(id);
         self.release(id);
+    }
+
+    fn note_measured(&mut self, node: NodeId, old: Option<NodeUsage>, new: Option<NodeUsage>) {
+        if let Some(old) = old {
+            self.measured.remove(&(old.at, node));
+        }
+        if let Some(new) = new {
+            self.measured.insert((new.at, node));
+        }
+    }
+
+    /// Drops measurements made before `oldest`: they say nothing any more. O(those).
+    pub(crate) fn expire_usage(&mut self, oldest: TimeMs) {
+        while let Some((at, node)) = self.measured.first().copied().filter(|(at, _)| *at < oldest) {
+            self.measured.remove(&(at, node));
+            self.table.row_mut(node.index()).usage = None;
+            self.note_facts(node);
+        }
+    }
+
+    /// Something that is kept elsewhere changed about the node of that name.
+    pub(crate) fn touch(&mut self, name: &str) {
+        if let Some(node) = self.table.find(name) {
+            self.note_facts(node);
+        }
     }
 
     /// Frees a placeholder that nothing names any more.

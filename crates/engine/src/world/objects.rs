@@ -2,8 +2,9 @@
 //! What plugins work out of them is kept against `version`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::facts::{BudgetFacts, HyperNodeFacts, QuotaFacts, ShardFacts};
+use crate::facts::{BudgetFacts, HyperNodeFacts, NumaFacts, QuotaFacts, ShardFacts};
 
 /// Objects of one kind by their key, in order.
 #[derive(Debug)]
@@ -49,6 +50,8 @@ pub(crate) struct Namespace {
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) hyper_nodes: Kept<HyperNodeFacts>,
+    /// By the node's name.
+    pub(crate) numa: Kept<Arc<NumaFacts>>,
     pub(crate) shards: Kept<ShardFacts>,
     /// By `namespace/name`.
     pub(crate) budgets: Kept<BudgetFacts>,

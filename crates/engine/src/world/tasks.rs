@@ -95,6 +95,8 @@ pub struct TaskRow {
     pub(crate) nominated: Option<Arc<str>>,
     /// Annotations that plugins read, where it has any.
     pub(crate) annotations: Option<Arc<BTreeMap<String, String>>>,
+    /// Its labels, where it asks for shared devices: rules about sharing read them.
+    pub(crate) device_labels: Option<Arc<BTreeMap<String, String>>>,
     /// While Pipelined past the cycle: when the fence falls.
     pub(crate) fence_until: TimeMs,
     /// The number at the end of a name of at least three parts.

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pumice_engine::{HostPort, NodeTerm, Operator, PodTemplate, PreferredTerm, Requirement, Resources, Toleration};
+use pumice_engine::{
+    HostPort, NodeTerm, Operator, PodTemplate, PreferredTerm, Requirement, Resources, Toleration, template_annotations,
+};
 
 use super::couplings::couplings;
-use super::{annotation, resources, text};
+use super::{annotation, containers, resources, text};
 
 const TASK_PRIORITY: &str = "volcano.sh/task-priority";
 /// Volcano's priority of a pod that has none.
@@ -20,8 +22,15 @@ pub(super) fn template(namespace: &str, metadata: &ObjectMeta, spec: &core::PodS
     let nodes = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
     let required = nodes.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref());
     let preferred = nodes.and_then(|nodes| nodes.preferred_during_scheduling_ignored_during_execution.as_ref());
+    let containers = containers::containers(spec);
     PodTemplate {
         requests: requests(spec),
+        limits: containers::limits(spec),
+        guaranteed: containers::is_guaranteed(&containers),
+        containers,
+        annotations: template_annotations()
+            .filter_map(|key| Some((key.to_owned(), annotation(metadata, key)?.to_owned())))
+            .collect(),
         node_selector: spec.node_selector.clone().unwrap_or_default(),
         required_terms: required.map(|selector| selector.node_selector_terms.iter().map(term).collect()),
         preferred_terms: preferred

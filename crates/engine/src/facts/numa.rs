@@ -1,0 +1,35 @@
+//! Facts of Numatopologies: how the cpus of a node lie, and which are free.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A Numatopology; its name is its node's.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NumaFacts {
+    /// The node's name.
+    pub name: String,
+    /// Policy `CPUManagerPolicy`; only `static` gives pods cpus of their own.
+    pub cpu_manager: String,
+    /// Policy `TopologyManagerPolicy`: `none`, `best-effort`, `restricted`, `single-numa-node`.
+    pub topology_manager: String,
+    /// Cpus that no pod has for its own.
+    pub free_cpus: Vec<u32>,
+    /// Where each cpu lies.
+    pub cpus: BTreeMap<u32, CpuPlace>,
+    /// Uids of pods whose cpus are no longer in `free_cpus`.
+    pub shown_pods: Vec<String>,
+}
+
+/// Where a cpu lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CpuPlace {
+    /// Its NUMA node.
+    pub numa: u32,
+    /// Its socket.
+    pub socket: u32,
+    /// Its core; cpus of one core are its threads.
+    pub core: u32,
+}

@@ -1,0 +1,114 @@
+//! `binpack`: the fuller a node would be with the pod on it, the better. Only what the pod asks for counts, each
+//! resource by its weight; a resource without a weight does not count at all.
+
+use std::collections::BTreeMap;
+
+use super::Plugin;
+use super::score::{FULL, Mean, ratio};
+use crate::config::PluginConfig;
+use crate::dims::{CPU, Dims, MEMORY};
+use crate::ids::{DimId, NodeId};
+use crate::world::classes::ClassRow;
+use crate::world::tables::Tables;
+
+/// `binpack.resources` names the further ones, each with an argument of its own.
+pub(super) const ARGUMENTS: &[&str] =
+    &["binpack.weight", "binpack.cpu", "binpack.memory", "binpack.resources", "binpack.resources.*"];
+
+#[derive(Debug)]
+pub(crate) struct BinPack {
+    weight: i64,
+    cpu: i64,
+    memory: i64,
+    others: BTreeMap<String, i64>,
+}
+
+impl BinPack {
+    pub(crate) fn new(config: &PluginConfig) -> Self {
+        let weight = |name: &str| Some(config.int(name, 1)).filter(|weight| *weight >= 0).unwrap_or(1);
+        let names = config.text("binpack.resources").unwrap_or_default().split(',').map(str::trim);
+        let others = names.filter(|name| !name.is_empty());
+        Self {
+            weight: config.int("binpack.weight", 1),
+            cpu: weight("binpack.cpu"),
+            memory: weight("binpack.memory"),
+            others: others.map(|name| (name.to_owned(), weight(&format!("binpack.resources.{name}")))).collect(),
+        }
+    }
+
+    fn weight_of(&self, dims: &Dims, dim: DimId) -> Option<i64> {
+        match dim {
+            CPU => Some(self.cpu),
+            MEMORY => Some(self.memory),
+            _ => self.others.get(&**dims.name(dim)).copied(),
+        }
+    }
+}
+
+impl Plugin for BinPack {
+    fn in_thousandths(&self) -> bool {
+        true
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
+    }
+
+    fn score(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> i64 {
+        let mut mean = Mean::default();
+        for (dim, amount) in class.demand.iter() {
+            let Some(weight) = self.weight_of(&tables.dims, dim) else { continue };
+            let offered = tables.nodes.allocatable(node, dim);
+            let wanted = tables.nodes.used(node, dim).saturating_add(amount);
+            if offered == 0 || weight == 0 {
+                mean.add(0, weight);
+                continue;
+            }
+            if wanted > offered {
+                return 0;
+            }
+            mean.add(ratio(wanted, offered, FULL), weight);
+        }
+        mean.times(self.weight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plugins::scene::{GI, Scene, class_of, config, node_of};
+
+    #[test]
+    fn the_fuller_the_better_by_what_is_asked_for() {
+        let scene = Scene::default()
+            .node("n1", &[("cpu", 4_000), ("memory", 8 * GI), ("nvidia.com/gpu", 4)], |_| {})
+            .running("used", "n1", &[("cpu", 1_000), ("memory", 4 * GI), ("nvidia.com/gpu", 1)], |_| {})
+            .pod("cpu", &[("cpu", 1_000)], |_| {})
+            .pod("both", &[("cpu", 1_000), ("memory", 2 * GI)], |_| {})
+            .pod("gpu", &[("cpu", 1_000), ("nvidia.com/gpu", 2)], |_| {})
+            .pod("large", &[("cpu", 4_000), ("memory", GI)], |_| {})
+            .pod("alien", &[("cpu", 1_000), ("example.com/chip", 1)], |_| {})
+            .pod("nothing", &[], |_| {});
+        let tables = scene.tables();
+        for (arguments, pod, score) in [
+            ("{}", "cpu", 50 * 1_000),
+            ("{}", "both", (50 + 75) * 1_000 / 2),
+            ("{binpack.weight: 10, binpack.cpu: 3}", "both", (3 * 50 + 75) * 10_000 / 4),
+            ("{binpack.memory: -5}", "both", (50 + 75) * 1_000 / 2),
+            ("{binpack.cpu: 0}", "both", 75 * 1_000),
+            ("{}", "gpu", 50 * 1_000),
+            ("{binpack.resources: nvidia.com/gpu}", "gpu", (50 + 75) * 1_000 / 2),
+            ("{binpack.resources: 'a, nvidia.com/gpu', binpack.resources.nvidia.com/gpu: 2}", "gpu", 200_000 / 3),
+            ("{binpack.resources: nvidia.com/gpu, binpack.resources.nvidia.com/gpu: '2'}", "gpu", 125_000 / 2),
+            // What does not fit scores nothing, not even for what does.
+            ("{}", "large", 0),
+            // A node without the resource counts as empty of it.
+            ("{binpack.resources: example.com/chip}", "alien", 50 * 1_000 / 2),
+            ("{}", "nothing", 0),
+        ] {
+            let plugin = BinPack::new(&config("binpack", arguments));
+            let found = plugin.score(&tables, class_of(&tables, pod), node_of(&tables, "n1"));
+            assert_eq!(found, score, "{pod} with {arguments}");
+        }
+    }
+}
