@@ -6,6 +6,8 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use pumice_engine::plugin::Registry;
+
 mod compare;
 mod config;
 mod differences;
@@ -117,10 +119,18 @@ impl Counts {
 ///
 /// # Errors
 /// When the text can't be read as cases.
-pub fn check(text: &str, mut each: impl FnMut(&Outcome)) -> Result<Counts, CheckError> {
+pub fn check(text: &str, each: impl FnMut(&Outcome)) -> Result<Counts, CheckError> {
+    check_with(text, &crate::plugins(), each)
+}
+
+/// As [`check`], with the plugins of `registry`: cases may name a third party's.
+///
+/// # Errors
+/// When the text can't be read as cases.
+pub fn check_with(text: &str, registry: &Registry, mut each: impl FnMut(&Outcome)) -> Result<Counts, CheckError> {
     let mut counts = Counts::default();
     for case in file::read(text)? {
-        let outcome = judge(case);
+        let outcome = judge(case, registry);
         counts.count(&outcome.verdict);
         each(&outcome);
     }
@@ -132,20 +142,20 @@ pub fn differences_table() -> String {
     differences::table()
 }
 
-fn judge(raw: RawCase) -> Outcome {
+fn judge(raw: RawCase, registry: &Registry) -> Outcome {
     let (name, line) = (raw.name.clone(), raw.line);
     // One case that brings the engine down must not hide the rest.
-    let verdict = catch_unwind(AssertUnwindSafe(|| verdict(raw)))
+    let verdict = catch_unwind(AssertUnwindSafe(|| verdict(raw, registry)))
         .unwrap_or_else(|_| Verdict::Fails(format!("line {line}: the engine panicked")));
     Outcome { name, verdict }
 }
 
-fn verdict(raw: RawCase) -> Verdict {
+fn verdict(raw: RawCase, registry: &Registry) -> Verdict {
     let case = match raw.typed() {
         Ok(case) => case,
         Err(error) => return Verdict::Fails(error),
     };
-    let answer = match run::run(&case) {
+    let answer = match run::run(&case, registry) {
         Ok(answer) => answer,
         Err(error) => return Verdict::Fails(error),
     };

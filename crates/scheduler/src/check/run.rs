@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pumice_engine::plugin::Registry;
 use pumice_engine::{Config, Plan, Resources, Sharding, TimeMs, World};
 use pumice_units::Quantity;
 
@@ -41,9 +42,9 @@ pub(super) struct Answer {
 }
 
 /// Runs the case.
-pub(super) fn run(case: &Case) -> Result<Answer, String> {
+pub(super) fn run(case: &Case, registry: &Registry) -> Result<Answer, String> {
     let text = config::text(&case.config)?;
-    let mut registry = crate::plugins();
+    let mut registry = registry.clone();
     stubs::add(&mut registry, &case.config.test_only_plugins);
     let (mut config, _warnings) = Config::parse_with(&text, &registry).map_err(|error| error.to_string())?;
     config.sharding = case.config.sharding.as_ref().map(sharding).transpose()?;
