@@ -3,4 +3,14 @@
 pub(crate) mod allocate;
 pub(crate) mod backfill;
 pub(crate) mod enqueue;
+pub(crate) mod fences;
+pub(crate) mod half_placed;
+mod potential;
+pub(crate) mod preempt;
+mod preemptors;
+mod prospects;
+pub(crate) mod reclaim;
+pub(crate) mod shuffle;
+mod statement;
+mod victims;
 mod walk;

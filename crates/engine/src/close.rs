@@ -57,7 +57,8 @@ fn buckets_with_news(backlog: &Backlog) -> Vec<Kind> {
 pub(crate) fn reasons_of(tables: &Tables, backlog: &Backlog, group: GroupId) -> Option<Reasons> {
     let row = tables.groups.row(group);
     let mut reasons = row.reasons.as_deref()?.clone();
-    if let Some(failure) = backlog.bucket_of(group).and_then(|bucket| bucket.failure.as_ref()) {
+    let alike = backlog.bucket_of(group).filter(|_| row.counts.pipelined() == 0);
+    if let Some(failure) = alike.and_then(|bucket| bucket.failure.as_ref()) {
         reasons.reasons = in_words_of(row, failure.clone()).reasons;
     }
     Some(reasons)

@@ -70,6 +70,9 @@ pub enum Argument {
     Map(BTreeMap<String, Argument>),
 }
 
+/// Longest time that an argument may name: a day.
+const SECONDS_MAX: i64 = 86_400;
+
 /// A step of the cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
@@ -79,11 +82,17 @@ pub enum Action {
     Allocate,
     /// Places pods that ask for nothing.
     Backfill,
+    /// Makes room for starving groups at the cost of others of their queue.
+    Preempt,
+    /// Makes room for starving groups at the cost of other queues.
+    Reclaim,
+    /// Moves pods that plugins say are better off elsewhere.
+    Shuffle,
 }
 
 impl Action {
     /// Volcano's actions that a later version brings: accepted, with a warning.
-    const NOT_YET: &[&str] = &["preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle"];
+    const NOT_YET: &[&str] = &["gangpreempt", "gangreclaim"];
 
     /// The action of that name.
     pub fn from_name(name: &str) -> Option<Self> {
@@ -91,6 +100,9 @@ impl Action {
             "enqueue" => Some(Self::Enqueue),
             "allocate" => Some(Self::Allocate),
             "backfill" => Some(Self::Backfill),
+            "preempt" => Some(Self::Preempt),
+            "reclaim" => Some(Self::Reclaim),
+            "shuffle" => Some(Self::Shuffle),
             _ => None,
         }
     }
@@ -118,6 +130,43 @@ impl Default for Config {
 impl Config {
     pub(crate) fn has(&self, action: Action) -> bool {
         self.actions.contains(&action)
+    }
+
+    /// An integer argument of an action; what is not a YAML integer is ignored, as in Volcano.
+    pub(crate) fn action_int(&self, action: &str, name: &str, default: i64) -> i64 {
+        match self.configurations.get(action).and_then(|arguments| arguments.get(name)) {
+            Some(Argument::Int(value)) => *value,
+            _ => default,
+        }
+    }
+
+    /// A boolean argument of an action; the words true and false count too, as in Volcano.
+    pub(crate) fn action_bool(&self, action: &str, name: &str, default: bool) -> bool {
+        match self.configurations.get(action).and_then(|arguments| arguments.get(name)) {
+            Some(Argument::Bool(value)) => *value,
+            Some(Argument::Text(text)) => text.parse().unwrap_or(default),
+            _ => default,
+        }
+    }
+
+    /// Pods that may be on their way to one node before it is passed over; 0 means any number.
+    pub(crate) fn max_binding_per_node(&self) -> u32 {
+        u32::try_from(self.action_int("allocate", "maxBindingPerNode", 0)).unwrap_or(0)
+    }
+
+    /// How long a gang may stay half placed before it is taken back.
+    pub(crate) fn gang_commit_window_ms(&self) -> i64 {
+        self.action_int("allocate", "gangCommitWindowSeconds", 30).clamp(0, SECONDS_MAX) * 1_000
+    }
+
+    /// How long freed room is kept for those it was freed for, after it should be free.
+    pub(crate) fn fence_ms(&self) -> i64 {
+        self.action_int("fence", "expirySeconds", 60).clamp(0, SECONDS_MAX) * 1_000
+    }
+
+    /// How long a pod takes to leave, where that is not known.
+    pub(crate) fn leaving_ms(&self) -> i64 {
+        self.action_int("fence", "graceSeconds", 30).clamp(0, SECONDS_MAX) * 1_000
     }
 }
 
@@ -179,7 +228,9 @@ pub enum ConfigError {
         wanted: &'static str,
     },
     /// An action does not exist.
-    #[error("scheduler configuration line {line}: no action is called {action:?}; use enqueue, allocate, backfill")]
+    #[error(
+        "scheduler configuration line {line}: no action is called {action:?}; use enqueue, allocate, backfill, preempt, reclaim, shuffle"
+    )]
     UnknownAction {
         /// The line.
         line: u64,

@@ -12,6 +12,7 @@ use crate::policy::Policy;
 use crate::reasons::{self, Reason, Stage};
 use crate::world::journal::Savepoint;
 use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
 use crate::{actions, close};
 
 /// What the actions of a cycle work on.
@@ -52,11 +53,16 @@ impl Cycle<'_> {
         self.tables.nodes.expire_usage(self.now.plus_ms(-usage::FRESH_MS));
         self.policy.open(self.tables, self.now);
         self.tables.begin();
+        actions::fences::settle(&mut self);
+        actions::half_placed::take_back(&mut self);
         for action in &self.config.actions {
             match action {
                 Action::Enqueue => actions::enqueue::run(&mut self),
                 Action::Allocate => actions::allocate::run(&mut self),
                 Action::Backfill => actions::backfill::run(&mut self),
+                Action::Preempt => actions::preempt::run(&mut self),
+                Action::Reclaim => actions::reclaim::run(&mut self),
+                Action::Shuffle => actions::shuffle::run(&mut self),
             }
         }
         close::run(&mut self);
@@ -79,6 +85,25 @@ impl Cycle<'_> {
     /// Counts a task as leaving.
     pub(crate) fn evict(&mut self, task: TaskId) {
         self.tables.evict(task);
+        self.policy.settle(self.tables);
+    }
+
+    /// Counts a task as gone from its node, for a trial.
+    pub(crate) fn vacate(&mut self, task: TaskId) {
+        let node = self.tables.task(task).node;
+        self.tables.move_task(task, TaskState::Failed, node);
+        self.policy.settle(self.tables);
+    }
+
+    /// Counts a task that was vacated as being there again.
+    pub(crate) fn restore(&mut self, task: TaskId, state: TaskState, node: NodeId) {
+        self.tables.move_task(task, state, Some(node));
+        self.policy.settle(self.tables);
+    }
+
+    /// Takes a promise back: the task waits again.
+    pub(crate) fn unpipeline(&mut self, task: TaskId) {
+        self.tables.move_task(task, TaskState::Pending, None);
         self.policy.settle(self.tables);
     }
 

@@ -19,6 +19,8 @@ use crate::world::tables::{Move, Tables};
 mod admission;
 pub(crate) mod binpack;
 pub(crate) mod capacity;
+pub(crate) mod cdp;
+pub(crate) mod conformance;
 mod decisions;
 pub(crate) mod deviceshare;
 pub(crate) mod drf;
@@ -28,6 +30,7 @@ pub(crate) mod nodegroup;
 pub(crate) mod nodeorder;
 pub(crate) mod numa_aware;
 pub(crate) mod overcommit;
+pub(crate) mod pdb;
 mod per_node;
 pub(crate) mod predicates;
 pub(crate) mod priority;
@@ -40,6 +43,8 @@ mod scene;
 pub(crate) mod score;
 pub(crate) mod sla;
 pub(crate) mod usage;
+#[cfg(test)]
+mod victim_bench;
 
 pub(crate) use registry::NOT_YET;
 pub use registry::{ArgumentError, Factory, Registry};
@@ -321,9 +326,17 @@ pub trait Plugin: Debug + Send + Sync {
     }
 
     /// All that its answers about victims read of the preemptor, as a number: preemptors alike in it get the same
-    /// answers, so that one search serves them all. `None` if no two are alike.
+    /// answers, so that one search serves them all. `None` if no two are alike. A plugin that reads anything of the
+    /// preemptor must say so here; that a task makes no victim of its own group and queue, or only such, is known.
     fn victim_key(&self, _tables: &Tables, _preemptor: TaskId) -> Option<u64> {
-        None
+        Some(0)
+    }
+
+    /// What the queue is entitled to, by dimension, so that reclaim never goes in circles. A dimension that is not named
+    /// is not divided; where none is named, the queue lives on what others leave. `None` has no say.
+    fn shares(&self, tables: &Tables, queue: QueueId) -> Option<Vec<(DimId, i64)>> {
+        let amounts = self.deserved(tables, queue)?;
+        Some(amounts.iter().enumerate().map(|(dim, amount)| (DimId::from(dim), *amount)).collect())
     }
 
     /// Running tasks that should move (action shuffle).

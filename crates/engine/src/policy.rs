@@ -24,6 +24,8 @@ pub(crate) struct Policy {
     follows: bool,
     /// What one point counts in scores.
     unit: i64,
+    /// Binds on their way to a node at which it is passed over; 0 means any number.
+    max_in_flight: u32,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,13 @@ impl Policy {
         let fine = scoring.clone().any(|slot| slot.plugin.in_thousandths());
         let preferences = scoring.flat_map(|slot| slot.plugin.preferences()).collect();
         let follows = plugins.iter().any(|slot| slot.plugin.follows_moves());
-        Self { plugins, preferences, follows, unit: if fine { POINT } else { 1 } }
+        Self {
+            plugins,
+            preferences,
+            follows,
+            unit: if fine { POINT } else { 1 },
+            max_in_flight: config.max_binding_per_node(),
+        }
     }
 
     fn with(&self, switch: Switch) -> impl Iterator<Item = &dyn Plugin> {
@@ -314,6 +322,9 @@ impl Policy {
 
     /// The first check that fails on the node's use, other than room.
     pub(crate) fn check_use(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> Option<Check> {
+        if self.is_busy(tables, node) {
+            return Some(Check::Binding);
+        }
         self.with(Switch::Predicate).find_map(|plugin| plugin.check_use(tables, class, node))
     }
 
@@ -365,6 +376,11 @@ impl Policy {
         }
     }
 
+    /// As many binds are on their way to the node as may be at a time.
+    fn is_busy(&self, tables: &Tables, node: NodeId) -> bool {
+        self.max_in_flight > 0 && tables.nodes.row(node).in_flight >= self.max_in_flight
+    }
+
     /// Keeps the nodes whose use allows the class; the others are given to `out`.
     pub(crate) fn keep_by_use(
         &self,
@@ -373,6 +389,15 @@ impl Policy {
         nodes: &mut Vec<NodeId>,
         mut out: impl FnMut(NodeId),
     ) {
+        if self.max_in_flight > 0 {
+            nodes.retain(|node| {
+                let stays = !self.is_busy(tables, *node);
+                if !stays {
+                    out(*node);
+                }
+                stays
+            });
+        }
         for plugin in self.with(Switch::Predicate).filter(|plugin| plugin.checks_use_of(class)) {
             nodes.retain(|node| {
                 let stays = plugin.check_use(tables, class, *node).is_none();

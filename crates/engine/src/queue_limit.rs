@@ -36,3 +36,16 @@ pub(crate) fn exceeded_by_pod(tables: &Tables, queue: QueueId, demand: &Demand) 
     demand.add_to(&mut wanted, 1);
     exceeded(tables, queue, &wanted, &row.own.held())
 }
+
+/// Whether one more pod of `demand` would exceed the queue's limit once all that leaves is gone and all fences are
+/// taken.
+pub(crate) fn exceeded_in_future(tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
+    let row = tables.queues.row(queue);
+    if row.capability.is_empty() {
+        return None;
+    }
+    let mut wanted = Vec::new();
+    demand.add_to(&mut wanted, 1);
+    let used: Vec<i64> = (0..tables.dims.len()).map(|dim| row.own.promised(DimId::from(dim))).collect();
+    exceeded(tables, queue, &wanted, &used)
+}

@@ -196,6 +196,20 @@ pub enum Reason {
         /// When the next one is tried.
         retry_at: TimeMs,
     },
+    /// Others are leaving nodes so that it can start there; the room is kept for it.
+    RoomIsFreed {
+        /// How many of its pods wait for that.
+        pods: u32,
+        /// Where; at most five.
+        nodes: Vec<String>,
+        /// When it is no longer kept.
+        until: TimeMs,
+    },
+    /// Room was kept for it and did not become free in time.
+    FenceFell {
+        /// For how many of its pods.
+        pods: u32,
+    },
     /// No action of the configuration admits or places such a group.
     NotConfigured {
         /// The action that would.
@@ -307,6 +321,8 @@ pub enum Check {
     PodCount,
     /// A host port is taken.
     HostPort,
+    /// As many binds are on their way to it as may be at a time.
+    Binding,
     /// Outside the part of the cluster that the group may use.
     OutsideDomain,
     /// The queue's rules don't allow the node's group.
@@ -367,6 +383,8 @@ impl Reason {
             Self::UnknownTier { name } => format!("unknownTier:{name}"),
             Self::Gated { .. } => "gated".to_owned(),
             Self::BindFailed { .. } => "bindFailed".to_owned(),
+            Self::RoomIsFreed { .. } => "roomIsFreed".to_owned(),
+            Self::FenceFell { .. } => "fenceFell".to_owned(),
             Self::NotConfigured { action } => format!("notConfigured:{action}"),
             Self::Refused { plugin, .. } => format!("refused:{plugin}"),
             Self::StrictOrder { .. } => "strictOrder".to_owned(),

@@ -17,6 +17,7 @@ use crate::reasons::Reasons;
 mod apply;
 pub(crate) mod classes;
 pub(crate) mod couplings;
+mod evictions;
 pub(crate) mod groups;
 pub(crate) mod hypernodes;
 mod interned;

@@ -390,7 +390,7 @@ impl Trial {
 }
 
 /// Decides one placement: it counts from now on, whatever the API server takes to answer.
-fn bind(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId) {
+pub(super) fn bind(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId) {
     let node = cycle.tables.task(task).node.expect("a placed pod has a node");
     cycle.tables.move_task(task, TaskState::Binding, Some(node));
     let row = cycle.tables.task(task);

@@ -49,6 +49,10 @@ pub struct PodFacts {
     pub phase: PodPhase,
     /// It has a deletion timestamp.
     pub terminating: bool,
+    /// `spec.terminationGracePeriodSeconds`, in milliseconds.
+    pub grace_ms: Option<i64>,
+    /// The kubelet refused it (OutOfcpu and the like): it never started, and is to be replaced.
+    pub refused: bool,
     /// It carries scheduling gates.
     pub gated: bool,
     /// When it was made.

@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::{GangEviction, Plugin, Vote, admission};
 use crate::config::{PluginConfig, Switch};
 use crate::dims::{Demand, PODS};
-use crate::ids::{GroupId, QueueId, TaskId, TimeMs};
+use crate::ids::{DimId, GroupId, QueueId, TaskId, TimeMs};
 use crate::minimum::Missing;
 use crate::reasons::Reason;
 use crate::share::{self, WHOLE, at};
@@ -129,6 +129,10 @@ impl Plugin for Capacity {
             (Reverse(tables.queues.row(queue).priority), self.share(tables, queue), !owner)
         };
         key(left).cmp(&key(right))
+    }
+
+    fn shares(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<(DimId, i64)>> {
+        self.standings.get(&queue).map(|standing| standing.deserved.clone())
     }
 
     fn deserved(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<i64>> {

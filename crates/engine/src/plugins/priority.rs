@@ -60,3 +60,56 @@ impl Plugin for Priority {
         tables.task(right).priority.cmp(&tables.task(left).priority)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plugins::victim_bench::Bench;
+
+    /// A group `low` (10) and one `high` (100), each with a running and a waiting pod.
+    fn bench() -> (Bench, [TaskId; 4]) {
+        let mut bench = Bench::new();
+        bench.class("low", 10);
+        bench.class("high", 100);
+        for name in ["low", "high"] {
+            bench.group(name, 1, |group| group.priority_class = name.to_owned());
+        }
+        let tasks = [
+            bench.running("low", 0, |pod| pod.template.priority = 5),
+            bench.pending("low", 1, |pod| pod.template.priority = 9),
+            bench.running("high", 0, |pod| pod.template.priority = 5),
+            bench.pending("high", 1, |pod| pod.template.priority = 5),
+        ];
+        (bench, tasks)
+    }
+
+    #[test]
+    fn only_what_is_lower_leaves() {
+        let (bench, [low, low_waits, high, high_waits]) = bench();
+        let tables = &bench.tables;
+        let victims = |preemptor| Priority.preemptable(tables, preemptor, &[low, high]).unwrap();
+        assert_eq!(victims(high_waits), [low], "its own pod has the same task priority");
+        assert_eq!(victims(low_waits), [low], "its own pod has a lower task priority, the other group a higher one");
+    }
+
+    #[test]
+    fn gangs_take_from_lower_ones_and_reclaim_from_all() {
+        let (bench, [low, _, high, _]) = bench();
+        let group = |name: &str| bench.tables.groups.table.find(&format!("ns/{name}")).unwrap();
+        for (preemptor, reclaim, expected) in
+            [("high", false, vec![low]), ("low", false, vec![]), ("low", true, vec![low, high])]
+        {
+            let want = GangEviction { preemptor: group(preemptor), reclaim, need: Vec::new() };
+            assert_eq!(Priority.unified_evictable(&bench.tables, &want, &[low, high]), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_group_with_a_waiting_pod_starves() {
+        let (mut bench, _) = bench();
+        let low = bench.tables.groups.table.find("ns/low").unwrap();
+        assert_eq!(Priority.job_starving(&bench.tables, low), Some(true));
+        bench.running("low", 1, |_| {});
+        assert_eq!(Priority.job_starving(&bench.tables, low), Some(false));
+    }
+}

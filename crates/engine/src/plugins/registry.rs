@@ -8,8 +8,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::{
-    Plugin, binpack, capacity, deviceshare, drf, gang, network_topology_aware, nodegroup, nodeorder, numa_aware,
-    overcommit, predicates, priority, proportion, resource_strategy_fit, resourcequota, sla, usage,
+    Plugin, binpack, capacity, cdp, conformance, deviceshare, drf, gang, network_topology_aware, nodegroup, nodeorder,
+    numa_aware, overcommit, pdb, predicates, priority, proportion, resource_strategy_fit, resourcequota, sla, usage,
 };
 use crate::config::PluginConfig;
 
@@ -46,13 +46,16 @@ impl fmt::Debug for Registry {
 }
 
 /// Volcano's plugins that this version lacks: accepted, with a warning.
-pub(crate) const NOT_YET: &[&str] = &["conformance", "tdm", "task-topology", "cdp", "rescheduling", "pdb", "extender"];
+pub(crate) const NOT_YET: &[&str] = &["tdm", "task-topology", "rescheduling", "extender"];
 
 impl Default for Registry {
     /// Volcano's plugins.
     fn default() -> Self {
         let mut registry = Self(BTreeMap::new());
+        registry.add("cdp", &[], |_| Ok(Box::new(cdp::Cdp::default())));
+        registry.add("conformance", &[], |_| Ok(Box::new(conformance::Conformance)));
         registry.add("gang", &[], |_| Ok(Box::new(gang::Gang)));
+        registry.add("pdb", &[], |_| Ok(Box::new(pdb::Pdb::default())));
         registry.add("priority", &[], |_| Ok(Box::new(priority::Priority)));
         registry.add("predicates", predicates::ARGUMENTS, |config| Ok(Box::new(predicates::Predicates::new(config))));
         registry.add("nodeorder", nodeorder::ARGUMENTS, |config| Ok(Box::new(nodeorder::NodeOrder::new(config))));

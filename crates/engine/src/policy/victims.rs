@@ -9,7 +9,7 @@ use rustc_hash::FxHasher;
 
 use super::Policy;
 use crate::config::{Switch, Switches};
-use crate::ids::TaskId;
+use crate::ids::{DimId, QueueId, TaskId};
 use crate::plugins::{GangEviction, Plugin};
 use crate::world::tables::Tables;
 
@@ -56,6 +56,11 @@ impl Policy {
             plugin.victim_key(tables, preemptor)?.hash(&mut hasher);
         }
         Some(hasher.finish())
+    }
+
+    /// What the queue is entitled to: the first plugin that divides the cluster for reclaim decides.
+    pub(crate) fn shares(&self, tables: &Tables, queue: QueueId) -> Option<Vec<(DimId, i64)>> {
+        self.with(Switch::Reclaimable).find_map(|plugin| plugin.shares(tables, queue))
     }
 
     /// Tasks that should move: all that the first tier with any names.

@@ -112,6 +112,12 @@ impl Display for Reason {
             Self::BindFailed { pods, error, .. } => {
                 write!(f, "{} could not be bound, to be tried again: {error}", plural(*pods, "pod"))
             }
+            Self::RoomIsFreed { pods, nodes, .. } => {
+                write!(f, "room for {} is being freed on {}", plural(*pods, "pod"), nodes.join(", "))
+            }
+            Self::FenceFell { pods } => {
+                write!(f, "room kept for {} did not become free in time", plural(*pods, "pod"))
+            }
             Self::NotConfigured { action } => write!(f, "the scheduler's configuration has no action {action}"),
             Self::Refused { plugin, message } => write!(f, "{plugin}: {message}"),
             Self::StrictOrder { queue, next } => {
@@ -168,6 +174,7 @@ impl NodesUnfit {
             Check::NodeAffinity => format!("{nodes} not matching its node selector or affinity"),
             Check::Taint => format!("{nodes} with taint {detail} that it does not tolerate"),
             Check::Unsupported => format!("{nodes} where {detail} can't be honoured by this version"),
+            Check::Binding => format!("{nodes} with as many pods on their way as may be at a time"),
             Check::PodCount => format!("{nodes} with too many pods"),
             Check::NodeGroup => format!("{nodes} in node groups that its queue may not use"),
             Check::NodeGroupLimit => format!("{nodes} in node groups of which its queue has all that it may"),

@@ -1,6 +1,7 @@
 //! Deltas to tables. Every delta leaves the tables consistent whatever came before it: what is named but not
 //! seen yet is a placeholder. Called by `World::apply`, between cycles only.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::facts::{Delta, GroupFacts, GroupPhase, NodeFacts, PodFacts, ShapeTask};
@@ -106,10 +107,14 @@ impl Tables {
     fn upsert_task(&mut self, facts: &PodFacts) -> bool {
         let mut state = state_of(facts);
         let ended = matches!(state, TaskState::Succeeded | TaskState::Failed);
-        if !facts.mine && (facts.node.is_none() || ended) {
+        if !facts.mine && (facts.node.is_none() || ended) || ended && facts.refused {
             return self.remove_task(&facts.uid);
         }
         let old = self.tasks.find(&facts.uid);
+        let evicting = self.still_evicting(old, facts, state);
+        if let (Some(_), TaskState::Bound | TaskState::Running) = (&evicting, state) {
+            state = TaskState::Releasing;
+        }
         let mut node = facts.node.as_deref().map(|name| self.nodes.intern(name, self.dims.len()));
         if let (Some(old), None) = (old, node) {
             // A bind of ours that this version of the pod does not show yet.
@@ -135,9 +140,9 @@ impl Tables {
                 && (old.started, old.scheduled) == (facts.started, facts.scheduled)
                 && (old.preemptable, old.never_preempts) == (facts.preemptable.unwrap_or(true), facts.never_preempts)
                 && old.nominated.as_deref() == facts.nominated.as_deref()
-                && old.annotations.as_deref().is_none_or(|old| *old == facts.annotations)
-                && (old.annotations.is_some() || facts.annotations.is_empty())
                 && old.device_labels.as_deref() == device_labels
+                && (old.grace_ms, old.evicting.as_deref()) == (facts.grace_ms, evicting.as_ref())
+                && old.annotations.as_deref().unwrap_or(&NO_TEXTS) == &facts.annotations
         };
         // A group of one is made of its pod, so that a change of the pod may be one of the group's.
         if !of_one && old.is_some_and(|old| same(self.task(old))) {
@@ -152,7 +157,8 @@ impl Tables {
             self.couplings.release_profile(old.profile);
             self.couplings.release_labels(&old.labels);
         }
-        let fence_until = kept.as_ref().map_or(TimeMs::default(), |row| row.fence_until);
+        let (fence_until, no_fence_before, spared_until) =
+            kept.as_ref().map_or_else(Default::default, |row| (row.fence_until, row.no_fence_before, row.spared_until));
         let (attempts, not_before, bind_error, noticed) = kept.map_or((0, TimeMs::default(), None, None), |row| {
             (row.attempts, row.not_before, row.bind_error, row.noticed)
         });
@@ -181,17 +187,26 @@ impl Tables {
             of_daemon_set: facts.of_daemon_set,
             priority_class: some_text(&facts.pod_priority_class),
             nominated: facts.nominated.as_deref().map(Arc::from),
-            annotations: (!facts.annotations.is_empty()).then(|| Arc::new(facts.annotations.clone())),
             device_labels: device_labels.map(|labels| Arc::new(labels.clone())),
+            annotations: some_texts(&facts.annotations),
+            grace_ms: facts.grace_ms,
             fence_until,
+            no_fence_before,
+            spared_until,
+            evicting: evicting.map(Box::new),
+            in_flight: false,
             index: index_of(&facts.name),
             attempts,
             not_before,
             bind_error,
             noticed,
         };
+        let leaves = row.evicting.is_some();
         let task = self.tasks.insert(row.uid.clone(), row);
         self.count_task(task, 1);
+        if leaves {
+            self.evicting.insert(task);
+        }
         if let Some(group) = group {
             let row = self.groups.row_mut(group);
             row.tasks.insert(task);
@@ -245,6 +260,7 @@ impl Tables {
     /// Takes a task out of everything that counts it. What it named stays until `release`.
     fn detach_task(&mut self, task: TaskId) -> TaskRow {
         self.count_task(task, -1);
+        self.evicting.remove(&task);
         let uid = self.task(task).uid.clone();
         let row = self.tasks.remove(&uid).expect("found by its uid");
         if let Some(group) = row.group {
@@ -479,20 +495,15 @@ impl Tables {
         }
     }
 
-    /// The answer to an eviction: a pod that could not be told to leave stays what it was.
-    pub(crate) fn evict_result(&mut self, uid: &str, result: Result<(), &str>, _now: TimeMs) {
-        let (Some(task), Err(_)) = (self.tasks.find(uid), result) else { return };
-        let row = self.task(task);
-        if row.state == TaskState::Releasing && row.node.is_some() {
-            let state = if row.started.is_some() { TaskState::Running } else { TaskState::Bound };
-            let node = row.node;
-            self.move_task(task, state, node);
-        }
-    }
-
     pub(crate) fn node_name(&self, node: NodeId) -> &Arc<str> {
         &self.nodes.row(node).name
     }
+}
+
+static NO_TEXTS: BTreeMap<String, String> = BTreeMap::new();
+
+fn some_texts(texts: &BTreeMap<String, String>) -> Option<Arc<BTreeMap<String, String>>> {
+    (!texts.is_empty()).then(|| Arc::new(texts.clone()))
 }
 
 fn some_text(text: &str) -> Option<Arc<str>> {

@@ -108,6 +108,11 @@ pub(crate) struct Couplings {
 }
 
 impl Couplings {
+    /// The value of a pod's label.
+    pub(crate) fn label(&self, labels: &Labels, key: &str) -> Option<&str> {
+        self.words.value(labels, key)
+    }
+
     pub(crate) fn labels(&mut self, labels: &BTreeMap<String, String>) -> Labels {
         self.words.labels(labels)
     }

@@ -121,6 +121,8 @@ pub struct GroupRow {
     pub(crate) told_hyper_node: Option<Arc<str>>,
     /// What was written last, or seen where nothing was.
     pub(crate) emitted: Option<GroupStatus>,
+    /// Since when it holds nodes and can't start, as far as a cycle has seen.
+    pub(crate) half_placed_since: Option<TimeMs>,
     /// Its owner has ended: it wants no more pods.
     pub(crate) ended: bool,
     /// A write of the status is in flight.
@@ -139,6 +141,22 @@ impl GroupRow {
 
     pub(crate) fn pending(&self) -> u32 {
         self.counts.get(TaskState::Pending)
+    }
+
+    /// It has pods on nodes.
+    pub(crate) fn has_placed(&self) -> bool {
+        use TaskState::{Binding, Bound, Running};
+        [Binding, Bound, Running].into_iter().any(|state| self.counts.get(state) > 0)
+    }
+
+    /// Some of its pods are bound, none has ever run, and those that are bound are too few to start. What a cycle only
+    /// tries, and binds in flight, don't count.
+    fn holds_in_vain(&self) -> bool {
+        use TaskState::{Bound, Failed, Releasing, Running, Succeeded, Unknown};
+        let any_ran =
+            [Running, Succeeded, Failed, Releasing, Unknown].into_iter().any(|state| self.counts.get(state) > 0);
+        let bound = self.counts.get(Bound);
+        self.exists() && !any_ran && bound > 0 && bound < self.min_member
     }
 
     /// It may have pods placed: its PodGroup is there, or it needs none.
@@ -173,6 +191,8 @@ pub(crate) struct Groups {
     pub(crate) table: Table<GroupId, GroupRow>,
     /// Groups with pending tasks, or in phase Pending or Inqueue, whose owner has not ended.
     pub(crate) waiting: BTreeSet<GroupId>,
+    /// Gangs that hold nodes and can't start.
+    pub(crate) half_placed: BTreeSet<GroupId>,
     /// Groups whose promises may have changed since they were settled.
     pub(crate) unsettled: FxHashSet<GroupId>,
     /// Of those that wait, the ones that are not admitted.
@@ -194,6 +214,7 @@ struct Marks {
     waiting: bool,
     unadmitted: bool,
     best_effort: bool,
+    half_placed: bool,
 }
 
 impl Groups {
@@ -202,6 +223,7 @@ impl Groups {
             table: Table::new(),
             waiting: BTreeSet::new(),
             unadmitted: BTreeSet::new(),
+            half_placed: BTreeSet::new(),
             best_effort: BTreeSet::new(),
             unsettled: FxHashSet::default(),
             dirty: Vec::new(),
@@ -257,6 +279,7 @@ impl Groups {
             sub_jobs: SubJobs::default(),
             told_hyper_node: None,
             emitted: None,
+            half_placed_since: None,
             ended: false,
             writing: false,
             reasons: None,
@@ -273,7 +296,21 @@ impl Groups {
         let waits = row.exists() && !row.ended && (row.pending() + row.counts.pipelined() > 0 || early);
         let unadmitted = waits && row.phase == GroupPhase::Pending;
         let best_effort = waits && row.pending_best_effort > 0;
+        let half_placed = row.holds_in_vain();
         self.mark(group, waits, unadmitted, best_effort);
+        self.mark_half_placed(group, half_placed);
+    }
+
+    fn mark_half_placed(&mut self, group: GroupId, half_placed: bool) {
+        if std::mem::replace(&mut self.marks[group.index()].half_placed, half_placed) == half_placed {
+            return;
+        }
+        if half_placed {
+            self.row_mut(group).half_placed_since = None;
+            self.half_placed.insert(group);
+        } else {
+            self.half_placed.remove(&group);
+        }
     }
 
     fn mark(&mut self, group: GroupId, waiting: bool, unadmitted: bool, best_effort: bool) {
@@ -304,6 +341,7 @@ impl Groups {
     /// The group is gone.
     pub(crate) fn forget(&mut self, group: GroupId) {
         self.mark(group, false, false, false);
+        self.mark_half_placed(group, false);
     }
 
     /// Its status has to be looked at again.

@@ -25,6 +25,8 @@ pub struct NodeRow {
     pub(crate) images: BTreeMap<String, i64>,
     pub(crate) usage: Option<NodeUsage>,
     pub(crate) capacity: Resources,
+    /// Binds that are on their way to it.
+    pub(crate) in_flight: u32,
     /// Tasks whose row names this node, in no order that means anything.
     pub(crate) tasks: Vec<TaskId>,
 }
@@ -162,6 +164,7 @@ impl Nodes {
             images: BTreeMap::new(),
             usage: None,
             capacity: Resources::new(),
+            in_flight: 0,
             tasks: Vec::new(),
         };
         let id = self.table.insert(name, row);
@@ -327,6 +330,12 @@ impl Nodes {
         } else if let Some(at) = tasks.iter().rposition(|listed| *listed == task) {
             tasks.swap_remove(at);
         }
+    }
+
+    /// Adds or takes back one bind that is on its way.
+    pub(crate) fn count_in_flight(&mut self, node: NodeId, sign: i32) {
+        let row = self.table.row_mut(node.index());
+        row.in_flight = row.in_flight.checked_add_signed(sign).expect("a bind is counted before it is taken back");
     }
 
     /// Adds (`sign` 1) or takes back (-1) what is on its way out.

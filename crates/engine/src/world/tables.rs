@@ -76,6 +76,10 @@ pub struct Tables {
     pub(crate) owned: FxHashMap<Arc<str>, BTreeSet<GroupId>>,
     /// Where groups without a queue go.
     pub(crate) default_queue: Arc<str>,
+    /// Pods with a promise of room.
+    pub(crate) fences: BTreeSet<TaskId>,
+    /// Pods that we are evicting.
+    pub(crate) evicting: BTreeSet<TaskId>,
     pub(crate) journal: Journal,
     /// Whether moves are recorded for the plugins.
     pub(crate) follow_moves: bool,
@@ -113,6 +117,8 @@ impl Tables {
             shapes: FxHashMap::default(),
             owned: FxHashMap::default(),
             default_queue: default_queue.into(),
+            fences: BTreeSet::new(),
+            evicting: BTreeSet::new(),
             journal: Journal::default(),
             follow_moves: false,
             moves: Vec::new(),
@@ -200,8 +206,16 @@ impl Tables {
             match state {
                 TaskState::Releasing => self.nodes.charge_releasing(node, demand, i64::from(sign)),
                 TaskState::Pipelined => self.nodes.charge_pipelined(node, demand, i64::from(sign)),
+                TaskState::Binding => self.count_in_flight(task, node, sign),
                 _ => {}
             }
+        }
+        if state == TaskState::Pipelined {
+            if sign > 0 {
+                self.fences.insert(task)
+            } else {
+                self.fences.remove(&task)
+            };
         }
         let Some(group) = group else { return };
         let row = self.groups.row_mut(group);
@@ -253,6 +267,19 @@ impl Tables {
             place: row.node.map(|node| (node, row.state.place())),
         });
         self.couplings.refresh(tasks, &self.nodes);
+    }
+
+    /// Members of a gang don't count: they come together or not at all.
+    fn count_in_flight(&mut self, task: TaskId, node: NodeId, sign: i32) {
+        let row = self.tasks.row_mut(task.index());
+        let counts = match row.group {
+            Some(group) if sign > 0 => self.groups.row(group).min_member <= 1,
+            _ => row.in_flight,
+        };
+        row.in_flight = counts && sign > 0;
+        if counts {
+            self.nodes.count_in_flight(node, sign);
+        }
     }
 
     pub(crate) fn charge_node(&mut self, class: ClassId, node: NodeId, sign: i64) {

@@ -97,8 +97,18 @@ pub struct TaskRow {
     pub(crate) annotations: Option<Arc<BTreeMap<String, String>>>,
     /// Its labels, where it asks for shared devices: rules about sharing read them.
     pub(crate) device_labels: Option<Arc<BTreeMap<String, String>>>,
+    /// How long it may take to end after it was told to, where it says so.
+    pub(crate) grace_ms: Option<i64>,
     /// While Pipelined past the cycle: when the fence falls.
     pub(crate) fence_until: TimeMs,
+    /// Makes no victims before this time: a fence of its has fallen.
+    pub(crate) no_fence_before: TimeMs,
+    /// Is no victim before this time: it could not be evicted.
+    pub(crate) spared_until: TimeMs,
+    /// We are evicting it.
+    pub(crate) evicting: Option<Box<Evicting>>,
+    /// Counted among the binds that are on their way to its node.
+    pub(crate) in_flight: bool,
     /// The number at the end of a name of at least three parts.
     pub(crate) index: Option<u32>,
     /// Binds that failed in a row.
@@ -108,6 +118,17 @@ pub struct TaskRow {
     pub(crate) bind_error: Option<Arc<str>>,
     /// The class of the reason last written to the pod.
     pub(crate) noticed: Option<Arc<str>>,
+}
+
+/// An eviction that is not over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Evicting {
+    /// What it is, as far as it shows.
+    pub(crate) was: TaskState,
+    /// The group that gets its room, `namespace/name`.
+    pub(crate) beneficiary: Option<Arc<str>>,
+    /// It has been told to end.
+    pub(crate) confirmed: bool,
 }
 
 /// The state that a pod's own fields tell.

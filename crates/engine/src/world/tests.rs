@@ -3,6 +3,7 @@
 use crate::*;
 
 mod coupled;
+mod eviction;
 mod gangs;
 mod laws;
 mod limits;

@@ -32,6 +32,8 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
             _ => PodPhase::Pending,
         },
         terminating: metadata.deletion_timestamp.is_some(),
+        grace_ms: spec.termination_grace_period_seconds.map(|seconds| seconds.saturating_mul(1_000)),
+        refused: status.is_some_and(was_refused),
         gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
         created: created(metadata),
         started: status.and_then(|status| status.start_time.as_ref()).map(at),
@@ -45,6 +47,15 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         of_daemon_set: metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet"),
         template: template(metadata.namespace.as_deref().unwrap_or_default(), metadata, &spec),
     }
+}
+
+/// Reasons of pods that the kubelet never started, for lack of something that was there when they were bound.
+const REFUSALS: [&str; 2] = ["UnexpectedAdmissionError", "NodeAffinity"];
+
+/// Whether the kubelet refused the pod: `OutOf` and the resource, or another reason of admission.
+fn was_refused(status: &PodStatus) -> bool {
+    let reason = status.reason.as_deref().unwrap_or_default();
+    reason.starts_with("OutOf") || REFUSALS.contains(&reason)
 }
 
 /// When its PodScheduled condition became true.

@@ -21,6 +21,7 @@ fn node(labels: &[(&str, &str)], taints: &[(&str, &str, TaintEffect)]) -> NodeRo
         images: BTreeMap::new(),
         usage: None,
         capacity: BTreeMap::new(),
+        in_flight: 0,
         tasks: Vec::new(),
     }
 }

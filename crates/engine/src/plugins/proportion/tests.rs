@@ -28,7 +28,7 @@ fn opened(lab: &Lab) -> Proportion {
 }
 
 fn deserved(lab: &Lab, plugin: &Proportion, queue: &str, resource: &str) -> i64 {
-    at(plugin.deserved(lab.queue_id(queue)), lab.tables().dims.lookup(resource).unwrap())
+    at(plugin.due(lab.queue_id(queue)), lab.tables().dims.lookup(resource).unwrap())
 }
 
 fn demand(lab: &Lab, group: &str) -> Demand {

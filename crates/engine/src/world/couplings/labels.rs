@@ -41,6 +41,13 @@ impl Words {
         self.0.find(text)
     }
 
+    /// The value of a label.
+    pub(crate) fn value(&self, labels: &[(Word, Word)], key: &str) -> Option<&str> {
+        let key = self.find(key)?;
+        let at = labels.binary_search_by_key(&key, |(key, _)| *key).ok()?;
+        Some(self.0.key(labels[at].1))
+    }
+
     pub(crate) fn labels(&mut self, labels: &BTreeMap<String, String>) -> Labels {
         let mut pairs: Vec<(Word, Word)> =
             labels.iter().map(|(key, value)| (self.acquire(key), self.acquire(value))).collect();

@@ -1,0 +1,178 @@
+//! `preempt`: starving groups take room from others of their queue, then pods from others of their own group.
+//!
+//! A group's minimum is decided as one: all its victims are found before any of them leaves. Follows Volcano's action;
+//! but whoever can have room that is being freed anyway makes no victims, and nobody leaves in vain.
+
+use rustc_hash::FxHashSet;
+
+use super::preemptors;
+use super::prospects::{Prospects, Room};
+use super::statement::Statement;
+use super::victims::{From, Hunt};
+use super::walk::Outcome;
+use crate::config::Switch;
+use crate::cycle::Cycle;
+use crate::ids::{ClassId, GroupId, QueueId, TaskId};
+use crate::world::tables::Tables;
+
+/// Its name, as evictions give it.
+const NAME: &str = "preempt";
+
+/// How a node is chosen among those where victims make room.
+#[derive(Debug, Clone, Copy)]
+enum Mode {
+    /// The first by score.
+    Score,
+    /// Of so many the one whose victims matter least.
+    Cheapest(Candidates),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Candidates {
+    percent: i64,
+    min: i64,
+    max: i64,
+}
+
+/// Groups of one kind of pod that are equal in this fail alike until something is committed.
+type Hopeless = FxHashSet<Sameness>;
+
+/// Queue, class, what plugins read of the preemptor, the minimum and the number of pods.
+type Sameness = (QueueId, ClassId, u64, u32, usize);
+
+pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    let mode = mode(cycle);
+    let mut prospects = Prospects::default();
+    let mut hopeless = Hopeless::default();
+    let mut started = Vec::new();
+    let mut walk = preemptors::walk(cycle);
+    while let Some(turn) = walk.pop() {
+        let outcome = if preemptors::may_preempt(cycle, turn.group) {
+            if cycle.tables.groups.row(turn.group).has_placed() {
+                started.push(turn.group);
+            }
+            from_others(cycle, &mut prospects, mode, turn.group, &mut hopeless)
+        } else {
+            Outcome::Stuck
+        };
+        walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
+    }
+    for group in started {
+        if preemptors::may_preempt(cycle, group) {
+            from_own(cycle, &mut prospects, mode, group);
+        }
+    }
+}
+
+fn mode(cycle: &Cycle<'_>) -> Mode {
+    let config = cycle.config;
+    if !config.action_bool(NAME, "enableTopologyAwarePreemption", false) {
+        return Mode::Score;
+    }
+    Mode::Cheapest(Candidates {
+        percent: config.action_int(NAME, "minCandidateNodesPercentage", 10),
+        min: config.action_int(NAME, "minCandidateNodesAbsolute", 1),
+        max: config.action_int(NAME, "maxCandidateNodesAbsolute", 100),
+    })
+}
+
+impl Mode {
+    fn find(self, cycle: &mut Cycle<'_>, prospects: &mut Prospects, hunt: &Hunt) -> Option<Room> {
+        match self {
+            Self::Score => prospects.find(cycle, hunt),
+            Self::Cheapest(candidates) => {
+                let share = i64::from(cycle.tables.nodes.known).saturating_mul(candidates.percent) / 100;
+                let wanted = share.min(candidates.max).max(candidates.min).max(1);
+                let rooms = prospects.find_some(cycle, hunt, usize::try_from(wanted).unwrap_or(1));
+                rooms.into_iter().min_by_key(|room| cost(cycle.tables, &room.victims))
+            }
+        }
+    }
+}
+
+/// What losing the victims costs: the highest priority among them, the sum of all, their number, and how early the
+/// earliest of the highest priority has started (the later the better).
+fn cost(tables: &Tables, victims: &[TaskId]) -> (i32, i64, usize, i64) {
+    let rows = || victims.iter().map(|victim| tables.task(*victim));
+    let highest = rows().map(|row| row.priority).max().unwrap_or(i32::MIN);
+    // Shifted, so that more victims never cost less.
+    let sum = rows().map(|row| i64::from(row.priority) + (1 << 31)).fold(0, i64::saturating_add);
+    let earliest = rows().filter(|row| row.priority == highest).filter_map(|row| row.started).min();
+    (highest, sum, victims.len(), earliest.map_or(0, |time| time.0.saturating_neg()))
+}
+
+/// All that the group's minimum needs from other groups of the queue, or nothing.
+fn from_others(
+    cycle: &mut Cycle<'_>,
+    prospects: &mut Prospects,
+    mode: Mode,
+    group: GroupId,
+    hopeless: &mut Hopeless,
+) -> Outcome {
+    let tasks = preemptors::pods(cycle, group);
+    if tasks.is_empty() {
+        return Outcome::Done;
+    }
+    let key = sameness(cycle, group, &tasks);
+    if key.is_some_and(|key| hopeless.contains(&key)) {
+        return Outcome::Stuck;
+    }
+    let mut statement = Statement::new(cycle, NAME, group);
+    let mut failed: FxHashSet<(ClassId, bool)> = FxHashSet::default();
+    for task in tasks {
+        if !cycle.policy.job_starving(cycle.tables, group) {
+            break;
+        }
+        let hunt = Hunt::new(cycle, From::Queue, group, task);
+        if failed.contains(&(hunt.class, hunt.specific)) {
+            continue;
+        }
+        match mode.find(cycle, prospects, &hunt) {
+            Some(room) => statement.take(cycle, task, &room),
+            None if hunt.specific => {}
+            None => {
+                failed.insert((hunt.class, hunt.specific));
+            }
+        }
+    }
+    let pipelined = statement.promised() > 0 && cycle.policy.job_pipelined(cycle.tables, group);
+    if statement.end(cycle, pipelined) {
+        prospects.committed();
+        hopeless.clear();
+        Outcome::Done
+    } else {
+        prospects.discarded();
+        hopeless.extend(key);
+        Outcome::Stuck
+    }
+}
+
+/// Pods of the group make less important ones of it leave.
+fn from_own(cycle: &mut Cycle<'_>, prospects: &mut Prospects, mode: Mode, group: GroupId) {
+    for task in preemptors::pods(cycle, group) {
+        let hunt = Hunt::new(cycle, From::Group, group, task);
+        let mut statement = Statement::new(cycle, NAME, group);
+        let Some(room) = mode.find(cycle, prospects, &hunt).filter(|room| !room.victims.is_empty()) else {
+            prospects.discarded();
+            return;
+        };
+        statement.take(cycle, task, &room);
+        let pipelined = cycle.policy.job_pipelined(cycle.tables, group);
+        if statement.end(cycle, pipelined) {
+            prospects.committed();
+        } else {
+            prospects.discarded();
+            return;
+        }
+    }
+}
+
+/// Under what the group's failure tells of others; nothing where it wants pods of several kinds.
+fn sameness(cycle: &Cycle<'_>, group: GroupId, tasks: &[TaskId]) -> Option<Sameness> {
+    let (tables, row) = (&*cycle.tables, cycle.tables.groups.row(group));
+    let first = *tasks.first()?;
+    let class = tables.task(first).class;
+    let alike = !row.has_placed() && tasks.iter().all(|task| tables.task(*task).class == class);
+    let key = cycle.policy.victim_key(tables, Switch::Preemptable, first)?;
+    (alike && !cycle.policy.is_specific(tables, first)).then_some((row.queue, class, key, row.min_member, tasks.len()))
+}

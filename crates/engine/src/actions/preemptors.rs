@@ -1,0 +1,44 @@
+//! The groups that may make victims, in their order, and their pods that want room. Used by preempt and reclaim.
+
+use super::walk::Walk;
+use crate::cycle::Cycle;
+use crate::facts::GroupPhase;
+use crate::ids::{GroupId, TaskId};
+use crate::world::tasks::TaskState;
+
+/// Over all that waits for nodes. Of groups that are alike only the first has to be looked at, if it gets nothing.
+pub(super) fn walk(cycle: &mut Cycle<'_>) -> Walk {
+    cycle.backlog.refresh(cycle.tables, cycle.policy, cycle.config);
+    let loose: Vec<GroupId> = cycle.backlog.loose.iter().copied().filter(|group| may_preempt(cycle, *group)).collect();
+    Walk::new(cycle.tables, cycle.policy, Some(cycle.backlog), &loose)
+}
+
+/// Whether the group may make victims. Groups with a network topology are for the gang actions.
+pub(super) fn may_preempt(cycle: &Cycle<'_>, group: GroupId) -> bool {
+    let tables = &*cycle.tables;
+    let row = tables.groups.row(group);
+    row.exists()
+        && row.pending() > 0
+        && row.phase != GroupPhase::Pending
+        && row.topology.is_none()
+        && row.sub_groups.iter().all(|policy| policy.topology.is_none())
+        && tables.queues.row(row.queue).known
+        && cycle.policy.job_valid(tables, group).is_none()
+        && cycle.policy.job_starving(tables, group)
+}
+
+/// The pods of a group that want room and may make others leave, in task order.
+pub(super) fn pods(cycle: &Cycle<'_>, group: GroupId) -> Vec<TaskId> {
+    let tables = &*cycle.tables;
+    let wants = |task: &TaskId| {
+        let row = tables.task(*task);
+        row.state == TaskState::Pending
+            && !row.gated
+            && !row.never_preempts
+            && row.not_before <= cycle.now
+            && row.no_fence_before <= cycle.now
+    };
+    let mut tasks: Vec<TaskId> = tables.groups.row(group).tasks.iter().copied().filter(wants).collect();
+    tasks.sort_by(|left, right| cycle.policy.task_order(tables, *left, *right));
+    tasks
+}

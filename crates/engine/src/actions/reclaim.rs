@@ -1,0 +1,60 @@
+//! `reclaim`: starving groups take room from queues that hold more than their share.
+//!
+//! Follows Volcano's action, but prefers nodes by score, takes pods that don't run yet before those that do, and never
+//! lets queues take the same room from each other in turns (`potential`).
+
+use super::preemptors;
+use super::prospects::Prospects;
+use super::statement::Statement;
+use super::victims::{From, Hunt};
+use super::walk::Outcome;
+use crate::cycle::Cycle;
+use crate::ids::GroupId;
+
+/// Its name, as evictions give it.
+const NAME: &str = "reclaim";
+
+pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    let mut prospects = Prospects::default();
+    let mut walk = preemptors::walk(cycle);
+    while let Some(turn) = walk.pop() {
+        if cycle.policy.overused(cycle.tables, turn.queue).is_some() {
+            walk.drop_queue(turn);
+            continue;
+        }
+        let starving = preemptors::may_preempt(cycle, turn.group);
+        let outcome = if starving { reclaim(cycle, &mut prospects, turn.group) } else { Outcome::Stuck };
+        walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
+    }
+}
+
+fn reclaim(cycle: &mut Cycle<'_>, prospects: &mut Prospects, group: GroupId) -> Outcome {
+    let tasks = preemptors::pods(cycle, group);
+    if tasks.is_empty() {
+        return Outcome::Done;
+    }
+    let mut statement = Statement::new(cycle, NAME, group);
+    let mut failed = rustc_hash::FxHashSet::default();
+    for task in tasks {
+        let hunt = Hunt::new(cycle, From::OtherQueues, group, task);
+        let demand = &cycle.tables.classes.row(hunt.class).demand;
+        if failed.contains(&hunt.class) || !cycle.policy.preemptive(cycle.tables, hunt.queue, demand) {
+            continue;
+        }
+        match prospects.find(cycle, &hunt) {
+            Some(room) => statement.take(cycle, task, &room),
+            None if hunt.specific => {}
+            None => {
+                failed.insert(hunt.class);
+            }
+        }
+    }
+    let pipelined = statement.promised() > 0 && cycle.policy.job_pipelined(cycle.tables, group);
+    if statement.end(cycle, pipelined) {
+        prospects.committed();
+        Outcome::Done
+    } else {
+        prospects.discarded();
+        Outcome::Stuck
+    }
+}

@@ -1,0 +1,235 @@
+//! Which pods leave one node for one pod, worked out without touching more than has to be tried.
+//!
+//! Invariant: the victims found are all needed: without any one of them the pod would not fit, its queue would not
+//! allow it, or a check would fail. Victims that don't run yet go first, then Volcano's order. Pods of other
+//! schedulers and of DaemonSets are never candidates. Called by preempt and reclaim through `prospects`.
+
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+
+use super::potential;
+use crate::cycle::Cycle;
+use crate::dims::Demand;
+use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TaskId, TimeMs};
+use crate::queue_limit;
+use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
+
+/// Whose pods may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum From {
+    /// Other groups of the same queue.
+    Queue,
+    /// The same group.
+    Group,
+    /// Other queues.
+    OtherQueues,
+}
+
+/// A pod that wants room.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hunt {
+    pub(super) from: From,
+    pub(super) task: TaskId,
+    pub(super) group: GroupId,
+    pub(super) queue: QueueId,
+    pub(super) class: ClassId,
+    /// A plugin has more to say about this very task.
+    pub(super) specific: bool,
+    now: TimeMs,
+}
+
+/// Why a node can't be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Nothing that may leave makes room there.
+    Node,
+    /// The queue may not take as much, whatever leaves this node.
+    Queue,
+}
+
+impl Hunt {
+    pub(super) fn new(cycle: &Cycle<'_>, from: From, group: GroupId, task: TaskId) -> Self {
+        let specific = cycle.policy.is_specific(cycle.tables, task);
+        let (queue, class) = (cycle.tables.groups.row(group).queue, cycle.tables.task(task).class);
+        Self { from, task, group, queue, class, specific, now: cycle.now }
+    }
+
+    fn may_take(&self, tables: &Tables, best_effort: bool, victim: TaskId) -> bool {
+        let row = tables.task(victim);
+        let Some(group) = row.group else { return false };
+        let owner = tables.groups.row(group);
+        let ours = match self.from {
+            From::Queue => owner.queue == self.queue && group != self.group,
+            From::Group => group == self.group,
+            From::OtherQueues => owner.queue != self.queue && tables.queues.row(owner.queue).reclaimable,
+        };
+        ours && matches!(row.state, TaskState::Bound | TaskState::Running)
+            && row.preemptable
+            && !row.of_daemon_set
+            && row.spared_until <= self.now
+            && owner.exists()
+            && (!best_effort || row.best_effort)
+    }
+
+    /// All on the node that plugins allow to leave, those that leave first in front.
+    fn victims(&self, cycle: &Cycle<'_>, node: NodeId) -> Vec<TaskId> {
+        let tables = &*cycle.tables;
+        let best_effort = tables.task(self.task).best_effort;
+        let listed = tables.nodes.row(node).tasks.iter().copied();
+        let mut candidates: Vec<TaskId> = listed.filter(|task| self.may_take(tables, best_effort, *task)).collect();
+        if candidates.is_empty() {
+            return candidates;
+        }
+        // Plugins with a budget serve who comes first.
+        candidates.sort_by(|left, right| self.order(cycle, *left, *right));
+        let mut allowed = match self.from {
+            From::OtherQueues => cycle.policy.reclaimable(tables, self.task, &candidates),
+            From::Queue | From::Group => cycle.policy.preemptable(tables, self.task, &candidates),
+        };
+        allowed.sort_by(|left, right| self.order(cycle, *left, *right));
+        allowed
+    }
+
+    fn order(&self, cycle: &Cycle<'_>, left: TaskId, right: TaskId) -> Ordering {
+        let (tables, policy) = (&*cycle.tables, &*cycle.policy);
+        let (one, other) = (tables.task(left), tables.task(right));
+        let runs = |state: TaskState| state == TaskState::Running;
+        runs(one.state).cmp(&runs(other.state)).then_with(|| {
+            let (Some(mine), Some(theirs)) = (one.group, other.group) else { return Ordering::Equal };
+            let queue = |group: GroupId| tables.groups.row(group).queue;
+            let by_group = if mine == theirs {
+                Ordering::Equal
+            } else if self.from != From::OtherQueues || queue(mine) == queue(theirs) {
+                policy.job_order_alone(tables, theirs, mine)
+            } else {
+                let nearest = policy.victim_queue_order(tables, queue(mine), queue(theirs), self.queue);
+                nearest.then_with(|| policy.queue_order(tables, queue(theirs), queue(mine)))
+            };
+            by_group.then_with(|| policy.task_order(tables, right, left))
+        })
+    }
+
+    /// Who has to leave `node` so that the task can have it: nobody, some, or why it is in vain.
+    pub(super) fn choose(&self, cycle: &mut Cycle<'_>, node: NodeId) -> Result<Vec<TaskId>, Refusal> {
+        let demand = cycle.tables.classes.row(self.class).demand.clone();
+        let lacks = lacking(cycle.tables, node, &demand);
+        let checks_pass = self.checks_pass(cycle, node);
+        let allowed_now = self.allowed(cycle, &demand);
+        if lacks.is_empty() && checks_pass && allowed_now {
+            return Ok(Vec::new());
+        }
+        let victims = self.victims(cycle, node);
+        if victims.is_empty() || !would_fit(cycle.tables, &lacks, &victims) {
+            return Err(Refusal::Node);
+        }
+        let chosen = if checks_pass && allowed_now {
+            enough(cycle.tables, &lacks, &victims)
+        } else {
+            self.try_out(cycle, node, &demand, victims)?
+        };
+        let balanced = self.from != From::OtherQueues || potential::falls(cycle, self.queue, &demand, &chosen);
+        if balanced { Ok(chosen) } else { Err(Refusal::Node) }
+    }
+
+    fn checks_pass(&self, cycle: &Cycle<'_>, node: NodeId) -> bool {
+        let class = cycle.tables.classes.row(self.class);
+        cycle.policy.check_use(cycle.tables, class, node).is_none()
+            && (!self.specific || cycle.policy.check_task(cycle.tables, self.task, node).is_none())
+    }
+
+    /// Lets victims go one by one on the tables until queue, room and checks agree, gives back all that was in vain,
+    /// and takes the trial back.
+    fn try_out(
+        &self,
+        cycle: &mut Cycle<'_>,
+        node: NodeId,
+        demand: &Demand,
+        victims: Vec<TaskId>,
+    ) -> Result<Vec<TaskId>, Refusal> {
+        let savepoint = cycle.tables.savepoint();
+        let mut gone: Vec<(TaskId, TaskState)> = Vec::new();
+        let mut agreed = false;
+        for victim in victims {
+            gone.push((victim, cycle.tables.task(victim).state));
+            cycle.vacate(victim);
+            agreed = self.agrees(cycle, node, demand);
+            if agreed {
+                break;
+            }
+        }
+        let refusal = if lacking(cycle.tables, node, demand).is_empty() && self.checks_pass(cycle, node) {
+            Refusal::Queue
+        } else {
+            Refusal::Node
+        };
+        let mut chosen: Vec<TaskId> = Vec::new();
+        if agreed {
+            // The last one is needed, or the loop had ended before it.
+            while let Some((victim, state)) = gone.pop() {
+                if !chosen.is_empty() {
+                    cycle.restore(victim, state, node);
+                    if self.agrees(cycle, node, demand) {
+                        continue;
+                    }
+                    cycle.vacate(victim);
+                }
+                chosen.push(victim);
+            }
+            chosen.reverse();
+        }
+        cycle.rollback(savepoint);
+        if agreed { Ok(chosen) } else { Err(refusal) }
+    }
+
+    fn agrees(&self, cycle: &Cycle<'_>, node: NodeId, demand: &Demand) -> bool {
+        lacking(cycle.tables, node, demand).is_empty() && self.allowed(cycle, demand) && self.checks_pass(cycle, node)
+    }
+
+    /// May the queue have the room, once all that leaves is gone?
+    fn allowed(&self, cycle: &Cycle<'_>, demand: &Demand) -> bool {
+        queue_limit::exceeded_in_future(cycle.tables, self.queue, demand).is_none()
+            && cycle.policy.allocatable(cycle.tables, self.queue, demand).is_none()
+    }
+}
+
+type Lacks = SmallVec<[(DimId, i64); 4]>;
+
+/// What is missing on the node once all that leaves it is gone and all that is promised is taken.
+fn lacking(tables: &Tables, node: NodeId, demand: &Demand) -> Lacks {
+    let short = |(dim, amount): (DimId, i64)| (dim, amount.saturating_sub(tables.nodes.future_idle(node, dim)));
+    demand.iter().map(short).filter(|(_, short)| *short > 0).collect()
+}
+
+fn would_fit(tables: &Tables, lacks: &Lacks, victims: &[TaskId]) -> bool {
+    lacks.iter().all(|(dim, short)| {
+        let freed = victims.iter().map(|task| frees(tables, *task, *dim));
+        freed.fold(0, i64::saturating_add) >= *short
+    })
+}
+
+fn frees(tables: &Tables, task: TaskId, dim: DimId) -> i64 {
+    tables.classes.row(tables.task(task).class).demand.get(dim)
+}
+
+/// The first victims that make room, without those that the later ones make needless.
+fn enough(tables: &Tables, lacks: &Lacks, victims: &[TaskId]) -> Vec<TaskId> {
+    let mut left = lacks.clone();
+    let mut chosen: Vec<TaskId> = Vec::new();
+    for victim in victims {
+        if left.iter().all(|(_, short)| *short <= 0) {
+            break;
+        }
+        left.iter_mut().for_each(|(dim, short)| *short = short.saturating_sub(frees(tables, *victim, *dim)));
+        chosen.push(*victim);
+    }
+    for index in (0..chosen.len()).rev() {
+        let spare = |(dim, short): &(DimId, i64)| short.saturating_add(frees(tables, chosen[index], *dim)) <= 0;
+        if left.iter().all(spare) {
+            left.iter_mut().for_each(|(dim, short)| *short = short.saturating_add(frees(tables, chosen[index], *dim)));
+            chosen.remove(index);
+        }
+    }
+    chosen
+}
