@@ -155,12 +155,14 @@ fn kind_of(tables: &Tables, policy: &Policy, group: GroupId, row: &GroupRow) -> 
     }
     let first = *row.tasks.first()?;
     let class = tables.task(first).class;
-    let simple = row
-        .tasks
-        .iter()
-        .map(|task| tables.task(*task))
-        .all(|task| task.class == class && task.state == TaskState::Pending && !task.gated && task.attempts == 0);
-    if !simple || policy.is_specific(tables, first) {
+    let simple = row.tasks.iter().map(|task| tables.task(*task)).all(|task| {
+        task.class == class
+            && task.state == TaskState::Pending
+            && !task.gated
+            && !task.gate_passed
+            && task.attempts == 0
+    });
+    if !simple || policy.stands_alone(tables, first) {
         return None;
     }
     let needed = row.min_member.clamp(1, pending);

@@ -36,7 +36,7 @@ pub use facts::{
     SpreadConstraint, SubGroupPolicy, Taint, TaintEffect, Toleration, TopologySpec,
 };
 pub use ids::TimeMs;
-pub use plan::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, QueueUpdate};
+pub use plan::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, QueueUpdate, Ungate};
 pub use plugins::template_annotations;
 pub use reasons::{Check, CheckCount, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage};
 pub use world::{GroupView, HyperNodeProblem, World};

@@ -18,6 +18,8 @@ pub struct Plan {
     pub evictions: Vec<Eviction>,
     /// Pods for which room was promised in this cycle that others are leaving.
     pub pipelined: Vec<Pipelined>,
+    /// Pods that their queue takes: a gate is to be removed. Failures want a `World::ungate_failed`.
+    pub ungates: Vec<Ungate>,
     /// Groups that were admitted (Pending to Inqueue), as `namespace/name`.
     pub admitted: Vec<String>,
     /// PodGroup statuses to write. Each wants a `World::status_result`.
@@ -47,6 +49,22 @@ pub struct Bind {
     /// Annotations that the pod gets with the bind, such as the devices it may use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
+}
+
+/// One gate to remove.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ungate {
+    /// The pod's uid: only this very pod.
+    pub uid: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The scheduling gate's name.
+    pub gate: String,
+    /// Its group, `namespace/name`.
+    pub group: String,
 }
 
 /// One pod to evict, with the receipt: by whom, why, and what is lost.
@@ -137,6 +155,7 @@ impl Plan {
     /// Nothing to carry out.
     pub fn is_empty(&self) -> bool {
         self.binds.is_empty()
+            && self.ungates.is_empty()
             && self.evictions.is_empty()
             && self.groups.is_empty()
             && self.pods.is_empty()

@@ -174,6 +174,12 @@ pub trait Plugin: Debug + Send + Sync {
         false
     }
 
+    /// Whether what it says about this very task says nothing of other tasks of the same class in the same queue. Where
+    /// it does one failure stands for all of them. Asked only of tasks about which it has more to say.
+    fn stands_alone(&self, tables: &Tables, task: TaskId) -> bool {
+        self.is_specific(tables, task)
+    }
+
     /// A check that may depend on anything: the task's queue or group, other nodes.
     fn check_task(&self, _tables: &Tables, _task: TaskId, _node: NodeId) -> Option<Check> {
         None

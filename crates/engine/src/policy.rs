@@ -333,6 +333,11 @@ impl Policy {
         self.all().any(|plugin| plugin.is_specific(tables, task))
     }
 
+    /// Whether any plugin's answers about this task say nothing of others of its class and queue.
+    pub(crate) fn stands_alone(&self, tables: &Tables, task: TaskId) -> bool {
+        self.all().any(|plugin| plugin.stands_alone(tables, task))
+    }
+
     /// The first check that fails for this very task.
     pub(crate) fn check_task(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
         let mut plugins = self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task));

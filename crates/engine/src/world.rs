@@ -137,6 +137,18 @@ impl World {
         self.tables.evict_result(uid, result, now);
     }
 
+    /// A gate could not be removed: the pod waits for its queue again.
+    pub fn ungate_failed(&mut self, uid: &str) {
+        if let Some(task) = self.tables.tasks.find(uid)
+            && self.tables.task(task).gate_passed
+        {
+            self.tables.pass_gate(task, false);
+            if let Some(group) = self.tables.task(task).group {
+                self.tables.groups.refresh(group);
+            }
+        }
+    }
+
     /// Whether a PodGroup's status could be written; one that could not is planned again.
     pub fn status_result(&mut self, namespace: &str, name: &str, written: bool) {
         let Some(group) = self.tables.groups.table.find(&groups::key_of(namespace, name)) else { return };

@@ -20,6 +20,7 @@ use crate::world::groups::GroupRow;
 use crate::world::tasks::TaskState;
 
 mod domains;
+mod gates;
 mod parts;
 
 /// Reasons worked out for one group in one turn: more kinds of pods than this fail alike.
@@ -157,7 +158,7 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
     let mut retry_at: Option<TimeMs> = None;
     let row = cycle.tables.groups.row(group);
     let mut tasks: Vec<TaskId> = Vec::with_capacity(row.pending() as usize);
-    let mut reserve = Vec::new();
+    let (mut reserve, mut closed) = (Vec::new(), Vec::new());
     let (mut gated, mut refused, mut last_error) = (0, 0, None);
     for task in row.tasks.iter().copied() {
         let facts = cycle.tables.task(task);
@@ -166,6 +167,7 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
         }
         if facts.gated {
             gated += 1;
+            closed.extend(facts.queue_gated.then_some(task));
         } else if facts.not_before > now {
             refused += 1;
             last_error.clone_from(&facts.bind_error);
@@ -191,6 +193,8 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
     if !cycle.config.has(Action::Backfill) {
         reserve.clear();
     }
+    closed.sort_by(order);
+    gates::open(cycle, group, closed);
     if gated > 0 {
         let failure = Failure::at(Stage::Allocate, vec![Reason::Gated { pods: gated }]);
         cycle.failures.entry(group).or_insert(failure);
@@ -203,7 +207,7 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
     }
     let class = tasks.first().map(|task| cycle.tables.task(*task).class);
     let single = reserve.is_empty() && cycle.tables.groups.row(group).roles.len() == 1;
-    let specific = tasks.first().is_some_and(|task| cycle.policy.is_specific(cycle.tables, *task));
+    let specific = tasks.first().is_some_and(|task| cycle.policy.stands_alone(cycle.tables, *task));
     let alike = |class, task| cycle.tables.task(task).class == class && !cycle.tables.is_tied(task);
     let uniform = class.filter(|class| single && !specific && tasks.iter().all(|task| alike(*class, *task)));
     Wanted { tasks, next: 0, reserve, uniform }
@@ -332,7 +336,11 @@ impl Trial {
             let queue = cycle.tables.groups.row(group).queue;
             let demand = &cycle.tables.classes.row(class).demand;
             let objection = queue_limit::exceeded_by_pod(cycle.tables, queue, demand);
-            if let Some(reason) = objection.or_else(|| cycle.policy.allocatable(cycle.tables, queue, demand)) {
+            if let Some(reason) = objection.or_else(|| match cycle.tables.task(task).gate_passed {
+                // Its queue took it before, and counts it as promised since.
+                true => None,
+                false => cycle.policy.allocatable(cycle.tables, queue, demand),
+            }) {
                 self.fail(class, |_| reason);
                 continue;
             }

@@ -55,6 +55,8 @@ pub struct PodFacts {
     pub refused: bool,
     /// It carries scheduling gates.
     pub gated: bool,
+    /// Its only gate is `scheduling.volcano.sh/queue-allocation-gate`: it waits for its queue to take it.
+    pub queue_gated: bool,
     /// When it was made.
     pub created: TimeMs,
     /// When its containers started running.

@@ -116,6 +116,10 @@ impl Plugin for NodeGroup {
         true
     }
 
+    fn stands_alone(&self, _tables: &Tables, _task: TaskId) -> bool {
+        false
+    }
+
     fn check_task(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
         let queue = Self::queue_of(tables, task)?;
         let group = group_of(tables, node);

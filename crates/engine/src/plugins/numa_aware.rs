@@ -180,6 +180,10 @@ impl Plugin for NumaAware {
         template.guaranteed && asked(template).is_some()
     }
 
+    fn stands_alone(&self, _tables: &Tables, _task: TaskId) -> bool {
+        false
+    }
+
     fn score_task(&self, tables: &Tables, task: TaskId, nodes: &[NodeId], scores: &mut [i64]) {
         let template = &tables.classes.row(tables.task(task).class).template;
         let spans = |node: &NodeId| {

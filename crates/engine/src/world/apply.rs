@@ -136,7 +136,7 @@ impl Tables {
             (old.group, old.role, old.class, old.state, old.node) == (group, role, class, state, node)
                 && old.sub_job == sub_job
                 && old.labels == labels
-                && (old.gated, old.created) == (facts.gated, facts.created)
+                && (old.gated, old.queue_gated, old.created) == (facts.gated, facts.queue_gated, facts.created)
                 && (old.started, old.scheduled) == (facts.started, facts.scheduled)
                 && (old.preemptable, old.never_preempts) == (facts.preemptable.unwrap_or(true), facts.never_preempts)
                 && old.nominated.as_deref() == facts.nominated.as_deref()
@@ -157,6 +157,7 @@ impl Tables {
             self.couplings.release_profile(old.profile);
             self.couplings.release_labels(&old.labels);
         }
+        let gate_passed = kept.as_ref().is_some_and(|row| row.gate_passed);
         let (fence_until, no_fence_before, spared_until) =
             kept.as_ref().map_or_else(Default::default, |row| (row.fence_until, row.no_fence_before, row.spared_until));
         let (attempts, not_before, bind_error, noticed) = kept.map_or((0, TimeMs::default(), None, None), |row| {
@@ -177,6 +178,8 @@ impl Tables {
             state,
             node,
             gated: facts.gated,
+            queue_gated: facts.queue_gated,
+            gate_passed,
             best_effort: self.classes.row(class).demand.is_best_effort(),
             priority: facts.template.priority,
             created: facts.created,
@@ -375,7 +378,7 @@ impl Tables {
         }
         let tasks: Vec<TaskId> = row.tasks.iter().copied().collect();
         for task in tasks {
-            let (state, class) = (self.task(task).state, self.task(task).class);
+            let (state, class) = (self.task(task).state_in_queue(), self.task(task).class);
             let demand = &self.classes.row(class).demand;
             self.queues.charge(old, state, demand, -1);
             self.queues.charge(queue, state, demand, 1);

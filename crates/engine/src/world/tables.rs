@@ -191,6 +191,7 @@ impl Tables {
     /// Adds or takes away all that a task counts for, as its row stands.
     pub(crate) fn count_task(&mut self, task: TaskId, sign: i32) {
         let row = self.tasks.row(task.index());
+        let in_queue = row.state_in_queue();
         let (state, node, class, best_effort, role) = (row.state, row.node, row.class, row.best_effort, row.role);
         let (group, sub_job) = (row.group, row.sub_job);
         let holds = state.holds_node() && node.is_some();
@@ -236,7 +237,7 @@ impl Tables {
         if state.is_allocated() || state == TaskState::Pipelined {
             demand.add_to(&mut row.allocated, i64::from(sign));
         }
-        self.queues.charge(row.queue, state, demand, i64::from(sign));
+        self.queues.charge(row.queue, in_queue, demand, i64::from(sign));
     }
 
     /// The class of `template`, with one more reference.
@@ -286,6 +287,13 @@ impl Tables {
         let row = self.classes.row(class);
         self.nodes.widen(self.dims.len());
         self.nodes.charge(node, &row.demand, row.scored, &row.template.host_ports, sign);
+    }
+
+    /// The queue of a pending task takes it, or it does not after all. Not taken back by a rollback: it is decided.
+    pub(crate) fn pass_gate(&mut self, task: TaskId, passed: bool) {
+        self.count_task(task, -1);
+        self.tasks.row_mut(task.index()).gate_passed = passed;
+        self.count_task(task, 1);
     }
 
     /// Holds room for a pod that does not exist yet; a rollback gives it back.

@@ -77,6 +77,10 @@ pub struct TaskRow {
     pub(crate) state: TaskState,
     pub(crate) node: Option<NodeId>,
     pub(crate) gated: bool,
+    /// Its only gate is its queue's.
+    pub(crate) queue_gated: bool,
+    /// Its queue took it: it counts there as promised until it has a node.
+    pub(crate) gate_passed: bool,
     pub(crate) best_effort: bool,
     pub(crate) priority: i32,
     pub(crate) created: TimeMs,
@@ -129,6 +133,13 @@ pub(crate) struct Evicting {
     pub(crate) beneficiary: Option<Arc<str>>,
     /// It has been told to end.
     pub(crate) confirmed: bool,
+}
+
+impl TaskRow {
+    /// As what its queue counts it.
+    pub(crate) fn state_in_queue(&self) -> TaskState {
+        if self.gate_passed && self.state == TaskState::Pending { TaskState::Pipelined } else { self.state }
+    }
 }
 
 /// The state that a pod's own fields tell.

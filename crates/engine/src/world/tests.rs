@@ -5,6 +5,7 @@ use crate::*;
 mod coupled;
 mod eviction;
 mod gangs;
+mod gates;
 mod laws;
 mod limits;
 mod review;

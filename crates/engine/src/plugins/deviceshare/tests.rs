@@ -198,10 +198,7 @@ fn rules_and_groups_keep_pods_on_different_cards() {
     let scene = two_cards("n1")
         .pod("i1", CPU, labelled("infer"))
         .pod("i2", CPU, labelled("infer"))
-        .pod("i3", CPU, |pod| {
-            labelled("infer")(pod);
-            pod.created = TimeMs(9);
-        })
+        .pod("i3", CPU, labelled("infer"))
         .pod("t1", CPU, labelled("train"))
         .pod("other", CPU, labelled("other"));
     let (_, plan) = scene.cycle("deviceshare", rules);
