@@ -7,20 +7,26 @@ use serde::{Deserialize, Serialize};
 
 mod cluster;
 mod couplings;
+mod devices;
 mod group;
 mod node;
 mod numa;
 mod pod;
 mod queue;
+mod storage;
 mod template;
 
 pub use cluster::{BudgetFacts, HyperNodeFacts, HyperNodeMember, MemberKind, QuotaFacts, ShardFacts};
 pub use couplings::{LabelSelector, PodCouplings, PodSelector, PodTerm, PreferredPodTerm, SpreadConstraint};
+pub use devices::{
+    Attribute, DeviceClaimFacts, DeviceClassFacts, DeviceFacts, DeviceName, DeviceRequest, DeviceSliceFacts,
+};
 pub use group::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 pub use node::{NodeFacts, NodeUsage, Taint, TaintEffect};
 pub use numa::{CpuPlace, NumaFacts};
 pub use pod::{PodFacts, PodPhase, ShapeTask};
 pub use queue::{NodeGroupAffinity, QueueFacts, QueueState};
+pub use storage::{CsiNodeFacts, PodClaims, StorageClassFacts, VolumeClaimFacts, VolumeFacts};
 pub use template::{ContainerFacts, HostPort, NodeTerm, Operator, PodTemplate, PreferredTerm, Requirement, Toleration};
 
 /// One change of the cluster.
@@ -105,6 +111,44 @@ pub enum Delta {
         /// Its name.
         name: String,
     },
+    /// A PersistentVolumeClaim as it is now.
+    VolumeClaimUpsert(VolumeClaimFacts),
+    /// A PersistentVolumeClaim is gone.
+    VolumeClaimRemove {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// A PersistentVolume as it is now.
+    VolumeUpsert(VolumeFacts),
+    /// A PersistentVolume is gone, by name.
+    VolumeRemove(String),
+    /// A StorageClass as it is now.
+    StorageClassUpsert(StorageClassFacts),
+    /// A StorageClass is gone, by name.
+    StorageClassRemove(String),
+    /// A CSINode as it is now.
+    CsiNodeUpsert(CsiNodeFacts),
+    /// A CSINode is gone, by its node's name.
+    CsiNodeRemove(String),
+    /// A ResourceClaim as it is now.
+    DeviceClaimUpsert(DeviceClaimFacts),
+    /// A ResourceClaim is gone.
+    DeviceClaimRemove {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// A DeviceClass as it is now.
+    DeviceClassUpsert(DeviceClassFacts),
+    /// A DeviceClass is gone, by name.
+    DeviceClassRemove(String),
+    /// A ResourceSlice as it is now.
+    DeviceSliceUpsert(DeviceSliceFacts),
+    /// A ResourceSlice is gone, by name.
+    DeviceSliceRemove(String),
     /// A namespace and its weight among the namespaces of a queue (annotation `pumice.sh/weight`).
     NamespaceUpsert {
         /// Its name.

@@ -29,14 +29,16 @@ pub use config::{
 };
 pub use dims::Resources;
 pub use facts::{
-    BudgetFacts, ContainerFacts, CpuPlace, Delta, GroupCondition, GroupFacts, GroupPhase, GroupStatus, HostPort,
-    HyperNodeFacts, HyperNodeMember, LabelSelector, MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm, NodeUsage,
-    NumaFacts, Operator, OwnerFacts, PodCouplings, PodFacts, PodPhase, PodSelector, PodTemplate, PodTerm,
-    PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts,
-    SpreadConstraint, SubGroupPolicy, Taint, TaintEffect, Toleration, TopologySpec,
+    Attribute, BudgetFacts, ContainerFacts, CpuPlace, CsiNodeFacts, Delta, DeviceClaimFacts, DeviceClassFacts,
+    DeviceFacts, DeviceName, DeviceRequest, DeviceSliceFacts, GroupCondition, GroupFacts, GroupPhase, GroupStatus,
+    HostPort, HyperNodeFacts, HyperNodeMember, LabelSelector, MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm,
+    NodeUsage, NumaFacts, Operator, OwnerFacts, PodClaims, PodCouplings, PodFacts, PodPhase, PodSelector, PodTemplate,
+    PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts,
+    SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint, TaintEffect, Toleration, TopologySpec,
+    VolumeClaimFacts, VolumeFacts,
 };
 pub use ids::TimeMs;
-pub use plan::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, QueueUpdate, Ungate};
+pub use plan::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Ungate};
 pub use plugins::template_annotations;
 pub use reasons::{Check, CheckCount, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage};
 pub use world::{GroupView, HyperNodeProblem, World};

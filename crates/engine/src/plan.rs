@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::dims::Resources;
-use crate::facts::GroupStatus;
+use crate::facts::{DeviceName, GroupStatus};
 use crate::ids::TimeMs;
 
 /// The outcome of one cycle. All of it already counts in the World.
@@ -49,6 +49,46 @@ pub struct Bind {
     /// Annotations that the pod gets with the bind, such as the devices it may use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
+    /// What is to be written before, in order; where one fails the pod is not bound.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prebind: Vec<Prebind>,
+}
+
+/// A write that must precede a bind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Prebind {
+    /// Tell the provisioner of a volume claim where the volume is wanted, and wait until it is bound.
+    SelectNode {
+        /// Namespace of the claim.
+        namespace: String,
+        /// The claim.
+        claim: String,
+        /// The node.
+        node: String,
+    },
+    /// Give a volume to a claim, and wait until they are bound.
+    BindVolume {
+        /// Namespace of the claim.
+        namespace: String,
+        /// The claim.
+        claim: String,
+        /// Its uid.
+        uid: String,
+        /// The volume.
+        volume: String,
+    },
+    /// Reserve a resource claim for the pod, with these devices if it has none yet.
+    Reserve {
+        /// Namespace of the claim.
+        namespace: String,
+        /// The claim.
+        claim: String,
+        /// Name of the request, and device.
+        devices: Vec<(String, DeviceName)>,
+        /// The node.
+        node: String,
+    },
 }
 
 /// One gate to remove.

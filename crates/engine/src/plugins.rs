@@ -11,6 +11,7 @@ use crate::dims::Demand;
 use crate::facts::PodTemplate;
 use crate::ids::{DimId, GroupId, HyperId, NodeId, QueueId, TaskId, TimeMs};
 use crate::minimum::Missing;
+use crate::plan::Prebind;
 use crate::reasons::{Check, Reason};
 use crate::world::classes::ClassRow;
 use crate::world::nodes::NodeRow;
@@ -347,6 +348,11 @@ pub trait Plugin: Debug + Send + Sync {
 
     /// Running tasks that should move (action shuffle).
     fn victim_tasks(&self, _tables: &Tables) -> Vec<TaskId> {
+        Vec::new()
+    }
+
+    /// What must be written before the pod is bound, in order.
+    fn prebind(&self, _tables: &Tables, _task: TaskId, _node: NodeId) -> Vec<Prebind> {
         Vec::new()
     }
 

@@ -8,6 +8,7 @@ use crate::config::{Config, Switch, Switches};
 use crate::dims::Demand;
 use crate::ids::{GroupId, HyperId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::minimum::Missing;
+use crate::plan::Prebind;
 use crate::plugins::score::POINT;
 use crate::plugins::{Counting, HyperSearch, Plugin, Preference, Registry, Vote};
 use crate::reasons::{Check, Reason};
@@ -452,6 +453,11 @@ impl Policy {
             .map(|plugin| plugin.detail(tables, check, class, node))
             .find(|text| !text.is_empty())
             .unwrap_or_default()
+    }
+
+    /// All that must be written before the pod is bound.
+    pub(crate) fn prebind(&self, tables: &Tables, task: TaskId, node: NodeId) -> Vec<Prebind> {
+        self.with(Switch::Predicate).flat_map(|plugin| plugin.prebind(tables, task, node)).collect()
     }
 
     /// All that plugins tell the pod with its bind; the first of a key counts.

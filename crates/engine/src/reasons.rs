@@ -311,6 +311,22 @@ pub enum Check {
     PodAntiAffinity,
     /// A pod there shuns this one.
     OtherAntiAffinity,
+    /// A volume claim is not as it must be.
+    VolumeClaim,
+    /// A volume that can't be used on the node.
+    VolumeNode,
+    /// A volume in another zone.
+    VolumeZone,
+    /// The node takes no more volumes of a driver.
+    VolumeLimit,
+    /// No volume suits a claim there, and none can be made.
+    NoVolume,
+    /// A resource claim is not as it must be.
+    DeviceClaim,
+    /// Too few devices of a class are free.
+    Devices,
+    /// The devices of a resource claim are elsewhere.
+    DevicesElsewhere,
     /// The node lacks the topology key of a spread constraint.
     SpreadLabel,
     /// The node's domain would have too many of the pods that are to be spread.

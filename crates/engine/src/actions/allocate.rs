@@ -409,5 +409,6 @@ pub(super) fn bind(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId) {
         node: cycle.tables.node_name(node).to_string(),
         group: cycle.tables.groups.row(group).key(),
         annotations: cycle.policy.bind_annotations(cycle.tables, task, node),
+        prebind: cycle.policy.prebind(cycle.tables, task, node),
     });
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::PodTemplate;
+use crate::facts::{PodClaims, PodTemplate};
 use crate::ids::TimeMs;
 
 /// `status.phase` of a pod.
@@ -77,6 +77,8 @@ pub struct PodFacts {
     pub nominated: Option<String>,
     /// Owned by a DaemonSet.
     pub of_daemon_set: bool,
+    /// What it claims by name.
+    pub claims: PodClaims,
     /// What placing it reads.
     pub template: PodTemplate,
 }

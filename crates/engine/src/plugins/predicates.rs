@@ -1,4 +1,5 @@
-//! `predicates`: may this pod run on this node? Cordons, node selector and required affinity, taints, host ports.
+//! `predicates`: may this pod run on this node? Cordons, node selector and required affinity, taints, host ports;
+//! and for pods that say so: where other pods are, volumes, devices.
 //! Room for its resources and one more pod is no predicate: it is checked even where this plugin is off.
 
 use super::Plugin;
@@ -6,13 +7,19 @@ use crate::config::PluginConfig;
 use crate::facts::{HostPort, NodeTerm, PodTemplate, Taint, TaintEffect, Toleration};
 use crate::ids::{NodeId, TaskId};
 use crate::matching::{matches_term, selects, tolerates, untolerated};
+use crate::plan::Prebind;
 use crate::reasons::Check;
 use crate::world::classes::ClassRow;
 use crate::world::couplings::{Rules, When};
 use crate::world::nodes::NodeRow;
 use crate::world::tables::Tables;
 
-/// Arguments that Volcano reads; those of checks that this version lacks are accepted.
+mod claims;
+mod volumes;
+
+use claims::Claims;
+
+/// Arguments that Volcano reads. Caching and time limits of single checks have no counterpart here and are accepted.
 pub(super) const ARGUMENTS: &[&str] = &[
     "predicate.NodeAffinityEnable",
     "predicate.NodePortsEnable",
@@ -39,6 +46,7 @@ pub(crate) struct Predicates {
     taints: bool,
     pod_affinity: bool,
     spread: bool,
+    volumes: volumes::Switches,
 }
 
 impl Predicates {
@@ -49,6 +57,11 @@ impl Predicates {
             taints: config.bool("predicate.TaintTolerationEnable", true),
             pod_affinity: config.bool("predicate.PodAffinityEnable", true),
             spread: config.bool("predicate.PodTopologySpreadEnable", true),
+            volumes: volumes::Switches {
+                binding: config.bool("predicate.VolumeBindingEnable", true),
+                zone: config.bool("predicate.VolumeZoneEnable", true),
+                limits: config.bool("predicate.NodeVolumeLimitsEnable", true),
+            },
         }
     }
 }
@@ -69,7 +82,7 @@ impl Plugin for Predicates {
 
     fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
         let row = tables.task(task);
-        tables.couplings.restricts(row.profile, row.class, self.rules())
+        row.claims.is_some() || tables.couplings.restricts(row.profile, row.class, self.rules())
     }
 
     fn check_task(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
@@ -84,12 +97,24 @@ impl Plugin for Predicates {
         let row = tables.task(task);
         let probe = tables.couplings.probe(row.profile, row.class, When::Now, self.rules());
         nodes.retain(|node| probe.check(*node).is_none());
+        if let Some(claims) = Claims::of(tables, task, self.volumes) {
+            nodes.retain(|node| claims.check(*node).is_none());
+        }
     }
 
     fn detail_of_task(&self, tables: &Tables, check: Check, task: TaskId, node: NodeId) -> String {
         let row = tables.task(task);
         let probe = tables.couplings.probe(row.profile, row.class, When::Now, self.rules());
-        tables.couplings.topology_key(&probe, check, node).to_owned()
+        let key = tables.couplings.topology_key(&probe, check, node);
+        if !key.is_empty() {
+            return key.to_owned();
+        }
+        let failed = Claims::of(tables, task, self.volumes).and_then(|claims| claims.check(node));
+        failed.filter(|(failed, _)| *failed == check).map_or_else(String::new, |(_, detail)| detail)
+    }
+
+    fn prebind(&self, tables: &Tables, task: TaskId, node: NodeId) -> Vec<Prebind> {
+        claims::prebind(tables, task, node, self.volumes.binding)
     }
 }
 
@@ -100,7 +125,8 @@ impl Predicates {
 
     fn check_at(&self, tables: &Tables, task: TaskId, node: NodeId, when: When) -> Option<Check> {
         let row = tables.task(task);
-        tables.couplings.probe(row.profile, row.class, when, self.rules()).check(node)
+        let of_others = tables.couplings.probe(row.profile, row.class, when, self.rules()).check(node);
+        of_others.or_else(|| Claims::of(tables, task, self.volumes)?.check(node).map(|(check, _)| check))
     }
 
     fn use_of(&self, template: &PodTemplate, node: &NodeRow) -> Option<Check> {

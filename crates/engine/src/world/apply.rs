@@ -43,6 +43,9 @@ impl Tables {
 
     /// Objects that are kept as they are.
     fn apply_object(&mut self, delta: &Delta) -> bool {
+        if let Some(changed) = self.storage.apply(delta).or_else(|| self.devices.apply(delta)) {
+            return changed;
+        }
         let objects = &mut self.objects;
         match delta {
             Delta::HyperNodeUpsert(facts) => objects.hyper_nodes.upsert(facts.name.clone(), facts),
@@ -136,6 +139,7 @@ impl Tables {
             (old.group, old.role, old.class, old.state, old.node) == (group, role, class, state, node)
                 && old.sub_job == sub_job
                 && old.labels == labels
+                && old.claims.as_deref().map_or(facts.claims.is_empty(), |old| *old == facts.claims)
                 && (old.gated, old.queue_gated, old.created) == (facts.gated, facts.queue_gated, facts.created)
                 && (old.started, old.scheduled) == (facts.started, facts.scheduled)
                 && (old.preemptable, old.never_preempts) == (facts.preemptable.unwrap_or(true), facts.never_preempts)
@@ -173,6 +177,7 @@ impl Tables {
             sub_job,
             part_labels,
             class,
+            claims: (!facts.claims.is_empty()).then(|| Arc::new(facts.claims.clone())),
             labels,
             profile,
             state,

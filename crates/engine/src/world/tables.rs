@@ -15,6 +15,7 @@ use crate::facts::{GroupPhase, PodTemplate};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, TaskId};
 use crate::world::classes::Classes;
 use crate::world::couplings::{Couplings, Placed, Rules};
+use crate::world::devices::Devices;
 use crate::world::groups::{Groups, ShapePart};
 use crate::world::hypernodes::HyperNodes;
 use crate::world::journal::{Journal, Undo};
@@ -23,6 +24,7 @@ use crate::world::objects::Objects;
 use crate::world::promises::Promises;
 use crate::world::queues::Queues;
 use crate::world::shard::Shard;
+use crate::world::storage::Storage;
 use crate::world::table::Table;
 use crate::world::tasks::{TaskRow, TaskState};
 
@@ -56,6 +58,8 @@ pub struct Tables {
     pub(crate) nodes: Nodes,
     pub(crate) classes: Classes,
     pub(crate) couplings: Couplings,
+    pub(crate) storage: Storage,
+    pub(crate) devices: Devices,
     pub(crate) tasks: Table<TaskId, TaskRow>,
     pub(crate) groups: Groups,
     pub(crate) queues: Queues,
@@ -104,6 +108,8 @@ impl Tables {
             nodes: Nodes::new(),
             classes: Classes::default(),
             couplings: Couplings::default(),
+            storage: Storage::default(),
+            devices: Devices::default(),
             tasks: Table::new(),
             groups: Groups::new(),
             queues: Queues::new(),
@@ -136,10 +142,10 @@ impl Tables {
         self.tasks.row(task.index())
     }
 
-    /// Whether where it may go depends on other pods, so that pods of its class may be told other things.
+    /// Whether where it may go depends on other pods or what it claims: pods of its class may be told other things.
     pub(crate) fn is_tied(&self, task: TaskId) -> bool {
         let row = self.task(task);
-        self.couplings.restricts(row.profile, row.class, Rules { affinity: true, spread: true })
+        row.claims.is_some() || self.couplings.restricts(row.profile, row.class, Rules { affinity: true, spread: true })
     }
 
     /// How large a pod is: parts per million of what the cluster offers, in its largest dimension.
@@ -199,6 +205,9 @@ impl Tables {
         if let Some(node) = node {
             self.nodes.list_task(node, task, sign);
             self.couplings.count(profile, class, node, state.place().times(sign));
+            if state.place().future + state.place().present > 0 {
+                self.count_claims(task, node, sign);
+            }
             if holds {
                 self.charge_node(class, node, i64::from(sign));
             }
@@ -238,6 +247,15 @@ impl Tables {
             demand.add_to(&mut row.allocated, i64::from(sign));
         }
         self.queues.charge(row.queue, in_queue, demand, i64::from(sign));
+    }
+
+    /// Counts what a task with a place has claimed by name.
+    fn count_claims(&mut self, task: TaskId, node: NodeId, sign: i32) {
+        let row = self.tasks.row(task.index());
+        let Some(claims) = row.claims.as_deref() else { return };
+        let node = self.nodes.row(node);
+        self.storage.count(&row.namespace, &claims.volumes, node, sign);
+        self.devices.count(&row.namespace, &claims.devices, node, sign);
     }
 
     /// The class of `template`, with one more reference.

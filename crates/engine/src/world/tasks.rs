@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::facts::{PodFacts, PodPhase};
+use crate::facts::{PodClaims, PodFacts, PodPhase};
 use crate::ids::{ClassId, GroupId, NodeId, TimeMs};
 use crate::world::couplings::{Change, Labels, Profile};
 
@@ -72,6 +72,8 @@ pub struct TaskRow {
     pub(crate) part_labels: Option<Arc<BTreeMap<String, String>>>,
     pub(crate) class: ClassId,
     pub(crate) labels: Labels,
+    /// What it claims by name, if anything.
+    pub(crate) claims: Option<Arc<PodClaims>>,
     /// What selections read of its labels.
     pub(crate) profile: Profile,
     pub(crate) state: TaskState,

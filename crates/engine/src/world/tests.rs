@@ -2,6 +2,7 @@
 
 use crate::*;
 
+mod claims;
 mod coupled;
 mod eviction;
 mod gangs;
