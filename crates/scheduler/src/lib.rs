@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 mod ask;
 pub mod check;
 mod clock;
+mod extender;
 mod feed;
 mod intake;
 mod patches;
@@ -51,9 +52,11 @@ pub struct Options {
     pub plugins: Registry,
 }
 
-/// The plugins that come with the scheduler.
+/// The plugins that come with the scheduler: the engine's, and `extender`, which asks an HTTP server.
 pub fn plugins() -> Registry {
-    Registry::default()
+    let mut plugins = Registry::default();
+    extender::register(&mut plugins);
+    plugins
 }
 
 /// The scheduler, ready to run.
