@@ -14,6 +14,7 @@ mod switches;
 mod tree;
 
 pub(crate) use decode::{Fault, Field};
+pub(crate) use fairness::Fairness;
 pub use switches::{Switch, Switches};
 
 /// What a scheduling cycle does, in order, and with which plugins.
@@ -109,8 +110,7 @@ impl Action {
 }
 
 impl Default for Config {
-    /// Volcano's built-in default, of which this version has the plugins that are listed: actions enqueue, allocate,
-    /// backfill; tier 1 priority, gang; tier 2 predicates, nodeorder.
+    /// What is shipped: Volcano's built-in default, and namespaces that share their queue.
     fn default() -> Self {
         let plugin = |name: &str| PluginConfig {
             name: name.to_owned(),
@@ -119,8 +119,11 @@ impl Default for Config {
         };
         Self {
             actions: vec![Action::Enqueue, Action::Allocate, Action::Backfill],
-            tiers: vec![vec![plugin("priority"), plugin("gang")], vec![plugin("predicates"), plugin("nodeorder")]],
-            configurations: BTreeMap::new(),
+            tiers: vec![
+                ["priority", "gang", "conformance"].map(plugin).into(),
+                ["overcommit", "drf", "predicates", "proportion", "nodeorder"].map(plugin).into(),
+            ],
+            configurations: [fairness::shipped()].into(),
             default_queue: "default".to_owned(),
             sharding: None,
         }

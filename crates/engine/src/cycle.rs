@@ -66,6 +66,7 @@ impl Cycle<'_> {
             }
         }
         close::run(&mut self);
+        self.policy.close(self.tables, self.now);
         self.tables.commit();
         self.plan
     }

@@ -134,6 +134,11 @@ pub trait Plugin: Debug + Send + Sync {
         Ordering::Equal
     }
 
+    /// The part of `job_order` that goes before what namespaces deserve of a queue.
+    fn job_rank(&self, _tables: &Tables, _left: GroupId, _right: GroupId) -> Ordering {
+        Ordering::Equal
+    }
+
     /// Whether queues have their turn along the tree of their parents; otherwise all stand side by side.
     fn follows_queue_tree(&self) -> bool {
         false

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use crate::config::{Config, Switch, Switches};
+use crate::config::{Config, Fairness, Switch, Switches};
 use crate::dims::Demand;
 use crate::ids::{GroupId, HyperId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::minimum::Missing;
@@ -14,6 +14,7 @@ use crate::plugins::{Counting, HyperSearch, Plugin, Preference, Registry, Vote};
 use crate::reasons::{Check, Reason};
 use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
+use crate::world::tenants::Decay;
 
 mod victims;
 
@@ -27,6 +28,10 @@ pub(crate) struct Policy {
     unit: i64,
     /// Binds on their way to a node at which it is passed over; 0 means any number.
     max_in_flight: u32,
+    pub(crate) fairness: Fairness,
+    decay: Option<Decay>,
+    /// Queues may take more than their share for now: what nobody else can use, or what a gang lacks that has begun.
+    pub(crate) lending: bool,
 }
 
 #[derive(Debug)]
@@ -51,12 +56,16 @@ impl Policy {
         let fine = scoring.clone().any(|slot| slot.plugin.in_thousandths());
         let preferences = scoring.flat_map(|slot| slot.plugin.preferences()).collect();
         let follows = plugins.iter().any(|slot| slot.plugin.follows_moves());
+        let fairness = config.fairness();
         Self {
             plugins,
             preferences,
             follows,
             unit: if fine { POINT } else { 1 },
             max_in_flight: config.max_binding_per_node(),
+            fairness,
+            decay: fairness.half_life_ms.filter(|_| fairness.namespaces).map(Decay::new),
+            lending: false,
         }
     }
 
@@ -72,8 +81,18 @@ impl Policy {
     pub(crate) fn open(&mut self, tables: &mut Tables, now: TimeMs) {
         tables.follow_moves = self.follows;
         tables.moves.clear();
+        if self.fairness.namespaces {
+            tables.settle_tenants(self.decay.as_ref(), now);
+        }
         for slot in &mut self.plugins {
             slot.plugin.open(tables, now);
+        }
+    }
+
+    /// A cycle ends: what is held from now on counts from now on.
+    pub(crate) fn close(&self, tables: &mut Tables, now: TimeMs) {
+        if self.fairness.namespaces {
+            tables.settle_tenants(self.decay.as_ref(), now);
         }
     }
 
@@ -128,20 +147,28 @@ impl Policy {
         self.with(Switch::QueueOrder).any(|plugin| plugin.follows_queue_tree())
     }
 
-    /// Whether the namespaces of a queue share it among themselves.
-    pub(crate) fn shares_among_namespaces(&self) -> bool {
-        false
+    /// Whether the namespaces of the queue share it among themselves. In strict order they don't.
+    pub(crate) fn shares_among_namespaces(&self, tables: &Tables, queue: QueueId) -> bool {
+        self.fairness.namespaces && !self.is_strict(tables, queue)
     }
 
-    /// Which of two namespaces of a queue goes first.
+    /// Whether nothing of the queue is placed behind the first that does not fit.
+    pub(crate) fn is_strict(&self, tables: &Tables, queue: QueueId) -> bool {
+        self.fairness.is_strict(tables.queues.row(queue))
+    }
+
+    /// Which of two namespaces of a queue goes first: the one whose first group outranks the other's, then the one that
+    /// holds less, then the one whose first group goes first.
     pub(crate) fn tenant_order(
         &self,
-        _tables: &Tables,
-        _queue: QueueId,
-        left: NamespaceId,
-        right: NamespaceId,
+        tables: &Tables,
+        queue: QueueId,
+        left: (NamespaceId, GroupId),
+        right: (NamespaceId, GroupId),
     ) -> Ordering {
-        left.cmp(&right)
+        first_decided(self.with(Switch::JobOrder).map(|plugin| plugin.job_rank(tables, left.1, right.1)))
+            .then_with(|| tables.compare_tenants(queue, left.0, right.0))
+            .then_with(|| self.job_order(tables, left.1, right.1))
     }
 
     /// The first plugin with an opinion decides; no switch turns this off.
@@ -292,12 +319,20 @@ impl Policy {
 
     /// Any yes counts.
     pub(crate) fn overused(&self, tables: &Tables, queue: QueueId) -> Option<Reason> {
-        self.with(Switch::Overused).find_map(|plugin| plugin.overused(tables, queue))
+        self.with(Switch::Overused)
+            .filter_map(|plugin| plugin.overused(tables, queue))
+            .find(|reason| self.binds(reason))
     }
 
     /// The first objection counts.
     pub(crate) fn allocatable(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
-        self.with(Switch::Allocatable).find_map(|plugin| plugin.allocatable(tables, queue, demand))
+        let objections = self.with(Switch::Allocatable).filter_map(|plugin| plugin.allocatable(tables, queue, demand));
+        objections.into_iter().find(|reason| self.binds(reason))
+    }
+
+    /// A share is no limit while queues lend.
+    fn binds(&self, objection: &Reason) -> bool {
+        !self.lending || !matches!(objection, Reason::QueueShare { .. })
     }
 
     /// What a queue deserves by the first plugin that divides the cluster.

@@ -34,6 +34,7 @@ pub(crate) mod sub_jobs;
 pub(crate) mod table;
 pub(crate) mod tables;
 pub(crate) mod tasks;
+pub(crate) mod tenants;
 mod view;
 
 pub use hypernodes::HyperNodeProblem;

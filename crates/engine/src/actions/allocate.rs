@@ -5,13 +5,15 @@ use std::cmp::Reverse;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::walk::{Outcome, Walk};
+use super::enqueue::{fits_empty, is_impossible, strict_order};
+use super::walk::{Outcome, Turn, Walk};
 use crate::backlog::Kind;
 use crate::config::Action;
 use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
 use crate::finder::Search;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
+use crate::minimum::missing;
 use crate::plan::Bind;
 use crate::plugins::Counting;
 use crate::queue_limit;
@@ -57,6 +59,8 @@ struct Round {
     /// What groups that had a turn still want.
     wanted: FxHashMap<GroupId, Wanted>,
     hopeless: Hopeless,
+    /// A queue's share kept something waiting.
+    held_by_shares: bool,
 }
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
@@ -72,7 +76,9 @@ pub(super) fn place(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
     let groups: Vec<GroupId> = groups.into_iter().filter(|group| eligible(cycle, *group)).collect();
     let (half_placed, mut rest): (Vec<_>, Vec<_>) =
         groups.into_iter().partition(|group| is_half_placed(cycle.tables.groups.row(*group)));
-    let mut round = Round { which, wanted: FxHashMap::default(), hopeless: Hopeless::default() };
+    let mut round = Round::new(which);
+    // What completes a gang that has begun is not held up by shares.
+    cycle.policy.lending = true;
     let mut walk = Walk::new(cycle.tables, cycle.policy, None, &half_placed);
     while let Some(turn) = walk.pop() {
         if round.turn(cycle, turn.group) == Outcome::Again {
@@ -80,27 +86,35 @@ pub(super) fn place(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
         }
         walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Done);
     }
-    let backlog = (which == Which::Requesting).then_some(&*cycle.backlog);
-    let mut walk = Walk::new(cycle.tables, cycle.policy, backlog, &rest);
-    while let Some(turn) = walk.pop() {
-        if let Some(reason) = cycle.policy.overused(cycle.tables, turn.queue) {
-            let failure = Failure::at(Stage::Allocate, vec![reason]);
-            let (groups, kinds) = walk.drop_queue(turn);
-            for group in groups {
-                cycle.failures.entry(group).or_insert_with(|| failure.clone());
-            }
-            kinds.into_iter().for_each(|kind| fail_bucket(cycle, kind, failure.clone()));
-            continue;
-        }
-        let eligible = turn.kind.is_none() || eligible(cycle, turn.group);
-        let outcome = if eligible { round.turn(cycle, turn.group) } else { Outcome::Done };
-        if let (Outcome::Stuck, Some(kind)) = (outcome, turn.kind)
-            && let Some(failure) = cycle.failures.get(&turn.group).cloned()
-        {
-            fail_bucket(cycle, kind, failure);
-        }
-        walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
+    cycle.policy.lending = false;
+    round.walk(cycle, &rest);
+    if cycle.policy.fairness.lending && round.held_by_shares {
+        // What is left is of no use to those who deserve it; they take it back when it is.
+        cycle.policy.lending = true;
+        Round::new(which).walk(cycle, &rest);
+        cycle.policy.lending = false;
     }
+}
+
+/// Whether all behind a group that found no room have to wait: in strict order, unless it can never start as things
+/// are, or has started and only wants more.
+fn holds_up(cycle: &mut Cycle<'_>, turn: Turn) -> bool {
+    if !cycle.policy.is_strict(cycle.tables, turn.queue) {
+        return false;
+    }
+    let row = cycle.tables.groups.row(turn.group);
+    let started = row.counts.ready() >= row.min_member.max(1);
+    let impossible = cycle.failures.get(&turn.group).is_some_and(|failure| is_impossible(&failure.reasons));
+    let missing = missing(cycle.tables, turn.group);
+    !started && !impossible && fits_empty(cycle, &missing)
+}
+
+/// The failure of those that lose their turn, and have none of their own.
+fn fail_all(cycle: &mut Cycle<'_>, groups: Vec<GroupId>, kinds: Vec<Kind>, failure: &Failure) {
+    for group in groups {
+        cycle.failures.entry(group).or_insert_with(|| failure.clone());
+    }
+    kinds.into_iter().for_each(|kind| fail_bucket(cycle, kind, failure.clone()));
 }
 
 /// The failure of one is that of all in the bucket.
@@ -214,6 +228,39 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
 }
 
 impl Round {
+    fn new(which: Which) -> Self {
+        Self { which, wanted: FxHashMap::default(), hopeless: Hopeless::default(), held_by_shares: false }
+    }
+
+    /// Gives all their turns, those of the backlog and `groups`.
+    fn walk(&mut self, cycle: &mut Cycle<'_>, groups: &[GroupId]) {
+        let backlog = (self.which == Which::Requesting).then_some(&*cycle.backlog);
+        let mut walk = Walk::new(cycle.tables, cycle.policy, backlog, groups);
+        while let Some(turn) = walk.pop() {
+            if let Some(reason) = cycle.policy.overused(cycle.tables, turn.queue) {
+                self.held_by_shares |= matches!(reason, Reason::QueueShare { .. });
+                let (groups, kinds) = walk.drop_queue(turn);
+                fail_all(cycle, groups, kinds, &Failure::at(Stage::Allocate, vec![reason]));
+                continue;
+            }
+            let eligible = turn.kind.is_none() || eligible(cycle, turn.group);
+            let outcome = if eligible { self.turn(cycle, turn.group) } else { Outcome::Done };
+            if let (Outcome::Stuck, Some(kind)) = (outcome, turn.kind)
+                && let Some(failure) = cycle.failures.get(&turn.group).cloned()
+            {
+                fail_bucket(cycle, kind, failure);
+            }
+            if outcome == Outcome::Stuck && holds_up(cycle, turn) {
+                let failure = Failure::at(Stage::Allocate, vec![strict_order(cycle, turn.queue, turn.group)]);
+                let (groups, mut kinds) = walk.drop_queue(turn);
+                kinds.retain(|kind| Some(*kind) != turn.kind);
+                fail_all(cycle, groups, kinds, &failure);
+                continue;
+            }
+            walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
+        }
+    }
+
     /// One turn of a group: up to its minimum, or one pod beyond it.
     fn turn(&mut self, cycle: &mut Cycle<'_>, group: GroupId) -> Outcome {
         let which = self.which;
@@ -249,10 +296,12 @@ impl Round {
             for task in &trial.placed {
                 bind(cycle, group, *task);
             }
-            trial.note_failure(cycle, group);
+            let reasons = trial.note_failure(cycle, group);
+            self.held_by_shares |= tell_of_shares(&reasons);
             return if wanted.next < wanted.tasks.len() { Outcome::Again } else { Outcome::Done };
         }
         let reasons = trial.note_failure(cycle, group);
+        self.held_by_shares |= tell_of_shares(&reasons);
         cycle.rollback(savepoint);
         if let (Some(key), Some(reasons)) = (key, reasons) {
             self.hopeless.insert(key, reasons);
@@ -275,6 +324,11 @@ fn turn_in_domains(cycle: &mut Cycle<'_>, group: GroupId, wanted: &Wanted, count
             Outcome::Stuck
         }
     }
+}
+
+/// Whether a queue's share was in the way.
+fn tell_of_shares(reasons: &Option<Vec<Reason>>) -> bool {
+    reasons.iter().flatten().any(|reason| matches!(reason, Reason::QueueShare { .. }))
 }
 
 /// Orders the pods of the minimum by size, the largest first. They stand first in the worksheet.

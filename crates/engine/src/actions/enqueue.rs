@@ -51,7 +51,7 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId, held_up: &mut FxHashMap<QueueId
     match decide(cycle, group, &mut missing, placeable) {
         Ok(()) => admit(cycle, group, &missing),
         Err(reasons) => {
-            if !is_impossible(&reasons) && cycle.config.is_strict(cycle.tables.queues.row(queue)) {
+            if !is_impossible(&reasons) && cycle.policy.is_strict(cycle.tables, queue) {
                 held_up.insert(queue, group);
             }
             let estimated = matches!(reasons.first(), Some(Reason::QueueLimit { .. } | Reason::ExceedsCluster(_)));
@@ -68,13 +68,13 @@ fn admit(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) {
     cycle.plan.admitted.push(cycle.tables.groups.row(group).key());
 }
 
-fn strict_order(cycle: &Cycle<'_>, queue: QueueId, next: GroupId) -> Reason {
+pub(super) fn strict_order(cycle: &Cycle<'_>, queue: QueueId, next: GroupId) -> Reason {
     let queue = cycle.tables.queues.row(queue).name.to_string();
     Reason::StrictOrder { queue, next: cycle.tables.groups.row(next).key() }
 }
 
 /// What can never be admitted as things are keeps nobody waiting, not even in strict order.
-fn is_impossible(reasons: &[Reason]) -> bool {
+pub(super) fn is_impossible(reasons: &[Reason]) -> bool {
     let impossible = |reason: &Reason| match reason {
         Reason::QueueLimit { never, .. } => *never,
         Reason::ExceedsCluster(_) | Reason::QueueNotFound { .. } | Reason::QueueClosed { .. } => true,
@@ -113,7 +113,7 @@ fn decide(
         return Err(vec![Reason::ExceedsCluster(exceeds(cycle, group, missing))]);
     }
     let Some(reason) = objection(cycle, group, missing, Past::Nobody) else { return Ok(()) };
-    let first_of_namespace = cycle.config.fairness().namespaces && !cycle.tables.promises.waits(queue, &namespace);
+    let first_of_namespace = cycle.policy.fairness.namespaces && !cycle.tables.promises.waits(queue, &namespace);
     if fits && first_of_namespace && objection(cycle, group, missing, Past::Waiting).is_none() {
         return Ok(());
     }
@@ -175,7 +175,7 @@ fn place_and_take_back(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
 }
 
 /// Would the minimum fit if nothing ran?
-fn fits_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
+pub(super) fn fits_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
     match &missing.block {
         Some(block) => block.iter().all(|(dim, amount)| amount <= cycle.tables.nodes.total[dim.index()]),
         None => cycle.finder.unplaced_on_empty(cycle.tables, cycle.policy, &missing.parts).is_none(),

@@ -35,6 +35,19 @@ struct Tenant {
     entries: Vec<Entry>,
 }
 
+impl Tenant {
+    fn compare(&self, tables: &Tables, policy: &Policy, queue: QueueId, other: &Self) -> Ordering {
+        match (self.entries.last(), other.entries.last()) {
+            (Some(mine), Some(others)) => {
+                let others = (other.namespace, others.head());
+                policy.tenant_order(tables, queue, (self.namespace, mine.head()), others)
+            }
+            // One without work does not stay.
+            (mine, others) => others.is_some().cmp(&mine.is_some()),
+        }
+    }
+}
+
 /// A queue and what is below it, the first last. Number 0 stands above all.
 #[derive(Debug)]
 struct Branch {
@@ -74,19 +87,24 @@ impl Walk {
     /// Over all of the backlog's buckets, and `groups`.
     pub(super) fn new(tables: &Tables, policy: &Policy, backlog: Option<&Backlog>, groups: &[GroupId]) -> Self {
         let mut by_queue: BTreeMap<QueueId, BTreeMap<NamespaceId, Vec<Entry>>> = BTreeMap::new();
-        let apart = policy.shares_among_namespaces();
-        let tenant = |namespace: NamespaceId| if apart { namespace } else { NamespaceId::from(0) };
+        let tenant = |queue: QueueId, namespace: NamespaceId| {
+            if policy.shares_among_namespaces(tables, queue) { namespace } else { NamespaceId::from(0) }
+        };
         let buckets = backlog.into_iter().flat_map(|backlog| &backlog.buckets);
         for (kind, bucket) in buckets {
             let cursor = Cursor::default();
             let Some(head) = bucket.groups.at(cursor) else { continue };
             let tenants = by_queue.entry(kind.queue).or_default();
-            tenants.entry(tenant(kind.namespace)).or_default().push(Entry::Bucket { kind: *kind, cursor, head });
+            tenants.entry(tenant(kind.queue, kind.namespace)).or_default().push(Entry::Bucket {
+                kind: *kind,
+                cursor,
+                head,
+            });
         }
         for group in groups {
             let row = tables.groups.row(*group);
             let tenants = by_queue.entry(row.queue).or_default();
-            tenants.entry(tenant(row.namespace_id)).or_default().push(Entry::Group(*group));
+            tenants.entry(tenant(row.queue, row.namespace_id)).or_default().push(Entry::Group(*group));
         }
         let top = Branch { queue: None, children: Vec::new(), tenants: Vec::new() };
         let mut walk = Self { branches: vec![top], path: Vec::new() };
@@ -97,7 +115,7 @@ impl Walk {
             for tenant in &mut tenants {
                 tenant.entries.sort_by(|left, right| policy.job_order(tables, right.head(), left.head()));
             }
-            tenants.sort_by(|left, right| policy.tenant_order(tables, queue, right.namespace, left.namespace));
+            tenants.sort_by(|left, right| right.compare(tables, policy, queue, left));
             let branch = walk.plant(tables, policy, &mut planted, queue);
             walk.branches[branch].tenants = tenants;
         }
@@ -199,8 +217,7 @@ impl Walk {
             tenant.entries.insert(place, entry);
         }
         if !tenant.entries.is_empty() {
-            let after =
-                |other: &Tenant| policy.tenant_order(tables, turn.queue, other.namespace, tenant.namespace).is_gt();
+            let after = |other: &Tenant| other.compare(tables, policy, turn.queue, &tenant).is_gt();
             let place = tenants.partition_point(after);
             tenants.insert(place, tenant);
         }

@@ -1,5 +1,7 @@
 //! `configurations: - name: fairness`: how the namespaces of a queue share it, and whether queues keep strict order.
 
+use std::collections::BTreeMap;
+
 use pumice_units::GoDuration;
 
 use super::{Argument, Config};
@@ -12,6 +14,7 @@ pub(super) const NAME: &str = "fairness";
 pub(super) const NAMESPACES: &str = "namespaces";
 pub(super) const HALF_LIFE: &str = "halfLife";
 pub(super) const STRICT: &str = "strict";
+pub(super) const LENDING: &str = "lending";
 
 /// How a queue is shared by those who use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,6 +25,24 @@ pub(crate) struct Fairness {
     pub(crate) half_life_ms: Option<i64>,
     /// Nothing behind the first that does not fit is placed.
     pub(crate) strict: bool,
+    /// Queues may hold more than their share of what nobody else can use.
+    pub(crate) lending: bool,
+}
+
+impl Fairness {
+    /// Whether the queue keeps strict order: as its annotation says, else as the configuration does.
+    pub(crate) fn is_strict(&self, queue: &QueueRow) -> bool {
+        match queue.annotations.get(QUEUE_ORDER).map(String::as_str) {
+            Some("strict") => true,
+            Some("fair") => false,
+            _ => self.strict,
+        }
+    }
+}
+
+/// What is shipped: namespaces share, by what they hold now, and shares are soft.
+pub(super) fn shipped() -> (String, BTreeMap<String, Argument>) {
+    (NAME.to_owned(), [NAMESPACES, LENDING].map(|name| (name.to_owned(), Argument::Bool(true))).into())
 }
 
 /// A half-life above zero.
@@ -38,15 +59,6 @@ impl Config {
             Some(Argument::Text(text)) => half_life_ms(text),
             _ => None,
         };
-        Fairness { namespaces: is_on(NAMESPACES), half_life_ms, strict: is_on(STRICT) }
-    }
-
-    /// Whether the queue keeps strict order: as its annotation says, else as the configuration does.
-    pub(crate) fn is_strict(&self, queue: &QueueRow) -> bool {
-        match queue.annotations.get(QUEUE_ORDER).map(String::as_str) {
-            Some("strict") => true,
-            Some("fair") => false,
-            _ => self.fairness().strict,
-        }
+        Fairness { namespaces: is_on(NAMESPACES), half_life_ms, strict: is_on(STRICT), lending: is_on(LENDING) }
     }
 }

@@ -179,7 +179,7 @@ impl Reader<'_> {
     fn fairness(&mut self, line: u64, arguments: &BTreeMap<String, Argument>) -> Result<(), ConfigError> {
         for (name, value) in arguments {
             let (valid, wanted) = match (name.as_str(), value) {
-                (fairness::NAMESPACES | fairness::STRICT, value) => {
+                (fairness::NAMESPACES | fairness::STRICT | fairness::LENDING, value) => {
                     (matches!(value, Argument::Bool(_)), "true or false")
                 }
                 (fairness::HALF_LIFE, Argument::Text(text)) => {

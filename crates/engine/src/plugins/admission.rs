@@ -19,6 +19,19 @@ pub(super) fn closed(row: &QueueRow) -> Option<Reason> {
     }
 }
 
+/// A limit that leaves too little.
+pub(super) fn limit(tables: &Tables, row: &QueueRow, dim: DimId, limit: i64, used: i64, requested: i64) -> Reason {
+    Reason::QueueLimit {
+        queue: row.name.to_string(),
+        resource: tables.dims.name(dim).to_string(),
+        limit,
+        used,
+        requested,
+        short: used.saturating_add(requested).saturating_sub(limit),
+        never: requested > limit,
+    }
+}
+
 /// The first dimension of `missing` that `limits` leave no room for, beside what the queue (`tree`: and all below it)
 /// holds and what is promised; what groups hold beyond their minimum is not counted.
 pub(super) fn beyond_limit(
@@ -39,16 +52,8 @@ pub(super) fn beyond_limit(
         });
         let elastic = promised.map_or(0, |promised| at(&promised.elastic, dim));
         let used = sums.promised(dim).saturating_add(ahead).saturating_sub(elastic).max(0);
-        let (requested, limit) = (at(&missing.total, dim), limits.get(dim));
-        let short = requested.saturating_add(used).saturating_sub(limit);
-        (limit != i64::MAX && short > 0).then(|| Reason::QueueLimit {
-            queue: row.name.to_string(),
-            resource: tables.dims.name(dim).to_string(),
-            limit,
-            used,
-            requested,
-            short,
-            never: requested > limit,
-        })
+        let (requested, bound) = (at(&missing.total, dim), limits.get(dim));
+        let over = bound != i64::MAX && requested.saturating_add(used) > bound;
+        over.then(|| limit(tables, row, dim, bound, used, requested))
     })
 }

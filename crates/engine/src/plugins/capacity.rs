@@ -82,16 +82,8 @@ impl Capacity {
             let (row, standing) = (tables.queues.row(queue), self.standings.get(&queue)?);
             demand.iter().filter(|(dim, _)| *dim != PODS).find_map(|(dim, requested)| {
                 let (used, limit) = (self.sums(row).promised(dim), standing.real.get(dim));
-                let short = used.saturating_add(requested).saturating_sub(limit);
-                (limit != i64::MAX && short > 0).then(|| Reason::QueueLimit {
-                    queue: row.name.to_string(),
-                    resource: tables.dims.name(dim).to_string(),
-                    limit,
-                    used,
-                    requested,
-                    short,
-                    never: requested > limit,
-                })
+                let over = limit != i64::MAX && used.saturating_add(requested) > limit;
+                over.then(|| admission::limit(tables, row, dim, limit, used, requested))
             })
         })
     }
@@ -121,6 +113,10 @@ impl Plugin for Capacity {
             self.standings = standing::all(tables, self.hierarchical);
             self.seen = Some(seen);
         }
+    }
+
+    fn follows_queue_tree(&self) -> bool {
+        self.hierarchical
     }
 
     fn queue_order(&self, tables: &Tables, left: QueueId, right: QueueId) -> Ordering {

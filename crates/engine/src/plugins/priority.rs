@@ -14,6 +14,10 @@ impl Plugin for Priority {
         tables.groups.row(right).priority.cmp(&tables.groups.row(left).priority)
     }
 
+    fn job_rank(&self, tables: &Tables, left: GroupId, right: GroupId) -> Ordering {
+        self.job_order(tables, left, right)
+    }
+
     /// Wants every pod of the group to run.
     fn job_starving(&self, tables: &Tables, group: GroupId) -> Option<bool> {
         let row = tables.groups.row(group);

@@ -56,19 +56,19 @@ impl Plugin for Proportion {
         key(left).cmp(&key(right))
     }
 
-    fn deserved(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<i64>> {
-        self.standings.get(&queue).map(|standing| standing.deserved.clone())
-    }
-
     /// All dimensions are used up to what it deserves.
     fn overused(&self, tables: &Tables, queue: QueueId) -> Option<Reason> {
         let standing = self.standings.get(&queue)?;
         let row = tables.queues.row(queue);
         let dims = (0..standing.deserved.len()).map(DimId::from);
         let full = dims.clone().all(|dim| at(&standing.deserved, dim) <= row.own.promised(dim));
-        let tightest = dims.filter(|dim| *dim != PODS && at(&standing.deserved, *dim) > 0);
-        let shown = tightest.max_by_key(|dim| share::ratio(row.own.promised(*dim), at(&standing.deserved, *dim)));
-        full.then(|| over(tables, row, shown.unwrap_or(PODS), &standing.deserved, 0))
+        // Where it deserves all there is, the nodes say more about what is full.
+        let shared = |dim: &DimId| at(&standing.deserved, *dim) < at(&tables.nodes.total, *dim);
+        let wants = |dim: DimId| at(&row.own.pending, dim) > 0;
+        let held = |dim: DimId| share::ratio(row.own.promised(dim), at(&standing.deserved, dim));
+        let of_use = |dim: &DimId| *dim != PODS && shared(dim) && (wants(*dim) || held(*dim) > 0);
+        let shown = dims.filter(of_use).max_by_key(|dim| (wants(*dim), held(*dim)))?;
+        full.then(|| over(tables, row, shown, &standing.deserved, 0))
     }
 
     fn allocatable(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
@@ -77,14 +77,29 @@ impl Plugin for Proportion {
             return Some(reason);
         }
         let deserved = self.due(queue);
-        let above = |(dim, amount): &(DimId, i64)| row.own.promised(*dim).saturating_add(*amount) > at(deserved, *dim);
-        let first = demand.iter().filter(|(dim, _)| *dim != PODS).find(above);
+        let wanted = || demand.iter().filter(|(dim, _)| *dim != PODS);
+        let beyond = |dim: DimId, amount: i64, bound: i64| row.own.promised(dim).saturating_add(amount) > bound;
+        // Where the queue may have all there is, it is the cluster that is full: the nodes say more about that.
+        let scarce = |dim: DimId, bound: i64| bound < at(&tables.nodes.total, dim);
+        let real = |dim: DimId| self.standings.get(&queue).map_or(i64::MAX, |standing| standing.real.get(dim));
+        let limited = wanted().find(|(dim, amount)| scarce(*dim, real(*dim)) && beyond(*dim, *amount, real(*dim)));
+        if let Some((dim, requested)) = limited {
+            return Some(admission::limit(tables, row, dim, real(dim), row.own.promised(dim), requested));
+        }
+        let mine = |dim: DimId| at(deserved, dim);
+        let first = wanted().find(|(dim, amount)| scarce(*dim, mine(*dim)) && beyond(*dim, *amount, mine(*dim)));
         first.map(|(dim, amount)| over(tables, row, dim, deserved, amount))
+    }
+
+    fn deserved(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<i64>> {
+        self.standings.get(&queue).map(|standing| standing.deserved.clone())
     }
 
     /// A queue reclaims only up to what it deserves.
     fn preemptive(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> bool {
-        self.allocatable(tables, queue, demand).is_none()
+        let (row, due) = (tables.queues.row(queue), self.due(queue));
+        let within = |(dim, amount): (DimId, i64)| row.own.promised(dim).saturating_add(amount) <= at(due, dim);
+        row.is_open() && demand.iter().filter(|(dim, _)| *dim != PODS).all(within)
     }
 
     /// In the order of the candidates, while their queue holds more than it deserves in any dimension.

@@ -381,12 +381,16 @@ impl Tables {
         if old == queue {
             return;
         }
-        let tasks: Vec<TaskId> = row.tasks.iter().copied().collect();
+        let (tasks, namespace): (Vec<TaskId>, _) = (row.tasks.iter().copied().collect(), row.namespace_id);
         for task in tasks {
             let (state, class) = (self.task(task).state_in_queue(), self.task(task).class);
             let demand = &self.classes.row(class).demand;
             self.queues.charge(old, state, demand, -1);
             self.queues.charge(queue, state, demand, 1);
+            if state.is_allocated() || state == TaskState::Pipelined {
+                self.tenants.charge(old, namespace, demand, -1);
+                self.tenants.charge(queue, namespace, demand, 1);
+            }
         }
         self.queues.row_mut(queue).groups += 1;
         self.leave_queue(old);

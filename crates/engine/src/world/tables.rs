@@ -27,6 +27,7 @@ use crate::world::shard::Shard;
 use crate::world::storage::Storage;
 use crate::world::table::Table;
 use crate::world::tasks::{TaskRow, TaskState};
+use crate::world::tenants::Tenants;
 
 /// What an owner will make pods from.
 #[derive(Debug)]
@@ -69,6 +70,7 @@ pub struct Tables {
     pub(crate) orders_version: u64,
     pub(crate) objects: Objects,
     pub(crate) promises: Promises,
+    pub(crate) tenants: Tenants,
     /// As of the start of the cycle.
     pub(crate) hyper_nodes: HyperNodes,
     /// As of the start of the cycle.
@@ -117,6 +119,7 @@ impl Tables {
             orders_version: 0,
             objects: Objects::default(),
             promises: Promises::default(),
+            tenants: Tenants::default(),
             hyper_nodes: HyperNodes::new(),
             shard: Shard::default(),
             priorities: Priorities::default(),
@@ -245,6 +248,7 @@ impl Tables {
         let demand = &self.classes.row(class).demand;
         if state.is_allocated() || state == TaskState::Pipelined {
             demand.add_to(&mut row.allocated, i64::from(sign));
+            self.tenants.charge(row.queue, row.namespace_id, demand, i64::from(sign));
         }
         self.queues.charge(row.queue, in_queue, demand, i64::from(sign));
     }
@@ -362,6 +366,7 @@ impl Tables {
             }
         }
         self.groups.waiting.hash(&mut hasher);
+        self.tenants.memory().hash(&mut hasher);
         hasher.finish()
     }
 }

@@ -5,6 +5,7 @@ use crate::*;
 mod claims;
 mod coupled;
 mod eviction;
+mod fairness;
 mod gangs;
 mod gates;
 mod laws;

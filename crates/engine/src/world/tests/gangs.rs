@@ -159,7 +159,7 @@ fn enqueue_reads_the_jobs_tasks_before_pods_exist() {
          └─ starts with at least 5 pods together; none is made yet"
     );
     // A third node makes room for it.
-    lab.apply(Delta::NodeUpsert(node("n2", 1_000)));
+    lab.apply(Delta::NodeUpsert(node("n2", 10_000)));
     assert_eq!(lab.cycle().admitted, ["ns/never"]);
 }
 
