@@ -110,18 +110,28 @@ impl Action {
 }
 
 impl Default for Config {
-    /// What is shipped: Volcano's built-in default, and namespaces that share their queue.
+    /// What is shipped: Volcano's plugins, with preempt and reclaim, shares that are soft, and namespaces that share
+    /// their queue. The deciding tier for preempt is the first (priority, conformance), for reclaim the second
+    /// (conformance, proportion).
     fn default() -> Self {
-        let plugin = |name: &str| PluginConfig {
-            name: name.to_owned(),
-            switches: Switches::default(),
-            arguments: BTreeMap::new(),
+        let plugin = |name: &str, off: &[Switch]| {
+            let mut switches = Switches::default();
+            off.iter().for_each(|switch| switches.set(*switch, false));
+            PluginConfig { name: name.to_owned(), switches, arguments: BTreeMap::new() }
         };
+        let (preempt, reclaim) = (Switch::Preemptable, Switch::Reclaimable);
         Self {
-            actions: vec![Action::Enqueue, Action::Allocate, Action::Backfill],
+            actions: vec![Action::Enqueue, Action::Allocate, Action::Preempt, Action::Reclaim, Action::Backfill],
             tiers: vec![
-                ["priority", "gang", "conformance"].map(plugin).into(),
-                ["overcommit", "drf", "predicates", "proportion", "nodeorder"].map(plugin).into(),
+                vec![plugin("priority", &[]), plugin("gang", &[preempt, reclaim]), plugin("conformance", &[reclaim])],
+                vec![
+                    plugin("overcommit", &[]),
+                    plugin("conformance", &[preempt]),
+                    plugin("drf", &[preempt]),
+                    plugin("predicates", &[]),
+                    plugin("proportion", &[]),
+                    plugin("nodeorder", &[]),
+                ],
             ],
             configurations: [fairness::shipped()].into(),
             default_queue: "default".to_owned(),

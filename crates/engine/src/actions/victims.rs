@@ -65,7 +65,10 @@ impl Hunt {
             From::Group => group == self.group,
             From::OtherQueues => owner.queue != self.queue && tables.queues.row(owner.queue).reclaimable,
         };
-        ours && matches!(row.state, TaskState::Bound | TaskState::Running)
+        // Pods of it are on their way to complete it: it would be broken before it begins.
+        let begins = owner.counts.get(TaskState::Binding) > 0 && owner.counts.ready() <= owner.min_member;
+        ours && !begins
+            && matches!(row.state, TaskState::Bound | TaskState::Running)
             && row.preemptable
             && !row.of_daemon_set
             && row.spared_until <= self.now

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pumice_units::GoDuration;
 
-use super::{Argument, Config};
+use super::{Action, Argument, Config};
 use crate::world::queues::QueueRow;
 
 /// Annotation of a queue: `strict`, or `fair` where the configuration says strict.
@@ -25,7 +25,7 @@ pub(crate) struct Fairness {
     pub(crate) half_life_ms: Option<i64>,
     /// Nothing behind the first that does not fit is placed.
     pub(crate) strict: bool,
-    /// Queues may hold more than their share of what nobody else can use.
+    /// Queues may hold more than their share of what nobody else can use. Only with reclaim, which takes it back.
     pub(crate) lending: bool,
 }
 
@@ -59,6 +59,11 @@ impl Config {
             Some(Argument::Text(text)) => half_life_ms(text),
             _ => None,
         };
-        Fairness { namespaces: is_on(NAMESPACES), half_life_ms, strict: is_on(STRICT), lending: is_on(LENDING) }
+        Fairness {
+            namespaces: is_on(NAMESPACES),
+            half_life_ms,
+            strict: is_on(STRICT),
+            lending: is_on(LENDING) && self.has(Action::Reclaim),
+        }
     }
 }

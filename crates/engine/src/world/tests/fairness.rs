@@ -175,7 +175,7 @@ fn arguments_that_mean_nothing_are_refused() {
 }
 
 const SHARES: &str =
-    "actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: proportion\n";
+    "actions: allocate, reclaim\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: proportion\n";
 
 /// Three queues want all of 10 cores: each deserves 3.3, and the last core is of use to somebody.
 #[test]

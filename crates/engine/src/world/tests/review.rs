@@ -100,7 +100,9 @@ fn wherever_a_crash_cuts_a_plan_the_next_scheduler_finishes_its_gangs() {
     let binds = lab.cycle().binds;
     assert_eq!(binds.len(), 13, "three minima, and one more");
     for cut in 0..=binds.len() {
-        let mut lab = Lab::new(&[7_000, 6_000]);
+        // Without preempt, which may break one for somebody more important.
+        let actions = vec![Action::Enqueue, Action::Allocate, Action::Backfill];
+        let mut lab = Lab::with(Config { actions, ..Config::default() }, &[7_000, 6_000]);
         lab.apply(Delta::PriorityClassUpsert { name: "high".to_owned(), value: 1, global_default: false });
         gangs(&mut lab);
         // Somebody more important has come in the meantime.
