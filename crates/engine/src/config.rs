@@ -9,12 +9,15 @@ use crate::plugins::ArgumentError;
 
 mod decode;
 mod fairness;
+mod kinds;
+mod metrics;
 mod parse;
 mod switches;
 mod tree;
 
 pub(crate) use decode::{Fault, Field};
 pub(crate) use fairness::Fairness;
+pub use metrics::{MetricsKind, MetricsSource};
 pub use switches::{Switch, Switches};
 
 /// What a scheduling cycle does, in order, and with which plugins.
@@ -26,6 +29,8 @@ pub struct Config {
     pub tiers: Vec<Vec<PluginConfig>>,
     /// Arguments of actions, by name.
     pub configurations: BTreeMap<String, BTreeMap<String, Argument>>,
+    /// Where the use of machines is measured; the engine itself does not ask.
+    pub metrics: Option<MetricsSource>,
     /// The queue of groups that name none.
     pub default_queue: String,
     /// Which nodes are this scheduler's, where it shares them with others. Set by the shell, not by the file.
@@ -134,6 +139,7 @@ impl Default for Config {
                 ],
             ],
             configurations: [fairness::shipped()].into(),
+            metrics: None,
             default_queue: "default".to_owned(),
             sharding: None,
         }
@@ -240,9 +246,19 @@ pub enum ConfigError {
         /// What it must be.
         wanted: &'static str,
     },
+    /// The file says nothing, or names no actions.
+    #[error(
+        "scheduler configuration line {line}: it names no action: write what a cycle does, such as \
+         actions: \"enqueue, allocate, backfill\""
+    )]
+    NoAction {
+        /// The line.
+        line: u64,
+    },
     /// An action does not exist.
     #[error(
-        "scheduler configuration line {line}: no action is called {action:?}; use enqueue, allocate, backfill, preempt, reclaim, shuffle"
+        "scheduler configuration line {line}: no action is called {action:?}; use enqueue, allocate, backfill, \
+         preempt, reclaim, gangpreempt, gangreclaim, shuffle"
     )]
     UnknownAction {
         /// The line.
@@ -277,6 +293,7 @@ impl ConfigError {
             Self::ReadLimit { .. } => None,
             Self::Syntax { line, .. }
             | Self::WrongType { line, .. }
+            | Self::NoAction { line }
             | Self::UnknownAction { line, .. }
             | Self::BadArgument { line, .. }
             | Self::HierarchyWithProportion { line } => Some(*line),
@@ -313,6 +330,13 @@ pub enum WarningKind {
         /// The argument.
         argument: String,
     },
+    /// A value of a type that is not read: the default holds.
+    IgnoredValue {
+        /// What has it.
+        what: String,
+        /// What it must be.
+        wanted: &'static str,
+    },
     /// Something of Volcano's that this version does not have.
     NotInThisVersion {
         /// What.
@@ -329,6 +353,7 @@ impl std::fmt::Display for Warning {
             WarningKind::UnknownArgument { plugin, argument } => {
                 write!(f, "plugin {plugin} has no argument {argument}")
             }
+            WarningKind::IgnoredValue { what, wanted } => write!(f, "{what} is ignored: it must be {wanted}"),
             WarningKind::NotInThisVersion { what } => write!(f, "{what} is not in this version and has no effect"),
         }
     }

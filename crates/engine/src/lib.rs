@@ -25,7 +25,8 @@ mod share;
 mod world;
 
 pub use config::{
-    Action, Argument, Config, ConfigError, PluginConfig, Sharding, Switch, Switches, Warning, WarningKind,
+    Action, Argument, Config, ConfigError, MetricsKind, MetricsSource, PluginConfig, Sharding, Switch, Switches,
+    Warning, WarningKind,
 };
 pub use dims::Resources;
 pub use facts::{

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::fairness;
 use super::switches::{Switch, Switches};
 use super::tree::{Tree, Value};
 use super::{Action, Argument, Config, ConfigError, PluginConfig, Warning, WarningKind};
+use super::{fairness, kinds, metrics};
 use crate::plugins::{NOT_YET, Registry};
 
 /// Longest configuration read.
@@ -70,20 +70,22 @@ impl Reader<'_> {
                     }
                 }
                 "metrics" => {
-                    let _ = map(value, "metrics")?;
-                    self.warn(value.line, WarningKind::NotInThisVersion { what: "metrics".to_owned() });
+                    config.metrics = metrics::read(value, |line, kind| self.warn(line, kind))?;
                 }
                 _ => self.warn(value.line, WarningKind::UnknownKey { key: key.clone() }),
             }
         }
         match actions_line {
             Some(_) => Ok(config),
-            None => Err(ConfigError::UnknownAction { line: tree.line, action: String::new() }),
+            None => Err(ConfigError::NoAction { line: tree.line }),
         }
     }
 
     fn actions(&mut self, tree: &Tree) -> Result<Vec<Action>, ConfigError> {
         let text = text(tree, "actions")?;
+        if text.trim().is_empty() {
+            return Err(ConfigError::NoAction { line: tree.line });
+        }
         let mut actions = Vec::new();
         for name in text.split(',').map(str::trim) {
             match Action::from_name(name) {
@@ -120,10 +122,12 @@ impl Reader<'_> {
     fn plugin(&mut self, tree: &Tree) -> Result<PluginConfig, ConfigError> {
         let mut config =
             PluginConfig { name: String::new(), switches: Switches::default(), arguments: BTreeMap::new() };
+        let mut arguments: &[(String, Tree)] = &[];
         for (key, value) in map(tree, "a plugin")? {
             if key == "name" {
                 config.name = text(value, "name")?.to_owned();
             } else if key == "arguments" {
+                arguments = map(value, "arguments")?;
                 config.arguments = self.arguments(value)?;
             } else if let Some(switch) = Switch::ALL.iter().find(|switch| switch.key() == key) {
                 match &value.value {
@@ -142,21 +146,37 @@ impl Reader<'_> {
             }
         }
         if self.registry.has(&config.name) {
-            let unread = config.arguments.keys().filter(|name| !self.registry.reads(&config.name, name)).cloned();
-            for argument in unread.collect::<Vec<_>>() {
-                self.warn(tree.line, WarningKind::UnknownArgument { plugin: config.name.clone(), argument });
-            }
-            self.registry.build(&config).map_err(|error| ConfigError::BadArgument {
-                line: tree.line,
-                plugin: config.name.clone(),
-                error,
-            })?;
+            self.check_arguments(tree.line, &config, arguments)?;
         } else if NOT_YET.contains(&config.name.as_str()) {
             self.warn(tree.line, WarningKind::NotInThisVersion { what: format!("plugin {}", config.name) });
         } else {
             self.warn(tree.line, WarningKind::UnknownPlugin { plugin: config.name.clone() });
         }
         Ok(config)
+    }
+
+    /// Builds the plugin to see whether it takes its arguments, and warns of those that have no effect.
+    fn check_arguments(
+        &mut self,
+        line: u64,
+        config: &PluginConfig,
+        arguments: &[(String, Tree)],
+    ) -> Result<(), ConfigError> {
+        let plugin = &config.name;
+        for (name, value) in arguments {
+            if !self.registry.reads(plugin, name) {
+                let (plugin, argument) = (plugin.clone(), name.clone());
+                self.warn(value.line, WarningKind::UnknownArgument { plugin, argument });
+            } else if let Some(wanted) = kinds::ignored(plugin, name, &Argument::from(&value.value)) {
+                let what = format!("argument {name} of plugin {plugin}");
+                self.warn(value.line, WarningKind::IgnoredValue { what, wanted });
+            }
+        }
+        self.registry.build(config).map(drop).map_err(|error| ConfigError::BadArgument {
+            line: line_of(arguments, &error.argument).unwrap_or(line),
+            plugin: plugin.clone(),
+            error,
+        })
     }
 
     fn configuration(&mut self, tree: &Tree, config: &mut Config) -> Result<(), ConfigError> {
@@ -203,6 +223,26 @@ impl Reader<'_> {
     }
 }
 
+/// The line of the value at `path`, a way of keys and list positions joined by dots, which keys may hold, too.
+fn line_of(entries: &[(String, Tree)], path: &str) -> Option<u64> {
+    entries.iter().find_map(|(key, value)| line_in(value, path.strip_prefix(key.as_str())?))
+}
+
+fn line_in(tree: &Tree, rest: &str) -> Option<u64> {
+    if rest.is_empty() {
+        return Some(tree.line);
+    }
+    let rest = rest.strip_prefix('.')?;
+    match &tree.value {
+        Value::Map(entries) => line_of(entries, rest),
+        Value::List(items) => {
+            let (at, rest) = rest.find('.').map_or((rest, ""), |dot| rest.split_at(dot));
+            line_in(items.get(at.parse::<usize>().ok()?)?, rest)
+        }
+        Value::Scalar(_) => None,
+    }
+}
+
 impl From<&Value> for Argument {
     fn from(value: &Value) -> Self {
         match value {
@@ -215,7 +255,7 @@ impl From<&Value> for Argument {
     }
 }
 
-fn map<'a>(tree: &'a Tree, what: &str) -> Result<&'a [(String, Tree)], ConfigError> {
+pub(super) fn map<'a>(tree: &'a Tree, what: &str) -> Result<&'a [(String, Tree)], ConfigError> {
     match &tree.value {
         Value::Map(entries) => Ok(entries),
         Value::Scalar(Argument::Null) => Ok(&[]),
