@@ -14,6 +14,7 @@ use crate::plan::{GroupUpdate, PodNotice, QueueUpdate};
 use crate::plugins::Counting;
 use crate::reasons::{Minimum, Reason, Reasons, RoleMinimum, Stage};
 use crate::world::groups::{GroupRow, Noticed};
+use crate::world::sub_jobs::JOB_HYPER_NODE;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
@@ -213,10 +214,15 @@ fn clear_condition(conditions: &mut [GroupCondition], kind: &str, reason: &str) 
 }
 
 fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
+    let lies_in = cycle.tables.lies_in(group);
     let row = cycle.tables.groups.row_mut(group);
     let unchanged = row.emitted.as_ref().is_some_and(|old| old.same_class(&status));
-    if !row.known || unchanged {
+    let moved = lies_in.filter(|name| *name != row.told_hyper_node.clone().unwrap_or_default());
+    if !row.known || (unchanged && moved.is_none()) {
         return;
+    }
+    if moved.is_some() {
+        row.told_hyper_node.clone_from(&moved);
     }
     row.emitted = Some(status.clone());
     row.writing = true;
@@ -224,6 +230,7 @@ fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
         namespace: row.namespace.to_string(),
         name: row.name.to_string(),
         uid: row.uid.to_string(),
+        annotations: moved.into_iter().map(|name| (JOB_HYPER_NODE.to_owned(), name.to_string())).collect(),
         status,
     });
 }

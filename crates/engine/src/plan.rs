@@ -161,6 +161,9 @@ pub struct GroupUpdate {
     pub name: String,
     /// Its uid.
     pub uid: String,
+    /// Annotations that it gets.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
     /// What its status is to say.
     pub status: GroupStatus,
 }

@@ -43,6 +43,7 @@ pub(crate) mod resourcequota;
 mod scene;
 pub(crate) mod score;
 pub(crate) mod sla;
+pub(crate) mod task_topology;
 pub(crate) mod usage;
 #[cfg(test)]
 mod victim_bench;

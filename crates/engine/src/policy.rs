@@ -462,6 +462,11 @@ impl Policy {
                 plugin.score_nodes(tables, class, nodes, scores);
             }
         }
+        if tables.shard.is_soft() {
+            for (node, score) in nodes.iter().zip(scores) {
+                *score = score.saturating_add(tables.shard.bonus(&tables.nodes.row(*node).name));
+            }
+        }
     }
 
     /// What one point counts in scores: 1, or more where a plugin's scores are finer.

@@ -58,8 +58,12 @@ impl Stamps {
         });
         let conditions: Vec<Value> = conditions.collect();
         let status = &update.status;
+        let mut metadata = json!({"uid": update.uid});
+        if !update.annotations.is_empty() {
+            metadata["annotations"] = json!(update.annotations);
+        }
         json!({
-            "metadata": {"uid": update.uid},
+            "metadata": metadata,
             "status": {
                 "phase": translate::phase_word(status.phase),
                 "conditions": conditions,
@@ -129,6 +133,7 @@ mod tests {
         let condition =
             GroupCondition { kind: "Unschedulable".into(), status, reason: reason.into(), message: "why".into() };
         GroupUpdate {
+            annotations: std::collections::BTreeMap::new(),
             namespace: "ns".into(),
             name: "g".into(),
             uid: "u".into(),

@@ -83,7 +83,7 @@ impl NetworkTopologyAware {
     /// Where a search begins: the given HyperNode, cut down to where the pods that run already allow others.
     fn search_root(&self, tables: &Tables, search: &HyperSearch<'_>, tier_max: u32) -> Option<(HyperId, bool)> {
         let hyper = &tables.hyper_nodes;
-        let Some(lies_in) = hyper.lowest_with(placed_nodes(tables, search.group, search.sub_job)) else {
+        let Some(lies_in) = hyper.lowest_with(tables.nodes_of(search.group, search.sub_job)) else {
             return Some((search.within, false));
         };
         let allowed = hyper.highest_within(lies_in, tier_max)?;
@@ -95,13 +95,6 @@ impl NetworkTopologyAware {
             None
         }
     }
-}
-
-/// The nodes that the group's pods, or those of one part of it, have.
-pub(crate) fn placed_nodes(tables: &Tables, group: GroupId, sub_job: Option<u32>) -> impl Iterator<Item = NodeId> + '_ {
-    let tasks = tables.groups.row(group).tasks.iter().map(|task| tables.task(*task));
-    let counts = move |part: u32| sub_job.is_none_or(|sub_job| sub_job == part);
-    tasks.filter(move |task| task.state.is_allocated() && counts(task.sub_job)).filter_map(|task| task.node)
 }
 
 /// The pods of one part must lie together, or those of the whole group.
@@ -175,7 +168,7 @@ impl Plugin for NetworkTopologyAware {
             hypers.iter().map(|hyper| self.sums.fill(*hyper, amount, true).unwrap_or(0.0)).collect();
         let most = fills.iter().copied().fold(0.0, f64::max);
         if fills.iter().filter(|fill| **fill == most).count() > 1 {
-            let nodes: Vec<NodeId> = placed_nodes(tables, search.group, search.sub_job).collect();
+            let nodes: Vec<NodeId> = tables.nodes_of(search.group, search.sub_job).collect();
             for (hyper, fill) in hypers.iter().zip(&mut fills).filter(|(_, fill)| **fill == most) {
                 let inside = nodes.iter().filter(|node| tables.hyper_nodes.row(*hyper).nodes.contains(node.index()));
                 *fill += inside.count() as f64 / tasks.len().max(1) as f64;

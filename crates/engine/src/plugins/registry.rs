@@ -9,7 +9,8 @@ use thiserror::Error;
 
 use super::{
     Plugin, binpack, capacity, cdp, conformance, deviceshare, drf, gang, network_topology_aware, nodegroup, nodeorder,
-    numa_aware, overcommit, pdb, predicates, priority, proportion, resource_strategy_fit, resourcequota, sla, usage,
+    numa_aware, overcommit, pdb, predicates, priority, proportion, resource_strategy_fit, resourcequota, sla,
+    task_topology, usage,
 };
 use crate::config::PluginConfig;
 
@@ -46,7 +47,7 @@ impl fmt::Debug for Registry {
 }
 
 /// Volcano's plugins that this version lacks: accepted, with a warning.
-pub(crate) const NOT_YET: &[&str] = &["tdm", "task-topology", "rescheduling", "extender"];
+pub(crate) const NOT_YET: &[&str] = &["tdm", "rescheduling", "extender"];
 
 impl Default for Registry {
     /// Volcano's plugins.
@@ -67,6 +68,9 @@ impl Default for Registry {
         registry.add("sla", sla::ARGUMENTS, |config| Ok(Box::new(sla::Sla::new(config)?)));
         registry.add("network-topology-aware", network_topology_aware::ARGUMENTS, |config| {
             Ok(Box::new(network_topology_aware::NetworkTopologyAware::new(config)))
+        });
+        registry.add("task-topology", task_topology::ARGUMENTS, |config| {
+            Ok(Box::new(task_topology::TaskTopology::new(config)))
         });
         registry.add_placing();
         registry

@@ -43,10 +43,14 @@ impl Shard {
         self.sharding.as_ref().is_none_or(|sharding| !sharding.hard || self.usable.contains(node))
     }
 
+    /// Whether nodes of others may be used, after the own ones.
+    pub(crate) fn is_soft(&self) -> bool {
+        self.sharding.as_ref().is_some_and(|sharding| !sharding.hard)
+    }
+
     /// What the node's score gets for being of the own shard.
     pub(crate) fn bonus(&self, node: &str) -> i64 {
-        let soft = self.sharding.as_ref().is_some_and(|sharding| !sharding.hard);
-        if soft && self.usable.contains(node) { OWN_FIRST } else { 0 }
+        if self.is_soft() && self.usable.contains(node) { OWN_FIRST } else { 0 }
     }
 
     /// The set, sorted, where there is one: what the own NodeShard's status says is in use.

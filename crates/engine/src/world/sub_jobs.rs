@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::facts::{PodFacts, SubGroupPolicy, TopologySpec};
-use crate::ids::{GroupId, TaskId};
+use crate::ids::{GroupId, NodeId, TaskId};
 use crate::plugins::Counting;
 use crate::world::groups::{Counts, GroupRow};
 use crate::world::hypernodes::{HyperNodes, labels_match};
@@ -200,6 +200,23 @@ impl GroupRow {
 }
 
 impl Tables {
+    /// The nodes that the group's pods, or those of one part of it, have.
+    pub(crate) fn nodes_of(&self, group: GroupId, sub_job: Option<u32>) -> impl Iterator<Item = NodeId> + '_ {
+        let tasks = self.groups.row(group).tasks.iter().map(|task| self.task(*task));
+        let counts = move |part: u32| sub_job.is_none_or(|sub_job| sub_job == part);
+        tasks.filter(move |task| task.state.is_allocated() && counts(task.sub_job)).filter_map(|task| task.node)
+    }
+
+    /// What the group's PodGroup is to say of where its pods lie: a HyperNode's name, empty where it has none placed.
+    /// None where nobody asks: it has no topology, or there are no HyperNodes. O(its tasks).
+    pub(crate) fn lies_in(&self, group: GroupId) -> Option<Arc<str>> {
+        if !self.hyper_nodes.any() || !self.groups.row(group).wants_domains(&self.hyper_nodes) {
+            return None;
+        }
+        let hyper = self.hyper_nodes.lowest_with(self.nodes_of(group, None));
+        Some(hyper.map_or_else(Arc::default, |hyper| self.hyper_nodes.row(hyper).name.clone()))
+    }
+
     /// The part of the group that a pod belongs to, and its labels where that may have to be worked out again.
     pub(crate) fn part_of(&mut self, group: GroupId, facts: &PodFacts) -> (u32, Option<Arc<BTreeMap<String, String>>>) {
         let row = self.groups.row_mut(group);

@@ -4,6 +4,7 @@ use crate::*;
 
 mod claims;
 mod coupled;
+mod domains;
 mod eviction;
 mod fairness;
 mod gangs;

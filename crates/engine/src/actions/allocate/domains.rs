@@ -286,8 +286,7 @@ impl Turn {
         let wanted = if part.sub_job.is_some() { part.needed } else { group_needed.min(part.tasks.len()) };
         let mut nearest = hyper.root();
         if let Reach::Tier(tier_max) = row.reach_of(part.id, hyper) {
-            let placed = |part| crate::plugins::network_topology_aware::placed_nodes(tables, self.group, part);
-            let lies_in = hyper.lowest_with(placed(part.sub_job));
+            let lies_in = hyper.lowest_with(tables.nodes_of(self.group, part.sub_job));
             let root = lies_in.map_or(Some(hyper.root()), |lies_in| hyper.highest_within(lies_in, tier_max));
             let allowed: Vec<HyperId> =
                 root.map(|root| hyper.below(root, tier_max)).into_iter().flatten().flat_map(|(_, all)| all).collect();
@@ -305,7 +304,11 @@ impl Turn {
                 room_for: count(best.map_or(0, |(room, _)| room)),
                 inside: lies_in.map_or_else(String::new, |id| name(root.unwrap_or(id))),
             };
+            let some_room = (1..domain.needed).contains(&domain.room_for);
             self.reasons.push(Reason::NoDomain(domain));
+            if some_room {
+                return;
+            }
         }
         let nodes = &cycle.tables.hyper_nodes.row(nearest).nodes;
         let search = Search::of_task(cycle.tables, task).within(nodes);
