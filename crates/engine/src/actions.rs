@@ -4,6 +4,7 @@ pub(crate) mod allocate;
 pub(crate) mod backfill;
 pub(crate) mod enqueue;
 pub(crate) mod fences;
+pub(crate) mod gang_eviction;
 pub(crate) mod half_placed;
 mod potential;
 pub(crate) mod preempt;

@@ -92,14 +92,15 @@ pub enum Action {
     Preempt,
     /// Makes room for starving groups at the cost of other queues.
     Reclaim,
+    /// Makes room for starving gangs at the cost of gangs of their queue.
+    GangPreempt,
+    /// Makes room for starving gangs at the cost of gangs of other queues.
+    GangReclaim,
     /// Moves pods that plugins say are better off elsewhere.
     Shuffle,
 }
 
 impl Action {
-    /// Volcano's actions that a later version brings: accepted, with a warning.
-    const NOT_YET: &[&str] = &["gangpreempt", "gangreclaim"];
-
     /// The action of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -108,6 +109,8 @@ impl Action {
             "backfill" => Some(Self::Backfill),
             "preempt" => Some(Self::Preempt),
             "reclaim" => Some(Self::Reclaim),
+            "gangpreempt" => Some(Self::GangPreempt),
+            "gangreclaim" => Some(Self::GangReclaim),
             "shuffle" => Some(Self::Shuffle),
             _ => None,
         }

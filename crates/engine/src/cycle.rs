@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::actions::gang_eviction::Kind;
 use crate::backlog::Backlog;
 use crate::config::{Action, Config};
 use crate::finder::Finder;
@@ -62,6 +63,8 @@ impl Cycle<'_> {
                 Action::Backfill => actions::backfill::run(&mut self),
                 Action::Preempt => actions::preempt::run(&mut self),
                 Action::Reclaim => actions::reclaim::run(&mut self),
+                Action::GangPreempt => actions::gang_eviction::run(&mut self, Kind::Preempt),
+                Action::GangReclaim => actions::gang_eviction::run(&mut self, Kind::Reclaim),
                 Action::Shuffle => actions::shuffle::run(&mut self),
             }
         }

@@ -23,7 +23,7 @@ use crate::world::tasks::TaskState;
 
 mod domains;
 mod gates;
-mod parts;
+pub(super) mod parts;
 
 /// Reasons worked out for one group in one turn: more kinds of pods than this fail alike.
 const REASONS_MAX: usize = 8;

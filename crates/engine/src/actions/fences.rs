@@ -129,6 +129,10 @@ fn place(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId, promised: NodeId) 
     if suits {
         return Some(promised);
     }
+    // Where pods have to lie together no other node was chosen with the rest of the group in mind.
+    if tables.groups.row(group).wants_domains(&tables.hyper_nodes) {
+        return None;
+    }
     cycle.finder.best(cycle.tables, cycle.policy, Search::of_task(cycle.tables, task))
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let mut prospects = Prospects::default();
     let mut hopeless = Hopeless::default();
     let mut started = Vec::new();
-    let mut walk = preemptors::walk(cycle);
+    let mut walk = preemptors::walk(cycle, preemptors::may_preempt);
     while let Some(turn) = walk.pop() {
         let outcome = if preemptors::may_preempt(cycle, turn.group) {
             if cycle.tables.groups.row(turn.group).has_placed() {

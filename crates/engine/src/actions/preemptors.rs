@@ -1,4 +1,5 @@
-//! The groups that may make victims, in their order, and their pods that want room. Used by preempt and reclaim.
+//! The groups that may make victims, in their order, and their pods that want room. Used by preempt, reclaim
+//! and the gang actions.
 
 use super::walk::Walk;
 use crate::cycle::Cycle;
@@ -7,21 +8,25 @@ use crate::ids::{GroupId, TaskId};
 use crate::world::tasks::TaskState;
 
 /// Over all that waits for nodes. Of groups that are alike only the first has to be looked at, if it gets nothing.
-pub(super) fn walk(cycle: &mut Cycle<'_>) -> Walk {
+pub(super) fn walk(cycle: &mut Cycle<'_>, may: fn(&Cycle<'_>, GroupId) -> bool) -> Walk {
     cycle.backlog.refresh(cycle.tables, cycle.policy, cycle.config);
-    let loose: Vec<GroupId> = cycle.backlog.loose.iter().copied().filter(|group| may_preempt(cycle, *group)).collect();
+    let loose: Vec<GroupId> = cycle.backlog.loose.iter().copied().filter(|group| may(cycle, *group)).collect();
     Walk::new(cycle.tables, cycle.policy, Some(cycle.backlog), &loose)
 }
 
-/// Whether the group may make victims. Groups with a network topology are for the gang actions.
+/// Whether the group may make victims pod by pod. Groups with a network topology are for the gang actions.
 pub(super) fn may_preempt(cycle: &Cycle<'_>, group: GroupId) -> bool {
+    let row = cycle.tables.groups.row(group);
+    row.topology.is_none() && row.sub_groups.iter().all(|policy| policy.topology.is_none()) && starves(cycle, group)
+}
+
+/// Whether the group lacks pods that may make victims.
+pub(super) fn starves(cycle: &Cycle<'_>, group: GroupId) -> bool {
     let tables = &*cycle.tables;
     let row = tables.groups.row(group);
     row.exists()
         && row.pending() > 0
         && row.phase != GroupPhase::Pending
-        && row.topology.is_none()
-        && row.sub_groups.iter().all(|policy| policy.topology.is_none())
         && tables.queues.row(row.queue).known
         && cycle.policy.job_valid(tables, group).is_none()
         && cycle.policy.job_starving(tables, group)

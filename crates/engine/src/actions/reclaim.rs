@@ -16,7 +16,7 @@ const NAME: &str = "reclaim";
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let mut prospects = Prospects::default();
-    let mut walk = preemptors::walk(cycle);
+    let mut walk = preemptors::walk(cycle, preemptors::may_preempt);
     while let Some(turn) = walk.pop() {
         if cycle.policy.overused(cycle.tables, turn.queue).is_some() {
             walk.drop_queue(turn);

@@ -90,9 +90,6 @@ impl Reader<'_> {
         for name in text.split(',').map(str::trim) {
             match Action::from_name(name) {
                 Some(action) => actions.push(action),
-                None if Action::NOT_YET.contains(&name) => {
-                    self.warn(tree.line, WarningKind::NotInThisVersion { what: format!("action {name}") });
-                }
                 None => return Err(ConfigError::UnknownAction { line: tree.line, action: name.to_owned() }),
             }
         }

@@ -69,7 +69,7 @@ fn what_volcano_refuses_is_refused_with_its_line() {
 
 #[test]
 fn what_volcano_ignores_warns() {
-    let text = "actions: allocate, gangpreempt\nspeed: fast\ntiers:\n- plugins:\n  - name: warp\n  - name: gang\n    enableMagic: true\n  - name: nodeorder\n    arguments: {mystery.weight: 1}\nconfigurations:\n- name: allocate\n  arguments: {predicateErrorCacheEnable: true}\nmetrics: {type: abacus}\n";
+    let text = "actions: allocate\nspeed: fast\ntiers:\n- plugins:\n  - name: warp\n  - name: gang\n    enableMagic: true\n  - name: nodeorder\n    arguments: {mystery.weight: 1}\nconfigurations:\n- name: allocate\n  arguments: {predicateErrorCacheEnable: true}\nmetrics: {type: abacus}\n";
     let (config, warnings) = Config::parse(text).unwrap();
     assert_eq!(config.actions, [Action::Allocate]);
     assert_eq!(config.configurations["allocate"]["predicateErrorCacheEnable"], Argument::Bool(true));
@@ -77,7 +77,6 @@ fn what_volcano_ignores_warns() {
     assert_eq!(
         found,
         [
-            "line 1: action gangpreempt is not in this version and has no effect",
             "line 2: nothing reads the key speed",
             "line 5: no plugin is called warp",
             "line 7: nothing reads the key enableMagic",

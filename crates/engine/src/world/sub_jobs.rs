@@ -182,6 +182,16 @@ impl GroupRow {
         self.short_by(|sub_job, _| ready(sub_job))
     }
 
+    /// Parts that policies need and that are not ready.
+    pub(crate) fn short_parts(&self) -> usize {
+        let of_policy = |(at, policy): (usize, &SubGroupPolicy)| {
+            let rows = (0_u32..).zip(&self.sub_jobs.rows).filter(|(_, row)| row.policy == Some(at));
+            let ready = rows.filter(|(id, _)| self.part_ready(*id, Counting::WithBestEffort, true)).count();
+            (policy.min_sub_groups.unwrap_or(0) as usize).saturating_sub(ready)
+        };
+        self.sub_groups.iter().enumerate().map(of_policy).sum()
+    }
+
     /// The first policy with fewer parts than `minSubGroups`, whatever their state, with how many it has.
     pub(crate) fn missing_parts(&self) -> Option<(&SubGroupPolicy, u32)> {
         self.short_by(|_, row| row.counts.all() > 0)

@@ -46,7 +46,7 @@ pub(super) fn place(
     wanted: &Wanted,
     counting: Counting,
 ) -> Result<Vec<TaskId>, Vec<Reason>> {
-    let parts = parts(cycle, group, wanted);
+    let parts = parts(cycle, group, wanted.tasks.iter().chain(&wanted.reserve));
     if let Some(reason) = unknown_tier(cycle.tables, group, &parts) {
         return Err(vec![reason]);
     }

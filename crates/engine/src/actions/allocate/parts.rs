@@ -1,6 +1,6 @@
-//! A group's worksheet by its parts, in the order in which they are placed. Called by `domains`.
+//! A group's worksheet by its parts, in the order in which they are placed. Called by `domains` and by the
+//! gang actions.
 
-use super::Wanted;
 use crate::cycle::Cycle;
 use crate::ids::{ClassId, GroupId, TaskId};
 use crate::plugins::Counting;
@@ -9,26 +9,26 @@ use crate::world::tasks::TaskState;
 
 /// The pending pods of one part of a group, in order.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// Its row; `REST` for a group without parts.
-    pub(super) id: u32,
+    pub(crate) id: u32,
     /// The same, absent for a group without parts.
-    pub(super) sub_job: Option<u32>,
+    pub(crate) sub_job: Option<u32>,
     /// Those that ask for nothing come last.
-    pub(super) tasks: Vec<TaskId>,
+    pub(crate) tasks: Vec<TaskId>,
     /// How many of them it lacks to be ready, at least 1.
-    pub(super) needed: usize,
+    pub(crate) needed: usize,
     /// The class of all of them, where it is one.
-    pub(super) uniform: Option<ClassId>,
+    pub(crate) uniform: Option<ClassId>,
 }
 
 /// Parts with pending pods: first those that `minSubGroups` needs, each kind by sub-job order.
-pub(super) fn parts(cycle: &Cycle<'_>, group: GroupId, wanted: &Wanted) -> Vec<Part> {
+pub(crate) fn parts<'t>(cycle: &Cycle<'_>, group: GroupId, wanted: impl IntoIterator<Item = &'t TaskId>) -> Vec<Part> {
     let tables = &*cycle.tables;
     let row = tables.groups.row(group);
     let pending = |task: &&TaskId| tables.task(**task).state == TaskState::Pending;
     let mut tasks: Vec<Vec<TaskId>> = vec![Vec::new(); row.sub_jobs.rows().len().max(1)];
-    for task in wanted.tasks.iter().chain(&wanted.reserve).filter(pending) {
+    for task in wanted.into_iter().filter(pending) {
         tasks[tables.task(*task).sub_job as usize].push(*task);
     }
     let mut parts: Vec<Part> = (REST..)
