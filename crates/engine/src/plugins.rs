@@ -175,6 +175,11 @@ pub trait Plugin: Debug + Send + Sync {
         None
     }
 
+    /// `check_use` as if all that is on its way out were gone: asked where room is made for a task.
+    fn check_use_later(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> Option<Check> {
+        self.check_use(tables, class, node)
+    }
+
     /// Whether it has more to say about this very task than its class tells: only then are `check_task` and
     /// `score_task` asked, and the search costs a scan of the nodes.
     fn is_specific(&self, _tables: &Tables, _task: TaskId) -> bool {

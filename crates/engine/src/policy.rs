@@ -364,6 +364,11 @@ impl Policy {
         self.with(Switch::Predicate).find_map(|plugin| plugin.check_use(tables, class, node))
     }
 
+    /// The first check that would fail on the node's use when all that is on its way out is gone.
+    pub(crate) fn check_use_later(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> Option<Check> {
+        self.with(Switch::Predicate).find_map(|plugin| plugin.check_use_later(tables, class, node))
+    }
+
     /// Whether any plugin has more to say about this task than its class tells.
     pub(crate) fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
         self.all().any(|plugin| plugin.is_specific(tables, task))

@@ -138,8 +138,8 @@ impl Hunt {
 
     fn checks_pass(&self, cycle: &Cycle<'_>, node: NodeId) -> bool {
         let class = cycle.tables.classes.row(self.class);
-        cycle.policy.check_use(cycle.tables, class, node).is_none()
-            && (!self.specific || cycle.policy.check_task(cycle.tables, self.task, node).is_none())
+        cycle.policy.check_use_later(cycle.tables, class, node).is_none()
+            && (!self.specific || cycle.policy.check_task_later(cycle.tables, self.task, node).is_none())
     }
 
     /// Lets victims go one by one on the tables until queue, room and checks agree, gives back all that was in vain,

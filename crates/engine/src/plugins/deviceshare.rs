@@ -36,8 +36,25 @@ const POD_ANNOTATIONS: &[&str] = &[virtual_cards::IDS, shared::INDEX];
 pub(crate) struct DeviceShare {
     settings: Settings,
     now: TimeMs,
-    nodes: PerNode<Option<Pool>>,
+    nodes: PerNode<Pools>,
     decisions: Decisions<(NodeId, Grant)>,
+}
+
+/// The cards of a node.
+#[derive(Debug, Default)]
+struct Pools {
+    /// With all that its pods hold; nothing where it has no cards.
+    now: Option<Pool>,
+    /// Without what is on its way out, where that is something.
+    later: Option<Pool>,
+}
+
+/// When a pod is to have its cards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    Now,
+    /// When all that is on its way out is gone.
+    Later,
 }
 
 /// Who asks, as far as sharing a card depends on it.
@@ -77,9 +94,12 @@ impl DeviceShare {
     }
 
     /// What the pod would get on the node; `Some` of nothing for a pod that asks for no device.
-    fn choose(&self, template: &PodTemplate, asker: &Asker, node: NodeId) -> Option<Grant> {
+    fn choose(&self, template: &PodTemplate, asker: &Asker, node: NodeId, when: When) -> Option<Grant> {
         let policy = self.settings.policy;
-        let pool = || self.nodes.get(node).and_then(Option::as_ref);
+        let pool = || {
+            let pools = self.nodes.get(node)?;
+            pools.later.as_ref().filter(|_| when == When::Later).or(pools.now.as_ref())
+        };
         match self.settings.device {
             Device::None => Some(Grant::default()),
             Device::Memory => match shared::memory_asked(template) {
@@ -114,12 +134,18 @@ impl DeviceShare {
             return;
         }
         let mut nodes = std::mem::take(&mut self.nodes);
-        nodes.repair(tables, |node, entry| *entry = self.of_node(tables, node));
+        nodes.repair(tables, |node, entry| {
+            let leaving = |task: &TaskRow| task.state == TaskState::Releasing;
+            let tasks = tables.nodes.table.get(node.index()).map_or(&[][..], |row| &row.tasks);
+            let leaves = tasks.iter().any(|task| leaving(tables.task(*task)));
+            entry.now = self.of_node(tables, node, |_| true);
+            entry.later = if leaves { self.of_node(tables, node, |task| !leaving(task)) } else { None };
+        });
         self.nodes = nodes;
     }
 
-    /// The node's cards with what its pods hold of them.
-    fn of_node(&self, tables: &Tables, node: NodeId) -> Option<Pool> {
+    /// The node's cards with what those of its pods hold that count.
+    fn of_node(&self, tables: &Tables, node: NodeId, counts: impl Fn(&TaskRow) -> bool) -> Option<Pool> {
         let row = tables.nodes.table.get(node.index()).filter(|row| row.known)?;
         let offers = |name: &str| tables.dims.lookup(name).map_or(0, |dim| tables.nodes.allocatable(node, dim));
         let mut pool = match self.settings.device {
@@ -127,7 +153,8 @@ impl DeviceShare {
             Device::Memory | Device::Number => shared::pool(row, offers)?,
             Device::Virtual => virtual_cards::pool(row, offers)?,
         };
-        for task in row.tasks.iter().map(|task| tables.task(*task)).filter(|task| task.state.holds_node()) {
+        let holding = row.tasks.iter().map(|task| tables.task(*task)).filter(|task| task.state.holds_node());
+        for task in holding.filter(|task| counts(task)) {
             let template = &tables.classes.row(task.class).template;
             let holder = Holder { group: task.group, rules: self.rules_of(task) };
             match (self.decisions.get(task), task.annotations.as_deref()) {
@@ -169,7 +196,9 @@ impl Plugin for DeviceShare {
         let chosen = node.filter(|_| row.state == TaskState::Allocated && self.decisions.get(row).is_none());
         if let Some(node) = chosen {
             let template = &tables.classes.row(row.class).template;
-            if let Some(grant) = self.choose(template, &self.asker(row), node).filter(|grant| !grant.is_empty()) {
+            if let Some(grant) =
+                self.choose(template, &self.asker(row), node, When::Now).filter(|grant| !grant.is_empty())
+            {
                 self.decisions.keep(row, (node, grant));
                 self.nodes.renew(node);
             }
@@ -178,7 +207,11 @@ impl Plugin for DeviceShare {
     }
 
     fn check_use(&self, _tables: &Tables, class: &ClassRow, node: NodeId) -> Option<Check> {
-        self.choose(&class.template, &Asker::default(), node).is_none().then_some(Check::Device)
+        self.choose(&class.template, &Asker::default(), node, When::Now).is_none().then_some(Check::Device)
+    }
+
+    fn check_use_later(&self, _tables: &Tables, class: &ClassRow, node: NodeId) -> Option<Check> {
+        self.choose(&class.template, &Asker::default(), node, When::Later).is_none().then_some(Check::Device)
     }
 
     fn checks_use_of(&self, class: &ClassRow) -> bool {
@@ -200,14 +233,20 @@ impl Plugin for DeviceShare {
     fn check_task(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
         let row = tables.task(task);
         let template = &tables.classes.row(row.class).template;
-        self.choose(template, &self.asker(row), node).is_none().then_some(Check::Device)
+        self.choose(template, &self.asker(row), node, When::Now).is_none().then_some(Check::Device)
+    }
+
+    fn check_task_later(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
+        let row = tables.task(task);
+        let template = &tables.classes.row(row.class).template;
+        self.choose(template, &self.asker(row), node, When::Later).is_none().then_some(Check::Device)
     }
 
     fn score(&self, _tables: &Tables, class: &ClassRow, node: NodeId) -> i64 {
         if self.settings.policy == SchedulePolicy::Index || !self.asks(&class.template) {
             return 0;
         }
-        let grant = self.choose(&class.template, &Asker::default(), node).unwrap_or_default();
+        let grant = self.choose(&class.template, &Asker::default(), node, When::Now).unwrap_or_default();
         grant.points().saturating_mul(self.settings.weight)
     }
 

@@ -304,3 +304,36 @@ fn arguments_that_exclude_each_other_are_refused() {
         assert!(text.contains(part), "{arguments}: {text}");
     }
 }
+
+#[test]
+fn room_is_made_where_leaving_pods_free_a_card() {
+    const WHOLE: &[(&str, i64)] = &[(NUMBER, 2)];
+    let scene = two_cards("n1")
+        .running("old", "n1", CPU, |pod| {
+            holds("GPU-0,NVIDIA,9500,10:")(pod);
+            pod.terminating = true;
+        })
+        .pod("p", CPU, asks(WHOLE));
+    let tables = scene.tables();
+    let mut plugin = DeviceShare::new(&config("deviceshare", VIRTUAL)).unwrap();
+    plugin.open(&tables, TimeMs(0));
+    let (class, node) = (class_of(&tables, "p"), node_of(&tables, "n1"));
+    assert_eq!(plugin.check_use(&tables, class, node), Some(Check::Device));
+    assert_eq!(plugin.check_use_later(&tables, class, node), None);
+}
+
+proptest::proptest! {
+    /// What others write in annotations is never too much.
+    #[test]
+    fn annotations_of_any_kind_are_read(
+        cards in "([a-zA-Z0-9,:.-]|-?[0-9]{1,20},){0,80}",
+        ids in "([a-zA-Z0-9,:;.-]|-?[0-9]{1,20},){0,80}",
+        amount in proptest::num::i64::ANY,
+    ) {
+        let scene = with_cards(Scene::default(), "n1", &cards)
+            .running("old", "n1", CPU, holds(&ids))
+            .pod("p", CPU, |pod| pod.template.containers = vec![limited(&[(NUMBER, 1), (MEMORY, amount), (CORES, amount)])]);
+        let (mut world, _) = scene.cycle("deviceshare", VIRTUAL);
+        world.cycle(TimeMs(2_000_000));
+    }
+}
