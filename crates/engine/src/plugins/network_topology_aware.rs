@@ -188,6 +188,15 @@ impl Plugin for NetworkTopologyAware {
         self.normal_pods || task.group.is_some_and(|group| is_bound(tables, tables.groups.row(group), task.sub_job))
     }
 
+    /// It only scores: where one pod finds no room none like it does.
+    fn stands_alone(&self, _tables: &Tables, _task: TaskId) -> bool {
+        false
+    }
+
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
     fn score_task(&self, tables: &Tables, task: TaskId, nodes: &[NodeId], scores: &mut [i64]) {
         let row = tables.task(task);
         let bound = row.group.filter(|group| is_bound(tables, tables.groups.row(*group), row.sub_job));
@@ -277,3 +286,6 @@ fn has_room(tables: &Tables, hyper: HyperId, need: &[(DimId, i64)], evict: bool)
     }
     fits(&|node, dim| nodes.idle(node, dim)) || fits(&|node, dim| nodes.future_idle(node, dim))
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,6 +64,15 @@ impl Plugin for TaskTopology {
         self.weight != 0 && group.is_some_and(|group| self.of(tables, group).is_some())
     }
 
+    /// It only scores: where one pod finds no room none like it does.
+    fn stands_alone(&self, _tables: &Tables, _task: TaskId) -> bool {
+        false
+    }
+
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
     /// Pods of the bucket that are on the node or could join there, less those on it that the pod must not be with.
     fn score_task(&self, tables: &Tables, task: TaskId, nodes: &[NodeId], scores: &mut [i64]) {
         let group = tables.task(task).group;
