@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+
+pub mod scheduler;
 use pumice_node::{Faults, NodeShape};
 
 /// Batch computing on this machine, a cluster, or a fleet.
@@ -22,7 +24,7 @@ pub enum Command {
     Up(Box<UpArgs>),
     /// Stop the platform of this machine and end its pods
     Down(DownArgs),
-    /// The scheduler's own tools
+    /// Run the scheduler by itself, or use its tools
     #[command(subcommand)]
     Scheduler(SchedulerCommand),
     /// Hold the processes of one pod; started by the node agent
@@ -37,6 +39,8 @@ pub enum Command {
 /// What `pumice scheduler` can do.
 #[derive(Debug, Subcommand)]
 pub enum SchedulerCommand {
+    /// Run the scheduler on a cluster; takes every flag of Volcano's
+    Run(Box<scheduler::RunArgs>),
     /// Run scheduling cases and say, line by line, how the answers compare; exits 1 when one fails, 2 when the file
     /// can't be read
     Check {
@@ -65,9 +69,8 @@ pub struct UpArgs {
     /// What the images of manifests mean on this machine (see docs/images.md)
     #[arg(long, value_name = "FILE")]
     pub image_map: Option<PathBuf>,
-    /// Volcano's scheduler configuration; changes are taken while it runs
-    #[arg(long, value_name = "FILE")]
-    pub scheduler_conf: Option<PathBuf>,
+    #[command(flatten)]
+    pub scheduling: scheduler::PolicyArgs,
     /// CPUs that the node offers, such as 8 or 500m [default: what the machine has]
     #[arg(long, value_name = "QUANTITY")]
     pub cpu: Option<String>,

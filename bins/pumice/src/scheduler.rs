@@ -1,13 +1,18 @@
-//! `pumice scheduler`: the scheduler's tools for one who has no cluster at hand.
+//! `pumice scheduler`: the scheduler by itself on a cluster, and its tools for one who has no cluster at hand.
 
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use pumice_api::names;
+use pumice_cluster::connect::client_from;
 use pumice_scheduler::check::{Counts, check};
+use pumice_scheduler::{Options, Pages};
+use tokio::net::TcpListener;
 
 use crate::args::SchedulerCommand;
+use crate::args::scheduler::{Address, RunArgs};
 
 /// A case failed.
 const FAILED: u8 = 1;
@@ -15,7 +20,18 @@ const FAILED: u8 = 1;
 const UNREADABLE: u8 = 2;
 
 pub fn run(command: &SchedulerCommand) -> ExitCode {
-    let SchedulerCommand::Check { file } = command;
+    let file = match command {
+        SchedulerCommand::Check { file } => file,
+        SchedulerCommand::Run(args) => {
+            return match run_alone(args) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("pumice: {error:#}");
+                    ExitCode::from(FAILED)
+                }
+            };
+        }
+    };
     match check_file(file) {
         Ok(counts) if counts.failed == 0 => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(FAILED),
@@ -24,6 +40,48 @@ pub fn run(command: &SchedulerCommand) -> ExitCode {
             ExitCode::from(UNREADABLE)
         }
     }
+}
+
+/// Schedules until a signal, or until the Lease is lost: whoever runs us starts us again then.
+fn run_alone(args: &RunArgs) -> anyhow::Result<()> {
+    crate::up::start_logging(&args.log)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
+    runtime.block_on(async {
+        let stop = crate::up::stop_on_signal()?;
+        let client = client_from(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
+        let mut options = Options::new(client);
+        options.scheduler_names = names::SCHEDULERS_CLUSTER.iter().map(|name| (*name).to_owned()).collect();
+        args.policy.apply(&mut options);
+        // A pod's host name is its own; a process of a host is told from others by its number.
+        let identity = format!("{}_{}", crate::up::host_name(), std::process::id());
+        options.lease = args.lease(identity).map_err(anyhow::Error::msg)?;
+        let scheduler = options.build().context("start the scheduler")?;
+        let handle = scheduler.handle();
+        let metrics = listen(args.enable_metrics, args.listen_address).await?;
+        let health = listen(args.enable_healthz, args.healthz_address).await?;
+        let serve = |listener, pages| {
+            let handle = handle.clone();
+            async move {
+                match listener {
+                    Some(listener) => handle.serve(listener, pages).await,
+                    None => std::future::pending().await,
+                }
+            }
+        };
+        tokio::select! {
+            result = scheduler.run(stop) => result.context("run the scheduler"),
+            () = serve(metrics, Pages { metrics: true, health: true }) => Ok(()),
+            () = serve(health, Pages { metrics: false, health: true }) => Ok(()),
+        }
+    })
+}
+
+async fn listen(wanted: bool, address: Address) -> anyhow::Result<Option<TcpListener>> {
+    if !wanted {
+        return Ok(None);
+    }
+    let bound = TcpListener::bind(address.0).await;
+    bound.map(Some).with_context(|| format!("{} can't be listened on: choose another address", address.0))
 }
 
 fn check_file(file: &Path) -> anyhow::Result<Counts> {

@@ -39,7 +39,7 @@ pub fn up(args: UpArgs) -> Result<()> {
     runtime.block_on(run(&args, &data))
 }
 
-fn start_logging(filter: &str) -> Result<()> {
+pub fn start_logging(filter: &str) -> Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
         .with_context(|| format!("--log {filter:?} is no filter; try info or pumice_scheduler=debug"))?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
@@ -132,6 +132,11 @@ fn announce(data: &DataDir, url: &str, kubeconfig: &str) -> Result<()> {
     Ok(())
 }
 
+/// The name of this machine.
+pub fn host_name() -> String {
+    components::node_name()
+}
+
 /// Takes the port before anything else is touched, so that a taken one costs nothing.
 async fn listen(port: u16) -> Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.with_context(|| {
@@ -140,7 +145,7 @@ async fn listen(port: u16) -> Result<TcpListener> {
 }
 
 /// A token that is cancelled by the first SIGINT or SIGTERM; a second one ends the process at once.
-fn stop_on_signal() -> Result<CancellationToken> {
+pub fn stop_on_signal() -> Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt()).context("catch SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("catch SIGTERM")?;
     let stop = CancellationToken::new();

@@ -28,6 +28,12 @@ const PRIORITY_CLASSES: Line = (&["scheduling.k8s.io"], &["priorityclasses"], RE
 
 const SCHEDULER: &[Line] = &[
     (CORE, &["pods", "nodes", "namespaces", "resourcequotas", "persistentvolumeclaims"], READ),
+    // Victims are deleted, gates removed.
+    (CORE, &["pods"], &["patch", "delete"]),
+    (&["policy"], &["poddisruptionbudgets"], READ),
+    (&["topology.volcano.sh"], &["hypernodes"], READ),
+    (&["shard.volcano.sh"], &["nodeshards"], READ),
+    (&["shard.volcano.sh"], &["nodeshards/status"], WRITE),
     (CORE, &["pods/binding", "bindings"], &["create"]),
     (CORE, &["pods/status"], &["patch"]),
     (BATCH, &["jobs"], READ),

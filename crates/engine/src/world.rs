@@ -181,6 +181,12 @@ impl World {
         }
     }
 
+    /// Whether a pod waits and no room is promised to it: a nomination of it is void.
+    pub fn waits_unpromised(&self, uid: &str) -> bool {
+        let task = self.tables.tasks.find(uid);
+        task.is_some_and(|task| self.tables.tasks.row(task.index()).state == tasks::TaskState::Pending)
+    }
+
     /// Why a group waits.
     pub fn reasons(&self, namespace: &str, name: &str) -> Option<Reasons> {
         let group = self.tables.groups.table.find(&groups::key_of(namespace, name))?;

@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::metrics::Metrics;
 use pumice_engine::{GroupView, Reasons, World};
 
 /// The World, owned by the loop, readable by handles.
@@ -21,7 +22,7 @@ impl Shared {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, World> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, World> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -45,11 +46,17 @@ pub struct Waiting {
 #[derive(Debug, Clone)]
 pub struct Handle {
     world: Shared,
+    metrics: Metrics,
 }
 
 impl Handle {
-    pub(crate) fn new(world: Shared) -> Self {
-        Self { world }
+    pub(crate) fn new(world: Shared, metrics: Metrics) -> Self {
+        Self { world, metrics }
+    }
+
+    /// What was counted, in the text format of Prometheus. Does not wait for a cycle.
+    pub fn metrics(&self) -> String {
+        self.metrics.render()
     }
 
     /// Why a Job, or a PodGroup, waits; nothing if it does not. O(groups), blocks for a cycle at most.

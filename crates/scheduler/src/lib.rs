@@ -13,9 +13,12 @@ use std::path::PathBuf;
 
 use kube::Client;
 use pumice_api::names;
-use pumice_cluster::EventRecorder;
+pub use pumice_cluster::LeaseOptions;
+use pumice_cluster::{Elector, EventRecorder};
+pub use pumice_engine::Sharding;
 use pumice_engine::plugin::Registry;
 use pumice_engine::{Config, ConfigError, World};
+pub use serve::Pages;
 use tokio_util::sync::CancellationToken;
 
 mod ask;
@@ -24,10 +27,13 @@ mod clock;
 mod extender;
 mod feed;
 mod intake;
+mod metrics;
 mod patches;
 mod reload;
 mod run;
+mod serve;
 mod start;
+mod suspects;
 mod translate;
 mod why;
 mod window;
@@ -50,6 +56,19 @@ pub struct Options {
     pub config: Option<PathBuf>,
     /// The plugins that the configuration may name: begin with [`plugins`] and add your own.
     pub plugins: Registry,
+    /// The queue of groups that name none.
+    pub default_queue: String,
+    /// Labels as key and value: only nodes with any of them are used; none = all nodes.
+    pub node_selector: Vec<(String, String)>,
+    /// Only nodes of this zone are used, and only pods placed that name it in their node selector.
+    pub zone: Option<String>,
+    /// Binds under way to one node at a time, members of one gang not counted; 0 = no limit. A file that says
+    /// `maxBindingPerNode` itself goes first.
+    pub max_binding_per_node: u32,
+    /// The NodeShard to keep to, where nodes are shared out among several schedulers.
+    pub sharding: Option<Sharding>,
+    /// Schedule only while this Lease is held.
+    pub lease: Option<LeaseOptions>,
 }
 
 /// The plugins that come with the scheduler: the engine's, and `extender`, which asks an HTTP server.
@@ -62,9 +81,12 @@ pub fn plugins() -> Registry {
 /// The scheduler, ready to run.
 pub struct Scheduler {
     client: Client,
-    scheduler_names: Vec<String>,
-    config: Option<PathBuf>,
+    ours: intake::Ours,
+    config: Config,
+    reload: reload::Reload,
     plugins: Registry,
+    lease: Option<LeaseOptions>,
+    metrics: metrics::Metrics,
     world: ask::Shared,
 }
 
@@ -86,6 +108,12 @@ pub enum Error {
     /// A watch ended, which it never does by itself.
     #[error("the watches of the scheduler ended")]
     WatchEnded,
+    /// Another instance schedules now, or may.
+    #[error("the lease {name} could not be renewed in time: another instance may schedule now")]
+    LeaseLost {
+        /// The Lease.
+        name: String,
+    },
 }
 
 impl Options {
@@ -96,6 +124,12 @@ impl Options {
             scheduler_names: names::SCHEDULERS_UP.iter().map(|name| (*name).to_owned()).collect(),
             config: None,
             plugins: plugins(),
+            default_queue: names::DEFAULT_QUEUE.to_owned(),
+            node_selector: Vec::new(),
+            zone: None,
+            max_binding_per_node: 0,
+            sharding: None,
+            lease: None,
         }
     }
 
@@ -104,14 +138,25 @@ impl Options {
     /// # Errors
     /// When the configuration can't be read or is refused.
     pub fn build(self) -> Result<Scheduler, Error> {
-        let load = |path| reload::load(path, &self.plugins);
-        let config = self.config.as_deref().map_or_else(|| Ok(Config::default()), load)?;
+        let settings = reload::Settings {
+            plugins: self.plugins.clone(),
+            default_queue: self.default_queue,
+            max_binding_per_node: self.max_binding_per_node,
+            sharding: self.sharding,
+        };
+        let config = match &self.config {
+            Some(path) => settings.load(path)?,
+            None => settings.complete(Config::default()),
+        };
         Ok(Scheduler {
             client: self.client,
-            scheduler_names: self.scheduler_names,
-            config: self.config,
-            world: ask::Shared::new(World::with_plugins(config, self.plugins.clone())),
+            ours: intake::Ours { names: self.scheduler_names, nodes: self.node_selector, zone: self.zone },
+            world: ask::Shared::new(World::with_plugins(config.clone(), self.plugins.clone())),
+            config,
+            reload: reload::Reload::new(self.config, settings),
             plugins: self.plugins,
+            lease: self.lease,
+            metrics: metrics::Metrics::default(),
         })
     }
 }
@@ -119,14 +164,41 @@ impl Options {
 impl Scheduler {
     /// Answers questions from now on, also after the scheduler has stopped.
     pub fn handle(&self) -> Handle {
-        Handle::new(self.world.clone())
+        Handle::new(self.world.clone(), self.metrics.clone())
     }
 
     /// Runs until `shutdown`. Calls in flight are dropped then: the next start reads from the objects what came of them.
+    /// With a Lease: waits until it is held, and gives it back at the end.
     ///
     /// # Errors
-    /// When the watches end.
-    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
+    /// When the watches end, or the Lease is lost.
+    pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Error> {
+        let Some(options) = self.lease.take() else {
+            self.metrics.leads(true);
+            return self.schedule(shutdown).await;
+        };
+        let (name, metrics) = (options.name.clone(), self.metrics.clone());
+        let mut elector = Elector::new(self.client.clone(), options, clock::now);
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(()),
+            () = elector.acquire() => {}
+        }
+        tracing::info!(lease = name, "this instance schedules");
+        metrics.leads(true);
+        let result = tokio::select! {
+            biased;
+            result = Box::pin(self.schedule(shutdown)) => result,
+            () = elector.hold() => Err(Error::LeaseLost { name }),
+        };
+        metrics.leads(false);
+        if result.is_ok() {
+            elector.release().await;
+        }
+        result
+    }
+
+    async fn schedule(self, shutdown: CancellationToken) -> Result<(), Error> {
         let (recorder, events) = EventRecorder::new(self.client.clone(), COMPONENT);
         let queues = start::queues(self.client.clone());
         let scheduling = run::Loop::new(self, recorder);

@@ -3,16 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
-use pumice_engine::{GroupUpdate, PodNotice, QueueUpdate};
+use k8s_openapi::api::core::v1::Pod;
+use pumice_engine::{Eviction, GroupPhase, GroupUpdate, PodNotice, QueueUpdate};
 use serde_json::{Map, Value, json};
 
 use crate::intake::Unbound;
 use crate::translate;
 
-/// When each condition of each PodGroup last changed, and in which cycle.
+/// When each condition of each PodGroup last changed, and in which cycle; and its phase as it was written last.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {
-    by_uid: HashMap<String, BTreeMap<String, Stamp>>,
+    by_uid: HashMap<String, GroupStamps>,
+}
+
+#[derive(Debug, Default)]
+struct GroupStamps {
+    phase: Option<GroupPhase>,
+    conditions: BTreeMap<String, Stamp>,
 }
 
 #[derive(Debug, Clone)]
@@ -33,9 +40,16 @@ impl Stamps {
         self.by_uid.len()
     }
 
+    /// Whether the phase is another one than was written last.
+    pub(crate) fn is_new_phase(&self, update: &GroupUpdate) -> bool {
+        self.by_uid.get(&update.uid).is_none_or(|stamps| stamps.phase != Some(update.status.phase))
+    }
+
     /// A PodGroup's new status. `transition` names the cycle. The uid makes the server refuse another group of that name.
     pub(crate) fn group(&mut self, update: &GroupUpdate, now: Timestamp, transition: &str) -> Value {
         let stamps = self.by_uid.entry(update.uid.clone()).or_default();
+        stamps.phase = Some(update.status.phase);
+        let stamps = &mut stamps.conditions;
         let conditions = update.status.conditions.iter().map(|condition| {
             let fresh = Stamp {
                 status: condition.status,
@@ -93,6 +107,29 @@ pub(crate) fn pod(notice: &PodNotice, seen: &Unbound, now: Timestamp) -> Value {
     json!({"metadata": metadata, "status": {"conditions": conditions}})
 }
 
+/// What is told of an eviction: who wanted it, for whom, and what it costs.
+pub(crate) fn receipt(eviction: &Eviction) -> String {
+    // Tenths of a core-hour, rounded; a core-hour is 3,600,000 core-milliseconds.
+    let tenths = eviction.lost_core_ms.max(0).saturating_add(180_000) / 360_000;
+    let beneficiary = eviction.beneficiary.as_deref().map(|group| format!(" for {group}")).unwrap_or_default();
+    let reason = if eviction.message.is_empty() { String::new() } else { format!(": {}", eviction.message) };
+    format!("{}{beneficiary}{reason}; {}.{} core-hours lost", eviction.action, tenths / 10, tenths % 10)
+}
+
+/// The conditions that Volcano gives a pod before it deletes it, beside those that others wrote.
+pub(crate) fn evicted(pod: &Pod, receipt: &str, now: Timestamp) -> Value {
+    let all = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let kept = all.filter(|condition| !matches!(condition.type_.as_str(), "Ready" | "DisruptionTarget"));
+    let mut conditions: Vec<Value> = kept.map(|condition| json!(condition)).collect();
+    for (kind, status, reason) in [("Ready", "False", "Evict"), ("DisruptionTarget", "True", "PreemptionByScheduler")] {
+        conditions.push(json!({
+            "type": kind, "status": status, "reason": reason, "message": receipt, "lastTransitionTime": seconds(now),
+        }));
+    }
+    let metadata = json!({"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version});
+    json!({"metadata": metadata, "status": {"conditions": conditions}})
+}
+
 /// What queues hold, as it was written last: names that are gone have to be taken out by name.
 #[derive(Debug, Default)]
 pub(crate) struct QueueNames {
@@ -118,14 +155,15 @@ impl QueueNames {
 }
 
 /// Kubernetes writes whole seconds.
-fn seconds(time: Timestamp) -> String {
+pub(crate) fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).map_or_else(|_| time.to_string(), |time| time.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::PodCondition;
-    use pumice_engine::{GroupCondition, GroupPhase, GroupStatus};
+    use pumice_engine::{GroupCondition, GroupStatus};
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -161,6 +199,60 @@ mod tests {
     }
 
     #[test]
+    fn a_phase_is_new_until_it_is_written() {
+        let mut stamps = Stamps::default();
+        assert!(stamps.is_new_phase(&update(true, "NotEnoughResources")));
+        stamps.group(&update(true, "NotEnoughResources"), Timestamp::UNIX_EPOCH, "1");
+        assert!(!stamps.is_new_phase(&update(false, "Scheduled")), "the same phase");
+        let mut runs = update(false, "Scheduled");
+        runs.status.phase = GroupPhase::Running;
+        assert!(stamps.is_new_phase(&runs));
+    }
+
+    #[test]
+    fn a_receipt_says_by_whom_why_and_what_is_lost() {
+        let eviction = |beneficiary: Option<&str>, message: &str, lost_core_ms| Eviction {
+            uid: "u".into(),
+            namespace: "ns".into(),
+            name: "p".into(),
+            node: "n".into(),
+            group: "ns/g".into(),
+            action: "reclaim".into(),
+            beneficiary: beneficiary.map(str::to_owned),
+            running: true,
+            lost_core_ms,
+            message: message.into(),
+        };
+        let long = eviction(Some("ns/urgent"), "queue a takes back its share", 4 * 3_600_000 + 180_000);
+        assert_eq!(receipt(&long), "reclaim for ns/urgent: queue a takes back its share; 4.1 core-hours lost");
+        assert_eq!(receipt(&eviction(None, "", i64::MIN)), "reclaim; 0.0 core-hours lost");
+        assert!(receipt(&eviction(None, "", i64::MAX)).ends_with("core-hours lost"));
+    }
+
+    #[test]
+    fn an_evicted_pod_keeps_the_conditions_of_others() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"uid": "u", "resourceVersion": "7"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Mine", "status": "True"}]},
+        }))
+        .unwrap();
+        let patch = evicted(&pod, "preempt", Timestamp::UNIX_EPOCH);
+        assert_eq!(patch["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
+        let told: Vec<Value> = patch["status"]["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| json!([c["type"], c["status"], c["reason"]]))
+            .collect();
+        let wanted = json!([
+            ["Mine", "True", null],
+            ["Ready", "False", "Evict"],
+            ["DisruptionTarget", "True", "PreemptionByScheduler"]
+        ]);
+        assert_eq!(json!(told), wanted);
+    }
+
+    #[test]
     fn conditions_of_others_survive() {
         let ready = PodCondition { type_: "Ready".into(), status: "False".into(), ..PodCondition::default() };
         let notice = PodNotice {
@@ -170,7 +262,7 @@ mod tests {
             reason: "Unschedulable".into(),
             message: "0/1 nodes".into(),
         };
-        let seen = Unbound { version: Some("7".into()), conditions: vec![ready] };
+        let seen = Unbound { version: Some("7".into()), conditions: vec![ready], since: Instant::now() };
         let patch = pod(&notice, &seen, Timestamp::from_second(0).unwrap());
         assert_eq!(patch["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
         let kinds: Vec<&Value> = patch["status"]["conditions"].as_array().unwrap().iter().map(|c| &c["type"]).collect();

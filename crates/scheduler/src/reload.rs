@@ -2,39 +2,76 @@
 //!
 //! Invariant: a file that is refused changes nothing: the configuration before it goes on, with one warning per change.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use pumice_engine::Config;
 use pumice_engine::plugin::Registry;
+use pumice_engine::{Argument, Config, ConfigError, Sharding};
 
 use crate::Error;
 
 /// How often the file is looked at. Files of ConfigMaps are swapped by links, which a watch of the file itself misses.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Reads the configuration for the first time.
-pub(crate) fn load(path: &Path, plugins: &Registry) -> Result<Config, Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::ReadConfig { path: path.to_owned(), source })?;
-    let (config, warnings) = Config::parse_with(&text, plugins).map_err(Error::ParseConfig)?;
-    for warning in warnings {
-        tracing::warn!(%warning, "scheduler configuration");
-    }
-    Ok(config)
+/// What flags say beside the file.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) plugins: Registry,
+    pub(crate) default_queue: String,
+    pub(crate) max_binding_per_node: u32,
+    pub(crate) sharding: Option<Sharding>,
 }
+
+/// The action whose argument limits the binds under way to a node, and the argument.
+const ALLOCATE: &str = "allocate";
+const MAX_BINDING_PER_NODE: &str = "maxBindingPerNode";
+
+impl Settings {
+    /// Reads the configuration for the first time.
+    pub(crate) fn load(&self, path: &Path) -> Result<Config, Error> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| Error::ReadConfig { path: path.to_owned(), source })?;
+        self.parse(&text).map_err(Error::ParseConfig)
+    }
+
+    fn parse(&self, text: &str) -> Result<Config, ConfigError> {
+        let (config, warnings) = Config::parse_with(text, &self.plugins)?;
+        for warning in warnings {
+            tracing::warn!(%warning, "scheduler configuration");
+        }
+        Ok(self.complete(config))
+    }
+
+    /// A configuration with what the flags add.
+    pub(crate) fn complete(&self, mut config: Config) -> Config {
+        config.default_queue.clone_from(&self.default_queue);
+        config.sharding.clone_from(&self.sharding);
+        if self.max_binding_per_node > 0 {
+            let arguments = config.configurations.entry(ALLOCATE.to_owned()).or_default();
+            let limit = Argument::Int(i64::from(self.max_binding_per_node));
+            arguments.entry(MAX_BINDING_PER_NODE.to_owned()).or_insert(limit);
+        }
+        config
+    }
+}
+
+/// A file's state as the file system tells it: as long as it is the same, the file need not be read.
+type State = (Option<SystemTime>, u64, u64);
 
 /// Looks for changes of the file.
 pub(crate) struct Reload {
     path: Option<PathBuf>,
+    state: Option<State>,
     /// The text that was read last, good or bad.
     last: Option<String>,
-    plugins: Registry,
+    settings: Settings,
 }
 
 impl Reload {
-    pub(crate) fn new(path: Option<PathBuf>, plugins: Registry) -> Self {
+    pub(crate) fn new(path: Option<PathBuf>, settings: Settings) -> Self {
         // What `load` read is read once more: a change in between must not be missed.
-        Self { path, last: None, plugins }
+        Self { path, state: None, last: None, settings }
     }
 
     /// Whether there is a file to look at.
@@ -45,31 +82,30 @@ impl Reload {
     /// The new configuration, if the file has changed to a good one.
     pub(crate) async fn look(&mut self) -> Option<Config> {
         let path = self.path.as_ref()?;
-        let text = match tokio::fs::read_to_string(path).await {
-            Ok(text) => text,
-            Err(error) => {
-                // A file that is being swapped is back in a moment.
-                tracing::debug!(path = %path.display(), %error, "scheduler configuration could not be read");
-                return None;
-            }
+        let unread = |error| {
+            // A file that is being swapped is back in a moment.
+            tracing::debug!(path = %path.display(), %error, "scheduler configuration could not be read");
         };
+        let about = tokio::fs::metadata(path).await.map_err(unread).ok()?;
+        let state = (about.modified().ok(), about.len(), about.ino());
+        if self.state == Some(state) {
+            return None;
+        }
+        let text = tokio::fs::read_to_string(path).await.map_err(unread).ok()?;
+        // A clock too coarse to tell two writes apart is made up for: a fresh file is read once more.
+        let is_fresh = about.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age < 2 * LOOK_EVERY));
+        self.state = Some(state).filter(|_| !is_fresh);
         if self.last.as_ref() == Some(&text) {
             return None;
         }
-        let parsed = Config::parse_with(&text, &self.plugins);
+        let parsed = self.settings.parse(&text);
         self.last = Some(text);
-        match parsed {
-            Ok((config, warnings)) => {
-                for warning in warnings {
-                    tracing::warn!(%warning, "scheduler configuration");
-                }
-                Some(config)
-            }
-            Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "scheduler configuration refused, the one before goes on");
-                None
-            }
-        }
+        parsed
+            .inspect_err(|error| {
+                let path = path.display();
+                tracing::warn!(%path, %error, "scheduler configuration refused, the one before goes on");
+            })
+            .ok()
     }
 }
 
@@ -77,13 +113,37 @@ impl Reload {
 mod tests {
     use super::*;
 
+    fn settings() -> Settings {
+        Settings {
+            plugins: Registry::default(),
+            default_queue: "default".into(),
+            max_binding_per_node: 0,
+            sharding: None,
+        }
+    }
+
+    #[test]
+    fn flags_add_what_the_file_does_not_say() {
+        let flags = Settings { default_queue: "mine".into(), max_binding_per_node: 7, ..settings() };
+        let limit = |config: &Config| config.configurations["allocate"]["maxBindingPerNode"].clone();
+        let config = flags
+            .parse(
+                "actions: allocate
+",
+            )
+            .unwrap();
+        assert_eq!((config.default_queue.as_str(), limit(&config)), ("mine", Argument::Int(7)));
+        let text = "actions: allocate\nconfigurations:\n- name: allocate\n  arguments: {maxBindingPerNode: 3}\n";
+        assert_eq!(limit(&flags.parse(text).unwrap()), Argument::Int(3));
+    }
+
     #[tokio::test]
     async fn a_bad_file_changes_nothing_and_a_good_one_is_taken_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("volcano-scheduler.conf");
         std::fs::write(&path, "actions: allocate\n").unwrap();
-        assert_eq!(load(&path, &Registry::default()).unwrap().actions.len(), 1);
-        let mut reload = Reload::new(Some(path.clone()), Registry::default());
+        assert_eq!(settings().load(&path).unwrap().actions.len(), 1);
+        let mut reload = Reload::new(Some(path.clone()), settings());
         assert!(reload.look().await.is_some());
         assert!(reload.look().await.is_none());
         std::fs::write(&path, "actions: fly\n").unwrap();
@@ -96,13 +156,10 @@ mod tests {
 
     #[test]
     fn a_missing_or_refused_file_is_an_error_at_the_start() {
-        assert!(matches!(
-            load(Path::new("/nonexistent/scheduler.conf"), &Registry::default()),
-            Err(Error::ReadConfig { .. })
-        ));
+        assert!(matches!(settings().load(Path::new("/nonexistent/scheduler.conf")), Err(Error::ReadConfig { .. })));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("scheduler.conf");
         std::fs::write(&path, "actions: fly\n").unwrap();
-        assert!(matches!(load(&path, &Registry::default()), Err(Error::ParseConfig(_))));
+        assert!(matches!(settings().load(&path), Err(Error::ParseConfig(_))));
     }
 }

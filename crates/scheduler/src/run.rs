@@ -1,21 +1,27 @@
 //! The loop that owns the World.
 //!
 //! Invariant: nothing is decided before every kind has been listed once. A change that comes to an idle scheduler is
-//! decided on at once; while changes keep coming, cycles are at least `PAUSE` and one cycle's own length apart.
+//! decided on at once; while changes keep coming, cycles are at least `PAUSE` and one cycle's own length apart. A panic
+//! of the engine costs a new World, made from new lists, and the object that it is tied to.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
+use kube::Client;
 use pumice_cluster::EventRecorder;
-use pumice_engine::Delta;
+use pumice_engine::plugin::Registry;
+use pumice_engine::{Config, Delta, Plan, World};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::ask::Shared;
 use crate::clock::Clock;
-use crate::intake::{Input, Intake};
+use crate::intake::{Input, Intake, Ours};
+use crate::metrics::Metrics;
 use crate::reload::{LOOK_EVERY, Reload};
-use crate::writer::{Answer, Subject, Writer};
+use crate::suspects::Suspects;
+use crate::writer::{Answer, Settled, Subject, Writer};
 use crate::{Error, Scheduler, feed};
 
 /// Most changes taken in before deciding.
@@ -26,6 +32,13 @@ const PAUSE: Duration = Duration::from_millis(3);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 pub(crate) struct Loop {
+    client: Client,
+    ours: Ours,
+    metrics: Metrics,
+    suspects: Suspects,
+    /// What a new World is made with.
+    config: Config,
+    plugins: Registry,
     feed: SelectAll<BoxStream<'static, Input>>,
     intake: Intake,
     world: Shared,
@@ -39,21 +52,34 @@ pub(crate) struct Loop {
     earliest: Instant,
     /// The engine wants a cycle then.
     wakeup: Option<Instant>,
+    /// The World can't be trusted any more.
+    panicked: bool,
+    /// The nodes that our NodeShard was told to have.
+    shard: Option<Vec<String>>,
 }
 
 impl Loop {
     pub(crate) fn new(scheduler: Scheduler, recorder: EventRecorder) -> Self {
+        let Scheduler { client, ours, config, plugins, world, metrics, reload, .. } = scheduler;
         Self {
-            feed: feed::start(&scheduler.client),
-            intake: Intake::new(scheduler.scheduler_names),
-            world: scheduler.world,
-            writer: Writer::new(scheduler.client, recorder),
-            reload: Reload::new(scheduler.config, scheduler.plugins),
+            feed: feed::start(&client),
+            intake: Intake::of(ours.clone(), metrics.clone()),
+            writer: Writer::new(client.clone(), recorder, metrics.clone()),
+            reload,
             clock: Clock::new(),
             deltas: Vec::new(),
             dirty: false,
             earliest: Instant::now(),
             wakeup: None,
+            panicked: false,
+            shard: None,
+            suspects: Suspects::default(),
+            client,
+            ours,
+            metrics,
+            config,
+            plugins,
+            world,
         }
     }
 
@@ -70,14 +96,17 @@ impl Loop {
             };
             tokio::select! {
                 input = self.feed.next() => self.take(input.ok_or(Error::WatchEnded)?),
-                Some(answer) = self.writer.answer() => self.answered(&answer),
+                Some(answer) = self.writer.answer() => self.answered(answer),
                 _ = looks.tick(), if self.reload.is_on() => self.look().await,
                 () = wake => {}
             }
             self.again();
             self.writer.start(&self.intake);
-            if self.is_due(Instant::now()) {
+            if !self.panicked && self.is_due(Instant::now()) {
                 self.cycle();
+            }
+            if self.panicked {
+                self.rebuild().await;
             }
         }
     }
@@ -86,7 +115,7 @@ impl Loop {
     fn due(&self) -> Option<Instant> {
         let cycle = if self.dirty { Some(self.earliest) } else { self.wakeup.map(|at| at.max(self.earliest)) };
         let cycle = cycle.filter(|_| self.intake.complete());
-        [cycle, self.writer.next_again()].into_iter().flatten().min()
+        [cycle, self.writer.due()].into_iter().flatten().min()
     }
 
     fn is_due(&self, now: Instant) -> bool {
@@ -105,23 +134,52 @@ impl Loop {
         if let Some(input) = next {
             self.intake.take(input, &mut self.deltas);
         }
+        self.metrics.changes(self.deltas.len());
+        let mut deltas = std::mem::take(&mut self.deltas);
+        let passed = deltas.drain(..).filter_map(|delta| self.suspects.pass(delta)).collect::<Vec<_>>();
+        self.deltas = deltas;
+        self.apply(&passed);
+    }
+
+    fn apply(&mut self, deltas: &[Delta]) {
         let mut world = self.world.write();
-        for delta in self.deltas.drain(..) {
-            self.dirty |= world.apply(&delta);
+        for delta in deltas {
+            match catch_unwind(AssertUnwindSafe(|| world.apply(delta))) {
+                Ok(changed) => self.dirty |= changed,
+                Err(_) => {
+                    drop(world);
+                    return self.suspect(Some(delta));
+                }
+            }
         }
     }
 
-    fn answered(&mut self, answer: &Answer) {
-        let settled = self.writer.answered(answer);
-        match &answer.subject {
-            Subject::Bind { uid } if settled => {
-                let result = answer.failed.as_ref().map_or(Ok(()), |(_, error)| Err(error.as_str()));
-                self.world.write().bind_result(uid, result, self.clock.now_ms());
-                self.dirty = true;
+    /// An answer, and all that are there besides.
+    fn answered(&mut self, first: Answer) {
+        let mut next = Some(first);
+        while let Some(answer) = next {
+            let settled = self.writer.answered(answer);
+            let now = self.clock.now_ms();
+            let mut world = self.world.write();
+            match settled {
+                Settled::No => {}
+                Settled::Bind { uid, error } => {
+                    world.bind_result(&uid, error.as_deref().map_or(Ok(()), Err), now);
+                    self.dirty = true;
+                }
+                Settled::Evict { uid, error } => {
+                    world.evict_result(&uid, error.as_deref().map_or(Ok(()), Err), now);
+                    self.dirty = true;
+                }
+                Settled::Gated { uid } => {
+                    world.ungate_failed(&uid);
+                    self.dirty = true;
+                }
+                // A status that failed is told to the World when it is due again.
+                Settled::Group { namespace, name } => world.status_result(&namespace, &name, true),
             }
-            // A status that failed is told to the World when it is due again.
-            Subject::Group { namespace, name } if settled => self.world.write().status_result(namespace, name, true),
-            _ => {}
+            drop(world);
+            next = self.writer.answer_now();
         }
     }
 
@@ -132,7 +190,11 @@ impl Loop {
                 Subject::Group { namespace, name } => self.world.write().status_result(&namespace, &name, false),
                 Subject::Pod { uid } => self.world.write().notice_failed(&uid),
                 Subject::Queue { name } => self.world.write().queue_failed(&name),
-                Subject::Bind { .. } => {}
+                Subject::Bind(_)
+                | Subject::Evict(_)
+                | Subject::Ungate { .. }
+                | Subject::Shard { .. }
+                | Subject::Nomination => {}
             }
             self.dirty = true;
         }
@@ -141,7 +203,8 @@ impl Loop {
     async fn look(&mut self) {
         if let Some(config) = self.reload.look().await {
             tracing::info!("scheduler configuration read");
-            self.world.write().set_config(config);
+            self.world.write().set_config(config.clone());
+            self.config = config;
             self.dirty = true;
         }
     }
@@ -149,22 +212,87 @@ impl Loop {
     fn cycle(&mut self) {
         let started = Instant::now();
         let now = self.clock.now_ms();
-        let plan = self.world.write().cycle(now);
+        let mut world = self.world.write();
+        let plan = catch_unwind(AssertUnwindSafe(|| world.cycle(now)));
+        drop(world);
+        let Ok(plan) = plan else { return self.suspect(None) };
         self.dirty = false;
         let ended = Instant::now();
-        self.earliest = ended + (ended - started).clamp(PAUSE, PAUSE_MAX);
+        let took = ended - started;
+        self.earliest = ended + took.clamp(PAUSE, PAUSE_MAX);
         self.wakeup = plan.next_wakeup.map(|at| {
             let wait = u64::try_from(at.0.saturating_sub(now.0)).unwrap_or(0);
             ended + Duration::from_millis(wait)
         });
+        self.count(&plan, took);
+        self.writer.carry_out(plan, &self.intake);
+        let world = self.world.read();
+        self.writer.withdraw(&self.intake, |uid| world.waits_unpromised(uid));
+        if let Some(sharding) = &self.config.sharding {
+            let nodes: Vec<String> = world.shard_nodes().unwrap_or_default().into_iter().map(str::to_owned).collect();
+            if self.shard.as_ref() != Some(&nodes) {
+                self.writer.shard(&sharding.name, nodes.clone());
+                self.shard = Some(nodes);
+            }
+        }
+        drop(world);
+        self.writer.tidy(&self.intake);
+        let freed = self.suspects.went_well();
+        self.put_aside();
+        self.apply(&freed);
+        // The next half is tried even if the engine finds nothing new in it.
+        self.dirty |= self.suspects.is_searching();
+    }
+
+    fn count(&self, plan: &Plan, took: Duration) {
         tracing::debug!(
             binds = plan.binds.len(),
+            evictions = plan.evictions.len(),
             admitted = plan.admitted.len(),
             statuses = plan.groups.len(),
-            micros = (ended - started).as_micros() as u64,
+            micros = took.as_micros() as u64,
             "cycle"
         );
-        self.writer.carry_out(plan, &self.intake);
-        self.writer.tidy(&self.intake);
+        self.metrics.cycle(took, plan.pods.len(), plan.evictions.len());
+        self.metrics.unscheduled_groups(self.intake.waiting());
+        for update in &plan.queues {
+            self.metrics.queue_holds(&update.name, &update.allocated);
+        }
+    }
+
+    /// The engine panicked. What it was about is put aside, or looked for.
+    fn suspect(&mut self, delta: Option<&Delta>) {
+        self.metrics.panicked();
+        self.panicked = true;
+        if !self.suspects.panicked(delta) {
+            // Visible, and started anew by whoever runs us: nothing is gained by going on.
+            panic!("the scheduling engine panicked, and no one object is to blame; see the message before this one");
+        }
+        tracing::error!("the scheduling engine panicked: it is set up anew without the objects that may be to blame");
+    }
+
+    /// A new World from new lists, once it is known what came of the calls that the old one wanted.
+    async fn rebuild(&mut self) {
+        self.writer.drain().await;
+        *self.world.write() = World::with_plugins(self.config.clone(), self.plugins.clone());
+        self.feed = feed::start(&self.client);
+        self.intake = Intake::of(self.ours.clone(), self.metrics.clone());
+        self.deltas.clear();
+        self.wakeup = None;
+        self.dirty = true;
+        self.panicked = false;
+    }
+
+    /// Says who was put aside.
+    fn put_aside(&mut self) {
+        for aside in self.suspects.take_told() {
+            tracing::error!(object = aside.what, "put aside: the scheduling engine panics over it");
+            if let Some((namespace, name)) = aside.group {
+                let uid = self.intake.group_uid(&namespace, &name).unwrap_or_default();
+                let message = "the scheduling engine panics over it: it is not scheduled until it is made anew";
+                self.writer.put_aside(&namespace, &name, &uid, message.to_owned());
+            }
+        }
+        self.metrics.quarantined(self.suspects.aside());
     }
 }

@@ -8,6 +8,7 @@ use pumice_api::names;
 use pumice_engine::{Operator, Requirement, Resources, TimeMs};
 use pumice_units::Quantity;
 
+mod cluster;
 mod containers;
 mod couplings;
 mod group;
@@ -17,10 +18,11 @@ mod pod;
 mod queue;
 mod template;
 
+pub(crate) use cluster::{budget_facts, hyper_node_facts, namespace, quota_facts, shard_facts};
 pub(crate) use group::{group_facts, phase_word};
 pub(crate) use job::job_shape;
 pub(crate) use node::node_facts;
-pub(crate) use pod::pod_facts;
+pub(crate) use pod::{pod_facts, refusal};
 pub(crate) use queue::queue_facts;
 
 /// An amount that nobody can read counts as more than any node has: it never fits, and its reason shows.

@@ -87,6 +87,7 @@ mod tests {
 
     use super::*;
     use crate::ask::Shared;
+    use crate::metrics::Metrics;
 
     fn waiting_world() -> World {
         let mut world = World::new(Config::default());
@@ -105,7 +106,7 @@ mod tests {
     }
 
     fn get(path: &str) -> (u16, Value) {
-        let response = Handle::new(Shared::new(waiting_world())).answer(path);
+        let response = Handle::new(Shared::new(waiting_world()), Metrics::default()).answer(path);
         (response.status().as_u16(), serde_json::from_slice(response.body()).unwrap())
     }
 

@@ -26,6 +26,16 @@ impl Window {
         self.in_flight < self.limit
     }
 
+    /// Calls under way.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Calls that may be under way at once.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     pub(crate) fn started(&mut self) {
         self.in_flight += 1;
     }

@@ -1,41 +1,70 @@
 //! Carries plans out: calls side by side within the window, one at a time for each object.
 //!
-//! Invariant: binds go first; of several statuses of one object only the newest waits. A write that failed and may
-//! succeed later comes back as `again`, after a pause; a bind that was not decided on is asked for again, to the same
-//! node. Owned by the loop.
+//! Invariant: binds go first, but one call in `OTHERS_EVERY` is for the rest; of several statuses of one object only
+//! the newest is written. A write that failed and may succeed later comes back as `again`, after a pause; a bind or an
+//! eviction that was not decided on is asked for again as it was. Owned by the loop.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use k8s_openapi::api::core::v1::{ObjectReference, Pod};
-use kube::{Api, Client};
-use pumice_api::scheduling::{PodGroup, Queue};
-use pumice_cluster::events::{Occurrence, Severity};
-use pumice_cluster::{EventRecorder, Failure, PodRef, failure, write};
-use pumice_engine::{Bind, GroupUpdate, Plan, PodNotice, QueueUpdate};
-use serde_json::Value;
+use kube::Client;
+use pumice_cluster::events::Severity;
+use pumice_cluster::{EventRecorder, Failure, failure};
+use pumice_engine::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, QueueUpdate, Ungate};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock;
 use crate::intake::Intake;
+use crate::metrics::Metrics;
 use crate::patches::{self, QueueNames, Stamps};
 use crate::window::Window;
 
+mod calls;
+mod lane;
+mod tell;
+
+use lane::Lane;
+use tell::{About, Tell};
+
 /// A call without an answer by then has failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// Pause before a failed status is written again.
+/// Pause before a failed write is made again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// While binds wait, one call of so many is another one.
+const OTHERS_EVERY: u32 = 8;
+/// What changes with every pod is written once it has not changed for so long, or has waited for so long.
+const SETTLE_GROUP: Duration = Duration::from_millis(500);
+const SETTLE_POD: Duration = Duration::from_millis(250);
+const SETTLE_QUEUE: Duration = Duration::from_secs(1);
 
 /// What a call was about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Subject {
-    Bind { uid: String },
-    Group { namespace: String, name: String },
-    Pod { uid: String },
-    Queue { name: String },
+    Bind(Arc<Bind>),
+    Evict(Arc<Eviction>),
+    Ungate {
+        uid: String,
+    },
+    /// The nodes that this scheduler's NodeShard has.
+    Shard {
+        name: String,
+    },
+    Group {
+        namespace: String,
+        name: String,
+    },
+    Pod {
+        uid: String,
+    },
+    Queue {
+        name: String,
+    },
+    /// Nobody waits for the answer.
+    Nomination,
 }
 
 /// What came of a call.
@@ -45,59 +74,113 @@ pub(crate) struct Answer {
     pub(crate) failed: Option<(Failure, String)>,
     /// The failure says nothing about what was asked for: it may have happened, or the server had no time for it.
     undecided: bool,
+    took: Duration,
+}
+
+/// What the World is told of an answer.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Settled {
+    /// Nothing: it is asked for again, or nobody waits.
+    No,
+    Bind {
+        uid: String,
+        error: Option<String>,
+    },
+    Evict {
+        uid: String,
+        error: Option<String>,
+    },
+    /// A gate could not be removed.
+    Gated {
+        uid: String,
+    },
+    Group {
+        namespace: String,
+        name: String,
+    },
+}
+
+/// A nomination to be written, or taken back.
+#[derive(Debug, Clone)]
+struct Nomination {
+    namespace: String,
+    name: String,
+    uid: String,
+    node: Option<String>,
 }
 
 pub(crate) struct Writer {
     client: Client,
-    recorder: EventRecorder,
+    tell: Tell,
+    metrics: Metrics,
     window: Window,
     calls: JoinSet<Answer>,
-    binds: VecDeque<Bind>,
-    /// Binds under way, by uid.
-    binding: BTreeMap<String, Bind>,
-    groups: BTreeMap<Subject, GroupUpdate>,
-    pods: VecDeque<PodNotice>,
-    queues: BTreeMap<Subject, QueueUpdate>,
-    busy: BTreeSet<Subject>,
+    binds: VecDeque<Arc<Bind>>,
+    evictions: VecDeque<Arc<Eviction>>,
+    ungates: VecDeque<Ungate>,
+    shards: Lane<String, Vec<String>>,
+    groups: Lane<(String, String), GroupUpdate>,
+    pods: Lane<String, PodNotice>,
+    queues: Lane<String, QueueUpdate>,
+    nominations: VecDeque<Nomination>,
+    /// What the pods were told last, by uid.
+    nominated: HashMap<String, Nomination>,
     stamps: Stamps,
     queue_names: QueueNames,
     cycles: u64,
+    started: u32,
     again: VecDeque<(Instant, Subject)>,
-    binds_again: VecDeque<(Instant, Bind)>,
 }
 
 impl Writer {
-    pub(crate) fn new(client: Client, recorder: EventRecorder) -> Self {
+    pub(crate) fn new(client: Client, recorder: EventRecorder, metrics: Metrics) -> Self {
         Self {
             client,
-            recorder,
+            tell: Tell::new(recorder),
+            metrics,
             window: Window::new(),
             calls: JoinSet::new(),
             binds: VecDeque::new(),
-            binding: BTreeMap::new(),
-            groups: BTreeMap::new(),
-            pods: VecDeque::new(),
-            queues: BTreeMap::new(),
-            busy: BTreeSet::new(),
+            evictions: VecDeque::new(),
+            ungates: VecDeque::new(),
+            shards: Lane::new(SETTLE_QUEUE),
+            groups: Lane::new(SETTLE_GROUP),
+            pods: Lane::new(SETTLE_POD),
+            queues: Lane::new(SETTLE_QUEUE),
+            nominations: VecDeque::new(),
+            nominated: HashMap::new(),
             stamps: Stamps::default(),
             queue_names: QueueNames::default(),
             cycles: 0,
+            started: 0,
             again: VecDeque::new(),
-            binds_again: VecDeque::new(),
         }
     }
 
     /// Takes a plan and starts what there is room for.
     pub(crate) fn carry_out(&mut self, plan: Plan, intake: &Intake) {
+        let now = Instant::now();
         self.cycles += 1;
-        self.binds.extend(plan.binds);
+        self.binds.extend(plan.binds.into_iter().map(Arc::new));
+        // Who does not run yet loses nothing.
+        let evictions = plan.evictions.into_iter().map(Arc::new);
+        let (running, waiting): (Vec<_>, Vec<_>) = evictions.partition(|eviction| eviction.running);
+        self.evictions.extend(waiting);
+        self.evictions.extend(running);
+        self.ungates.extend(plan.ungates);
         for update in plan.groups {
-            let (namespace, name) = (update.namespace.clone(), update.name.clone());
-            self.groups.insert(Subject::Group { namespace, name }, update);
+            // A phase gates what others do; counts and messages change with every pod.
+            let urgent = self.stamps.is_new_phase(&update);
+            self.groups.put((update.namespace.clone(), update.name.clone()), update, urgent, now);
         }
-        self.pods.extend(plan.pods);
+        for notice in plan.pods {
+            self.pods.put(notice.uid.clone(), notice, false, now);
+        }
         for update in plan.queues {
-            self.queues.insert(Subject::Queue { name: update.name.clone() }, update);
+            self.queues.put(update.name.clone(), update, false, now);
+        }
+        for pipelined in plan.pipelined.into_iter().filter(|pipelined| pipelined.fenced) {
+            self.nominate(pipelined);
         }
         self.start(intake);
     }
@@ -105,24 +188,46 @@ impl Writer {
     /// Starts calls while the window has room.
     pub(crate) fn start(&mut self, intake: &Intake) {
         let now = Instant::now();
-        while self.binds_again.front().is_some_and(|(at, _)| *at <= now) {
-            self.binds.extend(self.binds_again.pop_front().map(|(_, bind)| bind));
+        self.tell.gathered(now, |namespace, name| intake.group_uid(namespace, name));
+        while self.window.has_room() && self.start_next(intake, now) {
+            self.started = self.started.wrapping_add(1);
         }
-        while self.window.has_room() {
-            if let Some(bind) = self.binds.pop_front() {
-                self.bind(bind);
-            } else if let Some(subject) = self.groups.keys().find(|subject| !self.busy.contains(subject)).cloned() {
-                let update = self.groups.remove(&subject).expect("found by its key");
-                self.group(subject, &update);
-            } else if let Some(notice) = self.pods.pop_front() {
-                self.pod(&notice, intake);
-            } else if let Some(subject) = self.queues.keys().find(|subject| !self.busy.contains(subject)).cloned() {
-                let update = self.queues.remove(&subject).expect("found by its key");
-                self.queue(subject, &update, intake);
-            } else {
-                return;
-            }
+        self.metrics.in_flight(self.window.in_flight(), self.window.limit());
+    }
+
+    /// Starts one call; false if none waits.
+    fn start_next(&mut self, intake: &Intake, now: Instant) -> bool {
+        let others_first = self.started.is_multiple_of(OTHERS_EVERY);
+        if !others_first && let Some(bind) = self.binds.pop_front() {
+            self.bind(bind);
+            return true;
         }
+        if let Some(eviction) = self.evictions.pop_front() {
+            self.evict(eviction, intake);
+        } else if let Some(ungate) = self.ungates.pop_front() {
+            let subject = Subject::Ungate { uid: ungate.uid.clone() };
+            let call = calls::ungate(self.client.clone(), ungate);
+            self.call(subject, call);
+        } else if let Some(((namespace, name), update)) = self.groups.pop(now) {
+            self.group(Subject::Group { namespace, name }, &update);
+        } else if let Some((uid, notice)) = self.pods.pop(now) {
+            self.pod(uid, &notice, intake, now);
+        } else if let Some(nomination) = self.nominations.pop_front() {
+            let client = self.client.clone();
+            self.call(Subject::Nomination, calls::nominate(client, nomination));
+        } else if let Some((name, update)) = self.queues.pop(now) {
+            let patch = self.queue_names.queue(&update, intake.held(&name));
+            let client = self.client.clone();
+            self.call(Subject::Queue { name: name.clone() }, calls::queue(client, name, patch));
+        } else if let Some((name, nodes)) = self.shards.pop(now) {
+            let call = calls::shard(self.client.clone(), name.clone(), nodes, clock::now());
+            self.call(Subject::Shard { name }, call);
+        } else if let Some(bind) = self.binds.pop_front() {
+            self.bind(bind);
+        } else {
+            return false;
+        }
+        true
     }
 
     /// The next answer; nothing while no call runs. Cancel safe.
@@ -136,43 +241,149 @@ impl Writer {
         }
     }
 
-    /// Books an answer; false if a newer status of the object is on its way, or the bind is asked for again.
-    pub(crate) fn answered(&mut self, answer: &Answer) -> bool {
-        let overloaded = matches!(answer.failed, Some((Failure::Unavailable, _)));
-        self.window.answered(overloaded);
-        self.busy.remove(&answer.subject);
-        if let Subject::Bind { uid } = &answer.subject
-            && let Some(bind) = self.binding.remove(uid)
-            && answer.undecided
-        {
-            // Its room is not given away: the pod may be there, and the server says so then; or its gang is half-way.
-            self.binds_again.push_back((Instant::now() + AGAIN_AFTER, bind));
-            return false;
+    /// Another answer that is there already.
+    pub(crate) fn answer_now(&mut self) -> Option<Answer> {
+        self.calls.try_join_next()?.ok()
+    }
+
+    /// Books an answer.
+    pub(crate) fn answered(&mut self, answer: Answer) -> Settled {
+        let now = Instant::now();
+        let Answer { subject, failed, undecided, took } = answer;
+        self.window.answered(matches!(failed, Some((Failure::Unavailable, _))));
+        if let Some((failure, error)) = &failed {
+            tracing::debug!(?subject, ?failure, error, "call failed");
         }
-        let newer = self.groups.contains_key(&answer.subject) || self.queues.contains_key(&answer.subject);
-        if let Some((failure, error)) = &answer.failed {
-            tracing::debug!(subject = ?answer.subject, ?failure, error, "call failed");
-            // A pod that has changed is looked at again: it may wait still.
-            let changed = *failure == Failure::Conflict && matches!(answer.subject, Subject::Pod { .. });
-            let may_succeed = changed || matches!(failure, Failure::Unavailable | Failure::Forbidden);
-            let is_status = !matches!(answer.subject, Subject::Bind { .. });
-            if may_succeed && is_status && !newer {
-                self.again.push_back((Instant::now() + AGAIN_AFTER, answer.subject.clone()));
+        match subject {
+            Subject::Bind(_) | Subject::Evict(_) if undecided => {
+                // Its room is not given away: the pod may be there, and the server says so then; or its gang is half-way.
+                self.again.push_back((now + AGAIN_AFTER, subject));
+                Settled::No
+            }
+            Subject::Bind(bind) => {
+                self.metrics.bound(took, failed.is_none());
+                if failed.is_none() {
+                    self.tell.bound(&bind);
+                }
+                Settled::Bind { uid: bind.uid.clone(), error: failed.map(|(_, error)| error) }
+            }
+            Subject::Evict(eviction) => {
+                // Gone, or another pod of that name: this one is no longer there.
+                let failed = failed.filter(|(failure, _)| !matches!(failure, Failure::NotFound | Failure::Conflict));
+                Settled::Evict { uid: eviction.uid.clone(), error: failed.map(|(_, error)| error) }
+            }
+            Subject::Group { namespace, name } => {
+                let key = (namespace, name);
+                self.groups.done(&key, now);
+                if self.groups.has_newer(&key) {
+                    return Settled::No;
+                }
+                let (namespace, name) = key;
+                self.later(failed.as_ref(), Subject::Group { namespace: namespace.clone(), name: name.clone() }, now);
+                Settled::Group { namespace, name }
+            }
+            Subject::Pod { uid } => {
+                self.pods.done(&uid, now);
+                if !self.pods.has_newer(&uid) {
+                    self.later(failed.as_ref(), Subject::Pod { uid }, now);
+                }
+                Settled::No
+            }
+            Subject::Queue { name } => {
+                self.queues.done(&name, now);
+                if !self.queues.has_newer(&name) {
+                    self.later(failed.as_ref(), Subject::Queue { name }, now);
+                }
+                Settled::No
+            }
+            Subject::Ungate { uid } if failed.is_some() => Settled::Gated { uid },
+            Subject::Shard { name } => {
+                self.shards.done(&name, now);
+                Settled::No
+            }
+            Subject::Ungate { .. } | Subject::Nomination => Settled::No,
+        }
+    }
+
+    /// A status that may be written later is planned anew then.
+    fn later(&mut self, failed: Option<&(Failure, String)>, subject: Subject, now: Instant) {
+        let Some((failure, _)) = failed else { return };
+        // A pod that has changed is looked at again: it may wait still.
+        let changed = *failure == Failure::Conflict && matches!(subject, Subject::Pod { .. });
+        if changed || matches!(failure, Failure::Unavailable | Failure::Forbidden) {
+            self.again.push_back((now + AGAIN_AFTER, subject));
+        }
+    }
+
+    /// When something that waits here is due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let again = self.again.front().map(|(at, _)| *at);
+        let lanes = [self.groups.due(), self.pods.due(), self.queues.due(), self.shards.due()];
+        // Without room in the window an answer is what is waited for.
+        let lanes = lanes.into_iter().flatten().filter(|_| self.window.has_room());
+        lanes.chain(again).chain(self.tell.due()).min()
+    }
+
+    /// A failed status that is due again; binds and evictions line up again by themselves.
+    pub(crate) fn pop_again(&mut self, now: Instant) -> Option<Subject> {
+        loop {
+            self.again.front().filter(|(at, _)| *at <= now)?;
+            match self.again.pop_front()?.1 {
+                Subject::Bind(bind) => self.binds.push_back(bind),
+                Subject::Evict(eviction) => self.evictions.push_back(eviction),
+                subject => return Some(subject),
             }
         }
-        !newer
     }
 
-    /// When the next failed status, or bind, is due again.
-    pub(crate) fn next_again(&self) -> Option<Instant> {
-        let bind = self.binds_again.front().map(|(at, _)| *at);
-        self.again.front().map(|(at, _)| *at).into_iter().chain(bind).min()
+    /// Waits for the calls under way and forgets all others: the World that wanted them is no more.
+    pub(crate) async fn drain(&mut self) {
+        self.binds.clear();
+        self.evictions.clear();
+        self.ungates.clear();
+        self.shards.clear();
+        self.groups.clear();
+        self.pods.clear();
+        self.queues.clear();
+        self.nominations.clear();
+        self.nominated.clear();
+        self.again.clear();
+        while let Some(answer) = self.answer().await {
+            self.answered(answer);
+        }
+        self.again.clear();
     }
 
-    /// A failed status that is due again.
-    pub(crate) fn pop_again(&mut self, now: Instant) -> Option<Subject> {
-        self.again.front().filter(|(at, _)| *at <= now)?;
-        self.again.pop_front().map(|(_, subject)| subject)
+    /// The nodes that the NodeShard of this name has now.
+    pub(crate) fn shard(&mut self, name: &str, nodes: Vec<String>) {
+        self.shards.put(name.to_owned(), nodes, false, Instant::now());
+    }
+
+    /// Takes back nominations whose room is no longer kept. `is_void` tells of a pod by its uid. O(nominations).
+    pub(crate) fn withdraw(&mut self, intake: &Intake, is_void: impl Fn(&str) -> bool) {
+        let nominations = &mut self.nominations;
+        self.nominated.retain(|uid, nomination| {
+            // One that was bound keeps the name of the node it is on.
+            let waits = intake.unbound(uid).is_some();
+            let is_void = waits && is_void(uid);
+            if is_void {
+                nominations.push_back(Nomination { node: None, ..nomination.clone() });
+            }
+            waits && !is_void
+        });
+    }
+
+    fn nominate(&mut self, pipelined: Pipelined) {
+        let Pipelined { uid, namespace, name, node, .. } = pipelined;
+        let nomination = Nomination { namespace, name, uid: uid.clone(), node: Some(node) };
+        if self.nominated.insert(uid, nomination.clone()).is_none_or(|before| before.node != nomination.node) {
+            self.nominations.push_back(nomination);
+        }
+    }
+
+    /// Tells of an object that was put aside.
+    pub(crate) fn put_aside(&mut self, namespace: &str, name: &str, uid: &str, message: String) {
+        self.tell.insist(About::group(namespace, name, uid), Severity::Warning, "Quarantined", message);
     }
 
     /// Forgets what was remembered of groups that are gone, once there is much of it.
@@ -185,8 +396,8 @@ impl Writer {
 
     fn call(&mut self, subject: Subject, call: impl Future<Output = Result<(), kube::Error>> + Send + 'static) {
         self.window.started();
-        self.busy.insert(subject.clone());
         self.calls.spawn(async move {
+            let started = Instant::now();
             let call = AssertUnwindSafe(tokio::time::timeout(CALL_TIMEOUT, call)).catch_unwind();
             let (failed, undecided) = match call.await {
                 Ok(Ok(Ok(()))) => (None, false),
@@ -194,55 +405,52 @@ impl Writer {
                 Ok(Err(_)) => (Some((Failure::Unavailable, format!("no answer within {CALL_TIMEOUT:?}"))), true),
                 Err(_) => (Some((Failure::Unavailable, "the call crashed".to_owned())), false),
             };
-            Answer { subject, failed, undecided }
+            Answer { subject, failed, undecided, took: started.elapsed() }
         });
     }
 
-    fn bind(&mut self, bind: Bind) {
-        let (client, recorder) = (self.client.clone(), self.recorder.clone());
-        self.binding.insert(bind.uid.clone(), bind.clone());
-        self.call(Subject::Bind { uid: bind.uid.clone() }, async move {
-            let pod = PodRef { namespace: &bind.namespace, name: &bind.name, uid: &bind.uid };
-            write::bind_pod(&client, pod, &bind.node, &BTreeMap::new()).await?;
-            let message = format!("Successfully assigned {}/{} to {}", bind.namespace, bind.name, bind.node);
-            let about = reference("v1", "Pod", &bind.namespace, &bind.name, &bind.uid);
-            recorder.record(occurrence(about, Severity::Normal, "Scheduled", message));
-            Ok(())
-        });
+    fn bind(&mut self, bind: Arc<Bind>) {
+        let call = calls::bind(self.client.clone(), Arc::clone(&bind));
+        self.call(Subject::Bind(bind), call);
+    }
+
+    fn evict(&mut self, eviction: Arc<Eviction>, intake: &Intake) {
+        let receipt = patches::receipt(&eviction);
+        let about = About::pod(&eviction.namespace, &eviction.name, &eviction.uid);
+        self.tell.insist(about, Severity::Warning, "Evict", receipt.clone());
+        if let Some((namespace, name)) = eviction.group.split_once('/')
+            && let Some(uid) = intake.group_uid(namespace, name)
+        {
+            let about = About::group(namespace, name, &uid);
+            let message = format!("{}: {receipt}", eviction.name);
+            self.tell.insist(about, Severity::Normal, "Evict", message);
+        }
+        self.metrics.evicting(&eviction.action);
+        let call = calls::evict(self.client.clone(), Arc::clone(&eviction), receipt, clock::now());
+        self.call(Subject::Evict(eviction), call);
     }
 
     fn group(&mut self, subject: Subject, update: &GroupUpdate) {
         let patch = self.stamps.group(update, clock::now(), &self.cycles.to_string());
-        let groups: Api<PodGroup> = Api::namespaced(self.client.clone(), &update.namespace);
-        let name = update.name.clone();
         let blocked =
             update.status.conditions.iter().find(|condition| condition.kind == "Unschedulable" && condition.status);
         if let Some(condition) = blocked {
-            let version = <PodGroup as k8s_openapi::Resource>::API_VERSION;
-            let about = reference(version, "PodGroup", &update.namespace, &name, &update.uid);
-            self.recorder.record(occurrence(about, Severity::Warning, "Unschedulable", condition.message.clone()));
+            let about = About::group(&update.namespace, &update.name, &update.uid);
+            self.tell.say(about, Severity::Warning, "Unschedulable", condition.message.clone());
         }
-        self.call(subject, async move { write::merge(&groups, &name, &patch).await.map(drop) });
+        let client = self.client.clone();
+        self.call(subject, calls::group(client, update.namespace.clone(), update.name.clone(), patch));
     }
 
-    fn pod(&mut self, notice: &PodNotice, intake: &Intake) {
+    fn pod(&mut self, uid: String, notice: &PodNotice, intake: &Intake, now: Instant) {
         // It may have got a node, or be gone, since this was planned.
-        let Some(seen) = intake.unbound(&notice.uid) else { return };
+        let Some(seen) = intake.unbound(&uid) else { return self.pods.done(&uid, now) };
         let patch = patches::pod(notice, seen, clock::now());
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &notice.namespace);
-        let name = notice.name.clone();
-        let about = reference("v1", "Pod", &notice.namespace, &name, &notice.uid);
-        self.recorder.record(occurrence(about, Severity::Warning, "FailedScheduling", notice.message.clone()));
-        self.call(Subject::Pod { uid: notice.uid.clone() }, async move {
-            write::merge_status(&pods, &name, &patch).await.map(drop)
-        });
-    }
-
-    fn queue(&mut self, subject: Subject, update: &QueueUpdate, intake: &Intake) {
-        let patch: Value = self.queue_names.queue(update, intake.held(&update.name));
-        let queues: Api<Queue> = Api::all(self.client.clone());
-        let name = update.name.clone();
-        self.call(subject, async move { write::merge_status(&queues, &name, &patch).await.map(drop) });
+        let about = About::pod(&notice.namespace, &notice.name, &uid);
+        self.tell.say(about, Severity::Warning, "FailedScheduling", notice.message.clone());
+        let client = self.client.clone();
+        let (namespace, name) = (notice.namespace.clone(), notice.name.clone());
+        self.call(Subject::Pod { uid }, calls::pod_status(client, namespace, name, patch));
     }
 }
 
@@ -252,19 +460,4 @@ fn is_undecided(error: &kube::Error) -> bool {
         kube::Error::Api(status) => matches!(status.code, 429 | 502..=504),
         _ => failure(error) == Failure::Unavailable,
     }
-}
-
-fn reference(version: &str, kind: &str, namespace: &str, name: &str, uid: &str) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(version.to_owned()),
-        kind: Some(kind.to_owned()),
-        namespace: Some(namespace.to_owned()),
-        name: Some(name.to_owned()),
-        uid: Some(uid.to_owned()),
-        ..ObjectReference::default()
-    }
-}
-
-fn occurrence(about: ObjectReference, severity: Severity, reason: &str, message: String) -> Occurrence {
-    Occurrence { about, severity, reason: reason.to_owned(), message, at: clock::now() }
 }

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -16,7 +17,7 @@ use pumice_api::names;
 use pumice_api::scheduling::{PodGroup, PodGroupPhase, Queue, QueueState};
 use pumice_apiserver::{AdmitAll, ApiServer};
 use pumice_auth::{Identity, Policy, built_in};
-use pumice_scheduler::{Handle, Options};
+use pumice_scheduler::{Handle, LeaseOptions, Options};
 use pumice_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -276,4 +277,51 @@ async fn a_new_scheduler_goes_on_where_the_old_one_ended() {
             );
         })
         .await;
+}
+
+#[tokio::test]
+async fn one_of_two_schedules_and_the_other_takes_over() {
+    let cluster = Cluster::new().await;
+    cluster.node("n1", "4").await;
+    let scheduler = |identity: &str| {
+        let service = cluster.server.client_service(Identity::new(names::USER_SCHEDULER, [pumice_auth::AUTHENTICATED]));
+        let mut options = Options::new(Client::new(service, "default"));
+        options.lease = Some(LeaseOptions {
+            retry: Duration::from_millis(50),
+            ..LeaseOptions::new("default", "volcano", identity)
+        });
+        options.build().unwrap()
+    };
+    let holder = |wanted: &'static str| {
+        move |lease: Option<&Lease>| {
+            lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.as_deref()) == Some(wanted)
+        }
+    };
+    let (first, second) = (scheduler("first"), scheduler("second"));
+    let watched = second.handle();
+    let (stop_first, stop_second) = (CancellationToken::new(), CancellationToken::new());
+    let story = async {
+        cluster.wait(&cluster.api::<Lease>(), "volcano", holder("first")).await;
+        let bare = async |name: &str| {
+            let spec = json!({"containers": [{"name": "c", "image": "none"}]});
+            cluster.create::<Pod>(&cluster.api(), json!({"metadata": {"name": name}, "spec": spec})).await;
+            cluster.bound(name).await
+        };
+        bare("one").await;
+        assert!(watched.metrics().contains("pumice_scheduler_leads 0"));
+        stop_first.cancel();
+        // Given up, not run out: that takes 15 seconds.
+        let lease = cluster.wait(&cluster.api::<Lease>(), "volcano", holder("second")).await.unwrap();
+        assert_eq!(lease.spec.unwrap().lease_transitions, Some(1));
+        bare("two").await;
+        assert!(watched.metrics().contains("pumice_scheduler_leads 1"));
+        stop_second.cancel();
+    };
+    let start_second = async {
+        cluster.wait(&cluster.api::<Lease>(), "volcano", holder("first")).await;
+        second.run(stop_second.clone()).await
+    };
+    let (first, second, ()) = tokio::join!(first.run(stop_first.clone()), start_second, story);
+    first.unwrap();
+    second.unwrap();
 }

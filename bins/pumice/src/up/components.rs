@@ -37,7 +37,7 @@ impl Components {
         components.spawn("controllers", |stop| controllers.run(stop));
 
         let mut options = pumice_scheduler::Options::new(client(names::USER_SCHEDULER));
-        options.config = args.scheduler_conf.clone();
+        args.scheduling.apply(&mut options);
         let scheduler = options.build().context("start the scheduler")?;
         let _ = late.scheduler.set(scheduler.handle());
         let after = args.scheduler_after.clone();

@@ -63,6 +63,11 @@ fn nothing_is_complete_before_every_kind_was_listed() {
         Input::Group(Change::Replace(vec![])),
         Input::Queue(Change::Replace(vec![])),
         Input::Job(Change::Replace(vec![])),
+        Input::HyperNode(Change::Replace(vec![])),
+        Input::Shard(Change::Replace(vec![])),
+        Input::Budget(Change::Replace(vec![])),
+        Input::Quota(Change::Replace(vec![])),
+        Input::Namespace(Change::Replace(vec![])),
     ];
     for list in lists {
         take(&mut intake, list);
@@ -103,4 +108,92 @@ fn what_a_queue_said_it_held_before_a_restart_is_known() {
     assert_eq!(intake.held("q").collect::<Vec<_>>(), ["cpu", "nvidia.com/gpu"]);
     take(&mut intake, Input::Queue(Change::Deleted(queue)));
     assert_eq!(intake.held("q").count(), 0);
+}
+
+#[test]
+fn nodes_without_the_label_are_not_ours() {
+    let node = |name: &str, pool: &str| -> Node {
+        serde_json::from_value(json!({"metadata": {"name": name, "labels": {"pool": pool}}})).unwrap()
+    };
+    let nodes = vec![("pool".to_owned(), "a".to_owned()), ("pool".to_owned(), "b".to_owned())];
+    let mut intake = Intake::of(Ours { nodes, ..Ours::default() }, Metrics::default());
+    let mut take = |input| {
+        let mut deltas = Vec::new();
+        intake.take(input, &mut deltas);
+        let word = |delta: &Delta| match delta {
+            Delta::NodeUpsert(facts) => format!("+{}", facts.name),
+            Delta::NodeRemove(name) => format!("-{name}"),
+            other => format!("{other:?}"),
+        };
+        deltas.iter().map(word).collect::<Vec<_>>()
+    };
+    let all = vec![node("1", "a"), node("2", "c"), node("3", "b")];
+    assert_eq!(take(Input::Node(Change::Replace(all))), ["+1", "+3"]);
+    assert_eq!(take(Input::Node(Change::Applied(node("2", "c")))), Vec::<String>::new());
+    assert_eq!(take(Input::Node(Change::Applied(node("1", "c")))), ["-1"], "it was moved away");
+    assert_eq!(take(Input::Node(Change::Applied(node("2", "a")))), ["+2"]);
+    assert_eq!(take(Input::Node(Change::Deleted(node("1", "c")))), Vec::<String>::new());
+}
+
+#[test]
+fn jobs_of_other_schedulers_have_no_group_here() {
+    let job = |name: &str, uid: &str, scheduler: &str| -> Job {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "ns", "uid": uid}, "spec": {"schedulerName": scheduler},
+        }))
+        .unwrap()
+    };
+    let owned = |job: &str, uid: &str| -> PodGroup {
+        serde_json::from_value(json!({"metadata": {
+            "name": format!("{job}-{uid}"), "namespace": "ns", "uid": format!("g{uid}"),
+            "ownerReferences": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": job, "uid": uid}],
+        }}))
+        .unwrap()
+    };
+    let mut intake = Intake::new(vec!["volcano".into()]);
+    take(&mut intake, Input::Job(Change::Applied(job("a", "1", "other"))));
+    assert_eq!(take(&mut intake, Input::Group(Change::Applied(owned("a", "1")))), Vec::<String>::new());
+    assert_eq!(take(&mut intake, Input::Group(Change::Applied(owned("b", "2")))), ["+group b-2 g2"]);
+    let deltas = take(&mut intake, Input::Job(Change::Applied(job("b", "2", "other"))));
+    assert_eq!(deltas, ["-group ns b-2 g2"], "its group came first");
+    assert_eq!((intake.groups(), intake.waiting()), (0, 0));
+    take(&mut intake, Input::Job(Change::Applied(job("c", "3", "volcano"))));
+    assert_eq!(take(&mut intake, Input::Group(Change::Applied(owned("c", "3")))), ["+group c-3 g3"]);
+    assert_eq!(intake.group_uid("ns", "c-3").as_deref(), Some("g3"));
+    assert_eq!(intake.group_uid("ns", "c"), None);
+}
+
+#[test]
+fn a_zone_takes_the_pods_that_name_it() {
+    let mine = |zone: Option<&str>, selector: Value| {
+        let ours = Ours { names: vec!["volcano".into()], zone: zone.map(str::to_owned), ..Ours::default() };
+        let mut intake = Intake::of(ours, Metrics::default());
+        let pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+            "spec": {"containers": [], "schedulerName": "volcano", "nodeSelector": selector},
+        }));
+        let mut deltas = Vec::new();
+        intake.take(Input::Pod(Change::Applied(pod.unwrap())), &mut deltas);
+        matches!(&deltas[0], Delta::TaskUpsert(facts) if facts.mine)
+    };
+    let here = json!({"topology.kubernetes.io/zone": "a"});
+    assert!(mine(None, Value::Null) && mine(None, here.clone()) && mine(Some("a"), here.clone()));
+    assert!(!mine(Some("b"), here) && !mine(Some("a"), Value::Null));
+}
+
+#[test]
+fn a_refusal_is_told_from_a_failure_and_counted_once() {
+    let failed = |reason: &str| -> Pod {
+        let status = json!({"phase": "Failed", "reason": reason});
+        serde_json::from_value(json!({"metadata": {"uid": reason}, "status": status})).unwrap()
+    };
+    for (reason, refused) in [("OutOfcpu", true), ("OutOfpods", true), ("NodeAffinity", true), ("Evicted", false)] {
+        assert_eq!(failed(reason).status.as_ref().and_then(translate::refusal).is_some(), refused, "{reason}");
+    }
+    let metrics = Metrics::default();
+    let mut intake = Intake::of(Ours::default(), metrics.clone());
+    for _ in 0..2 {
+        intake.take(Input::Pod(Change::Applied(failed("OutOfcpu"))), &mut Vec::new());
+    }
+    assert!(metrics.render().contains("refusals_total{reason=\"OutOfcpu\"} 1"));
 }

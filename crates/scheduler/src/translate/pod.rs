@@ -1,6 +1,6 @@
 //! Pods.
 
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use pumice_api::names;
 use pumice_engine::{PodFacts, PodPhase, TimeMs};
 
@@ -13,7 +13,8 @@ const QUEUE_GATE: &str = "scheduling.volcano.sh/queue-allocation-gate";
 /// What the engine reads of a pod. `schedulers` are the scheduler names we answer to.
 pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
     let metadata = &pod.metadata;
-    let spec = pod.spec.clone().unwrap_or_default();
+    let none = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&none);
     let scheduler = spec.scheduler_name.as_deref().unwrap_or(names::SCHEDULER_DEFAULT);
     let status = pod.status.as_ref();
     let either = |key| annotation(metadata, key).or_else(|| label(metadata, key));
@@ -36,7 +37,7 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         },
         terminating: metadata.deletion_timestamp.is_some(),
         grace_ms: spec.termination_grace_period_seconds.map(|seconds| seconds.saturating_mul(1_000)),
-        refused: status.is_some_and(was_refused),
+        refused: status.and_then(refusal).is_some(),
         gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
         queue_gated: spec
             .scheduling_gates
@@ -52,17 +53,29 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         pod_priority_class: text(spec.priority_class_name.as_ref()),
         nominated: status.and_then(|status| status.nominated_node_name.clone()).filter(|node| !node.is_empty()),
         of_daemon_set: metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet"),
-        template: template(metadata.namespace.as_deref().unwrap_or_default(), metadata, &spec),
+        template: template(metadata.namespace.as_deref().unwrap_or_default(), metadata, spec),
+        ..PodFacts::default()
     }
 }
 
-/// Reasons of pods that the kubelet never started, for lack of something that was there when they were bound.
-const REFUSALS: [&str; 2] = ["UnexpectedAdmissionError", "NodeAffinity"];
+/// Reasons of pods that the kubelet never started, beside `OutOf` and a resource.
+const REFUSALS: &[&str] = &[
+    "NodeAffinity",
+    "NodePorts",
+    "NodeName",
+    "NodeUnschedulable",
+    "TaintToleration",
+    "UnexpectedAdmissionError",
+    "AdmissionFailed",
+    "TopologyAffinityError",
+    "PodOSNotSupported",
+];
 
-/// Whether the kubelet refused the pod: `OutOf` and the resource, or another reason of admission.
-fn was_refused(status: &PodStatus) -> bool {
+/// Why the kubelet refused the pod, if it did: it never started, and is to be replaced.
+pub(crate) fn refusal(status: &PodStatus) -> Option<&str> {
     let reason = status.reason.as_deref().unwrap_or_default();
-    reason.starts_with("OutOf") || REFUSALS.contains(&reason)
+    let refused = reason.starts_with("OutOf") || REFUSALS.contains(&reason);
+    (refused && status.phase.as_deref() == Some("Failed")).then_some(reason)
 }
 
 /// When its PodScheduled condition became true.

@@ -1,9 +1,12 @@
 //! Objects as users write them, and the facts that follow.
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use pumice_api::batch::Job;
 use pumice_api::scheduling::{PodGroup, Queue};
-use pumice_engine::{Delta, GroupPhase, PodPhase, QueueState, TaintEffect};
+use pumice_api::shard::NodeShard;
+use pumice_api::topology::HyperNode;
+use pumice_engine::{Delta, GroupPhase, MemberKind, PodPhase, QueueState, TaintEffect};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -266,4 +269,50 @@ fn nodes_carry_capacity_images_and_volcanos_annotations() {
     assert_eq!((facts.allocatable["cpu"], facts.capacity["cpu"]), (1000, 2000));
     assert_eq!((facts.images["a"], facts.images["b"]), (7, 7));
     assert_eq!(facts.annotations.len(), 1);
+}
+
+#[test]
+fn smaller_objects_are_read() {
+    let node: HyperNode = read(json!({
+        "metadata": {"name": "s0"},
+        "spec": {"tier": 1, "tierName": "rack", "members": [
+            {"type": "Node", "selector": {"exactMatch": {"name": "n0"}}},
+            {"type": "HyperNode", "selector": {"regexMatch": {"pattern": "^s"}}},
+            {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "a"}}}},
+            {"type": "Node"},
+        ]},
+    }));
+    let facts = hyper_node_facts(&node);
+    assert_eq!((facts.tier, facts.tier_name.as_str(), facts.members.len()), (1, "rack", 3));
+    assert_eq!(facts.members[0].which, MemberKind::Exact("n0".into()));
+    assert!(facts.members[1].hyper_node && facts.members[1].which == MemberKind::Pattern("^s".into()));
+
+    let shard: NodeShard = read(json!({
+        "metadata": {"name": "volcano"}, "spec": {"nodesDesired": ["a"]}, "status": {"nodesInUse": ["b"]},
+    }));
+    let facts = shard_facts(&shard);
+    assert_eq!((facts.desired, facts.in_use), (vec!["a".to_owned()], vec!["b".to_owned()]));
+
+    let budget: PodDisruptionBudget = read(json!({
+        "metadata": {"name": "b", "namespace": "ns"},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}},
+        "status": {"disruptionsAllowed": 2, "currentHealthy": 3, "desiredHealthy": 1, "expectedPods": 3},
+    }));
+    let facts = budget_facts(&budget);
+    assert_eq!((facts.allowed, facts.selector.map(|all| all.len())), (2, Some(1)));
+    assert_eq!(budget_facts(&PodDisruptionBudget::default()).selector, None, "selects nothing");
+
+    let quota: ResourceQuota = read(json!({
+        "metadata": {"name": "q", "namespace": "ns"},
+        "spec": {"hard": {"requests.cpu": "2", "pods": "10", "memory": "1Ki"}},
+        "status": {"used": {"requests.cpu": "500m"}},
+    }));
+    let facts = quota_facts(&quota);
+    assert_eq!((facts.hard["requests.cpu"], facts.hard["pods"], facts.hard["memory"]), (2000, 10, 1024));
+    assert_eq!(facts.used["requests.cpu"], 500);
+
+    for (text, wanted) in [("3", 3), ("0", 1), ("-5", 1), ("many", 1), ("99999999999", 1_000_000)] {
+        let object = read(json!({"metadata": {"name": "ns", "annotations": {"pumice.sh/weight": text}}}));
+        assert!(matches!(namespace(&object), Delta::NamespaceUpsert { weight, .. } if weight == wanted), "{text}");
+    }
 }

@@ -1,0 +1,272 @@
+//! Flags of the scheduler: Volcano's beside ours.
+//!
+//! Invariant: every flag of Volcano's scheduler is accepted. What has no meaning here is said to have none, by a warning
+//! that names what takes its place.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+use pumice_scheduler::{LeaseOptions, Options, Sharding};
+use pumice_units::GoDuration;
+
+/// The address of a listener in Go's way: `:8080` is every address of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address(pub SocketAddr);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let whole = match text.strip_prefix(':') {
+            Some(port) => port.parse().map(|port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).ok(),
+            None => text.parse().ok(),
+        };
+        whole.map(Self).ok_or_else(|| format!("{text:?} is no address to listen on; try :8080 or 127.0.0.1:8080"))
+    }
+}
+
+/// `key:value`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label(pub String, pub String);
+
+impl FromStr for Label {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, value) = text.split_once(':').ok_or_else(|| format!("{text:?} is no label; try key:value"))?;
+        Ok(Self(key.trim().to_owned(), value.trim().to_owned()))
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: GoDuration = text.parse().map_err(|_| format!("{text:?} is no duration; try 15s"))?;
+    u64::try_from(parsed.as_millis()).map(Duration::from_millis).map_err(|_| format!("{text:?} is negative"))
+}
+
+/// What is placed where, and how.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Scheduling")]
+pub struct PolicyArgs {
+    /// Volcano's scheduler configuration; changes are taken while it runs
+    #[arg(long, value_name = "FILE")]
+    pub scheduler_conf: Option<PathBuf>,
+    /// Scheduler names answered to; repeatable [default: the ones of this way to run it]
+    #[arg(long, value_name = "NAME")]
+    pub scheduler_name: Vec<String>,
+    /// Queue of PodGroups that name none
+    #[arg(long, value_name = "QUEUE", default_value = pumice_api::names::DEFAULT_QUEUE)]
+    pub default_queue: String,
+    /// Use only nodes with one of these labels; repeatable
+    #[arg(long, value_name = "KEY:VALUE", value_delimiter = ',')]
+    pub node_selector: Vec<Label>,
+    /// Use only nodes of this zone, and place only pods that name it in their node selector
+    #[arg(long, value_name = "ZONE")]
+    pub zone: Option<String>,
+    /// Binds under way to one node at a time; 0 = no limit
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub max_binding_per_node: u32,
+    /// Keep to the NodeShard of --scheduler-sharding-name: none, hard or soft
+    #[arg(long, value_name = "MODE", default_value = "none", value_parser = ["none", "hard", "soft"])]
+    pub scheduler_sharding_mode: String,
+    /// Name of the NodeShard
+    #[arg(long, value_name = "NAME", default_value = "volcano")]
+    pub scheduler_sharding_name: String,
+    #[command(flatten)]
+    meaningless: MeaninglessArgs,
+}
+
+impl PolicyArgs {
+    /// Puts the flags into `options` and says what has no meaning.
+    pub fn apply(&self, options: &mut Options) {
+        options.config.clone_from(&self.scheduler_conf);
+        if !self.scheduler_name.is_empty() {
+            options.scheduler_names.clone_from(&self.scheduler_name);
+        }
+        options.default_queue.clone_from(&self.default_queue);
+        options.node_selector =
+            self.node_selector.iter().map(|Label(key, value)| (key.clone(), value.clone())).collect();
+        options.zone.clone_from(&self.zone);
+        options.max_binding_per_node = self.max_binding_per_node;
+        options.sharding = (self.scheduler_sharding_mode != "none").then(|| Sharding {
+            hard: self.scheduler_sharding_mode == "hard",
+            name: self.scheduler_sharding_name.clone(),
+        });
+        for (flag, why) in self.meaningless.given() {
+            eprintln!("pumice: --{flag} has no effect: {why}");
+        }
+    }
+}
+
+/// Declares flags that are taken and not used, each with why.
+macro_rules! meaningless {
+    ($($name:ident, $flag:literal, $why:literal;)+) => {
+        /// Volcano's flags that have no meaning here.
+        #[derive(Debug, Default, Args)]
+        pub struct MeaninglessArgs {
+            $(
+                #[arg(long = $flag, hide = true, num_args = 0..=1, default_missing_value = "")]
+                $name: Vec<String>,
+            )+
+        }
+
+        impl MeaninglessArgs {
+            fn given(&self) -> Vec<(&'static str, &'static str)> {
+                let all = [$((!self.$name.is_empty(), $flag, $why),)+];
+                all.into_iter().filter(|(given, ..)| *given).map(|(_, flag, why)| (flag, why)).collect()
+            }
+        }
+    };
+}
+
+meaningless! {
+    schedule_period, "schedule-period", "cycles are started by events, not by a clock";
+    resync_period, "resync-period", "watches are followed without a resync";
+    priority_class, "priority-class", "priority classes always count";
+    kube_api_qps, "kube-api-qps", "calls adapt to how fast the API server answers";
+    kube_api_burst, "kube-api-burst", "calls adapt to how fast the API server answers";
+    minimum_feasible_nodes, "minimum-feasible-nodes", "every node is considered";
+    minimum_percentage_nodes_to_find, "minimum-percentage-nodes-to-find", "every node is considered";
+    percentage_nodes_to_find, "percentage-nodes-to-find", "every node is considered";
+    plugins_dir, "plugins-dir", "plugins are crates of their own, or HTTP extenders";
+    csi_storage, "csi-storage", "volumes always count";
+    cache_dumper, "cache-dumper", "ask why.pumice.sh instead of dumping the cache";
+    cache_dump_dir, "cache-dump-dir", "ask why.pumice.sh instead of dumping the cache";
+    node_worker_threads, "node-worker-threads", "nodes are taken in as they come";
+    gate_removal_worker_num, "gate-removal-worker-num", "calls share one adaptive window";
+    ignored_provisioners, "ignored-provisioners", "limits of volumes are read from CSINode objects alone";
+    resource_sync_timeout, "resource-sync-timeout", "nothing is decided before everything was listed";
+    disable_default_scheduler_config, "disable-default-scheduler-config", "a refused file is an error at the start";
+    lock_object_namespace, "lock-object-namespace", "use --leader-elect-resource-namespace";
+    leader_elect_resource_lock, "leader-elect-resource-lock", "the lock is always a Lease";
+    enable_pprof, "enable-pprof", "use perf";
+    ca_cert_file, "ca-cert-file", "metrics are served over plain HTTP";
+    tls_cert_file, "tls-cert-file", "metrics are served over plain HTTP";
+    tls_private_key_file, "tls-private-key-file", "metrics are served over plain HTTP";
+    feature_gates, "feature-gates", "features are not switched";
+    logtostderr, "logtostderr", "use --log";
+    verbosity, "v", "use --log";
+}
+
+/// `pumice scheduler run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+    /// Address of the API server, instead of the kubeconfig's
+    #[arg(long, value_name = "URL")]
+    pub master: Option<String>,
+    /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Serve /metrics
+    #[arg(long, value_name = "true|false", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", require_equals = true)]
+    pub enable_metrics: bool,
+    /// Where /metrics is served
+    #[arg(long, value_name = "ADDRESS", default_value = ":8080")]
+    pub listen_address: Address,
+    /// Serve /healthz
+    #[arg(long, value_name = "true|false", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", require_equals = true)]
+    pub enable_healthz: bool,
+    /// Where /healthz is served
+    #[arg(long, value_name = "ADDRESS", default_value = ":11251")]
+    pub healthz_address: Address,
+    /// Schedule only while holding a Lease, so that several instances may stand by
+    #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", require_equals = true)]
+    pub leader_elect: bool,
+    /// Namespace of the Lease
+    #[arg(long, value_name = "NAMESPACE", default_value = "volcano-system")]
+    pub leader_elect_resource_namespace: String,
+    /// Name of the Lease [default: the scheduler name if there is one only, else volcano]
+    #[arg(long, value_name = "NAME")]
+    pub leader_elect_resource_name: Option<String>,
+    /// Others may take the Lease over when it was not renewed for so long
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub leader_elect_lease_duration: Duration,
+    /// The leader gives up when it could not renew for so long
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub leader_elect_renew_deadline: Duration,
+    /// Pause between attempts
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub leader_elect_retry_period: Duration,
+    /// What is logged to standard error, such as info or pumice_scheduler=debug
+    #[arg(long, value_name = "FILTER", default_value = "info")]
+    pub log: String,
+}
+
+impl RunArgs {
+    /// The Lease, if one is wanted. `identity` tells the instances apart.
+    pub fn lease(&self, identity: String) -> Result<Option<LeaseOptions>, String> {
+        if !self.leader_elect {
+            return Ok(None);
+        }
+        let (duration, deadline) = (self.leader_elect_lease_duration, self.leader_elect_renew_deadline);
+        if deadline >= duration || self.leader_elect_retry_period >= deadline {
+            return Err("--leader-elect-retry-period must be shorter than --leader-elect-renew-deadline, and that \
+                shorter than --leader-elect-lease-duration"
+                .to_owned());
+        }
+        let name = self.leader_elect_resource_name.as_deref().unwrap_or(match &self.policy.scheduler_name[..] {
+            [only] => only,
+            _ => pumice_api::names::SCHEDULER_VOLCANO,
+        });
+        let options = LeaseOptions::new(&self.leader_elect_resource_namespace, name, identity);
+        let retry = self.leader_elect_retry_period;
+        Ok(Some(LeaseOptions { duration, renew_deadline: deadline, retry, ..options }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    fn parsed(line: &str) -> RunArgs {
+        Cli::try_parse_from(std::iter::once("scheduler").chain(line.split_whitespace())).unwrap().run
+    }
+
+    #[test]
+    fn volcanos_own_command_line_is_taken() {
+        let run = parsed(
+            "--logtostderr --scheduler-conf=/volcano.scheduler/volcano-scheduler.conf --enable-healthz=true \
+             --enable-metrics=true --leader-elect=false --kube-api-qps=2000 --kube-api-burst=2000 \
+             --schedule-period=1s --node-worker-threads=20 --percentage-nodes-to-find=0 --feature-gates=A=true \
+             --node-selector=pool:a --node-selector=pool:b --v=3",
+        );
+        assert!(run.enable_healthz && run.enable_metrics && !run.leader_elect);
+        assert_eq!(run.policy.node_selector, [Label("pool".into(), "a".into()), Label("pool".into(), "b".into())]);
+        let given: Vec<&str> = run.policy.meaningless.given().into_iter().map(|(flag, _)| flag).collect();
+        assert_eq!(given.len(), 8, "{given:?}");
+        assert!(matches!(run.lease("me".into()), Ok(None)));
+        assert_eq!(run.listen_address.0.to_string(), "0.0.0.0:8080");
+    }
+
+    #[test]
+    fn the_lease_is_named_after_the_only_scheduler_name() {
+        let name = |line: &str| parsed(line).lease("me".into()).unwrap().unwrap().name;
+        assert_eq!(name(""), "volcano");
+        assert_eq!(name("--scheduler-name=mine"), "mine");
+        assert_eq!(name("--scheduler-name=a --scheduler-name=b"), "volcano");
+        assert_eq!(name("--scheduler-name=a --leader-elect-resource-name=c"), "c");
+        assert!(parsed("--leader-elect-renew-deadline=20s").lease("me".into()).is_err());
+    }
+
+    #[test]
+    fn addresses_and_labels_are_refused_with_what_to_try() {
+        assert!("8080".parse::<Address>().unwrap_err().contains("try :8080"));
+        assert!("pool=a".parse::<Label>().unwrap_err().contains("try key:value"));
+        assert_eq!("127.0.0.1:0".parse::<Address>().map(|address| address.0.port()), Ok(0));
+    }
+}

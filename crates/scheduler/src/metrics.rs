@@ -1,0 +1,312 @@
+//! What the scheduler counts, under Volcano's metric names where it measures the same thing, under ours elsewhere.
+//!
+//! Invariant: counting takes no lock but for names that are seen the first time; labels are queues, actions, stages and
+//! kinds of results, never pods or jobs, so there are never many lines. Counted by the loop, read by handles.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use pumice_engine::{QueueFacts, Resources};
+
+mod text;
+
+use text::{Histogram, Page};
+
+/// Most queues that have lines of their own.
+const QUEUES_MAX: usize = 10_000;
+
+/// Milliseconds up to which one cycle, or one call, falls into each class.
+const BOUNDS_MS: &[f64] =
+    &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 2_000.0, 5_000.0, 10_000.0, 60_000.0];
+
+/// A counter, or a gauge.
+#[derive(Debug, Default)]
+struct Cell(AtomicU64);
+
+impl Cell {
+    fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    fn set(&self, value: usize) {
+        self.0.store(value as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counters of one scheduler; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Metrics(Arc<Cells>);
+
+#[derive(Debug)]
+struct Cells {
+    cycles: Histogram,
+    group_waits: Histogram,
+    bind_calls: Histogram,
+    task_waits: Histogram,
+    scheduled: Cell,
+    unschedulable: Cell,
+    errors: Cell,
+    victims: Cell,
+    unscheduled_groups: Cell,
+    changes: Cell,
+    in_flight: Cell,
+    window: Cell,
+    panics: Cell,
+    quarantined: Cell,
+    leads: Cell,
+    refusals: RwLock<BTreeMap<String, u64>>,
+    evictions: RwLock<BTreeMap<String, u64>>,
+    queues: RwLock<BTreeMap<String, QueueCells>>,
+}
+
+#[derive(Debug, Default)]
+struct QueueCells {
+    allocated: Resources,
+    deserved: Resources,
+    capacity: Resources,
+    weight: i64,
+}
+
+impl Default for Cells {
+    fn default() -> Self {
+        let milliseconds = || Histogram::new(BOUNDS_MS);
+        Self {
+            cycles: milliseconds(),
+            group_waits: milliseconds(),
+            bind_calls: milliseconds(),
+            task_waits: milliseconds(),
+            scheduled: Cell::default(),
+            unschedulable: Cell::default(),
+            errors: Cell::default(),
+            victims: Cell::default(),
+            unscheduled_groups: Cell::default(),
+            changes: Cell::default(),
+            in_flight: Cell::default(),
+            window: Cell::default(),
+            panics: Cell::default(),
+            quarantined: Cell::default(),
+            leads: Cell::default(),
+            refusals: RwLock::default(),
+            evictions: RwLock::default(),
+            queues: RwLock::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// A cycle ran. `unschedulable` are the pods it told so, `victims` those it evicts.
+    pub(crate) fn cycle(&self, took: Duration, unschedulable: usize, victims: usize) {
+        self.0.cycles.observe(took);
+        self.0.unschedulable.add(unschedulable as u64);
+        if victims > 0 {
+            self.0.victims.set(victims);
+        }
+    }
+
+    /// Changes of objects were taken in.
+    pub(crate) fn changes(&self, count: usize) {
+        self.0.changes.add(count as u64);
+    }
+
+    /// A bind was answered after `took`.
+    pub(crate) fn bound(&self, took: Duration, well: bool) {
+        self.0.bind_calls.observe(took);
+        if well { self.0.scheduled.add(1) } else { self.0.errors.add(1) }
+    }
+
+    /// A pod was bound so long after it was first seen.
+    pub(crate) fn task_waited(&self, waited: Duration) {
+        self.0.task_waits.observe(waited);
+    }
+
+    /// A group's minimum was placed so long after the group was made.
+    pub(crate) fn group_waited(&self, waited: Duration) {
+        self.0.group_waits.observe(waited);
+    }
+
+    /// Groups that wait.
+    pub(crate) fn unscheduled_groups(&self, count: usize) {
+        self.0.unscheduled_groups.set(count);
+    }
+
+    /// Calls under way, and how many there may be.
+    pub(crate) fn in_flight(&self, calls: usize, limit: usize) {
+        self.0.in_flight.set(calls);
+        self.0.window.set(limit);
+    }
+
+    /// A pod is being evicted by an action.
+    pub(crate) fn evicting(&self, action: &str) {
+        count(&self.0.evictions, action);
+    }
+
+    /// A kubelet refused a pod that was bound to it.
+    pub(crate) fn refused(&self, reason: &str) {
+        count(&self.0.refusals, reason);
+    }
+
+    /// The engine panicked; so many objects are put aside.
+    pub(crate) fn panicked(&self) {
+        self.0.panics.add(1);
+    }
+
+    /// So many objects are put aside.
+    pub(crate) fn quarantined(&self, count: usize) {
+        self.0.quarantined.set(count);
+    }
+
+    /// This instance leads.
+    pub(crate) fn leads(&self, leads: bool) {
+        self.0.leads.set(usize::from(leads));
+    }
+
+    /// A queue as it is now.
+    pub(crate) fn queue(&self, facts: &QueueFacts) {
+        let mut queues = self.0.queues.write().unwrap_or_else(PoisonError::into_inner);
+        if queues.len() >= QUEUES_MAX && !queues.contains_key(&facts.name) {
+            return;
+        }
+        let cells = queues.entry(facts.name.clone()).or_default();
+        cells.deserved.clone_from(&facts.deserved);
+        cells.capacity.clone_from(&facts.capability);
+        cells.weight = i64::from(facts.weight);
+    }
+
+    /// What a queue holds.
+    pub(crate) fn queue_holds(&self, name: &str, allocated: &Resources) {
+        let mut queues = self.0.queues.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cells) = queues.get_mut(name) {
+            cells.allocated.clone_from(allocated);
+        }
+    }
+
+    /// A queue is gone.
+    pub(crate) fn queue_gone(&self, name: &str) {
+        self.0.queues.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    /// All of it, in the text format of Prometheus.
+    pub(crate) fn render(&self) -> String {
+        let cells = &*self.0;
+        let mut page = Page::default();
+        let milliseconds = "latency in milliseconds";
+        page.histogram("volcano_e2e_scheduling_latency_milliseconds", "A scheduling cycle,", &[], &cells.cycles);
+        let help = "From the making of a group to the placing of its minimum, latency in milliseconds";
+        page.histogram("volcano_e2e_job_scheduling_latency_milliseconds", help, &[], &cells.group_waits);
+        let name = "volcano_task_scheduling_latency_milliseconds";
+        page.histogram(name, milliseconds, &[("stage", "Bound")], &cells.task_waits);
+        let name = "volcano_scheduling_stage_duration_milliseconds";
+        page.histogram(name, milliseconds, &[("stage", "Bind")], &cells.bind_calls);
+
+        page.head("volcano_schedule_attempts_total", "counter", "Attempts to place pods, by result");
+        for (result, cell) in
+            [("scheduled", &cells.scheduled), ("unschedulable", &cells.unschedulable), ("error", &cells.errors)]
+        {
+            page.line("volcano_schedule_attempts_total", &[("result", result)], cell.get());
+        }
+        page.gauge("volcano_pod_preemption_victims", "Victims of the last cycle that had any", cells.victims.get());
+        let evictions = cells.evictions.read().unwrap_or_else(PoisonError::into_inner);
+        page.head("volcano_total_preemption_attempts", "counter", "Evictions in all");
+        page.line("volcano_total_preemption_attempts", &[], evictions.values().sum::<u64>());
+        page.head("volcano_eviction_transactions_total", "counter", "Evictions, by action");
+        for (action, count) in &*evictions {
+            page.line("volcano_eviction_transactions_total", &[("action", action)], *count);
+        }
+        drop(evictions);
+        page.gauge("volcano_unschedule_job_count", "Groups that wait", cells.unscheduled_groups.get());
+        render_queues(&mut page, &cells.queues.read().unwrap_or_else(PoisonError::into_inner));
+        self.render_ours(&mut page);
+        page.into_text()
+    }
+
+    fn render_ours(&self, page: &mut Page) {
+        let cells = &*self.0;
+        page.counter("pumice_scheduler_changes_total", "Changes of objects taken in", cells.changes.get());
+        page.gauge("pumice_scheduler_calls", "Calls of the API server under way", cells.in_flight.get());
+        page.gauge("pumice_scheduler_calls_limit", "Most calls that may be under way at once", cells.window.get());
+        page.counter("pumice_scheduler_panics_total", "Panics of the engine that were survived", cells.panics.get());
+        page.gauge("pumice_scheduler_quarantined", "Objects put aside after a panic", cells.quarantined.get());
+        page.gauge("pumice_scheduler_leads", "1 if this instance schedules", cells.leads.get());
+        let name = "pumice_scheduler_kubelet_refusals_total";
+        page.head(name, "counter", "Pods that a node refused after they were bound to it, by reason");
+        for (reason, count) in &*cells.refusals.read().unwrap_or_else(PoisonError::into_inner) {
+            page.line(name, &[("reason", reason)], *count);
+        }
+    }
+}
+
+fn count(counts: &RwLock<BTreeMap<String, u64>>, name: &str) {
+    let mut counts = counts.write().unwrap_or_else(PoisonError::into_inner);
+    match counts.get_mut(name) {
+        Some(count) => *count += 1,
+        None => drop(counts.insert(name.to_owned(), 1)),
+    }
+}
+
+fn render_queues(page: &mut Page, queues: &BTreeMap<String, QueueCells>) {
+    let weight = "volcano_queue_weight";
+    page.head(weight, "gauge", "Weight of a queue");
+    for (queue, cells) in queues {
+        page.line(weight, &[("queue_name", queue)], cells.weight);
+    }
+    type Of = fn(&QueueCells) -> &Resources;
+    let amounts: [(&str, Of); 3] = [
+        ("allocated", |cells| &cells.allocated),
+        ("deserved", |cells| &cells.deserved),
+        ("capacity", |cells| &cells.capacity),
+    ];
+    for (what, of) in amounts {
+        for (resource, unit) in [("cpu", "milli_cpu"), ("memory", "memory_bytes")] {
+            let name = format!("volcano_queue_{what}_{unit}");
+            page.head(&name, "gauge", "Of a queue");
+            for (queue, cells) in queues {
+                let amount = of(cells).get(resource).copied().unwrap_or(0);
+                page.line(&name, &[("queue_name", queue)], amount);
+            }
+        }
+        let name = format!("volcano_queue_{what}_scalar_resources");
+        page.head(&name, "gauge", "Of a queue, in thousandths as in Volcano");
+        for (queue, cells) in queues {
+            let scalars = of(cells).iter().filter(|(resource, _)| !matches!(resource.as_str(), "cpu" | "memory"));
+            for (resource, amount) in scalars {
+                let labels = [("queue_name", queue.as_str()), ("resource", resource.as_str())];
+                page.line(&name, &labels, amount.saturating_mul(1000));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_volcanos_names_and_ours() {
+        let metrics = Metrics::default();
+        metrics.cycle(Duration::from_micros(1_500), 3, 2);
+        metrics.bound(Duration::from_millis(4), true);
+        metrics.bound(Duration::from_millis(70), false);
+        metrics.task_waited(Duration::from_millis(30));
+        metrics.group_waited(Duration::from_secs(90));
+        metrics.evicting("preempt");
+        metrics.evicting("preempt");
+        metrics.refused("OutOfcpu");
+        metrics.in_flight(3, 32);
+        let amounts = |list: &[(&str, i64)]| {
+            list.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect::<Resources>()
+        };
+        let queue = QueueFacts { name: "a\"b".into(), weight: 2, ..QueueFacts::default() };
+        metrics.queue(&QueueFacts { capability: amounts(&[("cpu", 4000)]), ..queue });
+        metrics.queue_holds("a\"b", &amounts(&[("cpu", 1500), ("nvidia.com/gpu", 2)]));
+        metrics.queue_holds("nobody", &amounts(&[("cpu", 1)]));
+        insta::assert_snapshot!(metrics.render());
+        metrics.queue_gone("a\"b");
+        assert!(!metrics.render().contains("queue_name"));
+    }
+}
