@@ -30,11 +30,15 @@ const OVERFLOW: &str = "(too many resource names)";
 pub(crate) struct Dims {
     names: Vec<Arc<str>>,
     index: FxHashMap<Arc<str>, DimId>,
+    /// `nvidia.com/gpu`, which Kubernetes' balanced score reads, once it was named.
+    gpu: Option<DimId>,
 }
+
+const GPU: &str = "nvidia.com/gpu";
 
 impl Dims {
     pub(crate) fn new() -> Self {
-        let mut dims = Self { names: Vec::new(), index: FxHashMap::default() };
+        let mut dims = Self { names: Vec::new(), index: FxHashMap::default(), gpu: None };
         for name in ["cpu", "memory", "pods"] {
             dims.intern(name);
         }
@@ -47,10 +51,17 @@ impl Dims {
             return *id;
         }
         let id = DimId::from(self.names.len());
+        if name == GPU {
+            self.gpu = Some(id);
+        }
         let name: Arc<str> = name.into();
         self.names.push(name.clone());
         self.index.insert(name, id);
         id
+    }
+
+    pub(crate) fn gpu(&self) -> Option<DimId> {
+        self.gpu
     }
 
     pub(crate) fn lookup(&self, name: &str) -> Option<DimId> {

@@ -86,25 +86,15 @@ pub(super) fn scan(
 ) -> Findings {
     let row = tables.classes.row(search.class);
     let mut findings = Findings { nodes: tables.nodes.known, ..Findings::default() };
+    let mut rooms: Vec<Rooms> = row.demand.iter().map(|_| Rooms::default()).collect();
     for node in tables.nodes.ids() {
         if let Some(check) = check_facts(node) {
             findings.count(check, policy.detail(tables, check, row, node));
             continue;
         }
         let mut lacks = false;
-        for (dim, requested) in row.demand.iter() {
-            let free = room(node, dim);
-            findings.offer(dim, free);
-            if requested <= free {
-                continue;
-            }
-            lacks = true;
-            if dim == PODS {
-                findings.count(Check::PodCount, String::new());
-            } else {
-                findings.shortage(dim, requested, node, free);
-                findings.count(Check::Resource, tables.dims.name(dim).to_string());
-            }
+        for ((dim, requested), rooms) in row.demand.iter().zip(&mut rooms) {
+            lacks |= !rooms.look(node, requested, room(node, dim));
         }
         if let (false, Some(check)) = (lacks, check_use(node)) {
             let of_task = search.task.map(|task| policy.detail_of_task(tables, check, task, node));
@@ -112,7 +102,37 @@ pub(super) fn scan(
             findings.count(check, detail.unwrap_or_else(|| policy.detail(tables, check, row, node)));
         }
     }
+    for ((dim, requested), rooms) in row.demand.iter().zip(rooms) {
+        findings.add(tables, dim, requested, &rooms);
+    }
     findings
+}
+
+/// What the nodes have of one dimension. One is looked at for every node: numbers only.
+#[derive(Debug, Default)]
+struct Rooms {
+    /// Free on all of them.
+    free: i64,
+    /// Nodes with too little.
+    lacking: u32,
+    /// The one of these that lacks least, and how much.
+    best: Option<(i64, NodeId)>,
+}
+
+impl Rooms {
+    /// False if it is too little.
+    fn look(&mut self, node: NodeId, requested: i64, free: i64) -> bool {
+        self.free = self.free.saturating_add(free.max(0));
+        let missing = requested.saturating_sub(free);
+        if missing <= 0 {
+            return true;
+        }
+        self.lacking += 1;
+        if self.best.is_none_or(|(least, _)| missing < least) {
+            self.best = Some((missing, node));
+        }
+        false
+    }
 }
 
 impl Findings {
@@ -145,17 +165,15 @@ impl Findings {
         }
     }
 
-    fn offer(&mut self, dim: DimId, free: i64) {
-        let total = self.free.entry(dim).or_default();
-        *total = total.saturating_add(free.max(0));
-    }
-
-    fn shortage(&mut self, dim: DimId, requested: i64, node: NodeId, free: i64) {
-        let missing = requested.saturating_sub(free);
-        let short = self.short.entry(dim).or_insert(Short { requested, best: node, short_on_best: missing });
-        if missing < short.short_on_best {
-            short.best = node;
-            short.short_on_best = missing;
-        }
+    fn add(&mut self, tables: &Tables, dim: DimId, requested: i64, rooms: &Rooms) {
+        self.free.insert(dim, rooms.free);
+        let Some((short_on_best, best)) = rooms.best else { return };
+        let (check, detail) = if dim == PODS {
+            (Check::PodCount, String::new())
+        } else {
+            self.short.insert(dim, Short { requested, best, short_on_best });
+            (Check::Resource, tables.dims.name(dim).to_string())
+        };
+        *self.counts.entry((check, detail)).or_default() += rooms.lacking;
     }
 }

@@ -17,6 +17,7 @@ use crate::ids::{DimId, GroupId, QueueId, TaskId, TimeMs};
 use crate::minimum::Missing;
 use crate::reasons::Reason;
 use crate::share::{self, WHOLE, at};
+use crate::world::classes::ClassRow;
 use crate::world::queues::{QueueRow, ROOT, Sums};
 use crate::world::tables::Tables;
 
@@ -107,6 +108,14 @@ impl Capacity {
 }
 
 impl Plugin for Capacity {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
+    }
+
     fn open(&mut self, tables: &Tables, _now: TimeMs) {
         let seen = (tables.queues.version, tables.nodes.total.clone());
         if self.seen.as_ref() != Some(&seen) {

@@ -12,6 +12,7 @@ use crate::config::{PluginConfig, Switch};
 use crate::dims::Demand;
 use crate::ids::{GroupId, QueueId, TaskId, TimeMs};
 use crate::share::{self, WHOLE};
+use crate::world::classes::ClassRow;
 use crate::world::tables::{Move, Tables};
 
 mod hierarchy;
@@ -53,6 +54,14 @@ fn raised(tables: &Tables, preemptor: TaskId) -> Vec<i64> {
 }
 
 impl Plugin for Drf {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
+    }
+
     fn open(&mut self, tables: &Tables, _now: TimeMs) {
         if self.hierarchical {
             self.tree = tree(tables);

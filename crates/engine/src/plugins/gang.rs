@@ -7,12 +7,21 @@ use rustc_hash::FxHashMap;
 use super::{Counting, GangEviction, Plugin, Vote};
 use crate::ids::{GroupId, TaskId};
 use crate::reasons::Reason;
+use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 
 #[derive(Debug)]
 pub(crate) struct Gang;
 
 impl Plugin for Gang {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
+    }
+
     /// Groups that have not started yet go before those that only want more.
     fn job_order(&self, tables: &Tables, left: GroupId, right: GroupId) -> Ordering {
         let ready = |group| self.job_ready(tables, group, Counting::WithBestEffort);

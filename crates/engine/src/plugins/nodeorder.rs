@@ -19,7 +19,6 @@ pub(super) const ARGUMENTS: &[&str] = &[
     "podtopologyspread.weight",
 ];
 
-const GPU: &str = "nvidia.com/gpu";
 const SCORE_MAX: i64 = 100;
 
 #[derive(Debug)]
@@ -49,18 +48,29 @@ impl NodeOrder {
 
 impl Plugin for NodeOrder {
     fn score(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> i64 {
-        let mut score = 0_i64;
-        let mut add = |weight: i64, part: i64| score = score.saturating_add(weight.saturating_mul(part));
-        if self.least != 0 {
-            add(self.least, mean(tables, class, node, least));
+        let mut score = [0];
+        self.score_nodes(tables, class, &[node], &mut score);
+        score[0]
+    }
+
+    fn score_nodes(&self, tables: &Tables, class: &ClassRow, nodes: &[NodeId], scores: &mut [i64]) {
+        let columns = Columns::new(tables);
+        let gpu = columns.gpu.map_or(0, |(gpu, ..)| class.demand.get(gpu));
+        let requests = [class.demand.get(CPU), class.demand.get(MEMORY), gpu];
+        let balances = self.balanced != 0 && !class.demand.is_best_effort();
+        for (node, score) in nodes.iter().zip(scores) {
+            let node = node.index();
+            let mut add = |weight: i64, part: i64| *score = score.saturating_add(weight.saturating_mul(part));
+            if self.least != 0 {
+                add(self.least, columns.mean(class, node, least));
+            }
+            if self.most != 0 {
+                add(self.most, columns.mean(class, node, most));
+            }
+            if balances {
+                add(self.balanced, columns.balanced(requests, node));
+            }
         }
-        if self.most != 0 {
-            add(self.most, mean(tables, class, node, most));
-        }
-        if self.balanced != 0 && !class.demand.is_best_effort() {
-            add(self.balanced, balanced(tables, class, node));
-        }
-        score
     }
 
     fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
@@ -85,17 +95,66 @@ impl Plugin for NodeOrder {
     }
 }
 
-/// The mean of a score over the node's cpu and memory, with this pod on it.
-fn mean(tables: &Tables, class: &ClassRow, node: NodeId, score: fn(i64, i64) -> i64) -> i64 {
-    let (mut sum, mut weights) = (0, 0);
-    for (which, dim) in [CPU, MEMORY].into_iter().enumerate() {
-        let offered = tables.nodes.allocatable(node, dim);
-        if offered > 0 {
-            sum += score(tables.nodes.scored(node, which).saturating_add(class.scored[which]), offered);
-            weights += 1;
+/// What the scores read of the nodes, as columns.
+struct Columns<'a> {
+    offered: [&'a [i64]; 2],
+    scored: [&'a [i64]; 2],
+    taken: [&'a [i64]; 2],
+    /// Offered and taken.
+    gpu: Option<(DimId, &'a [i64], &'a [i64])>,
+}
+
+impl<'a> Columns<'a> {
+    fn new(tables: &'a Tables) -> Self {
+        let nodes = &tables.nodes;
+        let gpu = tables.dims.gpu().map(|gpu| (gpu, nodes.offered(gpu), nodes.taken(gpu)));
+        Self {
+            offered: [nodes.offered(CPU), nodes.offered(MEMORY)],
+            scored: [nodes.taken_for_scoring(0), nodes.taken_for_scoring(1)],
+            taken: [nodes.taken(CPU), nodes.taken(MEMORY)],
+            gpu: gpu.filter(|(_, offered, _)| !offered.is_empty()),
         }
     }
-    if weights == 0 { 0 } else { sum / weights }
+
+    /// The mean of a score over the node's cpu and memory, with this pod on it.
+    fn mean(&self, class: &ClassRow, node: usize, score: fn(i64, i64) -> i64) -> i64 {
+        let (mut sum, mut weights) = (0, 0);
+        for which in 0..2 {
+            let offered = self.offered[which][node];
+            if offered > 0 {
+                sum += score(self.scored[which][node].saturating_add(class.scored[which]), offered);
+                weights += 1;
+            }
+        }
+        if weights == 0 { 0 } else { sum / weights }
+    }
+
+    /// 100 where all resources would be used in the same proportion.
+    fn balanced(&self, requests: [i64; 3], node: usize) -> i64 {
+        let mut fractions = [0.0_f64; 3];
+        let mut count = 0;
+        let mut add = |offered: i64, taken: i64, request: i64| {
+            if offered > 0 {
+                fractions[count] = (taken.saturating_add(request) as f64 / offered as f64).min(1.0);
+                count += 1;
+            }
+        };
+        add(self.offered[0][node], self.taken[0][node], requests[0]);
+        add(self.offered[1][node], self.taken[1][node], requests[1]);
+        if let Some((_, offered, taken)) = self.gpu {
+            add(offered[node], taken[node], requests[2]);
+        }
+        let fractions = &fractions[..count];
+        let deviation = match fractions {
+            [] | [_] => 0.0,
+            [one, two] => (one - two).abs() / 2.0,
+            _ => {
+                let mean = fractions.iter().sum::<f64>() / count as f64;
+                (fractions.iter().map(|fraction| (fraction - mean).powi(2)).sum::<f64>() / count as f64).sqrt()
+            }
+        };
+        ((1.0 - deviation) * SCORE_MAX as f64) as i64
+    }
 }
 
 fn least(requested: i64, offered: i64) -> i64 {
@@ -106,35 +165,29 @@ fn most(requested: i64, offered: i64) -> i64 {
     scaled(requested.min(offered), offered)
 }
 
+/// `part` of `whole` in hundredths, rounded down.
 fn scaled(part: i64, whole: i64) -> i64 {
+    /// Up to here a division of `f64` rounds to the same: quotients lie at least 1/whole from an integer.
+    const EXACT_MAX: i64 = 1 << 46;
+    if whole <= EXACT_MAX && (0..=whole).contains(&part) {
+        return ((part * SCORE_MAX) as f64 / whole as f64) as i64;
+    }
     i64::try_from(i128::from(part) * i128::from(SCORE_MAX) / i128::from(whole)).unwrap_or(SCORE_MAX)
 }
 
-/// 100 where all resources would be used in the same proportion.
-fn balanced(tables: &Tables, class: &ClassRow, node: NodeId) -> i64 {
-    let mut fractions = [0.0_f64; 3];
-    let mut count = 0;
-    let mut add = |dim: DimId| {
-        let offered = tables.nodes.allocatable(node, dim);
-        if offered > 0 {
-            let requested = tables.nodes.used(node, dim).saturating_add(class.demand.get(dim));
-            fractions[count] = (requested as f64 / offered as f64).min(1.0);
-            count += 1;
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn hundredths_round_down(whole in 1..=i64::MAX, part in 0..=i64::MAX, hundredths in 0..=100_i64) {
+            let exact = |part: i64| i128::from(part) * 100 / i128::from(whole);
+            for part in [part % (whole / 2 + 1), (i128::from(whole) * i128::from(hundredths) / 100) as i64] {
+                prop_assert_eq!(i128::from(scaled(part, whole)), exact(part));
+            }
         }
-    };
-    add(CPU);
-    add(MEMORY);
-    if let Some(gpu) = tables.dims.lookup(GPU) {
-        add(gpu);
     }
-    let fractions = &fractions[..count];
-    let deviation = match fractions {
-        [] | [_] => 0.0,
-        [one, two] => (one - two).abs() / 2.0,
-        _ => {
-            let mean = fractions.iter().sum::<f64>() / count as f64;
-            (fractions.iter().map(|fraction| (fraction - mean).powi(2)).sum::<f64>() / count as f64).sqrt()
-        }
-    };
-    ((1.0 - deviation) * SCORE_MAX as f64) as i64
 }

@@ -10,6 +10,7 @@ use crate::ids::{DimId, GroupId, TimeMs};
 use crate::minimum::{Missing, Past};
 use crate::reasons::Reason;
 use crate::share::at;
+use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 
 pub(super) const ARGUMENTS: &[&str] = &["overcommit-factor"];
@@ -45,6 +46,14 @@ impl Overcommit {
 }
 
 impl Plugin for Overcommit {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
+    }
+
     fn open(&mut self, _tables: &Tables, _now: TimeMs) {
         self.budget = OnceLock::new();
     }

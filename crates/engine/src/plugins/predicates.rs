@@ -71,6 +71,14 @@ impl Plugin for Predicates {
         self.facts_of(&class.template, tables.nodes.row(node))
     }
 
+    fn checks_use_of(&self, class: &ClassRow) -> bool {
+        self.node_ports && !class.template.host_ports.is_empty()
+    }
+
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
     fn check_use(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> Option<Check> {
         self.use_of(&class.template, tables.nodes.row(node))
     }

@@ -4,12 +4,21 @@ use std::cmp::Ordering;
 
 use super::{GangEviction, Plugin};
 use crate::ids::{GroupId, TaskId};
+use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 
 #[derive(Debug)]
 pub(crate) struct Priority;
 
 impl Plugin for Priority {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
+    }
+
     fn job_order(&self, tables: &Tables, left: GroupId, right: GroupId) -> Ordering {
         tables.groups.row(right).priority.cmp(&tables.groups.row(left).priority)
     }

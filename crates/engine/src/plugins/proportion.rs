@@ -14,6 +14,7 @@ use crate::minimum::Missing;
 use crate::plugins::admission;
 use crate::reasons::Reason;
 use crate::share::{self, Limits, at};
+use crate::world::classes::ClassRow;
 use crate::world::queues::QueueRow;
 use crate::world::tables::Tables;
 
@@ -47,6 +48,14 @@ impl Proportion {
 }
 
 impl Plugin for Proportion {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
+    }
+
     fn open(&mut self, tables: &Tables, _now: TimeMs) {
         self.standings = standings(tables);
     }

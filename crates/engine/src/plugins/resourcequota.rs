@@ -15,6 +15,7 @@ use crate::ids::{DimId, GroupId, TimeMs};
 use crate::minimum::Missing;
 use crate::reasons::Reason;
 use crate::share::{self, at};
+use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 
 #[derive(Debug, Default)]
@@ -24,6 +25,14 @@ pub(crate) struct ResourceQuota {
 }
 
 impl Plugin for ResourceQuota {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
+    }
+
     fn open(&mut self, _tables: &Tables, _now: TimeMs) {
         self.admitted.clear();
     }

@@ -13,6 +13,7 @@ use crate::config::{Argument, PluginConfig};
 use crate::ids::{GroupId, TimeMs};
 use crate::minimum::Missing;
 use crate::reasons::Reason;
+use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 
 pub(super) const ARGUMENTS: &[&str] = &[WAITING_TIME_OF_OLD];
@@ -62,6 +63,14 @@ fn waiting_ms(text: &str) -> Option<i64> {
 }
 
 impl Plugin for Sla {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
+    }
+
     fn open(&mut self, _tables: &Tables, now: TimeMs) {
         self.now = now;
     }

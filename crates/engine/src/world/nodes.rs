@@ -71,6 +71,8 @@ pub(crate) struct Nodes {
     releasing: Vec<Vec<i64>>,
     /// Promised to tasks that wait for room to be freed.
     pipelined: Vec<Vec<i64>>,
+    /// What a pod can take now, worked out of the columns above.
+    room: Vec<Vec<i64>>,
     /// cpu and memory taken when pods without requests count as Kubernetes' scoring counts them.
     scored: [Vec<i64>; 2],
     /// Known nodes.
@@ -95,6 +97,7 @@ impl Nodes {
             used: Vec::new(),
             releasing: Vec::new(),
             pipelined: Vec::new(),
+            room: Vec::new(),
             scored: [Vec::new(), Vec::new()],
             known: 0,
             total: Vec::new(),
@@ -138,7 +141,29 @@ impl Nodes {
 
     /// What a pod can take now: free, and not promised to another.
     pub(crate) fn room(&self, node: NodeId, dim: DimId) -> i64 {
-        self.idle(node, dim).min(self.future_idle(node, dim))
+        self.room.get(dim.index()).map_or(0, |column| column[node.index()])
+    }
+
+    /// What all nodes offer of a dimension, by their ids; empty where none was ever told of it.
+    pub(crate) fn offered(&self, dim: DimId) -> &[i64] {
+        self.allocatable.get(dim.index()).map_or(&[], Vec::as_slice)
+    }
+
+    /// What is taken of it, likewise.
+    pub(crate) fn taken(&self, dim: DimId) -> &[i64] {
+        self.used.get(dim.index()).map_or(&[], Vec::as_slice)
+    }
+
+    /// cpu (0) or memory (1) in use for scoring, likewise.
+    pub(crate) fn taken_for_scoring(&self, which: usize) -> &[i64] {
+        &self.scored[which]
+    }
+
+    fn settle_room(&mut self, node: NodeId, dim: DimId) {
+        let room = self.idle(node, dim).min(self.future_idle(node, dim));
+        if let Some(column) = self.room.get_mut(dim.index()) {
+            column[node.index()] = room;
+        }
     }
 
     /// cpu (0) or memory (1) in use for scoring.
@@ -169,7 +194,7 @@ impl Nodes {
         };
         let id = self.table.insert(name, row);
         let columns = self.allocatable.iter_mut().chain(&mut self.used).chain(&mut self.scored);
-        for column in columns.chain(&mut self.releasing).chain(&mut self.pipelined) {
+        for column in columns.chain(&mut self.releasing).chain(&mut self.pipelined).chain(&mut self.room) {
             column.resize(column.len().max(id.index() + 1), 0);
             column[id.index()] = 0;
         }
@@ -179,7 +204,11 @@ impl Nodes {
 
     /// Gives every dimension its columns.
     pub(crate) fn widen(&mut self, dims: usize) {
+        if self.room.len() >= dims {
+            return;
+        }
         let span = self.table.span();
+        self.room.resize_with(dims, || vec![0; span]);
         self.allocatable.resize_with(dims.max(self.allocatable.len()), || vec![0; span]);
         self.used.resize_with(dims.max(self.used.len()), || vec![0; span]);
         self.releasing.resize_with(dims.max(self.releasing.len()), || vec![0; span]);
@@ -235,6 +264,7 @@ impl Nodes {
                 changed = true;
             }
         }
+        (0..self.room.len()).for_each(|dim| self.settle_room(node, dim.into()));
         changed
     }
 
@@ -299,6 +329,7 @@ impl Nodes {
     /// Adds (`sign` 1) or takes back (-1) one pod's use.
     pub(crate) fn charge(&mut self, node: NodeId, demand: &Demand, scored: [i64; 2], ports: &[HostPort], sign: i64) {
         charge(&mut self.used, node, demand, sign);
+        demand.iter().for_each(|(dim, _)| self.settle_room(node, dim));
         for (column, amount) in self.scored.iter_mut().zip(scored) {
             column[node.index()] = column[node.index()].wrapping_add(sign.wrapping_mul(amount));
         }
@@ -336,11 +367,14 @@ impl Nodes {
     pub(crate) fn count_in_flight(&mut self, node: NodeId, sign: i32) {
         let row = self.table.row_mut(node.index());
         row.in_flight = row.in_flight.checked_add_signed(sign).expect("a bind is counted before it is taken back");
+        let nodes = self.table.span();
+        self.use_log.push(node, nodes);
     }
 
     /// Adds (`sign` 1) or takes back (-1) what is on its way out.
     pub(crate) fn charge_releasing(&mut self, node: NodeId, demand: &Demand, sign: i64) {
         charge(&mut self.releasing, node, demand, sign);
+        demand.iter().for_each(|(dim, _)| self.settle_room(node, dim));
         let nodes = self.table.span();
         self.use_log.push(node, nodes);
     }
@@ -348,6 +382,7 @@ impl Nodes {
     /// Adds (`sign` 1) or takes back (-1) what is promised.
     pub(crate) fn charge_pipelined(&mut self, node: NodeId, demand: &Demand, sign: i64) {
         charge(&mut self.pipelined, node, demand, sign);
+        demand.iter().for_each(|(dim, _)| self.settle_room(node, dim));
         let nodes = self.table.span();
         self.use_log.push(node, nodes);
     }
@@ -355,14 +390,6 @@ impl Nodes {
     /// Whether `demand` fits now.
     pub(crate) fn fits(&self, node: NodeId, demand: &Demand) -> bool {
         demand.iter().all(|(dim, amount)| amount <= self.room(node, dim))
-    }
-
-    /// The dimensions of `demand` that don't fit now, and by how much.
-    pub(crate) fn lacking<'a>(&'a self, node: NodeId, demand: &'a Demand) -> impl Iterator<Item = (DimId, i64)> + 'a {
-        demand.iter().filter_map(move |(dim, amount)| {
-            let short = amount.saturating_sub(self.room(node, dim));
-            (short > 0).then_some((dim, short))
-        })
     }
 }
 

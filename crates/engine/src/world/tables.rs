@@ -187,11 +187,14 @@ impl Tables {
         if self.follow_moves {
             self.moves.push(Move { task, state: old_state, node: old_node });
         }
-        self.count_task(task, -1);
+        // On the way from Allocated to Running nothing changes but the counts of states.
+        let stays = old_node == node && old_state.is_allocated() && state.is_allocated();
+        let count = if stays { Self::count_state } else { Self::count_task };
+        count(self, task, -1);
         let row = self.tasks.row_mut(task.index());
         row.state = state;
         row.node = node;
-        self.count_task(task, 1);
+        count(self, task, 1);
         if let Some(group) = self.task(task).group {
             self.groups.refresh(group);
         }
@@ -201,8 +204,7 @@ impl Tables {
     pub(crate) fn count_task(&mut self, task: TaskId, sign: i32) {
         let row = self.tasks.row(task.index());
         let in_queue = row.state_in_queue();
-        let (state, node, class, best_effort, role) = (row.state, row.node, row.class, row.best_effort, row.role);
-        let (group, sub_job) = (row.group, row.sub_job);
+        let (state, node, class, group) = (row.state, row.node, row.class, row.group);
         let holds = state.holds_node() && node.is_some();
         let profile = row.profile;
         if let Some(node) = node {
@@ -219,7 +221,6 @@ impl Tables {
             match state {
                 TaskState::Releasing => self.nodes.charge_releasing(node, demand, i64::from(sign)),
                 TaskState::Pipelined => self.nodes.charge_pipelined(node, demand, i64::from(sign)),
-                TaskState::Binding => self.count_in_flight(task, node, sign),
                 _ => {}
             }
         }
@@ -229,6 +230,25 @@ impl Tables {
             } else {
                 self.fences.remove(&task)
             };
+        }
+        let Some(group) = group else { return };
+        self.count_state(task, sign);
+        let row = self.groups.row_mut(group);
+        let demand = &self.classes.row(class).demand;
+        if state.is_allocated() || state == TaskState::Pipelined {
+            demand.add_to(&mut row.allocated, i64::from(sign));
+            self.tenants.charge(row.queue, row.namespace_id, demand, i64::from(sign));
+        }
+        self.queues.charge(row.queue, in_queue, demand, i64::from(sign));
+    }
+
+    /// Adds or takes away a task in the counts of its group.
+    fn count_state(&mut self, task: TaskId, sign: i32) {
+        let row = self.tasks.row(task.index());
+        let (state, best_effort, role, sub_job) = (row.state, row.best_effort, row.role, row.sub_job);
+        let (group, node) = (row.group, row.node);
+        if let (TaskState::Binding, Some(node)) = (state, node) {
+            self.count_in_flight(task, node, sign);
         }
         let Some(group) = group else { return };
         let row = self.groups.row_mut(group);
@@ -245,12 +265,6 @@ impl Tables {
         if state == TaskState::Releasing && node.is_some() {
             add(&mut row.releasing_placed);
         }
-        let demand = &self.classes.row(class).demand;
-        if state.is_allocated() || state == TaskState::Pipelined {
-            demand.add_to(&mut row.allocated, i64::from(sign));
-            self.tenants.charge(row.queue, row.namespace_id, demand, i64::from(sign));
-        }
-        self.queues.charge(row.queue, in_queue, demand, i64::from(sign));
     }
 
     /// Counts what a task with a place has claimed by name.
