@@ -1,0 +1,67 @@
+//! What something costs: CPU time of this thread, allocations, memory held.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// The system's allocator, counted.
+pub struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static HELD: AtomicI64 = AtomicI64::new(0);
+static PEAK: AtomicI64 = AtomicI64::new(0);
+
+fn note(bytes: i64) {
+    let held = HELD.fetch_add(bytes, Relaxed) + bytes;
+    PEAK.fetch_max(held, Relaxed);
+}
+
+fn size(layout: Layout) -> i64 {
+    i64::try_from(layout.size()).unwrap_or(i64::MAX)
+}
+
+// SAFETY: every call is handed to the system's allocator as it is; counting touches atomics only.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        note(size(layout));
+        // SAFETY: the caller keeps `alloc`'s contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        note(-size(layout));
+        // SAFETY: the caller keeps `dealloc`'s contract; the block came from `System`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// What a piece of work took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cost {
+    /// CPU seconds of this thread.
+    pub cpu: f64,
+    /// Calls of the allocator.
+    pub allocations: u64,
+    /// The most memory held while it ran, in MiB, with what was held before.
+    pub peak_mib: f64,
+}
+
+/// CPU seconds of this thread so far, to the nanosecond.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells what a thread has used");
+    let nanoseconds: f64 =
+        text.split(' ').next().and_then(|field| field.parse().ok()).expect("the first field is time");
+    nanoseconds / 1e9
+}
+
+/// Runs `work` and says what it took.
+pub fn of<T>(work: impl FnOnce() -> T) -> (T, Cost) {
+    PEAK.store(HELD.load(Relaxed), Relaxed);
+    let (allocations, before) = (ALLOCATIONS.load(Relaxed), cpu_seconds());
+    let result = work();
+    let cpu = cpu_seconds() - before;
+    let allocations = ALLOCATIONS.load(Relaxed) - allocations;
+    let peak_mib = PEAK.load(Relaxed) as f64 / f64::from(1 << 20);
+    (result, Cost { cpu, allocations, peak_mib })
+}
