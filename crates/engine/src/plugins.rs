@@ -37,6 +37,7 @@ pub(crate) mod predicates;
 pub(crate) mod priority;
 pub(crate) mod proportion;
 mod registry;
+pub(crate) mod rescheduling;
 pub(crate) mod resource_strategy_fit;
 pub(crate) mod resourcequota;
 #[cfg(test)]
@@ -44,6 +45,7 @@ mod scene;
 pub(crate) mod score;
 pub(crate) mod sla;
 pub(crate) mod task_topology;
+pub(crate) mod tdm;
 pub(crate) mod usage;
 #[cfg(test)]
 mod victim_bench;
@@ -53,7 +55,12 @@ pub use registry::{ArgumentError, Factory, Registry};
 
 /// Annotations of pods that say where they may run or like to: these belong to a pod's template.
 pub fn template_annotations() -> impl Iterator<Item = &'static str> {
-    let lists = [deviceshare::TEMPLATE_ANNOTATIONS, resource_strategy_fit::ANNOTATIONS, &[numa_aware::POLICY]];
+    let lists = [
+        deviceshare::TEMPLATE_ANNOTATIONS,
+        resource_strategy_fit::ANNOTATIONS,
+        &[numa_aware::POLICY],
+        tdm::TEMPLATE_ANNOTATIONS,
+    ];
     lists.into_iter().flatten().copied()
 }
 
@@ -120,6 +127,11 @@ pub struct HyperSearch<'a> {
 pub trait Plugin: Debug + Send + Sync {
     /// A cycle starts: work out what holds for all of it.
     fn open(&mut self, _tables: &Tables, _now: TimeMs) {}
+
+    /// Counts changes of what `check_facts` reads besides facts and arguments, such as the time of day.
+    fn epoch(&self) -> u64 {
+        0
+    }
 
     /// Whether it wants `moved`: nothing is recorded where no plugin does.
     fn follows_moves(&self) -> bool {

@@ -37,6 +37,8 @@ pub(crate) struct Policy {
 #[derive(Debug)]
 struct Slot {
     tier: usize,
+    /// The plugin's epoch when it was asked last.
+    epoch: u64,
     switches: Switches,
     plugin: Box<dyn Plugin>,
 }
@@ -48,7 +50,7 @@ impl Policy {
         for (tier, configs) in config.tiers.iter().enumerate() {
             for config in configs {
                 if let Ok(Some(plugin)) = registry.build(config) {
-                    plugins.push(Slot { tier, switches: config.switches, plugin });
+                    plugins.push(Slot { tier, epoch: 0, switches: config.switches, plugin });
                 }
             }
         }
@@ -86,6 +88,10 @@ impl Policy {
         }
         for slot in &mut self.plugins {
             slot.plugin.open(tables, now);
+            let epoch = slot.plugin.epoch();
+            if std::mem::replace(&mut slot.epoch, epoch) != epoch {
+                tables.nodes.doubt_facts();
+            }
         }
     }
 

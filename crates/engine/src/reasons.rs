@@ -339,6 +339,8 @@ pub enum Check {
     HostPort,
     /// As many binds are on their way to it as may be at a time.
     Binding,
+    /// It is in a zone that is closed at this time, or that the pod is not made for.
+    RevocableZone,
     /// Outside the part of the cluster that the group may use.
     OutsideDomain,
     /// The queue's rules don't allow the node's group.

@@ -1,66 +1,73 @@
 //! Why queues never take the same room from each other in turns: each reclaim makes a potential fall.
 //!
-//! A queue's *excess* is what it holds above its deserved share, in parts of the cluster, over the dimensions its
-//! share names (all, where it names none). A queue reclaims without adding to its own excess, or it makes the sum of
-//! all excesses fall: it takes back only what the taker holds above its share by more than the task adds to its own.
-//! So the sum never rises, and what leaves it equal brings a queue nearer to its share. Called by `victims`.
+//! A queue's *excess* is what it and all below it hold above its share, in parts of the cluster. A queue reclaims
+//! without adding to the excess of its own or of those above it, or it makes the sum of all excesses fall: it takes
+//! back only what the taker holds above its share by more than the task adds to its own. So the sum never rises, and
+//! what leaves it equal brings a queue nearer to its share. Called by `victims`.
 
-use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 use crate::cycle::Cycle;
 use crate::dims::{Demand, PODS};
 use crate::ids::{DimId, QueueId, TaskId};
-use crate::world::queues::Sums;
+use crate::world::queues::amount;
 use crate::world::tables::Tables;
 
 /// Excesses are counted in parts of this of the cluster.
 const WHOLE: i128 = 1 << 32;
 
+/// By how much what queues hold would change, with their shares.
+type Changes = BTreeMap<QueueId, (Vec<i64>, Vec<(DimId, i64)>)>;
+
 /// Whether giving `demand` to `queue` at the cost of `victims` brings the cluster nearer to its shares. Where no
 /// plugin knows shares, yes.
 pub(super) fn falls(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[TaskId]) -> bool {
     let tables = &*cycle.tables;
-    let Some(shares) = cycle.policy.shares(tables, queue) else { return true };
-    let taken: Vec<(DimId, i64)> = demand.iter().collect();
-    let added = change(tables, queue, &shares, |dim| amount_of(&taken, dim));
-    if added <= 0 {
-        return true;
-    }
-    let mut lost: FxHashMap<QueueId, Vec<i64>> = FxHashMap::default();
-    for victim in victims {
+    let mut changes = Changes::new();
+    add(cycle, &mut changes, queue, demand, 1);
+    // What the losers name counts for the taker, too.
+    let losers = victims.iter().filter_map(|victim| {
         let row = tables.task(*victim);
-        let Some(group) = row.group else { continue };
-        let sum = lost.entry(tables.groups.row(group).queue).or_default();
-        tables.classes.row(row.class).demand.add_to(sum, -1);
-    }
-    let freed = lost.into_iter().map(|(loser, amounts)| {
-        let shares = cycle.policy.shares(tables, loser).unwrap_or_default();
-        change(tables, loser, &shares, |dim| amounts.get(dim.index()).copied().unwrap_or(0))
+        Some((tables.groups.row(row.group?).queue, &tables.classes.row(row.class).demand))
     });
-    added + freed.sum::<i128>() < 0
+    let losers: Vec<(QueueId, &Demand)> = losers.collect();
+    let mut both = changes.clone();
+    for (loser, demand) in losers {
+        add(cycle, &mut both, loser, demand, -1);
+    }
+    let divided: Vec<DimId> = (0..tables.dims.len())
+        .map(DimId::from)
+        .filter(|dim| *dim != PODS && both.values().any(|(_, shares)| shares.iter().any(|(named, _)| named == dim)))
+        .collect();
+    excess(tables, &divided, &changes) <= 0 || excess(tables, &divided, &both) < 0
 }
 
-fn amount_of(amounts: &[(DimId, i64)], dim: DimId) -> i64 {
-    amounts.iter().find(|(other, _)| *other == dim).map_or(0, |(_, amount)| *amount)
+/// In the queue and all above it.
+fn add(cycle: &Cycle<'_>, changes: &mut Changes, queue: QueueId, demand: &Demand, sign: i64) {
+    let above = cycle.tables.queues.row(queue).ancestors.iter().copied();
+    for queue in std::iter::once(queue).chain(above) {
+        if !changes.contains_key(&queue) {
+            let Some(shares) = cycle.policy.shares(cycle.tables, queue) else { continue };
+            changes.insert(queue, (Vec::new(), shares));
+        }
+        if let Some((sum, _)) = changes.get_mut(&queue) {
+            demand.add_to(sum, sign);
+        }
+    }
 }
 
-/// By how much a queue's excess changes.
-fn change(tables: &Tables, queue: QueueId, shares: &[(DimId, i64)], delta: impl Fn(DimId) -> i64) -> i128 {
-    let held = &tables.queues.row(queue).tree;
-    let dims = (0..tables.dims.len()).map(DimId::from).filter(|dim| *dim != PODS && delta(*dim) != 0);
-    let in_one = |dim: DimId| {
-        let share = match shares.iter().find(|(other, _)| *other == dim) {
-            Some((_, share)) => *share,
-            None if shares.is_empty() => 0,
-            None => return 0,
+/// By how much the sum of the excesses changes.
+fn excess(tables: &Tables, divided: &[DimId], changes: &Changes) -> i128 {
+    let of_queue = |(queue, (delta, shares)): (&QueueId, &(Vec<i64>, Vec<(DimId, i64)>))| -> i128 {
+        let held = &tables.queues.row(*queue).tree;
+        let in_one = |dim: &DimId| {
+            let share = shares.iter().find(|(named, _)| named == dim).map_or(0, |(_, share)| *share);
+            let above = |held: i64| i128::from(held.saturating_sub(share).max(0));
+            let now = held.promised(*dim);
+            let total = i128::from(tables.nodes.total.get(dim.index()).copied().unwrap_or(0).max(1));
+            (above(now.saturating_add(amount(delta, *dim))) - above(now)) * WHOLE / total
         };
-        let total = i128::from(tables.nodes.total[dim.index()].max(1));
-        let excess = |more: i64| i128::from(held_of(held, dim).saturating_add(more).saturating_sub(share).max(0));
-        (excess(delta(dim)) - excess(0)) * WHOLE / total
+        divided.iter().map(in_one).sum()
     };
-    dims.map(in_one).sum()
-}
-
-fn held_of(held: &Sums, dim: DimId) -> i64 {
-    held.promised(dim)
+    changes.iter().map(of_queue).sum()
 }

@@ -2,12 +2,14 @@
 
 use super::statement;
 use crate::cycle::Cycle;
+use crate::plugins::conformance::is_protected;
 use crate::world::tasks::TaskState;
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
     for task in cycle.policy.victim_tasks(cycle.tables) {
         let row = cycle.tables.task(task);
-        if row.state == TaskState::Running && row.group.is_some() && !row.of_daemon_set {
+        let ours = row.group.is_some() && !row.of_daemon_set && !is_protected(cycle.tables, task);
+        if row.state == TaskState::Running && row.preemptable && ours {
             cycle.evict(task);
             statement::evict(cycle, "shuffle", task, TaskState::Running, None);
         }

@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use super::{
     Plugin, binpack, capacity, cdp, conformance, deviceshare, drf, gang, network_topology_aware, nodegroup, nodeorder,
-    numa_aware, overcommit, pdb, predicates, priority, proportion, resource_strategy_fit, resourcequota, sla,
-    task_topology, usage,
+    numa_aware, overcommit, pdb, predicates, priority, proportion, rescheduling, resource_strategy_fit, resourcequota,
+    sla, task_topology, tdm, usage,
 };
 use crate::config::PluginConfig;
 
@@ -47,7 +47,7 @@ impl fmt::Debug for Registry {
 }
 
 /// Volcano's plugins that this version lacks: accepted, with a warning.
-pub(crate) const NOT_YET: &[&str] = &["tdm", "rescheduling", "extender"];
+pub(crate) const NOT_YET: &[&str] = &["extender"];
 
 impl Default for Registry {
     /// Volcano's plugins.
@@ -57,6 +57,10 @@ impl Default for Registry {
         registry.add("conformance", &[], |_| Ok(Box::new(conformance::Conformance)));
         registry.add("gang", &[], |_| Ok(Box::new(gang::Gang)));
         registry.add("pdb", &[], |_| Ok(Box::new(pdb::Pdb::default())));
+        registry.add("rescheduling", rescheduling::ARGUMENTS, |config| {
+            Ok(Box::new(rescheduling::Rescheduling::new(config)?))
+        });
+        registry.add("tdm", tdm::ARGUMENTS, |config| Ok(Box::new(tdm::Tdm::new(config))));
         registry.add("priority", &[], |_| Ok(Box::new(priority::Priority)));
         registry.add("predicates", predicates::ARGUMENTS, |config| Ok(Box::new(predicates::Predicates::new(config))));
         registry.add("nodeorder", nodeorder::ARGUMENTS, |config| Ok(Box::new(nodeorder::NodeOrder::new(config))));

@@ -175,6 +175,7 @@ impl NodesUnfit {
             Check::Taint => format!("{nodes} with taint {detail} that it does not tolerate"),
             Check::Unsupported => format!("{nodes} where {detail} can't be honoured by this version"),
             Check::Binding => format!("{nodes} with as many pods on their way as may be at a time"),
+            Check::RevocableZone => format!("{nodes} in a zone that is closed now or not for it"),
             Check::PodCount => format!("{nodes} with too many pods"),
             Check::NodeGroup => format!("{nodes} in node groups that its queue may not use"),
             Check::NodeGroupLimit => format!("{nodes} in node groups of which its queue has all that it may"),

@@ -318,6 +318,13 @@ impl Nodes {
         }
     }
 
+    /// What is read of the nodes' facts has changed otherwise.
+    pub(crate) fn doubt_facts(&mut self) {
+        for node in self.ids().collect::<Vec<_>>() {
+            self.note_facts(node);
+        }
+    }
+
     /// Has what depends on the node's facts looked at again.
     pub(crate) fn note_facts(&mut self, node: NodeId) {
         let nodes = self.table.span();

@@ -2,6 +2,7 @@
 
 use crate::*;
 
+mod circles;
 mod claims;
 mod coupled;
 mod domains;

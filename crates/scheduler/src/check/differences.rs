@@ -37,6 +37,11 @@ const DIFFERENCES: &[Difference] = &[
         pumice: "a gang that no node can ever take is not admitted, so it holds up nobody",
     },
     Difference {
+        about: About::Case("predicates-003", r#"{"binds": {}, "evicted": ["ns1/worker-1"]}"#),
+        volcano: "a victim's leaving does not count for anti-affinity where predicates' enablePreemptable is off",
+        pumice: "who stands in the way by anti-affinity may be a victim, whatever that switch says",
+    },
+    Difference {
         about: About::Undesirable,
         volcano: "leaves pods waiting that fit, which the case itself calls undesirable",
         pumice: "places them, and evicts nobody for it",
