@@ -160,7 +160,7 @@ impl Bare {
             let scheduler = pumice_scheduler::Options::new(client(names::USER_SCHEDULER, &[])).build()?;
             let token = stop.clone();
             components.spawn(async move {
-                let _ = scheduler.run(token).await;
+                let _ = Box::pin(scheduler.run(token)).await;
             });
         }
         handle.registered().await;
