@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::config::{Config, Fairness, Switch, Switches};
 use crate::dims::Demand;
-use crate::ids::{GroupId, HyperId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
+use crate::ids::{GroupId, HyperId, NodeId, QueueId, TaskId, TimeMs};
 use crate::minimum::Missing;
 use crate::plan::Prebind;
 use crate::plugins::score::POINT;
@@ -16,6 +16,7 @@ use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 use crate::world::tenants::Decay;
 
+mod tenants;
 mod victims;
 
 /// The configured plugins, tier after tier.
@@ -151,30 +152,6 @@ impl Policy {
     /// Whether queues have their turn along the tree of their parents.
     pub(crate) fn follows_queue_tree(&self) -> bool {
         self.with(Switch::QueueOrder).any(|plugin| plugin.follows_queue_tree())
-    }
-
-    /// Whether the namespaces of the queue share it among themselves. In strict order they don't.
-    pub(crate) fn shares_among_namespaces(&self, tables: &Tables, queue: QueueId) -> bool {
-        self.fairness.namespaces && !self.is_strict(tables, queue)
-    }
-
-    /// Whether nothing of the queue is placed behind the first that does not fit.
-    pub(crate) fn is_strict(&self, tables: &Tables, queue: QueueId) -> bool {
-        self.fairness.is_strict(tables.queues.row(queue))
-    }
-
-    /// Which of two namespaces of a queue goes first: the one whose first group outranks the other's, then the one that
-    /// holds less, then the one whose first group goes first.
-    pub(crate) fn tenant_order(
-        &self,
-        tables: &Tables,
-        queue: QueueId,
-        left: (NamespaceId, GroupId),
-        right: (NamespaceId, GroupId),
-    ) -> Ordering {
-        first_decided(self.with(Switch::JobOrder).map(|plugin| plugin.job_rank(tables, left.1, right.1)))
-            .then_with(|| tables.compare_tenants(queue, left.0, right.0))
-            .then_with(|| self.job_order(tables, left.1, right.1))
     }
 
     /// The first plugin with an opinion decides; no switch turns this off.

@@ -149,10 +149,8 @@ impl Plugin for Capacity {
         if !self.hierarchical || left == right {
             return Ordering::Equal;
         }
-        let common = |queue: QueueId| {
-            let mine: Vec<QueueId> = self.line(tables, preemptor).collect();
-            self.line(tables, queue).filter(|above| mine.contains(above)).count()
-        };
+        let mine = |above: &QueueId| self.line(tables, preemptor).any(|mine| mine == *above);
+        let common = |queue: QueueId| self.line(tables, queue).filter(mine).count();
         common(right).cmp(&common(left))
     }
 

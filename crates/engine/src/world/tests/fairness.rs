@@ -34,13 +34,14 @@ fn shares(lab: &mut Lab, namespaces: &[&str]) -> Vec<usize> {
 /// T13: however many pods a user has queued, another's first one starts when the next one ends.
 #[test]
 fn a_newcomer_gets_the_next_room() {
-    let mut lab = Lab::of(&config("{namespaces: true}"), &[4_000]);
-    singles(&mut lab, "a", 0, 200, "");
-    assert_eq!(shares(&mut lab, &["a", "b"]), [4, 0]);
-    singles(&mut lab, "b", 0, 1, "");
-    assert_eq!(lab.binds(), [""; 0]);
-    lab.apply(Delta::TaskRemove("uid-a2-0".to_owned()));
-    assert_eq!(lab.binds(), ["b0-0"]);
+    for mut lab in [Lab::of(&config("{namespaces: true}"), &[4_000]), Lab::new(&[4_000])] {
+        singles(&mut lab, "a", 0, 200, "");
+        assert_eq!(shares(&mut lab, &["a", "b"]), [4, 0]);
+        singles(&mut lab, "b", 0, 1, "");
+        assert_eq!(lab.binds(), [""; 0]);
+        lab.apply(Delta::TaskRemove("uid-a2-0".to_owned()));
+        assert_eq!(lab.binds(), ["b0-0"]);
+    }
 }
 
 #[test]
