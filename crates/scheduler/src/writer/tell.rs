@@ -172,6 +172,7 @@ mod tests {
             node: "n".into(),
             group: "ns/g".into(),
             annotations: BTreeMap::new(),
+            prebind: Vec::new(),
         };
         for index in 0..BURST + 100 {
             tell.bound(&bind(index));
