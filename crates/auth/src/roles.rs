@@ -27,13 +27,18 @@ const LEASES: Line = (&["coordination.k8s.io"], &["leases"], &["get", "list", "w
 const PRIORITY_CLASSES: Line = (&["scheduling.k8s.io"], &["priorityclasses"], READ);
 
 const SCHEDULER: &[Line] = &[
-    (CORE, &["pods", "nodes", "namespaces", "resourcequotas", "persistentvolumeclaims"], READ),
+    (CORE, &["pods", "nodes", "namespaces", "resourcequotas"], READ),
     // Victims are deleted, gates removed.
     (CORE, &["pods"], &["patch", "delete"]),
     (&["policy"], &["poddisruptionbudgets"], READ),
     (&["topology.volcano.sh"], &["hypernodes"], READ),
     (&["shard.volcano.sh"], &["nodeshards"], READ),
     (&["shard.volcano.sh"], &["nodeshards/status"], WRITE),
+    (CORE, &["persistentvolumeclaims", "persistentvolumes"], &["get", "list", "watch", "patch"]),
+    (&["storage.k8s.io"], &["storageclasses", "csinodes"], READ),
+    (&["resource.k8s.io"], &["resourceclaims"], &["get", "list", "watch", "update"]),
+    (&["resource.k8s.io"], &["resourceclaims/status"], &["update"]),
+    (&["resource.k8s.io"], &["deviceclasses", "resourceslices"], READ),
     (CORE, &["pods/binding", "bindings"], &["create"]),
     (CORE, &["pods/status"], &["patch"]),
     (BATCH, &["jobs"], READ),

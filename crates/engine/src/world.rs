@@ -21,6 +21,7 @@ pub(crate) mod devices;
 mod evictions;
 pub(crate) mod groups;
 pub(crate) mod hypernodes;
+pub(crate) mod images;
 mod interned;
 pub(crate) mod journal;
 pub(crate) mod nodes;

@@ -21,5 +21,18 @@ pub(crate) fn start(client: &Client) -> SelectAll<BoxStream<'static, Input>> {
     feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::Shard).boxed());
     feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::Budget).boxed());
     feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::Quota).boxed());
+    claims(client, &mut feed);
     feed
+}
+
+/// What pods claim by name; an API server may lack any of these kinds.
+fn claims(client: &Client, feed: &mut SelectAll<BoxStream<'static, Input>>) {
+    let all = WatchScope::default;
+    feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::VolumeClaim).boxed());
+    feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::Volume).boxed());
+    feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::StorageClass).boxed());
+    feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::CsiNode).boxed());
+    feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::DeviceClaim).boxed());
+    feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::DeviceClass).boxed());
+    feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::DeviceSlice).boxed());
 }

@@ -7,9 +7,13 @@ use std::ops::Bound;
 
 use jiff::Timestamp;
 use k8s_openapi::Metadata;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, PodCondition, PodSpec, ResourceQuota};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition, PodSpec, ResourceQuota,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_api::batch::Job;
 use pumice_api::names;
@@ -70,6 +74,13 @@ kinds! {
     Budget(PodDisruptionBudget),
     Quota(ResourceQuota),
     Namespace(Namespace),
+    VolumeClaim(PersistentVolumeClaim),
+    Volume(PersistentVolume),
+    StorageClass(StorageClass),
+    CsiNode(CSINode),
+    DeviceClaim(ResourceClaim),
+    DeviceClass(DeviceClass),
+    DeviceSlice(ResourceSlice),
 }
 
 /// Which nodes and pods are this scheduler's.
@@ -232,6 +243,43 @@ impl Intake {
                 fold(seen, change, namespaced, upsert, remove, deltas);
             }
             Input::Namespace(change) => fold(seen, change, name, translate::namespace, Delta::NamespaceRemove, deltas),
+            Input::VolumeClaim(change) => {
+                let upsert =
+                    |claim: &PersistentVolumeClaim| Delta::VolumeClaimUpsert(translate::volume_claim_facts(claim));
+                let remove = |key| {
+                    let (namespace, name) = parts(key);
+                    Delta::VolumeClaimRemove { namespace, name }
+                };
+                fold(seen, change, namespaced, upsert, remove, deltas);
+            }
+            Input::Volume(change) => {
+                let upsert = |object: &PersistentVolume| Delta::VolumeUpsert(translate::volume_facts(object));
+                fold(seen, change, name, upsert, Delta::VolumeRemove, deltas);
+            }
+            Input::StorageClass(change) => {
+                let upsert = |object: &StorageClass| Delta::StorageClassUpsert(translate::storage_class_facts(object));
+                fold(seen, change, name, upsert, Delta::StorageClassRemove, deltas);
+            }
+            Input::CsiNode(change) => {
+                let upsert = |object: &CSINode| Delta::CsiNodeUpsert(translate::csi_node_facts(object));
+                fold(seen, change, name, upsert, Delta::CsiNodeRemove, deltas);
+            }
+            Input::DeviceClaim(change) => {
+                let upsert = |claim: &ResourceClaim| Delta::DeviceClaimUpsert(translate::device_claim_facts(claim));
+                let remove = |key| {
+                    let (namespace, name) = parts(key);
+                    Delta::DeviceClaimRemove { namespace, name }
+                };
+                fold(seen, change, namespaced, upsert, remove, deltas);
+            }
+            Input::DeviceClass(change) => {
+                let upsert = |object: &DeviceClass| Delta::DeviceClassUpsert(translate::device_class_facts(object));
+                fold(seen, change, name, upsert, Delta::DeviceClassRemove, deltas);
+            }
+            Input::DeviceSlice(change) => {
+                let upsert = |object: &ResourceSlice| Delta::DeviceSliceUpsert(translate::device_slice_facts(object));
+                fold(seen, change, name, upsert, Delta::DeviceSliceRemove, deltas);
+            }
         }
     }
 

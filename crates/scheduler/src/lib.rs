@@ -29,6 +29,7 @@ mod feed;
 mod intake;
 mod metrics;
 mod patches;
+mod prebind;
 mod reload;
 mod run;
 mod serve;

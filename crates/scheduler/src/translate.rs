@@ -8,17 +8,22 @@ use pumice_api::names;
 use pumice_engine::{Operator, Requirement, Resources, TimeMs};
 use pumice_units::Quantity;
 
+mod claims;
 mod cluster;
 mod containers;
 mod couplings;
+mod devices;
 mod group;
 mod job;
 mod node;
 mod pod;
 mod queue;
+mod requests;
 mod template;
 
+pub(crate) use claims::{csi_node_facts, storage_class_facts, volume_claim_facts, volume_facts};
 pub(crate) use cluster::{budget_facts, hyper_node_facts, namespace, quota_facts, shard_facts};
+pub(crate) use devices::{device_claim_facts, device_class_facts, device_slice_facts};
 pub(crate) use group::{group_facts, phase_word};
 pub(crate) use job::job_shape;
 pub(crate) use node::node_facts;

@@ -120,6 +120,8 @@ pub struct PodTemplate {
     pub tolerations: Vec<Toleration>,
     /// Host ports, sorted.
     pub host_ports: Vec<HostPort>,
+    /// Images of its containers, with their tags.
+    pub images: Vec<String>,
     /// What it says of other pods.
     pub couplings: PodCouplings,
     /// Task priority: annotation `volcano.sh/task-priority`, else `spec.priority`, else 1.

@@ -30,6 +30,7 @@ pub(crate) struct NodeOrder {
     taints: i64,
     pod_affinity: i64,
     spread: i64,
+    images: i64,
 }
 
 impl NodeOrder {
@@ -42,6 +43,7 @@ impl NodeOrder {
             taints: config.int("tainttoleration.weight", 3),
             pod_affinity: config.int("podaffinity.weight", 2),
             spread: config.int("podtopologyspread.weight", 2),
+            images: config.int("imagelocality.weight", 1),
         }
     }
 }
@@ -58,7 +60,9 @@ impl Plugin for NodeOrder {
         let gpu = columns.gpu.map_or(0, |(gpu, ..)| class.demand.get(gpu));
         let requests = [class.demand.get(CPU), class.demand.get(MEMORY), gpu];
         let balances = self.balanced != 0 && !class.demand.is_best_effort();
+        let asks = self.images != 0 && !class.template.images.is_empty();
         for (node, score) in nodes.iter().zip(scores) {
+            let row = asks.then(|| tables.nodes.row(*node));
             let node = node.index();
             let mut add = |weight: i64, part: i64| *score = score.saturating_add(weight.saturating_mul(part));
             if self.least != 0 {
@@ -69,6 +73,9 @@ impl Plugin for NodeOrder {
             }
             if balances {
                 add(self.balanced, columns.balanced(requests, node));
+            }
+            if let Some(row) = row {
+                add(self.images, tables.images.score(&class.template.images, row, tables.nodes.known));
             }
         }
     }

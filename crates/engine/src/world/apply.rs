@@ -83,6 +83,8 @@ impl Tables {
     }
 
     fn upsert_node(&mut self, facts: &NodeFacts) -> bool {
+        let old = self.nodes.table.find(&facts.name).map(|node| self.nodes.row(node)).filter(|row| row.known);
+        self.images.node_changed(old.map_or(&BTreeMap::new(), |row| &row.images), &facts.images);
         let changed = self.nodes.upsert(facts, &mut self.dims);
         if let (true, Some(node)) = (changed, self.nodes.table.find(&facts.name)) {
             self.couplings.node_changed(&self.nodes, node);
@@ -92,6 +94,9 @@ impl Tables {
 
     fn remove_node(&mut self, name: &str) {
         let node = self.nodes.table.find(name);
+        if let Some(row) = node.map(|node| self.nodes.row(node)).filter(|row| row.known) {
+            self.images.node_changed(&row.images, &BTreeMap::new());
+        }
         self.nodes.remove(name);
         if let Some(node) = node {
             self.couplings.node_changed(&self.nodes, node);

@@ -46,6 +46,7 @@ impl Tables {
     pub(crate) fn begin(&mut self) {
         assert!(!self.journal.open, "a cycle runs alone");
         self.refresh_couplings();
+        self.images.settle(&mut self.nodes);
         self.journal.open = true;
     }
 

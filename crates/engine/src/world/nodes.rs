@@ -326,6 +326,12 @@ impl Nodes {
     }
 
     /// Has what depends on the node's facts looked at again.
+    /// Something that scores by use read has changed.
+    pub(crate) fn note_use(&mut self, node: NodeId) {
+        let nodes = self.table.span();
+        self.use_log.push(node, nodes);
+    }
+
     pub(crate) fn note_facts(&mut self, node: NodeId) {
         let nodes = self.table.span();
         self.facts_log.push(node, nodes);

@@ -18,6 +18,7 @@ use crate::world::couplings::{Couplings, Placed, Rules};
 use crate::world::devices::Devices;
 use crate::world::groups::{Groups, ShapePart};
 use crate::world::hypernodes::HyperNodes;
+use crate::world::images::Images;
 use crate::world::journal::{Journal, Undo};
 use crate::world::nodes::Nodes;
 use crate::world::objects::Objects;
@@ -61,6 +62,7 @@ pub struct Tables {
     pub(crate) couplings: Couplings,
     pub(crate) storage: Storage,
     pub(crate) devices: Devices,
+    pub(crate) images: Images,
     pub(crate) tasks: Table<TaskId, TaskRow>,
     pub(crate) groups: Groups,
     pub(crate) queues: Queues,
@@ -112,6 +114,7 @@ impl Tables {
             couplings: Couplings::default(),
             storage: Storage::default(),
             devices: Devices::default(),
+            images: Images::default(),
             tasks: Table::new(),
             groups: Groups::new(),
             queues: Queues::new(),
@@ -281,13 +284,16 @@ impl Tables {
         let (class, new) = self.classes.acquire(template, &mut self.dims);
         if new {
             self.couplings.add_class(class, template, &self.nodes);
+            self.images.count_users(&template.images, 1);
         }
         class
     }
 
     /// One reference less to a class.
     pub(crate) fn release_class(&mut self, class: ClassId) {
+        let template = self.classes.row(class).template.clone();
         if self.classes.release(class) {
+            self.images.count_users(&template.images, -1);
             self.couplings.remove_class(class);
         }
     }

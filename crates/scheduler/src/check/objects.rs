@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::file::{Case, Objects};
 use crate::intake::Input;
+use crate::translate;
 
 /// The scheduler's own NodeShard.
 pub(super) const SHARD: &str = "volcano";
@@ -45,11 +46,29 @@ pub(super) fn deltas(case: &Case) -> Result<Vec<Delta>, String> {
         for item in items {
             match kind.as_str() {
                 "resourceQuotas" => deltas.push(Delta::QuotaUpsert(quota(item)?)),
+                "persistentVolumes" => deltas.push(Delta::VolumeUpsert(translate::volume_facts(&object(item)?))),
+                "persistentVolumeClaims" => {
+                    deltas.push(Delta::VolumeClaimUpsert(translate::volume_claim_facts(&object(item)?)));
+                }
+                "storageClasses" => {
+                    deltas.push(Delta::StorageClassUpsert(translate::storage_class_facts(&object(item)?)));
+                }
+                "resourceClaims" => {
+                    deltas.push(Delta::DeviceClaimUpsert(translate::device_claim_facts(&object(item)?)));
+                }
+                "deviceClasses" => deltas.push(Delta::DeviceClassUpsert(translate::device_class_facts(&object(item)?))),
+                "resourceSlices" => {
+                    deltas.push(Delta::DeviceSliceUpsert(translate::device_slice_facts(&object(item)?)))
+                }
                 _ => return Err(format!("the scheduler reads no {kind}")),
             }
         }
     }
     Ok(deltas)
+}
+
+fn object<K: DeserializeOwned>(item: &Object) -> Result<K, String> {
+    serde_json::from_value(Value::Object(item.clone())).map_err(|error| error.to_string())
 }
 
 fn hyper_node(item: &Object) -> Result<HyperNodeFacts, String> {

@@ -68,6 +68,13 @@ fn nothing_is_complete_before_every_kind_was_listed() {
         Input::Budget(Change::Replace(vec![])),
         Input::Quota(Change::Replace(vec![])),
         Input::Namespace(Change::Replace(vec![])),
+        Input::VolumeClaim(Change::Replace(vec![])),
+        Input::Volume(Change::Replace(vec![])),
+        Input::StorageClass(Change::Replace(vec![])),
+        Input::CsiNode(Change::Replace(vec![])),
+        Input::DeviceClaim(Change::Replace(vec![])),
+        Input::DeviceClass(Change::Replace(vec![])),
+        Input::DeviceSlice(Change::Replace(vec![])),
     ];
     for list in lists {
         take(&mut intake, list);

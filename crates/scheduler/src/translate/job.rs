@@ -15,7 +15,7 @@ pub(crate) fn job_shape(job: &Job) -> Delta {
         ShapeTask {
             role: task.name.clone(),
             count: count(task.replicas),
-            template: template(namespace, &metadata, &spec),
+            template: template(namespace, &metadata, &spec, None),
         }
     });
     Delta::ShapeUpsert {

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use pumice_api::names;
 use pumice_engine::{PodFacts, PodPhase, TimeMs};
 
+use super::claims::pod_claims;
 use super::template::template;
 use super::{annotation, at, created, label, preemptable, text, volcano_annotations};
 
@@ -53,7 +54,8 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         pod_priority_class: text(spec.priority_class_name.as_ref()),
         nominated: status.and_then(|status| status.nominated_node_name.clone()).filter(|node| !node.is_empty()),
         of_daemon_set: metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet"),
-        template: template(metadata.namespace.as_deref().unwrap_or_default(), metadata, spec),
+        claims: pod_claims(pod, spec),
+        template: template(metadata.namespace.as_deref().unwrap_or_default(), metadata, spec, status),
         ..PodFacts::default()
     }
 }

@@ -10,6 +10,7 @@ use pumice_engine::{
 };
 
 use super::couplings::couplings;
+use super::requests::requests;
 use super::{annotation, containers, resources, text};
 
 const TASK_PRIORITY: &str = "volcano.sh/task-priority";
@@ -17,14 +18,19 @@ const TASK_PRIORITY: &str = "volcano.sh/task-priority";
 const DEFAULT_PRIORITY: i32 = 1;
 
 /// `namespace` is the pod's: a template has none of its own.
-pub(super) fn template(namespace: &str, metadata: &ObjectMeta, spec: &core::PodSpec) -> PodTemplate {
+pub(super) fn template(
+    namespace: &str,
+    metadata: &ObjectMeta,
+    spec: &core::PodSpec,
+    status: Option<&core::PodStatus>,
+) -> PodTemplate {
     let affinity = spec.affinity.as_ref();
     let nodes = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
     let required = nodes.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref());
     let preferred = nodes.and_then(|nodes| nodes.preferred_during_scheduling_ignored_during_execution.as_ref());
     let containers = containers::containers(spec);
     PodTemplate {
-        requests: requests(spec),
+        requests: requests(spec, status),
         limits: containers::limits(spec),
         guaranteed: containers::is_guaranteed(&containers),
         containers,
@@ -40,69 +46,29 @@ pub(super) fn template(namespace: &str, metadata: &ObjectMeta, spec: &core::PodS
             .collect(),
         tolerations: spec.tolerations.iter().flatten().map(toleration).collect(),
         host_ports: host_ports(spec),
+        images: images(spec),
         couplings: couplings(namespace, metadata.labels.as_ref(), spec),
         priority: annotation(metadata, TASK_PRIORITY)
             .and_then(|text| text.parse().ok())
             .or(spec.priority)
             .unwrap_or(DEFAULT_PRIORITY),
-        unsupported: unsupported(spec),
+        unsupported: Vec::new(),
     }
 }
 
-/// Containers and sidecars together, or the largest init container with the sidecars before it, whichever is more;
-/// pod-level resources replace cpu, memory and huge pages; overhead comes on top.
-fn requests(spec: &core::PodSpec) -> Resources {
-    let mut sum = Resources::new();
-    let mut largest = Resources::new();
-    let mut sidecars = Resources::new();
-    for container in &spec.containers {
-        add(&mut sum, &asked(container.resources.as_ref()));
-    }
-    for container in spec.init_containers.iter().flatten() {
-        let mut asked = asked(container.resources.as_ref());
-        if container.restart_policy.as_deref() == Some("Always") {
-            add(&mut sum, &asked);
-            add(&mut sidecars, &asked);
-        } else {
-            add(&mut asked, &sidecars);
-            for (name, amount) in asked {
-                let most = largest.entry(name).or_default();
-                *most = amount.max(*most);
-            }
-        }
-    }
-    for (name, amount) in largest {
-        let total = sum.entry(name).or_default();
-        *total = amount.max(*total);
-    }
-    for (name, amount) in asked(spec.resources.as_ref()) {
-        if name == "cpu" || name == "memory" || name.starts_with("hugepages-") {
-            sum.insert(name, amount);
-        }
-    }
-    add(&mut sum, &spec.overhead.as_ref().map(resources).unwrap_or_default());
-    // One of `pods` is the engine's to count.
-    sum.remove("pods");
-    sum
+/// Each container's image, under the name that nodes list it by.
+fn images(spec: &core::PodSpec) -> Vec<String> {
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let named = containers.filter_map(|container| container.image.as_deref());
+    named
+        .map(|image| {
+            let tagged = image.rfind(':') > image.rfind('/') && image.contains(':');
+            if tagged { image.to_owned() } else { format!("{image}:latest") }
+        })
+        .collect()
 }
 
-/// The requests; a limit without a request is one, as the API server's defaulting has it.
-fn asked(requirements: Option<&core::ResourceRequirements>) -> Resources {
-    let read = |list: Option<&BTreeMap<String, WireQuantity>>| list.map(resources).unwrap_or_default();
-    let Some(requirements) = requirements else { return Resources::new() };
-    let mut asked = read(requirements.limits.as_ref());
-    asked.extend(read(requirements.requests.as_ref()));
-    asked
-}
-
-fn add(sum: &mut Resources, more: &Resources) {
-    for (name, amount) in more {
-        let total = sum.entry(name.clone()).or_default();
-        *total = total.saturating_add(*amount);
-    }
-}
-
-fn term(term: &core::NodeSelectorTerm) -> NodeTerm {
+pub(super) fn term(term: &core::NodeSelectorTerm) -> NodeTerm {
     let requirements =
         |list: Option<&Vec<core::NodeSelectorRequirement>>| list.into_iter().flatten().map(requirement).collect();
     NodeTerm {
@@ -157,10 +123,4 @@ fn host_ports(spec: &core::PodSpec) -> Vec<HostPort> {
     found.sort();
     found.dedup();
     found
-}
-
-/// Constraints that the engine does not have yet: a pod with one is held back, and says why.
-fn unsupported(spec: &core::PodSpec) -> Vec<String> {
-    let found = [("resourceClaims", spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()))];
-    found.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect()
 }

@@ -12,12 +12,13 @@ use pumice_engine::{Bind, Eviction, Ungate};
 use serde_json::{Value, json};
 
 use super::Nomination;
-use crate::patches;
+use crate::{patches, prebind};
 
 /// How often an eviction's condition is tried on a pod that others write to.
 const CONDITION_TRIES: u32 = 3;
 
 pub(super) async fn bind(client: Client, bind: Arc<Bind>) -> Result<(), kube::Error> {
+    prebind::carry_out(&client, &bind).await?;
     let pod = PodRef { namespace: &bind.namespace, name: &bind.name, uid: &bind.uid };
     write::bind_pod(&client, pod, &bind.node, &bind.annotations).await
 }

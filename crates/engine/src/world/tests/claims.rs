@@ -228,3 +228,35 @@ fn what_needs_all_of_cel_says_so() {
     assert_eq!(lab.binds(), [""; 0]);
     assert!(lab.why("p").contains("selector needs all of CEL: device.capacity"), "{}", lab.why("p"));
 }
+
+#[test]
+fn pods_go_where_their_images_are() {
+    let parse = |text: &str| Config::parse(text).map(|(config, _)| config).unwrap();
+    let config = parse(
+        "actions: \"allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: nodeorder\n    arguments:\n      imagelocality.weight: 1\n      leastrequested.weight: 0\n      balancedresource.weight: 0\n",
+    );
+    let mut lab = Lab::with(config, &[10_000, 10_000, 10_000]);
+    let image = |node: &str, bytes: i64| {
+        let images = [("app:1".to_owned(), bytes)].into();
+        Delta::NodeUpsert(NodeFacts { images, ..super::node(node, 10_000) })
+    };
+    let place = |lab: &mut Lab, name: &str| {
+        lab.apply(Delta::GroupUpsert(Box::new(group(name, 1))));
+        let mut facts = pod(name, 0, 100);
+        facts.template.images = vec!["app:1".to_owned()];
+        lab.pod(facts);
+        lab.cycle().binds[0].node.clone()
+    };
+    assert_eq!(place(&mut lab, "a"), "n0", "nobody has it");
+    lab.apply(image("n2", 600 << 20));
+    assert_eq!(place(&mut lab, "b"), "n2");
+    // What other nodes hold counts too: scores that were known before are good no more.
+    let (few, many) =
+        (lab.world.tables.images.score(&["app:1".to_owned()], lab.world.tables.nodes.row(crate::ids::NodeId(2)), 3), {
+            lab.apply(image("n1", 600 << 20));
+            lab.world.tables.images.score(&["app:1".to_owned()], lab.world.tables.nodes.row(crate::ids::NodeId(2)), 3)
+        });
+    // A third of 600 MiB, then two thirds of it, less 23 MiB of 1000.
+    assert_eq!((few, many), (18, 38));
+    assert_eq!(place(&mut lab, "c"), "n1");
+}
