@@ -1,17 +1,14 @@
 //! What placing a pod reads of its spec: effective requests, constraints, priority.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_engine::{
-    HostPort, NodeTerm, Operator, PodTemplate, PreferredTerm, Requirement, Resources, Toleration, template_annotations,
+    HostPort, NodeTerm, Operator, PodTemplate, PreferredTerm, Requirement, Toleration, template_annotations,
 };
 
 use super::couplings::couplings;
 use super::requests::requests;
-use super::{annotation, containers, resources, text};
+use super::{annotation, containers, text};
 
 const TASK_PRIORITY: &str = "volcano.sh/task-priority";
 /// Volcano's priority of a pod that has none.
