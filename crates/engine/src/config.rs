@@ -133,7 +133,6 @@ impl Default for Config {
             tiers: vec![
                 vec![plugin("priority", &[]), plugin("gang", &[preempt, reclaim]), plugin("conformance", &[reclaim])],
                 vec![
-                    plugin("overcommit", &[]),
                     plugin("conformance", &[preempt]),
                     plugin("drf", &[preempt]),
                     plugin("predicates", &[]),

@@ -7,6 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::outranked::Outranked;
 use super::walk::{Outcome, Walk};
 use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
@@ -23,24 +24,31 @@ const AHEAD_NAMED_MAX: usize = 5;
 /// Which missing parts could be placed this moment. Nothing is placed while this action runs, so an answer stays true.
 type Placeable = FxHashMap<Vec<(ClassId, u32)>, bool>;
 
+/// What was worked out for one group and serves others.
+#[derive(Default)]
+struct Known {
+    placeable: Placeable,
+    outranked: Outranked,
+}
+
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let pending: Vec<GroupId> = cycle.tables.groups.unadmitted.iter().copied().collect();
     if pending.is_empty() {
         return;
     }
     cycle.tables.settle_promises();
-    let mut placeable = Placeable::default();
+    let mut known = Known::default();
     // Queues in strict order, with the group that must be admitted first.
     let mut held_up: FxHashMap<QueueId, GroupId> = FxHashMap::default();
     let mut walk = Walk::new(cycle.tables, cycle.policy, None, &pending);
     while let Some(turn) = walk.pop() {
-        review(cycle, turn.group, &mut held_up, &mut placeable);
+        review(cycle, turn.group, &mut held_up, &mut known);
         walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Done);
     }
 }
 
 /// Admits the group, or says why not.
-fn review(cycle: &mut Cycle<'_>, group: GroupId, held_up: &mut FxHashMap<QueueId, GroupId>, placeable: &mut Placeable) {
+fn review(cycle: &mut Cycle<'_>, group: GroupId, held_up: &mut FxHashMap<QueueId, GroupId>, known: &mut Known) {
     let queue = cycle.tables.groups.row(group).queue;
     if let Some(next) = held_up.get(&queue) {
         let reasons = vec![strict_order(cycle, queue, *next)];
@@ -48,7 +56,7 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId, held_up: &mut FxHashMap<QueueId
         return;
     }
     let mut missing = missing(cycle.tables, group);
-    match decide(cycle, group, &mut missing, placeable) {
+    match decide(cycle, group, &mut missing, known) {
         Ok(()) => admit(cycle, group, &missing),
         Err(reasons) => {
             if !is_impossible(&reasons) && cycle.policy.is_strict(cycle.tables, queue) {
@@ -84,12 +92,7 @@ pub(super) fn is_impossible(reasons: &[Reason]) -> bool {
     reasons.iter().any(impossible)
 }
 
-fn decide(
-    cycle: &mut Cycle<'_>,
-    group: GroupId,
-    missing: &mut Missing,
-    placeable: &mut Placeable,
-) -> Result<(), Vec<Reason>> {
+fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> Result<(), Vec<Reason>> {
     let row = cycle.tables.groups.row(group);
     let (queue, namespace) = (row.queue, row.namespace.clone());
     let row = cycle.tables.queues.row(queue);
@@ -109,7 +112,7 @@ fn decide(
         return Err(vec![reason]);
     }
     let fits = fits_empty(cycle, missing);
-    if !fits && !could_start_now(cycle, group, missing, placeable) {
+    if !fits && !could_start_now(cycle, group, missing, &mut known.placeable) {
         return Err(vec![Reason::ExceedsCluster(exceeds(cycle, group, missing))]);
     }
     let Some(reason) = objection(cycle, group, missing, Past::Nobody) else { return Ok(()) };
@@ -117,7 +120,10 @@ fn decide(
     if fits && first_of_namespace && objection(cycle, group, missing, Past::Waiting).is_none() {
         return Ok(());
     }
-    if could_start_now(cycle, group, missing, placeable) {
+    if could_start_now(cycle, group, missing, &mut known.placeable) {
+        return Ok(());
+    }
+    if fits && known.outranked.make_room(cycle, group, missing) {
         return Ok(());
     }
     let mut reasons = vec![reason];

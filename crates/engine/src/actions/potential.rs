@@ -6,6 +6,7 @@
 //! what leaves it equal brings a queue nearer to its share. Called by `victims`.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::cycle::Cycle;
 use crate::dims::{Demand, PODS};
@@ -46,9 +47,9 @@ pub(super) fn falls(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims:
 fn add(cycle: &Cycle<'_>, changes: &mut Changes, queue: QueueId, demand: &Demand, sign: i64) {
     let above = cycle.tables.queues.row(queue).ancestors.iter().copied();
     for queue in std::iter::once(queue).chain(above) {
-        if !changes.contains_key(&queue) {
+        if let Entry::Vacant(place) = changes.entry(queue) {
             let Some(shares) = cycle.policy.shares(cycle.tables, queue) else { continue };
-            changes.insert(queue, (Vec::new(), shares));
+            place.insert((Vec::new(), shares));
         }
         if let Some((sum, _)) = changes.get_mut(&queue) {
             demand.add_to(sum, sign);
@@ -58,7 +59,8 @@ fn add(cycle: &Cycle<'_>, changes: &mut Changes, queue: QueueId, demand: &Demand
 
 /// By how much the sum of the excesses changes.
 fn excess(tables: &Tables, divided: &[DimId], changes: &Changes) -> i128 {
-    let of_queue = |(queue, (delta, shares)): (&QueueId, &(Vec<i64>, Vec<(DimId, i64)>))| -> i128 {
+    let of_queue = |queue: &QueueId| -> i128 {
+        let (delta, shares) = &changes[queue];
         let held = &tables.queues.row(*queue).tree;
         let in_one = |dim: &DimId| {
             let share = shares.iter().find(|(named, _)| named == dim).map_or(0, |(_, share)| *share);
@@ -69,5 +71,5 @@ fn excess(tables: &Tables, divided: &[DimId], changes: &Changes) -> i128 {
         };
         divided.iter().map(in_one).sum()
     };
-    changes.iter().map(of_queue).sum()
+    changes.keys().map(of_queue).sum()
 }

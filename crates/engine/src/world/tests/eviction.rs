@@ -399,3 +399,21 @@ fn a_pod_that_the_kubelet_refused_has_never_been() {
     let phase = lab.world.groups().find(|group| group.name == "g").map(|group| group.phase);
     assert_eq!(phase, Some(GroupPhase::Inqueue), "a refusal is no end");
 }
+
+/// Otherwise it would never have pods to preempt for.
+#[test]
+fn a_group_that_outranks_what_runs_is_admitted_to_a_full_queue() {
+    for (priority, admitted) in [("high", vec!["ns/asks".to_owned()]), ("", Vec::new())] {
+        let mut lab = Lab::with(Config::default(), &[4_000]);
+        lab.apply(Delta::PriorityClassUpsert { name: "high".to_owned(), value: 10, global_default: false });
+        lab.gang("runs", 4, 4, 1_000);
+        assert_eq!(lab.binds().len(), 4);
+        lab.apply(Delta::GroupUpsert(Box::new(GroupFacts {
+            priority_class: priority.to_owned(),
+            min_resources: Some(resources(2_000)),
+            status: GroupStatus::default(),
+            ..group("asks", 2)
+        })));
+        assert_eq!(lab.cycle().admitted, admitted, "priority class {priority:?}");
+    }
+}
