@@ -62,16 +62,14 @@ pub fn topology(figures: &mut Figures) {
     let nodes = 10_000 / DOMAIN * DOMAIN;
     for index in 0..nodes {
         let facts = node(index);
-        let allocatable =
-            facts.allocatable.into_iter().chain([("nvidia.com/gpu".to_owned(), 8)]).collect();
+        let allocatable = facts.allocatable.into_iter().chain([("nvidia.com/gpu".to_owned(), 8)]).collect();
         builder.apply(Delta::NodeUpsert(NodeFacts { allocatable, ..facts }));
     }
     for domain in 0..nodes / DOMAIN {
-        let members = (domain * DOMAIN..(domain + 1) * DOMAIN).map(|node| HyperNodeMember {
-            hyper_node: false,
-            which: MemberKind::Exact(format!("n{node:05}")),
-        });
-        let facts = HyperNodeFacts { name: format!("s{domain}"), tier: 1, members: members.collect(), ..Default::default() };
+        let members = (domain * DOMAIN..(domain + 1) * DOMAIN)
+            .map(|node| HyperNodeMember { hyper_node: false, which: MemberKind::Exact(format!("n{node:05}")) });
+        let facts =
+            HyperNodeFacts { name: format!("s{domain}"), tier: 1, members: members.collect(), ..Default::default() };
         builder.apply(Delta::HyperNodeUpsert(facts));
     }
     let gangs = 10;
