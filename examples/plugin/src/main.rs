@@ -8,5 +8,5 @@ async fn main() -> anyhow::Result<()> {
     let mut options = Options::new(pumice_cluster::connect::client_from(None, None).await?);
     pumice_example_plugin::register(&mut options.plugins);
     options.config = std::env::args_os().nth(1).map(Into::into);
-    Ok(options.build()?.run(CancellationToken::new()).await?)
+    Ok(Box::pin(options.build()?.run(CancellationToken::new())).await?)
 }

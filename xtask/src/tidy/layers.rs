@@ -34,8 +34,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("xtask", &["api"]),
 ];
 
-/// Packages that wire or test the whole and may use any crate.
-const WIRING: &[&str] = &["pumice", "e2e", "conformance", "bench"];
+/// Packages that wire, show or test the whole and may use any crate.
+const WIRING: &[&str] = &["pumice", "e2e", "conformance", "bench", "example-plugin"];
 /// Only tests use it.
 const TESTKIT: &str = "testkit";
 

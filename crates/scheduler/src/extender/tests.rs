@@ -169,7 +169,8 @@ fn without_an_answer_ignorable_decides_and_silence_is_met_once_a_cycle() {
     let wrong = || server(|_, _| Some(ok(r#"{"status": {"deep": []}}"#)));
     let failing = || server(|_, _| Some("HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_owned()));
     let garbage = || server(|_, _| Some("what is this\r\n\r\n".to_owned()));
-    let servers: [(&str, &dyn Fn() -> (SocketAddr, Asked), bool); 6] = [
+    type Server<'a> = &'a dyn Fn() -> (SocketAddr, Asked);
+    let servers: [(&str, Server<'_>, bool); 6] = [
         ("hangs", &hangs, true),
         ("large", &large, false),
         ("nonsense", &nonsense, false),

@@ -56,7 +56,6 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         of_daemon_set: metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet"),
         claims: pod_claims(pod, spec),
         template: template(metadata.namespace.as_deref().unwrap_or_default(), metadata, spec, status),
-        ..PodFacts::default()
     }
 }
 

@@ -1,3 +1,5 @@
+//! Cases of capacity.
+
 use std::collections::BTreeMap;
 
 use super::*;

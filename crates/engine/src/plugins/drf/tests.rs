@@ -1,3 +1,5 @@
+//! Cases of drf.
+
 use super::*;
 use crate::facts::{Delta, GroupFacts, NodeFacts, PodFacts, PodPhase, QueueFacts};
 use crate::world::tests::{Lab, group, node, pod};

@@ -1,3 +1,5 @@
+//! Cases of overcommit.
+
 use std::collections::BTreeMap;
 
 use super::*;

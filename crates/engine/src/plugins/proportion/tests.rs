@@ -1,3 +1,5 @@
+//! Cases of proportion, with the faults of kube-batch.
+
 use super::*;
 use crate::facts::{Delta, GroupFacts, PodFacts, PodPhase, QueueFacts, QueueState};
 use crate::world::tests::{Lab, group, pod, resources};

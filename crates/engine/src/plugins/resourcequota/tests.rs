@@ -1,3 +1,5 @@
+//! Cases of resourcequota.
+
 use super::*;
 use crate::dims::Resources;
 use crate::facts::{Delta, GroupFacts, GroupStatus};

@@ -1,3 +1,5 @@
+//! Cases of sla.
+
 use std::collections::BTreeMap;
 
 use super::*;
