@@ -42,7 +42,7 @@ impl Components {
         let _ = late.scheduler.set(scheduler.handle());
         let after = args.scheduler_after.clone();
         components.spawn("scheduler", |stop| async move {
-            if appears(after.as_deref(), &stop).await { scheduler.run(stop).await } else { Ok(()) }
+            if appears(after.as_deref(), &stop).await { Box::pin(scheduler.run(stop)).await } else { Ok(()) }
         });
 
         if args.local_node {
