@@ -57,7 +57,7 @@ pub fn preempt(figures: &mut Figures) {
 pub fn reclaim(figures: &mut Figures) {
     let mut builder = Builder::new(RECLAIMING, 1_000);
     let queue = |name: String, parent: String, cpu: i64| {
-        let deserved = resources(cpu * 1_000, cpu * 8 << 10, 0);
+        let deserved = resources(cpu * 1_000, (cpu * 8) << 10, 0);
         Delta::QueueUpsert(QueueFacts { name, parent: Some(parent), weight: 1, deserved, ..QueueFacts::default() })
     };
     builder.apply(Delta::QueueUpsert(QueueFacts { name: "root".to_owned(), weight: 1, ..QueueFacts::default() }));
