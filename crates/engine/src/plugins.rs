@@ -330,6 +330,11 @@ pub trait Plugin: Debug + Send + Sync {
         None
     }
 
+    /// May the queue take this very task, apart from how much it asks for? The objection, if not.
+    fn allocatable_task(&self, _tables: &Tables, _queue: QueueId, _task: TaskId) -> Option<Reason> {
+        None
+    }
+
     /// What a queue deserves, by dimension, where the plugin divides the cluster: for metrics, not for decisions.
     fn deserved(&self, _tables: &Tables, _queue: QueueId) -> Option<Vec<i64>> {
         None

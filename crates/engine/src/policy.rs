@@ -307,10 +307,17 @@ impl Policy {
             .find(|reason| self.binds(reason))
     }
 
-    /// The first objection counts.
-    pub(crate) fn allocatable(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
-        let objections = self.with(Switch::Allocatable).filter_map(|plugin| plugin.allocatable(tables, queue, demand));
-        objections.into_iter().find(|reason| self.binds(reason))
+    /// The first objection counts: to how much a pod asks for, then to what it claims by name.
+    pub(crate) fn allocatable(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
+        let demand = &tables.classes.row(tables.task(task).class).demand;
+        let mut objections =
+            self.with(Switch::Allocatable).filter_map(|plugin| plugin.allocatable(tables, queue, demand));
+        objections.find(|reason| self.binds(reason)).or_else(|| self.allocatable_task(tables, queue, task))
+    }
+
+    /// The first objection to what a pod claims by name counts.
+    fn allocatable_task(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
+        self.with(Switch::Allocatable).find_map(|plugin| plugin.allocatable_task(tables, queue, task))
     }
 
     /// A share is no limit while queues lend.

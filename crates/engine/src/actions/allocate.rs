@@ -393,7 +393,7 @@ impl Trial {
             if let Some(reason) = objection.or_else(|| match cycle.tables.task(task).gate_passed {
                 // Its queue took it before, and counts it as promised since.
                 true => None,
-                false => cycle.policy.allocatable(cycle.tables, queue, demand),
+                false => cycle.policy.allocatable(cycle.tables, queue, task),
             }) {
                 self.fail(class, |_| reason);
                 continue;

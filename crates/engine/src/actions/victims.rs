@@ -193,7 +193,7 @@ impl Hunt {
     /// May the queue have the room, once all that leaves is gone?
     fn allowed(&self, cycle: &Cycle<'_>, demand: &Demand) -> bool {
         queue_limit::exceeded_in_future(cycle.tables, self.queue, demand).is_none()
-            && cycle.policy.allocatable(cycle.tables, self.queue, demand).is_none()
+            && cycle.policy.allocatable(cycle.tables, self.queue, self.task).is_none()
     }
 }
 

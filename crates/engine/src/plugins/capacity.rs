@@ -21,6 +21,7 @@ use crate::world::classes::ClassRow;
 use crate::world::queues::{QueueRow, ROOT, Sums};
 use crate::world::tables::Tables;
 
+mod device_quota;
 mod reclaim;
 mod standing;
 
@@ -38,6 +39,8 @@ pub(crate) struct Capacity {
     hierarchical: bool,
     /// How many queues above a queue take part in reclaiming.
     levels: usize,
+    /// Limits of device classes count.
+    devices: bool,
     standings: FxHashMap<QueueId, Standing>,
     /// What the standings were worked out from.
     seen: Option<(u64, Vec<i64>)>,
@@ -48,7 +51,8 @@ impl Capacity {
         let hierarchical = config.switches.has(Switch::Hierarchy);
         let levels = config.int("ancestorReclaimLevel", 0).clamp(0, LEVELS_MAX);
         let levels = if hierarchical { usize::try_from(levels).unwrap_or(0) } else { 0 };
-        Self { hierarchical, levels, standings: FxHashMap::default(), seen: None }
+        let devices = config.bool("capacity.DynamicResourceAllocationEnable", true);
+        Self { hierarchical, levels, devices, standings: FxHashMap::default(), seen: None }
     }
 
     /// What counts against the queue: with a hierarchy, all below it.
@@ -158,6 +162,17 @@ impl Plugin for Capacity {
         self.unusable(tables, queue).or_else(|| self.beyond(tables, queue, demand))
     }
 
+    fn allocatable_task(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
+        let beyond = || device_quota::beyond(tables, self.line(tables, queue), self.hierarchical, task);
+        self.devices.then(beyond).flatten()
+    }
+
+    /// Pods of one class may claim different devices.
+    fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
+        let queue = tables.task(task).group.map(|group| tables.groups.row(group).queue);
+        self.devices && queue.is_some_and(|queue| device_quota::concerns(tables, task, self.line(tables, queue)))
+    }
+
     fn preemptive(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> bool {
         self.allocatable(tables, queue, demand).is_none()
             && (self.deserves(tables, queue, demand)
@@ -205,7 +220,9 @@ impl Plugin for Capacity {
             let standing = self.standings.get(&queue)?;
             admission::beyond_limit(tables, queue, missing, &standing.real, self.hierarchical)
         });
-        match over {
+        let line = self.line(tables, queue);
+        let devices = || device_quota::beyond_for_group(tables, line, self.hierarchical, group, missing.past);
+        match over.or_else(|| self.devices.then(devices).flatten()) {
             Some(reason) => Err(reason),
             None => Ok(Vote::Permit),
         }

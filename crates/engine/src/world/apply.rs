@@ -396,6 +396,8 @@ impl Tables {
                 self.tenants.charge(old, namespace, demand, -1);
                 self.tenants.charge(queue, namespace, demand, 1);
             }
+            self.charge_devices(task, old, -1);
+            self.charge_devices(task, queue, 1);
         }
         self.queues.row_mut(queue).groups += 1;
         self.leave_queue(old);

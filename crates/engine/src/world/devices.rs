@@ -7,13 +7,16 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::facts::{Delta, DeviceClaimFacts, DeviceClassFacts, DeviceFacts, DeviceName, DeviceSliceFacts};
+use crate::ids::QueueId;
 use crate::matching::matches_term;
 use crate::world::groups::key_of;
 use crate::world::nodes::NodeRow;
 use crate::world::objects::Kept;
 
+mod charges;
 mod selector;
 
+use charges::Charges;
 use selector::Selector;
 
 /// Devices for a claim: those of each request, by its name.
@@ -36,6 +39,7 @@ pub(crate) struct Devices {
     users: FxHashMap<String, u32>,
     decided: FxHashMap<String, Decided>,
     busy: FxHashMap<DeviceName, u32>,
+    pub(crate) charges: Charges,
 }
 
 /// Why a claim can't be met on a node.
@@ -92,6 +96,11 @@ impl Devices {
                 _ => {}
             }
         }
+    }
+
+    /// Counts what a pod claims against its queue (`sign` 1), or no longer (-1).
+    pub(crate) fn charge(&mut self, queue: QueueId, namespace: &str, claims: &[String], sign: i32) {
+        self.charges.count(queue, namespace, claims, sign);
     }
 
     /// What a claim is to get, if it was decided and not written yet.

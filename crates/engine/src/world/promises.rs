@@ -63,6 +63,11 @@ impl Promises {
         if tree { self.tree.get(&queue) } else { self.own.get(&queue) }
     }
 
+    /// Whether the group is on its way: its pods are being made, or were not tried yet.
+    pub(crate) fn is_starting(&self, group: GroupId) -> bool {
+        self.of.get(&group).is_some_and(|promise| promise.starting)
+    }
+
     /// Of all queues.
     pub(crate) fn total(&self) -> &Promised {
         &self.total

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use crate::config::Sharding;
 use crate::dims::Dims;
 use crate::facts::{GroupPhase, PodTemplate};
-use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, TaskId};
+use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId};
 use crate::world::classes::Classes;
 use crate::world::couplings::{Couplings, Placed, Rules};
 use crate::world::devices::Devices;
@@ -243,6 +243,18 @@ impl Tables {
             self.tenants.charge(row.queue, row.namespace_id, demand, i64::from(sign));
         }
         self.queues.charge(row.queue, in_queue, demand, i64::from(sign));
+        let queue = row.queue;
+        self.charge_devices(task, queue, sign);
+    }
+
+    /// Counts the devices that a task claims against a queue, if it has a place or is promised one.
+    pub(crate) fn charge_devices(&mut self, task: TaskId, queue: QueueId, sign: i32) {
+        let row = self.tasks.row(task.index());
+        let state = row.state_in_queue();
+        let Some(claims) = row.claims.as_deref() else { return };
+        if state.is_allocated() || state == TaskState::Pipelined {
+            self.devices.charge(queue, &row.namespace, &claims.devices, sign);
+        }
     }
 
     /// Adds or takes away a task in the counts of its group.

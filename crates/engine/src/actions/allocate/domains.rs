@@ -218,13 +218,13 @@ impl Turn {
         for task in tasks.iter().copied() {
             let row = cycle.tables.task(task);
             let class = row.class;
-            if row.state != TaskState::Pending || failed.contains(&class) {
+            if row.state != TaskState::Pending || failed.contains(&class) && !cycle.tables.is_tied(task) {
                 continue;
             }
             let queue = cycle.tables.groups.row(self.group).queue;
             let demand = &cycle.tables.classes.row(class).demand;
             let objection = queue_limit::exceeded_by_pod(cycle.tables, queue, demand);
-            if let Some(reason) = objection.or_else(|| cycle.policy.allocatable(cycle.tables, queue, demand)) {
+            if let Some(reason) = objection.or_else(|| cycle.policy.allocatable(cycle.tables, queue, task)) {
                 failed.insert(class);
                 self.note(reason);
                 continue;

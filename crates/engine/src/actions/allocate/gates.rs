@@ -21,7 +21,7 @@ pub(super) fn open(cycle: &mut Cycle<'_>, group: GroupId, tasks: Vec<TaskId>) {
         }
         let queue = cycle.tables.groups.row(group).queue;
         let demand = &cycle.tables.classes.row(row.class).demand;
-        if !has_room(cycle, queue, demand) || cycle.policy.allocatable(cycle.tables, queue, demand).is_some() {
+        if !has_room(cycle, queue, demand) || cycle.policy.allocatable(cycle.tables, queue, task).is_some() {
             continue;
         }
         cycle.plan.ungates.push(Ungate {

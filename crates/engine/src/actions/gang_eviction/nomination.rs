@@ -6,7 +6,6 @@ use super::Want;
 use super::bundles::Bundle;
 use crate::actions::allocate::parts::Part;
 use crate::cycle::Cycle;
-use crate::dims::Demand;
 use crate::ids::{ClassId, GroupId, HyperId, NodeId, TaskId};
 use crate::plugins::HyperSearch;
 use crate::queue_limit;
@@ -77,8 +76,7 @@ impl Trial<'_> {
             let class = cycle.tables.task(task).class;
             let known = offers.take().filter(|offers| offers.class == class);
             let mut known = known.unwrap_or_else(|| Offers::of(cycle, class, hyper));
-            let demand = &cycle.tables.classes.row(class).demand;
-            let node = queue_allows(cycle, self.want.group, demand).then(|| known.best(cycle, task)).flatten();
+            let node = queue_allows(cycle, self.want.group, task).then(|| known.best(cycle, task)).flatten();
             let Some(node) = node else {
                 cycle.rollback(savepoint);
                 self.places.truncate(before);
@@ -134,17 +132,17 @@ impl Trial<'_> {
     fn queue_agrees(&self, cycle: &mut Cycle<'_>) -> bool {
         let Some((task, node)) = self.places.last().copied() else { return true };
         cycle.unpipeline(task);
-        let demand = &cycle.tables.classes.row(cycle.tables.task(task).class).demand;
-        let agrees = queue_allows(cycle, self.want.group, demand);
+        let agrees = queue_allows(cycle, self.want.group, task);
         cycle.pipeline(task, node);
         agrees
     }
 }
 
-fn queue_allows(cycle: &Cycle<'_>, group: GroupId, demand: &Demand) -> bool {
+fn queue_allows(cycle: &Cycle<'_>, group: GroupId, task: TaskId) -> bool {
+    let demand = &cycle.tables.classes.row(cycle.tables.task(task).class).demand;
     let queue = cycle.tables.groups.row(group).queue;
     queue_limit::exceeded_in_future(cycle.tables, queue, demand).is_none()
-        && cycle.policy.allocatable(cycle.tables, queue, demand).is_none()
+        && cycle.policy.allocatable(cycle.tables, queue, task).is_none()
 }
 
 /// The nodes of a HyperNode that will have room for a class, with their scores.
