@@ -176,25 +176,25 @@ impl Scheduler {
     pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Error> {
         let Some(options) = self.lease.take() else {
             self.metrics.leads(true);
-            return self.schedule(shutdown).await;
+            return Box::pin(self.schedule(shutdown)).await;
         };
         let (name, metrics) = (options.name.clone(), self.metrics.clone());
         let mut elector = Elector::new(self.client.clone(), options, clock::now);
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return Ok(()),
-            () = elector.acquire() => {}
+            () = Box::pin(elector.acquire()) => {}
         }
         tracing::info!(lease = name, "this instance schedules");
         metrics.leads(true);
         let result = tokio::select! {
             biased;
             result = Box::pin(self.schedule(shutdown)) => result,
-            () = elector.hold() => Err(Error::LeaseLost { name }),
+            () = Box::pin(elector.hold()) => Err(Error::LeaseLost { name }),
         };
         metrics.leads(false);
         if result.is_ok() {
-            elector.release().await;
+            Box::pin(elector.release()).await;
         }
         result
     }
