@@ -1,3 +1,5 @@
+//! Which pods are bound, and which groups admitted, under limits of device classes, through whole cycles.
+
 use crate::facts::{Delta, DeviceClaimFacts, DeviceRequest, GroupFacts, GroupPhase, PodFacts, PodPhase, QueueFacts};
 use crate::world::tests::{Lab, group, pod};
 
