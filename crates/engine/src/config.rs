@@ -131,7 +131,11 @@ impl Default for Config {
         Self {
             actions: vec![Action::Enqueue, Action::Allocate, Action::Preempt, Action::Reclaim, Action::Backfill],
             tiers: vec![
-                vec![plugin("priority", &[]), plugin("gang", &[preempt, reclaim]), plugin("conformance", &[reclaim])],
+                vec![
+                    plugin("priority", &[]),
+                    plugin("gang", &[preempt, reclaim, Switch::JobStarving]),
+                    plugin("conformance", &[reclaim]),
+                ],
                 vec![
                     plugin("conformance", &[preempt]),
                     plugin("drf", &[preempt]),

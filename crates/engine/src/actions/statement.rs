@@ -130,8 +130,9 @@ pub(crate) fn evict(
     let cpu_milli = cycle.tables.classes.row(row.class).demand.get(CPU);
     let lost = i128::from(ran_ms) * i128::from(cpu_milli) / 1_000;
     let message = match beneficiary {
-        Some(group) => format!("{action}: its room goes to {group}"),
-        None => format!("{action}: it is to run elsewhere"),
+        Some(_) if action.ends_with("reclaim") => "its queue holds more than its share".to_owned(),
+        Some(_) => "it comes after that in its queue".to_owned(),
+        None => "it is to run elsewhere".to_owned(),
     };
     let eviction = Eviction {
         uid: row.uid.to_string(),
