@@ -41,6 +41,8 @@ async fn components_have_the_rights_they_need_and_no_more() {
                 ("get", QUEUES),
                 ("post", binding),
                 ("patch", "pods/x/status"),
+                // It evicts.
+                ("delete", "pods/x"),
                 ("post", EVENTS),
             ],
         ),
@@ -73,7 +75,6 @@ async fn components_have_the_rights_they_need_and_no_more() {
         (
             USER_SCHEDULER,
             &[
-                ("delete", "pods/x"),
                 ("post", PODS),
                 ("put", "pods/x"),
                 ("get", SECRETS),
