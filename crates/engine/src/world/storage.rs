@@ -97,6 +97,11 @@ impl Storage {
         }
     }
 
+    /// Neither volumes nor classes are there: the nodes meet claims by themselves, as one machine does by folders.
+    pub(crate) fn binds_nothing(&self) -> bool {
+        self.volumes.all.is_empty() && self.classes.all.is_empty()
+    }
+
     /// The claim is bound to nothing yet, and the node is to be chosen first.
     pub(crate) fn waits(&self, claim: &VolumeClaimFacts) -> bool {
         !claim.bound && claim.volume.is_empty() && self.classes.all.get(&claim.class).is_some_and(|class| class.waits)

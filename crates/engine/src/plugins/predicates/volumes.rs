@@ -91,6 +91,9 @@ impl<'a> Volumes<'a> {
             }
             return None;
         }
+        if claim.class.is_empty() && storage.binds_nothing() {
+            return None;
+        }
         let class = storage.classes.all.get(&claim.class);
         let Some(class) = class.filter(|_| storage.waits(claim)) else {
             return refuse(format!("volume claim {name} is not bound yet"));
