@@ -91,7 +91,7 @@ impl<'a> Volumes<'a> {
             }
             return None;
         }
-        if claim.class.is_empty() && storage.binds_nothing() {
+        if storage.binds_nothing() {
             return None;
         }
         let class = storage.classes.all.get(&claim.class);
