@@ -44,6 +44,11 @@ pub(crate) fn holds(requirement: &Requirement, actual: Option<&str>) -> bool {
     }
 }
 
+/// One requirement of a label selector, which knows no `Gt` and `Lt`.
+pub(crate) fn selected(requirement: &Requirement, actual: Option<&str>) -> bool {
+    !matches!(requirement.operator, Operator::Gt | Operator::Lt) && holds(requirement, actual)
+}
+
 /// Whether the toleration covers the taint.
 pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     toleration.effect.is_none_or(|effect| effect == taint.effect)

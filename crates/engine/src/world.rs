@@ -36,6 +36,7 @@ pub(crate) mod table;
 pub(crate) mod tables;
 pub(crate) mod tasks;
 pub(crate) mod tenants;
+mod users;
 mod view;
 
 pub use hypernodes::HyperNodeProblem;

@@ -12,7 +12,7 @@ use super::walk::{Outcome, Walk};
 use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
 use crate::finder::Search;
-use crate::ids::{ClassId, DimId, GroupId, QueueId};
+use crate::ids::{ClassId, GroupId, QueueId};
 use crate::minimum::{Missing, Past, missing};
 use crate::queue_limit;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
@@ -158,9 +158,7 @@ fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing,
         return false;
     }
     if let Some(block) = &missing.block {
-        let nodes = &cycle.tables.nodes;
-        let idle = |dim: DimId| nodes.ids().map(|node| nodes.room(node, dim).max(0)).fold(0, i64::saturating_add);
-        return block.iter().all(|(dim, amount)| amount <= idle(dim));
+        return block.iter().all(|(dim, amount)| amount <= cycle.tables.nodes.room_in_all(dim));
     }
     let key = missing.parts.iter().map(|part| (part.class, part.count)).collect();
     *placeable.entry(key).or_insert_with(|| place_and_take_back(cycle, missing))

@@ -13,9 +13,16 @@ use crate::queue_limit;
 use crate::share;
 use crate::world::queues::amount;
 
-/// By queue and priority.
+/// What groups hold, by queue and priority.
+type Held = FxHashMap<QueueId, BTreeMap<i32, Vec<i64>>>;
+
+/// Nothing is placed while groups are admitted, so that what was worked out once stays true.
 #[derive(Debug, Default)]
-pub(super) struct Outranked(Option<FxHashMap<QueueId, BTreeMap<i32, Vec<i64>>>>);
+pub(super) struct Outranked {
+    held: Option<Held>,
+    /// What pods can take now on all nodes together, by dimension.
+    room: FxHashMap<DimId, i64>,
+}
 
 impl Outranked {
     /// Would the minimum fit, within the queue's limit, if those of lower priority in its queue left?
@@ -24,7 +31,7 @@ impl Outranked {
             return false;
         }
         let row = cycle.tables.groups.row(group);
-        let held = self.0.get_or_insert_with(|| held(cycle));
+        let held = self.held.get_or_insert_with(|| held(cycle));
         let mut lower = Vec::new();
         for (_, amounts) in held.get(&row.queue).into_iter().flat_map(|held| held.range(..row.priority)) {
             share::add(&mut lower, amounts, 1);
@@ -36,10 +43,10 @@ impl Outranked {
         share::add(&mut used, &lower, -1);
         let starting = cycle.tables.promises.of(row.queue, false).map(|promised| promised.starting.as_slice());
         share::add(&mut used, starting.unwrap_or_default(), 1);
-        let nodes = &cycle.tables.nodes;
-        let free = |dim: DimId| {
-            let idle = nodes.ids().map(|node| nodes.room(node, dim).max(0)).fold(0, i64::saturating_add);
-            idle.saturating_add(amount(&lower, dim)).saturating_sub(amount(starting.unwrap_or_default(), dim))
+        let room = &mut self.room;
+        let mut free = |dim: DimId| {
+            let room = *room.entry(dim).or_insert_with(|| cycle.tables.nodes.room_in_all(dim));
+            room.saturating_add(amount(&lower, dim)).saturating_sub(amount(starting.unwrap_or_default(), dim))
         };
         let mut wanted = missing.total.iter().enumerate().filter(|(_, wanted)| **wanted > 0);
         wanted.all(|(dim, wanted)| *wanted <= free(DimId::from(dim)))
@@ -47,8 +54,8 @@ impl Outranked {
     }
 }
 
-fn held(cycle: &Cycle<'_>) -> FxHashMap<QueueId, BTreeMap<i32, Vec<i64>>> {
-    let mut held: FxHashMap<QueueId, BTreeMap<i32, Vec<i64>>> = FxHashMap::default();
+fn held(cycle: &Cycle<'_>) -> Held {
+    let mut held = Held::default();
     for (_, row) in cycle.tables.groups.table.iter().filter(|(_, row)| row.counts.ready() > 0) {
         let of_priority = held.entry(row.queue).or_default().entry(row.priority).or_default();
         share::add(of_priority, &row.allocated, 1);

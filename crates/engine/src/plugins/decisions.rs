@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::ids::NodeId;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskRow;
 
@@ -16,6 +17,14 @@ pub(super) struct Decisions<T> {
 impl<T> Default for Decisions<T> {
     fn default() -> Self {
         Self { by_uid: FxHashMap::default() }
+    }
+}
+
+impl<T> Decisions<(NodeId, T)> {
+    /// Takes the decision made for another node than the one that the pod is on now, and gives that node.
+    pub(super) fn take_misplaced(&mut self, task: &TaskRow, node: Option<NodeId>) -> Option<NodeId> {
+        self.get(task).filter(|(at, _)| Some(*at) != node)?;
+        self.take(task).map(|(at, _)| at)
     }
 }
 

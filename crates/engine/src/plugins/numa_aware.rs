@@ -146,9 +146,7 @@ impl Plugin for NumaAware {
     fn moved(&mut self, tables: &Tables, change: Move) {
         let row = tables.task(change.task);
         let node = row.node.filter(|_| row.state.holds_node());
-        if self.decisions.get(row).is_some_and(|(at, _)| Some(*at) != node)
-            && let Some((at, _)) = self.decisions.take(row)
-        {
+        if let Some(at) = self.decisions.take_misplaced(row, node) {
             self.nodes.renew(at);
         }
         // The books don't show a pod that has just been given room: it does not stand in its own way.

@@ -5,8 +5,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{GangEviction, Plugin};
-use crate::facts::{Operator, Requirement};
+use crate::facts::Requirement;
 use crate::ids::{TaskId, TimeMs};
+use crate::matching::selected;
 use crate::world::tables::{Move, Tables};
 use crate::world::tasks::{TaskRow, TaskState};
 
@@ -117,18 +118,8 @@ fn selecting<'b>(
 
 /// A pod without labels is selected by what asks for none. (Volcano never makes such a pod a victim.)
 fn selects(tables: &Tables, selector: &[Requirement], row: &TaskRow) -> bool {
-    selector.iter().all(|requirement| {
-        let value = tables.couplings.label(&row.labels, &requirement.key);
-        let listed = value.is_some_and(|value| requirement.values.iter().any(|other| other == value));
-        match requirement.operator {
-            Operator::In => listed,
-            Operator::NotIn => !listed,
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            // Label selectors know no others.
-            Operator::Gt | Operator::Lt => false,
-        }
-    })
+    let value = |key: &str| tables.couplings.label(&row.labels, key);
+    selector.iter().all(|requirement| selected(requirement, value(&requirement.key)))
 }
 
 #[cfg(test)]
@@ -138,8 +129,11 @@ mod tests {
     use crate::plugins::victim_bench::Bench;
 
     fn budget(name: &str, label: Option<&str>, allowed: u32) -> Delta {
-        let requirement =
-            |value: &str| Requirement { key: "app".to_owned(), operator: Operator::In, values: vec![value.to_owned()] };
+        let requirement = |value: &str| Requirement {
+            key: "app".to_owned(),
+            operator: crate::facts::Operator::In,
+            values: vec![value.to_owned()],
+        };
         Delta::BudgetUpsert(BudgetFacts {
             namespace: "ns".to_owned(),
             name: name.to_owned(),

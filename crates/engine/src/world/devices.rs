@@ -12,6 +12,7 @@ use crate::matching::matches_term;
 use crate::world::groups::key_of;
 use crate::world::nodes::NodeRow;
 use crate::world::objects::Kept;
+use crate::world::users::{Change, Users};
 
 mod charges;
 mod selector;
@@ -36,7 +37,7 @@ pub(crate) struct Devices {
     pub(crate) classes: Kept<DeviceClassFacts>,
     pub(crate) slices: Kept<DeviceSliceFacts>,
     /// Pods with a place, by claim.
-    users: FxHashMap<String, u32>,
+    users: Users,
     decided: FxHashMap<String, Decided>,
     busy: FxHashMap<DeviceName, u32>,
     pub(crate) charges: Charges,
@@ -85,15 +86,10 @@ impl Devices {
     pub(crate) fn count(&mut self, namespace: &str, claims: &[String], node: &NodeRow, sign: i32) {
         for name in claims {
             let key = key_of(namespace, name);
-            let users = self.users.entry(key.clone()).or_default();
-            *users = users.checked_add_signed(sign).expect("users follow the tasks' places");
-            match (*users, sign > 0) {
-                (0, _) => {
-                    self.users.remove(&key);
-                    self.give_back(&key);
-                }
-                (1, true) => self.decide(key, node),
-                _ => {}
+            match self.users.count(&key, sign) {
+                Change::Last => self.give_back(&key),
+                Change::First => self.decide(key, node),
+                Change::Neither => {}
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::matching::{holds, matches_term};
 use crate::world::groups::key_of;
 use crate::world::nodes::NodeRow;
 use crate::world::objects::Kept;
+use crate::world::users::{Change, Users};
 
 #[derive(Debug, Default)]
 pub(crate) struct Storage {
@@ -21,7 +22,7 @@ pub(crate) struct Storage {
     /// By the node's name.
     pub(crate) csi_nodes: Kept<CsiNodeFacts>,
     /// Pods with a place, by claim.
-    users: FxHashMap<String, u32>,
+    users: Users,
     /// The volume that a waiting claim will get, by claim.
     chosen: FxHashMap<String, String>,
     /// The claim that will get it, by volume.
@@ -58,22 +59,17 @@ impl Storage {
     pub(crate) fn count(&mut self, namespace: &str, claims: &[String], node: &NodeRow, sign: i32) {
         for name in claims {
             let key = key_of(namespace, name);
-            let users = self.users.entry(key.clone()).or_default();
-            *users = users.checked_add_signed(sign).expect("users follow the tasks' places");
-            match (*users, sign > 0) {
-                (0, _) => {
-                    self.users.remove(&key);
-                    self.give_back(&key);
-                }
-                (1, true) => self.choose(&key, node),
-                _ => {}
+            match self.users.count(&key, sign) {
+                Change::Last => self.give_back(&key),
+                Change::First => self.choose(&key, node),
+                Change::Neither => {}
             }
         }
     }
 
     /// Pods with a place that use the claim.
     pub(crate) fn users(&self, key: &str) -> u32 {
-        self.users.get(key).copied().unwrap_or(0)
+        self.users.get(key)
     }
 
     /// The volume that a waiting claim will get.

@@ -8,8 +8,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{Chain, HyperNodeProblem};
-use crate::facts::{HyperNodeFacts, MemberKind, Operator, Requirement};
+use crate::facts::{HyperNodeFacts, MemberKind, Requirement};
 use crate::ids::HyperId;
+use crate::matching::selected;
 
 /// Longest pattern that is looked at.
 const PATTERN_MAX: usize = 1024;
@@ -24,18 +25,8 @@ pub(super) fn pattern(text: &str) -> Option<Regex> {
 
 /// Do the labels meet all requirements? None at all are met by anything.
 pub(crate) fn labels_match(requirements: &[Requirement], labels: &BTreeMap<String, String>) -> bool {
-    requirements.iter().all(|requirement| {
-        let value = labels.get(&requirement.key);
-        let listed = value.is_some_and(|value| requirement.values.contains(value));
-        match requirement.operator {
-            Operator::In => listed,
-            Operator::NotIn => !listed,
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            // No operators of label selectors.
-            Operator::Gt | Operator::Lt => false,
-        }
-    })
+    let value = |key: &str| labels.get(key).map(String::as_str);
+    requirements.iter().all(|requirement| selected(requirement, value(&requirement.key)))
 }
 
 /// The node members of all HyperNodes, arranged to be asked by node.
