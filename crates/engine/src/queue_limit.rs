@@ -22,6 +22,7 @@ pub(crate) fn exceeded(tables: &Tables, queue: QueueId, wanted: &[i64], used: &[
             requested,
             short,
             never: requested > *limit,
+            of_cluster: false,
         })
     })
 }

@@ -85,7 +85,7 @@ pub enum Reason {
         /// Its state.
         state: String,
     },
-    /// The queue's `capability` leaves too little.
+    /// What the queue may hold at most, by its `capability` or because there is no more, leaves too little.
     QueueLimit {
         /// The queue.
         queue: String,
@@ -101,6 +101,8 @@ pub enum Reason {
         short: i64,
         /// True if it would not fit an empty queue either.
         never: bool,
+        /// True if the limit is all that the cluster has, so that it is the cluster that is full.
+        of_cluster: bool,
     },
     /// The queue holds its share; others deserve the rest.
     QueueShare {

@@ -21,6 +21,7 @@ pub(super) fn closed(row: &QueueRow) -> Option<Reason> {
 
 /// A limit that leaves too little.
 pub(super) fn limit(tables: &Tables, row: &QueueRow, dim: DimId, limit: i64, used: i64, requested: i64) -> Reason {
+    let total = at(&tables.nodes.total, dim);
     Reason::QueueLimit {
         queue: row.name.to_string(),
         resource: tables.dims.name(dim).to_string(),
@@ -29,6 +30,7 @@ pub(super) fn limit(tables: &Tables, row: &QueueRow, dim: DimId, limit: i64, use
         requested,
         short: used.saturating_add(requested).saturating_sub(limit),
         never: requested > limit,
+        of_cluster: total > 0 && limit >= total,
     }
 }
 

@@ -63,7 +63,7 @@ impl Display for Reason {
         match self {
             Self::QueueNotFound { queue } => write!(f, "queue {queue} does not exist: create it, or choose another"),
             Self::QueueClosed { queue, state } => write!(f, "queue {queue} is {state} and takes no new work"),
-            Self::QueueLimit { queue, resource, limit, used, requested, short, never } => {
+            Self::QueueLimit { queue, resource, limit, used, requested, short, never, of_cluster } => {
                 let text = |amount: &i64| amount_text(resource, *amount);
                 let (limit, requested, used, short) = (text(limit), text(requested), text(used), text(short));
                 if *never {
@@ -71,6 +71,10 @@ impl Display for Reason {
                         f,
                         "asks for {requested} {resource}, more than queue {queue} may ever hold ({limit})"
                     );
+                }
+                if *of_cluster {
+                    write!(f, "insufficient {resource} (short by {short}): ")?;
+                    return write!(f, "queue {queue} holds or awaits {used} of the {limit} of the cluster");
                 }
                 write!(f, "queue {queue} is at its {resource} limit: {used} of {limit} in use, ")?;
                 write!(f, "{requested} asked for (short by {short})")

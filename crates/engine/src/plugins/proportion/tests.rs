@@ -128,6 +128,12 @@ fn closed_queues_and_used_up_limits_admit_nobody() {
     for (state, limit, held, verdict) in [
         (QueueState::Open, 8_000, 2, "yes"),
         (QueueState::Open, 2_000, 2, "queue q is at its cpu limit: 2 of 2 in use, 1 asked for (short by 1)"),
+        (
+            QueueState::Open,
+            9_000,
+            8,
+            "insufficient cpu (short by 1): queue q holds or awaits 8 of the 8 of the cluster",
+        ),
         (QueueState::Closed, 8_000, 0, "queue q is Closed and takes no new work"),
     ] {
         let mut lab = Lab::of(CONFIG, &[8_000]);
@@ -135,7 +141,7 @@ fn closed_queues_and_used_up_limits_admit_nobody() {
             facts.state = state;
             facts.capability = resources(limit);
         });
-        jobs(&mut lab, "q", 4, held, 1_000);
+        jobs(&mut lab, "q", held + 2, held, 1_000);
         let plugin = opened(&lab);
         let mut missing = Missing::default();
         demand(&lab, "q").add_to(&mut missing.total, 1);
