@@ -25,6 +25,7 @@ macro_rules! custom_resource {
         }
         group: $group:literal, version: $version:literal, plural: $plural:literal, singular: $singular:literal,
         short_names: [$($short:literal),*], scope: $scope:ident, cluster_scoped: $cluster:literal
+        $(, required: [$($required:literal),+])?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,13 +69,15 @@ macro_rules! custom_resource {
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 use serde::ser::SerializeStruct as _;
-                let present = 3 $( + usize::from(!crate::wire::is_default(&self.$field)) )+;
+                const REQUIRED: &[&str] = &[$($($required),+)?];
+                let left_out = [$( crate::wire::is_default(&self.$field) && !REQUIRED.contains(&$wire) ),+];
+                let present = 3 + left_out.iter().filter(|left_out| !**left_out).count();
                 let mut out = serializer.serialize_struct(stringify!($name), present)?;
                 out.serialize_field("apiVersion", <Self as k8s_openapi::Resource>::API_VERSION)?;
                 out.serialize_field("kind", <Self as k8s_openapi::Resource>::KIND)?;
                 out.serialize_field("metadata", &self.metadata)?;
                 $(
-                    if crate::wire::is_default(&self.$field) {
+                    if crate::wire::is_default(&self.$field) && !REQUIRED.contains(&$wire) {
                         out.skip_field($wire)?;
                     } else {
                         out.serialize_field($wire, &self.$field)?;
@@ -119,6 +122,7 @@ macro_rules! custom_resource {
                         "metadata": { "type": "object" },
                         $( $wire: generator.subschema_for::<$type>(), )+
                     },
+                    $( "required": [$($required),+], )?
                 })
             }
         }

@@ -13,7 +13,8 @@ custom_resource! {
         pub status: NodeShardStatus = "status",
     }
     group: "shard.volcano.sh", version: "v1alpha1", plural: "nodeshards", singular: "nodeshard",
-    short_names: ["nsh"], scope: ClusterResourceScope, cluster_scoped: true
+    short_names: ["nsh"], scope: ClusterResourceScope, cluster_scoped: true,
+    required: ["spec"]
 }
 
 /// The nodes that the scheduler is to have.

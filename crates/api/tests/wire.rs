@@ -4,6 +4,7 @@ use k8s_openapi::{Metadata as _, Resource as _};
 use pumice_api::batch::{Action, Event, Job, JobPhase};
 use pumice_api::bus::Command;
 use pumice_api::scheduling::{PodGroup, PodGroupPhase, Queue, QueueState};
+use pumice_api::shard::NodeShard;
 use serde_json::{Value, json};
 
 fn round_trip<T: serde::Serialize + serde::de::DeserializeOwned>(value: Value) -> Value {
@@ -113,6 +114,13 @@ fn every_known_word_is_read_back() {
     check::<JobPhase>(JobPhase::WORDS);
     check::<PodGroupPhase>(PodGroupPhase::WORDS);
     check::<QueueState>(QueueState::WORDS);
+}
+
+#[test]
+fn what_a_kind_requires_is_written_even_if_empty() {
+    let shard = serde_json::to_value(NodeShard::default()).expect("writes");
+    assert_eq!(shard["spec"], json!({ "nodesDesired": [] }));
+    assert_eq!(shard.get("status"), None);
 }
 
 #[test]

@@ -113,6 +113,7 @@ impl Structural<'_> {
                 _ => bail!("keyword {keyword} has no structural form: {value}"),
             }
         }
+        without_defaults_of_required(out);
         Ok(())
     }
 
@@ -165,6 +166,18 @@ fn mark(schema: &mut Map<String, Value>, field: &str, additions: &Map<String, Va
         not_required(schema, field);
     }
     Ok(())
+}
+
+/// A server fills defaults in before it looks for what is missing: what our types read an absent field as must not
+/// stand in for one that people have to give.
+fn without_defaults_of_required(schema: &mut Map<String, Value>) {
+    let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for name in required.iter().filter_map(Value::as_str) {
+        if let Some(property) = properties.get_mut(name).and_then(Value::as_object_mut) {
+            property.remove("default");
+        }
+    }
 }
 
 /// Takes a field out of the required ones.
@@ -222,6 +235,14 @@ mod tests {
             "c": { "type": "string", "enum": ["y"] },
         } });
         assert_eq!(out.expect("converts"), wanted);
+    }
+
+    #[test]
+    fn what_is_required_has_no_default() {
+        let word = json!({ "type": "string", "default": "" });
+        let schema = json!({ "type": "object", "properties": { "a": word, "b": word }, "required": ["a"] });
+        let out = convert(schema, json!({})).expect("converts");
+        assert_eq!(out["properties"], json!({ "a": { "type": "string" }, "b": word }));
     }
 
     #[test]
