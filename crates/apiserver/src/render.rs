@@ -137,24 +137,35 @@ pub(crate) fn draft(object: &Value) -> Draft {
     let empty = Map::new();
     let fields = object.as_object().unwrap_or(&empty);
     let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
-    let mut head = String::from("{");
+    let mut head = b"{".to_vec();
     for name in ["apiVersion", "kind"] {
         if let Some(value) = fields.get(name) {
-            head.push_str(&format!("\"{name}\":{value},"));
+            put_field(&mut head, name, value);
+            head.push(b',');
         }
     }
-    head.push_str("\"metadata\":{");
+    head.extend_from_slice(b"\"metadata\":{");
     for (name, value) in metadata.iter().filter(|(name, _)| *name != "resourceVersion") {
-        head.push_str(&format!("{}:{value},", Value::from(name.as_str())));
+        put_field(&mut head, name, value);
+        head.push(b',');
     }
-    head.push_str("\"resourceVersion\":\"");
-    let mut tail = String::from("\"}");
+    head.extend_from_slice(b"\"resourceVersion\":\"");
+    let mut tail = b"\"}".to_vec();
     for (name, value) in fields.iter().filter(|(name, _)| !["apiVersion", "kind", "metadata"].contains(&name.as_str()))
     {
-        tail.push_str(&format!(",{}:{value}", Value::from(name.as_str())));
+        tail.push(b',');
+        put_field(&mut tail, name, value);
     }
-    tail.push('}');
+    tail.push(b'}');
     Draft::new(head, tail)
+}
+
+/// Straight into the bytes: `Display` of a value goes through the formatter for each piece.
+fn put_field(text: &mut Vec<u8>, name: &str, value: &Value) {
+    const PROOF: &str = "values have text as keys, and memory takes all of it";
+    serde_json::to_writer(&mut *text, name).expect(PROOF);
+    text.push(b':');
+    serde_json::to_writer(text, value).expect(PROOF);
 }
 
 #[cfg(test)]

@@ -223,15 +223,13 @@ fn keep(call: &Call, subresource: Option<&Subresource>, new: &mut Value, old: &V
         return;
     }
     if subresource == Some(&Subresource::Status) {
-        let status = new["status"].take();
-        let metadata = new["metadata"].take();
-        *new = old.clone();
-        set_or_remove(new, "status", status);
-        if call.descriptor.strategy.status_keeps_labels() {
-            for field in ["labels", "annotations"] {
-                set_or_remove(&mut new["metadata"], field, metadata[field].clone());
-            }
+        restore(new, old, &["status", "metadata"]);
+        if new["status"].is_null() {
+            set_or_remove(new, "status", Value::Null);
         }
+        let kept: &[&str] =
+            if call.descriptor.strategy.status_keeps_labels() { &["labels", "annotations"] } else { &[] };
+        restore(&mut new["metadata"], &old["metadata"], kept);
         return;
     }
     if call.descriptor.has_status() {
@@ -250,6 +248,20 @@ fn keep(call: &Call, subresource: Option<&Subresource>, new: &mut Value, old: &V
     }
 }
 
+/// Puts back all fields but these. Copies nothing that is as it was: a status is written for each step of each pod.
+fn restore(new: &mut Value, old: &Value, but: &[&str]) {
+    let (Some(fields), Some(before)) = (new.as_object_mut(), old.as_object()) else {
+        *new = old.clone();
+        return;
+    };
+    fields.retain(|field, _| but.contains(&field.as_str()) || before.contains_key(field));
+    for (field, value) in before.iter().filter(|(field, _)| !but.contains(&field.as_str())) {
+        if fields.get(field) != Some(value) {
+            fields.insert(field.clone(), value.clone());
+        }
+    }
+}
+
 fn set_or_remove(object: &mut Value, field: &str, value: Value) {
     let Some(fields) = object.as_object_mut() else { return };
     if value.is_null() {
@@ -265,16 +277,9 @@ fn count_generation(call: &Call, new: &mut Value, old: &Value) {
         return;
     }
     let own_status = call.descriptor.has_status();
-    let counted = |object: &Value| -> Vec<(String, Value)> {
-        object
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(field, _)| *field != "metadata" && !(own_status && *field == "status"))
-            .map(|(field, value)| (field.clone(), value.clone()))
-            .collect()
-    };
-    if counted(new) != counted(old) {
+    let counts = |field: &str| field != "metadata" && !(own_status && field == "status");
+    let fields = [&*new, old].into_iter().filter_map(Value::as_object).flat_map(serde_json::Map::keys);
+    if fields.filter(|field| counts(field)).any(|field| new.get(field) != old.get(field)) {
         meta::set_generation(new, meta::generation(old) + 1);
     }
 }
