@@ -40,9 +40,10 @@ impl Stamps {
         self.by_uid.len()
     }
 
-    /// Whether the phase is another one than was written last.
-    pub(crate) fn is_new_phase(&self, update: &GroupUpdate) -> bool {
-        self.by_uid.get(&update.uid).is_none_or(|stamps| stamps.phase != Some(update.status.phase))
+    /// Whether the group has just been admitted, which is what the pods are made on. No other phase holds anybody up.
+    pub(crate) fn is_newly_admitted(&self, update: &GroupUpdate) -> bool {
+        let written = self.by_uid.get(&update.uid).and_then(|stamps| stamps.phase);
+        update.status.phase == GroupPhase::Inqueue && written != Some(GroupPhase::Inqueue)
     }
 
     /// A PodGroup's new status. `transition` names the cycle. The uid makes the server refuse another group of that name.
@@ -199,14 +200,23 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_is_new_until_it_is_written() {
+    fn a_group_is_newly_admitted_until_that_is_written() {
+        let in_phase = |phase| {
+            let mut update = update(false, "Scheduled");
+            update.status.phase = phase;
+            update
+        };
         let mut stamps = Stamps::default();
-        assert!(stamps.is_new_phase(&update(true, "NotEnoughResources")));
-        stamps.group(&update(true, "NotEnoughResources"), Timestamp::UNIX_EPOCH, "1");
-        assert!(!stamps.is_new_phase(&update(false, "Scheduled")), "the same phase");
-        let mut runs = update(false, "Scheduled");
-        runs.status.phase = GroupPhase::Running;
-        assert!(stamps.is_new_phase(&runs));
+        for (phase, newly) in [
+            (GroupPhase::Pending, false),
+            (GroupPhase::Inqueue, true),
+            (GroupPhase::Inqueue, false),
+            (GroupPhase::Running, false),
+            (GroupPhase::Inqueue, true),
+        ] {
+            assert_eq!(stamps.is_newly_admitted(&in_phase(phase)), newly, "{phase:?}");
+            stamps.group(&in_phase(phase), Timestamp::UNIX_EPOCH, "1");
+        }
     }
 
     #[test]

@@ -169,8 +169,8 @@ impl Writer {
         self.evictions.extend(running);
         self.ungates.extend(plan.ungates);
         for update in plan.groups {
-            // A phase gates what others do; counts and messages change with every pod.
-            let urgent = self.stamps.is_new_phase(&update);
+            // Pods are made once their group is admitted; counts and messages change with every pod.
+            let urgent = self.stamps.is_newly_admitted(&update);
             self.groups.put((update.namespace.clone(), update.name.clone()), update, urgent, now);
         }
         for notice in plan.pods {
