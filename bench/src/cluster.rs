@@ -16,7 +16,7 @@ use pumice_auth::{Identity, MASTERS, Policy};
 use pumice_cluster::{Client, client_over, install_definitions};
 use pumice_jobs::Connection;
 use pumice_jobs::target::Target;
-use pumice_node::{Faults, SimulatedOptions};
+use pumice_node::{Faults, SimulatedHandle, SimulatedOptions};
 use pumice_store::Store;
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::load::{self, Call};
 use crate::machine;
 use crate::objects::{self, PODS, QUEUES};
+use crate::unreliable::{Met, Unreliable};
 
 /// What a simulated node offers.
 pub const SHAPE: &str = "cpu=32,memory=256Gi,pods=110";
@@ -118,10 +119,27 @@ impl Cluster {
     }
 }
 
+/// Who schedules beside the bare API server.
+pub enum Beside {
+    /// Nobody.
+    Nobody,
+    /// The scheduler.
+    Scheduler,
+    /// The scheduler, whose binds meet faults.
+    Unreliable {
+        /// Which ones.
+        seed: u64,
+        /// How many.
+        met: Arc<Met>,
+    },
+}
+
 /// The bare API server with simulated nodes, in this process.
 pub struct Bare {
     /// How it is reached: without a socket.
     pub cluster: Cluster,
+    /// What the nodes have to say.
+    pub simulated: SimulatedHandle,
     api: ApiServer,
     store: Store,
     components: JoinSet<()>,
@@ -135,6 +153,15 @@ impl Bare {
     /// # Errors
     /// When a part can't be started.
     pub async fn start(nodes: usize, watched: bool) -> anyhow::Result<Bare> {
+        let scheduler = if watched { Beside::Scheduler } else { Beside::Nobody };
+        Bare::with(nodes, SHAPE, Faults::default(), scheduler).await
+    }
+
+    /// Starts a server with nodes of a shape that make faults, and a scheduler or none.
+    ///
+    /// # Errors
+    /// When a part can't be started.
+    pub async fn with(nodes: usize, shape: &str, faults: Faults, beside: Beside) -> anyhow::Result<Bare> {
         let directory = tempfile::Builder::new().prefix("pumice-bench-").tempdir()?;
         let store = Store::open(directory.path(), pumice_store::Options::default())?;
         let api = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
@@ -147,17 +174,24 @@ impl Bare {
         install_definitions(&administrator, pumice_api::crds::all()).await?;
         let (mut components, stop) = (JoinSet::new(), CancellationToken::new());
         let nodes = u32::try_from(nodes)?;
-        let shape = SHAPE.parse()?;
-        let simulated =
-            SimulatedOptions { client: client(names::USER_NODE, &[]), nodes, shape, faults: Faults::default() };
+        let shape = shape.parse()?;
+        let simulated = SimulatedOptions { client: client(names::USER_NODE, &[]), nodes, shape, faults };
         let simulated = simulated.build()?;
         let mut handle = simulated.handle();
         let token = stop.clone();
         components.spawn(async move {
             let _ = simulated.run(token).await;
         });
-        if watched {
-            let scheduler = pumice_scheduler::Options::new(client(names::USER_SCHEDULER, &[])).build()?;
+        let scheduler = match beside {
+            Beside::Nobody => None,
+            Beside::Scheduler => Some(client(names::USER_SCHEDULER, &[])),
+            Beside::Unreliable { seed, met } => {
+                let service = api.client_service(Identity::new(names::USER_SCHEDULER, [""; 0]));
+                Some(client_over(Unreliable::new(service, seed, met)))
+            }
+        };
+        if let Some(client) = scheduler {
+            let scheduler = pumice_scheduler::Options::new(client).build()?;
             let token = stop.clone();
             components.spawn(async move {
                 let _ = Box::pin(scheduler.run(token)).await;
@@ -166,7 +200,7 @@ impl Bare {
         handle.registered().await;
         let cluster = Cluster { client: administrator, pid: std::process::id() };
         cluster.default_queue().await?;
-        Ok(Bare { cluster, api, store, components, stop, _directory: directory })
+        Ok(Bare { cluster, simulated: handle, api, store, components, stop, _directory: directory })
     }
 
     /// Ends it.

@@ -9,4 +9,5 @@ pub mod load;
 pub mod machine;
 pub mod objects;
 pub mod setting;
+pub mod unreliable;
 pub mod watching;

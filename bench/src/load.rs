@@ -38,6 +38,12 @@ impl Call {
         Call { method: Method::PATCH, path: path.into(), kind, body: patch.to_string().into_bytes() }
     }
 
+    /// Removes an object at once.
+    pub fn delete(path: &str) -> Call {
+        let path = format!("{path}?gracePeriodSeconds=0");
+        Call { method: Method::DELETE, path, kind: "application/json", body: Vec::new() }
+    }
+
     async fn make(self, client: &Client) -> Result<StatusCode, String> {
         let request = Request::builder().method(self.method).uri(&self.path).header(header::CONTENT_TYPE, self.kind);
         let request = request.body(self.body.into()).map_err(|error| error.to_string())?;

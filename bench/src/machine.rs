@@ -28,8 +28,17 @@ pub fn cpu_time(pid: u32) -> Duration {
 
 /// The most memory that a process has held, in MiB.
 pub fn peak_mib(pid: u32) -> f64 {
+    memory_mib(pid, "VmHWM:")
+}
+
+/// The memory that a process holds now, in MiB.
+pub fn resident_mib(pid: u32) -> f64 {
+    memory_mib(pid, "VmRSS:")
+}
+
+fn memory_mib(pid: u32, entry: &str) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(entry)).unwrap_or_default();
     line.split_ascii_whitespace().next().and_then(|kib| kib.parse::<f64>().ok()).unwrap_or_default() / 1024.0
 }
 

@@ -39,6 +39,8 @@ struct Object<'a> {
     metadata: Metadata<'a>,
     #[serde(borrow, default)]
     spec: Spec<'a>,
+    #[serde(borrow, default)]
+    status: Status<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -55,6 +57,14 @@ struct Metadata<'a> {
 struct Spec<'a> {
     #[serde(default)]
     node_name: &'a str,
+}
+
+#[derive(Default, Deserialize)]
+struct Status<'a> {
+    #[serde(default)]
+    phase: &'a str,
+    #[serde(default)]
+    reason: &'a str,
 }
 
 /// A pod that has got its node.
@@ -119,6 +129,60 @@ impl BoundWatch {
             all.push(next.context("the watch of pods ended")?);
         }
         Ok(all)
+    }
+}
+
+/// A pod that has ended.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// Its name.
+    pub name: String,
+    /// `Succeeded`; `Failed` otherwise.
+    pub succeeded: bool,
+    /// Why it failed.
+    pub reason: String,
+}
+
+/// Tells of pods as they end.
+pub struct EndWatch {
+    lines: Lines,
+    told: HashSet<String>,
+}
+
+impl EndWatch {
+    /// Watches pods that end after `revision`.
+    ///
+    /// # Errors
+    /// When the watch does not begin.
+    pub async fn start(client: &Client, revision: u64) -> anyhow::Result<EndWatch> {
+        let path = format!("/api/v1/pods?watch=1&resourceVersion={revision}");
+        Ok(EndWatch { lines: Lines::open(client, &path).await?, told: HashSet::new() })
+    }
+
+    /// The next ones, at least one, each once. A pod that was told of must be deleted, or it is remembered for good.
+    ///
+    /// # Errors
+    /// When none ends within `limit`, or the watch breaks.
+    pub async fn next(&mut self, limit: Duration) -> anyhow::Result<Vec<Ended>> {
+        let mut ended = Vec::new();
+        let deadline = tokio::time::Instant::now() + limit;
+        while ended.is_empty() {
+            let chunk = tokio::time::timeout_at(deadline, self.lines.next()).await;
+            let chunk = chunk.with_context(|| format!("no pod ended within {limit:?}"))??;
+            let chunk = chunk.context("the watch of pods ended")?;
+            for line in chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                let Ok(Line { kind, object }) = serde_json::from_slice::<Line<'_>>(line) else { continue };
+                anyhow::ensure!(kind != "ERROR", "the watch of pods broke: {}", String::from_utf8_lossy(line));
+                let name = object.metadata.name;
+                let succeeded = object.status.phase == "Succeeded";
+                if kind == "DELETED" {
+                    self.told.remove(name);
+                } else if (succeeded || object.status.phase == "Failed") && self.told.insert(name.to_owned()) {
+                    ended.push(Ended { name: name.to_owned(), succeeded, reason: object.status.reason.to_owned() });
+                }
+            }
+        }
+        Ok(ended)
     }
 }
 
