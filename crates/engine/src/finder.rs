@@ -79,6 +79,11 @@ impl Finder {
         best.map(|(node, _)| node)
     }
 
+    /// The nodes where a pod of the class fits now, by what the class tells.
+    pub(crate) fn fitting(&mut self, tables: &Tables, policy: &Policy, class: ClassId) -> Vec<NodeId> {
+        self.fresh(tables, policy, class).fitting().collect()
+    }
+
     fn fresh(&mut self, tables: &Tables, policy: &Policy, class: ClassId) -> &mut Cache {
         let row = tables.classes.row(class);
         if self.caches.len() <= class.index() {

@@ -1,11 +1,10 @@
 //! What a group still needs before it may start: counts of classes, from its Job's tasks, else from its pods, else
 //! `minResources` as one divisible block. Called by `enqueue`.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::dims::Demand;
-use crate::ids::{ClassId, GroupId};
+use crate::ids::{ClassId, GroupId, TaskId, TimeMs};
 use crate::world::groups::GroupRow;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
@@ -42,6 +41,8 @@ pub(crate) struct Part {
 struct Candidate {
     part: Part,
     available: u32,
+    /// The first of its pods, so that the order in which they were seen does not matter.
+    first: Option<(TimeMs, Arc<str>)>,
 }
 
 /// What `group` still needs. O(its tasks).
@@ -51,12 +52,42 @@ pub(crate) fn missing(tables: &Tables, group: GroupId) -> Missing {
     if candidates.is_empty() {
         return block(row);
     }
-    let parts = choose(row, candidates);
+    let least = row.min_member.saturating_sub(row.counts.ready());
+    of_parts(tables, choose(row, candidates, least))
+}
+
+/// Just these pods.
+pub(crate) fn of_pods(tables: &Tables, tasks: &[TaskId]) -> Missing {
+    let mut parts: Vec<Part> = Vec::new();
+    for task in tasks.iter().map(|task| tables.task(*task)) {
+        let role = task.group.map(|group| tables.groups.row(group).roles[task.role as usize].name.clone());
+        let part = Part { class: task.class, role: role.unwrap_or_default(), count: 1 };
+        match parts.iter_mut().find(|other| (other.class, &other.role) == (part.class, &part.role)) {
+            Some(part) => part.count += 1,
+            None => parts.push(part),
+        }
+    }
+    of_parts(tables, parts)
+}
+
+fn of_parts(tables: &Tables, parts: Vec<Part>) -> Missing {
     let mut total = Vec::new();
     for part in &parts {
         tables.classes.row(part.class).demand.add_to(&mut total, i64::from(part.count));
     }
     Missing { parts, block: None, total, past: Past::Nobody }
+}
+
+/// What it still needs, at least one pod, of its smallest pods that are `possible` at all; nothing if they are too few.
+pub(crate) fn easiest(tables: &Tables, group: GroupId, mut possible: impl FnMut(&Part) -> bool) -> Option<Missing> {
+    let row = tables.groups.row(group);
+    let mut candidates = candidates(tables, row);
+    candidates.retain(|candidate| possible(&Part { count: 1, ..candidate.part.clone() }));
+    candidates.sort_by_key(|candidate| tables.size(candidate.part.class));
+    let least = row.min_member.saturating_sub(row.counts.ready()).max(1);
+    let parts = choose(row, candidates, least);
+    let found: u32 = parts.iter().map(|part| part.count).sum();
+    (found >= least).then(|| of_parts(tables, parts))
 }
 
 /// All the pods the group could still place, highest priority first.
@@ -68,24 +99,29 @@ fn candidates(tables: &Tables, row: &GroupRow) -> Vec<Candidate> {
             let ready = row.roles.iter().find(|role| role.name == part.role).map_or(0, |role| role.counts.ready());
             let available = part.count.saturating_sub(ready);
             let part = Part { class: part.class, role: part.role.clone(), count: 0 };
-            candidates.push(Candidate { part, available });
+            candidates.push(Candidate { part, available, first: None });
         }
     } else {
         for task in row.tasks.iter().map(|task| tables.task(*task)).filter(|task| task.state == TaskState::Pending) {
             let part = Part { class: task.class, role: row.roles[task.role as usize].name.clone(), count: 0 };
+            let first = Some((task.created, task.uid.clone()));
             match candidates.iter_mut().find(|candidate| candidate.part == part) {
-                Some(candidate) => candidate.available += 1,
-                None => candidates.push(Candidate { part, available: 1 }),
+                Some(candidate) => {
+                    candidate.available += 1;
+                    candidate.first = candidate.first.take().min(first);
+                }
+                None => candidates.push(Candidate { part, available: 1, first }),
             }
         }
     }
-    candidates.sort_by_key(|candidate| Reverse(tables.classes.row(candidate.part.class).template.priority));
+    let priority = |candidate: &Candidate| tables.classes.row(candidate.part.class).template.priority;
+    candidates.sort_by(|left, right| priority(right).cmp(&priority(left)).then_with(|| left.first.cmp(&right.first)));
     candidates
 }
 
 /// First what the roles' minima need, then whatever reaches the group's minimum.
-fn choose(row: &GroupRow, mut candidates: Vec<Candidate>) -> Vec<Part> {
-    let mut left = row.min_member.saturating_sub(row.counts.ready());
+fn choose(row: &GroupRow, mut candidates: Vec<Candidate>, least: u32) -> Vec<Part> {
+    let mut left = least;
     if row.role_minima_apply() {
         for role in &row.roles {
             let mut wanted = role.min.saturating_sub(role.counts.ready());

@@ -10,9 +10,26 @@ use crate::queue_limit;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
+mod evictions;
+
 /// Every violation found; none is the only good answer.
 pub(crate) fn violations(tables: &Tables, policy: &Policy, plan: &Plan) -> Vec<String> {
     let mut found = Vec::new();
+    let bound = binds(tables, plan, &mut found);
+    for (group, tasks) in &bound {
+        let row = tables.groups.row(*group);
+        if !policy.job_ready(tables, *group, Counting::WithBestEffort) {
+            found.push(format!("group {} starts with {} of {}", row.key(), row.counts.ready(), row.min_member));
+        }
+        limits(tables, policy, *group, tasks, &mut found);
+    }
+    evictions::check(tables, plan, &mut found);
+    evictions::fences(tables, plan, &mut found);
+    found
+}
+
+/// Each pod once, as the tables count it, and no node over. Gives the pods that are bound by group.
+fn binds(tables: &Tables, plan: &Plan, found: &mut Vec<String>) -> FxHashMap<GroupId, Vec<TaskId>> {
     let mut seen = FxHashSet::default();
     let mut groups: FxHashMap<GroupId, Vec<TaskId>> = FxHashMap::default();
     for bind in &plan.binds {
@@ -41,22 +58,24 @@ pub(crate) fn violations(tables: &Tables, policy: &Policy, plan: &Plan) -> Vec<S
             }
         }
     }
-    for (group, tasks) in groups {
-        let row = tables.groups.row(group);
-        if !policy.job_ready(tables, group, Counting::WithBestEffort) {
-            found.push(format!("group {} starts with {} of {}", row.key(), row.counts.ready(), row.min_member));
-        }
-        let mut wanted = Vec::new();
-        for task in tasks {
-            tables.classes.row(tables.task(task).class).demand.add_to(&mut wanted, 1);
-        }
-        let before: Vec<i64> = {
-            let held = tables.queues.row(row.queue).own.held();
-            (0..held.len()).map(|dim| held[dim] - wanted.get(dim).copied().unwrap_or(0)).collect()
-        };
-        if let Some(reason) = queue_limit::exceeded(tables, row.queue, &wanted, &before) {
+    groups
+}
+
+/// What is bound keeps within the limit of its queue, and of those above it where queues are a tree.
+fn limits(tables: &Tables, policy: &Policy, group: GroupId, tasks: &[TaskId], found: &mut Vec<String>) {
+    let row = tables.groups.row(group);
+    let mut wanted = Vec::new();
+    for task in tasks {
+        tables.classes.row(tables.task(*task).class).demand.add_to(&mut wanted, 1);
+    }
+    let queue = tables.queues.row(row.queue);
+    let above = queue.ancestors.iter().filter(|_| policy.follows_queue_tree());
+    let trees = above.map(|queue| (*queue, &tables.queues.row(*queue).tree));
+    for (queue, sums) in std::iter::once((row.queue, &queue.own)).chain(trees) {
+        let held = sums.held().into_iter().enumerate();
+        let before: Vec<i64> = held.map(|(dim, held)| held - wanted.get(dim).copied().unwrap_or(0)).collect();
+        if let Some(reason) = queue_limit::exceeded(tables, queue, &wanted, &before) {
             found.push(format!("group {} breaks a limit: {reason}", row.key()));
         }
     }
-    found
 }

@@ -3,7 +3,9 @@
 
 use crate::dims::Demand;
 use crate::ids::{DimId, QueueId};
+use crate::policy::Policy;
 use crate::reasons::Reason;
+use crate::world::queues::Sums;
 use crate::world::tables::Tables;
 
 /// The first dimension in which `wanted` on top of `used` would exceed the queue's limit. Only dimensions that are
@@ -27,15 +29,18 @@ pub(crate) fn exceeded(tables: &Tables, queue: QueueId, wanted: &[i64], used: &[
     })
 }
 
-/// Whether one more pod of `demand` would exceed the queue's limit now.
-pub(crate) fn exceeded_by_pod(tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
+/// Whether one more pod of `demand` would exceed the limit of the queue now, or of one above it where queues are asked
+/// along their tree.
+pub(crate) fn exceeded_by_pod(tables: &Tables, policy: &Policy, queue: QueueId, demand: &Demand) -> Option<Reason> {
     let row = tables.queues.row(queue);
-    if row.capability.is_empty() {
-        return None;
-    }
-    let mut wanted = Vec::new();
-    demand.add_to(&mut wanted, 1);
-    exceeded(tables, queue, &wanted, &row.own.held())
+    let above = row.ancestors.iter().map(|queue| (*queue, &tables.queues.row(*queue).tree));
+    let limited = |(queue, _): &(QueueId, &Sums)| !tables.queues.row(*queue).capability.is_empty();
+    let above = above.filter(limited).filter(|_| policy.follows_queue_tree());
+    std::iter::once((queue, &row.own)).filter(limited).chain(above).find_map(|(queue, sums)| {
+        let mut wanted = Vec::new();
+        demand.add_to(&mut wanted, 1);
+        exceeded(tables, queue, &wanted, &sums.held())
+    })
 }
 
 /// Whether one more pod of `demand` would exceed the queue's limit once all that leaves is gone and all fences are

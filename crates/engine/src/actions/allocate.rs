@@ -1,11 +1,9 @@
 //! `allocate`: gives groups their nodes. A group's minimum is decided as one and taken back whole where it does not
 //! fit; groups behind it go on. What a group has beyond its minimum is placed one pod a turn, after all minima.
 
-use std::cmp::Reverse;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::enqueue::{fits_empty, is_impossible, strict_order};
+use super::enqueue::{is_impossible, is_possible, strict_order};
 use super::walk::{Outcome, Turn, Walk};
 use crate::backlog::Kind;
 use crate::config::Action;
@@ -13,7 +11,6 @@ use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
 use crate::finder::Search;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
-use crate::minimum::missing;
 use crate::plan::Bind;
 use crate::plugins::Counting;
 use crate::queue_limit;
@@ -23,6 +20,7 @@ use crate::world::tasks::TaskState;
 
 mod domains;
 mod gates;
+pub(super) mod packing;
 pub(super) mod parts;
 
 /// Reasons worked out for one group in one turn: more kinds of pods than this fail alike.
@@ -59,6 +57,8 @@ struct Round {
     /// What groups that had a turn still want.
     wanted: FxHashMap<GroupId, Wanted>,
     hopeless: Hopeless,
+    /// Gangs that may still be packed in all ways.
+    packings_left: u32,
     /// A queue's share kept something waiting.
     held_by_shares: bool,
 }
@@ -105,8 +105,7 @@ fn holds_up(cycle: &mut Cycle<'_>, turn: Turn) -> bool {
     let row = cycle.tables.groups.row(turn.group);
     let started = row.counts.ready() >= row.min_member.max(1);
     let impossible = cycle.failures.get(&turn.group).is_some_and(|failure| is_impossible(&failure.reasons));
-    let missing = missing(cycle.tables, turn.group);
-    !started && !impossible && fits_empty(cycle, &missing)
+    !started && !impossible && is_possible(cycle, turn.group)
 }
 
 /// The failure of those that lose their turn, and have none of their own.
@@ -229,7 +228,13 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
 
 impl Round {
     fn new(which: Which) -> Self {
-        Self { which, wanted: FxHashMap::default(), hopeless: Hopeless::default(), held_by_shares: false }
+        Self {
+            which,
+            wanted: FxHashMap::default(),
+            hopeless: Hopeless::default(),
+            packings_left: packing::GANGS_MAX,
+            held_by_shares: false,
+        }
     }
 
     /// Gives all their turns, those of the backlog and `groups`.
@@ -284,12 +289,10 @@ impl Round {
         let mut trial = Trial::new(needed);
         let mut ready = trial.place_all(cycle, group, wanted, counting);
         if !ready && first_turn && needed > 1 && wanted.uniform.is_none() {
-            // Small pods may have taken the room that only a large one needs.
             cycle.rollback(savepoint);
-            largest_first(cycle, wanted, needed);
-            let mut second = Trial::new(needed);
-            ready = second.place_all(cycle, group, wanted, counting);
-            trial = if ready { second } else { trial };
+            if let Some(other) = packing::another_way(cycle, group, wanted, counting, &mut self.packings_left) {
+                (trial, ready) = (other, true);
+            }
         }
         // Without an objection of a plugin a group is ready before anything is placed.
         if ready && !trial.placed.is_empty() {
@@ -329,13 +332,6 @@ fn turn_in_domains(cycle: &mut Cycle<'_>, group: GroupId, wanted: &Wanted, count
 /// Whether a queue's share was in the way.
 fn tell_of_shares(reasons: &Option<Vec<Reason>>) -> bool {
     reasons.iter().flatten().any(|reason| matches!(reason, Reason::QueueShare { .. }))
-}
-
-/// Orders the pods of the minimum by size, the largest first. They stand first in the worksheet.
-fn largest_first(cycle: &Cycle<'_>, wanted: &mut Wanted, needed: u32) {
-    let minimum = wanted.tasks.len().min(needed as usize);
-    wanted.tasks[..minimum].sort_by_key(|task| Reverse(cycle.tables.size(cycle.tables.task(*task).class)));
-    wanted.next = 0;
 }
 
 /// Pods that must be placed together for the group to start, or 1 where it has started.
@@ -389,7 +385,7 @@ impl Trial {
             }
             let queue = cycle.tables.groups.row(group).queue;
             let demand = &cycle.tables.classes.row(class).demand;
-            let objection = queue_limit::exceeded_by_pod(cycle.tables, queue, demand);
+            let objection = queue_limit::exceeded_by_pod(cycle.tables, cycle.policy, queue, demand);
             if let Some(reason) = objection.or_else(|| match cycle.tables.task(task).gate_passed {
                 // Its queue took it before, and counts it as promised since.
                 true => None,

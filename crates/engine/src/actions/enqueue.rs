@@ -7,16 +7,19 @@
 
 use rustc_hash::FxHashMap;
 
+use super::allocate::packing;
 use super::outranked::Outranked;
 use super::walk::{Outcome, Walk};
 use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
 use crate::finder::Search;
-use crate::ids::{ClassId, GroupId, QueueId};
-use crate::minimum::{Missing, Past, missing};
+use crate::ids::{ClassId, GroupId, QueueId, TaskId};
+use crate::minimum::{Missing, Part, Past, easiest, missing, of_pods};
+use crate::plugins::Counting;
 use crate::queue_limit;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
 use crate::share;
+use crate::world::tasks::TaskState;
 
 /// Names of groups ahead that a reason gives.
 const AHEAD_NAMED_MAX: usize = 5;
@@ -25,9 +28,10 @@ const AHEAD_NAMED_MAX: usize = 5;
 type Placeable = FxHashMap<Vec<(ClassId, u32)>, bool>;
 
 /// What was worked out for one group and serves others.
-#[derive(Default)]
 struct Known {
     placeable: Placeable,
+    /// Groups of several kinds of pods that may still be tried.
+    rehearsals_left: u32,
     outranked: Outranked,
 }
 
@@ -37,7 +41,8 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         return;
     }
     cycle.tables.settle_promises();
-    let mut known = Known::default();
+    let mut known =
+        Known { placeable: Placeable::default(), rehearsals_left: packing::GANGS_MAX, outranked: Outranked::default() };
     // Queues in strict order, with the group that must be admitted first.
     let mut held_up: FxHashMap<QueueId, GroupId> = FxHashMap::default();
     let mut walk = Walk::new(cycle.tables, cycle.policy, None, &pending);
@@ -103,24 +108,23 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
     if !row.is_open() {
         return Err(vec![Reason::QueueClosed { queue: name, state: format!("{:?}", row.state) }]);
     }
-    // What the group holds already belongs to the minimum, so it is compared with an otherwise empty queue.
-    let held = cycle.tables.groups.row(group).allocated.clone();
-    if let Some(mut reason) = queue_limit::exceeded(cycle.tables, queue, &missing.total, &held) {
-        if let Reason::QueueLimit { never, .. } = &mut reason {
-            *never = true;
-        }
-        return Err(vec![reason]);
+    if !fits_alone(cycle, group, missing) {
+        // It may start with others of its pods.
+        *missing = easier(cycle, group).unwrap_or_else(|| missing.clone());
     }
-    let fits = fits_empty(cycle, missing);
-    if !fits && !could_start_now(cycle, group, missing, &mut known.placeable) {
-        return Err(vec![Reason::ExceedsCluster(exceeds(cycle, group, missing))]);
+    let fits = fits_alone(cycle, group, missing);
+    if !fits && !could_start_now(cycle, group, missing, known) {
+        return Err(vec![match never_allowed(cycle, group, missing) {
+            Some(reason) => reason,
+            None => Reason::ExceedsCluster(exceeds(cycle, group, missing)),
+        }]);
     }
     let Some(reason) = objection(cycle, group, missing, Past::Nobody) else { return Ok(()) };
     let first_of_namespace = cycle.policy.fairness.namespaces && !cycle.tables.promises.waits(queue, &namespace);
     if fits && first_of_namespace && objection(cycle, group, missing, Past::Waiting).is_none() {
         return Ok(());
     }
-    if could_start_now(cycle, group, missing, &mut known.placeable) {
+    if could_start_now(cycle, group, missing, known) {
         return Ok(());
     }
     if fits && known.outranked.make_room(cycle, group, missing) {
@@ -133,6 +137,35 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
         reasons.push(Reason::WaitsBehind { groups, count: u32::try_from(ahead.len()).unwrap_or(u32::MAX) });
     }
     Err(reasons)
+}
+
+/// What the group holds already belongs to the minimum, so it is compared with an otherwise empty queue.
+fn never_allowed(cycle: &Cycle<'_>, group: GroupId, missing: &Missing) -> Option<Reason> {
+    let row = cycle.tables.groups.row(group);
+    let mut reason = queue_limit::exceeded(cycle.tables, row.queue, &missing.total, &row.allocated)?;
+    if let Reason::QueueLimit { never, .. } = &mut reason {
+        *never = true;
+    }
+    Some(reason)
+}
+
+/// Would it fit if nothing else ran?
+fn fits_alone(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> bool {
+    never_allowed(cycle, group, missing).is_none() && fits_empty(cycle, missing)
+}
+
+/// The smallest of its pods that it could start with if nothing else ran.
+fn easier(cycle: &mut Cycle<'_>, group: GroupId) -> Option<Missing> {
+    let Cycle { tables, policy, finder, .. } = cycle;
+    let possible = |part: &Part| finder.unplaced_on_empty(tables, policy, std::slice::from_ref(part)).is_none();
+    easiest(tables, group, possible).filter(|easier| fits_alone(cycle, group, easier))
+}
+
+/// Whether the group could start if nothing else ran, with at least one pod.
+pub(super) fn is_possible(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
+    let missing = missing(cycle.tables, group);
+    let asks = !missing.parts.is_empty() || missing.block.is_some();
+    asks && fits_alone(cycle, group, &missing) || easier(cycle, group).is_some()
 }
 
 /// What the queue's limit and the plugins say, beside what is promised to others.
@@ -149,7 +182,10 @@ fn objection(cycle: &Cycle<'_>, group: GroupId, missing: &mut Missing, past: Pas
 }
 
 /// Could the whole minimum be placed this moment, past those that wait for nodes? Tried on the tables and taken back.
-fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, placeable: &mut Placeable) -> bool {
+fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> bool {
+    if rehearse(cycle, group, missing, known) {
+        return true;
+    }
     if objection(cycle, group, missing, Past::Waiting).is_some() {
         return false;
     }
@@ -161,8 +197,37 @@ fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing,
         return block.iter().all(|(dim, amount)| amount <= cycle.tables.nodes.room_in_all(dim));
     }
     let key = missing.parts.iter().map(|part| (part.class, part.count)).collect();
-    *placeable.entry(key).or_insert_with(|| place_and_take_back(cycle, missing))
+    *known.placeable.entry(key).or_insert_with(|| place_and_take_back(cycle, missing))
 }
+
+/// The same for a group with pods of several kinds, which may start with one or the other of them: what it would start
+/// with is `missing` then.
+fn rehearse(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> bool {
+    let (tables, row) = (&*cycle.tables, cycle.tables.groups.row(group));
+    let waits = |task: &TaskId| {
+        let row = tables.task(*task);
+        row.state == TaskState::Pending && !row.gated && row.not_before <= cycle.now
+    };
+    let tasks: Vec<TaskId> = row.tasks.iter().copied().filter(waits).collect();
+    let class = |task: &TaskId| tables.task(*task).class;
+    if tasks.iter().all(|task| class(task) == class(&tasks[0])) || known.rehearsals_left == 0 {
+        return false;
+    }
+    known.rehearsals_left -= 1;
+    let savepoint = cycle.tables.savepoint();
+    cycle.policy.lending = cycle.policy.fairness.lending;
+    let placed = packing::place(cycle, group, &tasks, Counting::Placed);
+    cycle.policy.lending = false;
+    cycle.rollback(savepoint);
+    let Some(placed) = placed else { return false };
+    let mut start = of_pods(cycle.tables, &placed);
+    if objection(cycle, group, &mut start, Past::Waiting).is_some() {
+        return false;
+    }
+    *missing = start;
+    true
+}
+
 fn place_and_take_back(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
     let savepoint = cycle.tables.savepoint();
     let fits = missing.parts.iter().all(|part| {
@@ -179,7 +244,7 @@ fn place_and_take_back(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
 }
 
 /// Would the minimum fit if nothing ran?
-pub(super) fn fits_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
+fn fits_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
     match &missing.block {
         Some(block) => block.iter().all(|(dim, amount)| amount <= cycle.tables.nodes.total[dim.index()]),
         None => cycle.finder.unplaced_on_empty(cycle.tables, cycle.policy, &missing.parts).is_none(),

@@ -12,6 +12,8 @@ mod gangs;
 mod gates;
 mod laws;
 mod limits;
+mod oracle;
+mod orders;
 mod review;
 mod told;
 

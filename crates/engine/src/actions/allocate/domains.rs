@@ -223,7 +223,7 @@ impl Turn {
             }
             let queue = cycle.tables.groups.row(self.group).queue;
             let demand = &cycle.tables.classes.row(class).demand;
-            let objection = queue_limit::exceeded_by_pod(cycle.tables, queue, demand);
+            let objection = queue_limit::exceeded_by_pod(cycle.tables, cycle.policy, queue, demand);
             if let Some(reason) = objection.or_else(|| cycle.policy.allocatable(cycle.tables, queue, task)) {
                 failed.insert(class);
                 self.note(reason);

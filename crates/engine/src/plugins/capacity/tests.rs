@@ -108,6 +108,25 @@ fn the_limits_of_all_above_bind() {
 }
 
 /// Upstream nothing at all is scheduled when one queue is wrong.
+/// As its own limit does.
+#[test]
+fn the_limits_of_all_above_count_those_that_leave() {
+    const TREE: &str = "actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  \
+                        - name: capacity\n    enableHierarchy: true\n";
+    let mut lab = Lab::of(TREE, &[8_000]);
+    queue(&mut lab, "above", "", most(2_000));
+    queue(&mut lab, "old", "above", Spec::default());
+    queue(&mut lab, "new", "above", Spec::default());
+    jobs(&mut lab, "old", 2, 2);
+    jobs(&mut lab, "new", 1, 0);
+    let leaves =
+        PodFacts { terminating: true, node: Some("n0".to_owned()), phase: PodPhase::Running, ..pod("old", 0, 1_000) };
+    lab.pod(leaves);
+    assert_eq!(lab.binds(), [""; 0]);
+    lab.apply(Delta::TaskRemove("uid-old-0".to_owned()));
+    assert_eq!(lab.binds(), ["new-0"]);
+}
+
 #[test]
 fn a_wrong_queue_is_unusable_and_the_others_go_on() {
     let mut lab = Lab::new(&[10_000]);

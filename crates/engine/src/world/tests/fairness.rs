@@ -163,6 +163,14 @@ fn in_strict_order_the_impossible_is_passed() {
 }
 
 #[test]
+fn in_strict_order_the_impossible_is_passed_without_a_minimum_too() {
+    let mut lab = Lab::of(&config("{strict: true}"), &[4_000]);
+    lab.gang("never", 0, 1, 9_000);
+    lab.gang("late", 1, 1, 1_000);
+    assert_eq!(lab.binds(), ["late-0"]);
+}
+
+#[test]
 fn arguments_that_mean_nothing_are_refused() {
     for (arguments, good) in [
         ("{namespaces: true, halfLife: 168h, strict: false}", true),

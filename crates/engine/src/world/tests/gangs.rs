@@ -193,6 +193,45 @@ fn small_pods_of_a_gang_make_way_for_its_large_one() {
     assert_eq!(lab.binds(), ["j-0", "j-1", "j-2"]);
 }
 
+fn of_sizes(lab: &mut Lab, facts: GroupFacts, sizes: &[i64]) {
+    let name = facts.name.clone();
+    lab.apply(Delta::GroupUpsert(Box::new(facts)));
+    for (index, cpu) in (0..).zip(sizes) {
+        lab.pod(pod(&name, index, *cpu));
+    }
+}
+
+/// Neither in order nor the largest first: only the two small ones fit together.
+#[test]
+fn a_gang_starts_with_those_of_its_pods_that_fit_together() {
+    let mut lab = Lab::new(&[4_000]);
+    of_sizes(&mut lab, group("j", 2), &[3_000, 2_000, 2_000]);
+    assert_eq!(lab.binds(), ["j-1", "j-2"]);
+}
+
+/// The large one has to leave the larger node to the small ones, whatever the scores say.
+#[test]
+fn a_gang_is_placed_where_only_one_way_is_left() {
+    let mut lab = Lab::new(&[4_000, 3_000]);
+    of_sizes(&mut lab, group("j", 3), &[3_000, 2_000, 2_000]);
+    let mut places: Vec<_> = lab.cycle().binds.into_iter().map(|bind| (bind.name, bind.node)).collect();
+    places.sort();
+    assert_eq!(places, [("j-0", "n1"), ("j-1", "n0"), ("j-2", "n0")].map(|(pod, node)| (pod.into(), node.into())));
+}
+
+#[test]
+fn a_group_is_admitted_for_those_of_its_pods_that_can_run() {
+    let waits = |min| GroupFacts { status: GroupStatus::default(), ..group("j", min) };
+    let mut lab = Lab::new(&[4_000]);
+    of_sizes(&mut lab, waits(1), &[9_000, 1_000]);
+    assert_eq!(lab.binds(), ["j-1"]);
+    // The same for the limit of a queue.
+    let mut lab = Lab::new(&[9_000]);
+    lab.queue("default", &[("cpu", 4_000)]);
+    of_sizes(&mut lab, waits(2), &[3_000, 2_000, 2_000]);
+    assert_eq!(lab.binds(), ["j-1", "j-2"]);
+}
+
 #[test]
 fn gated_pods_are_not_placed() {
     let mut lab = Lab::new(&[4_000]);

@@ -1,0 +1,156 @@
+//! Gangs of several kinds of pods that taking them in order found no room for: which of its pods a gang starts with,
+//! and where, is tried out, all ways of it where nodes and pods are few.
+//!
+//! Bounds: so many pods, nodes for each kind and steps for one gang; what is beyond them waits. Called by `allocate`,
+//! and by `enqueue` for groups whose pods exist.
+
+use std::cmp::Reverse;
+
+use super::{Trial, Wanted, needed};
+use crate::cycle::Cycle;
+use crate::ids::{ClassId, GroupId, NodeId, TaskId};
+use crate::plugins::Counting;
+use crate::queue_limit;
+use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
+
+/// Gangs in one action: the first in order.
+pub(in crate::actions) const GANGS_MAX: u32 = 64;
+/// Larger gangs leave little room unused that one more try would find.
+const PODS_MAX: usize = 32;
+/// Nodes tried for one kind of pod, those with the least room to spare.
+const NODES_MAX: usize = 8;
+const STEPS_MAX: u32 = 1_024;
+
+struct Packing {
+    group: GroupId,
+    counting: Counting,
+    /// The largest first, those that are alike one after the other.
+    tasks: Vec<TaskId>,
+    /// Where each could go at the start.
+    nodes: Vec<Vec<NodeId>>,
+    steps: u32,
+    placed: Vec<TaskId>,
+}
+
+/// For a gang of several kinds of pods: small pods may have taken the room that only a large one needs.
+pub(super) fn another_way(
+    cycle: &mut Cycle<'_>,
+    group: GroupId,
+    wanted: &mut Wanted,
+    counting: Counting,
+    packings_left: &mut u32,
+) -> Option<Trial> {
+    let (savepoint, needed) = (cycle.tables.savepoint(), needed(cycle, group));
+    largest_first(cycle, wanted, needed);
+    let mut trial = Trial::new(needed);
+    if trial.place_all(cycle, group, wanted, counting) {
+        return Some(trial);
+    }
+    cycle.rollback(savepoint);
+    *packings_left = packings_left.checked_sub(1)?;
+    let tasks: Vec<TaskId> = wanted.tasks.iter().chain(&wanted.reserve).copied().collect();
+    let placed = place(cycle, group, &tasks, counting)?;
+    wanted.tasks.retain(|task| cycle.tables.task(*task).state == TaskState::Pending);
+    wanted.next = 0;
+    Some(Trial { placed, ..Trial::new(needed) })
+}
+
+/// Orders the pods of the minimum by size, the largest first. They stand first in the worksheet.
+fn largest_first(cycle: &Cycle<'_>, wanted: &mut Wanted, needed: u32) {
+    let minimum = wanted.tasks.len().min(needed as usize);
+    wanted.tasks[..minimum].sort_by_key(|task| Reverse(cycle.tables.size(cycle.tables.task(*task).class)));
+    wanted.next = 0;
+}
+
+/// Gives nodes to as many of `tasks` as the group needs to start, or changes nothing.
+pub(in crate::actions) fn place(
+    cycle: &mut Cycle<'_>,
+    group: GroupId,
+    tasks: &[TaskId],
+    counting: Counting,
+) -> Option<Vec<TaskId>> {
+    let row = cycle.tables.groups.row(group);
+    let alone = |task: &TaskId| cycle.tables.is_tied(*task) || cycle.policy.is_specific(cycle.tables, *task);
+    let bounded = tasks.len() <= PODS_MAX && !row.wants_domains(&cycle.tables.hyper_nodes);
+    if !bounded || tasks.iter().any(alone) {
+        return None;
+    }
+    let mut tasks = tasks.to_vec();
+    tasks.sort_by_key(|task| (Reverse(cycle.tables.size(cycle.tables.task(*task).class)), kind(cycle.tables, *task)));
+    let mut nodes: Vec<Vec<NodeId>> = Vec::with_capacity(tasks.len());
+    for (at, task) in tasks.iter().enumerate() {
+        let class = cycle.tables.task(*task).class;
+        let known = at > 0 && cycle.tables.task(tasks[at - 1]).class == class;
+        nodes.push(if known { nodes[at - 1].clone() } else { candidates(cycle, class) });
+    }
+    let mut packing = Packing { group, counting, tasks, nodes, steps: STEPS_MAX, placed: Vec::new() };
+    packing.search(cycle, 0, 0).then_some(packing.placed)
+}
+
+/// Pods equal in this are alike.
+fn kind(tables: &Tables, task: TaskId) -> (ClassId, u32) {
+    let row = tables.task(task);
+    (row.class, row.role)
+}
+
+/// The nodes that fit now, those with the least room to spare first.
+fn candidates(cycle: &mut Cycle<'_>, class: ClassId) -> Vec<NodeId> {
+    let mut nodes = cycle.finder.fitting(cycle.tables, cycle.policy, class);
+    let tables = &*cycle.tables;
+    let demand = &tables.classes.row(class).demand;
+    let spare = |node: &NodeId| {
+        let parts = demand.iter().map(|(dim, amount)| tables.nodes.idle(*node, dim).saturating_sub(amount) / amount);
+        (parts.min().unwrap_or(0), *node)
+    };
+    nodes.sort_by_cached_key(spare);
+    nodes.truncate(NODES_MAX);
+    nodes
+}
+
+impl Packing {
+    /// Places the pods from `at` on, one that is like the one before it on no earlier node than that.
+    fn search(&mut self, cycle: &mut Cycle<'_>, at: usize, from: usize) -> bool {
+        if !self.placed.is_empty() && cycle.policy.job_ready(cycle.tables, self.group, self.counting) {
+            return true;
+        }
+        let left = self.tasks.len() - at + cycle.tables.groups.row(self.group).pending_best_effort as usize;
+        if at == self.tasks.len() || self.steps == 0 || left < needed(cycle, self.group) as usize {
+            return false;
+        }
+        self.steps -= 1;
+        let task = self.tasks[at];
+        let like = |other: &&TaskId| kind(cycle.tables, **other) == kind(cycle.tables, task);
+        let alike = self.tasks[at..].iter().take_while(like).count();
+        if self.allowed(cycle, task) {
+            for choice in from..self.nodes[at].len() {
+                let node = self.nodes[at][choice];
+                if !fits(cycle, task, node) {
+                    continue;
+                }
+                let savepoint = cycle.tables.savepoint();
+                cycle.assign(task, node);
+                self.placed.push(task);
+                if self.search(cycle, at + 1, if alike > 1 { choice } else { 0 }) {
+                    return true;
+                }
+                self.placed.pop();
+                cycle.rollback(savepoint);
+            }
+        }
+        // Without this one, and those like it.
+        self.search(cycle, at + alike, 0)
+    }
+
+    fn allowed(&self, cycle: &Cycle<'_>, task: TaskId) -> bool {
+        let queue = cycle.tables.groups.row(self.group).queue;
+        let demand = &cycle.tables.classes.row(cycle.tables.task(task).class).demand;
+        queue_limit::exceeded_by_pod(cycle.tables, cycle.policy, queue, demand).is_none()
+            && (cycle.tables.task(task).gate_passed || cycle.policy.allocatable(cycle.tables, queue, task).is_none())
+    }
+}
+
+fn fits(cycle: &Cycle<'_>, task: TaskId, node: NodeId) -> bool {
+    let class = cycle.tables.classes.row(cycle.tables.task(task).class);
+    cycle.tables.nodes.fits(node, &class.demand) && cycle.policy.check_use(cycle.tables, class, node).is_none()
+}
