@@ -242,7 +242,9 @@ impl Round {
         let backlog = (self.which == Which::Requesting).then_some(&*cycle.backlog);
         let mut walk = Walk::new(cycle.tables, cycle.policy, backlog, groups);
         while let Some(turn) = walk.pop() {
-            if let Some(reason) = cycle.policy.overused(cycle.tables, turn.queue) {
+            // What asks for nothing takes nothing of a share.
+            let overused = cycle.policy.overused(cycle.tables, turn.queue);
+            if let Some(reason) = overused.filter(|_| self.which == Which::Requesting) {
                 self.held_by_shares |= matches!(reason, Reason::QueueShare { .. });
                 let (groups, kinds) = walk.drop_queue(turn);
                 fail_all(cycle, groups, kinds, &Failure::at(Stage::Allocate, vec![reason]));

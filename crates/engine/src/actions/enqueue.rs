@@ -208,11 +208,12 @@ fn rehearse(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known:
         let row = tables.task(*task);
         row.state == TaskState::Pending && !row.gated && row.not_before <= cycle.now
     };
-    let tasks: Vec<TaskId> = row.tasks.iter().copied().filter(waits).collect();
+    let mut tasks: Vec<TaskId> = row.tasks.iter().copied().filter(waits).collect();
     let class = |task: &TaskId| tables.task(*task).class;
     if tasks.iter().all(|task| class(task) == class(&tasks[0])) || known.rehearsals_left == 0 {
         return false;
     }
+    tasks.sort_by(|left, right| cycle.policy.task_order(tables, *left, *right));
     known.rehearsals_left -= 1;
     let savepoint = cycle.tables.savepoint();
     cycle.policy.lending = cycle.policy.fairness.lending;

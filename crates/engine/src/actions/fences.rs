@@ -28,10 +28,13 @@ pub(crate) fn settle(cycle: &mut Cycle<'_>) {
     }
     let mut groups: Vec<GroupId> = groups.into_iter().filter(|group| still_stands(cycle, *group)).collect();
     groups.sort_by(|left, right| cycle.policy.job_order(cycle.tables, *left, *right));
+    // What was promised within a share is kept, though shares have changed since: nobody else can use the room.
+    cycle.policy.lending = true;
     for group in groups {
         start(cycle, group);
         tell(cycle, group);
     }
+    cycle.policy.lending = false;
 }
 
 fn fenced(cycle: &Cycle<'_>, group: GroupId) -> Vec<TaskId> {
@@ -43,7 +46,7 @@ fn fenced(cycle: &Cycle<'_>, group: GroupId) -> Vec<TaskId> {
 }
 
 /// Lets fences fall whose time is over or whose node is no use any more; and all of a group that could not start with
-/// those that are left.
+/// those that are left. True if any stand.
 fn still_stands(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     let mut fallen = Vec::new();
     for task in fenced(cycle, group) {
@@ -55,12 +58,10 @@ fn still_stands(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
             fallen.push((task, expired));
         }
     }
-    if fallen.is_empty() {
-        return true;
-    }
     for (task, expired) in &fallen {
         fall(cycle, *task, *expired);
     }
+    // Others of the group may have left, too.
     if !cycle.policy.job_pipelined(cycle.tables, group) {
         for task in fenced(cycle, group) {
             fall(cycle, task, false);

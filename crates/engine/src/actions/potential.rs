@@ -3,7 +3,8 @@
 //! A queue's *excess* is what it and all below it hold above its share, in parts of the cluster. A queue reclaims
 //! without adding to the excess of its own or of those above it, or it makes the sum of all excesses fall: it takes
 //! back only what the taker holds above its share by more than the task adds to its own. So the sum never rises, and
-//! what leaves it equal brings a queue nearer to its share. Called by `victims`.
+//! what leaves it equal brings a queue nearer to its share. But what allocate lends in between raises it again, so who
+//! takes beyond its share takes only from those that could not take it back. Called by `victims` and `gang_eviction`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -20,9 +21,39 @@ const WHOLE: i128 = 1 << 32;
 /// By how much what queues hold would change, with their shares.
 type Changes = BTreeMap<QueueId, (Vec<i64>, Vec<(DimId, i64)>)>;
 
-/// Whether giving `demand` to `queue` at the cost of `victims` brings the cluster nearer to its shares. Where no
-/// plugin knows shares, yes.
-pub(super) fn falls(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[TaskId]) -> bool {
+/// Whether giving `demand` to `queue` at the cost of `victims` brings the cluster nearer to its shares, and stays so.
+/// Where no plugin knows shares, yes.
+pub(super) fn falls(cycle: &mut Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[TaskId]) -> bool {
+    let Some(shares) = cycle.policy.shares(cycle.tables, queue) else { return true };
+    let (alone, both) = differences(cycle, queue, demand, victims);
+    let nearer = alone <= 0 || both < 0;
+    nearer && (both < 0 && is_within(cycle, queue, demand, &shares) || !may_return(cycle, victims))
+}
+
+/// Whether the queue keeps within its share in all that it takes: then nobody can take it back.
+fn is_within(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, shares: &[(DimId, i64)]) -> bool {
+    let held = &cycle.tables.queues.row(queue).tree;
+    let share = |dim: DimId| shares.iter().find(|(named, _)| *named == dim).map_or(0, |(_, share)| *share);
+    let mut taken = demand.iter().filter(|(dim, _)| *dim != PODS);
+    taken.all(|(dim, amount)| held.promised(dim).saturating_add(amount) <= share(dim))
+}
+
+/// Whether any of the victims could reclaim what it loses.
+fn may_return(cycle: &mut Cycle<'_>, victims: &[TaskId]) -> bool {
+    let savepoint = cycle.tables.savepoint();
+    victims.iter().for_each(|victim| cycle.vacate(*victim));
+    let (tables, policy) = (&*cycle.tables, &*cycle.policy);
+    let returns = victims.iter().any(|victim| {
+        let row = tables.task(*victim);
+        let demand = &tables.classes.row(row.class).demand;
+        row.group.is_some_and(|group| policy.preemptive(tables, tables.groups.row(group).queue, demand))
+    });
+    cycle.rollback(savepoint);
+    returns
+}
+
+/// By how much the sum of the excesses changes for what the queue gets, and for that and what the victims lose.
+fn differences(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[TaskId]) -> (i128, i128) {
     let tables = &*cycle.tables;
     let mut changes = Changes::new();
     add(cycle, &mut changes, queue, demand, 1);
@@ -40,7 +71,7 @@ pub(super) fn falls(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims:
         .map(DimId::from)
         .filter(|dim| *dim != PODS && both.values().any(|(_, shares)| shares.iter().any(|(named, _)| named == dim)))
         .collect();
-    excess(tables, &divided, &changes) <= 0 || excess(tables, &divided, &both) < 0
+    (excess(tables, &divided, &changes), excess(tables, &divided, &both))
 }
 
 /// In the queue and all above it.

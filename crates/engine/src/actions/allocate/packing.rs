@@ -51,7 +51,9 @@ pub(super) fn another_way(
     *packings_left = packings_left.checked_sub(1)?;
     let tasks: Vec<TaskId> = wanted.tasks.iter().chain(&wanted.reserve).copied().collect();
     let placed = place(cycle, group, &tasks, counting)?;
+    // It starts: no turn after this one needs those that ask for nothing.
     wanted.tasks.retain(|task| cycle.tables.task(*task).state == TaskState::Pending);
+    wanted.reserve.clear();
     wanted.next = 0;
     Some(Trial { placed, ..Trial::new(needed) })
 }
@@ -63,7 +65,7 @@ fn largest_first(cycle: &Cycle<'_>, wanted: &mut Wanted, needed: u32) {
     wanted.next = 0;
 }
 
-/// Gives nodes to as many of `tasks` as the group needs to start, or changes nothing.
+/// Gives nodes to as many of `tasks`, in their order, as the group needs to start, or changes nothing.
 pub(in crate::actions) fn place(
     cycle: &mut Cycle<'_>,
     group: GroupId,
@@ -76,8 +78,7 @@ pub(in crate::actions) fn place(
     if !bounded || tasks.iter().any(alone) {
         return None;
     }
-    let mut tasks = tasks.to_vec();
-    tasks.sort_by_key(|task| (Reverse(cycle.tables.size(cycle.tables.task(*task).class)), kind(cycle.tables, *task)));
+    let tasks = by_size(cycle.tables, tasks);
     let mut nodes: Vec<Vec<NodeId>> = Vec::with_capacity(tasks.len());
     for (at, task) in tasks.iter().enumerate() {
         let class = cycle.tables.task(*task).class;
@@ -86,6 +87,22 @@ pub(in crate::actions) fn place(
     }
     let mut packing = Packing { group, counting, tasks, nodes, steps: STEPS_MAX, placed: Vec::new() };
     packing.search(cycle, 0, 0).then_some(packing.placed)
+}
+
+/// The largest first, and those that are alike after the first of them.
+fn by_size(tables: &Tables, tasks: &[TaskId]) -> Vec<TaskId> {
+    let mut kinds: Vec<(ClassId, u32)> = Vec::new();
+    for kind in tasks.iter().map(|task| kind(tables, *task)) {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let mut tasks = tasks.to_vec();
+    tasks.sort_by_key(|task| {
+        let kind = kind(tables, *task);
+        (Reverse(tables.size(kind.0)), kinds.iter().position(|other| *other == kind))
+    });
+    tasks
 }
 
 /// Pods equal in this are alike.

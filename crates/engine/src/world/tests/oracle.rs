@@ -9,6 +9,7 @@ use self::naive::{Naive, Pod};
 use self::scene::{Amounts, Scene, as_amounts, flat, priority_class, tree};
 use super::*;
 
+mod found;
 mod naive;
 pub(super) mod scene;
 

@@ -167,6 +167,31 @@ pub(super) fn priority_class(priority: usize) -> String {
     format!("p{priority}")
 }
 
+impl NodePlan {
+    pub(super) fn of(amounts: Amounts, pods: i64) -> Self {
+        Self { amounts, pods, tainted: false, ssd: false }
+    }
+}
+
+impl QueuePlan {
+    pub(super) fn of(index: usize, parent: Option<usize>, deserved: Amounts, weight: i32) -> Self {
+        Self { name: format!("q{index}"), parent, capability: [None; 3], deserved, weight }
+    }
+}
+
+impl PodPlan {
+    pub(super) fn of(amounts: Amounts) -> Self {
+        Self { amounts, selects: false, tolerates: false, runs: None, protected: false }
+    }
+}
+
+impl GroupPlan {
+    pub(super) fn of(queue: usize, min: u32, priority: usize, pods: &[Amounts]) -> Self {
+        let pods = pods.iter().copied().map(PodPlan::of).collect();
+        Self { queue, namespace: 0, min, priority, admitted: false, pods }
+    }
+}
+
 /// Short, so that a failing world fits a screen.
 impl std::fmt::Debug for NodePlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,0 +1,79 @@
+//! Worlds in which the oracle once found something.
+
+use super::scene::{Amounts, GroupPlan, NodePlan, PodPlan, QueuePlan, Scene};
+use super::{Setting, Trial};
+
+/// Two queues below one that deserves what is said, and others.
+fn siblings(above: Amounts, deserved: [Amounts; 2]) -> Vec<QueuePlan> {
+    vec![
+        QueuePlan::of(0, None, above, 1),
+        QueuePlan::of(1, None, [0; 3], 1),
+        QueuePlan::of(2, Some(0), deserved[0], 1),
+        QueuePlan::of(3, Some(0), deserved[1], 1),
+        QueuePlan::of(4, Some(1), [0; 3], 1),
+    ]
+}
+
+/// q2 took back its memory from the pod of q3 that also held the cores; then what was lent to q2's third pod made it pay
+/// for q3 to take the cores again, with memory that q2 could take back.
+#[test]
+fn what_is_lent_in_between_starts_no_circle() {
+    let groups = vec![GroupPlan::of(2, 0, 0, &[[1, 1, 0]; 3]), GroupPlan::of(3, 0, 0, &[[1, 0, 0], [4, 1, 0]])];
+    let nodes = vec![NodePlan::of([5, 2, 0], 110), NodePlan::of([2, 1, 0], 110)];
+    let queues = siblings([0; 3], [[1, 2, 0], [0, 1, 0]]);
+    Trial::play(Setting::Capacity, &Scene { nodes, queues, groups, lingers: 0 });
+}
+
+/// Each within its share, and the plugins that decide about victims know no shares.
+#[test]
+fn nobody_is_evicted_from_a_share_that_it_could_take_back() {
+    let groups = vec![GroupPlan::of(2, 0, 0, &[[1, 0, 0]]), GroupPlan::of(3, 0, 0, &[[0, 1, 0]])];
+    let queues = siblings([1, 1, 0], [[1, 0, 0], [0, 1, 0]]);
+    Trial::play(Setting::Capacity, &Scene { nodes: vec![NodePlan::of([1, 1, 0], 1)], queues, groups, lingers: 0 });
+}
+
+#[test]
+fn what_asks_for_nothing_takes_nothing_of_a_share() {
+    let groups = vec![
+        GroupPlan::of(1, 0, 0, &[[0, 0, 0]]),
+        GroupPlan::of(1, 0, 0, &[[0, 1, 0]]),
+        GroupPlan::of(0, 0, 0, &[[0, 2, 0]]),
+    ];
+    let mut queues: Vec<QueuePlan> = (0..3).map(|index| QueuePlan::of(index, None, [0; 3], 1)).collect();
+    queues[0].capability[1] = Some(1);
+    Trial::play(Setting::Stock, &Scene { nodes: vec![NodePlan::of([1, 2, 0], 2)], queues, groups, lingers: 0 });
+}
+
+/// Shares followed what the promise's own victims still asked for: it was made within a share and not kept.
+#[test]
+fn a_fence_is_used_when_its_room_is_free() {
+    let pods = |amounts| PodPlan { runs: None, ..PodPlan::of(amounts) };
+    let half = GroupPlan {
+        pods: vec![PodPlan { runs: Some(0), ..pods([0, 1, 0]) }, pods([0, 3, 0]), pods([0, 2, 0])],
+        ..GroupPlan::of(1, 2, 0, &[])
+    };
+    let groups = vec![half, GroupPlan::of(1, 3, 1, &[[0, 1, 0]; 3]), GroupPlan::of(2, 0, 0, &[[0, 1, 0], [0, 2, 0]])];
+    let nodes = vec![NodePlan::of([1, 1, 0], 110), NodePlan::of([3, 2, 0], 110), NodePlan::of([2, 5, 0], 110)];
+    let queues =
+        vec![QueuePlan::of(0, None, [0; 3], 1), QueuePlan::of(1, None, [0; 3], 3), QueuePlan::of(2, None, [0; 3], 1)];
+    Trial::play(Setting::Shipped, &Scene { nodes, queues, groups, lingers: 1 });
+}
+
+/// A gang that has started is promised room for one pod more, and then all its pods are evicted.
+#[test]
+fn a_fence_falls_when_its_gang_has_lost_the_others() {
+    let pods = |amounts| PodPlan { runs: None, ..PodPlan::of(amounts) };
+    let half = GroupPlan {
+        pods: vec![PodPlan { runs: Some(0), ..pods([0, 1, 0]) }, pods([0, 3, 0]), pods([3, 2, 0])],
+        ..GroupPlan::of(1, 2, 0, &[])
+    };
+    let last = GroupPlan {
+        pods: vec![PodPlan { runs: Some(1), ..pods([0, 1, 0]) }, pods([0, 2, 0])],
+        ..GroupPlan::of(2, 0, 0, &[])
+    };
+    let groups = vec![half, GroupPlan::of(1, 3, 1, &[[0, 1, 0]; 4]), last];
+    let nodes = vec![NodePlan::of([1, 1, 0], 110), NodePlan::of([3, 2, 0], 110), NodePlan::of([2, 5, 0], 110)];
+    let queues =
+        vec![QueuePlan::of(0, None, [0; 3], 1), QueuePlan::of(1, None, [0; 3], 3), QueuePlan::of(2, None, [0; 3], 1)];
+    Trial::play(Setting::Shipped, &Scene { nodes, queues, groups, lingers: 1 });
+}
