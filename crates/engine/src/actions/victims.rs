@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::potential;
@@ -65,10 +66,7 @@ impl Hunt {
             From::Group => group == self.group,
             From::OtherQueues => owner.queue != self.queue && tables.queues.row(owner.queue).reclaimable,
         };
-        // Pods of it are on their way to complete it: it would be broken before it begins.
-        let begins = owner.counts.get(TaskState::Binding) > 0 && owner.counts.ready() <= owner.min_member;
-        ours && !begins
-            && matches!(row.state, TaskState::Bound | TaskState::Running)
+        ours && matches!(row.state, TaskState::Bound | TaskState::Running)
             && row.preemptable
             && !row.of_daemon_set
             && row.spared_until <= self.now
@@ -92,6 +90,7 @@ impl Hunt {
             From::Queue | From::Group => cycle.policy.preemptable(tables, self.task, &candidates),
         };
         allowed.sort_by(|left, right| self.order(cycle, *left, *right));
+        spare_beginners(tables, &mut allowed);
         allowed
     }
 
@@ -195,6 +194,19 @@ impl Hunt {
         queue_limit::exceeded_in_future(cycle.tables, self.queue, demand).is_none()
             && cycle.policy.allocatable(cycle.tables, self.queue, self.task).is_none()
     }
+}
+
+/// Where pods are on their way to a gang only those beyond its minimum leave: it would be broken before it begins.
+fn spare_beginners(tables: &Tables, victims: &mut Vec<TaskId>) {
+    let mut ready: FxHashMap<GroupId, u32> = FxHashMap::default();
+    victims.retain(|task| {
+        let Some(group) = tables.task(*task).group else { return false };
+        let row = tables.groups.row(group);
+        let left = ready.entry(group).or_insert_with(|| row.counts.ready());
+        let leaves = row.counts.get(TaskState::Binding) == 0 || *left > row.min_member;
+        *left = left.saturating_sub(u32::from(leaves));
+        leaves
+    });
 }
 
 type Lacks = SmallVec<[(DimId, i64); 4]>;

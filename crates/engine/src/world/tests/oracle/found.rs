@@ -77,3 +77,17 @@ fn a_fence_falls_when_its_gang_has_lost_the_others() {
         vec![QueuePlan::of(0, None, [0; 3], 1), QueuePlan::of(1, None, [0; 3], 3), QueuePlan::of(2, None, [0; 3], 1)];
     Trial::play(Setting::Shipped, &Scene { nodes, queues, groups, lingers: 1 });
 }
+
+/// One more pod of a gang is bound, and in the same cycle all others were to leave.
+#[test]
+fn a_gang_that_gets_a_pod_does_not_lose_its_minimum_at_once() {
+    let groups = vec![
+        GroupPlan::of(0, 0, 0, &[[0, 0, 0], [4, 0, 0]]),
+        GroupPlan::of(2, 0, 0, &[[2, 0, 0]]),
+        GroupPlan::of(1, 2, 0, &[[2, 0, 0]; 3]),
+    ];
+    let queues = [2, 1, 2].into_iter().enumerate();
+    let queues = queues.map(|(index, weight)| QueuePlan::of(index, None, [0; 3], weight)).collect();
+    let nodes = vec![NodePlan::of([6, 3, 0], 110), NodePlan::of([1, 1, 0], 110)];
+    Trial::play(Setting::Shipped, &Scene { nodes, queues, groups, lingers: 0 });
+}
