@@ -6,7 +6,7 @@
 /// Every definition as one line of JSON.
 const ALL: &str = include_str!("../crds/all.json");
 
-/// The definitions of Job, Command, PodGroup, Queue, HyperNode and NodeShard. Parses about 80 KB.
+/// The definitions of Job, Command, PodGroup, Queue, HyperNode, NodeShard and Numatopology. Parses about 80 KB.
 pub fn all() -> Vec<serde_json::Value> {
     serde_json::from_str(ALL).expect("generated JSON; the freshness test compares it with the types")
 }
@@ -23,6 +23,7 @@ mod tests {
             "queues.scheduling",
             "hypernodes.topology",
             "nodeshards.shard",
+            "numatopologies.nodeinfo",
         ];
         assert_eq!(names, wanted.map(|name| format!("\"{name}.volcano.sh\"")));
     }

@@ -17,6 +17,7 @@ pub mod bus;
 pub mod crds;
 pub mod names;
 pub mod network_topology;
+pub mod nodeinfo;
 pub mod scheduling;
 pub mod shard;
 pub mod topology;

@@ -38,6 +38,11 @@ pub(crate) fn plain_integer(_: &mut schemars::SchemaGenerator) -> schemars::Sche
     schemars::json_schema!({ "type": "integer", "minimum": 0 })
 }
 
+/// Schema of Go's plain `int` of which upstream says no more.
+pub(crate) fn any_integer(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "integer" })
+}
+
 /// Upstream's pattern of a DNS-1123 subdomain.
 pub(crate) const DNS_SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// Upstream's pattern of a DNS-1123 label.

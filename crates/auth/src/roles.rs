@@ -32,6 +32,7 @@ const SCHEDULER: &[Line] = &[
     (CORE, &["pods"], &["patch", "delete"]),
     (&["policy"], &["poddisruptionbudgets"], READ),
     (&["topology.volcano.sh"], &["hypernodes"], READ),
+    (&["nodeinfo.volcano.sh"], &["numatopologies"], READ),
     (&["shard.volcano.sh"], &["nodeshards"], READ),
     (&["shard.volcano.sh"], &["nodeshards/status"], WRITE),
     (CORE, &["persistentvolumeclaims", "persistentvolumes"], &["get", "list", "watch", "patch"]),

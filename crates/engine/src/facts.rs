@@ -35,6 +35,13 @@ pub use template::{ContainerFacts, HostPort, NodeTerm, Operator, PodTemplate, Pr
 pub enum Delta {
     /// A node as it is now.
     NodeUpsert(NodeFacts),
+    /// What is in use on a node, as measured.
+    NodeUsage {
+        /// Its name.
+        name: String,
+        /// What was measured.
+        usage: NodeUsage,
+    },
     /// A node is gone, by name. What runs on it stays counted for its groups.
     NodeRemove(String),
     /// A pod as it is now, ours or of another scheduler.

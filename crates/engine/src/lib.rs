@@ -42,7 +42,7 @@ pub use ids::TimeMs;
 pub use plan::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Ungate};
 pub use plugins::template_annotations;
 pub use reasons::{Check, CheckCount, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage};
-pub use world::{GroupView, HyperNodeProblem, World};
+pub use world::{GroupView, HyperNodeProblem, QueueView, World};
 
 /// What a plugin is made of: the extension points, and the facts that they are asked about.
 pub mod plugin {

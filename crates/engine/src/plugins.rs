@@ -340,6 +340,11 @@ pub trait Plugin: Debug + Send + Sync {
         None
     }
 
+    /// What a queue may hold at most, by its limit and by what others are guaranteed: for metrics, not for decisions.
+    fn real_capability(&self, _tables: &Tables, _queue: QueueId) -> Option<Vec<(DimId, i64)>> {
+        None
+    }
+
     /// May the queue take this much from other queues?
     fn preemptive(&self, _tables: &Tables, _queue: QueueId, _demand: &Demand) -> bool {
         true

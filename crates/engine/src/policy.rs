@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::config::{Config, Fairness, Switch, Switches};
 use crate::dims::Demand;
-use crate::ids::{GroupId, HyperId, NodeId, QueueId, TaskId, TimeMs};
+use crate::ids::{DimId, GroupId, HyperId, NodeId, QueueId, TaskId, TimeMs};
 use crate::minimum::Missing;
 use crate::plan::Prebind;
 use crate::plugins::score::POINT;
@@ -328,6 +328,11 @@ impl Policy {
     /// What a queue deserves by the first plugin that divides the cluster.
     pub(crate) fn deserved(&self, tables: &Tables, queue: QueueId) -> Option<Vec<i64>> {
         self.plugins.iter().find_map(|slot| slot.plugin.deserved(tables, queue))
+    }
+
+    /// What a queue may hold at most, by the first plugin that says so.
+    pub(crate) fn real_capability(&self, tables: &Tables, queue: QueueId) -> Option<Vec<(DimId, i64)>> {
+        self.plugins.iter().find_map(|slot| slot.plugin.real_capability(tables, queue))
     }
 
     /// All must agree.

@@ -75,6 +75,11 @@ impl Limits {
         self.0.get(dim.index()).copied().unwrap_or(i64::MAX)
     }
 
+    /// The limits of the first dimensions; `i64::MAX` where there is none.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (DimId, i64)> + '_ {
+        self.0.iter().enumerate().map(|(dim, limit)| (DimId::from(dim), *limit))
+    }
+
     /// Limits `dim` to `limit`, unless it is limited to less.
     pub(crate) fn lower(&mut self, dim: DimId, limit: i64) {
         if self.0.len() <= dim.index() {

@@ -4,7 +4,6 @@ use crate::backlog::Backlog;
 use crate::close;
 use crate::config::Config;
 use crate::cycle::Cycle;
-use crate::dims::Resources;
 use crate::facts::{Delta, GroupPhase, OwnerFacts};
 use crate::finder::Finder;
 use crate::ids::{GroupId, TimeMs};
@@ -28,6 +27,7 @@ pub(crate) mod nodes;
 pub(crate) mod objects;
 mod oversubscription;
 pub(crate) mod promises;
+mod queue_view;
 pub(crate) mod queues;
 pub(crate) mod shard;
 pub(crate) mod storage;
@@ -40,6 +40,7 @@ mod users;
 mod view;
 
 pub use hypernodes::HyperNodeProblem;
+pub use queue_view::QueueView;
 use tables::Tables;
 
 /// Cluster facts in, decisions and reasons out. No I/O, no clock: equal deltas and times give equal plans.
@@ -218,10 +219,13 @@ impl World {
         })
     }
 
-    /// What a queue deserved in the last cycle; nothing where no plugin divides the cluster.
-    pub fn deserved(&self, queue: &str) -> Option<Resources> {
-        let queue = self.tables.queues.table.find(queue)?;
-        self.policy.deserved(&self.tables, queue).map(|amounts| self.tables.dims.resources(&amounts))
+    /// How each queue stands since the last cycle, by name. O(queues).
+    pub fn queues(&self) -> Vec<QueueView> {
+        let known = self.tables.queues.table.iter().filter(|(_, row)| row.known);
+        let mut all: Vec<QueueView> =
+            known.map(|(queue, _)| QueueView::of(&self.tables, &self.policy, queue)).collect();
+        all.sort_by(|left, right| left.name.cmp(&right.name));
+        all
     }
 
     /// What is wrong with a plan that this world has just made; nothing, if the engine keeps its promises.

@@ -54,9 +54,10 @@ impl Handle {
         Self { world, metrics }
     }
 
-    /// What was counted, in the text format of Prometheus. Does not wait for a cycle.
+    /// What was counted, in the text format of Prometheus. O(queues), blocks for a cycle at most.
     pub fn metrics(&self) -> String {
-        self.metrics.render()
+        let queues = self.world.read().queues();
+        self.metrics.render(&queues)
     }
 
     /// Why a Job, or a PodGroup, waits; nothing if it does not. O(groups), blocks for a cycle at most.

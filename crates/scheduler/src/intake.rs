@@ -17,6 +17,7 @@ use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_api::batch::Job;
 use pumice_api::names;
+use pumice_api::nodeinfo::Numatopology;
 use pumice_api::scheduling::{PodGroup, PodGroupPhase, Queue};
 use pumice_api::shard::NodeShard;
 use pumice_api::topology::HyperNode;
@@ -70,6 +71,7 @@ kinds! {
     Job(Job),
     Priority(PriorityClass),
     HyperNode(HyperNode),
+    Numa(Numatopology),
     Shard(NodeShard),
     Budget(PodDisruptionBudget),
     Quota(ResourceQuota),
@@ -222,6 +224,10 @@ impl Intake {
                 let upsert = |node: &HyperNode| Delta::HyperNodeUpsert(translate::hyper_node_facts(node));
                 fold(seen, change, name, upsert, Delta::HyperNodeRemove, deltas);
             }
+            Input::Numa(change) => {
+                let upsert = |topology: &Numatopology| Delta::NumaUpsert(translate::numa_facts(topology));
+                fold(seen, change, name, upsert, Delta::NumaRemove, deltas);
+            }
             Input::Shard(change) => {
                 let upsert = |shard: &NodeShard| Delta::ShardUpsert(translate::shard_facts(shard));
                 fold(seen, change, name, upsert, Delta::ShardRemove, deltas);
@@ -336,24 +342,16 @@ impl Intake {
     }
 
     fn take_queues(&mut self, change: Change<Queue>, deltas: &mut Vec<Delta>) {
-        let (held, metrics, seen) = (&mut self.held, &self.metrics, &mut self.seen[Kind::Queue as usize]);
+        let (held, seen) = (&mut self.held, &mut self.seen[Kind::Queue as usize]);
         let upsert = |queue: &Queue| {
             let names = queue.status.allocated.keys().cloned().collect();
             held.insert(name(queue).unwrap_or_default(), names);
-            let facts = translate::queue_facts(queue);
-            metrics.queue(&facts);
-            Delta::QueueUpsert(facts)
+            Delta::QueueUpsert(translate::queue_facts(queue))
         };
         let is_applied = matches!(change, Change::Applied(_));
         fold(seen, change, name, upsert, Delta::QueueRemove, deltas);
         if !is_applied {
-            self.held.retain(|queue, _| {
-                let there = seen.contains(queue);
-                if !there {
-                    metrics.queue_gone(queue);
-                }
-                there
-            });
+            self.held.retain(|queue, _| seen.contains(queue));
         }
     }
 

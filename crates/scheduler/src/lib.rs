@@ -36,6 +36,7 @@ mod serve;
 mod start;
 mod suspects;
 mod translate;
+mod usage;
 mod why;
 mod window;
 mod writer;

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use pumice_engine::{QueueFacts, Resources};
+use pumice_engine::QueueView;
 
+mod queues;
 mod text;
 
 use text::{Histogram, Page};
@@ -62,15 +63,6 @@ struct Cells {
     leads: Cell,
     refusals: RwLock<BTreeMap<String, u64>>,
     evictions: RwLock<BTreeMap<String, u64>>,
-    queues: RwLock<BTreeMap<String, QueueCells>>,
-}
-
-#[derive(Debug, Default)]
-struct QueueCells {
-    allocated: Resources,
-    deserved: Resources,
-    capacity: Resources,
-    weight: i64,
 }
 
 impl Default for Cells {
@@ -94,7 +86,6 @@ impl Default for Cells {
             leads: Cell::default(),
             refusals: RwLock::default(),
             evictions: RwLock::default(),
-            queues: RwLock::default(),
         }
     }
 }
@@ -166,33 +157,8 @@ impl Metrics {
         self.0.leads.set(usize::from(leads));
     }
 
-    /// A queue as it is now.
-    pub(crate) fn queue(&self, facts: &QueueFacts) {
-        let mut queues = self.0.queues.write().unwrap_or_else(PoisonError::into_inner);
-        if queues.len() >= QUEUES_MAX && !queues.contains_key(&facts.name) {
-            return;
-        }
-        let cells = queues.entry(facts.name.clone()).or_default();
-        cells.deserved.clone_from(&facts.deserved);
-        cells.capacity.clone_from(&facts.capability);
-        cells.weight = i64::from(facts.weight);
-    }
-
-    /// What a queue holds.
-    pub(crate) fn queue_holds(&self, name: &str, allocated: &Resources) {
-        let mut queues = self.0.queues.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(cells) = queues.get_mut(name) {
-            cells.allocated.clone_from(allocated);
-        }
-    }
-
-    /// A queue is gone.
-    pub(crate) fn queue_gone(&self, name: &str) {
-        self.0.queues.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-    }
-
     /// All of it, in the text format of Prometheus.
-    pub(crate) fn render(&self) -> String {
+    pub(crate) fn render(&self, queues: &[QueueView]) -> String {
         let cells = &*self.0;
         let mut page = Page::default();
         let milliseconds = "latency in milliseconds";
@@ -220,7 +186,7 @@ impl Metrics {
         }
         drop(evictions);
         page.gauge("volcano_unschedule_job_count", "Groups that wait", cells.unscheduled_groups.get());
-        render_queues(&mut page, &cells.queues.read().unwrap_or_else(PoisonError::into_inner));
+        page.queues(&queues[..queues.len().min(QUEUES_MAX)]);
         self.render_ours(&mut page);
         page.into_text()
     }
@@ -249,41 +215,10 @@ fn count(counts: &RwLock<BTreeMap<String, u64>>, name: &str) {
     }
 }
 
-fn render_queues(page: &mut Page, queues: &BTreeMap<String, QueueCells>) {
-    let weight = "volcano_queue_weight";
-    page.head(weight, "gauge", "Weight of a queue");
-    for (queue, cells) in queues {
-        page.line(weight, &[("queue_name", queue)], cells.weight);
-    }
-    type Of = fn(&QueueCells) -> &Resources;
-    let amounts: [(&str, Of); 3] = [
-        ("allocated", |cells| &cells.allocated),
-        ("deserved", |cells| &cells.deserved),
-        ("capacity", |cells| &cells.capacity),
-    ];
-    for (what, of) in amounts {
-        for (resource, unit) in [("cpu", "milli_cpu"), ("memory", "memory_bytes")] {
-            let name = format!("volcano_queue_{what}_{unit}");
-            page.head(&name, "gauge", "Of a queue");
-            for (queue, cells) in queues {
-                let amount = of(cells).get(resource).copied().unwrap_or(0);
-                page.line(&name, &[("queue_name", queue)], amount);
-            }
-        }
-        let name = format!("volcano_queue_{what}_scalar_resources");
-        page.head(&name, "gauge", "Of a queue, in thousandths as in Volcano");
-        for (queue, cells) in queues {
-            let scalars = of(cells).iter().filter(|(resource, _)| !matches!(resource.as_str(), "cpu" | "memory"));
-            for (resource, amount) in scalars {
-                let labels = [("queue_name", queue.as_str()), ("resource", resource.as_str())];
-                page.line(&name, &labels, amount.saturating_mul(1000));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use pumice_engine::Resources;
+
     use super::*;
 
     #[test]
@@ -301,12 +236,19 @@ mod tests {
         let amounts = |list: &[(&str, i64)]| {
             list.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect::<Resources>()
         };
-        let queue = QueueFacts { name: "a\"b".into(), weight: 2, ..QueueFacts::default() };
-        metrics.queue(&QueueFacts { capability: amounts(&[("cpu", 4000)]), ..queue });
-        metrics.queue_holds("a\"b", &amounts(&[("cpu", 1500), ("nvidia.com/gpu", 2)]));
-        metrics.queue_holds("nobody", &amounts(&[("cpu", 1)]));
-        insta::assert_snapshot!(metrics.render());
-        metrics.queue_gone("a\"b");
-        assert!(!metrics.render().contains("queue_name"));
+        let queue = QueueView {
+            name: "a\"b".into(),
+            weight: 2,
+            allocated: amounts(&[("cpu", 1500), ("nvidia.com/gpu", 2)]),
+            requested: amounts(&[("cpu", 2500)]),
+            inqueue: amounts(&[("memory", 1 << 30)]),
+            capability: amounts(&[("cpu", 4000)]),
+            real_capability: amounts(&[("cpu", 3000)]),
+            deserved: Some(amounts(&[("cpu", 2000)])),
+            share: 750_000_000,
+            overused: true,
+        };
+        insta::assert_snapshot!(metrics.render(&[queue]));
+        assert!(!metrics.render(&[]).contains("queue_name"));
     }
 }

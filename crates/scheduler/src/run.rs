@@ -21,8 +21,9 @@ use crate::intake::{Input, Intake, Ours};
 use crate::metrics::Metrics;
 use crate::reload::{LOOK_EVERY, Reload};
 use crate::suspects::Suspects;
+use crate::usage::Measured;
 use crate::writer::{Answer, Settled, Subject, Writer};
-use crate::{Error, Scheduler, feed};
+use crate::{Error, Scheduler, feed, usage};
 
 /// Most changes taken in before deciding.
 const BURST_MAX: usize = 4096;
@@ -40,6 +41,8 @@ pub(crate) struct Loop {
     config: Config,
     plugins: Registry,
     feed: SelectAll<BoxStream<'static, Input>>,
+    /// Measurements of nodes.
+    usage: BoxStream<'static, Measured>,
     intake: Intake,
     world: Shared,
     writer: Writer,
@@ -63,6 +66,7 @@ impl Loop {
         let Scheduler { client, ours, config, plugins, world, metrics, reload, .. } = scheduler;
         Self {
             feed: feed::start(&client),
+            usage: usage::watch(&client, config.metrics.as_ref()),
             intake: Intake::of(ours.clone(), metrics.clone()),
             writer: Writer::new(client.clone(), recorder, metrics.clone()),
             reload,
@@ -97,6 +101,7 @@ impl Loop {
             tokio::select! {
                 input = self.feed.next() => self.take(input.ok_or(Error::WatchEnded)?),
                 Some(answer) = self.writer.answer() => self.answered(answer),
+                Some(measured) = self.usage.next() => self.measured(measured),
                 _ = looks.tick(), if self.reload.is_on() => self.look().await,
                 () = wake => {}
             }
@@ -139,6 +144,11 @@ impl Loop {
         let passed = deltas.drain(..).filter_map(|delta| self.suspects.pass(delta)).collect::<Vec<_>>();
         self.deltas = deltas;
         self.apply(&passed);
+    }
+
+    fn measured(&mut self, measured: Measured) {
+        let deltas: Vec<Delta> = measured.into_iter().map(|(name, usage)| Delta::NodeUsage { name, usage }).collect();
+        self.apply(&deltas);
     }
 
     fn apply(&mut self, deltas: &[Delta]) {
@@ -203,6 +213,9 @@ impl Loop {
     async fn look(&mut self) {
         if let Some(config) = self.reload.look().await {
             tracing::info!("scheduler configuration read");
+            if config.metrics != self.config.metrics {
+                self.usage = usage::watch(&self.client, config.metrics.as_ref());
+            }
             self.world.write().set_config(config.clone());
             self.config = config;
             self.dirty = true;
@@ -255,9 +268,6 @@ impl Loop {
         );
         self.metrics.cycle(took, plan.pods.len(), plan.evictions.len());
         self.metrics.unscheduled_groups(self.intake.waiting());
-        for update in &plan.queues {
-            self.metrics.queue_holds(&update.name, &update.allocated);
-        }
     }
 
     /// The engine panicked. What it was about is put aside, or looked for.

@@ -16,6 +16,7 @@ mod devices;
 mod group;
 mod job;
 mod node;
+mod numa;
 mod pod;
 mod queue;
 mod requests;
@@ -27,6 +28,7 @@ pub(crate) use devices::{device_claim_facts, device_class_facts, device_slice_fa
 pub(crate) use group::{group_facts, phase_word};
 pub(crate) use job::job_shape;
 pub(crate) use node::node_facts;
+pub(crate) use numa::numa_facts;
 pub(crate) use pod::{pod_facts, refusal};
 pub(crate) use queue::queue_facts;
 

@@ -5,6 +5,7 @@
 use pumice_api::CustomResource;
 use pumice_api::batch::Job;
 use pumice_api::bus::Command;
+use pumice_api::nodeinfo::Numatopology;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_api::shard::NodeShard;
 use pumice_api::topology::HyperNode;
@@ -48,6 +49,7 @@ pub fn definitions() -> anyhow::Result<Vec<Value>> {
         definition::<Queue>(&markers, queue_columns(), json!({ "status": {} }))?,
         definition::<HyperNode>(&markers, hyper_node_columns(), json!({ "status": {} }))?,
         definition::<NodeShard>(&markers, node_shard_columns(), json!({ "status": {} }))?,
+        definition::<Numatopology>(&markers, json!([]), Value::Null)?,
     ])
 }
 

@@ -36,6 +36,7 @@ fn the_scheduler_binds_and_reports() {
             ("delete", "", "pods", None),
             ("list", "policy", "poddisruptionbudgets", None),
             ("watch", "topology.volcano.sh", "hypernodes", None),
+            ("watch", "nodeinfo.volcano.sh", "numatopologies", None),
             ("patch", "shard.volcano.sh", "nodeshards", Some("status")),
             ("list", "", "nodes", None),
             ("update", GROUPS, "podgroups", Some("status")),

@@ -148,6 +148,10 @@ impl Plugin for Capacity {
         self.standings.get(&queue).map(Standing::deserved)
     }
 
+    fn real_capability(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<(DimId, i64)>> {
+        self.standings.get(&queue).map(|standing| standing.real.iter().collect())
+    }
+
     /// The nearest relatives of the preemptor's queue give first.
     fn victim_queue_order(&self, tables: &Tables, left: QueueId, right: QueueId, preemptor: QueueId) -> Ordering {
         if !self.hierarchical || left == right {

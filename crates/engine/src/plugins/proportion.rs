@@ -104,6 +104,10 @@ impl Plugin for Proportion {
         self.standings.get(&queue).map(|standing| standing.deserved.clone())
     }
 
+    fn real_capability(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<(DimId, i64)>> {
+        self.standings.get(&queue).map(|standing| standing.real.iter().collect())
+    }
+
     /// A queue reclaims only up to what it deserves.
     fn preemptive(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> bool {
         let (row, due) = (tables.queues.row(queue), self.due(queue));

@@ -236,7 +236,7 @@ impl Nodes {
             || row.unschedulable != facts.unschedulable
             || row.annotations != facts.annotations
             || row.images != facts.images
-            || row.usage != facts.usage
+            || (facts.usage.is_some() && row.usage != facts.usage)
             || row.capacity != capacity;
         if changed {
             self.known += u32::from(!row.known);
@@ -246,10 +246,11 @@ impl Nodes {
             row.unschedulable = facts.unschedulable;
             row.annotations.clone_from(&facts.annotations);
             row.images.clone_from(&facts.images);
-            let old = std::mem::replace(&mut row.usage, facts.usage);
             row.capacity = capacity;
-            self.note_measured(id, old, facts.usage);
             self.note_facts(id);
+        }
+        if let Some(usage) = facts.usage {
+            self.measure(&facts.name, usage);
         }
         let offers = self.set_offer(id, &offer);
         if offers {
@@ -287,6 +288,18 @@ impl Nodes {
         self.note_measured(id, old, None);
         self.note_facts(id);
         self.release(id);
+    }
+
+    /// What is in use on a node, by measurement. False if nothing is new, or there is no such node.
+    pub(crate) fn measure(&mut self, name: &str, usage: NodeUsage) -> bool {
+        let Some(id) = self.table.find(name).filter(|id| self.row(*id).known) else { return false };
+        let old = self.table.row_mut(id.index()).usage.replace(usage);
+        self.note_measured(id, old, Some(usage));
+        let is_new = old != Some(usage);
+        if is_new {
+            self.note_facts(id);
+        }
+        is_new
     }
 
     fn note_measured(&mut self, node: NodeId, old: Option<NodeUsage>, new: Option<NodeUsage>) {

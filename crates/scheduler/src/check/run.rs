@@ -85,8 +85,8 @@ fn answer(case: &Case, world: &World, plan: &Plan) -> Answer {
     for group in world.groups() {
         answer.phases.insert(format!("{}/{}", group.namespace, group.name), phase_word(group.phase).to_owned());
     }
-    for queue in case.queues.iter().filter_map(|queue| queue.get("name").and_then(|name| name.as_str())) {
-        answer.deserved.extend(world.deserved(queue).map(|deserved| (queue.to_owned(), deserved)));
+    for queue in world.queues() {
+        answer.deserved.extend(queue.deserved.map(|deserved| (queue.name, deserved)));
     }
     count_tasks(case, &mut answer);
     count_queues(case, &mut answer);

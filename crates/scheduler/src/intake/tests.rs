@@ -64,6 +64,7 @@ fn nothing_is_complete_before_every_kind_was_listed() {
         Input::Queue(Change::Replace(vec![])),
         Input::Job(Change::Replace(vec![])),
         Input::HyperNode(Change::Replace(vec![])),
+        Input::Numa(Change::Replace(vec![])),
         Input::Shard(Change::Replace(vec![])),
         Input::Budget(Change::Replace(vec![])),
         Input::Quota(Change::Replace(vec![])),
@@ -202,5 +203,5 @@ fn a_refusal_is_told_from_a_failure_and_counted_once() {
     for _ in 0..2 {
         intake.take(Input::Pod(Change::Applied(failed("OutOfcpu"))), &mut Vec::new());
     }
-    assert!(metrics.render().contains("refusals_total{reason=\"OutOfcpu\"} 1"));
+    assert!(metrics.render(&[]).contains("refusals_total{reason=\"OutOfcpu\"} 1"));
 }

@@ -1,6 +1,7 @@
 //! Checks and scores by measured use, and what no measurement shows yet.
 
 use super::*;
+use crate::facts::{Delta, NodeFacts};
 use crate::plugins::scene::{Scene, amounts, class_of, config, node_of, refusal};
 
 const GB: i64 = 1_000_000_000;
@@ -97,6 +98,20 @@ fn a_measurement_that_is_too_old_says_nothing() {
     for (at, bound) in [(1_000_000 - FRESH_MS, 0), (1_000_000 - FRESH_MS - 1, 1)] {
         assert_eq!(scene(measured(990, 0, at)).binds("usage", "{}").len(), bound, "measured at {at}");
     }
+}
+
+#[test]
+fn a_measurement_stays_when_the_node_is_told_of_anew() {
+    let mut tables = scene(None).tables();
+    let used = |tables: &Tables| tables.nodes.row(node_of(tables, "n1")).usage;
+    let usage = |name: &str, cpu| Delta::NodeUsage { name: name.to_owned(), usage: measured(cpu, 0, 7).unwrap() };
+    assert!(!tables.apply(&usage("nobody", 1)), "of no node");
+    assert!(tables.apply(&usage("n1", 5)) && !tables.apply(&usage("n1", 5)), "new only once");
+    let node = NodeFacts { name: "n1".to_owned(), unschedulable: true, ..NodeFacts::default() };
+    assert!(tables.apply(&Delta::NodeUpsert(node)));
+    assert_eq!(used(&tables), measured(5, 0, 7));
+    tables.apply(&Delta::NodeRemove("n1".to_owned()));
+    assert!(tables.nodes.table.find("n1").is_none_or(|node| tables.nodes.row(node).usage.is_none()));
 }
 
 #[test]

@@ -214,8 +214,10 @@ impl Trial {
 
     /// What queues may hold where shares are limits.
     fn shares(&self) -> Option<Vec<Amounts>> {
+        let views = self.lab.world.queues();
         let deserved = |queue: &scene::QueuePlan| {
-            let deserved = self.lab.world.deserved(&queue.name).unwrap_or_default();
+            let view = views.iter().find(|view| view.name == queue.name);
+            let deserved = view.and_then(|view| view.deserved.clone()).unwrap_or_default();
             let all = |index: usize| self.naive.scene.nodes.iter().map(|node| node.amounts[index]).sum::<i64>();
             let mut amounts = as_amounts(&deserved);
             for (index, amount) in amounts.iter_mut().enumerate() {
