@@ -14,6 +14,10 @@ use clap::Parser;
 
 use crate::args::{Cli, Command};
 
+/// Objects are many small values that one thread makes and another frees, which the system's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // The shim is started hundreds of times: no parsing, no logging, no runtime before it.
     let mut words = std::env::args_os();
