@@ -275,7 +275,7 @@ impl Round {
         if wanted.next >= wanted.tasks.len() {
             return Outcome::Done;
         }
-        let counting = if cycle.config.has(Action::Backfill) { Counting::Placed } else { Counting::WithBestEffort };
+        let counting = counting(cycle);
         if cycle.tables.groups.row(group).wants_domains(&cycle.tables.hyper_nodes) {
             return turn_in_domains(cycle, group, wanted, counting);
         }
@@ -329,6 +329,11 @@ fn turn_in_domains(cycle: &mut Cycle<'_>, group: GroupId, wanted: &Wanted, count
             Outcome::Stuck
         }
     }
+}
+
+/// Where pods that ask for nothing are placed at all a minimum does not count on those that wait.
+pub(super) fn counting(cycle: &Cycle<'_>) -> Counting {
+    if cycle.config.has(Action::Backfill) { Counting::Placed } else { Counting::WithBestEffort }
 }
 
 /// Whether a queue's share was in the way.

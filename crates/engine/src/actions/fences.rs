@@ -10,7 +10,6 @@ use super::allocate;
 use crate::cycle::{Cycle, Failure};
 use crate::finder::Search;
 use crate::ids::{GroupId, NodeId, TaskId, TimeMs};
-use crate::plugins::Counting;
 use crate::queue_limit;
 use crate::reasons::{Reason, Stage};
 use crate::world::tasks::TaskState;
@@ -103,7 +102,7 @@ fn start(cycle: &mut Cycle<'_>, group: GroupId) {
             None => cycle.pipeline(task, promised),
         }
     }
-    if !placed.is_empty() && cycle.policy.job_ready(cycle.tables, group, Counting::WithBestEffort) {
+    if !placed.is_empty() && cycle.policy.job_ready(cycle.tables, group, allocate::counting(cycle)) {
         for task in placed {
             allocate::bind(cycle, group, task);
         }

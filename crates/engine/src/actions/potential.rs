@@ -74,15 +74,18 @@ fn differences(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[Ta
     (excess(tables, &divided, &changes), excess(tables, &divided, &both))
 }
 
-/// In the queue and all above it.
+/// In the queue and all above it that are entitled to anything: one that says nothing of it has no say.
 fn add(cycle: &Cycle<'_>, changes: &mut Changes, queue: QueueId, demand: &Demand, sign: i64) {
     let above = cycle.tables.queues.row(queue).ancestors.iter().copied();
-    for queue in std::iter::once(queue).chain(above) {
-        if let Entry::Vacant(place) = changes.entry(queue) {
-            let Some(shares) = cycle.policy.shares(cycle.tables, queue) else { continue };
+    for at in std::iter::once(queue).chain(above) {
+        if let Entry::Vacant(place) = changes.entry(at) {
+            let Some(shares) = cycle.policy.shares(cycle.tables, at) else { continue };
+            if at != queue && shares.iter().all(|(_, share)| *share == 0) {
+                continue;
+            }
             place.insert((Vec::new(), shares));
         }
-        if let Some((sum, _)) = changes.get_mut(&queue) {
+        if let Some((sum, _)) = changes.get_mut(&at) {
             demand.add_to(sum, sign);
         }
     }

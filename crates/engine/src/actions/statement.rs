@@ -1,12 +1,15 @@
 //! Evictions and promises that stand or fall together, and what the plan says of them: each eviction with its
 //! receipt. Used by all actions that make victims.
 
+use super::allocate::counting;
 use super::fences;
 use super::prospects::Room;
 use crate::cycle::Cycle;
 use crate::dims::CPU;
+use crate::finder::Search;
 use crate::ids::{GroupId, NodeId, TaskId};
 use crate::plan::{Eviction, Pipelined};
+use crate::plugins::Counting;
 use crate::world::journal::Savepoint;
 use crate::world::tasks::{Evicting, TaskState};
 
@@ -70,7 +73,11 @@ impl Statement {
 
     /// Decides it: the victims leave, and the room is kept for the group until the fence falls. What nobody has to
     /// leave for, and fits this moment, is left to allocate: then it is taken back and the answer is false.
-    pub(crate) fn commit(self, cycle: &mut Cycle<'_>) -> bool {
+    pub(crate) fn commit(mut self, cycle: &mut Cycle<'_>) -> bool {
+        if !self.complete(cycle) {
+            self.discard(cycle);
+            return false;
+        }
         if self.promised.is_empty() || (self.victims.is_empty() && self.fits_now(cycle)) {
             self.discard(cycle);
             return false;
@@ -100,6 +107,38 @@ impl Statement {
         }
         cycle.wake_at(until);
         true
+    }
+
+    /// Promises room to as many pods that ask for nothing as the minimum counts on. False if there is none for them.
+    fn complete(&mut self, cycle: &mut Cycle<'_>) -> bool {
+        let counting = counting(cycle);
+        let row = cycle.tables.groups.row(self.group);
+        let held = row.counts.ready() + row.counts.pipelined();
+        let short = row.min_member.saturating_sub(held).min(row.pending_best_effort) as usize;
+        if short == 0 || counting == Counting::WithBestEffort {
+            return true;
+        }
+        // Where no plugin cares about minima the group is ready as it is.
+        if cycle.policy.job_ready(cycle.tables, self.group, counting) {
+            return true;
+        }
+        let idle = |task: &TaskId| {
+            let row = cycle.tables.task(*task);
+            row.state == TaskState::Pending && row.best_effort && !row.gated
+        };
+        let mut tasks: Vec<TaskId> = row.tasks.iter().copied().filter(idle).collect();
+        tasks.sort_by(|left, right| cycle.policy.task_order(cycle.tables, *left, *right));
+        let mut found = 0;
+        for task in tasks {
+            let search = Search::of_task(cycle.tables, task);
+            let Some(node) = cycle.finder.best(cycle.tables, cycle.policy, search) else { continue };
+            self.promise(cycle, task, node);
+            found += 1;
+            if found == short {
+                return true;
+            }
+        }
+        false
     }
 
     fn fits_now(&self, cycle: &Cycle<'_>) -> bool {

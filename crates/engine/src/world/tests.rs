@@ -1,5 +1,6 @@
 //! Laws of the world and what a cycle must do, on small worlds made by builders.
 
+use crate::plan::Eviction;
 use crate::*;
 
 mod circles;
@@ -10,6 +11,7 @@ mod eviction;
 mod fairness;
 mod gangs;
 mod gates;
+mod hostile;
 mod laws;
 mod limits;
 mod oracle;
@@ -21,6 +23,13 @@ mod told;
 pub(crate) struct Lab {
     pub(crate) world: World,
     pub(crate) now: TimeMs,
+}
+
+/// So many cases, or as much more as `PROPTEST_CASES` asks for.
+fn cases(ordinary: u32) -> proptest::test_runner::Config {
+    let config = proptest::test_runner::Config::default();
+    let cases = u64::from(config.cases) * u64::from(ordinary) / 256;
+    proptest::test_runner::Config { cases: u32::try_from(cases).unwrap_or(u32::MAX).max(1), ..config }
 }
 
 pub(crate) fn resources(cpu_milli: i64) -> Resources {
@@ -128,7 +137,10 @@ impl Lab {
 
     pub(crate) fn cycle(&mut self) -> Plan {
         let plan = self.world.cycle(self.now);
-        assert_eq!(self.world.lint(&plan), Vec::<String>::new());
+        let told = |evicted: &Eviction| format!("{} of {} by {}", evicted.name, evicted.group, evicted.action);
+        let evictions: Vec<String> = plan.evictions.iter().map(told).collect();
+        let binds: Vec<&str> = plan.binds.iter().map(|bind| bind.name.as_str()).collect();
+        assert_eq!(self.world.lint(&plan), Vec::<String>::new(), "{binds:?} {evictions:?}");
         plan
     }
 

@@ -44,9 +44,15 @@ pub(super) fn of(cycle: &Cycle<'_>, want: &Want, domain: HyperId) -> Vec<Bundle>
     let mut bundles = Vec::new();
     for (group, mut tasks) in groups {
         tasks.sort_by_key(|task| (tables.task(*task).priority, tables.task(*task).uid.clone()));
+        let row = tables.groups.row(group);
+        // Pods of it are on their way: it would be broken before it begins.
+        let begins = row.counts.get(TaskState::Binding) > 0;
+        if begins && row.counts.ready() < row.min_member {
+            continue;
+        }
         let (safe, rest) = split(tables, group, tasks);
         for (tasks, whole) in [(safe, false), (rest, true)] {
-            if !tasks.is_empty() && (!whole || want.break_gangs) {
+            if !tasks.is_empty() && (!whole || (want.break_gangs && !begins)) {
                 bundles.push(Bundle { group, worth: worth(tables, want, group, &tasks, whole), tasks, whole });
             }
         }

@@ -77,6 +77,18 @@ fn what_breaks_no_gang_leaves_first_and_nobody_in_vain() {
 }
 
 #[test]
+fn a_gang_that_gets_a_pod_is_not_broken_in_the_same_cycle() {
+    let mut lab = lab("gangpreempt", "", &[2_000, 1_000]);
+    runs(&mut lab, "whole", "default", 2, &["n0", "n0"]);
+    lab.pod(pod("whole", 2, 1_000));
+    wants(&mut lab, 1, 2_000, None);
+    let plan = lab.cycle();
+    assert_eq!((plan.binds.len(), evicted(&plan)), (1, vec![]));
+    lab.world.bind_result("uid-whole-2", Ok(()), lab.now);
+    assert_eq!(evicted(&lab.cycle()), ["whole-0", "whole-1", "whole-2"]);
+}
+
+#[test]
 fn victims_are_of_the_queue_and_less_important() {
     for (action, queue, priority, expected) in [
         ("gangpreempt", "default", "low", 1),

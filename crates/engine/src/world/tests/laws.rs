@@ -1,5 +1,7 @@
 //! Laws that hold for every sequence of events, checked on random ones.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -7,18 +9,35 @@ use crate::finder::{Finder, Search};
 use crate::ids::{ClassId, GroupId, NodeId, TaskId};
 use crate::policy::Policy;
 use crate::world::tables::Tables;
-use crate::world::tasks::TaskState;
+use crate::world::tasks::{TaskRow, TaskState};
 
 /// A random event, small enough that names meet each other.
 #[derive(Debug, Clone)]
 enum Event {
     Apply(Box<Delta>),
     Cycle,
-    BindResult { pod: String, fails: bool },
+    BindResult {
+        pod: String,
+        fails: bool,
+    },
+    EvictResult {
+        pod: String,
+        fails: bool,
+    },
+    /// Nothing happens for so long: fences fall, half gangs are taken back, backoffs end.
+    Wait {
+        seconds: i64,
+    },
 }
 
+/// Everything that makes victims; worlds of an odd number of events run it, others what is shipped.
+const ALL: &str = "actions: enqueue, allocate, preempt, reclaim, gangpreempt, gangreclaim, backfill, shuffle\ntiers:\n\
+                   - plugins:\n  - name: priority\n  - name: gang\n    enablePreemptable: false\n    \
+                   enableJobStarving: false\n  - name: conformance\n- plugins:\n  - name: predicates\n  \
+                   - name: proportion\n  - name: nodeorder\n  - name: network-topology-aware\n";
+
 fn some_node() -> impl Strategy<Value = Delta> {
-    (0..4_u32, 0..6_i64, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+    (0..4_u32, 0..4_i64, prop::bool::weighted(0.2), any::<bool>(), any::<bool>()).prop_map(
         |(name, cpu, cordoned, labelled, soft)| {
             let mut facts = node(&format!("n{name}"), cpu * 1_000);
             facts.unschedulable = cordoned;
@@ -39,8 +58,10 @@ fn some_node() -> impl Strategy<Value = Delta> {
 
 fn some_pod() -> impl Strategy<Value = Delta> {
     let shape = (0..4_i64, 0..2_u32, any::<bool>(), any::<bool>(), 0..2_u16);
-    let standing = (proptest::option::of(0..4_u32), 0..4_u32, any::<bool>(), any::<bool>());
-    (0..3_u32, 0..4_u32, shape, standing).prop_map(|(group, index, (cpu, role, selects, prefers, port), standing)| {
+    let standing = (proptest::option::of(0..4_u32), 0..4_u32, prop::bool::weighted(0.3), any::<bool>());
+    let leaves = prop::bool::weighted(0.8);
+    (0..3_u32, 0..4_u32, shape, standing, leaves).prop_map(|(group, index, shape, standing, leaves)| {
+        let (cpu, role, selects, prefers, port) = shape;
         let (on, phase, terminating, mine) = standing;
         let mut facts = pod(&format!("g{group}"), index, cpu * 500);
         facts.role = format!("r{role}");
@@ -48,6 +69,7 @@ fn some_pod() -> impl Strategy<Value = Delta> {
         facts.group = (group < 2).then(|| format!("g{group}"));
         facts.node = on.map(|node| format!("n{node}"));
         facts.terminating = terminating && on.is_some();
+        facts.preemptable = (!leaves).then_some(false);
         facts.phase = match (phase, on) {
             (1, Some(_)) => PodPhase::Running,
             (2, Some(_)) => PodPhase::Succeeded,
@@ -70,15 +92,47 @@ fn some_pod() -> impl Strategy<Value = Delta> {
 }
 
 fn some_group() -> impl Strategy<Value = Delta> {
-    (0..2_u32, 0..4_u32, 0..2_u32, 0..3_u32, any::<bool>()).prop_map(|(name, min, queue, role_min, pending)| {
+    let spec = TopologySpec { hard: true, highest_tier: Some(1), highest_tier_name: None };
+    let soft = TopologySpec { hard: false, ..spec.clone() };
+    let topology = prop_oneof![6 => Just(None), 1 => Just(Some(spec)), 1 => Just(Some(soft))];
+    let standing = (0..3_usize, topology);
+    (0..2_u32, 0..4_u32, 0..2_u32, 0..3_u32, any::<bool>(), standing).prop_map(|group| {
+        let (name, min, queue, role_min, pending, (priority, topology)) = group;
         let phase = if pending { GroupPhase::Pending } else { GroupPhase::Inqueue };
         Delta::GroupUpsert(Box::new(GroupFacts {
             queue: ["", "q"][queue as usize].to_owned(),
+            priority_class: ["", "low", "high"][priority].to_owned(),
+            topology,
             min_task_member: [("r0".to_owned(), role_min)].into(),
             owner: Some(OwnerFacts { kind: "Job".to_owned(), name: "j".to_owned(), uid: format!("job{name}") }),
             status: GroupStatus { phase, ..GroupStatus::default() },
-            ..group(&format!("g{name}"), min)
+            ..super::group(&format!("g{name}"), min)
         }))
+    })
+}
+
+/// Two racks of any nodes, and a row of them.
+fn some_hyper_node() -> impl Strategy<Value = Delta> {
+    (0..3_usize, proptest::collection::vec(0..4_u32, 0..3), prop::bool::weighted(0.2)).prop_map(
+        |(name, nodes, gone)| {
+            let row = name == 2;
+            let names = nodes.iter().map(|node| if row { format!("h{}", node % 2) } else { format!("n{node}") });
+            let member = |name: String| HyperNodeMember { hyper_node: row, which: MemberKind::Exact(name) };
+            let name = format!("h{name}");
+            if gone {
+                return Delta::HyperNodeRemove(name);
+            }
+            let (tier, members) = (if row { 2 } else { 1 }, names.map(member).collect());
+            Delta::HyperNodeUpsert(HyperNodeFacts { name, tier, tier_name: String::new(), members })
+        },
+    )
+}
+
+fn some_queue() -> impl Strategy<Value = Delta> {
+    let state = prop_oneof![4 => Just(QueueState::Open), 1 => Just(QueueState::Closing), 1 => Just(QueueState::Closed)];
+    (proptest::option::of(0..4_i64), state, 0..4_i32).prop_map(|(cpu, state, weight)| {
+        let capability = cpu.map(|cpu| ("cpu".to_owned(), cpu * 1_000)).into_iter().collect();
+        Delta::QueueUpsert(QueueFacts { name: "q".to_owned(), capability, state, weight, ..QueueFacts::default() })
     })
 }
 
@@ -98,24 +152,49 @@ fn some_delta() -> impl Strategy<Value = Delta> {
         3 => Delta::ShapeRemove { owner_uid: format!("job{group}") },
         _ => Delta::TaskRemove(format!("uid-g{group}-{index}")),
     });
-    let queue = proptest::option::of(0..4_i64).prop_map(|cpu| {
-        let capability = cpu.map(|cpu| ("cpu".to_owned(), cpu * 1_000)).into_iter().collect();
-        Delta::QueueUpsert(QueueFacts { name: "q".to_owned(), capability, ..QueueFacts::default() })
-    });
-    prop_oneof![3 => some_node(), 8 => some_pod(), 3 => some_group(), 2 => some_shape(), 2 => gone, 1 => queue]
+    prop_oneof![3 => some_node(), 8 => some_pod(), 3 => some_group(), 2 => some_shape(), 2 => gone, 1 => some_queue(), 1 => some_hyper_node()]
 }
 
 fn some_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => some_delta().prop_map(|delta| Event::Apply(Box::new(delta))),
-        2 => Just(Event::Cycle),
+        3 => Just(Event::Cycle),
         1 => (0..3_u32, 0..4_u32, any::<bool>())
             .prop_map(|(group, index, fails)| Event::BindResult { pod: format!("uid-g{group}-{index}"), fails }),
+        1 => (0..3_u32, 0..4_u32, any::<bool>())
+            .prop_map(|(group, index, fails)| Event::EvictResult { pod: format!("uid-g{group}-{index}"), fails }),
+        1 => (1..120_i64).prop_map(|seconds| Event::Wait { seconds }),
     ]
 }
 
+fn empty(events: &[Event]) -> Lab {
+    let mut lab = if events.len().is_multiple_of(2) { Lab::new(&[]) } else { Lab::of(ALL, &[]) };
+    for (name, value) in [("low", 10), ("high", 100)] {
+        lab.apply(Delta::PriorityClassUpsert { name: name.to_owned(), value, global_default: false });
+    }
+    lab
+}
+
+/// The events happen to a cluster that is full, with work of higher priority that waits.
 fn play(events: &[Event]) -> Lab {
-    let mut lab = Lab::new(&[]);
+    let mut lab = empty(events);
+    for (index, cpu) in [2_000, 1_500, 1_000].into_iter().enumerate() {
+        lab.apply(Delta::NodeUpsert(node(&format!("n{index}"), cpu)));
+    }
+    lab.queue("q", &[]);
+    for (name, class, queue) in [("g0", "low", ""), ("g1", "high", "")] {
+        let (priority_class, queue) = (class.to_owned(), queue.to_owned());
+        lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { priority_class, queue, ..group(name, 1) })));
+        for index in 0..4 {
+            let node = (name == "g0").then(|| format!("n{}", index % 3));
+            let phase = if node.is_some() { PodPhase::Running } else { PodPhase::Pending };
+            lab.pod(PodFacts { node, phase, ..pod(name, index, 1_000) });
+        }
+    }
+    go_on(lab, events)
+}
+
+fn go_on(mut lab: Lab, events: &[Event]) -> Lab {
     for event in events {
         lab.now = lab.now.plus_ms(400);
         match event {
@@ -125,6 +204,10 @@ fn play(events: &[Event]) -> Lab {
             Event::BindResult { pod, fails } => {
                 lab.world.bind_result(pod, if *fails { Err("refused") } else { Ok(()) }, lab.now);
             }
+            Event::EvictResult { pod, fails } => {
+                lab.world.evict_result(pod, if *fails { Err("refused") } else { Ok(()) }, lab.now);
+            }
+            Event::Wait { seconds } => lab.now = lab.now.plus_ms(seconds * 1_000),
         }
     }
     lab
@@ -151,10 +234,10 @@ fn audit(tables: &Tables) {
             assert_eq!(tables.nodes.future_idle(node, dim), idle + in_state(TaskState::Releasing) - promised);
         }
     }
+    audit_promises(tables);
     for (id, group) in tables.groups.table.iter() {
-        for state in
-            [TaskState::Pending, TaskState::Binding, TaskState::Bound, TaskState::Running, TaskState::Succeeded]
-        {
+        use TaskState::{Binding, Bound, Failed, Pending, Pipelined, Releasing, Running, Succeeded, Unknown};
+        for state in [Pending, Pipelined, Binding, Bound, Running, Releasing, Succeeded, Failed, Unknown] {
             let count = group.tasks.iter().filter(|task| tables.task(**task).state == state).count();
             assert_eq!(group.counts.get(state) as usize, count);
         }
@@ -186,6 +269,19 @@ fn audit(tables: &Tables) {
     }
 }
 
+/// Fences and evictions: those that the tables list are those there are.
+fn audit_promises(tables: &Tables) {
+    let listed = |wanted: &dyn Fn(&TaskRow) -> bool| -> BTreeSet<TaskId> {
+        tables.tasks.iter().filter(|(_, task)| wanted(task)).map(|(id, _)| id).collect()
+    };
+    assert_eq!(tables.fences, listed(&|task| task.state == TaskState::Pipelined));
+    assert_eq!(tables.evicting, listed(&|task| task.evicting.is_some()));
+    for (_, task) in tables.tasks.iter() {
+        assert!(task.evicting.is_none() || task.state == TaskState::Releasing, "{} is {:?}", task.name, task.state);
+        assert!(task.state != TaskState::Pipelined || task.node.is_some() && task.group.is_some());
+    }
+}
+
 /// The best node by looking at all of them, with nothing cached.
 fn best_by_scan(tables: &Tables, policy: &Policy, class: ClassId) -> Option<NodeId> {
     let row = tables.classes.row(class);
@@ -211,7 +307,7 @@ fn best_by_scan(tables: &Tables, policy: &Policy, class: ClassId) -> Option<Node
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+    #![proptest_config(cases(192))]
 
     #[test]
     fn sums_follow_the_tasks_and_plans_are_clean(events in proptest::collection::vec(some_event(), 0..60)) {
@@ -233,6 +329,8 @@ proptest! {
         other.world.backlog = crate::backlog::Backlog::default();
         let (plan, again) = (one.cycle(), other.cycle());
         prop_assert_eq!(plan.binds, again.binds);
+        prop_assert_eq!(plan.evictions, again.evictions);
+        prop_assert_eq!(plan.pipelined, again.pipelined);
         prop_assert_eq!(plan.admitted, again.admitted);
         prop_assert_eq!(one.world.digest(), other.world.digest());
     }
@@ -272,7 +370,7 @@ proptest! {
         deltas.reverse();
         let backward: Vec<Event> = deltas.into_iter().map(Box::new).map(Event::Apply).collect();
         let totals = |events: &[Event]| {
-            let lab = play(events);
+            let lab = go_on(empty(events), events);
             audit(&lab.world.tables);
             let tables = &lab.world.tables;
             let mut nodes: Vec<_> = tables.nodes.table.iter().map(|(id, row)| {
@@ -294,7 +392,7 @@ proptest! {
     #[test]
     fn a_rollback_restores_the_world_exactly(
         events in proptest::collection::vec(some_event(), 0..40),
-        moves in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..5_u32), 1..30),
+        moves in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..7_u32), 1..30),
         nested in any::<prop::sample::Index>(),
     ) {
         let mut lab = play(&events);
@@ -322,7 +420,7 @@ proptest! {
     #[test]
     fn the_index_finds_what_a_scan_finds(
         events in proptest::collection::vec(some_event(), 0..50),
-        moves in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..5_u32), 0..12),
+        moves in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..7_u32), 0..12),
     ) {
         let mut lab = play(&events);
         let World { tables, policy, finder, .. } = &mut lab.world;
@@ -355,6 +453,8 @@ fn disturb(tables: &mut Tables, which: &prop::sample::Index, place: &prop::sampl
             0 => tables.move_task(task, TaskState::Allocated, Some(node)),
             1 => tables.move_task(task, TaskState::Binding, Some(node)),
             2 => tables.move_task(task, TaskState::Pending, None),
+            5 if tables.task(task).state.holds_node() => tables.evict(task),
+            6 => tables.move_task(task, TaskState::Pipelined, Some(node)),
             _ => tables.hold(tables.task(task).class, node),
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use self::naive::{Naive, Pod};
-use self::scene::{Amounts, Scene, as_amounts, flat, priority_class, tree};
+use self::scene::{Amounts, RESOURCES, Scene, UNITS, as_amounts, flat, priority_class, tree};
 use super::*;
 
 mod found;
@@ -40,6 +40,8 @@ const STRICT: &str = "actions: enqueue, allocate, backfill\ntiers:\n- plugins:\n
                       arguments: {strict: true}\n";
 
 impl Setting {
+    pub(super) const ALL: [Self; 5] = [Self::Shipped, Self::Stock, Self::Binpack, Self::Capacity, Self::Strict];
+
     pub(super) fn config(self) -> Config {
         let text = match self {
             Self::Shipped => return Config::default(),
@@ -301,13 +303,8 @@ impl Trial {
     }
 }
 
-fn cases(share: u32) -> ProptestConfig {
-    let config = ProptestConfig::default();
-    ProptestConfig { cases: (config.cases * share / 256).max(1), ..config }
-}
-
 proptest! {
-    #![proptest_config(cases(600))]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn with_what_is_shipped(scene in flat()) {
@@ -332,5 +329,24 @@ proptest! {
     #[test]
     fn in_strict_order(scene in flat()) {
         Trial::play(Setting::Strict, &scene);
+    }
+
+    /// Per resource all there is, or all that is wanted and allowed, give or take a unit a queue.
+    #[test]
+    fn shares_add_up(scene in flat()) {
+        let mut trial = Trial::new(Setting::Stock, &scene);
+        trial.lab.cycle();
+        for (index, (resource, unit)) in RESOURCES.into_iter().zip(UNITS).enumerate() {
+            let total: i64 = scene.nodes.iter().map(|node| node.amounts[index]).sum();
+            let wanted = |queue: usize| {
+                let of_queue = scene.groups.iter().filter(|group| group.queue == queue);
+                let wanted = of_queue.flat_map(|group| &group.pods).map(|pod| pod.amounts[index]).sum::<i64>();
+                wanted.min(scene.queues[queue].capability[index].filter(|limit| *limit > 0 || index == 2).unwrap_or(total)).min(total)
+            };
+            let expected = unit * total.min((0..scene.queues.len()).map(wanted).sum());
+            let deserved = |queue: &scene::QueuePlan| trial.lab.world.deserved(&queue.name)?.get(resource).copied();
+            let shared: i64 = scene.queues.iter().filter_map(deserved).sum();
+            prop_assert!((shared - expected).abs() <= scene.queues.len() as i64, "{resource}: {shared} of {expected}");
+        }
     }
 }

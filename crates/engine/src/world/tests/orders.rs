@@ -44,6 +44,8 @@ fn check(setting: Setting, (scene, shuffled): (Scene, Vec<Delta>)) {
 }
 
 proptest! {
+    #![proptest_config(cases(128))]
+
     #[test]
     fn of_arrival_means_nothing_as_shipped(world in shuffled(flat())) {
         check(Setting::Shipped, world);

@@ -32,6 +32,24 @@ fn nobody_is_evicted_from_a_share_that_it_could_take_back() {
     Trial::play(Setting::Capacity, &Scene { nodes: vec![NodePlan::of([1, 1, 0], 1)], queues, groups, lingers: 0 });
 }
 
+/// The queues above say nothing of what they deserve, so that all they held counted as too much.
+#[test]
+fn queues_above_that_deserve_nothing_make_no_victims() {
+    let groups = [(3, 2), (2, 1), (4, 1)].map(|(queue, memory)| GroupPlan::of(queue, 0, 0, &[[0, memory, 0]]));
+    let mut queues = siblings([0; 3], [[0; 3], [0, 2, 0]]);
+    queues[4].deserved = [1, 1, 0];
+    let nodes = vec![NodePlan::of([5, 2, 1], 110)];
+    Trial::play(Setting::Capacity, &Scene { nodes, queues, groups: groups.to_vec(), lingers: 0 });
+}
+
+/// One of the gang's pods asks for nothing, but for a place that the node has not left.
+#[test]
+fn no_room_is_made_for_a_gang_whose_idle_pods_find_none() {
+    let groups = vec![GroupPlan::of(0, 0, 0, &[[0, 1, 0]]), GroupPlan::of(0, 2, 1, &[[0, 0, 0], [1, 0, 0]])];
+    let queues = (0..3).map(|index| QueuePlan::of(index, None, [0; 3], 1)).collect();
+    Trial::play(Setting::Shipped, &Scene { nodes: vec![NodePlan::of([3, 1, 0], 1)], queues, groups, lingers: 0 });
+}
+
 #[test]
 fn what_asks_for_nothing_takes_nothing_of_a_share() {
     let groups = vec![

@@ -7,7 +7,7 @@ use super::super::*;
 /// Resources that are limited here; a pod also takes one of the node's `pods`.
 pub(super) const RESOURCES: [&str; 3] = ["cpu", "memory", "nvidia.com/gpu"];
 /// What one of each counts.
-const UNITS: [i64; 3] = [1_000, 1 << 30, 1];
+pub(super) const UNITS: [i64; 3] = [1_000, 1 << 30, 1];
 
 /// An amount of each resource.
 pub(super) type Amounts = [i64; 3];
