@@ -19,6 +19,7 @@ mod listener;
 mod negotiate;
 mod node_proxy;
 mod openapi;
+mod pick;
 mod pipeline;
 mod query;
 mod registry;

@@ -12,6 +12,7 @@ use pumice_store::Object;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::pick::pick;
 use crate::query::ReadOptions;
 use crate::registry::Descriptor;
 
@@ -23,8 +24,6 @@ const NAMESPACE: &str = "metadata.namespace";
 pub(crate) struct Matcher {
     labels: LabelSelector,
     fields: FieldSelector,
-    /// Whether a field beyond name and namespace is asked for.
-    reads_body: bool,
 }
 
 #[derive(Deserialize)]
@@ -42,7 +41,6 @@ struct PeekMetadata<'a> {
 impl Matcher {
     /// Refuses fields that the resource can't be selected by.
     pub(crate) fn new(descriptor: &Descriptor, options: &ReadOptions) -> Result<Self, Status> {
-        let mut reads_body = false;
         for requirement in options.fields.requirements() {
             let path = requirement.path.as_str();
             let built_in = path == NAME || path == NAMESPACE;
@@ -52,9 +50,8 @@ impl Matcher {
                     descriptor.qualified(),
                 )));
             }
-            reads_body |= !built_in;
         }
-        Ok(Self { labels: options.labels.clone(), fields: options.fields.clone(), reads_body })
+        Ok(Self { labels: options.labels.clone(), fields: options.fields.clone() })
     }
 
     /// Whether everything matches.
@@ -80,27 +77,20 @@ impl Matcher {
         if self.fields.is_everything() {
             return true;
         }
-        let body: Value =
-            if self.reads_body { serde_json::from_slice(&object.body).unwrap_or_default() } else { Value::Null };
         self.fields.matches(|path| match path {
             NAME => Some(Cow::Borrowed(&*object.key.name)),
             NAMESPACE => Some(Cow::Borrowed(&*object.key.namespace)),
-            other => field_text(&body, other),
+            other => field_text(pick(&object.body, other), other),
         })
     }
 }
 
 /// A field as selectors compare it. A boolean that is not set counts as false.
-fn field_text<'a>(body: &'a Value, path: &str) -> Option<Cow<'a, str>> {
-    match at(body, path) {
+fn field_text(field: Option<Value>, path: &str) -> Option<Cow<'static, str>> {
+    match field {
         None | Some(Value::Null) if path == "spec.unschedulable" => Some(Cow::Borrowed("false")),
         None | Some(Value::Null) => None,
-        Some(Value::String(text)) => Some(Cow::Borrowed(text.as_str())),
+        Some(Value::String(text)) => Some(Cow::Owned(text)),
         Some(other) => Some(Cow::Owned(other.to_string())),
     }
-}
-
-/// The value at a dotted path.
-pub(crate) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(value, |value, step| value.get(step))
 }

@@ -13,7 +13,6 @@ use crate::pipeline::{Answer, Call, json as json_response};
 use crate::registry::descriptor::Subresource;
 use crate::render::parse;
 use crate::request::Verb;
-use crate::selecting::at;
 use crate::verbs::update::{self, Edit};
 use crate::verbs::{read, write};
 
@@ -109,4 +108,9 @@ impl Edit for ScaleEdit<'_> {
         }
         Ok(new)
     }
+}
+
+/// The value at a dotted path.
+fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, |value, step| value.get(step))
 }
