@@ -61,6 +61,12 @@ impl Setting {
     }
 }
 
+/// What a queue deserved in the last cycle.
+fn deserved_by(world: &World, queue: &str) -> Resources {
+    let queue = world.queues().into_iter().find(|view| *view.name == *queue);
+    queue.and_then(|view| view.deserved).unwrap_or_default()
+}
+
 /// The engine and the bookkeeper side by side.
 struct Trial {
     setting: Setting,
@@ -344,7 +350,7 @@ proptest! {
                 wanted.min(scene.queues[queue].capability[index].filter(|limit| *limit > 0 || index == 2).unwrap_or(total)).min(total)
             };
             let expected = unit * total.min((0..scene.queues.len()).map(wanted).sum());
-            let deserved = |queue: &scene::QueuePlan| trial.lab.world.deserved(&queue.name)?.get(resource).copied();
+            let deserved = |queue: &scene::QueuePlan| deserved_by(&trial.lab.world, &queue.name).get(resource).copied();
             let shared: i64 = scene.queues.iter().filter_map(deserved).sum();
             prop_assert!((shared - expected).abs() <= scene.queues.len() as i64, "{resource}: {shared} of {expected}");
         }
