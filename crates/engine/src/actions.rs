@@ -6,6 +6,7 @@ pub(crate) mod enqueue;
 pub(crate) mod fences;
 pub(crate) mod gang_eviction;
 pub(crate) mod half_placed;
+mod kept;
 mod outranked;
 mod potential;
 pub(crate) mod preempt;

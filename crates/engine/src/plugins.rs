@@ -355,9 +355,16 @@ pub trait Plugin: Debug + Send + Sync {
         None
     }
 
-    /// Which candidates may leave for a task of another queue. `None` abstains; an empty list is a veto.
+    /// Which candidates may leave for a task of another queue. `None` abstains; an empty list is a veto. Whether it
+    /// abstains does not depend on the preemptor.
     fn reclaimable(&self, _tables: &Tables, _preemptor: TaskId, _candidates: &[TaskId]) -> Option<Vec<TaskId>> {
         None
+    }
+
+    /// Whether `reclaimable` gives this task to nobody, whoever asks, as things stand. `false` is always right; `true`
+    /// saves asking again for each preemptor.
+    fn keeps(&self, _tables: &Tables, _victim: TaskId) -> bool {
+        false
     }
 
     /// Which candidates may leave for a gang. `None` abstains; an empty list is a veto.

@@ -19,6 +19,8 @@ use crate::world::tenants::Decay;
 mod tenants;
 mod victims;
 
+pub(crate) use victims::Allowed;
+
 /// The configured plugins, tier after tier.
 #[derive(Debug)]
 pub(crate) struct Policy {
@@ -420,6 +422,11 @@ impl Policy {
     /// As many binds are on their way to the node as may be at a time.
     fn is_busy(&self, tables: &Tables, node: NodeId) -> bool {
         self.max_in_flight > 0 && tables.nodes.row(node).in_flight >= self.max_in_flight
+    }
+
+    /// Whether anything but room may keep the class from a node whose facts allow it.
+    pub(crate) fn checks_use_of(&self, class: &ClassRow) -> bool {
+        self.max_in_flight > 0 || self.with(Switch::Predicate).any(|plugin| plugin.checks_use_of(class))
     }
 
     /// Keeps the nodes whose use allows the class; the others are given to `out`.

@@ -2,13 +2,15 @@
 //!
 //! Invariant: a node is left out only as long as nothing has changed that could make it a better answer: it comes
 //! back when it changes, when evictions that made it useless are taken back, or when the queue holds less. So 10,000
-//! preemptors that are alike cost one look at each node and one at each success, not a scan each.
+//! preemptors that are alike cost one look at each node and one at each success, not a scan each. Nodes where nobody
+//! leaves are left out for all queues that reclaim (`kept`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
 
+use super::kept::Kept;
 use super::victims::{From, Hunt, Refusal};
 use crate::config::Switch;
 use crate::cycle::Cycle;
@@ -56,8 +58,11 @@ pub(super) struct Room {
 #[derive(Debug, Default)]
 pub(super) struct Prospects {
     orders: FxHashMap<Key, Order>,
-    /// Nodes left out since the statement began.
+    /// Nodes left out since the statement first took room.
     buried: Vec<(Key, NodeId)>,
+    kept: Kept,
+    /// The statement has taken room.
+    taken: bool,
 }
 
 impl Prospects {
@@ -73,7 +78,8 @@ impl Prospects {
             self.orders.clear();
         }
         let order = self.orders.entry(key).or_default();
-        order.repair(cycle, hunt);
+        self.kept.refresh(&cycle.tables.nodes);
+        order.repair(cycle, hunt, &self.kept);
         let mut found: Vec<Room> = Vec::new();
         while found.len() < wanted
             && let Some(node) = order.first()
@@ -89,26 +95,37 @@ impl Prospects {
                     }
                     continue;
                 }
-                Err(Refusal::Node) => self.buried.push((key, node)),
+                Err(refusal @ (Refusal::Node | Refusal::Everyone)) => {
+                    if refusal == Refusal::Everyone {
+                        self.kept.add(node, self.taken);
+                    }
+                    if self.taken {
+                        self.buried.push((key, node));
+                    }
+                }
                 Err(Refusal::Queue) => order.blocked.push(node),
             }
             order.standing[node.index()] = None;
         }
         // What trials left in the log of changes has been taken back.
         order.seen = Some(cycle.tables.nodes.use_log.end());
-        for room in &found {
-            order.weigh(cycle, hunt, room.node);
-        }
+        self.kept.skip(&cycle.tables.nodes);
+        order.weigh(cycle, hunt, &self.kept, found.iter().map(|room| room.node));
+        self.taken |= !found.is_empty();
         found
     }
 
     /// A statement has been carried out: what it made useless stays so.
     pub(super) fn committed(&mut self) {
         self.buried.clear();
+        self.kept.committed();
+        self.taken = false;
     }
 
     /// A statement has been taken back, and with it what its evictions made useless elsewhere.
     pub(super) fn discarded(&mut self) {
+        self.kept.discarded();
+        self.taken = false;
         for (key, node) in self.buried.drain(..) {
             if let Some(order) = self.orders.get_mut(&key) {
                 order.blocked.push(node);
@@ -143,22 +160,20 @@ impl Order {
         None
     }
 
-    fn repair(&mut self, cycle: &Cycle<'_>, hunt: &Hunt) {
+    fn repair(&mut self, cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept) {
         let nodes = &cycle.tables.nodes;
         let span = nodes.table.span();
         self.standing.resize(span.max(self.standing.len()), None);
-        let changed = self.seen.and_then(|seen| nodes.use_log.since(seen));
-        match changed {
-            Some(changed) => changed.iter().for_each(|node| self.weigh(cycle, hunt, *node)),
-            None => (0..span).for_each(|node| self.weigh(cycle, hunt, node.into())),
+        match self.seen.and_then(|seen| nodes.use_log.since(seen)) {
+            Some(changed) => self.weigh(cycle, hunt, kept, changed.iter().copied()),
+            None => self.weigh(cycle, hunt, kept, (0..span).map(NodeId::from)),
         }
         self.seen = Some(nodes.use_log.end());
         let held = held(cycle.tables, hunt.queue);
         let less = self.held.len() != held.len() || self.held.iter().zip(&held).any(|(before, now)| now < before);
         if less {
-            for node in std::mem::take(&mut self.blocked) {
-                self.weigh(cycle, hunt, node);
-            }
+            let blocked = std::mem::take(&mut self.blocked);
+            self.weigh(cycle, hunt, kept, blocked.into_iter());
         }
         self.held = held;
         if self.heap.len() > 64 + 4 * span {
@@ -167,24 +182,35 @@ impl Order {
         }
     }
 
-    fn weigh(&mut self, cycle: &Cycle<'_>, hunt: &Hunt, node: NodeId) {
+    /// Finds the places of nodes that may have changed.
+    fn weigh(&mut self, cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept, nodes: impl Iterator<Item = NodeId>) {
         let tables = &*cycle.tables;
         let class = tables.classes.row(hunt.class);
-        let known = tables.nodes.table.get(node.index()).is_some_and(|row| row.known);
-        let suits = known && cycle.policy.check_facts(tables, class, node).is_none();
-        let standing = suits.then(|| {
+        let (mut suited, mut rooms): (Vec<NodeId>, Vec<bool>) = (Vec::new(), Vec::new());
+        for node in nodes {
             let room = class.demand.iter().all(|(dim, amount)| amount <= tables.nodes.future_idle(node, dim));
-            let mut scores = [0];
-            cycle.policy.score_nodes(tables, class, &[node], &mut scores);
-            if hunt.specific {
-                cycle.policy.score_task(tables, hunt.task, &[node], &mut scores);
+            let in_vain = !room && hunt.from == From::OtherQueues && kept.contains(node);
+            debug_assert!(!in_vain || hunt.victims(cycle, node).tasks.is_empty(), "where nobody leaves are no victims");
+            let known = tables.nodes.table.get(node.index()).is_some_and(|row| row.known);
+            if !in_vain && known && cycle.policy.check_facts(tables, class, node).is_none() {
+                suited.push(node);
+                rooms.push(room);
+            } else {
+                self.standing[node.index()] = None;
             }
-            (room, scores[0])
-        });
-        if self.standing[node.index()] != standing {
-            self.standing[node.index()] = standing;
-            self.heap.extend(standing.map(|standing| (standing, Reverse(node))));
         }
+        let mut scores = vec![0; suited.len()];
+        cycle.policy.score_nodes(tables, class, &suited, &mut scores);
+        if hunt.specific {
+            // Each by itself: what others score must not matter to a node that has not changed.
+            for (node, score) in suited.iter().zip(&mut scores) {
+                cycle.policy.score_task(tables, hunt.task, &[*node], std::slice::from_mut(score));
+            }
+        }
+        let standings = suited.into_iter().zip(rooms.into_iter().zip(scores));
+        let moved =
+            standings.filter(|(node, standing)| self.standing[node.index()].replace(*standing) != Some(*standing));
+        self.heap.extend(moved.map(|(node, standing)| (standing, Reverse(node))));
     }
 }
 

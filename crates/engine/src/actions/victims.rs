@@ -13,7 +13,9 @@ use super::potential;
 use crate::cycle::Cycle;
 use crate::dims::Demand;
 use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TaskId, TimeMs};
+use crate::policy::Allowed;
 use crate::queue_limit;
+use crate::world::groups::GroupRow;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
@@ -46,6 +48,8 @@ pub(super) struct Hunt {
 pub(super) enum Refusal {
     /// Nothing that may leave makes room there.
     Node,
+    /// Nothing on it leaves for any pod of another queue.
+    Everyone,
     /// The queue may not take as much, whatever leaves this node.
     Queue,
 }
@@ -59,29 +63,46 @@ impl Hunt {
 
     fn may_take(&self, tables: &Tables, best_effort: bool, victim: TaskId) -> bool {
         let row = tables.task(victim);
-        let Some(group) = row.group else { return false };
-        let owner = tables.groups.row(group);
+        let Some((group, owner)) = self.owner(tables, victim) else { return false };
         let ours = match self.from {
             From::Queue => owner.queue == self.queue && group != self.group,
             From::Group => group == self.group,
             From::OtherQueues => owner.queue != self.queue && tables.queues.row(owner.queue).reclaimable,
         };
-        ours && matches!(row.state, TaskState::Bound | TaskState::Running)
+        ours && (!best_effort || row.best_effort)
+    }
+
+    /// The group of a task that may leave for somebody, as far as the task and the group go.
+    fn owner<'a>(&self, tables: &'a Tables, victim: TaskId) -> Option<(GroupId, &'a GroupRow)> {
+        let row = tables.task(victim);
+        let may_leave = matches!(row.state, TaskState::Bound | TaskState::Running)
             && row.preemptable
             && !row.of_daemon_set
-            && row.spared_until <= self.now
-            && owner.exists()
-            && (!best_effort || row.best_effort)
+            && row.spared_until <= self.now;
+        let group = row.group.filter(|_| may_leave)?;
+        Some((group, tables.groups.row(group))).filter(|(_, owner)| owner.exists())
+    }
+
+    /// Whether nothing on the node leaves for any pod of another queue, where plugins of `tier` decide.
+    fn nobody_leaves(&self, cycle: &Cycle<'_>, node: NodeId, tier: Option<usize>) -> bool {
+        let tables = &*cycle.tables;
+        let stays = |task: &TaskId| match self.owner(tables, *task) {
+            Some((_, owner)) if tables.queues.row(owner.queue).reclaimable => {
+                tier.is_some_and(|tier| cycle.policy.keeps(tables, tier, *task))
+            }
+            _ => true,
+        };
+        self.from == From::OtherQueues && tables.nodes.row(node).tasks.iter().all(stays)
     }
 
     /// All on the node that plugins allow to leave, those that leave first in front.
-    fn victims(&self, cycle: &Cycle<'_>, node: NodeId) -> Vec<TaskId> {
+    pub(super) fn victims(&self, cycle: &Cycle<'_>, node: NodeId) -> Allowed {
         let tables = &*cycle.tables;
         let best_effort = tables.task(self.task).best_effort;
         let listed = tables.nodes.row(node).tasks.iter().copied();
         let mut candidates: Vec<TaskId> = listed.filter(|task| self.may_take(tables, best_effort, *task)).collect();
         if candidates.is_empty() {
-            return candidates;
+            return Allowed::default();
         }
         // Plugins with a budget serve who comes first.
         candidates.sort_by(|left, right| self.order(cycle, *left, *right));
@@ -89,8 +110,10 @@ impl Hunt {
             From::OtherQueues => cycle.policy.reclaimable(tables, self.task, &candidates),
             From::Queue | From::Group => cycle.policy.preemptable(tables, self.task, &candidates),
         };
-        allowed.sort_by(|left, right| self.order(cycle, *left, *right));
-        spare_beginners(tables, &mut allowed);
+        let kept = |task: &TaskId| allowed.tier.is_some_and(|tier| cycle.policy.keeps(tables, tier, *task));
+        debug_assert!(self.from != From::OtherQueues || !allowed.tasks.iter().any(kept), "what is kept does not leave");
+        allowed.tasks.sort_by(|left, right| self.order(cycle, *left, *right));
+        spare_beginners(tables, &mut allowed.tasks);
         allowed
     }
 
@@ -122,9 +145,10 @@ impl Hunt {
         if lacks.is_empty() && checks_pass && allowed_now {
             return Ok(Vec::new());
         }
-        let victims = self.victims(cycle, node);
+        let Allowed { tasks: victims, tier } = self.victims(cycle, node);
         if victims.is_empty() || !would_fit(cycle.tables, &lacks, &victims) {
-            return Err(Refusal::Node);
+            let nobody = victims.is_empty() && self.nobody_leaves(cycle, node, tier);
+            return Err(if nobody { Refusal::Everyone } else { Refusal::Node });
         }
         let chosen = if checks_pass && allowed_now {
             enough(cycle.tables, &lacks, &victims)

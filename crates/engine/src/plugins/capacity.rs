@@ -197,6 +197,13 @@ impl Plugin for Capacity {
         Some(ordered.into_iter().filter(|task| reclaim.takes(*task)).collect())
     }
 
+    fn keeps(&self, tables: &Tables, victim: TaskId) -> bool {
+        tables.task(victim).group.is_none_or(|group| {
+            let (queue, demand) = (tables.groups.row(group).queue, Demand::default());
+            !Reclaim::new(self, tables, queue, &demand).may_take(victim)
+        })
+    }
+
     fn unified_evictable(&self, tables: &Tables, want: &GangEviction, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
         if !want.reclaim {
             return None;

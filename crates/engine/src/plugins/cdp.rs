@@ -5,6 +5,7 @@ use pumice_units::GoDuration;
 
 use super::{GangEviction, Plugin};
 use crate::ids::{TaskId, TimeMs};
+use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
@@ -28,8 +29,16 @@ impl Plugin for Cdp {
         Some(self.cooled_down(tables, candidates))
     }
 
+    fn keeps(&self, tables: &Tables, victim: TaskId) -> bool {
+        self.is_protected(tables, victim)
+    }
+
     fn unified_evictable(&self, tables: &Tables, _want: &GangEviction, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
         Some(self.cooled_down(tables, candidates))
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
     }
 }
 

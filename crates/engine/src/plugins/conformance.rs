@@ -2,6 +2,7 @@
 
 use super::{GangEviction, Plugin};
 use crate::ids::TaskId;
+use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 
 const CRITICAL: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
@@ -19,8 +20,16 @@ impl Plugin for Conformance {
         Some(unprotected(tables, candidates))
     }
 
+    fn keeps(&self, tables: &Tables, victim: TaskId) -> bool {
+        is_protected(tables, victim)
+    }
+
     fn unified_evictable(&self, tables: &Tables, _want: &GangEviction, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
         Some(unprotected(tables, candidates))
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
     }
 }
 

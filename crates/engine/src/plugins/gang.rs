@@ -77,6 +77,10 @@ impl Plugin for Gang {
         Some(beyond_minimum(tables, candidates))
     }
 
+    fn keeps(&self, tables: &Tables, victim: TaskId) -> bool {
+        beyond_minimum(tables, &[victim]).is_empty()
+    }
+
     fn unified_evictable(&self, _tables: &Tables, _want: &GangEviction, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
         Some(candidates.to_vec())
     }

@@ -123,14 +123,18 @@ impl Plugin for Proportion {
             let Some(group) = row.group else { return false };
             let queue = tables.groups.row(group).queue;
             let held = left.entry(queue).or_insert_with(|| tables.queues.row(queue).own.allocated.clone());
-            let deserved = self.due(queue);
-            let above = (0..held.len()).map(DimId::from).any(|dim| at(held, dim) > at(deserved, dim));
+            let above = above(held, self.due(queue));
             if above {
                 tables.classes.row(row.class).demand.add_to(held, -1);
             }
             above
         };
         Some(candidates.iter().copied().filter(may_leave).collect())
+    }
+
+    fn keeps(&self, tables: &Tables, victim: TaskId) -> bool {
+        let queue = tables.task(victim).group.map(|group| tables.groups.row(group).queue);
+        queue.is_none_or(|queue| !above(&tables.queues.row(queue).own.allocated, self.due(queue)))
     }
 
     /// What its answers read of the preemptor: nothing.
@@ -150,6 +154,11 @@ impl Plugin for Proportion {
             None => Ok(Vote::Permit),
         }
     }
+}
+
+/// More than is deserved, in any dimension.
+fn above(held: &[i64], deserved: &[i64]) -> bool {
+    (0..held.len()).map(DimId::from).any(|dim| at(held, dim) > at(deserved, dim))
 }
 
 fn over(tables: &Tables, row: &QueueRow, dim: DimId, deserved: &[i64], requested: i64) -> Reason {

@@ -97,7 +97,7 @@ fn a_veto_of_the_deciding_tier_is_final() {
             .map(|tier| tier.iter().map(|victims| Says { victims: *victims, ..Says::default() }).collect())
             .collect();
         let policy = policy(&says.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        let victims = policy.preemptable(&tables, TaskId::from(0), &[]);
+        let victims = policy.preemptable(&tables, TaskId::from(0), &[]).tasks;
         assert_eq!(victims.iter().map(|task| task.index()).collect::<Vec<_>>(), left, "{tiers:?}");
     }
 }

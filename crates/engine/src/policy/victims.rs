@@ -7,30 +7,44 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHasher;
 
-use super::Policy;
+use super::{Policy, Slot};
 use crate::config::{Switch, Switches};
 use crate::ids::{DimId, QueueId, TaskId};
 use crate::plugins::{GangEviction, Plugin};
 use crate::world::tables::Tables;
 
+/// Who may leave.
+#[derive(Debug, Default)]
+pub(crate) struct Allowed {
+    pub(crate) tasks: Vec<TaskId>,
+    /// Which tier said so, if any plugin had an opinion.
+    pub(crate) tier: Option<usize>,
+}
+
 impl Policy {
     /// For a task of the same queue.
-    pub(crate) fn preemptable(&self, tables: &Tables, preemptor: TaskId, candidates: &[TaskId]) -> Vec<TaskId> {
+    pub(crate) fn preemptable(&self, tables: &Tables, preemptor: TaskId, candidates: &[TaskId]) -> Allowed {
         self.victims(Some(Switch::Preemptable), |plugin| plugin.preemptable(tables, preemptor, candidates))
     }
 
     /// For a task of another queue.
-    pub(crate) fn reclaimable(&self, tables: &Tables, preemptor: TaskId, candidates: &[TaskId]) -> Vec<TaskId> {
+    pub(crate) fn reclaimable(&self, tables: &Tables, preemptor: TaskId, candidates: &[TaskId]) -> Allowed {
         self.victims(Some(Switch::Reclaimable), |plugin| plugin.reclaimable(tables, preemptor, candidates))
+    }
+
+    /// Whether the task leaves for nobody of another queue, where `tier` decides. `false` where that is not known.
+    pub(crate) fn keeps(&self, tables: &Tables, tier: usize, victim: TaskId) -> bool {
+        let decides = |slot: &&Slot| slot.tier == tier && slot.switches.has(Switch::Reclaimable);
+        self.plugins.iter().filter(decides).any(|slot| slot.plugin.keeps(tables, victim))
     }
 
     /// For a gang. No switch turns this off.
     pub(crate) fn unified_evictable(&self, tables: &Tables, want: &GangEviction, candidates: &[TaskId]) -> Vec<TaskId> {
-        self.victims(None, |plugin| plugin.unified_evictable(tables, want, candidates))
+        self.victims(None, |plugin| plugin.unified_evictable(tables, want, candidates)).tasks
     }
 
     /// Without any opinion nobody leaves. In the order of the first plugin's list.
-    fn victims(&self, switch: Option<Switch>, ask: impl Fn(&dyn Plugin) -> Option<Vec<TaskId>>) -> Vec<TaskId> {
+    fn victims(&self, switch: Option<Switch>, ask: impl Fn(&dyn Plugin) -> Option<Vec<TaskId>>) -> Allowed {
         let mut deciding: Option<(usize, Vec<TaskId>)> = None;
         let on = |switches: Switches| switch.is_none_or(|switch| switches.has(switch));
         for slot in self.plugins.iter().filter(|slot| on(slot.switches)) {
@@ -46,7 +60,7 @@ impl Policy {
                 }
             });
         }
-        deciding.map_or_else(Vec::new, |(_, victims)| victims)
+        deciding.map_or_else(Allowed::default, |(tier, tasks)| Allowed { tasks, tier: Some(tier) })
     }
 
     /// All that answers about victims read of the preemptor; preemptors with the same key are alike.

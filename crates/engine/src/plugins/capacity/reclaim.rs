@@ -26,10 +26,7 @@ impl<'a> Reclaim<'a> {
     pub(super) fn takes(&mut self, task: TaskId) -> bool {
         let Some((queue, victim)) = self.victim(task) else { return false };
         let helps = victim.iter().any(|(dim, _)| dim != PODS && self.demand.get(dim) > 0);
-        let takes = helps
-            && self.keeps_guarantee(queue, victim)
-            && self.borrows(queue, victim)
-            && self.lines_allow(queue, victim);
+        let takes = helps && self.may_take(task) && self.lines_allow(queue, victim);
         if takes {
             self.count(queue, victim);
         }
@@ -39,11 +36,17 @@ impl<'a> Reclaim<'a> {
     /// May the task be evicted for a gang?
     pub(super) fn takes_for_gang(&mut self, task: TaskId) -> bool {
         let Some((queue, victim)) = self.victim(task) else { return false };
-        let takes = self.keeps_guarantee(queue, victim) && self.borrows(queue, victim);
+        let takes = self.may_take(task);
         if takes {
             self.count(queue, victim);
         }
         takes
+    }
+
+    /// Whether the task may be taken from its queue at all, whoever asks.
+    pub(super) fn may_take(&mut self, task: TaskId) -> bool {
+        let Some((queue, victim)) = self.victim(task) else { return false };
+        self.keeps_guarantee(queue, victim) && self.borrows(queue, victim)
     }
 
     fn victim(&self, task: TaskId) -> Option<(QueueId, &'a Demand)> {

@@ -417,3 +417,37 @@ fn a_group_that_outranks_what_runs_is_admitted_to_a_full_queue() {
         assert_eq!(lab.cycle().admitted, admitted, "priority class {priority:?}");
     }
 }
+
+/// What one queue could not make use of another one gets, where the first's trial had shown that nobody leaves.
+#[test]
+fn a_trial_that_is_taken_back_hides_no_victims() {
+    let config =
+        "actions: allocate, reclaim\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: capacity\n";
+    let mut lab = Lab::of(config, &[]);
+    for name in ["n0", "n1"] {
+        let labels = [("name".to_owned(), name.to_owned())].into();
+        lab.apply(Delta::NodeUpsert(NodeFacts { labels, ..node(name, 2_000) }));
+    }
+    for (name, cpu_milli) in [("a", 3_000), ("b", 1_000), ("holder", 2_000)] {
+        let deserved = [("cpu".to_owned(), cpu_milli)].into();
+        let facts = QueueFacts { name: name.to_owned(), uid: name.to_owned(), deserved, ..QueueFacts::default() };
+        lab.apply(Delta::QueueUpsert(facts));
+    }
+    let mut made = |name: &str, queue: &str, min_member| {
+        let facts = GroupFacts { queue: queue.to_owned(), ..group(name, min_member) };
+        lab.apply(Delta::GroupUpsert(Box::new(facts)));
+    };
+    made("held", "holder", 0);
+    made("gang", "a", 3);
+    made("single", "b", 1);
+    for index in 0..4 {
+        lab.running("held", index, 1_000, ["n0", "n1"][index as usize / 2]);
+    }
+    (0..3).for_each(|index| lab.pod(pod("gang", index, 1_000)));
+    let mut single = pod("single", 0, 1_000);
+    single.template.node_selector.insert("name".to_owned(), "n1".to_owned());
+    lab.pod(single);
+    let plan = lab.cycle();
+    let [eviction] = &plan.evictions[..] else { panic!("{:?}", plan.evictions) };
+    assert_eq!((eviction.node.as_str(), eviction.beneficiary.as_deref()), ("n1", Some("ns/single")));
+}
