@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::config::{Action, Config};
 use crate::cycle::Failure;
 use crate::facts::GroupPhase;
-use crate::ids::{ClassId, GroupId, NamespaceId, QueueId};
+use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TaskId};
 use crate::policy::Policy;
 use crate::world::groups::GroupRow;
 use crate::world::tables::Tables;
-use crate::world::tasks::TaskState;
+use crate::world::tasks::{TaskRow, TaskState};
 
 pub(crate) mod ordered;
 
@@ -50,13 +50,20 @@ enum Place {
     Loose,
 }
 
+/// Where a group lies, and what stands for it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spot {
+    place: Place,
+    lead: Option<TaskId>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     /// In the order of their kinds.
     pub(crate) buckets: BTreeMap<Kind, Bucket>,
     /// Tried one by one.
     pub(crate) loose: BTreeSet<GroupId>,
-    places: Vec<Place>,
+    spots: Vec<Spot>,
     /// The facts that all orders depend on, as they were when the backlog was made.
     orders: Option<u64>,
 }
@@ -76,15 +83,17 @@ impl Backlog {
             self.take_out(tables, policy, *group);
         }
         for group in changed {
-            self.put_in(tables, policy, group, place_of(tables, policy, config, group));
+            let place = place_of(tables, policy, config, group);
+            let lead = if place == Place::Nowhere { None } else { lead_of(tables, policy, group) };
+            self.put_in(tables, policy, group, Spot { place, lead });
         }
     }
 
     fn take_out(&mut self, tables: &Tables, policy: &Policy, group: GroupId) {
-        if self.places.len() <= group.index() {
-            self.places.resize(group.index() + 1, Place::Nowhere);
+        if self.spots.len() <= group.index() {
+            self.spots.resize(group.index() + 1, Spot::default());
         }
-        match std::mem::take(&mut self.places[group.index()]) {
+        match std::mem::take(&mut self.spots[group.index()]).place {
             Place::Nowhere => {}
             Place::Loose => {
                 self.loose.remove(&group);
@@ -100,9 +109,9 @@ impl Backlog {
         }
     }
 
-    fn put_in(&mut self, tables: &Tables, policy: &Policy, group: GroupId, place: Place) {
-        self.places[group.index()] = place;
-        match place {
+    fn put_in(&mut self, tables: &Tables, policy: &Policy, group: GroupId, spot: Spot) {
+        self.spots[group.index()] = spot;
+        match spot.place {
             Place::Nowhere => {}
             Place::Loose => {
                 self.loose.insert(group);
@@ -116,10 +125,16 @@ impl Backlog {
 
     /// The bucket that the group lies in.
     pub(crate) fn bucket_of(&self, group: GroupId) -> Option<&Bucket> {
-        match self.places.get(group.index()) {
-            Some(Place::Bucket(kind)) => self.buckets.get(kind),
+        match self.spots.get(group.index())?.place {
+            Place::Bucket(kind) => self.buckets.get(&kind),
             _ => None,
         }
+    }
+
+    /// The first of the group's pending pods, in task order, where it stands for all of them: they are of one class and
+    /// one role, ask for something, and are held back by nothing.
+    pub(crate) fn lead(&self, group: GroupId) -> Option<TaskId> {
+        self.spots.get(group.index())?.lead
     }
 }
 
@@ -141,6 +156,32 @@ fn place_of(tables: &Tables, policy: &Policy, config: &Config, group: GroupId) -
     kind_of(tables, policy, group, row).map_or(Place::Loose, Place::Bucket)
 }
 
+/// See `Backlog::lead`. O(its tasks).
+fn lead_of(tables: &Tables, policy: &Policy, group: GroupId) -> Option<TaskId> {
+    let row = tables.groups.row(group);
+    if row.roles.len() != 1 || row.pending_best_effort > 0 {
+        return None;
+    }
+    let mut lead: Option<TaskId> = None;
+    for task in row.tasks.iter().copied() {
+        let facts = tables.task(task);
+        if facts.state != TaskState::Pending {
+            continue;
+        }
+        if !is_free(facts) || lead.is_some_and(|lead| tables.task(lead).class != facts.class) {
+            return None;
+        }
+        let first = lead.is_some_and(|lead| policy.task_order(tables, lead, task).is_le());
+        lead = if first { lead } else { Some(task) };
+    }
+    lead
+}
+
+/// Nothing holds the pending pod back.
+fn is_free(task: &TaskRow) -> bool {
+    !task.gated && !task.gate_passed && task.attempts == 0
+}
+
 /// The kind of a group that holds nothing and wants pods of one kind. O(its tasks).
 fn kind_of(tables: &Tables, policy: &Policy, group: GroupId, row: &GroupRow) -> Option<Kind> {
     let pending = row.pending();
@@ -155,13 +196,8 @@ fn kind_of(tables: &Tables, policy: &Policy, group: GroupId, row: &GroupRow) -> 
     }
     let first = *row.tasks.first()?;
     let class = tables.task(first).class;
-    let simple = row.tasks.iter().map(|task| tables.task(*task)).all(|task| {
-        task.class == class
-            && task.state == TaskState::Pending
-            && !task.gated
-            && !task.gate_passed
-            && task.attempts == 0
-    });
+    let tasks = || row.tasks.iter().map(|task| tables.task(*task));
+    let simple = tasks().all(|task| task.class == class && task.state == TaskState::Pending && is_free(task));
     if !simple || policy.stands_alone(tables, first) {
         return None;
     }

@@ -26,7 +26,12 @@ const NOTICE_GAP_MS: i64 = 10_000;
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let changed: Vec<Kind> = buckets_with_news(cycle.backlog);
     let mut groups = cycle.tables.groups.take_dirty();
-    groups.extend(cycle.failures.keys());
+    groups.sort_unstable();
+    let failed: Vec<GroupId> = cycle.failures.keys().copied().collect();
+    let unchanged = |group: &GroupId| groups.binary_search(group).is_err() && is_no_news(cycle, *group);
+    let (known, news): (Vec<_>, Vec<_>) = failed.into_iter().partition(unchanged);
+    known.into_iter().for_each(|group| refresh_numbers(cycle, group));
+    groups.extend(news);
     groups.extend(changed.iter().flat_map(|kind| cycle.backlog.buckets[kind].groups.iter()));
     groups.sort_unstable();
     groups.dedup();
@@ -48,9 +53,29 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     queues(cycle);
 }
 
+/// Whether a group that failed alone, and has not changed, waits for what its objects and pods say already.
+fn is_no_news(cycle: &Cycle<'_>, group: GroupId) -> bool {
+    let (failure, row) = (&cycle.failures[&group], cycle.tables.groups.table.get(group.index()));
+    let Some(row) = row.filter(|_| cycle.backlog.bucket_of(group).is_none()) else { return false };
+    let (Some(reasons), Some(noticed)) = (&row.reasons, &row.noticed) else { return false };
+    let written = !row.known || row.emitted.is_some();
+    let same_stage = reasons.stage == failure.stage && failure.stage != Stage::NoPods;
+    let in_network = row.wants_domains(&cycle.tables.hyper_nodes);
+    written && same_stage && !in_network && noticed.version == row.shape_version && failure.is_class(&noticed.class)
+}
+
+/// Keeps the numbers of a failure that is no news.
+fn refresh_numbers(cycle: &mut Cycle<'_>, group: GroupId) {
+    let failure = cycle.failures.remove(&group);
+    if let (Some(reasons), Some(failure)) = (&mut cycle.tables.groups.row_mut(group).reasons, failure) {
+        (reasons.approximate, reasons.reasons) = (failure.approximate, failure.reasons);
+    }
+}
+
 /// Buckets whose groups wait for another kind of reason than they were told.
 fn buckets_with_news(backlog: &Backlog) -> Vec<Kind> {
-    let news = |bucket: &Bucket| bucket.failure.as_ref().is_some_and(|failure| Some(failure.class()) != bucket.told);
+    let is_told = |bucket: &Bucket, failure: &Failure| bucket.told.as_ref().is_some_and(|told| failure.is_class(told));
+    let news = |bucket: &Bucket| bucket.failure.as_ref().is_some_and(|failure| !is_told(bucket, failure));
     backlog.buckets.iter().filter(|(_, bucket)| news(bucket)).map(|(kind, _)| *kind).collect()
 }
 
@@ -277,8 +302,9 @@ fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) -> bool
 fn queues(cycle: &mut Cycle<'_>) {
     let mut updates = Vec::new();
     for (id, row) in cycle.tables.queues.table.iter().filter(|(_, row)| row.known) {
-        let allocated = cycle.tables.dims.resources(&row.tree.allocated);
-        if row.emitted.as_ref() != Some(&allocated) {
+        let dims = &cycle.tables.dims;
+        if row.emitted.as_ref().is_none_or(|told| !dims.are(told, &row.tree.allocated)) {
+            let allocated = dims.resources(&row.tree.allocated);
             updates.push((id, QueueUpdate { name: row.name.to_string(), allocated }));
         }
     }

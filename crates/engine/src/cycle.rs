@@ -46,6 +46,11 @@ impl Failure {
     pub(crate) fn class(&self) -> String {
         reasons::class_of(self.stage, &self.reasons)
     }
+
+    /// Whether it is of this kind.
+    pub(crate) fn is_class(&self, class: &str) -> bool {
+        reasons::is_class(class, self.stage, &self.reasons)
+    }
 }
 
 impl Cycle<'_> {

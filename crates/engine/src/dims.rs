@@ -92,6 +92,13 @@ impl Dims {
         Demand(parts)
     }
 
+    /// Whether `amounts` are these resources.
+    pub(crate) fn are(&self, resources: &Resources, amounts: &[i64]) -> bool {
+        let mut named = amounts.iter().enumerate().filter(|(_, amount)| **amount != 0);
+        let count = named.clone().count();
+        count == resources.len() && named.all(|(index, amount)| resources.get(&*self.names[index]) == Some(amount))
+    }
+
     /// Back to names, for plans and reasons.
     pub(crate) fn resources(&self, amounts: &[i64]) -> Resources {
         amounts
@@ -181,6 +188,18 @@ mod tests {
         }
         assert_eq!(dims.len(), DIMENSIONS_MAX + 1);
         assert_eq!(&**dims.name(dims.lookup(OVERFLOW).unwrap()), OVERFLOW);
+    }
+
+    #[test]
+    fn amounts_are_the_resources_that_they_are_made_of() {
+        let mut dims = Dims::new();
+        dims.intern("gpu");
+        let lists = [vec![], vec![1], vec![1, 2], vec![0, 2], vec![0, 3], vec![0, 2, 0, 1]];
+        for one in &lists {
+            for other in &lists {
+                assert_eq!(dims.are(&dims.resources(one), other), one == other, "{one:?} {other:?}");
+            }
+        }
     }
 
     #[test]

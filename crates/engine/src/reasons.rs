@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::TimeMs;
 
+mod class;
 mod text;
+
+pub(crate) use class::{class_of, is_class};
 
 /// Where in its way a group waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -382,51 +385,4 @@ impl Reasons {
     pub fn class(&self) -> String {
         class_of(self.stage, &self.reasons)
     }
-}
-
-impl Reason {
-    fn class(&self) -> String {
-        match self {
-            Self::QueueNotFound { .. } => "queueNotFound".to_owned(),
-            Self::QueueClosed { .. } => "queueClosed".to_owned(),
-            Self::QueueLimit { resource, .. } => format!("queueLimit:{resource}"),
-            Self::QueueShare { resource, .. } => format!("queueShare:{resource}"),
-            Self::QueueUnusable { fault, .. } => format!("queueUnusable:{fault}"),
-            Self::Overcommitted { resource, .. } => format!("overcommitted:{resource}"),
-            Self::Quota { quota, resource, .. } => format!("quota:{quota}:{resource}"),
-            Self::NodesUnfit(unfit) => format!("nodesUnfit:{}", unfit.class()),
-            Self::ExceedsCluster(unfit) => format!("exceedsCluster:{}", unfit.class()),
-            Self::NotEnoughTasks { .. } => "notEnoughTasks".to_owned(),
-            Self::NotEnoughTasksOfRole { role, .. } => format!("notEnoughTasksOfRole:{role}"),
-            Self::NotEnoughParts { policy, .. } => format!("notEnoughParts:{policy}"),
-            Self::NoDomain(domain) => format!("noDomain:{}:{}", domain.part, domain.tier_max),
-            Self::UnknownTier { name } => format!("unknownTier:{name}"),
-            Self::Gated { .. } => "gated".to_owned(),
-            Self::BindFailed { .. } => "bindFailed".to_owned(),
-            Self::RoomIsFreed { .. } => "roomIsFreed".to_owned(),
-            Self::FenceFell { .. } => "fenceFell".to_owned(),
-            Self::NotConfigured { action } => format!("notConfigured:{action}"),
-            Self::Refused { plugin, .. } => format!("refused:{plugin}"),
-            Self::StrictOrder { .. } => "strictOrder".to_owned(),
-            // Who is ahead changes all the time and is no news.
-            Self::WaitsBehind { .. } => String::new(),
-        }
-    }
-}
-
-impl NodesUnfit {
-    fn class(&self) -> String {
-        let parts: Vec<String> =
-            self.checks.iter().map(|check| format!("{:?}={}", check.check, check.detail)).collect();
-        format!("{}[{}]", self.role, parts.join(","))
-    }
-}
-
-pub(crate) fn class_of(stage: Stage, reasons: &[Reason]) -> String {
-    let mut class = format!("{stage:?}");
-    for reason in reasons {
-        class.push('/');
-        class.push_str(&reason.class());
-    }
-    class
 }

@@ -22,6 +22,7 @@ mod domains;
 mod gates;
 pub(super) mod packing;
 pub(super) mod parts;
+mod refusal;
 
 /// Reasons worked out for one group in one turn: more kinds of pods than this fail alike.
 const REASONS_MAX: usize = 8;
@@ -145,12 +146,12 @@ fn eligible(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     }
     let row = cycle.tables.groups.row(group);
     let queue = cycle.tables.queues.row(row.queue);
-    let name = queue.name.to_string();
+    let name = || queue.name.to_string();
     let closed_to_it = row.of_one && row.counts.ready() == 0 && !queue.is_open();
     let reason = if !queue.known {
-        Some(Reason::QueueNotFound { queue: name })
+        Some(Reason::QueueNotFound { queue: name() })
     } else if closed_to_it {
-        Some(Reason::QueueClosed { queue: name, state: format!("{:?}", queue.state) })
+        Some(Reason::QueueClosed { queue: name(), state: format!("{:?}", queue.state) })
     } else {
         cycle.policy.job_valid(cycle.tables, group)
     };
@@ -251,6 +252,10 @@ impl Round {
                 continue;
             }
             let eligible = turn.kind.is_none() || eligible(cycle, turn.group);
+            if eligible && self.refuse(cycle, turn) {
+                walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Stuck);
+                continue;
+            }
             let outcome = if eligible { self.turn(cycle, turn.group) } else { Outcome::Done };
             if let (Outcome::Stuck, Some(kind)) = (outcome, turn.kind)
                 && let Some(failure) = cycle.failures.get(&turn.group).cloned()
@@ -266,6 +271,28 @@ impl Round {
             }
             walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
         }
+    }
+
+    /// Ends the first turn of a group that gets nothing, if that shows without a trial. What else is known of why it
+    /// waits, or may yet come in a later round, goes the long way, so that it is told with this.
+    fn refuse(&mut self, cycle: &mut Cycle<'_>, turn: Turn) -> bool {
+        let again = self.wanted.contains_key(&turn.group) || cycle.policy.lending;
+        let long =
+            again || cycle.failures.contains_key(&turn.group) || cycle.policy.is_strict(cycle.tables, turn.queue);
+        if long || self.which == Which::BestEffort {
+            return false;
+        }
+        let Some(reason) = refusal::at_once(cycle, turn.group) else { return false };
+        if matches!(reason, Reason::QueueShare { .. }) && cycle.policy.fairness.lending {
+            return false;
+        }
+        self.held_by_shares |= matches!(reason, Reason::QueueShare { .. });
+        let failure = Failure::at(Stage::Allocate, vec![reason]);
+        match turn.kind {
+            Some(kind) => fail_bucket(cycle, kind, failure),
+            None => drop(cycle.failures.insert(turn.group, failure)),
+        }
+        true
     }
 
     /// One turn of a group: up to its minimum, or one pod beyond it.
@@ -426,18 +453,13 @@ impl Trial {
     }
 
     fn unfit(&self, cycle: &mut Cycle<'_>, group: GroupId, task: TaskId, tasks: &[TaskId]) -> Reason {
-        let (class, role) = (cycle.tables.task(task).class, cycle.tables.task(task).role);
+        let class = cycle.tables.task(task).class;
         let of_class = |task: &&TaskId| cycle.tables.task(**task).class == class;
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let found_room = count(self.placed.iter().filter(of_class).count());
         let waiting = |task: &&TaskId| of_class(task) && cycle.tables.task(**task).state == TaskState::Pending;
         let wanted = found_room + count(tasks.iter().filter(waiting).count());
-        let row = cycle.tables.groups.row(group);
-        let started = row.counts.ready() >= row.min_member.saturating_add(found_room);
-        let numbers = (if started { wanted } else { self.needed.clamp(found_room + 1, wanted) }, found_room);
-        let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, Search::of_task(cycle.tables, task), numbers);
-        unfit.role = cycle.tables.groups.row(group).roles[role as usize].name.to_string();
-        Reason::NodesUnfit(unfit)
+        refusal::unfit(cycle, group, task, (self.needed, found_room, wanted))
     }
 
     /// Records why pods found no room. What the API server refused comes first: it says why room was given back.

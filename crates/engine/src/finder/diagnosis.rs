@@ -1,27 +1,39 @@
 //! What every node says to a class that fits nowhere: the counts of failed checks and what is short.
-//! Runs the same checks as the search, on the same state, so that reasons can't differ from decisions. O(nodes).
+//! Runs the same checks as the search, on the same state, so that reasons can't differ from decisions. O(nodes) where
+//! something changed on any.
 
 use std::collections::BTreeMap;
+
+use verdicts::Verdicts;
 
 use super::{Finder, Search};
 use crate::dims::PODS;
 use crate::ids::{DimId, NodeId};
 use crate::policy::Policy;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Shortage};
+use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
+
+mod verdicts;
 
 /// Different details (taints, ports) told apart; the rest is one count.
 const DETAILS_MAX: usize = 16;
 
-/// The last answer, good as long as no node changed.
+/// Failed checks with what they are about, and how many nodes failed each.
+type Counts = BTreeMap<(Check, String), u32>;
+
+/// What is known of a class: what the facts of the nodes say, and the last answer, good as long as no node changed.
 #[derive(Debug, Default)]
-pub(super) struct Memo(Option<(u64, Findings)>);
+pub(super) struct Memo {
+    of_facts: Verdicts,
+    last: Option<(u64, Findings)>,
+}
 
 /// What the nodes said.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Findings {
     nodes: u32,
-    counts: BTreeMap<(Check, String), u32>,
+    counts: Counts,
     short: BTreeMap<DimId, Short>,
     /// Free on all nodes whose facts allow the class.
     free: BTreeMap<DimId, i64>,
@@ -45,7 +57,6 @@ impl Finder {
     ) -> NodesUnfit {
         let class = search.class;
         let specific = search.task.filter(|task| policy.is_specific(tables, *task));
-        let cache = self.fresh(tables, policy, class);
         let end = tables.nodes.use_log.end();
         let row = tables.classes.row(class);
         let room = |node, dim| tables.nodes.room(node, dim);
@@ -61,18 +72,48 @@ impl Finder {
             });
             return findings.unfit(tables, (needed, found_room));
         }
-        let known = cache.diagnosis.0.take().filter(|(at, _)| *at == end);
-        let findings = known.map_or_else(
-            || {
-                let of_facts = |node| policy.check_facts(tables, row, node);
-                scan(of_facts, tables, policy, search, room, |node| policy.check_use(tables, row, node))
-            },
-            |(_, findings)| findings,
+        let memo = &mut self.fresh(tables, policy, class).diagnosis;
+        let known = memo.last.take().filter(|(at, _)| *at == end);
+        let findings = known.map_or_else(|| of_class(tables, policy, row, &mut memo.of_facts), |(_, known)| known);
+        debug_assert_eq!(
+            findings,
+            scan(
+                |node| policy.check_facts(tables, row, node),
+                tables,
+                policy,
+                Search::of_class(class),
+                room,
+                |node| policy.check_use(tables, row, node)
+            ),
+            "what is remembered is what the nodes say"
         );
         let unfit = findings.unfit(tables, (needed, found_room));
-        cache.diagnosis.0 = Some((end, findings));
+        memo.last = Some((end, findings));
         unfit
     }
+}
+
+/// What `scan` says where nothing counts but the class. The checks of facts that passed are not made again: a look at
+/// the columns of what is asked for is left, and the checks of use where a node has room.
+fn of_class(tables: &Tables, policy: &Policy, class: &ClassRow, of_facts: &mut Verdicts) -> Findings {
+    of_facts.repair(tables, policy, class);
+    let mut findings = Findings { nodes: tables.nodes.known, counts: of_facts.counts(), ..Findings::default() };
+    if policy.checks_use_of(class) {
+        for node in of_facts.allowed().filter(|node| tables.nodes.fits(*node, &class.demand)) {
+            if let Some(check) = policy.check_use(tables, class, node) {
+                findings.count(check, policy.detail(tables, check, class, node));
+            }
+        }
+    }
+    findings.tell_few_apart();
+    for (dim, requested) in class.demand.iter() {
+        let (column, mut rooms) = (tables.nodes.rooms(dim), Rooms::default());
+        for node in of_facts.allowed() {
+            rooms.look(node, requested, column.get(node.index()).copied().unwrap_or(0));
+        }
+        findings.add(tables, dim, requested, &rooms);
+    }
+    findings
 }
 
 /// Runs the checks on every node, with `room` for what is free there and `check_use` for what else use forbids.
@@ -102,6 +143,7 @@ pub(super) fn scan(
             findings.count(check, detail.unwrap_or_else(|| policy.detail(tables, check, row, node)));
         }
     }
+    findings.tell_few_apart();
     for ((dim, requested), rooms) in row.demand.iter().zip(rooms) {
         findings.add(tables, dim, requested, &rooms);
     }
@@ -157,11 +199,14 @@ impl Findings {
     }
 
     fn count(&mut self, check: Check, detail: String) {
-        let key = (check, detail);
-        if self.counts.len() < DETAILS_MAX || self.counts.contains_key(&key) {
-            *self.counts.entry(key).or_default() += 1;
-        } else {
-            *self.counts.entry((check, "...".to_owned())).or_default() += 1;
+        *self.counts.entry((check, detail)).or_default() += 1;
+    }
+
+    /// Puts all but the first details together, for each check.
+    fn tell_few_apart(&mut self) {
+        let Some(first) = self.counts.keys().nth(DETAILS_MAX).cloned() else { return };
+        for ((check, _), nodes) in self.counts.split_off(&first) {
+            *self.counts.entry((check, "...".to_owned())).or_default() += nodes;
         }
     }
 

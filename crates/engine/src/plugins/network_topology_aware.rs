@@ -7,6 +7,7 @@ use super::{HyperSearch, Plugin};
 use crate::config::{Argument, PluginConfig};
 use crate::dims::Demand;
 use crate::ids::{DimId, GroupId, HyperId, NodeId, TaskId, TimeMs};
+use crate::world::classes::ClassRow;
 use crate::world::groups::GroupRow;
 use crate::world::sub_jobs::Reach;
 use crate::world::tables::{Move, Tables};
@@ -210,6 +211,10 @@ impl Plugin for NetworkTopologyAware {
             let part = lowest.map_or(0, |hyper| by_hyper[hyper.index()]);
             *score = score.saturating_add(self.weight.saturating_mul(part));
         }
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
     }
 }
 

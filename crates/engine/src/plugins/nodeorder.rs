@@ -100,6 +100,10 @@ impl Plugin for NodeOrder {
         let taints = Preference { weight: self.taints, reverse: true, raw: predicates::soft_taints };
         [affinity, taints].into_iter().filter(|preference| preference.weight != 0).collect()
     }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
+    }
 }
 
 /// What the scores read of the nodes, as columns.

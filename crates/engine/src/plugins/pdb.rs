@@ -8,6 +8,7 @@ use super::{GangEviction, Plugin};
 use crate::facts::Requirement;
 use crate::ids::{TaskId, TimeMs};
 use crate::matching::selected;
+use crate::world::classes::ClassRow;
 use crate::world::tables::{Move, Tables};
 use crate::world::tasks::{TaskRow, TaskState};
 
@@ -73,6 +74,10 @@ impl Plugin for Pdb {
 
     fn unified_evictable(&self, tables: &Tables, _want: &GangEviction, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
         Some(self.within_budgets(tables, candidates))
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
     }
 }
 

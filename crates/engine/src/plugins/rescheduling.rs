@@ -9,6 +9,7 @@ use super::Plugin;
 use crate::config::{Fault, Field, PluginConfig};
 use crate::dims::{CPU, MEMORY, PODS};
 use crate::ids::{DimId, NodeId, TaskId, TimeMs};
+use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 use crate::world::tasks::{TaskRow, TaskState};
 
@@ -76,6 +77,10 @@ impl Plugin for Rescheduling {
             Some((low, target)) => victims(tables, low, target),
             None => Vec::new(),
         }
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
     }
 }
 

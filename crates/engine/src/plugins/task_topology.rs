@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::Plugin;
 use crate::config::PluginConfig;
 use crate::ids::{GroupId, NodeId, TaskId, TimeMs};
+use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 
 mod buckets;
@@ -82,6 +83,10 @@ impl Plugin for TaskTopology {
             let part = view.score(tables, *node).saturating_mul(SCORE_MAX) / view.largest;
             *score = score.saturating_add(self.weight.saturating_mul(part));
         }
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
     }
 }
 

@@ -214,6 +214,10 @@ impl Plugin for Tdm {
         };
         self.within_budgets(tables, tasks.into_iter().filter(leaves))
     }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -144,6 +144,11 @@ impl Nodes {
         self.room.get(dim.index()).map_or(0, |column| column[node.index()])
     }
 
+    /// What a pod can take now of a dimension on all nodes, by their ids; empty where none was ever told of it.
+    pub(crate) fn rooms(&self, dim: DimId) -> &[i64] {
+        self.room.get(dim.index()).map_or(&[], Vec::as_slice)
+    }
+
     /// What pods can take now on all nodes together. O(nodes).
     pub(crate) fn room_in_all(&self, dim: DimId) -> i64 {
         self.ids().map(|node| self.room(node, dim).max(0)).fold(0, i64::saturating_add)

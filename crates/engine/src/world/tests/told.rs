@@ -59,6 +59,44 @@ fn reasons_are_structured_and_readable() {
     "#);
 }
 
+/// Debug builds compare what is remembered of the nodes with what they say.
+#[test]
+fn reasons_follow_the_facts_of_many_nodes() {
+    const NODES: usize = 300;
+    let mut lab = Lab::new(&[]);
+    let taint = |lab: &mut Lab, nodes: std::ops::Range<usize>, value: fn(usize) -> Option<usize>| {
+        for index in nodes {
+            let mut facts = node(&format!("n{index}"), 100);
+            let taint = |value| Taint { key: "k".to_owned(), value, effect: TaintEffect::NoSchedule };
+            facts.taints.extend(value(index).map(|value| taint(format!("v{value:03}"))));
+            lab.apply(Delta::NodeUpsert(facts));
+        }
+    };
+    let said = |lab: &mut Lab| -> Vec<(String, u32)> {
+        lab.cycle();
+        let reasons = lab.world.reasons("ns", "j").unwrap().reasons;
+        let [crate::reasons::Reason::NodesUnfit(unfit)] = &reasons[..] else { panic!("{reasons:?}") };
+        unfit.checks.iter().map(|check| (check.detail.clone(), check.nodes)).collect()
+    };
+    taint(&mut lab, 0..NODES, Some);
+    lab.gang("j", 1, 1, 500);
+    let all = said(&mut lab);
+    assert_eq!(all.len(), 17);
+    assert_eq!((all[0].clone(), all[1].clone()), (("...".to_owned(), 284), ("k=v000".to_owned(), 1)));
+    taint(&mut lab, 0..150, |_| Some(7));
+    taint(&mut lab, 150..290, |_| None);
+    let expected: Vec<(String, u32)> = [("k=v007", 150)]
+        .into_iter()
+        .map(|(detail, nodes)| (detail.to_owned(), nodes))
+        .chain((290..NODES).map(|index| (format!("k=v{index}"), 1)))
+        .chain([("cpu".to_owned(), 140)])
+        .collect();
+    assert_eq!(said(&mut lab), expected);
+    taint(&mut lab, 0..NODES, |_| None);
+    lab.apply(Delta::NodeRemove("n0".to_owned()));
+    assert_eq!(said(&mut lab), [("cpu".to_owned(), 299)]);
+}
+
 #[test]
 fn equal_jobs_get_equal_reasons_from_one_look() {
     let mut lab = Lab::new(&[2_000]);
