@@ -29,6 +29,7 @@ pub(crate) struct Finder {
     caches: Vec<Option<Box<Cache>>>,
     active: usize,
     empty: empty::EmptyCluster,
+    book: diagnosis::Book,
 }
 
 /// What a node is searched for.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use rooms::{Kept, Rooms};
 use verdicts::Verdicts;
 
 use super::{Finder, Search};
@@ -14,7 +15,11 @@ use crate::reasons::{Check, CheckCount, NodesUnfit, Shortage};
 use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 
+mod book;
+mod rooms;
 mod verdicts;
+
+pub(super) use book::Book;
 
 /// Different details (taints, ports) told apart; the rest is one count.
 const DETAILS_MAX: usize = 16;
@@ -22,10 +27,12 @@ const DETAILS_MAX: usize = 16;
 /// Failed checks with what they are about, and how many nodes failed each.
 type Counts = BTreeMap<(Check, String), u32>;
 
-/// What is known of a class: what the facts of the nodes say, and the last answer, good as long as no node changed.
+/// What is known of a class: what the facts of the nodes say, what room there is of each dimension that it asks for, and
+/// the last answer, good as long as no node changed.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     of_facts: Verdicts,
+    rooms: Vec<Kept>,
     last: Option<(u64, Findings)>,
 }
 
@@ -72,9 +79,12 @@ impl Finder {
             });
             return findings.unfit(tables, (needed, found_room));
         }
-        let memo = &mut self.fresh(tables, policy, class).diagnosis;
+        self.book.refresh(tables);
+        self.fresh(tables, policy, class);
+        let cache = self.caches[class.index()].as_mut().expect("`fresh` makes it");
+        let memo = &mut cache.diagnosis;
         let known = memo.last.take().filter(|(at, _)| *at == end);
-        let findings = known.map_or_else(|| of_class(tables, policy, row, &mut memo.of_facts), |(_, known)| known);
+        let findings = known.map_or_else(|| of_class(tables, policy, row, &self.book, memo), |(_, known)| known);
         debug_assert_eq!(
             findings,
             scan(
@@ -93,25 +103,25 @@ impl Finder {
     }
 }
 
-/// What `scan` says where nothing counts but the class. The checks of facts that passed are not made again: a look at
-/// the columns of what is asked for is left, and the checks of use where a node has room.
-fn of_class(tables: &Tables, policy: &Policy, class: &ClassRow, of_facts: &mut Verdicts) -> Findings {
-    of_facts.repair(tables, policy, class);
-    let mut findings = Findings { nodes: tables.nodes.known, counts: of_facts.counts(), ..Findings::default() };
+/// What `scan` says where nothing counts but the class. Checks of facts and looks at room are not made again: what is
+/// left are the checks of use where a node has room. O(changed nodes) without any.
+fn of_class(tables: &Tables, policy: &Policy, class: &ClassRow, book: &Book, memo: &mut Memo) -> Findings {
+    if memo.of_facts.repair(tables, policy, class) {
+        memo.rooms.clear();
+    }
+    memo.rooms.resize_with(class.demand.iter().count(), Kept::default);
+    let mut findings = Findings { nodes: tables.nodes.known, counts: memo.of_facts.counts(), ..Findings::default() };
     if policy.checks_use_of(class) {
-        for node in of_facts.allowed().filter(|node| tables.nodes.fits(*node, &class.demand)) {
+        for node in memo.of_facts.allowed().filter(|node| tables.nodes.fits(*node, &class.demand)) {
             if let Some(check) = policy.check_use(tables, class, node) {
                 findings.count(check, policy.detail(tables, check, class, node));
             }
         }
     }
     findings.tell_few_apart();
-    for (dim, requested) in class.demand.iter() {
-        let (column, mut rooms) = (tables.nodes.rooms(dim), Rooms::default());
-        for node in of_facts.allowed() {
-            rooms.look(node, requested, column.get(node.index()).copied().unwrap_or(0));
-        }
-        findings.add(tables, dim, requested, &rooms);
+    for (index, (dim, requested)) in class.demand.iter().enumerate() {
+        let rooms = memo.rooms[index].bring_up(book, &memo.of_facts, dim, requested);
+        findings.add(tables, dim, requested, rooms);
     }
     findings
 }
@@ -150,33 +160,6 @@ pub(super) fn scan(
     findings
 }
 
-/// What the nodes have of one dimension. One is looked at for every node: numbers only.
-#[derive(Debug, Default)]
-struct Rooms {
-    /// Free on all of them.
-    free: i64,
-    /// Nodes with too little.
-    lacking: u32,
-    /// The one of these that lacks least, and how much.
-    best: Option<(i64, NodeId)>,
-}
-
-impl Rooms {
-    /// False if it is too little.
-    fn look(&mut self, node: NodeId, requested: i64, free: i64) -> bool {
-        self.free = self.free.saturating_add(free.max(0));
-        let missing = requested.saturating_sub(free);
-        if missing <= 0 {
-            return true;
-        }
-        self.lacking += 1;
-        if self.best.is_none_or(|(least, _)| missing < least) {
-            self.best = Some((missing, node));
-        }
-        false
-    }
-}
-
 impl Findings {
     /// As a reason, for `needed` pods of which `found_room` were placed before.
     pub(crate) fn unfit(&self, tables: &Tables, (needed, found_room): (u32, u32)) -> NodesUnfit {
@@ -211,7 +194,7 @@ impl Findings {
     }
 
     fn add(&mut self, tables: &Tables, dim: DimId, requested: i64, rooms: &Rooms) {
-        self.free.insert(dim, rooms.free);
+        self.free.insert(dim, rooms.free());
         let Some((short_on_best, best)) = rooms.best else { return };
         let (check, detail) = if dim == PODS {
             (Check::PodCount, String::new())

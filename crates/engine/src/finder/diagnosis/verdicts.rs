@@ -31,16 +31,22 @@ pub(super) struct Verdicts {
 }
 
 impl Verdicts {
-    /// Takes in what has changed. O(changed nodes).
-    pub(super) fn repair(&mut self, tables: &Tables, policy: &Policy, class: &ClassRow) {
+    /// Takes in what has changed; true if other nodes are allowed than before. O(changed nodes).
+    pub(super) fn repair(&mut self, tables: &Tables, policy: &Policy, class: &ClassRow) -> bool {
         let log = &tables.nodes.facts_log;
         let span = tables.nodes.table.span();
         self.of_nodes.resize(span, NO_NODE);
+        let mut others = false;
         match self.seen.and_then(|seen| log.since(seen)) {
-            Some(changed) => changed.iter().for_each(|node| self.judge(tables, policy, class, *node)),
-            None => (0..span).for_each(|node| self.judge(tables, policy, class, node.into())),
+            Some(changed) => changed.iter().for_each(|node| others |= self.judge(tables, policy, class, *node)),
+            None => (0..span).for_each(|node| others |= self.judge(tables, policy, class, node.into())),
         }
         self.seen = Some(log.end());
+        others
+    }
+
+    pub(super) fn allow(&self, node: NodeId) -> bool {
+        self.of_nodes.get(node.index()) == Some(&ALLOWED)
     }
 
     /// Nodes whose facts allow the class.
@@ -59,18 +65,22 @@ impl Verdicts {
         counts
     }
 
-    fn judge(&mut self, tables: &Tables, policy: &Policy, class: &ClassRow, node: NodeId) {
-        match self.of_nodes[node.index()] {
+    /// True if the node is allowed and was not, or the other way round.
+    fn judge(&mut self, tables: &Tables, policy: &Policy, class: &ClassRow, node: NodeId) -> bool {
+        let before = self.of_nodes[node.index()];
+        match before {
             ALLOWED | NO_NODE => {}
             OTHER => drop(self.others.remove(&node)),
             kind => self.kinds[usize::from(kind - FIRST)].1 -= 1,
         }
         let known = tables.nodes.table.get(node.index()).is_some_and(|row| row.known);
-        self.of_nodes[node.index()] = match known.then(|| policy.check_facts(tables, class, node)) {
+        let now = match known.then(|| policy.check_facts(tables, class, node)) {
             None => NO_NODE,
             Some(None) => ALLOWED,
             Some(Some(check)) => self.refuse(node, (check, policy.detail(tables, check, class, node))),
         };
+        self.of_nodes[node.index()] = now;
+        (before == ALLOWED) != (now == ALLOWED)
     }
 
     fn refuse(&mut self, node: NodeId, kind: (Check, String)) -> u8 {
