@@ -1,3 +1,5 @@
+//! Answers of sources, read; and what is asked of them.
+
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
