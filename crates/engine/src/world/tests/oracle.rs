@@ -31,10 +31,12 @@ const STOCK: &str = "actions: enqueue, allocate, backfill\ntiers:\n- plugins:\n 
                      - name: proportion\n  - name: nodeorder\n";
 const BINPACK: &str = "actions: enqueue, allocate, backfill\ntiers:\n- plugins:\n  - name: priority\n  - name: gang\n  \
                        - name: conformance\n- plugins:\n  - name: predicates\n  - name: binpack\n";
+/// As shipped, capacity is among those that decide about victims of other queues: they alone know shares.
 const CAPACITY: &str = "actions: enqueue, allocate, preempt, reclaim, backfill\ntiers:\n- plugins:\n  - name: priority\n  \
-                        - name: gang\n    enablePreemptable: false\n    enableJobStarving: false\n  - name: conformance\n\
-                        - plugins:\n  - name: predicates\n  - name: capacity\n    enableHierarchy: true\n  \
-                        - name: nodeorder\n";
+                        - name: gang\n    enablePreemptable: false\n    enableReclaimable: false\n    \
+                        enableJobStarving: false\n  - name: conformance\n    enableReclaimable: false\n- plugins:\n  \
+                        - name: conformance\n    enablePreemptable: false\n  - name: predicates\n  \
+                        - name: capacity\n    enableHierarchy: true\n  - name: nodeorder\n";
 const STRICT: &str = "actions: enqueue, allocate, backfill\ntiers:\n- plugins:\n  - name: priority\n  - name: gang\n\
                       - plugins:\n  - name: predicates\n  - name: nodeorder\nconfigurations:\n- name: fairness\n  \
                       arguments: {strict: true}\n";
