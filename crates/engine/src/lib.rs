@@ -50,7 +50,8 @@ pub mod plugin {
     pub use crate::ids::{ClassId, DimId, GroupId, HyperId, NodeId, QueueId, TaskId, TimeMs};
     pub use crate::minimum::Missing;
     pub use crate::plugins::{
-        ArgumentError, Counting, Factory, GangEviction, HyperSearch, Plugin, Preference, Registry, Vote,
+        ArgumentError, Counting, Extremes, Factory, GangEviction, HyperSearch, Plugin, Preference, Region, Registry,
+        Vote,
     };
     pub use crate::world::classes::ClassRow;
     pub use crate::world::groups::GroupRow;

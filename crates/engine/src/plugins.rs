@@ -36,6 +36,7 @@ mod per_node;
 pub(crate) mod predicates;
 pub(crate) mod priority;
 pub(crate) mod proportion;
+pub(crate) mod region;
 mod registry;
 pub(crate) mod rescheduling;
 pub(crate) mod resource_strategy_fit;
@@ -50,6 +51,7 @@ pub(crate) mod usage;
 #[cfg(test)]
 mod victim_bench;
 
+pub use region::{Extremes, Region};
 pub(crate) use registry::NOT_YET;
 pub use registry::{ArgumentError, Factory, Registry};
 
@@ -93,6 +95,10 @@ pub struct Preference {
     pub reverse: bool,
     /// The unscaled value; depends on the node's facts only.
     pub raw: fn(&PodTemplate, &NodeRow) -> i64,
+    /// Whether `raw` can be other than 0 for a pod like this on any node.
+    pub of_pod: fn(&PodTemplate) -> bool,
+    /// Whether it can be so on this node for any pod: few nodes, best.
+    pub of_node: fn(&NodeRow) -> bool,
 }
 
 /// What the gang actions want victims for.
@@ -248,6 +254,13 @@ pub trait Plugin: Debug + Send + Sync {
         for (node, score) in nodes.iter().zip(scores) {
             *score = score.saturating_add(self.score(tables, class, *node));
         }
+    }
+
+    /// Adds the most that `score` can be for any node of each region; `bounds` lie beside `regions`. False where that
+    /// can't be told, for the regions at hand or at all: then every node has to be looked at. Without regions it is
+    /// asked whether it could. No score may be negative where bounds are told.
+    fn bound_scores(&self, _tables: &Tables, _class: &ClassRow, _regions: &[Region<'_>], _bounds: &mut [i64]) -> bool {
+        false
     }
 
     /// The part of a node's score that depends on the class, the node's facts and its use.

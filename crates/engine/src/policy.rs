@@ -16,6 +16,7 @@ use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 use crate::world::tenants::Decay;
 
+mod bounds;
 mod tenants;
 mod victims;
 

@@ -162,6 +162,10 @@ impl Extender {
 }
 
 impl Plugin for Extender {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
     fn open(&mut self, tables: &Tables, _now: TimeMs) {
         if self.caller.is_none() {
             return;

@@ -5,7 +5,6 @@
 
 use fixedbitset::FixedBitSet;
 
-use super::diagnosis;
 use super::scaled::Scaled;
 use crate::ids::NodeId;
 use crate::policy::Policy;
@@ -23,7 +22,7 @@ pub(super) struct Cache {
     facts_seen: Option<u64>,
     use_seen: Option<u64>,
     /// Nodes whose facts allow the class.
-    pub(super) feasible: FixedBitSet,
+    feasible: FixedBitSet,
     totals: Vec<i64>,
     /// The greatest total of each block.
     blocks: Vec<i64>,
@@ -34,7 +33,6 @@ pub(super) struct Cache {
     scaled: Scaled,
     /// Nodes to be weighed, and their scores: kept for their memory.
     weighing: (Vec<NodeId>, Vec<i64>),
-    pub(super) diagnosis: diagnosis::Memo,
 }
 
 impl Cache {
@@ -50,13 +48,21 @@ impl Cache {
             is_stale: FixedBitSet::new(),
             scaled: Scaled::new(policy.preferences().len()),
             weighing: (Vec::new(), Vec::new()),
-            diagnosis: diagnosis::Memo::default(),
         }
     }
 
     /// Memory of a cache over so many nodes, in bytes, about.
     pub(super) fn bytes(nodes: usize) -> usize {
         nodes * size_of::<i64>() * (BLOCK + 1) / BLOCK + nodes / 4 + size_of::<Self>()
+    }
+
+    /// How many changes of nodes it has not taken in.
+    pub(super) fn behind(&self, tables: &Tables) -> u64 {
+        let nodes = &tables.nodes;
+        let all = nodes.table.span() as u64;
+        let facts = self.facts_seen.and_then(|seen| nodes.facts_log.since(seen));
+        let uses = self.use_seen.and_then(|seen| nodes.use_log.since(seen));
+        facts.zip(uses).map_or(all, |(facts, uses)| (facts.len() + uses.len()) as u64)
     }
 
     /// Takes in what has changed on the nodes.

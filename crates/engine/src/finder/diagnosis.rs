@@ -36,6 +36,13 @@ pub(super) struct Memo {
     last: Option<(u64, Findings)>,
 }
 
+impl Memo {
+    /// Memory of what grows with the cluster, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.of_facts.bytes()
+    }
+}
+
 /// What the nodes said.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Findings {
@@ -80,9 +87,9 @@ impl Finder {
             return findings.unfit(tables, (needed, found_room));
         }
         self.book.refresh(tables);
-        self.fresh(tables, policy, class);
-        let cache = self.caches[class.index()].as_mut().expect("`fresh` makes it");
-        let memo = &mut cache.diagnosis;
+        self.note(tables, class);
+        let notes = self.notes[class.index()].as_mut().expect("`note` makes them");
+        let memo = &mut notes.diagnosis;
         let known = memo.last.take().filter(|(at, _)| *at == end);
         let findings = known.map_or_else(|| of_class(tables, policy, row, &self.book, memo), |(_, known)| known);
         debug_assert_eq!(

@@ -69,11 +69,15 @@ impl Finder {
             // Pods that take a host port can't share a node.
             let most = if row.template.host_ports.is_empty() { i64::MAX } else { 1 };
             let mut left = i64::from(part.count);
-            for node in self.fresh(tables, policy, part.class).feasible.ones().map(NodeId::from) {
+            let notes = self.note(tables, part.class);
+            for node in tables.nodes.ids() {
                 let free = |dim| tables.nodes.allocatable(node, dim) - taken.get(&(node, dim)).copied().unwrap_or(0);
                 let room = row.demand.iter().map(|(dim, amount)| free(dim).max(0) / amount).min().unwrap_or(left);
                 let placed = room.min(most).min(left);
-                for (dim, amount) in row.demand.iter().filter(|_| placed > 0) {
+                if placed == 0 || !notes.allows(tables, policy, row, node) {
+                    continue;
+                }
+                for (dim, amount) in row.demand.iter() {
                     *taken.entry((node, dim)).or_default() += amount * placed;
                 }
                 left -= placed;

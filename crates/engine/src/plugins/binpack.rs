@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Plugin;
 use super::score::{FULL, Mean, ratio};
+use super::{Extremes, Plugin, Region};
 use crate::config::PluginConfig;
 use crate::dims::{CPU, Dims, MEMORY};
 use crate::ids::{DimId, NodeId};
@@ -70,6 +70,25 @@ impl Plugin for BinPack {
             mean.add(ratio(wanted, offered, FULL), weight);
         }
         mean.times(self.weight)
+    }
+
+    fn bound_scores(&self, tables: &Tables, class: &ClassRow, regions: &[Region<'_>], bounds: &mut [i64]) -> bool {
+        for (region, bound) in regions.iter().zip(bounds) {
+            let mut mean = Mean::default();
+            for (dim, amount) in class.demand.iter() {
+                let Some(weight) = self.weight_of(&tables.dims, dim) else { continue };
+                let (Some(offered), Some(used)) = (region.offered(dim), region.used(dim)) else { return false };
+                let wanted = used.most.saturating_add(amount);
+                let fullest = match offered {
+                    Extremes { most: ..=0, .. } => 0,
+                    Extremes { least: ..=0, .. } => FULL,
+                    Extremes { least, .. } => ratio(wanted, least, FULL).clamp(0, FULL),
+                };
+                mean.add(fullest, weight);
+            }
+            *bound = bound.saturating_add(mean.times(self.weight));
+        }
+        self.weight >= 0
     }
 }
 

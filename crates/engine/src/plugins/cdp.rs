@@ -17,6 +17,10 @@ pub(crate) struct Cdp {
 }
 
 impl Plugin for Cdp {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
     fn open(&mut self, _tables: &Tables, now: TimeMs) {
         self.now = now;
     }

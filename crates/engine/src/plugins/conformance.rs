@@ -12,6 +12,10 @@ const SYSTEM_NAMESPACE: &str = "kube-system";
 pub(crate) struct Conformance;
 
 impl Plugin for Conformance {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
     fn preemptable(&self, tables: &Tables, _preemptor: TaskId, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
         Some(unprotected(tables, candidates))
     }

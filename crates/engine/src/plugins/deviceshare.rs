@@ -14,9 +14,9 @@ use crate::world::classes::ClassRow;
 use crate::world::tables::{Move, Tables};
 use crate::world::tasks::{TaskRow, TaskState};
 
-use super::Plugin;
 use super::decisions::Decisions;
 use super::per_node::PerNode;
+use super::{Plugin, Region};
 
 mod arguments;
 mod cards;
@@ -218,6 +218,10 @@ impl Plugin for DeviceShare {
 
     fn scores_nodes(&self) -> bool {
         self.settings.policy != SchedulePolicy::Index
+    }
+
+    fn bound_scores(&self, _: &Tables, class: &ClassRow, _regions: &[Region<'_>], _bounds: &mut [i64]) -> bool {
+        !self.asks(&class.template)
     }
 
     fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {

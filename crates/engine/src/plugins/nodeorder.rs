@@ -1,12 +1,14 @@
 //! `nodeorder`: which of the nodes that can take a pod is best. Kubernetes' scores, 0 to 100 each, times Volcano's weights.
 //! Pod affinity and topology spread are scored for tasks that they concern, over the nodes that can take them.
 
-use super::{Plugin, Preference, predicates};
+use super::{Plugin, Preference, Region, predicates};
 use crate::config::PluginConfig;
 use crate::dims::{CPU, MEMORY};
 use crate::ids::{DimId, NodeId, TaskId};
 use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
+
+mod bounds;
 
 pub(super) const ARGUMENTS: &[&str] = &[
     "leastrequested.weight",
@@ -80,6 +82,31 @@ impl Plugin for NodeOrder {
         }
     }
 
+    fn bound_scores(&self, tables: &Tables, class: &ClassRow, regions: &[Region<'_>], bounds: &mut [i64]) -> bool {
+        if [self.least, self.most, self.balanced, self.images].iter().any(|weight| *weight < 0) {
+            return false;
+        }
+        let balances = self.balanced != 0 && !class.demand.is_best_effort();
+        let asks = self.images != 0 && !class.template.images.is_empty();
+        let images = if asks { tables.images.score_max(&class.template.images, tables.nodes.known) } else { 0 };
+        for (region, bound) in regions.iter().zip(bounds) {
+            let parts = bounds::Parts::new(tables, class, region);
+            let Some(parts) = parts else { return false };
+            let mut add = |weight: i64, part: i64| *bound = bound.saturating_add(weight.saturating_mul(part));
+            if self.least != 0 {
+                add(self.least, parts.least());
+            }
+            if self.most != 0 {
+                add(self.most, parts.most());
+            }
+            if balances {
+                add(self.balanced, parts.balanced());
+            }
+            add(self.images, images);
+        }
+        true
+    }
+
     fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
         let row = tables.task(task);
         (self.pod_affinity != 0 || self.spread != 0) && tables.couplings.prefers(row.profile, row.class)
@@ -96,8 +123,20 @@ impl Plugin for NodeOrder {
     }
 
     fn preferences(&self) -> Vec<Preference> {
-        let affinity = Preference { weight: self.affinity, reverse: false, raw: predicates::preferred_weight };
-        let taints = Preference { weight: self.taints, reverse: true, raw: predicates::soft_taints };
+        let affinity = Preference {
+            weight: self.affinity,
+            reverse: false,
+            raw: predicates::preferred_weight,
+            of_pod: |template| !template.preferred_terms.is_empty(),
+            of_node: |_| true,
+        };
+        let taints = Preference {
+            weight: self.taints,
+            reverse: true,
+            raw: predicates::soft_taints,
+            of_pod: |_| true,
+            of_node: predicates::has_soft_taints,
+        };
         [affinity, taints].into_iter().filter(|preference| preference.weight != 0).collect()
     }
 
@@ -155,16 +194,20 @@ impl<'a> Columns<'a> {
         if let Some((_, offered, taken)) = self.gpu {
             add(offered[node], taken[node], requests[2]);
         }
-        let fractions = &fractions[..count];
-        let deviation = match fractions {
-            [] | [_] => 0.0,
-            [one, two] => (one - two).abs() / 2.0,
-            _ => {
-                let mean = fractions.iter().sum::<f64>() / count as f64;
-                (fractions.iter().map(|fraction| (fraction - mean).powi(2)).sum::<f64>() / count as f64).sqrt()
-            }
-        };
-        ((1.0 - deviation) * SCORE_MAX as f64) as i64
+        ((1.0 - deviation(&fractions[..count])) * SCORE_MAX as f64) as i64
+    }
+}
+
+/// The standard deviation.
+fn deviation(fractions: &[f64]) -> f64 {
+    match fractions {
+        [] | [_] => 0.0,
+        [one, two] => (one - two).abs() / 2.0,
+        _ => {
+            let count = fractions.len() as f64;
+            let mean = fractions.iter().sum::<f64>() / count;
+            (fractions.iter().map(|fraction| (fraction - mean).powi(2)).sum::<f64>() / count).sqrt()
+        }
     }
 }
 

@@ -30,6 +30,10 @@ pub(crate) struct Pdb {
 }
 
 impl Plugin for Pdb {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
     fn open(&mut self, tables: &Tables, _now: TimeMs) {
         let known = &tables.objects.budgets;
         if self.version != Some(known.version) {

@@ -184,6 +184,11 @@ pub(super) fn soft_taints(template: &PodTemplate, node: &NodeRow) -> i64 {
     i64::try_from(untolerated).unwrap_or(i64::MAX)
 }
 
+/// Whether any pod may be kept away by `soft_taints`.
+pub(super) fn has_soft_taints(node: &NodeRow) -> bool {
+    node.taints.iter().any(|taint| taint.effect == TaintEffect::PreferNoSchedule)
+}
+
 /// The weights of the preferred terms that the node matches.
 pub(super) fn preferred_weight(template: &PodTemplate, node: &NodeRow) -> i64 {
     let matching = template

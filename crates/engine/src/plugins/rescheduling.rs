@@ -65,6 +65,10 @@ fn percentages(field: Option<&Field<'_>>) -> Result<Use, Fault> {
 }
 
 impl Plugin for Rescheduling {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
     fn open(&mut self, _tables: &Tables, now: TimeMs) {
         self.due = self.last.is_none_or(|last| last.plus_ms(self.interval_ms) <= now);
         if self.due {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pumice_units::GoDuration;
 use rustc_hash::FxHashMap;
 
-use super::{Plugin, Vote};
+use super::{Plugin, Region, Vote};
 use crate::config::{Argument, PluginConfig};
 use crate::facts::PodTemplate;
 use crate::ids::{GroupId, NodeId, TaskId, TimeMs};
@@ -161,6 +161,10 @@ impl Plugin for Tdm {
 
     fn score(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> i64 {
         if zone_of(tables, node).is_some() && may_use_zones(&class.template) { SCORE } else { 0 }
+    }
+
+    fn bound_scores(&self, _: &Tables, class: &ClassRow, _regions: &[Region<'_>], _bounds: &mut [i64]) -> bool {
+        !may_use_zones(&class.template)
     }
 
     /// Groups whose pods may not be victims go first.

@@ -18,7 +18,7 @@ const SCORE_MAX: i64 = 100;
 
 #[derive(Debug, Default)]
 pub(crate) struct Images {
-    holders: FxHashMap<String, i64>,
+    holders: FxHashMap<String, Held>,
     /// Classes of pods that ask for an image.
     users: FxHashMap<String, u32>,
     changed: BTreeSet<String>,
@@ -26,19 +26,31 @@ pub(crate) struct Images {
     nodes: u32,
 }
 
+/// Where an image is.
+#[derive(Debug, Default, Clone, Copy)]
+struct Held {
+    nodes: i64,
+    /// No node says that it is larger.
+    bytes_max: i64,
+}
+
 impl Images {
     /// A node's list was `old` and is `new`.
     pub(crate) fn node_changed(&mut self, old: &BTreeMap<String, i64>, new: &BTreeMap<String, i64>) {
         let mut count = |name: &String, sign: i64| {
-            let holders = self.holders.entry(name.clone()).or_default();
-            *holders += sign;
-            if *holders == 0 {
+            let held = self.holders.entry(name.clone()).or_default();
+            held.nodes += sign;
+            if held.nodes == 0 {
                 self.holders.remove(name);
             }
             self.changed.insert(name.clone());
         };
         old.keys().filter(|name| !new.contains_key(*name)).for_each(|name| count(name, -1));
         new.keys().filter(|name| !old.contains_key(*name)).for_each(|name| count(name, 1));
+        for (name, bytes) in new.iter().filter(|(name, bytes)| old.get(*name) != Some(*bytes)) {
+            let held = self.holders.entry(name.clone()).or_default();
+            held.bytes_max = held.bytes_max.max(*bytes);
+        }
     }
 
     /// A class of pods that asks for these images comes (`sign` 1) or goes (-1).
@@ -72,13 +84,24 @@ impl Images {
 
     /// Kubernetes' ImageLocality, 0 to 100: bytes of the pod's images that are there, each by how widespread it is.
     pub(crate) fn score(&self, images: &[String], row: &NodeRow, known: u32) -> i64 {
-        if images.is_empty() || row.images.is_empty() || known == 0 {
+        if row.images.is_empty() {
+            return 0;
+        }
+        self.sum(images, known, |name, _| row.images.get(name).copied().unwrap_or(0))
+    }
+
+    /// The most that `score` can be on any node.
+    pub(crate) fn score_max(&self, images: &[String], known: u32) -> i64 {
+        self.sum(images, known, |_, held| held.bytes_max)
+    }
+
+    fn sum(&self, images: &[String], known: u32, bytes: impl Fn(&String, Held) -> i64) -> i64 {
+        if images.is_empty() || known == 0 {
             return 0;
         }
         let part = |name: &String| {
-            let bytes = row.images.get(name).copied().unwrap_or(0);
-            let holders = self.holders.get(name).copied().unwrap_or(0);
-            (bytes as f64 * (holders as f64 / f64::from(known))) as i64
+            let held = self.holders.get(name).copied().unwrap_or_default();
+            (bytes(name, held) as f64 * (held.nodes as f64 / f64::from(known))) as i64
         };
         let most = BYTES_MAX.saturating_mul(i64::try_from(images.len()).unwrap_or(i64::MAX));
         let sum = images.iter().map(part).fold(0_i64, i64::saturating_add).clamp(BYTES_MIN, most);

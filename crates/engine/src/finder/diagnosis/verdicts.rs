@@ -31,6 +31,11 @@ pub(super) struct Verdicts {
 }
 
 impl Verdicts {
+    /// Memory of what grows with the cluster, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.of_nodes.len()
+    }
+
     /// Takes in what has changed; true if other nodes are allowed than before. O(changed nodes).
     pub(super) fn repair(&mut self, tables: &Tables, policy: &Policy, class: &ClassRow) -> bool {
         let log = &tables.nodes.facts_log;
