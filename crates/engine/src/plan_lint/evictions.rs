@@ -13,7 +13,8 @@ const POD_BY_POD: [&str; 2] = ["preempt", "reclaim"];
 /// Actions that make room for a gang, wherever its pods go.
 const FOR_GANGS: [&str; 2] = ["gangpreempt", "gangreclaim"];
 /// Those that nobody else gains from.
-const FOR_NOBODY: [&str; 2] = ["shuffle", "gangtakeback"];
+const FOR_NOBODY: [&str; 2] = ["shuffle", TAKE_BACK];
+const TAKE_BACK: &str = "gangtakeback";
 
 /// Every eviction of the plan.
 pub(super) fn check(tables: &Tables, plan: &Plan, found: &mut Vec<String>) {
@@ -44,7 +45,8 @@ fn victim(tables: &Tables, eviction: &Eviction, task: TaskId) -> Option<String> 
     if !tables.evicting.contains(&task) || evicting.confirmed {
         return Some("its end is not waited for".to_owned());
     }
-    if row.of_daemon_set {
+    // A gang takes back its own, whoever made them.
+    if row.of_daemon_set && eviction.action != TAKE_BACK {
         return Some("it is a DaemonSet's".to_owned());
     }
     let Some(group) = row.group else { return Some("it is another scheduler's".to_owned()) };

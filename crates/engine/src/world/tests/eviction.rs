@@ -334,22 +334,26 @@ fn a_fenced_pod_starts_where_room_is_first() {
 
 #[test]
 fn half_a_gang_is_taken_back_when_its_window_is_over() {
-    let mut lab = Lab::with(config(), &[1_000, 1_000]);
-    lab.gang("gang", 2, 2, 1_000);
-    assert_eq!(lab.binds(), ["gang-0", "gang-1"]);
-    lab.world.bind_result("uid-gang-0", Ok(()), lab.now);
-    lab.world.bind_result("uid-gang-1", Err("no"), lab.now);
-    // Its node is gone, so that it can't be finished.
-    lab.apply(Delta::NodeRemove("n1".to_owned()));
-    lab.now = lab.now.plus_ms(1_000);
-    let plan = lab.cycle();
-    assert_eq!(plan.evictions, []);
-    lab.now = lab.now.plus_ms(29_999);
-    assert_eq!(lab.cycle().evictions, []);
-    lab.now = lab.now.plus_ms(1);
-    let plan = lab.cycle();
-    assert_eq!(Lab::evicted(&plan), ["gang-0"]);
-    assert_eq!(plan.evictions[0].beneficiary, None);
+    // A DaemonSet's pods are nobody's victims, but a gang of them takes back its own.
+    for of_daemon_set in [false, true] {
+        let mut lab = Lab::with(config(), &[1_000, 1_000]);
+        lab.group_of("gang", "", 2);
+        (0..2).for_each(|index| lab.pod(PodFacts { of_daemon_set, ..pod("gang", index, 1_000) }));
+        assert_eq!(lab.binds(), ["gang-0", "gang-1"]);
+        lab.world.bind_result("uid-gang-0", Ok(()), lab.now);
+        lab.world.bind_result("uid-gang-1", Err("no"), lab.now);
+        // Its node is gone, so that it can't be finished.
+        lab.apply(Delta::NodeRemove("n1".to_owned()));
+        lab.now = lab.now.plus_ms(1_000);
+        let plan = lab.cycle();
+        assert_eq!(plan.evictions, []);
+        lab.now = lab.now.plus_ms(29_999);
+        assert_eq!(lab.cycle().evictions, []);
+        lab.now = lab.now.plus_ms(1);
+        let plan = lab.cycle();
+        assert_eq!(Lab::evicted(&plan), ["gang-0"]);
+        assert_eq!(plan.evictions[0].beneficiary, None);
+    }
 }
 
 #[test]
