@@ -108,11 +108,12 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
     if !row.is_open() {
         return Err(vec![Reason::QueueClosed { queue: name, state: format!("{:?}", row.state) }]);
     }
-    if !fits_alone(cycle, group, missing) {
-        // It may start with others of its pods.
-        *missing = easier(cycle, group).unwrap_or_else(|| missing.clone());
+    let mut fits = fits_alone(cycle, group, missing);
+    // It may start with others of its pods.
+    if !fits && let Some(easier) = easier(cycle, group) {
+        *missing = easier;
+        fits = true;
     }
-    let fits = fits_alone(cycle, group, missing);
     if !fits && !could_start_now(cycle, group, missing, known) {
         return Err(vec![match never_allowed(cycle, group, missing) {
             Some(reason) => reason,

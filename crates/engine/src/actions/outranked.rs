@@ -11,7 +11,6 @@ use crate::ids::{DimId, GroupId, QueueId};
 use crate::minimum::Missing;
 use crate::queue_limit;
 use crate::share;
-use crate::world::queues::amount;
 
 /// What groups hold, by queue and priority.
 type Held = FxHashMap<QueueId, BTreeMap<i32, Vec<i64>>>;
@@ -46,7 +45,7 @@ impl Outranked {
         let room = &mut self.room;
         let mut free = |dim: DimId| {
             let room = *room.entry(dim).or_insert_with(|| cycle.tables.nodes.room_in_all(dim));
-            room.saturating_add(amount(&lower, dim)).saturating_sub(amount(starting.unwrap_or_default(), dim))
+            room.saturating_add(share::at(&lower, dim)).saturating_sub(share::at(starting.unwrap_or_default(), dim))
         };
         let mut wanted = missing.total.iter().enumerate().filter(|(_, wanted)| **wanted > 0);
         wanted.all(|(dim, wanted)| *wanted <= free(DimId::from(dim)))

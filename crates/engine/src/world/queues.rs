@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::dims::{CPU, Demand, Dims, MEMORY};
 use crate::facts::{NodeGroupAffinity, QueueFacts, QueueState};
 use crate::ids::{DimId, QueueId, TimeMs};
+use crate::share::add;
 use crate::world::table::Table;
 use crate::world::tasks::TaskState;
 
@@ -56,13 +57,6 @@ impl Sums {
         add(&mut self.pipelined, &other.pipelined, sign);
         add(&mut self.releasing, &other.releasing, sign);
         add(&mut self.pending, &other.pending, sign);
-    }
-}
-
-fn add(sum: &mut Vec<i64>, other: &[i64], sign: i64) {
-    sum.resize(sum.len().max(other.len()), 0);
-    for (cell, amount) in sum.iter_mut().zip(other) {
-        *cell = cell.saturating_add(amount.saturating_mul(sign));
     }
 }
 
