@@ -52,11 +52,14 @@ pub(crate) async fn run(state: Arc<State>, stop: CancellationToken) {
     let mut watched = HashSet::new();
     let mut changes = state.registry.changes();
     let mut collector = Collector::new(Arc::clone(&state));
+    changes.mark_changed();
     loop {
-        changes.borrow_and_update();
-        for resource in state.registry.load(&state.store).stored().into_keys() {
-            if watched.insert(Arc::clone(&resource)) {
-                watches.spawn(follow(state.store.clone(), resource, sender.clone()));
+        if changes.has_changed().unwrap_or(false) {
+            changes.borrow_and_update();
+            for resource in state.registry.load(&state.store).stored().into_keys() {
+                if watched.insert(Arc::clone(&resource)) {
+                    watches.spawn(follow(state.store.clone(), resource, sender.clone()));
+                }
             }
         }
         // Before every collection has been seen once, nobody can tell who depends on whom.
@@ -65,7 +68,8 @@ pub(crate) async fn run(state: Arc<State>, stop: CancellationToken) {
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            _ = changes.changed() => {}
+            // Looked at above, where it is marked as seen.
+            _ = changes.changed() => changes.mark_changed(),
             Some(message) = messages.recv() => collector.take(message),
             Some(done) = collector.running.join_next(), if !collector.running.is_empty() => collector.finish(done),
         }
@@ -135,17 +139,19 @@ impl Collector {
         match message {
             Message::Snapshot(objects) => {
                 self.snapshots += 1;
-                objects.iter().for_each(|object| self.seen(object));
+                objects.iter().for_each(|object| self.seen(object, true));
             }
             Message::Event(event) if event.kind == EventKind::Deleted => self.gone(&event.object),
-            Message::Event(event) => self.seen(&event.object),
+            Message::Event(event) => self.seen(&event.object, false),
         }
     }
 
-    fn seen(&mut self, object: &Object) {
+    /// Takes in a version of an object. One with the owners that it had needs no look: what becomes of an owner is an
+    /// event of that owner. `missed`: events may have been lost, so everything is looked at.
+    fn seen(&mut self, object: &Object, missed: bool) {
         let Some(facts) = Facts::of(object) else { return };
-        self.index.put(&object.key, &facts);
-        if !facts.owners.is_empty() {
+        let owners_changed = self.index.put(&object.key, &facts);
+        if !facts.owners.is_empty() && (owners_changed || missed) {
             self.push(Item::Dependent(object.key.clone()));
         }
         if let Some(item) = facts.container(&object.key) {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::body::Body;
 use crate::negotiate::{self, Shape};
+use crate::pick::pick;
 use crate::pipeline::{Call, json as json_response};
 use crate::registry::Descriptor;
 use crate::tables;
@@ -130,6 +131,11 @@ pub(crate) fn not_acceptable() -> Status {
 /// A stored body as a value; the server wrote it, so it parses.
 pub(crate) fn parse(object: &Object) -> Value {
     serde_json::from_slice(&object.body).unwrap_or_default()
+}
+
+/// A stored body of which only the metadata is kept.
+pub(crate) fn parse_metadata(object: &Object) -> Value {
+    json!({ "metadata": pick(&object.body, "metadata").unwrap_or_default() })
 }
 
 /// An object as the store takes it: its text with a hole where the revision goes.

@@ -86,18 +86,20 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn put(&mut self, key: &Key, facts: &Facts) {
-        if self.owners.get(key).is_some_and(|owners| *owners == facts.owners) {
-            return;
+    /// Whether the object has other owners than before, or is new.
+    pub(super) fn put(&mut self, key: &Key, facts: &Facts) -> bool {
+        if self.owners.get(key).map_or(&[][..], Vec::as_slice) == facts.owners {
+            return false;
         }
         self.remove(key);
         if facts.owners.is_empty() {
-            return;
+            return true;
         }
         for owner in &facts.owners {
             self.dependents.entry(owner.clone()).or_default().insert(key.clone());
         }
         self.owners.insert(key.clone(), facts.owners.clone());
+        true
     }
 
     /// Forgets an object, and gives its owners.
@@ -144,8 +146,10 @@ mod tests {
     fn the_graph_follows_the_last_version() {
         let mut index = Index::default();
         let key = Key::new("pods", "a", "x");
-        index.put(&key, &facts(&["u1", "u2"]));
-        index.put(&key, &facts(&["u2"]));
+        assert!(!index.put(&key, &facts(&[])), "nobody owned it, nobody does");
+        assert!(index.put(&key, &facts(&["u1", "u2"])));
+        assert!(!index.put(&key, &facts(&["u1", "u2"])));
+        assert!(index.put(&key, &facts(&["u2"])));
         assert!(index.dependents("u1").is_empty());
         assert_eq!(index.dependents("u2"), std::slice::from_ref(&key));
         assert_eq!(index.remove(&key), ["u2"]);

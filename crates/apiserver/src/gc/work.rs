@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Item;
 use super::index::Facts;
 use crate::registry::{DEFINITIONS, Descriptor};
-use crate::render::{draft, parse};
+use crate::render::{draft, parse, parse_metadata};
 use crate::server::State;
 use crate::strategy::crd::CLEANUP;
 use crate::strategy::namespace::FINALIZER;
@@ -80,7 +80,7 @@ fn standing(state: &State, namespace: &str, owner: &OwnerReference) -> Standing 
 
 fn find_owner(state: &State, descriptor: &Descriptor, namespace: &str, owner: &OwnerReference) -> Option<Value> {
     let namespace = if descriptor.namespaced { namespace } else { "" };
-    let found = parse(&*state.store.find(&descriptor.storage, namespace, &owner.name)?);
+    let found = parse_metadata(&*state.store.find(&descriptor.storage, namespace, &owner.name)?);
     (meta::uid(&found) == Some(owner.uid.as_str())).then_some(found)
 }
 
@@ -109,7 +109,7 @@ fn ancestors(state: &State, key: &Key, object: &Value) -> HashSet<String> {
 /// Deletes an object whose owners are gone; cuts it loose from those that are while others stay.
 async fn dependent(state: &Arc<State>, key: &Key, has_dependents: bool) -> Result<(), Status> {
     let Some(stored) = state.store.get(key) else { return Ok(()) };
-    let object = parse(&stored);
+    let object = parse_metadata(&stored);
     let owners = meta::owner_references(&object);
     if owners.is_empty() || object["metadata"]["deletionTimestamp"].is_string() {
         return Ok(());
