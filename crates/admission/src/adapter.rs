@@ -5,6 +5,7 @@
 //! that text.
 
 use k8s_openapi::Resource as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pumice_api::batch::Job;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_apiserver::{Admission, AdmissionRequest, Admitted, ObjectReader, Operation};
@@ -62,7 +63,7 @@ impl Kind {
 
 impl Admission for VolcanoAdmission {
     fn admit(&self, request: &AdmissionRequest<'_>, object: Option<&mut Value>) -> Result<Admitted, Status> {
-        let Some(kind) = Kind::of(request) else { return Ok(Admitted::default()) };
+        let Some(kind) = Kind::of(request) else { return Ok(Admitted::untouched()) };
         let mut findings = Findings::default();
         let Some(object) = object else {
             if let (Kind::Queue, Operation::Delete, Some(old)) = (kind, request.operation, request.old) {
@@ -71,20 +72,24 @@ impl Admission for VolcanoAdmission {
             return verdict(kind, findings);
         };
         let created = request.operation == Operation::Create;
+        if !created && matches!(kind, Kind::Queue | Kind::PodGroup) {
+            return Ok(Admitted::untouched());
+        }
+        let mut status = None;
         match kind {
             Kind::Job => {
                 if created {
                     job::mutate(object, &self.rules);
+                    status = Some(job::first_status(object, Time(request.now)));
                 } else {
                     job::mutate_again(object, &self.rules);
                 }
                 user::stamp(object, request.old, &request.identity.user, &mut findings);
             }
-            Kind::Queue if created => queue::mutate(object),
-            Kind::PodGroup if created => pod_group::mutate(object, request.namespace, &Stored(request.objects)),
-            Kind::Queue | Kind::PodGroup => {}
+            Kind::Queue => queue::mutate(object),
+            Kind::PodGroup => pod_group::mutate(object, request.namespace, &Stored(request.objects)),
         }
-        verdict(kind, findings)
+        verdict(kind, findings).map(|admitted| Admitted { status, ..admitted })
     }
 
     fn validate(&self, request: &AdmissionRequest<'_>, object: Option<&Value>) -> Result<Admitted, Status> {
@@ -111,7 +116,7 @@ impl Admission for VolcanoAdmission {
 
 fn verdict(kind: Kind, findings: Findings) -> Result<Admitted, Status> {
     match findings.refusal() {
-        None => Ok(Admitted { warnings: findings.warnings }),
+        None => Ok(Admitted { warnings: findings.warnings, ..Admitted::default() }),
         Some(refusal) => {
             let webhook = kind.webhook();
             Err(Status::bad_request(format!("admission webhook \"{webhook}\" denied the request: {refusal}")))

@@ -13,11 +13,13 @@ mod mutate;
 mod partition;
 mod pod_template;
 mod policies;
+mod status;
 mod update;
 mod volumes;
 
 pub use create::validate_create;
 pub use mutate::{mutate, mutate_again};
+pub use status::first_status;
 pub use update::validate_update;
 
 /// The job plugins Volcano has.

@@ -61,7 +61,7 @@ pub struct AdmissionRequest<'a> {
     pub namespace: &'a str,
     /// The object's name; generated names are final.
     pub name: &'a str,
-    /// The stored object; `None` on create.
+    /// The stored object; `None` on create. For a status it may be without the fields that its write can't change.
     pub old: Option<&'a Value>,
     /// Whether nothing will be stored.
     pub dry_run: bool,
@@ -76,6 +76,17 @@ pub struct AdmissionRequest<'a> {
 pub struct Admitted {
     /// Go to the client as `Warning` headers.
     pub warnings: Vec<String>,
+    /// Whether the object was left as it is; then it need not be cleaned again.
+    pub untouched: bool,
+    /// The status that a new object begins with, where its kind has a path of its own for that.
+    pub status: Option<Value>,
+}
+
+impl Admitted {
+    /// A yes without a word or a change.
+    pub fn untouched() -> Admitted {
+        Admitted { untouched: true, ..Admitted::default() }
+    }
 }
 
 /// Changes and refuses objects.
@@ -96,6 +107,6 @@ pub struct AdmitAll;
 
 impl Admission for AdmitAll {
     fn admit(&self, _request: &AdmissionRequest<'_>, _object: Option<&mut Value>) -> Result<Admitted, Status> {
-        Ok(Admitted::default())
+        Ok(Admitted::untouched())
     }
 }

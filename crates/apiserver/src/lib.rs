@@ -10,6 +10,7 @@ mod body;
 mod bootstrap;
 mod clock;
 mod compatibility;
+mod cut;
 mod decode;
 mod discovery;
 mod documents;

@@ -140,6 +140,11 @@ pub(crate) fn parse_metadata(object: &Object) -> Value {
 
 /// An object as the store takes it: its text with a hole where the revision goes.
 pub(crate) fn draft(object: &Value) -> Draft {
+    draft_with(object, &[])
+}
+
+/// As [`draft`], of an object that has more fields: `rest` is their text, each as `,"name":value`.
+pub(crate) fn draft_with(object: &Value, rest: &[u8]) -> Draft {
     let empty = Map::new();
     let fields = object.as_object().unwrap_or(&empty);
     let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
@@ -157,6 +162,7 @@ pub(crate) fn draft(object: &Value) -> Draft {
     }
     head.extend_from_slice(b"\"resourceVersion\":\"");
     let mut tail = b"\"}".to_vec();
+    tail.extend_from_slice(rest);
     for (name, value) in fields.iter().filter(|(name, _)| !["apiVersion", "kind", "metadata"].contains(&name.as_str()))
     {
         tail.push(b',');
@@ -184,9 +190,10 @@ mod tests {
             "apiVersion": "v1", "kind": "Pod", "data": {"a\"b": "\\"},
             "metadata": {"name": "x", "labels": {"k": "v"}, "resourceVersion": "1"}, "spec": {"n": 1.5},
         });
-        let body = draft(&object).render(7);
+        let body = draft_with(&object, br#","more":[]"#).render(7);
         let mut wanted = object;
         wanted["metadata"]["resourceVersion"] = json!("7");
+        wanted["more"] = json!([]);
         assert_eq!(serde_json::from_slice::<Value>(&body).expect("json"), wanted);
     }
 

@@ -74,15 +74,28 @@ impl Schema {
         self.walk(object, Steps { complete: true, ..Steps::default() });
     }
 
+    /// [`Schema::prune`] and [`Schema::apply_defaults`] in one walk.
+    pub fn complete(&self, object: &mut Value) {
+        self.walk(object, Steps { prune: true, complete: true, ..Steps::default() });
+    }
+
     /// The unknown fields' paths. Clones `object` once; [`Schema::admit`] does not.
     pub fn unknown_fields(&self, object: &Value) -> Vec<String> {
         self.prune(&mut object.clone())
     }
 
-    /// The rules that `object` breaks as it is. Clones it once; [`Schema::admit`] does not.
-    pub fn validate(&self, object: &Value) -> Vec<FieldError> {
+    /// The rules that `object` breaks as it is. It is not changed; the walk is the one that the others change it by.
+    pub fn validate(&self, object: &mut Value) -> Vec<FieldError> {
         let steps = Steps { validate: true, ..Steps::default() };
-        self.walk(&mut object.clone(), steps).errors
+        self.walk(object, steps).errors
+    }
+
+    /// Whether each field of an object can be checked without the others: none must be there, and none depends on others.
+    pub fn fields_are_independent(&self) -> bool {
+        let root = self.arena.node(self.root);
+        let rules = &root.object;
+        let counts = rules.len_min.is_some() || rules.len_max.is_some();
+        rules.required.is_empty() && !counts && root.junctors.is_none() && root.allowed.is_none()
     }
 
     fn walk(&self, object: &mut Value, steps: Steps) -> Findings {

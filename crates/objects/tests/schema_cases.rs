@@ -45,9 +45,12 @@ fn every_case_gives_its_golden_findings() {
         // The separate steps see what the one walk saw.
         let mut stepped = read(&folder.join("in.json"));
         assert_eq!(schema.unknown_fields(&stepped), findings.unknown_fields, "{}", folder.display());
+        let mut completed = stepped.clone();
+        schema.complete(&mut completed);
+        assert_eq!(completed, object, "{}", folder.display());
         schema.prune(&mut stepped);
         schema.apply_defaults(&mut stepped);
         assert_eq!(stepped, object, "{}", folder.display());
-        assert_eq!(schema.validate(&stepped), findings.errors, "{}", folder.display());
+        assert_eq!(schema.validate(&mut stepped), findings.errors, "{}", folder.display());
     }
 }

@@ -1,5 +1,6 @@
 //! The rules behind a real API server: who asks, what is stored, what is told.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use http::{Method, Request, StatusCode};
@@ -7,6 +8,7 @@ use http_body_util::{BodyExt as _, Full};
 use pumice_admission::VolcanoAdmission;
 use pumice_apiserver::ApiServer;
 use pumice_auth::{Identity, Policy};
+use pumice_machines::job::{Effect, JobView, step};
 use pumice_store::Store;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -55,6 +57,32 @@ fn job(name: &str) -> Value {
         "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": name },
         "spec": { "tasks": [{ "replicas": 2, "template": { "spec": { "containers": [{ "name": "c", "image": "i" }] } } }] },
     })
+}
+
+#[tokio::test]
+async fn a_new_job_has_the_status_that_its_controller_would_write() {
+    let server = server().await;
+    let mut sent = job("j");
+    sent["status"] = json!({ "state": { "phase": "Completed" }, "succeeded": 7 });
+    let (_, _, stored) = send(&server, "ann", Method::POST, JOBS, sent).await;
+    assert_eq!(stored["status"]["state"]["phase"], "Pending");
+    assert_eq!((&stored["status"]["succeeded"], &stored["status"]["minAvailable"]), (&Value::Null, &json!(2)));
+    let job: pumice_api::batch::Job = serde_json::from_value(stored).expect("a job");
+    let view = JobView {
+        job: &job,
+        pods: &BTreeMap::new(),
+        evicted: &[],
+        group: None,
+        queue_exists: true,
+        claims: &BTreeSet::new(),
+        applied: &BTreeMap::new(),
+        priorities: &BTreeMap::new(),
+        network_policies: false,
+        command: None,
+    };
+    let now = job.metadata.creation_timestamp.clone().expect("the server gives one").0;
+    let effects: Vec<Effect> = step(&view, now).stages.into_iter().flatten().collect();
+    assert!(matches!(effects.as_slice(), [Effect::CreateGroup(_)]), "{effects:?}");
 }
 
 #[tokio::test]

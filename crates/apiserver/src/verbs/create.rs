@@ -41,7 +41,8 @@ pub(crate) async fn create(call: &Call, body: Body) -> Answer {
     write::clean(&call.descriptor, &mut object, &decoded.duplicates, options.field_validation, &mut warnings)?;
     let generated = meta::name(&object).is_empty().then(|| meta::generate_name(&object).map(str::to_owned)).flatten();
     for attempt in 1..=NAME_ATTEMPTS_MAX {
-        let mut object = object.clone();
+        // Only a generated name is tried more than once.
+        let mut object = if generated.is_some() { object.clone() } else { std::mem::take(&mut object) };
         if let Some(base) = &generated {
             meta::set_name(&mut object, &names::generate_name(base, &names::suffix(random())));
         }
@@ -70,21 +71,22 @@ fn random() -> u64 {
 fn prepare(call: &Call, object: &mut Value, dry_run: bool, warnings: &mut Vec<String>) -> Result<(), Status> {
     let now = call.state.clock.now();
     let write = Write { call, operation: Operation::Create, old: None, dry_run, now };
-    write.admit(object, warnings)?;
+    let status = write.admit(object, warnings)?;
     // Admission must not move the object.
     write::check_place(call, object)?;
-    stamp(call, object, &wire_time(now));
+    stamp(call, object, status, &wire_time(now));
     call.descriptor.strategy.prepare_create(object, &mut write.hook(warnings))?;
     write.validate(object, true, warnings)
 }
 
-/// Sets what the server owns in the metadata, and drops a status that has its own path.
-fn stamp(call: &Call, object: &mut Value, now: &str) {
+/// Sets what the server owns in the metadata, and puts admission's status in place of one that has its own path.
+fn stamp(call: &Call, object: &mut Value, status: Option<Value>, now: &str) {
     if call.descriptor.has_status()
         && !call.descriptor.strategy.creates_with_status()
         && let Some(fields) = object.as_object_mut()
     {
         fields.remove("status");
+        fields.extend(status.map(|status| ("status".to_owned(), status)));
     }
     let metadata = meta::metadata_mut(object);
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink", "resourceVersion"] {

@@ -13,17 +13,21 @@ use super::write::{self, Write};
 use super::{create, read};
 use crate::admission::Operation;
 use crate::body::Body;
+use crate::cut::{Cut, cut};
 use crate::decode::{self, Decoded};
 use crate::negotiate::{self, BodyKind};
 use crate::pipeline::{self, Answer, Call};
 use crate::query::{FieldValidation, WriteOptions};
+use crate::registry::Descriptor;
 use crate::registry::descriptor::Subresource;
-use crate::render::{View, draft, parse};
+use crate::render::{View, draft_with, parse};
 
 /// How often a write without a resourceVersion is tried against a changing object.
 const ATTEMPTS_MAX: usize = 16;
 /// Media types of patches that are understood.
 const PATCHES: [&str; 2] = ["application/json-patch+json", "application/merge-patch+json"];
+/// All that a write of a status looks at.
+const STATUS_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
 
 /// Answers an update.
 pub(crate) async fn update(call: &Call, subresource: Option<&Subresource>, body: Body) -> Answer {
@@ -73,6 +77,11 @@ pub(crate) trait Edit: Sync {
     /// The wanted object.
     fn edit(&self, old: &Value) -> Result<Value, Status>;
 
+    /// Whether it looks at or leaves fields other than those of [`STATUS_FIELDS`].
+    fn goes_beyond_status(&self) -> bool {
+        true
+    }
+
     /// Fields that stood twice in the body.
     fn duplicates(&self) -> &[String] {
         &[]
@@ -117,6 +126,11 @@ impl Edit for MergePatch {
         Ok(new)
     }
 
+    fn goes_beyond_status(&self) -> bool {
+        let fields = self.0.value.as_object();
+        fields.is_none_or(|fields| fields.keys().any(|field| !STATUS_FIELDS.contains(&field.as_str())))
+    }
+
     fn duplicates(&self) -> &[String] {
         &self.0.duplicates
     }
@@ -145,6 +159,8 @@ pub(crate) async fn run(call: &Call, subresource: Option<&Subresource>, edit: &i
 
 struct Wanted {
     object: Value,
+    /// Fields of the stored object that were not looked at, as text.
+    rest: Vec<u8>,
     changed: bool,
     /// Whether the client named the revision: then a conflict is its own to solve.
     pinned: bool,
@@ -159,7 +175,8 @@ fn wanted(
     warnings: &mut Vec<String>,
 ) -> Result<Wanted, Status> {
     let descriptor = &call.descriptor;
-    let mut old = parse(stored);
+    let only_status = subresource == Some(&Subresource::Status) && !options.dry_run && !edit.goes_beyond_status();
+    let Cut { object: mut old, rest } = look(descriptor, stored, only_status);
     old["apiVersion"] = json!(descriptor.api_version());
     let mut new = edit.edit(&old)?;
     write::check_kind(descriptor, &mut new)?;
@@ -183,10 +200,18 @@ fn wanted(
         descriptor.strategy.prepare_update(&mut new, &old, &mut write.hook(warnings))?;
         count_generation(call, &mut new, &old);
     }
-    write.validate(&new, main, warnings)?;
+    write.validate(&mut new, main, warnings)?;
     meta::set_resource_version(&mut new, None);
     meta::set_resource_version(&mut old, None);
-    Ok(Wanted { changed: new != old, object: new, pinned })
+    Ok(Wanted { changed: new != old, object: new, rest, pinned })
+}
+
+/// The stored object; of one whose status alone is written only what that takes, where its kind allows it.
+fn look(descriptor: &Descriptor, stored: &Object, only_status: bool) -> Cut {
+    // What is left of a namespace's finalizers decides about its end.
+    let separable = descriptor.schema.fields_are_independent() && descriptor.kind != "Namespace";
+    let part = (only_status && separable).then(|| cut(&stored.body, &STATUS_FIELDS)).flatten();
+    part.unwrap_or_else(|| Cut { object: parse(stored), rest: Vec::new() })
 }
 
 /// Checks uid and revision that the client states. Gives whether it stated a revision.
@@ -309,7 +334,8 @@ async fn store(
     if call.descriptor.converts() {
         object["apiVersion"] = json!(create::stored_version(call));
     }
-    let (key, draft, expect) = (stored.key.clone(), draft(&object), Expect::Revision(stored.revision));
+    let (key, draft, expect) =
+        (stored.key.clone(), draft_with(&object, &wanted.rest), Expect::Revision(stored.revision));
     let change = if vanishes { Change::Delete { key, draft, expect } } else { Change::Put { key, draft, expect } };
     match call.state.commit(change).await {
         Ok(object) => Ok(view.one(StatusCode::OK, &object)),

@@ -178,8 +178,7 @@ pub(crate) fn clean(
 
 /// Prunes and fills defaults. Idempotent.
 fn fill(descriptor: &Descriptor, object: &mut Value) {
-    descriptor.schema.prune(object);
-    descriptor.schema.apply_defaults(object);
+    descriptor.schema.complete(object);
     descriptor.strategy.defaults(object);
 }
 
@@ -229,13 +228,15 @@ impl Write<'_> {
         }
     }
 
-    /// Asks admission; a changed object is cleaned again.
-    pub(crate) fn admit(&self, object: &mut Value, warnings: &mut Vec<String>) -> Result<(), Status> {
+    /// Asks admission; a changed object is cleaned again. Gives the status that a new one begins with.
+    pub(crate) fn admit(&self, object: &mut Value, warnings: &mut Vec<String>) -> Result<Option<Value>, Status> {
         let name = meta::name(object).to_owned();
         let admitted = self.call.state.admission.admit(&self.request(&name), Some(object))?;
         warnings.extend(admitted.warnings);
-        fill(&self.call.descriptor, object);
-        Ok(())
+        if !admitted.untouched {
+            fill(&self.call.descriptor, object);
+        }
+        Ok(admitted.status)
     }
 
     /// Asks admission about a deletion.
@@ -247,7 +248,7 @@ impl Write<'_> {
     }
 
     /// Checks the final object by schema, rules and admission. `main` is false for subresources.
-    pub(crate) fn validate(&self, object: &Value, main: bool, warnings: &mut Vec<String>) -> Result<(), Status> {
+    pub(crate) fn validate(&self, object: &mut Value, main: bool, warnings: &mut Vec<String>) -> Result<(), Status> {
         let descriptor = &self.call.descriptor;
         let scope = if descriptor.namespaced { ObjectScope::Namespaced } else { ObjectScope::Cluster };
         let mut errors = meta::validate(object, scope, descriptor.strategy.name_rule());

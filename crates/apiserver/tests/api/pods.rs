@@ -60,6 +60,18 @@ async fn status_and_specification_have_their_own_paths() {
     let status = server.merge(&format!("{PODS}/a/status"), &patch).await.is(200).body;
     assert_eq!((&status["status"]["phase"], &status["spec"]["restartPolicy"]), (&json!("Running"), &json!("Always")));
     assert_eq!(status["metadata"]["generation"], 1);
+    // A patch of the status alone is taken without a look at the rest, which stays.
+    let patch = json!({"status": {"message": "m"}, "metadata": {"labels": {"x": "y"}}});
+    let mut again = server.merge(&format!("{PODS}/a/status"), &patch).await.is(200).body;
+    assert_ne!(again["metadata"]["resourceVersion"], status["metadata"]["resourceVersion"]);
+    let mut wanted = status;
+    wanted["metadata"]["resourceVersion"] = again["metadata"]["resourceVersion"].take();
+    again["metadata"]["resourceVersion"] = wanted["metadata"]["resourceVersion"].clone();
+    wanted["metadata"]["labels"]["x"] = json!("y");
+    wanted["status"]["message"] = json!("m");
+    assert_eq!(again, wanted);
+    assert_eq!(server.get(&format!("{PODS}/a")).await.is(200).body, wanted);
+    server.merge(&format!("{PODS}/a/status"), &json!({"status": {"conditions": 1}})).await.is(422);
     let running = server.get(&format!("{PODS}?fieldSelector=status.phase%3DRunning")).await.is(200).body;
     assert_eq!(running["items"].as_array().map(Vec::len), Some(1));
 }

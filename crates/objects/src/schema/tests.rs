@@ -56,8 +56,8 @@ fn references_are_followed_to_a_schema_or_refused() {
         json!({"a": {"$ref": "#/components/schemas/b"}, "b": {"type": "string"}, "loop": {"$ref": "loop"}});
     let components = components.as_object().unwrap();
     let schema = Schema::from_openapi(&json!({"$ref": "#/components/schemas/a"}), components).unwrap();
-    assert_eq!(schema.validate(&json!(1)).len(), 1);
-    assert_eq!(schema.validate(&json!("x")), []);
+    assert_eq!(schema.validate(&mut json!(1)).len(), 1);
+    assert_eq!(schema.validate(&mut json!("x")), []);
     let error = Schema::from_openapi(&json!({"$ref": "loop"}), components).unwrap_err();
     assert_eq!(error.to_string(), "schema at \"\": $ref \"loop\" leads to no known component");
 }
@@ -67,13 +67,13 @@ fn objects_beyond_the_limits_are_refused_once() {
     let components = json!({"list": {"type": "array", "items": {"$ref": "#/components/schemas/list"}}});
     let schema = Schema::from_openapi(&json!({"$ref": "list"}), components.as_object().unwrap()).unwrap();
     let pair = |inner: Value| json!([inner, []]);
-    assert_eq!(schema.validate(&nested(128, json!([]), pair)), []);
-    let errors = schema.validate(&nested(140, json!([]), pair));
+    assert_eq!(schema.validate(&mut nested(128, json!([]), pair)), []);
+    let errors = schema.validate(&mut nested(140, json!([]), pair));
     assert_eq!(errors.len(), 1);
     assert!(errors[0].to_string().ends_with("Forbidden: must not be nested deeper than 128 levels"));
 
-    let many = Value::Array(vec![json!([]); VALUES_MAX + 5]);
-    let errors = schema.validate(&many);
+    let mut many = Value::Array(vec![json!([]); VALUES_MAX + 5]);
+    let errors = schema.validate(&mut many);
     assert_eq!(errors.len(), 1);
     assert_eq!(errors[0].detail, "object must not have more than 1000000 values");
 }
@@ -97,7 +97,7 @@ fn validation_alone_changes_nothing_and_sees_what_is_written() {
         "required": ["a"],
         "properties": {"a": {"type": "integer", "default": 1}, "b": {"type": "integer"}}
     }));
-    let errors = schema.validate(&json!({"b": null, "c": 1}));
+    let errors = schema.validate(&mut json!({"b": null, "c": 1}));
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(texts, ["a: Required value", "b: Invalid value: \"null\": b in body must be of type integer: \"null\""]);
     let mut object = json!({"b": null, "c": 1});
@@ -188,7 +188,7 @@ proptest! {
         prop_assert_eq!(&object, &once);
         prop_assert_eq!(second.unknown_fields, Vec::<String>::new());
         prop_assert_eq!(&second.errors, &first.errors);
-        prop_assert_eq!(schema.validate(&object), first.errors);
+        prop_assert_eq!(schema.validate(&mut object), first.errors);
     }
 
     #[test]
@@ -220,4 +220,18 @@ fn a_default_that_recurs_ends_at_the_depth_limit() {
     let findings = schema.admit(&mut object);
     assert_eq!(findings.errors.len(), 1);
     assert!(findings.errors[0].detail.contains("nested deeper"));
+}
+
+#[test]
+fn fields_are_independent_where_no_rule_is_about_several() {
+    for (schema, expected) in [
+        (json!({"type": "object", "properties": {"spec": {"type": "object", "required": ["a"]}}}), true),
+        (json!({"type": "object", "required": ["spec"], "properties": {"spec": {"type": "object"}}}), false),
+        (json!({"type": "object", "minProperties": 3}), false),
+        (json!({"type": "object", "maxProperties": 3}), false),
+        (json!({"type": "object", "anyOf": [{"required": ["spec"]}, {"required": ["data"]}]}), false),
+    ] {
+        let compiled = Schema::from_openapi(&schema, &Map::new()).unwrap();
+        assert_eq!(compiled.fields_are_independent(), expected, "{schema}");
+    }
 }
