@@ -77,8 +77,7 @@ impl Finder {
     pub(crate) fn best(&mut self, tables: &Tables, policy: &Policy, search: Search<'_>) -> Option<NodeId> {
         let specific = search.task.filter(|task| policy.is_specific(tables, *task));
         if specific.is_none() && search.within.is_none() {
-            let among_regions = self.best_among_regions(tables, policy, search.class, false);
-            return among_regions.unwrap_or_else(|| self.fresh(tables, policy, search.class).best());
+            return self.best_of_class(tables, policy, search.class);
         }
         let cache = self.fresh(tables, policy, search.class);
         let mut nodes: Vec<NodeId> = match search.within {
@@ -96,17 +95,29 @@ impl Finder {
         best.map(|(node, _)| node)
     }
 
+    /// The best for any pod of the class. Asked again before any node has changed it is the same: whether a group fits at
+    /// all is asked before its first pod is placed.
+    fn best_of_class(&mut self, tables: &Tables, policy: &Policy, class: ClassId) -> Option<NodeId> {
+        if let Some(answer) = self.note(tables, class).answer(tables) {
+            return answer;
+        }
+        let among_regions = self.search_regions(tables, policy, class, false);
+        let best = among_regions.unwrap_or_else(|| self.fresh(tables, policy, class).best());
+        self.notes[class.index()].as_mut().expect("`note` makes them").keep_answer(tables, best);
+        best
+    }
+
     /// The nodes where a pod of the class fits now, by what the class tells.
     pub(crate) fn fitting(&mut self, tables: &Tables, policy: &Policy, class: ClassId) -> Vec<NodeId> {
         self.fresh(tables, policy, class).fitting().collect()
     }
 
     /// The same by the index that all classes share. Nothing where that can't tell, or a cache is cheaper, unless
-    /// `always`.
+    /// `always`. The notes must be good for now.
     ///
     /// A search is paid for as long as that is less than a cache would cost to bring up to date. What the cache would
     /// have saved since is counted, so that in all no more than twice the cheaper way is ever paid.
-    fn best_among_regions(
+    fn search_regions(
         &mut self,
         tables: &Tables,
         policy: &Policy,
@@ -117,7 +128,6 @@ impl Finder {
         let cache = self.caches.get(class.index()).and_then(Option::as_ref);
         let behind = cache.filter(|cache| cache.generation == row.generation).map(|cache| cache.behind(tables));
         let repair = REPAIR_EFFORT.saturating_mul(behind.unwrap_or(tables.nodes.table.span() as u64));
-        self.note(tables, class);
         let Self { notes, tellers, regions, .. } = self;
         let notes = notes[class.index()].as_mut().expect("`note` makes them");
         let end = tables.nodes.use_log.end();

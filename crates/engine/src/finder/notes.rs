@@ -23,6 +23,8 @@ pub(super) struct Notes {
     pub(super) effort: u64,
     /// What a cache would have saved since there was one.
     pub(super) missed: u64,
+    /// The last answer, and up to where of the nodes' logs of facts and use it is good.
+    answer: Option<((u64, u64), Option<NodeId>)>,
     /// Bytes that the finder has counted for it.
     pub(super) counted: usize,
     pub(super) diagnosis: diagnosis::Memo,
@@ -38,6 +40,7 @@ impl Notes {
             asked_at: tables.nodes.use_log.end(),
             effort: 0,
             missed: 0,
+            answer: None,
             counted: 0,
             diagnosis: diagnosis::Memo::default(),
         }
@@ -62,6 +65,16 @@ impl Notes {
         }
         self.even = None;
         self.facts_seen = log.end();
+    }
+
+    /// The last answer, if no node has changed since.
+    pub(super) fn answer(&self, tables: &Tables) -> Option<Option<NodeId>> {
+        self.answer.filter(|(good_at, _)| *good_at == ends(tables)).map(|(_, node)| node)
+    }
+
+    /// Keeps the answer to what was asked now.
+    pub(super) fn keep_answer(&mut self, tables: &Tables, node: Option<NodeId>) {
+        self.answer = Some((ends(tables), node));
     }
 
     /// Whether it is known that the node's facts don't allow the class.
@@ -92,6 +105,10 @@ impl Notes {
     ) -> bool {
         *self.even.get_or_insert_with(|| tellers.are_silent(tables, policy, class))
     }
+}
+
+fn ends(tables: &Tables) -> (u64, u64) {
+    (tables.nodes.facts_log.end(), tables.nodes.use_log.end())
 }
 
 /// The nodes that any preference may like more or less than others.

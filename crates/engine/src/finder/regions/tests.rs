@@ -123,6 +123,12 @@ fn lab(scores: &str, nodes: &[NodeFacts], pods: &[PodFacts], running: &[(Index, 
     Lab { tables, policy, finder: Finder::default() }
 }
 
+/// The best node by the index that all classes share.
+fn among_regions(finder: &mut Finder, tables: &Tables, policy: &Policy, class: ClassId) -> Option<Option<NodeId>> {
+    finder.note(tables, class);
+    finder.search_regions(tables, policy, class, true)
+}
+
 /// The best node by looking at all.
 fn scan(tables: &Tables, policy: &Policy, class: ClassId) -> Option<NodeId> {
     let row = tables.classes.row(class);
@@ -186,11 +192,12 @@ proptest! {
         for event in &steps {
             step(&mut tables, event, |tables, task| {
                 let class = tables.task(task).class;
-                let found = finder.best_among_regions(tables, &policy, class, true);
+                let found = among_regions(&mut finder, tables, &policy, class);
                 let scanned = scan(tables, &policy, class);
                 assert_eq!(found, Some(scanned));
-                assert_eq!(finder.best(tables, &policy, Search::of_class(class)), scanned);
-                assert_eq!(Finder::default().best_among_regions(tables, &policy, class, true), Some(scanned));
+                let again = [(); 2].map(|()| finder.best(tables, &policy, Search::of_class(class)));
+                assert_eq!(again, [scanned; 2]);
+                assert_eq!(among_regions(&mut Finder::default(), tables, &policy, class), Some(scanned));
                 scanned
             });
         }
@@ -214,7 +221,30 @@ fn rebuilding_changes_no_answer() {
     for task in tasks {
         let class = tables.task(task).class;
         let scanned = scan(&tables, &policy, class);
-        assert_eq!(finder.best_among_regions(&tables, &policy, class, true), Some(scanned));
+        assert_eq!(among_regions(&mut finder, &tables, &policy, class), Some(scanned));
         tables.assign(task, scanned.expect("there is room"));
     }
+}
+
+/// Whether a group fits is asked before its pod is placed: what is known is not searched for twice.
+#[test]
+fn an_answer_is_good_until_a_node_changes() {
+    let mut node = NodeFacts { allocatable: resources(4_000, 8 * GI, 0), ..NodeFacts::default() };
+    node.allocatable.insert("pods".to_owned(), 110);
+    let mut pod = PodFacts::default();
+    pod.template.requests = resources(1_000, GI, 0);
+    let nodes = vec![node; 2];
+    let Lab { mut tables, policy, mut finder } = lab(SCORES[0], &nodes, &[pod], &[]);
+    let task = tables.tasks.iter().next().map(|(id, _)| id).unwrap();
+    let class = tables.task(task).class;
+    let best = finder.best(&tables, &policy, Search::of_class(class));
+    assert!(best.is_some());
+    let known = |finder: &mut Finder, tables: &Tables| finder.note(tables, class).answer(tables);
+    assert_eq!(known(&mut finder, &tables), Some(best));
+    tables.assign(task, best.unwrap());
+    assert_eq!(known(&mut finder, &tables), None, "its use has changed");
+    finder.best(&tables, &policy, Search::of_class(class));
+    assert!(known(&mut finder, &tables).is_some());
+    tables.apply(&Delta::NodeUpsert(NodeFacts { name: "n0".to_owned(), unschedulable: true, ..nodes[0].clone() }));
+    assert_eq!(known(&mut finder, &tables), None, "its facts have changed");
 }
