@@ -257,6 +257,9 @@ impl Round {
                 continue;
             }
             let outcome = if eligible { self.turn(cycle, turn.group) } else { Outcome::Done };
+            if outcome != Outcome::Again {
+                self.wanted.remove(&turn.group);
+            }
             if let (Outcome::Stuck, Some(kind)) = (outcome, turn.kind)
                 && let Some(failure) = cycle.failures.get(&turn.group).cloned()
             {

@@ -3,7 +3,7 @@
 //! changed its standing, so an insertion by binary search keeps the order.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::backlog::ordered::Cursor;
 use crate::backlog::{Backlog, Kind};
@@ -32,12 +32,29 @@ impl Entry {
 #[derive(Debug)]
 struct Tenant {
     namespace: NamespaceId,
-    entries: Vec<Entry>,
+    entries: VecDeque<Entry>,
 }
 
 impl Tenant {
+    fn new(tables: &Tables, policy: &Policy, namespace: NamespaceId, mut entries: Vec<Entry>) -> Self {
+        entries.sort_by(|left, right| policy.job_order(tables, right.head(), left.head()));
+        Self { namespace, entries: entries.into() }
+    }
+
+    /// Puts an entry in its place. The next group of a bucket mostly comes after all others.
+    fn insert(&mut self, tables: &Tables, policy: &Policy, entry: Entry) {
+        let comes_after = |other: &Entry| policy.job_order(tables, other.head(), entry.head()).is_gt();
+        match self.entries.front() {
+            Some(last) if comes_after(last) => {
+                let place = self.entries.partition_point(comes_after);
+                self.entries.insert(place, entry);
+            }
+            _ => self.entries.push_front(entry),
+        }
+    }
+
     fn compare(&self, tables: &Tables, policy: &Policy, queue: QueueId, other: &Self) -> Ordering {
-        match (self.entries.last(), other.entries.last()) {
+        match (self.entries.back(), other.entries.back()) {
             (Some(mine), Some(others)) => {
                 let others = (other.namespace, others.head());
                 policy.tenant_order(tables, queue, (self.namespace, mine.head()), others)
@@ -110,11 +127,10 @@ impl Walk {
         let mut walk = Self { branches: vec![top], path: Vec::new() };
         let mut planted: BTreeMap<QueueId, usize> = BTreeMap::new();
         for (queue, tenants) in by_queue {
-            let mut tenants: Vec<Tenant> =
-                tenants.into_iter().map(|(namespace, entries)| Tenant { namespace, entries }).collect();
-            for tenant in &mut tenants {
-                tenant.entries.sort_by(|left, right| policy.job_order(tables, right.head(), left.head()));
-            }
+            let mut tenants: Vec<Tenant> = tenants
+                .into_iter()
+                .map(|(namespace, entries)| Tenant::new(tables, policy, namespace, entries))
+                .collect();
             tenants.sort_by(|left, right| right.compare(tables, policy, queue, left));
             let branch = walk.plant(tables, policy, &mut planted, queue);
             walk.branches[branch].tenants = tenants;
@@ -167,7 +183,7 @@ impl Walk {
             let at = *self.path.last()?;
             let branch = &mut self.branches[at];
             if let (Some(queue), Some(tenant)) = (branch.queue, branch.tenants.last_mut()) {
-                match tenant.entries.pop() {
+                match tenant.entries.pop_back() {
                     Some(entry) => {
                         let kind = match entry {
                             Entry::Bucket { kind, .. } => Some(kind),
@@ -198,23 +214,19 @@ impl Walk {
         outcome: Outcome,
     ) {
         let at = *self.path.last().expect("a turn was popped");
-        let mut back = Vec::with_capacity(2);
+        let tenants = &mut self.branches[at].tenants;
+        let mut tenant = tenants.pop().expect("the turn came from the last");
         if let Entry::Bucket { kind, cursor, .. } = turn.entry
             && outcome != Outcome::Stuck
             && let Some(bucket) = backlog.buckets.get(&kind)
         {
             let cursor = bucket.groups.after(cursor);
-            back.extend(bucket.groups.at(cursor).map(|head| Entry::Bucket { kind, cursor, head }));
+            if let Some(head) = bucket.groups.at(cursor) {
+                tenant.insert(tables, policy, Entry::Bucket { kind, cursor, head });
+            }
         }
         if outcome == Outcome::Again {
-            back.push(Entry::Group(turn.group));
-        }
-        let tenants = &mut self.branches[at].tenants;
-        let mut tenant = tenants.pop().expect("the turn came from the last");
-        for entry in back {
-            let after = |other: &Entry| policy.job_order(tables, other.head(), entry.head()).is_gt();
-            let place = tenant.entries.partition_point(after);
-            tenant.entries.insert(place, entry);
+            tenant.insert(tables, policy, Entry::Group(turn.group));
         }
         if !tenant.entries.is_empty() {
             let after = |other: &Tenant| other.compare(tables, policy, turn.queue, &tenant).is_gt();

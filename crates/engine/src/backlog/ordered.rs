@@ -23,6 +23,12 @@ impl Ordered {
     /// Puts `group` in its place; it must not be there yet.
     pub(crate) fn insert(&mut self, group: GroupId, order: impl Fn(GroupId, GroupId) -> Ordering) {
         self.len += 1;
+        let comes_last = |last: &Vec<GroupId>| last.last().is_some_and(|other| order(*other, group).is_le());
+        if let Some(last) = self.chunks.last_mut().filter(|last| comes_last(last) && last.len() < CHUNK_MAX) {
+            // As a group that has just been made does.
+            last.push(group);
+            return;
+        }
         let chunk = self.chunks.partition_point(|chunk| order(chunk[0], group).is_le()).saturating_sub(1);
         let Some(groups) = self.chunks.get_mut(chunk) else {
             self.chunks.push(vec![group]);
