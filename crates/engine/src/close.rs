@@ -122,10 +122,10 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     }
     cycle.tables.set_phase(group, phase);
     let row = cycle.tables.groups.row(group);
-    let status = status(row, phase, ready, blocked);
     // Binds are answered in a moment, and then there is more to say: one write instead of two.
     let in_flight = row.counts.get(TaskState::Binding) > 0;
     if !in_flight || row.emitted.as_ref().is_none_or(|old| old.phase != phase) {
+        let status = status(row, phase, ready, blocked);
         write_status(cycle, group, status);
     }
     told.is_none_or(|reasons| notify_pods(cycle, group, &reasons))

@@ -117,6 +117,9 @@ impl Policy {
                 slot.plugin.moved(tables, *change);
             }
         }
+        // For its memory.
+        tables.moves = moves;
+        tables.moves.clear();
     }
 
     /// The first plugin with an opinion decides; then creation time, then uid.

@@ -79,7 +79,10 @@ impl Regions {
             return false;
         }
         self.places.resize(tables.nodes.table.span(), ABSENT);
-        for node in changed {
+        // A pod that is given a node changes it more than once.
+        for alike in changed.chunk_by(|one, next| one == next) {
+            let node = &alike[0];
+            self.changes += 1;
             let old = self.places[node.index()];
             let known = tables.nodes.table.get(node.index()).is_some_and(|row| row.known);
             let new = if known { index(self.map.leaf_of(tables, *node)) } else { ABSENT };
@@ -90,7 +93,6 @@ impl Regions {
                 self.put(tables, *node, old, new);
             }
         }
-        self.changes += changed.len();
         let most = if self.crowded { nodes / CHANGED_IN_CROWD } else { nodes };
         self.changes <= most.max(CHANGES_MIN)
     }

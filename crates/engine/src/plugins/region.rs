@@ -3,6 +3,8 @@
 //! A row holds maxima only, so that regions are put together by one operation; a least value is kept as its
 //! complement, which turns the order around and never overflows. Rows are kept by `finder::regions`.
 
+use smallvec::SmallVec;
+
 use crate::dims::PODS;
 use crate::ids::{DimId, NodeId};
 use crate::world::nodes::Nodes;
@@ -88,21 +90,20 @@ pub(crate) fn width(dims: usize) -> usize {
 /// Takes nodes into a row, but those that can't take a pod of any kind. Column by column, as the values lie in memory.
 pub(crate) fn include(row: &mut [i64], nodes: &Nodes, members: &[NodeId]) {
     let pods = nodes.rooms(PODS);
-    let able = || members.iter().filter(|node| at(pods, node.index()) > 0);
+    let able = members.iter().map(|node| node.index()).filter(|node| at(pods, *node) > 0);
+    let able: SmallVec<[usize; 32]> = able.collect();
+    let Some(lowest) = able.iter().min() else { return };
     let (head, dims) = row.split_at_mut(HEAD);
     for (which, cells) in head[..LOWEST].chunks_exact_mut(2).enumerate() {
-        let scored = nodes.taken_for_scoring(which);
-        able().for_each(|node| span(cells, at(scored, node.index())));
+        span(cells, nodes.taken_for_scoring(which), &able);
     }
-    able().for_each(|node| raise(&mut head[LOWEST], !i64::from(node.0)));
+    raise(&mut head[LOWEST], !i64::try_from(*lowest).expect("ids of nodes have 32 bits"));
     for (dim, cells) in dims.chunks_exact_mut(PER_DIM).enumerate() {
         let dim = DimId::from(dim);
-        let (offered, used, rooms) = (nodes.offered(dim), nodes.taken(dim), nodes.rooms(dim));
-        for node in able().map(|node| node.index()) {
-            span(&mut cells[..2], at(offered, node));
-            span(&mut cells[2..4], at(used, node));
-            raise(&mut cells[4], at(rooms, node));
-        }
+        span(&mut cells[..2], nodes.offered(dim), &able);
+        span(&mut cells[2..4], nodes.taken(dim), &able);
+        let rooms = nodes.rooms(dim);
+        raise(&mut cells[4], able.iter().fold(NONE, |most, node| most.max(at(rooms, *node))));
     }
 }
 
@@ -111,9 +112,15 @@ fn at(column: &[i64], node: usize) -> i64 {
     column.get(node).copied().unwrap_or(0)
 }
 
-fn span(cells: &mut [i64], value: i64) {
-    raise(&mut cells[0], !value);
-    raise(&mut cells[1], value);
+fn span(cells: &mut [i64], column: &[i64], nodes: &[usize]) {
+    let (mut least, mut most) = (i64::MAX, i64::MIN);
+    for node in nodes {
+        let value = at(column, *node);
+        least = least.min(value);
+        most = most.max(value);
+    }
+    raise(&mut cells[0], !least);
+    raise(&mut cells[1], most);
 }
 
 fn raise(cell: &mut i64, value: i64) {

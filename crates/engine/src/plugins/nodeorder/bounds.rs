@@ -68,6 +68,11 @@ impl Parts {
     #[inline]
     pub(super) fn balanced(&self) -> i64 {
         let (fractions, count) = &self.fractions;
+        if let ([one, two, _], 2) = (fractions, count) {
+            // Nearly always: those below, in short.
+            let apart = (one.0.max(two.0) - one.1.min(two.1)).max(0.0);
+            return ((1.0 - apart / 2.0) * SCORE_MAX as f64 + ROUNDING) as i64;
+        }
         let all = 0..*count;
         let above = all.clone().max_by(|one, two| fractions[*one].0.total_cmp(&fractions[*two].0));
         let below = all.clone().min_by(|one, two| fractions[*one].1.total_cmp(&fractions[*two].1));
