@@ -1,7 +1,8 @@
 //! A stored text taken apart at its top level: some fields as values, the others as the text they are.
 //!
 //! Invariant: what was cut and what is left make the stored object again. A status is written for each step of each pod,
-//! and what its spec says is neither looked at nor changed by that. Called by `update` for writes of a status.
+//! and what its spec says is neither looked at nor changed by that. Called by `update` for writes of a status, by
+//! `binding`, and by whoever needs the metadata alone.
 
 use serde_json::{Map, Value};
 
@@ -38,6 +39,21 @@ pub(crate) fn cut(text: &[u8], wanted: &[&str]) -> Option<Cut> {
             b'}' if scan.at == text.len() => return Some(Cut { object: Value::Object(object), rest }),
             _ => return None,
         }
+    }
+}
+
+/// The text of one field of an object. What follows it is not looked at.
+pub(crate) fn field<'t>(text: &'t [u8], wanted: &str) -> Option<&'t [u8]> {
+    let mut scan = Scan { text, at: 0 };
+    scan.expect(b'{')?;
+    loop {
+        let name = scan.name()?;
+        scan.expect(b':')?;
+        let value = scan.value()?;
+        if name == wanted.as_bytes() {
+            return Some(value);
+        }
+        scan.expect(b',')?;
     }
 }
 
@@ -119,6 +135,16 @@ mod tests {
         assert_eq!(cut.object, json!({"kind": "Pod", "metadata": {"name": "x", "resourceVersion": "1"}, "status": 1}));
         assert_eq!(cut.rest, br#","spec":{"a":["}","\"",{}]}"#);
         assert_eq!(whole(&cut), serde_json::from_slice::<Value>(text).unwrap());
+    }
+
+    #[test]
+    fn a_field_is_found_in_front_of_anything() {
+        let text = br#"{"kind":"Pod","metadata":{"name":"metadata"},"spec": broken"#;
+        assert_eq!(field(text, "metadata"), Some(&br#"{"name":"metadata"}"#[..]));
+        assert_eq!(
+            (field(text, "name"), field(text, "spec"), field(b"", "a"), field(b"{}", "a")),
+            (None, None, None, None)
+        );
     }
 
     #[test]

@@ -13,8 +13,8 @@ use pumice_store::{Draft, Object};
 use serde_json::{Map, Value, json};
 
 use crate::body::Body;
+use crate::cut::field;
 use crate::negotiate::{self, Shape};
-use crate::pick::pick;
 use crate::pipeline::{Call, json as json_response};
 use crate::registry::Descriptor;
 use crate::tables;
@@ -135,7 +135,8 @@ pub(crate) fn parse(object: &Object) -> Value {
 
 /// A stored body of which only the metadata is kept.
 pub(crate) fn parse_metadata(object: &Object) -> Value {
-    json!({ "metadata": pick(&object.body, "metadata").unwrap_or_default() })
+    let metadata = field(&object.body, "metadata").and_then(|text| serde_json::from_slice::<Value>(text).ok());
+    json!({ "metadata": metadata })
 }
 
 /// An object as the store takes it: its text with a hole where the revision goes.

@@ -12,6 +12,7 @@ use pumice_store::Object;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::cut::field;
 use crate::pick::pick;
 use crate::query::ReadOptions;
 use crate::registry::Descriptor;
@@ -24,12 +25,6 @@ const NAMESPACE: &str = "metadata.namespace";
 pub(crate) struct Matcher {
     labels: LabelSelector,
     fields: FieldSelector,
-}
-
-#[derive(Deserialize)]
-struct Peek<'a> {
-    #[serde(borrow, default)]
-    metadata: PeekMetadata<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -68,8 +63,9 @@ impl Matcher {
         if self.labels.is_everything() {
             return true;
         }
-        let Ok(peek) = serde_json::from_slice::<Peek<'_>>(&object.body) else { return false };
-        let labels = peek.metadata.labels.unwrap_or_default();
+        let Some(metadata) = field(&object.body, "metadata") else { return false };
+        let Ok(peek) = serde_json::from_slice::<PeekMetadata<'_>>(metadata) else { return false };
+        let labels = peek.labels.unwrap_or_default();
         self.labels.matches(|key| labels.get(key).map(AsRef::as_ref))
     }
 

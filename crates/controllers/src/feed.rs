@@ -13,6 +13,8 @@ use pumice_api::names;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::{Change, WatchScope, watch};
 
+use crate::slim::SlimPod;
+
 /// A change of one kind.
 pub(crate) enum Input {
     Job(Change<Job>),
@@ -61,5 +63,6 @@ pub(crate) fn start(client: &Client) -> Feed {
 /// Adds the pods of jobs.
 pub(crate) fn add_pods(feed: &mut Feed, client: &Client) {
     let scope = WatchScope::labels(names::JOB_NAME);
-    feed.push(watch(Api::<Pod>::all(client.clone()), scope).map(|change| Input::Pod(Box::new(change))).boxed());
+    let pods = watch(Api::<SlimPod>::all(client.clone()), scope);
+    feed.push(pods.map(|change| Input::Pod(Box::new(change.map(|pod| pod.0)))).boxed());
 }

@@ -20,6 +20,7 @@ mod job;
 mod keys;
 mod queue;
 mod run;
+mod slim;
 mod timers;
 
 use kube::Client;

@@ -10,6 +10,7 @@ use pumice_store::{Key, Object};
 use serde::Deserialize;
 
 use super::Item;
+use crate::cut::field;
 use crate::registry::DEFINITIONS;
 use crate::verbs::delete::{FOREGROUND, ORPHAN};
 
@@ -20,12 +21,6 @@ pub(super) struct Facts {
     pub(super) owners: Vec<String>,
     pub(super) waits_for_dependents: bool,
     is_dying: bool,
-}
-
-#[derive(Deserialize)]
-struct Peek<'a> {
-    #[serde(borrow)]
-    metadata: Metadata<'a>,
 }
 
 #[derive(Deserialize)]
@@ -50,7 +45,7 @@ struct Owner {
 impl Facts {
     /// Reads the metadata and skips the rest.
     pub(super) fn of(object: &Object) -> Option<Self> {
-        let metadata = serde_json::from_slice::<Peek<'_>>(&object.body).ok()?.metadata;
+        let metadata = serde_json::from_slice::<Metadata<'_>>(field(&object.body, "metadata")?).ok()?;
         let finalizers = metadata.finalizers.unwrap_or_default();
         let is_dying = metadata.deletion_timestamp.is_some();
         Some(Self {

@@ -4,19 +4,22 @@
 
 use pumice_objects::meta;
 use pumice_objects::status::{GroupResource, Status};
-use pumice_store::{ApplyError, Change, Expect};
+use pumice_store::{ApplyError, Change, Draft, Expect, Object};
 use serde_json::{Value, json};
 
 use super::done;
 use crate::body::Body;
 use crate::clock::wire_time;
+use crate::cut::{Cut, cut};
 use crate::pipeline::{Answer, Call};
 use crate::query::WriteOptions;
-use crate::render::{draft, parse};
+use crate::render::{draft, draft_with, parse};
 use crate::verbs::write;
 
 /// How often a binding is tried against a changing pod.
 const ATTEMPTS_MAX: usize = 16;
+/// What stands before the spec in what is left of a pod's text.
+const SPEC: &[u8] = b",\"spec\":";
 
 struct Binding {
     pod: String,
@@ -36,20 +39,48 @@ pub(crate) async fn bind(call: &Call, body: Body) -> Answer {
             .store
             .find("pods", &call.request.namespace, &binding.pod)
             .ok_or_else(|| Status::not_found(call.resource(), &binding.pod))?;
-        let mut pod = parse(&stored);
-        check(&pod, &binding)?;
-        place(&mut pod, &binding, &wire_time(call.state.clock.now()));
+        let mut seen = Seen::of(&stored);
+        check(&seen.pod, &binding)?;
+        place(&mut seen.pod, &binding, &wire_time(call.state.clock.now()));
         if options.dry_run {
             return Ok(done());
         }
         let expect = Expect::Revision(stored.revision);
-        match call.state.commit(Change::Put { key: stored.key.clone(), draft: draft(&pod), expect }).await {
+        match call.state.commit(Change::Put { key: stored.key.clone(), draft: seen.draft(), expect }).await {
             Ok(_) => return Ok(done()),
             Err(ApplyError::Conflict(_)) => {}
             Err(error) => return Err(write::apply_status(call.resource(), &error)),
         }
     }
     Err(Status::conflict_modified(call.resource(), &binding.pod))
+}
+
+/// A pod, of whose spec only what a binding looks at is parsed.
+struct Seen {
+    pod: Value,
+    /// The other fields of the spec, as text; nothing where all of the pod is parsed.
+    spec_rest: Option<Vec<u8>>,
+}
+
+impl Seen {
+    fn of(stored: &Object) -> Seen {
+        Seen::in_part(stored).unwrap_or_else(|| Seen { pod: parse(stored), spec_rest: None })
+    }
+
+    fn in_part(stored: &Object) -> Option<Seen> {
+        let Cut { object: mut pod, rest } = cut(&stored.body, &["apiVersion", "kind", "metadata", "status"])?;
+        let spec = cut(rest.strip_prefix(SPEC)?, &["nodeName", "schedulingGates"])?;
+        pod["spec"] = spec.object;
+        Some(Seen { pod, spec_rest: Some(spec.rest) })
+    }
+
+    fn draft(mut self) -> Draft {
+        let Some(spec_rest) = self.spec_rest else { return draft(&self.pod) };
+        // It has a node by now, so there is a field before the rest.
+        let spec = self.pod.as_object_mut().and_then(|pod| pod.remove("spec")).unwrap_or_default().to_string();
+        let spec = spec.strip_suffix('}').unwrap_or_default();
+        draft_with(&self.pod, &[SPEC, spec.as_bytes(), &spec_rest, b"}"].concat())
+    }
 }
 
 fn parse_binding(call: &Call, object: &Value) -> Result<Binding, Status> {
@@ -112,4 +143,37 @@ fn place(pod: &mut Value, binding: &Binding, now: &str) {
         "type": "PodScheduled", "status": "True", "lastProbeTime": Value::Null, "lastTransitionTime": now,
     }));
     pod["status"]["conditions"] = Value::Array(conditions);
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_store::Key;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_seen_in_part_is_bound_as_one_seen_whole() {
+        for spec in [
+            json!({"containers": [{"name": "}{"}], "tolerations": []}),
+            json!({"containers": [], "nodeName": "", "schedulingGates": [], "terminationGracePeriodSeconds": 1}),
+            json!({"nodeName": ""}),
+        ] {
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "u"}, "spec": spec,
+                "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]},
+            });
+            let key = Key::new("pods", "default", "p");
+            let stored = Object { key, revision: 7, body: draft(&pod).render(7) };
+            let bound = |mut seen: Seen| -> Value {
+                let annotations = vec![("a".to_owned(), "1".to_owned())];
+                let binding = Binding { pod: "p".into(), node: "n".into(), uid: Some("u".into()), annotations };
+                check(&seen.pod, &binding).unwrap();
+                place(&mut seen.pod, &binding, "2026-01-01T00:00:00Z");
+                serde_json::from_slice(&seen.draft().render(8)).unwrap()
+            };
+            let whole = bound(Seen { pod: parse(&stored), spec_rest: None });
+            assert_eq!(whole["spec"]["nodeName"], "n");
+            assert_eq!(bound(Seen::in_part(&stored).unwrap()), whole);
+        }
+    }
 }

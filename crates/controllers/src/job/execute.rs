@@ -10,7 +10,8 @@ use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, PostParams, Preconditions, PropagationPolicy};
-use kube::{Api, Client};
+use kube::core::Request;
+use kube::{Api, Client, Resource as _};
 use pumice_api::batch::{Job, JobStatus};
 use pumice_api::names;
 use pumice_api::scheduling::PodGroup;
@@ -24,6 +25,7 @@ use super::status_patch::status_patch;
 use crate::clock;
 use crate::index::Key;
 use crate::keys::Keys;
+use crate::slim::SlimPod;
 
 /// Most calls of one plan at a time.
 const CALLS_MAX: usize = 64;
@@ -211,8 +213,8 @@ async fn unless_gone(target: &Target<'_>, pod: Existing, verb: &str, error: &kub
 async fn create_pod(target: &Target<'_>, pod: &Pod) -> Done {
     let pods = target.api::<Pod>();
     let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let error = match pods.create(&PostParams::default(), pod).await {
-        Ok(created) => return Ok(Some(Observed::Pod(Box::new(created)))),
+    let error = match make_pod(target, pod).await {
+        Ok(SlimPod(created)) => return Ok(Some(Observed::Pod(Box::new(created)))),
         Err(error) => error,
     };
     if failure(&error) != Failure::AlreadyExists {
@@ -231,6 +233,13 @@ async fn create_pod(target: &Target<'_>, pod: &Pod) -> Done {
         }
         Err(error) => Err(Trouble::new("FailedCreate", &format!("look at pod {name}"), &error)),
     }
+}
+
+async fn make_pod(target: &Target<'_>, pod: &Pod) -> Result<SlimPod, kube::Error> {
+    let body = serde_json::to_vec(pod).map_err(kube::Error::SerdeError)?;
+    let path = Pod::url_path(&(), Some(target.namespace));
+    let request = Request::new(path).create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+    target.client.request(request).await
 }
 
 /// Whether a pod is this job's, and still carries what the job's pods are known by.
