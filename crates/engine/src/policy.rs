@@ -328,7 +328,7 @@ impl Policy {
 
     /// A share is no limit while queues lend.
     fn binds(&self, objection: &Reason) -> bool {
-        !self.lending || !matches!(objection, Reason::QueueShare { .. })
+        !self.lending || !objection.is_of_share()
     }
 
     /// What a queue deserves by the first plugin that divides the cluster.

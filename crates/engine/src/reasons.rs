@@ -380,6 +380,13 @@ pub struct Shortage {
     pub short_total: i64,
 }
 
+impl Reason {
+    /// Whether a queue's share is in the way, which it is not while queues lend.
+    pub(crate) fn is_of_share(&self) -> bool {
+        matches!(self, Self::QueueShare { .. })
+    }
+}
+
 impl Reasons {
     /// What kind of reasons these are. Objects are written anew only when this changes.
     pub fn class(&self) -> String {

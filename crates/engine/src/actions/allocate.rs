@@ -246,7 +246,7 @@ impl Round {
             // What asks for nothing takes nothing of a share.
             let overused = cycle.policy.overused(cycle.tables, turn.queue);
             if let Some(reason) = overused.filter(|_| self.which == Which::Requesting) {
-                self.held_by_shares |= matches!(reason, Reason::QueueShare { .. });
+                self.held_by_shares |= reason.is_of_share();
                 let (groups, kinds) = walk.drop_queue(turn);
                 fail_all(cycle, groups, kinds, &Failure::at(Stage::Allocate, vec![reason]));
                 continue;
@@ -286,10 +286,10 @@ impl Round {
             return false;
         }
         let Some(reason) = refusal::at_once(cycle, turn.group) else { return false };
-        if matches!(reason, Reason::QueueShare { .. }) && cycle.policy.fairness.lending {
+        if reason.is_of_share() && cycle.policy.fairness.lending {
             return false;
         }
-        self.held_by_shares |= matches!(reason, Reason::QueueShare { .. });
+        self.held_by_shares |= reason.is_of_share();
         let failure = Failure::at(Stage::Allocate, vec![reason]);
         match turn.kind {
             Some(kind) => fail_bucket(cycle, kind, failure),
@@ -307,7 +307,10 @@ impl Round {
         }
         let counting = counting(cycle);
         if cycle.tables.groups.row(group).wants_domains(&cycle.tables.hyper_nodes) {
-            return turn_in_domains(cycle, group, wanted, counting);
+            let outcome = turn_in_domains(cycle, group, wanted, counting);
+            let failure = cycle.failures.get(&group).filter(|_| outcome == Outcome::Stuck);
+            self.held_by_shares |= failure.is_some_and(|failure| tell_of_shares(&failure.reasons));
+            return outcome;
         }
         let needed = needed(cycle, group);
         let key = sameness(cycle, group, wanted);
@@ -322,8 +325,9 @@ impl Round {
         let mut ready = trial.place_all(cycle, group, wanted, counting);
         if !ready && first_turn && needed > 1 && wanted.uniform.is_none() {
             cycle.rollback(savepoint);
-            if let Some(other) = packing::another_way(cycle, group, wanted, counting, &mut self.packings_left) {
-                (trial, ready) = (other, true);
+            match packing::another_way(cycle, group, wanted, counting, &mut self.packings_left) {
+                Ok(other) => (trial, ready) = (other, true),
+                Err(by_shares) => self.held_by_shares |= by_shares,
             }
         }
         // Without an objection of a plugin a group is ready before anything is placed.
@@ -332,11 +336,11 @@ impl Round {
                 bind(cycle, group, *task);
             }
             let reasons = trial.note_failure(cycle, group);
-            self.held_by_shares |= tell_of_shares(&reasons);
+            self.held_by_shares |= reasons.as_deref().is_some_and(tell_of_shares);
             return if wanted.next < wanted.tasks.len() { Outcome::Again } else { Outcome::Done };
         }
         let reasons = trial.note_failure(cycle, group);
-        self.held_by_shares |= tell_of_shares(&reasons);
+        self.held_by_shares |= reasons.as_deref().is_some_and(tell_of_shares);
         cycle.rollback(savepoint);
         if let (Some(key), Some(reasons)) = (key, reasons) {
             self.hopeless.insert(key, reasons);
@@ -367,8 +371,19 @@ pub(super) fn counting(cycle: &Cycle<'_>) -> Counting {
 }
 
 /// Whether a queue's share was in the way.
-fn tell_of_shares(reasons: &Option<Vec<Reason>>) -> bool {
-    reasons.iter().flatten().any(|reason| matches!(reason, Reason::QueueShare { .. }))
+fn tell_of_shares(reasons: &[Reason]) -> bool {
+    reasons.iter().any(Reason::is_of_share)
+}
+
+/// Why the queue may not have the pod as well.
+fn objection(cycle: &Cycle<'_>, queue: QueueId, task: TaskId) -> Option<Reason> {
+    let demand = &cycle.tables.classes.row(cycle.tables.task(task).class).demand;
+    let limit = queue_limit::exceeded_by_pod(cycle.tables, cycle.policy, queue, demand);
+    limit.or_else(|| match cycle.tables.task(task).gate_passed {
+        // Its queue took it before, and counts it as promised since.
+        true => None,
+        false => cycle.policy.allocatable(cycle.tables, queue, task),
+    })
 }
 
 /// Pods that must be placed together for the group to start, or 1 where it has started.
@@ -420,14 +435,7 @@ impl Trial {
             if self.failed.contains(&class) && !cycle.tables.is_tied(task) {
                 continue;
             }
-            let queue = cycle.tables.groups.row(group).queue;
-            let demand = &cycle.tables.classes.row(class).demand;
-            let objection = queue_limit::exceeded_by_pod(cycle.tables, cycle.policy, queue, demand);
-            if let Some(reason) = objection.or_else(|| match cycle.tables.task(task).gate_passed {
-                // Its queue took it before, and counts it as promised since.
-                true => None,
-                false => cycle.policy.allocatable(cycle.tables, queue, task),
-            }) {
+            if let Some(reason) = objection(cycle, cycle.tables.groups.row(group).queue, task) {
                 self.fail(class, |_| reason);
                 continue;
             }

@@ -221,7 +221,7 @@ fn rehearse(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known:
     let placed = packing::place(cycle, group, &tasks, Counting::Placed);
     cycle.policy.lending = false;
     cycle.rollback(savepoint);
-    let Some(placed) = placed else { return false };
+    let Ok(placed) = placed else { return false };
     let mut start = of_pods(cycle.tables, &placed);
     if objection(cycle, group, &mut start, Past::Waiting).is_some() {
         return false;

@@ -18,8 +18,16 @@ use crate::world::tables::Tables;
 /// Excesses are counted in parts of this of the cluster.
 const WHOLE: i128 = 1 << 32;
 
-/// By how much what queues hold would change, with their shares.
-type Changes = BTreeMap<QueueId, (Vec<i64>, Vec<(DimId, i64)>)>;
+/// By how much what queues hold would change.
+type Changes = BTreeMap<QueueId, Change>;
+
+#[derive(Debug, Clone)]
+struct Change {
+    delta: Vec<i64>,
+    shares: Vec<(DimId, i64)>,
+    /// All that it has no share of is excess. Queues above have a say only in what they have a share of.
+    whole: bool,
+}
 
 /// Whether giving `demand` to `queue` at the cost of `victims` brings the cluster nearer to its shares, and stays so.
 /// Where no plugin knows shares, yes.
@@ -27,7 +35,7 @@ pub(super) fn falls(cycle: &mut Cycle<'_>, queue: QueueId, demand: &Demand, vict
     let Some(shares) = cycle.policy.shares(cycle.tables, queue) else { return true };
     let (alone, both) = differences(cycle, queue, demand, victims);
     let nearer = alone <= 0 || both < 0;
-    nearer && (both < 0 && is_within(cycle, queue, demand, &shares) || !may_return(cycle, victims))
+    nearer && (both < 0 && is_within(cycle, queue, demand, &shares) || !may_return(cycle, demand, victims))
 }
 
 /// Whether the queue keeps within its share in all that it takes: then nobody can take it back.
@@ -38,15 +46,20 @@ fn is_within(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, shares: &[(DimI
     taken.all(|(dim, amount)| held.promised(dim).saturating_add(amount) <= share(dim))
 }
 
-/// Whether any of the victims could reclaim what it loses.
-fn may_return(cycle: &mut Cycle<'_>, victims: &[TaskId]) -> bool {
+/// Whether any of the victims could reclaim what it loses, or its queue for other pods: it is owed of what was taken.
+fn may_return(cycle: &mut Cycle<'_>, demand: &Demand, victims: &[TaskId]) -> bool {
     let savepoint = cycle.tables.savepoint();
     victims.iter().for_each(|victim| cycle.vacate(*victim));
     let (tables, policy) = (&*cycle.tables, &*cycle.policy);
+    let owed = |queue: QueueId| {
+        let held = &tables.queues.row(queue).tree;
+        let shares = policy.shares(tables, queue).unwrap_or_default();
+        shares.iter().any(|(dim, share)| *dim != PODS && demand.get(*dim) > 0 && held.promised(*dim) < *share)
+    };
     let returns = victims.iter().any(|victim| {
         let row = tables.task(*victim);
-        let demand = &tables.classes.row(row.class).demand;
-        row.group.is_some_and(|group| policy.preemptive(tables, tables.groups.row(group).queue, demand))
+        let Some(queue) = row.group.map(|group| tables.groups.row(group).queue) else { return false };
+        owed(queue) || policy.preemptive(tables, queue, &tables.classes.row(row.class).demand)
     });
     cycle.rollback(savepoint);
     returns
@@ -69,35 +82,37 @@ fn differences(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[Ta
     }
     let divided: Vec<DimId> = (0..tables.dims.len())
         .map(DimId::from)
-        .filter(|dim| *dim != PODS && both.values().any(|(_, shares)| shares.iter().any(|(named, _)| named == dim)))
+        .filter(|dim| *dim != PODS && both.values().any(|change| change.shares.iter().any(|(named, _)| named == dim)))
         .collect();
     (excess(tables, &divided, &changes), excess(tables, &divided, &both))
 }
 
-/// In the queue and all above it that are entitled to anything: one that says nothing of it has no say.
+/// In the queue and all above it.
 fn add(cycle: &Cycle<'_>, changes: &mut Changes, queue: QueueId, demand: &Demand, sign: i64) {
     let above = cycle.tables.queues.row(queue).ancestors.iter().copied();
     for at in std::iter::once(queue).chain(above) {
-        if let Entry::Vacant(place) = changes.entry(at) {
-            let Some(shares) = cycle.policy.shares(cycle.tables, at) else { continue };
-            if at != queue && shares.iter().all(|(_, share)| *share == 0) {
-                continue;
+        let change = match changes.entry(at) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let Some(shares) = cycle.policy.shares(cycle.tables, at) else { continue };
+                place.insert(Change { delta: Vec::new(), shares, whole: false })
             }
-            place.insert((Vec::new(), shares));
-        }
-        if let Some((sum, _)) = changes.get_mut(&at) {
-            demand.add_to(sum, sign);
-        }
+        };
+        change.whole |= at == queue;
+        demand.add_to(&mut change.delta, sign);
     }
 }
 
 /// By how much the sum of the excesses changes.
 fn excess(tables: &Tables, divided: &[DimId], changes: &Changes) -> i128 {
     let of_queue = |queue: &QueueId| -> i128 {
-        let (delta, shares) = &changes[queue];
+        let Change { delta, shares, whole } = &changes[queue];
         let held = &tables.queues.row(*queue).tree;
         let in_one = |dim: &DimId| {
             let share = shares.iter().find(|(named, _)| named == dim).map_or(0, |(_, share)| *share);
+            if share <= 0 && !whole {
+                return 0;
+            }
             let above = |held: i64| i128::from(held.saturating_sub(share).max(0));
             let now = held.promised(*dim);
             let total = i128::from(tables.nodes.total.get(dim.index()).copied().unwrap_or(0).max(1));

@@ -7,12 +7,11 @@
 use rustc_hash::FxHashSet;
 
 use super::parts::{Part, parts};
-use super::{REASONS_MAX, Wanted, needed};
+use super::{REASONS_MAX, Wanted, needed, objection};
 use crate::cycle::Cycle;
 use crate::finder::Search;
 use crate::ids::{ClassId, DimId, GroupId, HyperId, TaskId};
 use crate::plugins::{Counting, HyperSearch};
-use crate::queue_limit;
 use crate::reasons::{NoDomain, Reason};
 use crate::world::sub_jobs::Reach;
 use crate::world::tables::Tables;
@@ -222,9 +221,7 @@ impl Turn {
                 continue;
             }
             let queue = cycle.tables.groups.row(self.group).queue;
-            let demand = &cycle.tables.classes.row(class).demand;
-            let objection = queue_limit::exceeded_by_pod(cycle.tables, cycle.policy, queue, demand);
-            if let Some(reason) = objection.or_else(|| cycle.policy.allocatable(cycle.tables, queue, task)) {
+            if let Some(reason) = objection(cycle, queue, task) {
                 failed.insert(class);
                 self.note(reason);
                 continue;

@@ -6,11 +6,11 @@
 
 use std::cmp::Reverse;
 
-use super::{Trial, Wanted, needed};
+use super::{Trial, Wanted, needed, objection, tell_of_shares};
 use crate::cycle::Cycle;
 use crate::ids::{ClassId, GroupId, NodeId, TaskId};
 use crate::plugins::Counting;
-use crate::queue_limit;
+use crate::reasons::Reason;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
@@ -31,31 +31,36 @@ struct Packing {
     nodes: Vec<Vec<NodeId>>,
     steps: u32,
     placed: Vec<TaskId>,
+    /// The queue's share has been in the way.
+    by_shares: bool,
 }
 
-/// For a gang of several kinds of pods: small pods may have taken the room that only a large one needs.
+/// For a gang of several kinds of pods: small pods may have taken the room that only a large one needs. Where there is
+/// no other way: whether its queue's share was in the way of one.
 pub(super) fn another_way(
     cycle: &mut Cycle<'_>,
     group: GroupId,
     wanted: &mut Wanted,
     counting: Counting,
     packings_left: &mut u32,
-) -> Option<Trial> {
+) -> Result<Trial, bool> {
     let (savepoint, needed) = (cycle.tables.savepoint(), needed(cycle, group));
     largest_first(cycle, wanted, needed);
     let mut trial = Trial::new(needed);
     if trial.place_all(cycle, group, wanted, counting) {
-        return Some(trial);
+        return Ok(trial);
     }
     cycle.rollback(savepoint);
-    *packings_left = packings_left.checked_sub(1)?;
+    let by_shares = tell_of_shares(&trial.reasons);
+    let Some(left) = packings_left.checked_sub(1) else { return Err(by_shares) };
+    *packings_left = left;
     let tasks: Vec<TaskId> = wanted.tasks.iter().chain(&wanted.reserve).copied().collect();
-    let placed = place(cycle, group, &tasks, counting)?;
+    let placed = place(cycle, group, &tasks, counting).map_err(|also| by_shares || also)?;
     // It starts: no turn after this one needs those that ask for nothing.
     wanted.tasks.retain(|task| cycle.tables.task(*task).state == TaskState::Pending);
     wanted.reserve.clear();
     wanted.next = 0;
-    Some(Trial { placed, ..Trial::new(needed) })
+    Ok(Trial { placed, ..Trial::new(needed) })
 }
 
 /// Orders the pods of the minimum by size, the largest first. They stand first in the worksheet.
@@ -65,18 +70,19 @@ fn largest_first(cycle: &Cycle<'_>, wanted: &mut Wanted, needed: u32) {
     wanted.next = 0;
 }
 
-/// Gives nodes to as many of `tasks`, in their order, as the group needs to start, or changes nothing.
+/// Gives nodes to as many of `tasks`, in their order, as the group needs to start, or changes nothing and says whether
+/// its queue's share was in the way.
 pub(in crate::actions) fn place(
     cycle: &mut Cycle<'_>,
     group: GroupId,
     tasks: &[TaskId],
     counting: Counting,
-) -> Option<Vec<TaskId>> {
+) -> Result<Vec<TaskId>, bool> {
     let row = cycle.tables.groups.row(group);
     let alone = |task: &TaskId| cycle.tables.is_tied(*task) || cycle.policy.is_specific(cycle.tables, *task);
     let bounded = tasks.len() <= PODS_MAX && !row.wants_domains(&cycle.tables.hyper_nodes);
     if !bounded || tasks.iter().any(alone) {
-        return None;
+        return Err(false);
     }
     let tasks = by_size(cycle.tables, tasks);
     let mut nodes: Vec<Vec<NodeId>> = Vec::with_capacity(tasks.len());
@@ -85,8 +91,8 @@ pub(in crate::actions) fn place(
         let known = at > 0 && cycle.tables.task(tasks[at - 1]).class == class;
         nodes.push(if known { nodes[at - 1].clone() } else { candidates(cycle, class) });
     }
-    let mut packing = Packing { group, counting, tasks, nodes, steps: STEPS_MAX, placed: Vec::new() };
-    packing.search(cycle, 0, 0).then_some(packing.placed)
+    let mut packing = Packing { group, counting, tasks, nodes, steps: STEPS_MAX, placed: Vec::new(), by_shares: false };
+    if packing.search(cycle, 0, 0) { Ok(packing.placed) } else { Err(packing.by_shares) }
 }
 
 /// The largest first, and those that are alike after the first of them.
@@ -159,11 +165,11 @@ impl Packing {
         self.search(cycle, at + alike, 0)
     }
 
-    fn allowed(&self, cycle: &Cycle<'_>, task: TaskId) -> bool {
+    fn allowed(&mut self, cycle: &Cycle<'_>, task: TaskId) -> bool {
         let queue = cycle.tables.groups.row(self.group).queue;
-        let demand = &cycle.tables.classes.row(cycle.tables.task(task).class).demand;
-        queue_limit::exceeded_by_pod(cycle.tables, cycle.policy, queue, demand).is_none()
-            && (cycle.tables.task(task).gate_passed || cycle.policy.allocatable(cycle.tables, queue, task).is_none())
+        let objection = objection(cycle, queue, task);
+        self.by_shares |= objection.as_ref().is_some_and(Reason::is_of_share);
+        objection.is_none()
     }
 }
 

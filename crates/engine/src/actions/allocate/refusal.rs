@@ -3,11 +3,10 @@
 //!
 //! Invariant: the reason is the one that a trial would give. Called by `allocate`.
 
-use super::needed;
+use super::{needed, objection};
 use crate::cycle::Cycle;
 use crate::finder::Search;
 use crate::ids::{GroupId, TaskId};
-use crate::queue_limit;
 use crate::reasons::Reason;
 use crate::world::tasks::TaskState;
 
@@ -20,11 +19,8 @@ pub(super) fn at_once(cycle: &mut Cycle<'_>, group: GroupId) -> Option<Reason> {
         return None;
     }
     let (queue, class, pods) = (row.queue, tables.task(first).class, row.pending());
-    let demand = &tables.classes.row(class).demand;
-    let objection = queue_limit::exceeded_by_pod(tables, policy, queue, demand)
-        .or_else(|| policy.allocatable(tables, queue, first));
-    if objection.is_some() {
-        return objection;
+    if let Some(objection) = objection(cycle, queue, first) {
+        return Some(objection);
     }
     if cycle.finder.best(cycle.tables, cycle.policy, Search::of_class(class)).is_some() {
         return None;

@@ -23,6 +23,8 @@ pub(super) enum Setting {
     Stock,
     Binpack,
     Capacity,
+    /// Plugins that know no shares decide about victims of other queues, as in Volcano's usual layout of tiers.
+    Tiers,
     Strict,
 }
 
@@ -37,12 +39,17 @@ const CAPACITY: &str = "actions: enqueue, allocate, preempt, reclaim, backfill\n
                         enableJobStarving: false\n  - name: conformance\n    enableReclaimable: false\n- plugins:\n  \
                         - name: conformance\n    enablePreemptable: false\n  - name: predicates\n  \
                         - name: capacity\n    enableHierarchy: true\n  - name: nodeorder\n";
+const TIERS: &str = "actions: enqueue, allocate, preempt, reclaim, backfill\ntiers:\n- plugins:\n  - name: priority\n  \
+                     - name: gang\n    enablePreemptable: false\n    enableJobStarving: false\n  - name: conformance\n\
+                     - plugins:\n  - name: predicates\n  - name: capacity\n    enableHierarchy: true\n  \
+                     - name: nodeorder\n";
 const STRICT: &str = "actions: enqueue, allocate, backfill\ntiers:\n- plugins:\n  - name: priority\n  - name: gang\n\
                       - plugins:\n  - name: predicates\n  - name: nodeorder\nconfigurations:\n- name: fairness\n  \
                       arguments: {strict: true}\n";
 
 impl Setting {
-    pub(super) const ALL: [Self; 5] = [Self::Shipped, Self::Stock, Self::Binpack, Self::Capacity, Self::Strict];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Shipped, Self::Stock, Self::Binpack, Self::Capacity, Self::Tiers, Self::Strict];
 
     pub(super) fn config(self) -> Config {
         let text = match self {
@@ -50,6 +57,7 @@ impl Setting {
             Self::Stock => STOCK,
             Self::Binpack => BINPACK,
             Self::Capacity => CAPACITY,
+            Self::Tiers => TIERS,
             Self::Strict => STRICT,
         };
         let (config, warnings) = Config::parse(text).unwrap();
@@ -59,7 +67,12 @@ impl Setting {
 
     /// Pods whose class says so are never evicted.
     fn protects(self) -> bool {
-        matches!(self, Self::Shipped | Self::Capacity)
+        matches!(self, Self::Shipped | Self::Capacity | Self::Tiers)
+    }
+
+    /// Queues below others.
+    fn has_tree(self) -> bool {
+        matches!(self, Self::Capacity | Self::Tiers)
     }
 }
 
@@ -75,14 +88,14 @@ struct Trial {
     lab: Lab,
     naive: Naive,
     serial: u32,
-    /// Who made room for whom since something happened outside.
-    seen: BTreeSet<(usize, String)>,
+    /// Who lost what to whom since something happened outside: the loser, the winner and a resource.
+    seen: BTreeSet<(usize, usize, usize)>,
 }
 
 impl Trial {
     fn new(setting: Setting, scene: &Scene) -> Self {
         let lab = Lab::with(setting.config(), &[]);
-        let naive = Naive::new(scene, setting == Setting::Capacity);
+        let naive = Naive::new(scene, setting.has_tree());
         let mut trial = Self { setting, lab, naive, serial: 0, seen: BTreeSet::new() };
         for (index, node) in scene.nodes.iter().enumerate() {
             trial.lab.apply(Delta::NodeUpsert(node.facts(index)));
@@ -185,7 +198,7 @@ impl Trial {
     }
 
     fn evicted(&mut self, plan: &Plan) {
-        let mut pairs = Vec::new();
+        let mut lost = Vec::new();
         for eviction in &plan.evictions {
             let lingers = self.naive.scene.lingers;
             let setting = self.setting;
@@ -193,22 +206,21 @@ impl Trial {
             assert!(pod.node.is_some() && pod.leaves_in.is_none(), "{eviction:?}");
             assert!(!(setting.protects() && pod.plan.protected), "{eviction:?}");
             pod.leaves_in = Some(lingers);
-            let group = pod.group;
+            let (group, amounts) = (pod.group, pod.plan.amounts);
             self.lab.world.evict_result(&eviction.uid, Ok(()), self.lab.now);
             if lingers == 0 {
                 self.replace(&eviction.uid);
             }
             if let Some(beneficiary) = &eviction.beneficiary {
-                pairs.push((group, beneficiary.clone()));
+                let winner: usize = beneficiary.split_once("/g").unwrap().1.parse().unwrap();
+                lost.extend((0..RESOURCES.len()).filter(|at| amounts[*at] > 0).map(|at| (group, winner, at)));
             }
         }
-        for (loser, winner) in &pairs {
-            let index: usize = winner.split_once("/g").unwrap().1.parse().unwrap();
-            let name = format!("ns{}/g{loser}", self.naive.scene.groups[*loser].namespace);
-            let back = index != *loser && self.seen.contains(&(index, name));
-            assert!(!back, "g{loser} and {winner} take from each other");
+        for (loser, winner, at) in &lost {
+            let back = winner != loser && self.seen.contains(&(*winner, *loser, *at));
+            assert!(!back, "g{loser} and g{winner} take {} from each other", RESOURCES[*at]);
         }
-        self.seen.extend(pairs);
+        self.seen.extend(lost);
     }
 
     fn until_quiet(&mut self) {
@@ -332,6 +344,11 @@ proptest! {
     #[test]
     fn with_a_tree_of_capacities(scene in tree()) {
         Trial::play(Setting::Capacity, &scene);
+    }
+
+    #[test]
+    fn with_capacities_behind_other_tiers(scene in tree()) {
+        Trial::play(Setting::Tiers, &scene);
     }
 
     #[test]

@@ -109,3 +109,55 @@ fn a_gang_that_gets_a_pod_does_not_lose_its_minimum_at_once() {
     let nodes = vec![NodePlan::of([6, 3, 0], 110), NodePlan::of([1, 1, 0], 110)];
     Trial::play(Setting::Shipped, &Scene { nodes, queues, groups, lingers: 0 });
 }
+
+/// q2's last pod takes memory that is its own from q4's; with it the gang has a pod more than its minimum, so that q4 now
+/// gets the GPU that is its own. Nobody takes back what it lost.
+#[test]
+fn a_tier_before_the_shares_starts_no_circle() {
+    let groups = vec![
+        GroupPlan::of(2, 2, 0, &[[0, 1, 0], [0, 0, 1], [0, 3, 0]]),
+        GroupPlan::of(4, 0, 0, &[[0, 0, 1], [0, 1, 0]]),
+    ];
+    let mut queues = siblings([0, 3, 0], [[0, 3, 0], [0; 3]]);
+    queues[4].deserved = [0, 0, 1];
+    Trial::play(Setting::Tiers, &Scene { nodes: vec![NodePlan::of([4, 3, 1], 110)], queues, groups, lingers: 0 });
+}
+
+/// q3 took cores beyond its share from a pod of q4 that was too large to come back; then q4 took them for a smaller one.
+#[test]
+fn what_is_owed_to_a_queue_is_not_taken_from_it() {
+    let groups = vec![GroupPlan::of(3, 0, 0, &[[3, 1, 0]]), GroupPlan::of(4, 0, 0, &[[3, 0, 0], [2, 0, 0]])];
+    let mut queues = siblings([0; 3], [[0; 3], [1, 1, 0]]);
+    queues[1].deserved = [1, 0, 0];
+    queues[4].deserved = [2, 0, 0];
+    Trial::play(Setting::Capacity, &Scene { nodes: vec![NodePlan::of([4, 2, 2], 110)], queues, groups, lingers: 0 });
+}
+
+/// q0, above q3, deserves cores and says nothing of memory, so that all that q3 held of it counted as too much.
+#[test]
+fn queues_above_have_a_say_only_in_what_they_deserve() {
+    let runs = PodPlan { runs: Some(1), ..PodPlan::of([0, 3, 0]) };
+    let groups = vec![
+        GroupPlan::of(3, 0, 0, &[[0, 3, 0]]),
+        GroupPlan { pods: vec![runs, PodPlan::of([0, 2, 0])], ..GroupPlan::of(4, 0, 0, &[]) },
+    ];
+    let mut queues = siblings([1, 0, 0], [[0; 3], [0, 3, 0]]);
+    queues[1].deserved = [1, 0, 0];
+    queues[4].deserved = [1, 2, 0];
+    let nodes = vec![NodePlan::of([1, 1, 0], 110), NodePlan::of([3, 3, 0], 110)];
+    Trial::play(Setting::Tiers, &Scene { nodes, queues, groups, lingers: 0 });
+}
+
+/// By its share the gang may not have all its pods, and without counting that it starts with the small ones and finds no
+/// room for the large one. q1 can't use what it deserves.
+#[test]
+fn what_is_lent_is_packed_too() {
+    let selects = PodPlan { selects: true, ..PodPlan::of([2, 0, 0]) };
+    let groups = vec![
+        GroupPlan { pods: vec![selects], ..GroupPlan::of(1, 0, 0, &[]) },
+        GroupPlan::of(0, 3, 0, &[[2, 0, 0], [4, 0, 0], [2, 0, 0]]),
+    ];
+    let queues = (0..3).map(|index| QueuePlan::of(index, None, [0; 3], 1)).collect();
+    let nodes = vec![NodePlan::of([2, 3, 0], 110), NodePlan::of([3, 1, 0], 110), NodePlan::of([4, 3, 0], 110)];
+    Trial::play(Setting::Shipped, &Scene { nodes, queues, groups, lingers: 0 });
+}
