@@ -245,8 +245,11 @@ fn place_and_take_back(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
     fits
 }
 
-/// Would the minimum fit if nothing ran?
+/// Would the minimum fit if nothing ran? Nobody can say where there are no nodes yet: pods that wait bring them.
 fn fits_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
+    if cycle.tables.nodes.known == 0 {
+        return true;
+    }
     match &missing.block {
         Some(block) => block.iter().all(|(dim, amount)| amount <= cycle.tables.nodes.total[dim.index()]),
         None => cycle.finder.unplaced_on_empty(cycle.tables, cycle.policy, &missing.parts).is_none(),

@@ -14,6 +14,7 @@ use crate::dims::{Demand, PODS};
 use crate::ids::{DimId, QueueId, TaskId};
 use crate::world::queues::amount;
 use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
 
 /// Excesses are counted in parts of this of the cluster.
 const WHOLE: i128 = 1 << 32;
@@ -32,24 +33,39 @@ struct Change {
 /// Whether giving `demand` to `queue` at the cost of `victims` brings the cluster nearer to its shares, and stays so.
 /// Where no plugin knows shares, yes.
 pub(super) fn falls(cycle: &mut Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[TaskId]) -> bool {
-    let Some(shares) = cycle.policy.shares(cycle.tables, queue) else { return true };
+    if cycle.policy.shares(cycle.tables, queue).is_none() {
+        return true;
+    }
     let (alone, both) = differences(cycle, queue, demand, victims);
     let nearer = alone <= 0 || both < 0;
-    nearer && (both < 0 && is_within(cycle, queue, demand, &shares) || !may_return(cycle, demand, victims))
+    nearer && (both < 0 && is_within(cycle, queue, demand, victims) || !may_return(cycle, queue, demand, victims))
 }
 
-/// Whether the queue keeps within its share in all that it takes: then nobody can take it back.
-fn is_within(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, shares: &[(DimId, i64)]) -> bool {
-    let held = &cycle.tables.queues.row(queue).tree;
-    let share = |dim: DimId| shares.iter().find(|(named, _)| *named == dim).map_or(0, |(_, share)| *share);
-    let mut taken = demand.iter().filter(|(dim, _)| *dim != PODS);
-    taken.all(|(dim, amount)| held.promised(dim).saturating_add(amount) <= share(dim))
+/// Whether the queue and those above it that lose nothing keep within their shares in all that they take: then nobody
+/// can take it back.
+fn is_within(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[TaskId]) -> bool {
+    let tables = &*cycle.tables;
+    let loses = |at: QueueId| {
+        let of = |victim: &TaskId| tables.task(*victim).group.map(|group| tables.groups.row(group).queue);
+        let below = |loser: QueueId| loser == at || tables.queues.row(loser).ancestors.contains(&at);
+        victims.iter().filter_map(of).any(below)
+    };
+    let keeps = |at: QueueId| {
+        let (held, shares) = (&tables.queues.row(at).tree, cycle.policy.shares(tables, at).unwrap_or_default());
+        let share = |dim: DimId| shares.iter().find(|(named, _)| *named == dim).map_or(0, |(_, share)| *share);
+        let mut taken = demand.iter().filter(|(dim, _)| *dim != PODS && (at == queue || share(*dim) > 0));
+        taken.all(|(dim, amount)| held.promised(dim).saturating_add(amount) <= share(dim))
+    };
+    let mut above = tables.queues.row(queue).ancestors.iter().copied();
+    keeps(queue) && above.all(|at| loses(at) || keeps(at))
 }
 
-/// Whether any of the victims could reclaim what it loses, or its queue for other pods: it is owed of what was taken.
-fn may_return(cycle: &mut Cycle<'_>, demand: &Demand, victims: &[TaskId]) -> bool {
+/// Whether any of the victims could reclaim what it loses once the taker holds it, or its queue for other pods: it is
+/// owed of what was taken.
+fn may_return(cycle: &mut Cycle<'_>, taker: QueueId, demand: &Demand, victims: &[TaskId]) -> bool {
     let savepoint = cycle.tables.savepoint();
     victims.iter().for_each(|victim| cycle.vacate(*victim));
+    cycle.tables.queues.charge(taker, TaskState::Pipelined, demand, 1);
     let (tables, policy) = (&*cycle.tables, &*cycle.policy);
     let owed = |queue: QueueId| {
         let held = &tables.queues.row(queue).tree;
@@ -61,6 +77,7 @@ fn may_return(cycle: &mut Cycle<'_>, demand: &Demand, victims: &[TaskId]) -> boo
         let Some(queue) = row.group.map(|group| tables.groups.row(group).queue) else { return false };
         owed(queue) || policy.preemptive(tables, queue, &tables.classes.row(row.class).demand)
     });
+    cycle.tables.queues.charge(taker, TaskState::Pipelined, demand, -1);
     cycle.rollback(savepoint);
     returns
 }

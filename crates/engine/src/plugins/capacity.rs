@@ -81,15 +81,13 @@ impl Capacity {
         closed.or_else(|| fault().map(|fault| Reason::QueueUnusable { queue: row.name.to_string(), fault }))
     }
 
-    /// The first dimension in which the queue or one above it may not hold that much more.
+    /// The first dimension in which the queue itself may not hold that much more.
     fn beyond(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
-        self.line(tables, queue).find_map(|queue| {
-            let (row, standing) = (tables.queues.row(queue), self.standings.get(&queue)?);
-            demand.iter().filter(|(dim, _)| *dim != PODS).find_map(|(dim, requested)| {
-                let (used, limit) = (self.sums(row).promised(dim), standing.real.get(dim));
-                let over = limit != i64::MAX && used.saturating_add(requested) > limit;
-                over.then(|| admission::limit(tables, row, dim, limit, used, requested))
-            })
+        let (row, standing) = (tables.queues.row(queue), self.standings.get(&queue)?);
+        demand.iter().filter(|(dim, _)| *dim != PODS).find_map(|(dim, requested)| {
+            let (used, limit) = (self.sums(row).promised(dim), standing.real.get(dim));
+            let over = limit != i64::MAX && used.saturating_add(requested) > limit;
+            over.then(|| admission::limit(tables, row, dim, limit, used, requested))
         })
     }
 
@@ -163,7 +161,8 @@ impl Plugin for Capacity {
     }
 
     fn allocatable(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
-        self.unusable(tables, queue).or_else(|| self.beyond(tables, queue, demand))
+        let beyond = || self.line(tables, queue).find_map(|queue| self.beyond(tables, queue, demand));
+        self.unusable(tables, queue).or_else(beyond)
     }
 
     fn allocatable_task(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
@@ -177,8 +176,9 @@ impl Plugin for Capacity {
         self.devices && queue.is_some_and(|queue| device_quota::concerns(tables, task, self.line(tables, queue)))
     }
 
+    /// The limits of queues above are not asked: victims below them make room there, too.
     fn preemptive(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> bool {
-        self.allocatable(tables, queue, demand).is_none()
+        self.unusable(tables, queue).or_else(|| self.beyond(tables, queue, demand)).is_none()
             && (self.deserves(tables, queue, demand)
                 || self.near(tables, queue).iter().any(|above| self.deserves(tables, *above, demand)))
     }

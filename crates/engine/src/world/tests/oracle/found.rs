@@ -161,3 +161,17 @@ fn what_is_lent_is_packed_too() {
     let nodes = vec![NodePlan::of([2, 3, 0], 110), NodePlan::of([3, 1, 0], 110), NodePlan::of([4, 3, 0], 110)];
     Trial::play(Setting::Shipped, &Scene { nodes, queues, groups, lingers: 0 });
 }
+
+/// q4 deserves all the memory and q1, above it, a third: what q4 takes beyond that q3 takes back.
+#[test]
+fn what_queues_above_are_not_entitled_to_is_not_kept() {
+    let groups = vec![
+        GroupPlan::of(3, 0, 0, &[[0, 1, 0]]),
+        GroupPlan::of(4, 0, 0, &[[0, 3, 0]]),
+        GroupPlan { priority: 1, ..GroupPlan::of(3, 0, 0, &[[0, 1, 1]]) },
+    ];
+    let mut queues = siblings([2, 0, 1], [[0; 3], [2, 1, 0]]);
+    queues[1].deserved = [0, 1, 0];
+    queues[4].deserved = [1, 3, 0];
+    Trial::play(Setting::Tiers, &Scene { nodes: vec![NodePlan::of([2, 3, 1], 110)], queues, groups, lingers: 0 });
+}
