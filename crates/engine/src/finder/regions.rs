@@ -26,8 +26,8 @@ const LEAF: usize = 16;
 /// Regions put together to one of the next level.
 const FAN: usize = 8;
 /// A leaf that holds more makes the tree be built again, after changes of one node in so many.
-const CROWD: usize = 4 * LEAF;
-const CHANGED_IN_CROWD: usize = 16;
+const CROWD: usize = 8 * LEAF;
+const CHANGED_IN_CROWD: usize = 8;
 /// Where more than one node in so many has changed at once the tree is built again.
 const CHANGED_AT_ONCE: usize = 4;
 /// Changes that never make it be built again.

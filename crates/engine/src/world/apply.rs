@@ -436,7 +436,6 @@ impl Tables {
         }
         let (key, queue) = (row.key(), row.queue);
         self.groups.table.remove(&key);
-        self.groups.unsettled.insert(group);
         self.groups.forget(group);
         self.leave_queue(queue);
     }

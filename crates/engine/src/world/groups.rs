@@ -4,8 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
-
 use crate::dims::Demand;
 use crate::facts::{GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TaskId, TimeMs};
@@ -193,8 +191,6 @@ pub(crate) struct Groups {
     pub(crate) waiting: BTreeSet<GroupId>,
     /// Gangs that hold nodes and can't start.
     pub(crate) half_placed: BTreeSet<GroupId>,
-    /// Groups whose promises may have changed since they were settled.
-    pub(crate) unsettled: FxHashSet<GroupId>,
     /// Of those that wait, the ones that are not admitted.
     pub(crate) unadmitted: BTreeSet<GroupId>,
     /// Groups with pending pods that ask for nothing.
@@ -203,6 +199,8 @@ pub(crate) struct Groups {
     dirty: Vec<GroupId>,
     /// Groups whose place in the backlog may have changed; each once.
     moved: Vec<GroupId>,
+    /// Groups whose promises may have changed since they were settled; each once.
+    unsettled: Vec<GroupId>,
     marks: Vec<Marks>,
 }
 
@@ -211,6 +209,7 @@ pub(crate) struct Groups {
 struct Marks {
     dirty: bool,
     moved: bool,
+    unsettled: bool,
     waiting: bool,
     unadmitted: bool,
     best_effort: bool,
@@ -225,9 +224,9 @@ impl Groups {
             unadmitted: BTreeSet::new(),
             half_placed: BTreeSet::new(),
             best_effort: BTreeSet::new(),
-            unsettled: FxHashSet::default(),
             dirty: Vec::new(),
             moved: Vec::new(),
+            unsettled: Vec::new(),
             marks: Vec::new(),
         }
     }
@@ -317,7 +316,6 @@ impl Groups {
         if self.marks.len() <= group.index() {
             self.marks.resize(group.index() + 1, Marks::default());
         }
-        self.unsettled.insert(group);
         let marks = &mut self.marks[group.index()];
         let keep = |set: &mut BTreeSet<GroupId>, is: &mut bool, wanted: bool| {
             if std::mem::replace(is, wanted) != wanted {
@@ -331,7 +329,11 @@ impl Groups {
         keep(&mut self.waiting, &mut marks.waiting, waiting);
         keep(&mut self.unadmitted, &mut marks.unadmitted, unadmitted);
         keep(&mut self.best_effort, &mut marks.best_effort, best_effort);
-        for (list, is) in [(&mut self.dirty, &mut marks.dirty), (&mut self.moved, &mut marks.moved)] {
+        for (list, is) in [
+            (&mut self.dirty, &mut marks.dirty),
+            (&mut self.moved, &mut marks.moved),
+            (&mut self.unsettled, &mut marks.unsettled),
+        ] {
             if !std::mem::replace(is, true) {
                 list.push(group);
             }
@@ -354,6 +356,13 @@ impl Groups {
         let dirty = std::mem::take(&mut self.dirty);
         dirty.iter().for_each(|group| self.marks[group.index()].dirty = false);
         dirty
+    }
+
+    /// The groups whose promises may have changed, none twice; some may be gone.
+    pub(crate) fn take_unsettled(&mut self) -> Vec<GroupId> {
+        let unsettled = std::mem::take(&mut self.unsettled);
+        unsettled.iter().for_each(|group| self.marks[group.index()].unsettled = false);
+        unsettled
     }
 
     /// The groups whose place in the backlog may have changed, none twice; some may be gone.

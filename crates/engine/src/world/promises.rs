@@ -126,13 +126,13 @@ impl Promises {
 impl Tables {
     /// Brings all promises up to date. O(groups that changed), and O(groups with promises) after a change of queues.
     pub(crate) fn settle_promises(&mut self) {
-        let mut stale = std::mem::take(&mut self.groups.unsettled);
+        let mut stale = self.groups.take_unsettled();
         if self.promises.queues_version != self.queues.version {
             self.promises.queues_version = self.queues.version;
             stale.extend(self.promises.of.keys());
         }
-        let mut stale: Vec<GroupId> = stale.into_iter().collect();
         stale.sort_unstable();
+        stale.dedup();
         for group in stale {
             let promise = self.groups.table.get(group.index()).and_then(|row| self.promise_of(group, row));
             self.promises.replace(group, promise);
