@@ -17,5 +17,5 @@ pub use install::install_definitions;
 /// A client of a Kubernetes API, for those who only hand it on.
 pub use kube::Client;
 pub use lease::{Elector, LeaseOptions};
-pub use watch::{Change, WatchScope, watch, watch_optional};
+pub use watch::{Change, WatchScope, watch, watch_all, watch_optional};
 pub use write::{Failure, PodRef, failure};

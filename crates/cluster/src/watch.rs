@@ -4,11 +4,14 @@
 //! at some moment not long ago. A broken or expired watch shows up as another [`Change::Replace`].
 //! Called by every component.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 
 use futures::{Stream, StreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Resource};
+use kube::{Api, Client, Resource};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// What happened to the set of watched objects.
@@ -65,6 +68,44 @@ where
     let mut initial: Option<Vec<K>> = None;
     events(api, scope)
         .filter_map(move |event| std::future::ready(event.ok().and_then(|event| fold(&mut initial, event))))
+}
+
+/// As [`watch`], of all namespaces, for a kind of which there are many. The objects of a long list are not moved about
+/// while it grows.
+pub fn watch_all<K>(client: &Client, scope: WatchScope) -> impl Stream<Item = Change<K>> + Send + use<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watch(Api::<Boxed<K>>::all(client.clone()), scope).map(|change| change.map(|object| *object.0))
+}
+
+/// An object on the heap: a pod has kilobytes, and a list that grows copies all of them, again and again.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+struct Boxed<K>(Box<K>);
+
+impl<K: Resource> Resource for Boxed<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(kind: &K::DynamicType) -> Cow<'_, str> {
+        K::kind(kind)
+    }
+    fn group(kind: &K::DynamicType) -> Cow<'_, str> {
+        K::group(kind)
+    }
+    fn version(kind: &K::DynamicType) -> Cow<'_, str> {
+        K::version(kind)
+    }
+    fn plural(kind: &K::DynamicType) -> Cow<'_, str> {
+        K::plural(kind)
+    }
+    fn meta(&self) -> &ObjectMeta {
+        self.0.meta()
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.meta_mut()
+    }
 }
 
 /// Watches a kind that the API server may not have, or not show to us: that counts as an empty list, and is looked at

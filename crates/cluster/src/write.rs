@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Client};
-use serde::de::DeserializeOwned;
+use kube::core::Request;
+use kube::{Api, Client, Resource};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 
 /// What a failed call means for the caller.
@@ -93,6 +94,25 @@ where
     K: Clone + DeserializeOwned + std::fmt::Debug,
 {
     api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await
+}
+
+/// Merges `patch` into an object, or into its subresource. Of the answer nothing is read.
+pub async fn merge_unread<K>(
+    client: &Client,
+    (namespace, name): (&str, &str),
+    subresource: Option<&str>,
+    patch: &Value,
+) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let request = Request::new(K::url_path(&(), Some(namespace)));
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    let request = match subresource {
+        Some(subresource) => request.patch_subresource(subresource, name, &params, &patch),
+        None => request.patch(name, &params, &patch),
+    };
+    client.request::<IgnoredAny>(request.map_err(kube::Error::BuildRequest)?).await.map(drop)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use pumice_api::batch::Job;
 use pumice_api::bus::Command;
 use pumice_api::names;
 use pumice_api::scheduling::{PodGroup, Queue};
-use pumice_cluster::{Change, WatchScope, watch};
+use pumice_cluster::{Change, WatchScope, watch, watch_all};
 
 use crate::slim::SlimPod;
 
@@ -51,8 +51,8 @@ type Feed = SelectAll<BoxStream<'static, Input>>;
 pub(crate) fn start(client: &Client) -> Feed {
     let all = WatchScope::default;
     let mut feed = SelectAll::new();
-    feed.push(watch(Api::<Job>::all(client.clone()), all()).map(Input::Job).boxed());
-    feed.push(watch(Api::<PodGroup>::all(client.clone()), all()).map(Input::Group).boxed());
+    feed.push(watch_all::<Job>(client, all()).map(Input::Job).boxed());
+    feed.push(watch_all::<PodGroup>(client, all()).map(Input::Group).boxed());
     feed.push(watch(Api::<Queue>::all(client.clone()), all()).map(Input::Queue).boxed());
     feed.push(watch(Api::<Command>::all(client.clone()), all()).map(Input::Command).boxed());
     feed.push(watch(Api::<PersistentVolumeClaim>::all(client.clone()), all()).map(Input::Claim).boxed());
@@ -63,6 +63,6 @@ pub(crate) fn start(client: &Client) -> Feed {
 /// Adds the pods of jobs.
 pub(crate) fn add_pods(feed: &mut Feed, client: &Client) {
     let scope = WatchScope::labels(names::JOB_NAME);
-    let pods = watch(Api::<SlimPod>::all(client.clone()), scope);
+    let pods = watch_all::<SlimPod>(client, scope);
     feed.push(pods.map(|change| Input::Pod(Box::new(change.map(|pod| pod.0)))).boxed());
 }

@@ -2,7 +2,7 @@
 
 use futures::stream::{BoxStream, SelectAll, StreamExt};
 use kube::{Api, Client};
-use pumice_cluster::{WatchScope, watch, watch_optional};
+use pumice_cluster::{WatchScope, watch, watch_all, watch_optional};
 
 use crate::intake::Input;
 
@@ -10,11 +10,11 @@ use crate::intake::Input;
 pub(crate) fn start(client: &Client) -> SelectAll<BoxStream<'static, Input>> {
     let all = WatchScope::default;
     let mut feed = SelectAll::new();
-    feed.push(watch(Api::all(client.clone()), all()).map(Input::Node).boxed());
-    feed.push(watch(Api::all(client.clone()), all()).map(Input::Pod).boxed());
-    feed.push(watch(Api::all(client.clone()), all()).map(Input::Group).boxed());
+    feed.push(watch_all(client, all()).map(Input::Node).boxed());
+    feed.push(watch_all(client, all()).map(Input::Pod).boxed());
+    feed.push(watch_all(client, all()).map(Input::Group).boxed());
     feed.push(watch(Api::all(client.clone()), all()).map(Input::Queue).boxed());
-    feed.push(watch(Api::all(client.clone()), all()).map(Input::Job).boxed());
+    feed.push(watch_all(client, all()).map(Input::Job).boxed());
     feed.push(watch(Api::all(client.clone()), all()).map(Input::Priority).boxed());
     feed.push(watch(Api::all(client.clone()), all()).map(Input::Namespace).boxed());
     feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::HyperNode).boxed());

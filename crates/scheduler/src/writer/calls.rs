@@ -48,8 +48,7 @@ pub(super) async fn evict(
 }
 
 pub(super) async fn group(client: Client, namespace: String, name: String, patch: Value) -> Result<(), kube::Error> {
-    let groups: Api<PodGroup> = Api::namespaced(client, &namespace);
-    write::merge(&groups, &name, &patch).await.map(drop)
+    write::merge_unread::<PodGroup>(&client, (&namespace, &name), None, &patch).await
 }
 
 pub(super) async fn pod_status(
@@ -58,8 +57,7 @@ pub(super) async fn pod_status(
     name: String,
     patch: Value,
 ) -> Result<(), kube::Error> {
-    let pods: Api<Pod> = Api::namespaced(client, &namespace);
-    write::merge_status(&pods, &name, &patch).await.map(drop)
+    write::merge_unread::<Pod>(&client, (&namespace, &name), Some("status"), &patch).await
 }
 
 pub(super) async fn nominate(client: Client, nomination: Nomination) -> Result<(), kube::Error> {
