@@ -10,7 +10,9 @@ use rustc_hash::FxHashMap;
 use super::allocate::packing;
 use super::outranked::Outranked;
 use super::walk::{Outcome, Walk};
+use crate::config::Action;
 use crate::cycle::{Cycle, Failure};
+use crate::dims::Demand;
 use crate::facts::GroupPhase;
 use crate::finder::Search;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId};
@@ -108,6 +110,10 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
     if !row.is_open() {
         return Err(vec![Reason::QueueClosed { queue: name, state: format!("{:?}", row.state) }]);
     }
+    if cycle.tables.nodes.known == 0 {
+        // What never fits can't be told yet, and pods that wait are what brings nodes.
+        return never_allowed(cycle, group, missing).map_or(Ok(()), |reason| Err(vec![reason]));
+    }
     let mut fits = fits_alone(cycle, group, missing);
     // It may start with others of its pods.
     if !fits && let Some(easier) = easier(cycle, group) {
@@ -128,7 +134,7 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
     if could_start_now(cycle, group, missing, known) {
         return Ok(());
     }
-    if fits && known.outranked.make_room(cycle, group, missing) {
+    if fits && (is_owed(cycle, queue, missing, &reason) || known.outranked.make_room(cycle, group, missing)) {
         return Ok(());
     }
     let mut reasons = vec![reason];
@@ -138,6 +144,22 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
         reasons.push(Reason::WaitsBehind { groups, count: u32::try_from(ahead.len()).unwrap_or(u32::MAX) });
     }
     Err(reasons)
+}
+
+/// Whether the queue would still be within its share, so that it reclaims what others hold or were promised in its place.
+fn is_owed(cycle: &Cycle<'_>, queue: QueueId, missing: &Missing, reason: &Reason) -> bool {
+    let of_others = matches!(reason, Reason::QueueLimit { .. } | Reason::Overcommitted { .. });
+    let divided = cycle.policy.shares(cycle.tables, queue).is_some();
+    if !of_others || !divided || !cycle.config.has(Action::Reclaim) {
+        return false;
+    }
+    let mut wanted = missing.total.clone();
+    if let Some(promised) = cycle.tables.promises.of(queue, false) {
+        share::add(&mut wanted, &promised.all, 1);
+    }
+    let amounts = wanted.iter().enumerate().filter(|(_, amount)| **amount > 0);
+    let demand = Demand(amounts.map(|(dim, amount)| (dim.into(), *amount)).collect());
+    cycle.policy.preemptive(cycle.tables, queue, &demand)
 }
 
 /// What the group holds already belongs to the minimum, so it is compared with an otherwise empty queue.
@@ -245,11 +267,8 @@ fn place_and_take_back(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
     fits
 }
 
-/// Would the minimum fit if nothing ran? Nobody can say where there are no nodes yet: pods that wait bring them.
+/// Would the minimum fit if nothing ran?
 fn fits_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
-    if cycle.tables.nodes.known == 0 {
-        return true;
-    }
     match &missing.block {
         Some(block) => block.iter().all(|(dim, amount)| amount <= cycle.tables.nodes.total[dim.index()]),
         None => cycle.finder.unplaced_on_empty(cycle.tables, cycle.policy, &missing.parts).is_none(),

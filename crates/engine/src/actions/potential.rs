@@ -38,7 +38,27 @@ pub(super) fn falls(cycle: &mut Cycle<'_>, queue: QueueId, demand: &Demand, vict
     }
     let (alone, both) = differences(cycle, queue, demand, victims);
     let nearer = alone <= 0 || both < 0;
-    nearer && (both < 0 && is_within(cycle, queue, demand, victims) || !may_return(cycle, queue, demand, victims))
+    let settled = both < 0 && is_within(cycle, queue, demand, victims) && all_borrow(cycle, demand, victims);
+    nearer && (settled || !may_return(cycle, queue, demand, victims))
+}
+
+/// Whether each victim's queue, without those before it, holds more than its share of something that is taken from it.
+fn all_borrow(cycle: &Cycle<'_>, demand: &Demand, victims: &[TaskId]) -> bool {
+    let tables = &*cycle.tables;
+    let mut lost: BTreeMap<QueueId, Vec<i64>> = BTreeMap::new();
+    victims.iter().all(|victim| {
+        let row = tables.task(*victim);
+        let Some(queue) = row.group.map(|group| tables.groups.row(group).queue) else { return false };
+        let gone = lost.entry(queue).or_default();
+        let (held, shares) = (&tables.queues.row(queue).tree, cycle.policy.shares(tables, queue).unwrap_or_default());
+        let loses = &tables.classes.row(row.class).demand;
+        let borrows = loses.iter().filter(|(dim, _)| *dim != PODS && demand.get(*dim) > 0).any(|(dim, _)| {
+            let share = shares.iter().find(|(named, _)| *named == dim).map_or(0, |(_, share)| *share);
+            held.promised(dim).saturating_sub(amount(gone, dim)) > share
+        });
+        loses.add_to(gone, 1);
+        borrows
+    })
 }
 
 /// Whether the queue and those above it that lose nothing keep within their shares in all that they take: then nobody
@@ -60,22 +80,24 @@ fn is_within(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[Task
     keeps(queue) && above.all(|at| loses(at) || keeps(at))
 }
 
-/// Whether any of the victims could reclaim what it loses once the taker holds it, or its queue for other pods: it is
-/// owed of what was taken.
+/// Whether any of the victims could reclaim what it loses once the taker holds it, or its queue for other pods: it would
+/// hold less than its share of what the taker takes from it.
 fn may_return(cycle: &mut Cycle<'_>, taker: QueueId, demand: &Demand, victims: &[TaskId]) -> bool {
     let savepoint = cycle.tables.savepoint();
     victims.iter().for_each(|victim| cycle.vacate(*victim));
     cycle.tables.queues.charge(taker, TaskState::Pipelined, demand, 1);
     let (tables, policy) = (&*cycle.tables, &*cycle.policy);
-    let owed = |queue: QueueId| {
+    let owed = |queue: QueueId, lost: &Demand| {
         let held = &tables.queues.row(queue).tree;
         let shares = policy.shares(tables, queue).unwrap_or_default();
-        shares.iter().any(|(dim, share)| *dim != PODS && demand.get(*dim) > 0 && held.promised(*dim) < *share)
+        let taken = |dim: DimId| dim != PODS && demand.get(dim) > 0 && lost.get(dim) > 0;
+        shares.iter().any(|(dim, share)| taken(*dim) && held.promised(*dim) < *share)
     };
     let returns = victims.iter().any(|victim| {
         let row = tables.task(*victim);
         let Some(queue) = row.group.map(|group| tables.groups.row(group).queue) else { return false };
-        owed(queue) || policy.preemptive(tables, queue, &tables.classes.row(row.class).demand)
+        let lost = &tables.classes.row(row.class).demand;
+        owed(queue, lost) || policy.preemptive(tables, queue, lost)
     });
     cycle.tables.queues.charge(taker, TaskState::Pipelined, demand, -1);
     cycle.rollback(savepoint);

@@ -175,3 +175,15 @@ fn what_queues_above_are_not_entitled_to_is_not_kept() {
     queues[4].deserved = [1, 3, 0];
     Trial::play(Setting::Tiers, &Scene { nodes: vec![NodePlan::of([2, 3, 1], 110)], queues, groups, lingers: 0 });
 }
+
+/// q2 and q3 deserve more cores together than there are; what q3 also held of memory, lent to it, made it pay each time.
+#[test]
+fn nobody_pays_in_cores_for_memory_that_was_lent() {
+    let groups = vec![
+        GroupPlan::of(2, 0, 0, &[[4, 0, 0]]),
+        GroupPlan::of(3, 0, 0, &[[1, 0, 0]]),
+        GroupPlan { priority: 1, ..GroupPlan::of(3, 0, 0, &[[1, 2, 0]]) },
+    ];
+    let queues = siblings([1, 0, 0], [[4, 2, 0], [3, 0, 0]]);
+    Trial::play(Setting::Tiers, &Scene { nodes: vec![NodePlan::of([4, 2, 0], 110)], queues, groups, lingers: 0 });
+}
