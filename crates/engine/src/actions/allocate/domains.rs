@@ -145,15 +145,22 @@ impl Turn {
         score
     }
 
-    /// Places one part after the other until the group is ready: the sum of the scores, if it becomes so.
+    /// Places one part after the other, and then more of each, until the group is ready: the sum of the scores, if it
+    /// becomes so.
     fn place_in(&mut self, cycle: &mut Cycle<'_>, hyper: HyperId) -> Option<i64> {
         let savepoint = cycle.tables.savepoint();
         let mut total = 0_i64;
-        for part in 0..self.parts.len() {
-            let Some(score) = self.place_part(cycle, part, hyper) else { continue };
-            total = total.saturating_add(score);
-            if cycle.policy.job_ready(cycle.tables, self.group, self.counting) {
-                return Some(total);
+        loop {
+            let before = self.placed.len();
+            for part in 0..self.parts.len() {
+                let Some(score) = self.place_part(cycle, part, hyper) else { continue };
+                total = total.saturating_add(score);
+                if cycle.policy.job_ready(cycle.tables, self.group, self.counting) {
+                    return Some(total);
+                }
+            }
+            if self.placed.len() == before {
+                break;
             }
         }
         cycle.rollback(savepoint);
@@ -173,7 +180,7 @@ impl Turn {
                 if self.place_tasks(cycle, part, hyper) {
                     return Some(score);
                 }
-                if self.parts.len() == 1 {
+                if self.parts.len() == 1 && self.placed.is_empty() {
                     self.hopeless.insert(hyper);
                 }
             }
@@ -183,7 +190,10 @@ impl Turn {
 
     /// Places pods of one part on the nodes of a HyperNode until the part is ready; nothing if it does not get so.
     fn place_tasks(&mut self, cycle: &mut Cycle<'_>, part: usize, hyper: HyperId) -> bool {
-        let Part { id, needed, uniform, .. } = self.parts[part];
+        let Part { id, mut needed, uniform, .. } = self.parts[part];
+        if cycle.policy.sub_job_ready(cycle.tables, self.group, id, self.counting) {
+            needed = 1;
+        }
         if let Some(class) = uniform
             && room_for(cycle.tables, hyper, class, needed) < needed
         {
@@ -253,15 +263,17 @@ impl Turn {
 
     /// What a HyperNode must have in all to be tried for a part.
     fn need(&self, tables: &Tables, part: &Part) -> Vec<(DimId, i64)> {
-        let count = if self.room == Room::All { part.tasks.len() } else { part.needed };
-        if count == part.tasks.len() || part.uniform.is_some() {
-            return sum(tables, &part.tasks[..count.min(part.tasks.len())]);
+        let waits = |task: &TaskId| tables.task(*task).state == TaskState::Pending;
+        let tasks: Vec<TaskId> = part.tasks.iter().copied().filter(waits).collect();
+        let count = if self.room == Room::All { tasks.len() } else { part.needed.min(tasks.len()) };
+        if count == tasks.len() || part.uniform.is_some() {
+            return sum(tables, &tasks[..count]);
         }
         // Which pods make up the minimum is open: no more is sure than what the least of each resource comes to.
-        let mut least = sum(tables, &part.tasks);
+        let mut least = sum(tables, &tasks);
         for (dim, amount) in &mut least {
             let mut asked: Vec<i64> =
-                part.tasks.iter().map(|task| tables.classes.row(tables.task(*task).class).demand.get(*dim)).collect();
+                tasks.iter().map(|task| tables.classes.row(tables.task(*task).class).demand.get(*dim)).collect();
             asked.sort_unstable();
             *amount = asked.iter().take(count).fold(0, |sum, asked| sum.saturating_add(*asked));
         }

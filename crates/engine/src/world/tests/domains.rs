@@ -125,10 +125,15 @@ fn a_tier_may_be_given_by_its_name() {
 }
 
 fn parted(lab: &mut Lab, min: u32, min_parts: u32, parts: &[(&str, u32)]) {
+    parted_by(lab, min, (min_parts, 2), parts);
+}
+
+/// Parts of `size`, of which `min_parts` have to start.
+fn parted_by(lab: &mut Lab, min: u32, (min_parts, size): (u32, u32), parts: &[(&str, u32)]) {
     let policy = SubGroupPolicy {
         name: "stage".to_owned(),
         match_label_keys: vec!["stage".to_owned()],
-        size: Some(2),
+        size: Some(size),
         min_sub_groups: Some(min_parts),
         topology: hard(1),
         ..SubGroupPolicy::default()
@@ -143,6 +148,14 @@ fn parted(lab: &mut Lab, min: u32, min_parts: u32, parts: &[(&str, u32)]) {
     // After its pods: they are put into parts then.
     let facts = GroupFacts { sub_groups: vec![policy], ..super::group("job", min) };
     lab.apply(Delta::GroupUpsert(Box::new(facts)));
+}
+
+/// One pod of each part makes the parts ready, and the group wants three pods.
+#[test]
+fn parts_get_more_than_they_need_where_the_group_needs_it() {
+    let mut lab = two_racks();
+    parted_by(&mut lab, 3, (0, 1), &[("1", 1), ("2", 2)]);
+    assert_eq!(lab.cycle().binds.len(), 3, "{}", lab.why("job"));
 }
 
 #[test]
