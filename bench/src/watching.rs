@@ -143,9 +143,12 @@ pub struct Ended {
     pub reason: String,
 }
 
-/// Tells of pods as they end.
+/// Tells of pods as they end. A watch that the server ends, as it does with old ones, goes on where it was.
 pub struct EndWatch {
+    client: Client,
     lines: Lines,
+    /// Of the last event.
+    revision: String,
     told: HashSet<String>,
 }
 
@@ -155,8 +158,13 @@ impl EndWatch {
     /// # Errors
     /// When the watch does not begin.
     pub async fn start(client: &Client, revision: u64) -> anyhow::Result<EndWatch> {
-        let path = format!("/api/v1/pods?watch=1&resourceVersion={revision}");
-        Ok(EndWatch { lines: Lines::open(client, &path).await?, told: HashSet::new() })
+        let revision = revision.to_string();
+        let lines = Self::open(client, &revision).await?;
+        Ok(EndWatch { client: client.clone(), lines, revision, told: HashSet::new() })
+    }
+
+    async fn open(client: &Client, revision: &str) -> anyhow::Result<Lines> {
+        Lines::open(client, &format!("/api/v1/pods?watch=1&resourceVersion={revision}")).await
     }
 
     /// The next ones, at least one, each once. A pod that was told of must be deleted, or it is remembered for good.
@@ -169,10 +177,14 @@ impl EndWatch {
         while ended.is_empty() {
             let chunk = tokio::time::timeout_at(deadline, self.lines.next()).await;
             let chunk = chunk.with_context(|| format!("no pod ended within {limit:?}"))??;
-            let chunk = chunk.context("the watch of pods ended")?;
+            let Some(chunk) = chunk else {
+                self.lines = Self::open(&self.client, &self.revision).await?;
+                continue;
+            };
             for line in chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
                 let Ok(Line { kind, object }) = serde_json::from_slice::<Line<'_>>(line) else { continue };
                 anyhow::ensure!(kind != "ERROR", "the watch of pods broke: {}", String::from_utf8_lossy(line));
+                object.metadata.resource_version.clone_into(&mut self.revision);
                 let name = object.metadata.name;
                 let succeeded = object.status.phase == "Succeeded";
                 if kind == "DELETED" {

@@ -106,7 +106,7 @@ pub(super) struct Sharding {
 }
 
 /// What must come out; what is absent is not compared.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Expect {
     pub(super) binds: Option<BTreeMap<String, String>>,

@@ -6,8 +6,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use pumice_api::names;
 use pumice_api::scheduling::{PodGroup, Queue};
+use pumice_api::topology::HyperNode;
 use pumice_cluster::Change;
-use pumice_engine::{Delta, HyperNodeFacts, HyperNodeMember, MemberKind, QuotaFacts, ShardFacts};
+use pumice_engine::{Delta, ShardFacts};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -32,11 +33,11 @@ pub(super) fn inputs(case: &Case) -> Result<Vec<Input>, String> {
     ])
 }
 
-/// Kinds that no watch is there for yet.
+/// What only some configurations read.
 pub(super) fn deltas(case: &Case) -> Result<Vec<Delta>, String> {
     let mut deltas = Vec::new();
-    for item in &case.hypernodes {
-        deltas.push(Delta::HyperNodeUpsert(hyper_node(item)?));
+    for node in all::<HyperNode>(&case.hypernodes, "hypernode", hyper_node)? {
+        deltas.push(Delta::HyperNodeUpsert(translate::hyper_node_facts(&node)));
     }
     if let Some(sharding) = &case.config.sharding {
         let desired = sharding.nodes.clone();
@@ -45,7 +46,7 @@ pub(super) fn deltas(case: &Case) -> Result<Vec<Delta>, String> {
     for (kind, items) in &case.objects {
         for item in items {
             match kind.as_str() {
-                "resourceQuotas" => deltas.push(Delta::QuotaUpsert(quota(item)?)),
+                "resourceQuotas" => deltas.push(Delta::QuotaUpsert(translate::quota_facts(&object(item)?))),
                 "persistentVolumes" => deltas.push(Delta::VolumeUpsert(translate::volume_facts(&object(item)?))),
                 "persistentVolumeClaims" => {
                     deltas.push(Delta::VolumeClaimUpsert(translate::volume_claim_facts(&object(item)?)));
@@ -71,37 +72,26 @@ fn object<K: DeserializeOwned>(item: &Object) -> Result<K, String> {
     serde_json::from_value(Value::Object(item.clone())).map_err(|error| error.to_string())
 }
 
-fn hyper_node(item: &Object) -> Result<HyperNodeFacts, String> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let member = |member: &Value| {
-        let exact = member.get("exactMatch").ok_or("hypernode: a member that is not matched by name")?;
-        Ok(HyperNodeMember {
-            hyper_node: member["type"] == "HyperNode",
-            which: MemberKind::Exact(text(&exact["name"])),
-        })
+/// The nodes that a case lists are its members where it names none.
+fn hyper_node(mut item: Object) -> Result<Value, String> {
+    let metadata = metadata(&mut item, by_name)?;
+    let nodes = item.remove("realNodes");
+    let member = |member: Value| match member {
+        Value::Object(mut keys) => {
+            let kind = keys.remove("type");
+            let selector = keys.remove("selector").unwrap_or(Value::Object(keys));
+            json!({ "type": kind, "selector": selector })
+        }
+        other => other,
     };
-    let members = item.get("members").and_then(Value::as_array).into_iter().flatten();
-    Ok(HyperNodeFacts {
-        name: item.get("name").map(text).unwrap_or_default(),
-        tier: item.get("tier").and_then(Value::as_u64).and_then(|tier| u32::try_from(tier).ok()).unwrap_or(0),
-        tier_name: item.get("tierName").map(text).unwrap_or_default(),
-        members: members.map(member).collect::<Result<_, String>>()?,
-    })
-}
-
-fn quota(item: &Object) -> Result<QuotaFacts, String> {
-    let text = |key: &str| item["metadata"][key].as_str().unwrap_or_default().to_owned();
-    let list = |value: &Value| {
-        let amounts = value.as_object().into_iter().flatten();
-        amounts.map(|(name, value)| Ok((name.clone(), super::run::amount(name, value)?))).collect::<Result<_, String>>()
-    };
-    let of = |part: &str, key: &str| item.get(part).map_or_else(|| Ok(Default::default()), |part| list(&part[key]));
-    Ok(QuotaFacts {
-        namespace: text("namespace"),
-        name: text("name"),
-        hard: of("spec", "hard")?,
-        used: of("status", "used")?,
-    })
+    let named = item.remove("members").and_then(|members| members.as_array().cloned()).unwrap_or_default();
+    let mut members: Vec<Value> = named.into_iter().map(member).collect();
+    if members.is_empty() {
+        let nodes = nodes.as_ref().and_then(Value::as_array).into_iter().flatten();
+        members = nodes.map(|name| json!({"type": "Node", "selector": {"exactMatch": {"name": name}}})).collect();
+    }
+    item.insert("members".to_owned(), members.into());
+    Ok(json!({ "metadata": metadata, "spec": item }))
 }
 
 fn all<K: DeserializeOwned + Serialize>(

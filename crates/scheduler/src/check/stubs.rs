@@ -51,7 +51,7 @@ impl Plugin for LowPriority {
     }
 }
 
-/// A device that one pod gets only where another gives it back.
+/// A device that one pod gets only where another gives it back, or is gone.
 #[derive(Debug)]
 struct Device;
 
@@ -62,7 +62,8 @@ impl Plugin for Device {
 
     fn check_task(&self, tables: &Tables, _task: TaskId, node: NodeId) -> Option<Check> {
         let mut there = tables.node(node).tasks().iter().map(|task| tables.task(*task));
-        let taken = there.any(|task| task.name() == LEAVING && task.state() != TaskState::Releasing);
+        let gone = [TaskState::Releasing, TaskState::Succeeded, TaskState::Failed];
+        let taken = there.any(|task| task.name() == LEAVING && !gone.contains(&task.state()));
         taken.then_some(Check::Refused)
     }
 }

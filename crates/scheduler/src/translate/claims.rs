@@ -113,3 +113,133 @@ pub(crate) fn csi_node_facts(node: &CSINode) -> CsiNodeFacts {
     let limits: BTreeMap<String, i64> = node.spec.drivers.iter().filter_map(limit).collect();
     CsiNodeFacts { node: text(node.metadata.name.as_ref()), limits }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read<T: DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn words(list: &[&str]) -> Vec<String> {
+        list.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn pods_claim_volumes_and_devices_by_the_names_that_exist() {
+        let pod: core::Pod = read(json!({
+            "metadata": {"name": "p"},
+            "spec": {
+                "containers": [],
+                "volumes": [
+                    {"name": "data", "persistentVolumeClaim": {"claimName": "shared"}},
+                    {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+                    {"name": "tmp", "emptyDir": {}},
+                ],
+                "resourceClaims": [
+                    {"name": "named", "resourceClaimName": "gpu"},
+                    {"name": "made", "resourceClaimTemplateName": "t"},
+                    {"name": "needless", "resourceClaimTemplateName": "t"},
+                    {"name": "later", "resourceClaimTemplateName": "t"},
+                ],
+            },
+            "status": {"resourceClaimStatuses": [
+                {"name": "made", "resourceClaimName": "p-made-x7"},
+                {"name": "needless"},
+            ]},
+        }));
+        let claims = pod_claims(&pod, pod.spec.as_ref().unwrap());
+        assert_eq!(claims.volumes, words(&["shared", "p-scratch"]));
+        assert_eq!((claims.devices, claims.unmade), (words(&["gpu", "p-made-x7"]), words(&["later"])));
+    }
+
+    #[test]
+    fn a_claim_is_bound_only_when_its_binding_is_complete() {
+        let claim = |volume: &str, annotations: Value| -> VolumeClaimFacts {
+            volume_claim_facts(&read(json!({
+                "metadata": {"name": "c", "namespace": "ns", "annotations": annotations},
+                "spec": {"volumeName": volume},
+            })))
+        };
+        let done = json!({"pv.kubernetes.io/bind-completed": "yes"});
+        for (volume, annotations, bound) in
+            [("", json!({}), false), ("v", json!({}), false), ("", done.clone(), false), ("v", done, true)]
+        {
+            let facts = claim(volume, annotations.clone());
+            assert_eq!((facts.bound, facts.volume.as_str()), (bound, volume), "{volume:?} {annotations}");
+        }
+    }
+
+    #[test]
+    fn what_a_claim_asks_for_is_read() {
+        let facts = volume_claim_facts(&read(json!({
+            "metadata": {
+                "name": "c", "namespace": "ns", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "annotations": {"volume.kubernetes.io/selected-node": "n1", "volume.beta.kubernetes.io/storage-class": "old"},
+            },
+            "spec": {
+                "storageClassName": "new", "volumeMode": "Block", "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}, "selector": {"matchLabels": {"disk": "ssd"}},
+            },
+            "status": {"phase": "Lost"},
+        })));
+        assert_eq!((facts.namespace.as_str(), facts.name.as_str(), facts.uid.as_str()), ("ns", "c", "u"));
+        assert_eq!((facts.class.as_str(), facts.selected_node.as_deref()), ("old", Some("n1")), "the annotation wins");
+        assert_eq!((facts.bytes, facts.block, facts.lost, facts.terminating), (1 << 30, true, true, true));
+        assert_eq!(
+            (facts.access_modes, facts.selector.map(|all| all.requirements.len())),
+            (words(&["ReadWriteOnce"]), Some(1))
+        );
+        let empty = volume_claim_facts(&core::PersistentVolumeClaim::default());
+        assert_eq!(empty, VolumeClaimFacts::default());
+    }
+
+    #[test]
+    fn volumes_classes_and_limits() {
+        let volume = |phase: &str| {
+            volume_facts(&read(json!({
+                "metadata": {"name": "v", "labels": {"disk": "ssd"}},
+                "spec": {
+                    "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": "fast",
+                    "claimRef": {"namespace": "ns", "name": "c"}, "csi": {"driver": "d", "volumeHandle": "h"},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]},
+                    ]}},
+                },
+                "status": {"phase": phase},
+            })))
+        };
+        for (phase, available) in
+            [("", true), ("Pending", true), ("Available", true), ("Bound", false), ("Released", false)]
+        {
+            assert_eq!(volume(phase).available, available, "{phase}");
+        }
+        let facts = volume("Bound");
+        assert_eq!((facts.bytes, facts.class.as_str(), facts.claim.as_deref()), (2 << 30, "fast", Some("ns/c")));
+        assert_eq!((facts.driver.as_str(), facts.handle.as_str(), facts.block), ("d", "h", false));
+        assert_eq!(facts.node_terms.map(|terms| terms.len()), Some(1));
+        assert_eq!(volume_facts(&core::PersistentVolume::default()).node_terms, None, "lies anywhere");
+
+        for (mode, waits) in [("Immediate", false), ("WaitForFirstConsumer", true)] {
+            let class = storage_class_facts(&read(json!({
+                "metadata": {"name": "s"}, "provisioner": "p", "volumeBindingMode": mode,
+                "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}],
+            })));
+            assert_eq!((class.waits, class.provisioner.as_str()), (waits, "p"));
+            assert_eq!(class.topologies[0].expressions[0].values, words(&["a", "b"]));
+        }
+
+        let node = csi_node_facts(&read(json!({
+            "metadata": {"name": "n"},
+            "spec": {"drivers": [
+                {"name": "limited", "nodeID": "i", "allocatable": {"count": 3}},
+                {"name": "free", "nodeID": "i"},
+            ]},
+        })));
+        assert_eq!(node.limits, BTreeMap::from([("limited".to_owned(), 3)]), "no count is no limit");
+    }
+}
