@@ -12,7 +12,7 @@ use std::collections::btree_map::Entry;
 use crate::cycle::Cycle;
 use crate::dims::{Demand, PODS};
 use crate::ids::{DimId, QueueId, TaskId};
-use crate::world::queues::amount;
+use crate::share;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
@@ -48,14 +48,14 @@ fn all_borrow(cycle: &Cycle<'_>, demand: &Demand, victims: &[TaskId]) -> bool {
     let mut lost: BTreeMap<QueueId, Vec<i64>> = BTreeMap::new();
     victims.iter().all(|victim| {
         let row = tables.task(*victim);
-        let Some(queue) = row.group.map(|group| tables.groups.row(group).queue) else { return false };
+        let Some(queue) = queue_of(tables, *victim) else { return false };
         let gone = lost.entry(queue).or_default();
         let (held, shares) = (&tables.queues.row(queue).tree, cycle.policy.shares(tables, queue).unwrap_or_default());
         let loses = &tables.classes.row(row.class).demand;
-        let borrows = loses.iter().filter(|(dim, _)| *dim != PODS && demand.get(*dim) > 0).any(|(dim, _)| {
-            let share = shares.iter().find(|(named, _)| *named == dim).map_or(0, |(_, share)| *share);
-            held.promised(dim).saturating_sub(amount(gone, dim)) > share
-        });
+        let borrows = loses
+            .iter()
+            .filter(|(dim, _)| *dim != PODS && demand.get(*dim) > 0)
+            .any(|(dim, _)| held.promised(dim).saturating_sub(share::at(gone, dim)) > share_of(&shares, dim));
         loses.add_to(gone, 1);
         borrows
     })
@@ -66,13 +66,12 @@ fn all_borrow(cycle: &Cycle<'_>, demand: &Demand, victims: &[TaskId]) -> bool {
 fn is_within(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[TaskId]) -> bool {
     let tables = &*cycle.tables;
     let loses = |at: QueueId| {
-        let of = |victim: &TaskId| tables.task(*victim).group.map(|group| tables.groups.row(group).queue);
         let below = |loser: QueueId| loser == at || tables.queues.row(loser).ancestors.contains(&at);
-        victims.iter().filter_map(of).any(below)
+        victims.iter().filter_map(|victim| queue_of(tables, *victim)).any(below)
     };
     let keeps = |at: QueueId| {
         let (held, shares) = (&tables.queues.row(at).tree, cycle.policy.shares(tables, at).unwrap_or_default());
-        let share = |dim: DimId| shares.iter().find(|(named, _)| *named == dim).map_or(0, |(_, share)| *share);
+        let share = |dim: DimId| share_of(&shares, dim);
         let mut taken = demand.iter().filter(|(dim, _)| *dim != PODS && (at == queue || share(*dim) > 0));
         taken.all(|(dim, amount)| held.promised(dim).saturating_add(amount) <= share(dim))
     };
@@ -95,13 +94,22 @@ fn may_return(cycle: &mut Cycle<'_>, taker: QueueId, demand: &Demand, victims: &
     };
     let returns = victims.iter().any(|victim| {
         let row = tables.task(*victim);
-        let Some(queue) = row.group.map(|group| tables.groups.row(group).queue) else { return false };
+        let Some(queue) = queue_of(tables, *victim) else { return false };
         let lost = &tables.classes.row(row.class).demand;
         owed(queue, lost) || policy.preemptive(tables, queue, lost)
     });
     cycle.tables.queues.charge(taker, TaskState::Pipelined, demand, -1);
     cycle.rollback(savepoint);
     returns
+}
+
+fn queue_of(tables: &Tables, task: TaskId) -> Option<QueueId> {
+    tables.task(task).group.map(|group| tables.groups.row(group).queue)
+}
+
+/// What is not named is no share.
+fn share_of(shares: &[(DimId, i64)], dim: DimId) -> i64 {
+    shares.iter().find(|(named, _)| *named == dim).map_or(0, |(_, share)| *share)
 }
 
 /// By how much the sum of the excesses changes for what the queue gets, and for that and what the victims lose.
@@ -112,7 +120,7 @@ fn differences(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[Ta
     // What the losers name counts for the taker, too.
     let losers = victims.iter().filter_map(|victim| {
         let row = tables.task(*victim);
-        Some((tables.groups.row(row.group?).queue, &tables.classes.row(row.class).demand))
+        Some((queue_of(tables, *victim)?, &tables.classes.row(row.class).demand))
     });
     let losers: Vec<(QueueId, &Demand)> = losers.collect();
     let mut both = changes.clone();
@@ -148,14 +156,14 @@ fn excess(tables: &Tables, divided: &[DimId], changes: &Changes) -> i128 {
         let Change { delta, shares, whole } = &changes[queue];
         let held = &tables.queues.row(*queue).tree;
         let in_one = |dim: &DimId| {
-            let share = shares.iter().find(|(named, _)| named == dim).map_or(0, |(_, share)| *share);
+            let share = share_of(shares, *dim);
             if share <= 0 && !whole {
                 return 0;
             }
             let above = |held: i64| i128::from(held.saturating_sub(share).max(0));
             let now = held.promised(*dim);
             let total = i128::from(tables.nodes.total.get(dim.index()).copied().unwrap_or(0).max(1));
-            (above(now.saturating_add(amount(delta, *dim))) - above(now)) * WHOLE / total
+            (above(now.saturating_add(share::at(delta, *dim))) - above(now)) * WHOLE / total
         };
         divided.iter().map(in_one).sum()
     };
