@@ -42,9 +42,9 @@ pub use log_service::{LogBody, LogService};
 pub use options::{Options, ShimCommand};
 pub use teardown::tear_down;
 
-use crate::clock;
 use crate::files::private_dir;
 use crate::shim::init::chain;
+use crate::{clock, lease};
 use bridge::NodeNetwork;
 use log_service::PodIndex;
 use node_object::Capacity;
@@ -245,7 +245,7 @@ async fn register_and_renew(context: &NodeContext, capacity: Capacity, shutdown:
             tokio::time::sleep(REGISTER_AGAIN).await;
         }
         loop {
-            if let Err(error) = node_object::renew(client, name, clock::now()).await {
+            if let Err(error) = lease::renew(client, name, clock::now()).await {
                 tracing::warn!(node = name, error = %error, "lease not renewed, will try again");
             }
             tokio::time::sleep(node_object::RENEW_EVERY).await;

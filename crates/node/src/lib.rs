@@ -8,6 +8,7 @@ mod agent;
 mod cgroup;
 mod clock;
 mod files;
+mod lease;
 mod links;
 mod nat;
 mod netlink;

@@ -90,6 +90,7 @@ pub enum SimulatedError {
 /// Simulated nodes that are ready to run.
 pub struct SimulatedNodes {
     options: SimulatedOptions,
+    renew_every: Option<Duration>,
     registered: watch::Sender<bool>,
     counts: watch::Sender<Counts>,
 }
@@ -130,11 +131,16 @@ impl SimulatedOptions {
             return Err(SimulatedError::TooMany { nodes: self.nodes });
         }
         let (registered, counts) = (watch::Sender::new(false), watch::Sender::new(Counts::default()));
-        Ok(SimulatedNodes { options: self, registered, counts })
+        Ok(SimulatedNodes { options: self, renew_every: None, registered, counts })
     }
 }
 
 impl SimulatedNodes {
+    /// The same nodes, which renew their Leases: for a cluster that calls nodes lost that don't.
+    pub fn renewing(self, every: Duration) -> Self {
+        Self { renew_every: Some(every), ..self }
+    }
+
     /// For those who ask things of the nodes while they run.
     pub fn handle(&self) -> SimulatedHandle {
         SimulatedHandle { registered: self.registered.subscribe(), counts: self.counts.subscribe() }
@@ -145,15 +151,18 @@ impl SimulatedNodes {
     /// # Errors
     /// When the watch ends.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), SimulatedError> {
-        let Self { options, registered, counts } = self;
+        let Self { options, renew_every, registered, counts } = self;
         let SimulatedOptions { client, nodes, shape, faults } = options;
         let start = clock::monotonic();
         let fleet = Fleet::new(nodes, shape.clone(), faults, moment(start));
         let (registering, pods) = (client.clone(), Api::<WirePod>::all(client.clone()));
         let register = async {
-            register::register_all(&registering, nodes, &shape, clock::now().as_second()).await;
+            register::register_all(&registering, 0..nodes, &shape).await;
             registered.send_replace(true);
-            std::future::pending::<()>().await
+            match renew_every {
+                Some(every) => register::keep_alive(&registering, nodes, &shape, every).await,
+                None => std::future::pending().await,
+            }
         };
         let changes = Box::pin(pumice_cluster::watch(pods, WatchScope::default()));
         let shell = Shell { client, nodes, fleet, start, calls: JoinSet::new(), counts };

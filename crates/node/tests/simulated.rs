@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
@@ -35,10 +36,17 @@ impl Cluster {
     }
 
     async fn start(&mut self, nodes: u32, shape: &str, faults: Faults) {
+        self.start_renewing(nodes, shape, faults, None).await;
+    }
+
+    async fn start_renewing(&mut self, nodes: u32, shape: &str, faults: Faults, every: Option<Duration>) {
         let identity = Identity::new("system:pumice:node", [AUTHENTICATED]);
         let client = Client::new(self.server.client_service(identity), "default");
         let options = SimulatedOptions { client, nodes, shape: shape.parse().unwrap(), faults };
-        let simulated = options.build().unwrap();
+        let mut simulated = options.build().unwrap();
+        if let Some(every) = every {
+            simulated = simulated.renewing(every);
+        }
         let (mut handle, shutdown) = (simulated.handle(), CancellationToken::new());
         let token = shutdown.clone();
         let task = tokio::spawn(async move { simulated.run(token).await.unwrap() });
@@ -150,5 +158,31 @@ async fn faults_are_made_as_asked_for() {
     let status = cluster.phase("any", "Failed").await.status.unwrap();
     assert_eq!(status.reason.as_deref(), Some("UnexpectedAdmissionError"));
     assert_eq!(cluster.handle().counts().faults, 1);
+    cluster.stop().await;
+}
+
+/// A cluster with a node lifecycle controller calls nodes lost that don't renew their Leases.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_renew_their_leases_where_that_is_asked_for() {
+    let mut cluster = Cluster::with_nodes(3, "cpu=2", Faults::default()).await;
+    let renewed = async |cluster: &Cluster| -> Vec<_> {
+        let leases: Api<Lease> = Api::namespaced(cluster.admin.clone(), "kube-node-lease");
+        let all = leases.list(&ListParams::default()).await.unwrap().items;
+        all.into_iter().map(|lease| lease.spec.unwrap().renew_time.unwrap().0).collect()
+    };
+    assert_eq!(renewed(&cluster).await, [], "on one machine nothing looks at them");
+    cluster.stop().await;
+    cluster.start_renewing(3, "cpu=2", Faults::default(), Some(Duration::from_millis(20))).await;
+    let first = tokio::time::timeout(DEADLINE, async {
+        loop {
+            let times = renewed(&cluster).await;
+            if times.len() == 3 {
+                return times;
+            }
+        }
+    });
+    let first = first.await.unwrap();
+    let all_later = async { while !renewed(&cluster).await.iter().zip(&first).all(|(now, then)| now > then) {} };
+    tokio::time::timeout(DEADLINE, all_later).await.unwrap();
     cluster.stop().await;
 }

@@ -1,4 +1,4 @@
-//! This machine as a Node object, and the Lease that says it lives.
+//! This machine as a Node object.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,8 +6,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use pumice_cluster::{Failure, failure};
@@ -15,8 +14,6 @@ use serde_json::{Value, json};
 
 use super::capabilities::Capabilities;
 
-const LEASE_NAMESPACE: &str = "kube-node-lease";
-const LEASE_SECONDS: i32 = 40;
 /// How often the Lease is renewed.
 pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(10);
 /// Annotation with what the host lets this node do.
@@ -160,27 +157,6 @@ fn os_release() -> BTreeMap<String, String> {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     pairs.map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned())).collect()
-}
-
-/// Renews the Lease, making it and its namespace when missing.
-pub(crate) async fn renew(client: &Client, name: &str, now: Timestamp) -> Result<(), kube::Error> {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
-    let renewed = now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
-    let spec = json!({"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": renewed});
-    let patch = json!({"spec": spec});
-    match leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
-        Err(error) if failure(&error) == Failure::NotFound => {}
-        other => return other.map(drop),
-    }
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}});
-    let namespace: Namespace = serde_json::from_value(namespace).map_err(kube::Error::SerdeError)?;
-    // It is there on any real cluster, and its absence shows up in the next call.
-    let _ = namespaces.create(&PostParams::default(), &namespace).await;
-    let lease =
-        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec});
-    let lease: Lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
-    leases.create(&PostParams::default(), &lease).await.map(drop)
 }
 
 #[cfg(test)]

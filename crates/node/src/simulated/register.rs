@@ -1,7 +1,8 @@
 //! The Node objects of simulated nodes.
 //!
-//! Invariant: a node is told once, ready, and is not renewed: nothing on one machine looks at node leases, and a
-//! thousand nodes that renew theirs every ten seconds would be most of what the store writes. Called by the shell.
+//! Invariant: a node is told once, ready. Its Lease is renewed only where that was asked for: nothing on one machine looks at
+//! node leases, and a thousand nodes that renew theirs every ten seconds would be most of what the store writes. A cluster
+//! with a node lifecycle controller calls nodes lost that don't. Called by the shell.
 
 use std::time::Duration;
 
@@ -11,24 +12,56 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use pumice_cluster::{Failure, failure};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::capacity::NodeShape;
 use super::status::wire_time;
 use super::{SIMULATED, node_name};
+use crate::{clock, lease};
 
 /// Nodes registered at a time.
 const REGISTER_MAX: usize = 64;
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// Parts of a round of renewals, so that they don't come all at once.
+const SLICES: u32 = 50;
 
 /// Creates all nodes, or refreshes those that are there already; goes on until all are.
-pub(super) async fn register_all(client: &Client, nodes: u32, shape: &NodeShape, unix_seconds: i64) {
-    let registering = stream::iter(0..nodes).map(|index| async move {
-        while let Err(error) = register(client, index, shape, unix_seconds).await {
+pub(super) async fn register_all(client: &Client, nodes: impl IntoIterator<Item = u32>, shape: &NodeShape) {
+    let registering = stream::iter(nodes).map(|index| async move {
+        while let Err(error) = register(client, index, shape, clock::now().as_second()).await {
             tracing::warn!(node = node_name(index), error = %error, "node not registered, will try again");
             tokio::time::sleep(AGAIN_AFTER).await;
         }
     });
     registering.buffer_unordered(REGISTER_MAX).for_each(|()| std::future::ready(())).await;
+}
+
+/// Renews every node's Lease once in `every`, for ever. Who was cut off for longer may have been called lost meanwhile,
+/// which only a new status takes back.
+pub(super) async fn keep_alive(client: &Client, nodes: u32, shape: &NodeShape, every: Duration) {
+    loop {
+        let began = Instant::now();
+        let mut lost = Vec::new();
+        for slice in 0..SLICES.min(nodes) {
+            let renewing = stream::iter((slice..nodes).step_by(SLICES as usize)).map(|index| async move {
+                let name = node_name(index);
+                let renewed = lease::renew(client, &name, clock::now()).await;
+                renewed.err().map(|error| {
+                    tracing::warn!(node = name, error = %error, "lease not renewed, will try again");
+                    index
+                })
+            });
+            let failed: Vec<_> = renewing.buffer_unordered(REGISTER_MAX).filter_map(std::future::ready).collect().await;
+            lost.extend(failed);
+            tokio::time::sleep_until(began + every * (slice + 1) / SLICES).await;
+        }
+        tokio::time::sleep_until(began + every).await;
+        if began.elapsed() > every * 2 {
+            register_all(client, 0..nodes, shape).await;
+        } else {
+            register_all(client, lost, shape).await;
+        }
+    }
 }
 
 async fn register(client: &Client, index: u32, shape: &NodeShape, unix_seconds: i64) -> Result<(), kube::Error> {
