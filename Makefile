@@ -3,10 +3,10 @@
 CARGO ?= cargo
 DATA_DIR ?=
 
-.PHONY: help up demo test lint fmt gen bench crash
+.PHONY: help up demo test test-realkube lint fmt gen bench crash
 
 help: ## what there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
 
 up: ## build and bring the platform up on this machine
 	$(CARGO) build --release -p pumice -p jobctl
@@ -21,9 +21,14 @@ test: ## every test, through the real binaries too
 	$(CARGO) build --workspace --bins --examples
 	$(CARGO) test --workspace
 
+test-realkube: ## the tests on a real Kubernetes; the first time builds one from source, which takes minutes
+	./tests/realkube/build
+	$(CARGO) build --bin pumice
+	$(CARGO) test -p pumice-realkube --features lane -- --test-threads=1
+
 lint: ## format, clippy, the rules of the house
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features pumice-realkube/lane --quiet -- -D warnings
 	$(CARGO) run --quiet -p xtask -- tidy
 
 fmt: ## format everything

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub mod cluster;
 pub mod scheduler;
 use pumice_node::{Faults, NodeShape};
 
@@ -27,6 +28,12 @@ pub enum Command {
     /// Run the scheduler by itself, or use its tools
     #[command(subcommand)]
     Scheduler(SchedulerCommand),
+    /// Run the controllers by themselves
+    #[command(subcommand)]
+    Controllers(ControllersCommand),
+    /// Run nodes by themselves
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// Hold the processes of one pod; started by the node agent
     #[command(hide = true)]
     Shim {
@@ -48,6 +55,20 @@ pub enum SchedulerCommand {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+}
+
+/// What `pumice controllers` can do.
+#[derive(Debug, Subcommand)]
+pub enum ControllersCommand {
+    /// Run the controllers on a cluster
+    Run(cluster::ControllersArgs),
+}
+
+/// What `pumice node` can do.
+#[derive(Debug, Subcommand)]
+pub enum NodeCommand {
+    /// Add nodes without machines to a cluster, and keep them (see docs/simulated-nodes.md)
+    Simulated(cluster::NodeArgs),
 }
 
 /// Where everything is kept.

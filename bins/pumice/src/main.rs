@@ -2,6 +2,7 @@
 //!
 //! Wiring and flags only; what things do lives in the crates.
 
+mod alone;
 mod args;
 mod data_dir;
 mod down;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, ControllersCommand, NodeCommand};
 
 /// Objects are many small values that one thread makes and another frees, which the system's allocator is slow at.
 #[global_allocator]
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
         Command::Up(args) => up::up(*args),
         Command::Down(args) => down::down(&args),
         Command::Scheduler(command) => return scheduler::run(&command),
+        Command::Controllers(ControllersCommand::Run(args)) => alone::controllers(&args),
+        Command::Node(NodeCommand::Simulated(args)) => alone::simulated_nodes(args),
         Command::Shim { args } => return pumice_node::shim_main(args),
     };
     match result {

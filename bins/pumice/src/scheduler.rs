@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use pumice_api::names;
-use pumice_cluster::connect::client_from;
 use pumice_scheduler::check::{Counts, check};
 use pumice_scheduler::{Options, Pages};
 use tokio::net::TcpListener;
 
+use crate::alone;
 use crate::args::SchedulerCommand;
 use crate::args::scheduler::{Address, RunArgs};
 
@@ -44,17 +44,11 @@ pub fn run(command: &SchedulerCommand) -> ExitCode {
 
 /// Schedules until a signal, or until the Lease is lost: whoever runs us starts us again then.
 fn run_alone(args: &RunArgs) -> anyhow::Result<()> {
-    crate::up::start_logging(&args.log)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
-    runtime.block_on(async {
-        let stop = crate::up::stop_on_signal()?;
-        let client = client_from(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
+    alone::run(&args.cluster, async |client, stop| {
         let mut options = Options::new(client);
         options.scheduler_names = names::SCHEDULERS_CLUSTER.iter().map(|name| (*name).to_owned()).collect();
         args.policy.apply(&mut options);
-        // A pod's host name is its own; a process of a host is told from others by its number.
-        let identity = format!("{}_{}", crate::up::host_name(), std::process::id());
-        options.lease = args.lease(identity).map_err(anyhow::Error::msg)?;
+        options.lease = args.lease(alone::identity()).map_err(anyhow::Error::msg)?;
         let scheduler = options.build().context("start the scheduler")?;
         let handle = scheduler.handle();
         let metrics = listen(args.enable_metrics, args.listen_address).await?;

@@ -4,13 +4,19 @@
 //! [`Platform`] takes all it started with it when it is dropped.
 
 mod binaries;
+mod clients;
 mod fixtures;
 mod platform;
+mod process;
+mod realkube;
 mod remains;
 mod wait;
 
 pub use binaries::{binary, example};
+pub use clients::{Clients, Output};
 pub use fixtures::shared_fixture;
-pub use platform::{Output, Platform, Setup};
+pub use platform::{Platform, Setup};
+pub use process::Process;
+pub use realkube::RealKube;
 pub use remains::{Marks, Remains};
 pub use wait::{DEADLINE, eventually};

@@ -2,38 +2,17 @@
 //!
 //! Invariant: when a [`Platform`] is dropped nothing of it is left: no process, mount, interface or cgroup.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Marks, Remains, binary, eventually};
-
-/// What a command left behind.
-#[derive(Debug, Clone)]
-pub struct Output {
-    /// Exit code; 128 + signal when killed.
-    pub code: i32,
-    /// Standard output.
-    pub stdout: String,
-    /// Standard error.
-    pub stderr: String,
-}
-
-impl Output {
-    /// The output of a command that must have succeeded.
-    ///
-    /// # Panics
-    /// When it has not, with all it said.
-    pub fn ok(self) -> String {
-        assert_eq!(self.code, 0, "failed: {self:?}");
-        self.stdout
-    }
-}
+use crate::clients::code;
+use crate::{Clients, Marks, Output, Remains, binary};
 
 /// How to start a platform.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +25,7 @@ pub struct Setup {
 pub struct Platform {
     directory: TempDir,
     setup: Setup,
+    clients: Clients,
     up: Option<Child>,
     /// The URL that `up` printed.
     pub url: String,
@@ -58,7 +38,9 @@ impl Platform {
     }
 
     fn start_in(directory: TempDir, setup: Setup) -> Platform {
-        let mut platform = Platform { directory, setup, up: None, url: String::new() };
+        let data = directory.path().join("data");
+        let clients = Clients::new(&data.join("kubeconfig"), directory.path()).with("PUMICE_DATA_DIR", data);
+        let mut platform = Platform { directory, setup, clients, up: None, url: String::new() };
         platform.up();
         platform
     }
@@ -89,11 +71,6 @@ impl Platform {
     /// The data directory.
     pub fn data_dir(&self) -> PathBuf {
         self.directory.path().join("data")
-    }
-
-    /// A directory for the test's own files.
-    pub fn scratch(&self) -> &Path {
-        self.directory.path()
     }
 
     /// Writes a file for the test and gives its path.
@@ -158,7 +135,7 @@ impl Platform {
 
     /// Runs `jobctl` against this platform.
     pub fn jobctl<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Output {
-        self.run(binary("jobctl"), args, None)
+        self.run(&binary("jobctl"), args, None)
     }
 
     /// Runs `jobctl` with something on standard input.
@@ -167,73 +144,7 @@ impl Platform {
         args: impl IntoIterator<Item = S>,
         input: &str,
     ) -> Output {
-        self.run(binary("jobctl"), args, Some(input))
-    }
-
-    /// Runs the stock `kubectl` against this platform as its administrator.
-    pub fn kubectl<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Output {
-        self.run(PathBuf::from("kubectl"), args, None)
-    }
-
-    /// Runs `kubectl` with a manifest on standard input.
-    pub fn kubectl_with_input<S: AsRef<std::ffi::OsStr>>(
-        &self,
-        args: impl IntoIterator<Item = S>,
-        input: &str,
-    ) -> Output {
-        self.run(PathBuf::from("kubectl"), args, Some(input))
-    }
-
-    /// One object as JSON by kubectl, `None` when there is none.
-    pub fn get(&self, kind: &str, name: &str) -> Option<Value> {
-        let output = self.kubectl(["get", kind, name, "-o", "json"]);
-        (output.code == 0).then(|| serde_json::from_str(&output.stdout).expect("kubectl prints JSON"))
-    }
-
-    /// All objects of a kind as JSON by kubectl.
-    pub fn list(&self, kind: &str) -> Vec<Value> {
-        let text = self.kubectl(["get", kind, "-o", "json"]).ok();
-        let list: Value = serde_json::from_str(&text).expect("kubectl prints JSON");
-        list["items"].as_array().cloned().unwrap_or_default()
-    }
-
-    /// Waits until a Job is in `phase` and gives it.
-    pub fn wait_for_phase(&self, job: &str, phase: &str) -> Value {
-        eventually(&format!("job {job} becomes {phase}"), || {
-            let found = self.get("jobs.batch.volcano.sh", job).ok_or("no such job")?;
-            let now = found["status"]["state"]["phase"].as_str().unwrap_or("").to_owned();
-            if now == phase { Ok(found) } else { Err(format!("{now}: {}", found["status"])) }
-        })
-    }
-
-    fn run<S: AsRef<std::ffi::OsStr>>(
-        &self,
-        program: PathBuf,
-        args: impl IntoIterator<Item = S>,
-        input: Option<&str>,
-    ) -> Output {
-        let mut child = Command::new(&program)
-            .args(args)
-            .env("KUBECONFIG", self.data_dir().join("kubeconfig"))
-            .env("PUMICE_DATA_DIR", self.data_dir())
-            .env("HOME", self.scratch())
-            .current_dir(self.scratch())
-            .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("start {}: {error}", program.display()));
-        if let Some(input) = input {
-            let mut stdin = child.stdin.take().expect("a pipe was asked for");
-            // The program may refuse its input and close the pipe: that is for its exit code to say.
-            let _ = stdin.write_all(input.as_bytes());
-        }
-        let output = child.wait_with_output().expect("wait for a command");
-        Output {
-            code: code(output.status),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        self.run(&binary("jobctl"), args, Some(input))
     }
 
     /// What its things on the machine are marked with.
@@ -259,6 +170,14 @@ impl Platform {
     }
 }
 
+impl Deref for Platform {
+    type Target = Clients;
+
+    fn deref(&self) -> &Clients {
+        &self.clients
+    }
+}
+
 impl Default for Platform {
     fn default() -> Self {
         Platform::new()
@@ -280,9 +199,4 @@ fn temporary_directory() -> TempDir {
 
 fn signal(child: &Child, signal: Signal) {
     let _ = kill(Pid::from_raw(child.id() as i32), signal);
-}
-
-fn code(status: std::process::ExitStatus) -> i32 {
-    use std::os::unix::process::ExitStatusExt;
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }

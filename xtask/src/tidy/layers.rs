@@ -35,7 +35,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Packages that wire, show or test the whole and may use any crate.
-const WIRING: &[&str] = &["pumice", "e2e", "conformance", "bench", "example-plugin"];
+const WIRING: &[&str] = &["pumice", "e2e", "conformance", "realkube", "bench", "example-plugin"];
 /// Only tests use it.
 const TESTKIT: &str = "testkit";
 

@@ -6,11 +6,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use pumice_scheduler::{LeaseOptions, Options, Sharding};
-use pumice_units::GoDuration;
+
+use super::cluster::{ClusterArgs, LeaseArgs};
 
 /// The address of a listener in Go's way: `:8080` is every address of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +39,6 @@ impl FromStr for Label {
         let (key, value) = text.split_once(':').ok_or_else(|| format!("{text:?} is no label; try key:value"))?;
         Ok(Self(key.trim().to_owned(), value.trim().to_owned()))
     }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: GoDuration = text.parse().map_err(|_| format!("{text:?} is no duration; try 15s"))?;
-    u64::try_from(parsed.as_millis()).map(Duration::from_millis).map_err(|_| format!("{text:?} is negative"))
 }
 
 /// What is placed where, and how.
@@ -155,12 +150,8 @@ meaningless! {
 pub struct RunArgs {
     #[command(flatten)]
     pub policy: PolicyArgs,
-    /// Address of the API server, instead of the kubeconfig's
-    #[arg(long, value_name = "URL")]
-    pub master: Option<String>,
-    /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// Serve /metrics
     #[arg(long, value_name = "true|false", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", require_equals = true)]
@@ -175,49 +166,18 @@ pub struct RunArgs {
     /// Where /healthz is served
     #[arg(long, value_name = "ADDRESS", default_value = ":11251")]
     pub healthz_address: Address,
-    /// Schedule only while holding a Lease, so that several instances may stand by
-    #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
-        default_missing_value = "true", require_equals = true)]
-    pub leader_elect: bool,
-    /// Namespace of the Lease
-    #[arg(long, value_name = "NAMESPACE", default_value = "volcano-system")]
-    pub leader_elect_resource_namespace: String,
-    /// Name of the Lease [default: the scheduler name if there is one only, else volcano]
-    #[arg(long, value_name = "NAME")]
-    pub leader_elect_resource_name: Option<String>,
-    /// Others may take the Lease over when it was not renewed for so long
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
-    pub leader_elect_lease_duration: Duration,
-    /// The leader gives up when it could not renew for so long
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
-    pub leader_elect_renew_deadline: Duration,
-    /// Pause between attempts
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
-    pub leader_elect_retry_period: Duration,
-    /// What is logged to standard error, such as info or pumice_scheduler=debug
-    #[arg(long, value_name = "FILTER", default_value = "info")]
-    pub log: String,
+    #[command(flatten)]
+    lease: LeaseArgs,
 }
 
 impl RunArgs {
-    /// The Lease, if one is wanted. `identity` tells the instances apart.
+    /// The Lease, if one is wanted: named after the only scheduler name. `identity` tells the instances apart.
     pub fn lease(&self, identity: String) -> Result<Option<LeaseOptions>, String> {
-        if !self.leader_elect {
-            return Ok(None);
-        }
-        let (duration, deadline) = (self.leader_elect_lease_duration, self.leader_elect_renew_deadline);
-        if deadline >= duration || self.leader_elect_retry_period >= deadline {
-            return Err("--leader-elect-retry-period must be shorter than --leader-elect-renew-deadline, and that \
-                shorter than --leader-elect-lease-duration"
-                .to_owned());
-        }
-        let name = self.leader_elect_resource_name.as_deref().unwrap_or(match &self.policy.scheduler_name[..] {
+        let name = match &self.policy.scheduler_name[..] {
             [only] => only,
             _ => pumice_api::names::SCHEDULER_VOLCANO,
-        });
-        let options = LeaseOptions::new(&self.leader_elect_resource_namespace, name, identity);
-        let retry = self.leader_elect_retry_period;
-        Ok(Some(LeaseOptions { duration, renew_deadline: deadline, retry, ..options }))
+        };
+        self.lease.lease(name, identity)
     }
 }
 
@@ -245,7 +205,7 @@ mod tests {
              --schedule-period=1s --node-worker-threads=20 --percentage-nodes-to-find=0 --feature-gates=A=true \
              --node-selector=pool:a --node-selector=pool:b --v=3",
         );
-        assert!(run.enable_healthz && run.enable_metrics && !run.leader_elect);
+        assert!(run.enable_healthz && run.enable_metrics && !run.lease.leader_elect);
         assert_eq!(run.policy.node_selector, [Label("pool".into(), "a".into()), Label("pool".into(), "b".into())]);
         let given: Vec<&str> = run.policy.meaningless.given().into_iter().map(|(flag, _)| flag).collect();
         assert_eq!(given.len(), 8, "{given:?}");

@@ -1,0 +1,94 @@
+//! Components that run by themselves on a cluster.
+//!
+//! Invariant: what is built and run is what `pumice up` builds and runs; only where the client comes from, the Lease and
+//! the signals are of this file. Each ends at a signal, or when it may no longer go on: whoever runs it starts it again.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use jiff::Timestamp;
+use pumice_cluster::connect::client_from;
+use pumice_cluster::{Client, Elector, LeaseOptions};
+use pumice_node::SimulatedOptions;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::cluster::{ClusterArgs, ControllersArgs, NodeArgs};
+
+/// Name of the Lease of Volcano's controllers.
+const CONTROLLERS_LEASE: &str = "vc-controller-manager";
+
+/// Connects to the cluster and does `work` until it ends; the token is cancelled by a signal.
+pub fn run(args: &ClusterArgs, work: impl AsyncFnOnce(Client, CancellationToken) -> Result<()>) -> Result<()> {
+    crate::up::start_logging(&args.log)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
+    runtime.block_on(async {
+        let stop = crate::up::stop_on_signal()?;
+        let client = client_from(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
+        work(client, stop).await
+    })
+}
+
+/// Who this instance is: a pod's host name is its own; a process of a host is told from others by its number.
+pub fn identity() -> String {
+    format!("{}_{}", crate::up::host_name(), std::process::id())
+}
+
+/// `pumice controllers run`.
+pub fn controllers(args: &ControllersArgs) -> Result<()> {
+    let lease = args.lease.lease(CONTROLLERS_LEASE, identity()).map_err(anyhow::Error::msg)?;
+    run(&args.cluster, async |client, stop| {
+        let controllers = pumice_controllers::Options { client: client.clone() }.build();
+        let work = async { controllers.run(stop.clone()).await.context("run the controllers") };
+        Box::pin(while_leading(client, lease, &stop, work)).await
+    })
+}
+
+/// Does `work` while the Lease is held, if there is one, and gives it back when the work has ended well.
+async fn while_leading(
+    client: Client,
+    lease: Option<LeaseOptions>,
+    stop: &CancellationToken,
+    work: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let Some(options) = lease else { return work.await };
+    let name = options.name.clone();
+    let mut elector = Elector::new(client, options, now);
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => return Ok(()),
+        () = elector.acquire() => tracing::info!(lease = name, "this instance leads"),
+    }
+    tokio::select! {
+        biased;
+        result = work => result?,
+        () = elector.hold() => bail!("the lease {name} could not be renewed in time: another instance may work now"),
+    }
+    elector.release().await;
+    Ok(())
+}
+
+/// `pumice node simulated`.
+pub fn simulated_nodes(args: NodeArgs) -> Result<()> {
+    let NodeArgs { cluster, nodes, shape, faults, renew_every } = args;
+    run(&cluster, async |client, stop| {
+        let mut simulated = SimulatedOptions { client, nodes, shape, faults }.build().context("make the nodes")?;
+        if renew_every > Duration::ZERO {
+            simulated = simulated.renewing(renew_every);
+        }
+        let mut handle = simulated.handle();
+        let told = async {
+            handle.registered().await;
+            println!("{nodes} simulated nodes are registered");
+            std::future::pending().await
+        };
+        tokio::select! {
+            result = simulated.run(stop) => result.context("run the nodes"),
+            () = told => Ok(()),
+        }
+    })
+}
+
+#[allow(clippy::disallowed_methods)] // the binary reads the clock for the Lease
+fn now() -> Timestamp {
+    Timestamp::now()
+}

@@ -1,0 +1,128 @@
+//! The programs of a user, pointed at one API server.
+//!
+//! Invariant: nothing of the user who runs the tests is seen: kubeconfig, home and directory are the test's own. A test that
+//! takes these [`Clients`] runs on our API server and on a real one.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use serde_json::Value;
+
+use crate::eventually;
+
+/// What a command left behind.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// Exit code; 128 + signal when killed.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Output {
+    /// The output of a command that must have succeeded.
+    ///
+    /// # Panics
+    /// When it has not, with all it said.
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, 0, "failed: {self:?}");
+        self.stdout
+    }
+}
+
+/// Programs that reach an API server as its administrator.
+#[derive(Debug, Clone)]
+pub struct Clients {
+    home: PathBuf,
+    environment: Vec<(&'static str, OsString)>,
+}
+
+impl Clients {
+    /// Programs that use `kubeconfig` and live in `home`.
+    pub fn new(kubeconfig: &Path, home: &Path) -> Clients {
+        let environment = vec![("KUBECONFIG", kubeconfig.into()), ("HOME", home.into())];
+        Clients { home: home.to_owned(), environment }
+    }
+
+    /// The same with one more variable in their environment.
+    pub fn with(mut self, variable: &'static str, value: impl Into<OsString>) -> Clients {
+        self.environment.push((variable, value.into()));
+        self
+    }
+
+    /// A directory for the test's own files.
+    pub fn scratch(&self) -> &Path {
+        &self.home
+    }
+
+    /// Runs the stock `kubectl`.
+    pub fn kubectl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Output {
+        self.run(Path::new("kubectl"), args, None)
+    }
+
+    /// Runs `kubectl` with a manifest on standard input.
+    pub fn kubectl_with_input<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>, input: &str) -> Output {
+        self.run(Path::new("kubectl"), args, Some(input))
+    }
+
+    /// One object as JSON by kubectl, `None` when there is none.
+    pub fn get(&self, kind: &str, name: &str) -> Option<Value> {
+        let output = self.kubectl(["get", kind, name, "-o", "json"]);
+        (output.code == 0).then(|| serde_json::from_str(&output.stdout).expect("kubectl prints JSON"))
+    }
+
+    /// All objects of a kind as JSON by kubectl.
+    pub fn list(&self, kind: &str) -> Vec<Value> {
+        let text = self.kubectl(["get", kind, "-o", "json"]).ok();
+        let list: Value = serde_json::from_str(&text).expect("kubectl prints JSON");
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Waits until a Job is in `phase` and gives it.
+    pub fn wait_for_phase(&self, job: &str, phase: &str) -> Value {
+        eventually(&format!("job {job} becomes {phase}"), || {
+            let found = self.get("jobs.batch.volcano.sh", job).ok_or("no such job")?;
+            let now = found["status"]["state"]["phase"].as_str().unwrap_or("").to_owned();
+            if now == phase { Ok(found) } else { Err(format!("{now}: {}", found["status"])) }
+        })
+    }
+
+    /// Runs any program.
+    pub fn run<S: AsRef<OsStr>>(
+        &self,
+        program: &Path,
+        args: impl IntoIterator<Item = S>,
+        input: Option<&str>,
+    ) -> Output {
+        let mut child = Command::new(program)
+            .args(args)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(&self.home)
+            .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("start {}: {error}", program.display()));
+        if let Some(input) = input {
+            let mut stdin = child.stdin.take().expect("a pipe was asked for");
+            // The program may refuse its input and close the pipe: that is for its exit code to say.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        let output = child.wait_with_output().expect("wait for a command");
+        Output {
+            code: code(output.status),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// The exit code as a shell tells it.
+pub(crate) fn code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}

@@ -1,0 +1,274 @@
+//! A real Kubernetes control plane in a temporary directory, with our components as processes of their own.
+//!
+//! etcd, kube-apiserver and kube-controller-manager, built by `tests/realkube/build`. There is no kubelet: nodes are simulated
+//! ones. RBAC is on and every component is a user with the rights of `pumice_auth` and no more.
+//!
+//! Invariant: when a [`RealKube`] is dropped nothing of it is left: no process, no file.
+
+use std::net::TcpListener;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use pumice_api::names;
+use pumice_auth::{Ca, Issued, MASTERS, Subject, kubeconfig, write_private};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{Clients, Process, binary, eventually};
+
+/// Builds what is missing and prints where it is.
+const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../realkube/build");
+/// User of the kubeconfig, a member of `system:masters`.
+const ADMINISTRATOR: &str = "pumice:administrator";
+/// The user whose rights kube-apiserver makes by itself.
+const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
+/// A free port may be taken by somebody else before it is used.
+const ATTEMPTS: usize = 3;
+
+/// A control plane, and what runs on it.
+pub struct RealKube {
+    // Dropped in this order: who still has something to say ends before who listens.
+    components: Vec<Process>,
+    plane: Vec<Process>,
+    clients: Clients,
+    pki: Pki,
+    directory: TempDir,
+}
+
+impl Deref for RealKube {
+    type Target = Clients;
+
+    fn deref(&self) -> &Clients {
+        &self.clients
+    }
+}
+
+impl RealKube {
+    /// Starts a control plane and waits until it takes pods.
+    ///
+    /// # Panics
+    /// When it does not come up; the logs are shown.
+    #[allow(clippy::new_without_default)] // it starts processes
+    pub fn new() -> RealKube {
+        let programs = programs();
+        let directory = tempfile::Builder::new().prefix("pumice-realkube-").tempdir().expect("a temporary directory");
+        let root = directory.path();
+        let pki = Pki::new(root);
+
+        let (etcd, etcd_url) = start_on_free_port("etcd", |port| etcd(&programs, root, port), root);
+        let (apiserver, url) =
+            start_on_free_port("kube-apiserver", |port| apiserver(&programs, &pki, &etcd_url, port), root);
+        let pki = Pki { url: url.replace("http:", "https:"), ..pki };
+        let clients = Clients::new(&pki.kubeconfig_of(ADMINISTRATOR, &[MASTERS]), root);
+        let mut cluster = RealKube { components: Vec::new(), plane: vec![apiserver, etcd], clients, pki, directory };
+        cluster.wait("kube-apiserver is ready", |clients| clients.kubectl(["get", "--raw", "/readyz"]).code == 0);
+
+        let manager =
+            Process::start("kube-controller-manager", &mut manager(&programs, &cluster.pki), cluster.scratch());
+        cluster.plane.insert(0, manager);
+        // Pods are refused without it.
+        cluster.wait("there is a service account", |clients| clients.get("serviceaccount", "default").is_some());
+        cluster
+    }
+
+    /// A control plane with our definitions, roles and components, and `nodes` simulated nodes that are ready.
+    pub fn with_pumice(nodes: u32) -> RealKube {
+        let mut cluster = RealKube::new();
+        cluster.install();
+        let count = nodes.to_string();
+        cluster.start_component("nodes", names::USER_NODE, &["node", "simulated", "--nodes", &count]);
+        cluster.start_component("scheduler", names::USER_SCHEDULER, &["scheduler", "run"]);
+        cluster.start_component("controllers", names::USER_CONTROLLERS, &["controllers", "run"]);
+        cluster.wait("all nodes are ready and untainted", |clients| {
+            let usable = |node: &Value| node["spec"]["taints"].is_null() && is_ready(node);
+            clients.list("nodes").iter().filter(|node| usable(node)).count() == nodes as usize
+        });
+        cluster
+    }
+
+    /// Installs Volcano's definitions, and the roles and the namespace of our components.
+    pub fn install(&mut self) {
+        let list = |items: Vec<Value>| json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+        // Too long for the annotation of `kubectl apply`.
+        self.kubectl_with_input(["create", "-f", "-"], &list(pumice_api::crds::all())).ok();
+        self.kubectl_with_input(["create", "-f", "-"], &list(roles())).ok();
+        self.kubectl(["create", "namespace", "volcano-system"]).ok();
+        self.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).ok();
+    }
+
+    /// Runs `pumice ARGS` as `user` beside the test.
+    pub fn start_component(&mut self, name: &str, user: &str, args: &[&str]) -> &mut Process {
+        let mut command = Command::new(binary("pumice"));
+        command.args(args).arg("--kubeconfig").arg(self.pki.kubeconfig_of(user, &[]));
+        self.components.push(Process::start(name, &mut command, self.directory.path()));
+        self.components.last_mut().expect("it was put there")
+    }
+
+    /// The address of the API server.
+    pub fn url(&self) -> &str {
+        &self.pki.url
+    }
+
+    /// The kubeconfig of the administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.pki.kubeconfig_of(ADMINISTRATOR, &[MASTERS])
+    }
+
+    /// Waits for a state, but not for what can't come because a process has ended.
+    fn wait(&mut self, what: &str, reached: impl Fn(&Clients) -> bool) {
+        let (plane, components, clients) = (&mut self.plane, &mut self.components, &self.clients);
+        eventually(what, || {
+            for process in plane.iter_mut().chain(components.iter_mut()) {
+                assert_eq!(process.ended(), None, "{what}: a program has ended\n{}", process.tail());
+            }
+            if reached(clients) { Ok(()) } else { Err(String::new()) }
+        });
+    }
+}
+
+/// The folder of the three programs.
+fn programs() -> PathBuf {
+    let output = Command::new(BUILD).stderr(Stdio::inherit()).output().expect("run tests/realkube/build");
+    assert!(output.status.success(), "tests/realkube/build failed");
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+}
+
+/// Starts a program on a port that was free a moment ago, until one has lived long enough to have taken it.
+fn start_on_free_port(name: &str, command: impl Fn(u16) -> Command, directory: &Path) -> (Process, String) {
+    for _ in 0..ATTEMPTS {
+        let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+        let port = free.expect("a free port").port();
+        let mut process = Process::start(name, &mut command(port), directory);
+        let taken = eventually(&format!("{name} listens"), || {
+            let listens = std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+            match process.ended() {
+                Some(_) => Ok(false),
+                None if listens => Ok(true),
+                None => Err(process.tail()),
+            }
+        });
+        if taken {
+            return (process, format!("http://127.0.0.1:{port}"));
+        }
+        assert!(process.log().contains("address already in use"), "{name} ended\n{}", process.tail());
+    }
+    panic!("{name}: no port stayed free");
+}
+
+fn etcd(programs: &Path, root: &Path, port: u16) -> Command {
+    let mut command = Command::new(programs.join("etcd"));
+    let client = format!("http://127.0.0.1:{port}");
+    command.arg("--data-dir").arg(root.join("etcd"));
+    command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+    // It is alone: nobody has to find its port for peers.
+    command.args(["--listen-peer-urls", "http://127.0.0.1:0", "--log-level", "warn"]);
+    command
+}
+
+fn apiserver(programs: &Path, pki: &Pki, etcd: &str, port: u16) -> Command {
+    let mut command = Command::new(programs.join("kube-apiserver"));
+    let file = |name: &str| pki.root.join(name).display().to_string();
+    let flags = [
+        ("etcd-servers", etcd.to_owned()),
+        ("secure-port", port.to_string()),
+        ("bind-address", "127.0.0.1".into()),
+        ("advertise-address", "127.0.0.1".into()),
+        // An Endpoints object can't hold a loopback address, and nothing here looks for the service `kubernetes`.
+        ("endpoint-reconciler-type", "none".into()),
+        ("cert-dir", file("apiserver")),
+        ("tls-cert-file", file("server.crt")),
+        ("tls-private-key-file", file("server.key")),
+        ("client-ca-file", file("pki/ca.crt")),
+        ("service-account-issuer", "https://kubernetes.default.svc".into()),
+        ("service-account-key-file", file("accounts.crt")),
+        ("service-account-signing-key-file", file("accounts.key")),
+        ("service-cluster-ip-range", "10.0.0.0/16".into()),
+        ("authorization-mode", "Node,RBAC".into()),
+    ];
+    command.args(flags.map(|(name, value)| format!("--{name}={value}")));
+    command
+}
+
+fn manager(programs: &Path, pki: &Pki) -> Command {
+    let mut command = Command::new(programs.join("kube-controller-manager"));
+    let file = |name: &str| pki.root.join(name).display().to_string();
+    let flags = [
+        ("kubeconfig", pki.kubeconfig_of(CONTROLLER_MANAGER, &[]).display().to_string()),
+        // Each controller with the rights that kube-apiserver gives it.
+        ("use-service-account-credentials", "true".into()),
+        ("service-account-private-key-file", file("accounts.key")),
+        ("root-ca-file", file("pki/ca.crt")),
+        ("leader-elect", "false".into()),
+        // No listener of its own.
+        ("secure-port", "0".into()),
+    ];
+    command.args(flags.map(|(name, value)| format!("--{name}={value}")));
+    command
+}
+
+/// The certificates of one control plane.
+struct Pki {
+    ca: Ca,
+    root: PathBuf,
+    url: String,
+}
+
+impl Pki {
+    fn new(root: &Path) -> Pki {
+        let ca = Ca::open_or_create(&root.join("pki"), now()).expect("a certificate authority");
+        let pki = Pki { ca, root: root.to_owned(), url: String::new() };
+        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+        pki.write("server", &pki.ca.issue_server(&names, now()).expect("a certificate"));
+        // Only its key pair is used, to sign tokens of service accounts.
+        pki.write("accounts", &pki.ca.issue_client("accounts", &[], now()).expect("a certificate"));
+        pki
+    }
+
+    fn write(&self, name: &str, issued: &Issued) {
+        let file = |ending: &str| self.root.join(format!("{name}.{ending}"));
+        write_private(&file("crt"), issued.certificate_pem.as_bytes()).expect("write a certificate");
+        write_private(&file("key"), issued.key_pem.as_bytes()).expect("write a key");
+    }
+
+    /// The kubeconfig file of a user, made when it is first asked for.
+    fn kubeconfig_of(&self, user: &str, groups: &[&str]) -> PathBuf {
+        let path = self.root.join(format!("{}.kubeconfig", user.replace(':', "-")));
+        if !path.exists() {
+            let issued = self.ca.issue_client(user, groups, now()).expect("a certificate");
+            write_private(&path, kubeconfig(&self.url, &self.ca, &issued).as_bytes()).expect("write a kubeconfig");
+        }
+        path
+    }
+}
+
+/// The rights of our components, as a cluster's own objects.
+fn roles() -> Vec<Value> {
+    let grants = pumice_auth::built_in().into_iter();
+    let of_components = grants.filter_map(|grant| match grant.subject {
+        Subject::User(user) => Some((user, grant.role)),
+        Subject::Group(_) => None,
+    });
+    let objects = of_components.flat_map(|(user, role)| {
+        let group = "rbac.authorization.k8s.io";
+        let version = format!("{group}/v1");
+        let name = &role.name;
+        [
+            json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": role.rules}),
+            json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": name},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+                "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}),
+        ]
+    });
+    objects.collect()
+}
+
+fn is_ready(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array();
+    conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+}
+
+#[allow(clippy::disallowed_methods)] // a test's own clock
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
