@@ -140,11 +140,16 @@ enum Missing {
     No,
 }
 
+/// Objects asked for at once in a list. A page costs the API server a look at all that are listed, so that few long ones
+/// are cheaper than many short ones; some ten megabytes of pods.
+const PAGE: u32 = 5_000;
+
 fn events<K>(api: Api<K>, scope: WatchScope) -> impl Stream<Item = Result<watcher::Event<K>, Missing>> + Send
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let config = watcher::Config { label_selector: scope.labels, field_selector: scope.fields, ..Default::default() };
+    let config = watcher::Config { label_selector: scope.labels, field_selector: scope.fields, ..Default::default() }
+        .page_size(PAGE);
     let kind = std::any::type_name::<K>();
     watcher(api, config).default_backoff().map(move |event| {
         event.map_err(|error| match missing(&error) {

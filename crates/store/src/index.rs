@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::key::Key;
 use crate::object::Object;
+use crate::options::Options;
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub(crate) struct Index {
     revision: u64,
     /// Floor of a shelf made from now on: nothing is known of earlier revisions.
     start: u64,
-    window: Window,
+    options: Arc<Options>,
     shelves: FxHashMap<Arc<str>, Shelf>,
 }
 
@@ -68,13 +69,14 @@ pub(crate) struct Shelf {
     count: usize,
     ring: VecDeque<WatchEvent>,
     ring_bytes: usize,
+    window: Window,
     floor: u64,
     wake: watch::Sender<u64>,
 }
 
 impl Index {
-    pub(crate) fn new(revision: u64, window: Window, objects: Vec<Object>) -> Self {
-        let mut index = Self { revision, start: revision, window, shelves: FxHashMap::default() };
+    pub(crate) fn new(revision: u64, options: Arc<Options>, objects: Vec<Object>) -> Self {
+        let mut index = Self { revision, start: revision, options, shelves: FxHashMap::default() };
         for object in objects {
             let resource = object.key.resource.clone();
             index.shelf_mut(&resource).put(Arc::new(object));
@@ -92,8 +94,8 @@ impl Index {
     }
 
     pub(crate) fn shelf_mut(&mut self, resource: &Arc<str>) -> &mut Shelf {
-        let start = self.start;
-        self.shelves.entry(resource.clone()).or_insert_with(|| Shelf::new(start))
+        let (start, options) = (self.start, &self.options);
+        self.shelves.entry(resource.clone()).or_insert_with(|| Shelf::new(start, options.window(resource)))
     }
 
     /// The oldest revision from which the changes of `resource` are known.
@@ -112,7 +114,6 @@ impl Index {
 
     /// Makes `events`, in the order of their revisions, visible and wakes the watches.
     pub(crate) fn publish(&mut self, events: Vec<WatchEvent>) {
-        let window = self.window;
         for event in events {
             assert!(
                 event.object.revision > self.revision,
@@ -122,7 +123,7 @@ impl Index {
             );
             self.revision = event.object.revision;
             let resource = event.object.key.resource.clone();
-            self.shelf_mut(&resource).record(event, window);
+            self.shelf_mut(&resource).record(event);
         }
         let revision = self.revision;
         for shelf in self.shelves.values() {
@@ -141,12 +142,13 @@ impl Index {
 }
 
 impl Shelf {
-    fn new(floor: u64) -> Self {
+    fn new(floor: u64, window: Window) -> Self {
         Self {
             items: BTreeMap::new(),
             count: 0,
             ring: VecDeque::new(),
             ring_bytes: 0,
+            window,
             floor,
             wake: watch::Sender::new(floor),
         }
@@ -232,14 +234,14 @@ impl Shelf {
         }
     }
 
-    fn record(&mut self, event: WatchEvent, window: Window) {
+    fn record(&mut self, event: WatchEvent) {
         match event.kind {
             EventKind::Added | EventKind::Modified => self.put(event.object.clone()),
             EventKind::Deleted => self.remove(&event.object.key),
         }
         self.ring_bytes += event.object.body.len();
         self.ring.push_back(event);
-        while self.ring.len() > window.events_max || self.ring_bytes > window.bytes_max {
+        while self.ring.len() > self.window.events_max || self.ring_bytes > self.window.bytes_max {
             let Some(old) = self.ring.pop_front() else { return };
             self.ring_bytes -= old.object.body.len();
             self.floor = old.object.revision;

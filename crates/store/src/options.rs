@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::index::Window;
+
 /// How a store bounds its memory and groups its writes.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -11,6 +13,8 @@ pub struct Options {
     pub volatile_delay: Duration,
     /// Watch events kept per resource.
     pub window_events_max: usize,
+    /// As `window_events_max`, of a volatile resource: much is written there, and its watches come back to what is now.
+    pub volatile_window_events_max: usize,
     /// Body bytes of the watch events kept per resource.
     pub window_bytes_max: usize,
     /// Largest body in bytes.
@@ -23,12 +27,27 @@ pub struct Options {
     pub queue_depth_max: usize,
 }
 
+impl Options {
+    /// Whether changes of `resource` are answered before they are durable.
+    pub(crate) fn is_volatile(&self, resource: &str) -> bool {
+        self.volatile.iter().any(|volatile| volatile == resource)
+    }
+
+    /// How much of the past of `resource` stays in memory.
+    pub(crate) fn window(&self, resource: &str) -> Window {
+        let events_max =
+            if self.is_volatile(resource) { self.volatile_window_events_max } else { self.window_events_max };
+        Window { events_max, bytes_max: self.window_bytes_max }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             volatile: ["events", "events.k8s.io/events", "coordination.k8s.io/leases"].map(String::from).to_vec(),
             volatile_delay: Duration::from_millis(500),
             window_events_max: 100_000,
+            volatile_window_events_max: 10_000,
             window_bytes_max: 64 << 20,
             body_bytes_max: 8 << 20,
             batch_changes_max: 10_000,

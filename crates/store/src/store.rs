@@ -9,7 +9,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::index::{Index, Listing, Window};
+use crate::index::{Index, Listing};
 use crate::key::{Key, KeyError};
 use crate::lock::{DirectoryLock, LockError};
 use crate::log::disk::DiskLog;
@@ -126,10 +126,9 @@ impl Store {
 
     fn start(mut log: Box<dyn Log>, lock: Option<DirectoryLock>, options: Options) -> Result<Self, OpenError> {
         let loaded = log.load()?;
-        let window = Window { events_max: options.window_events_max, bytes_max: options.window_bytes_max };
-        let shared = Arc::new(Shared::new(Index::new(loaded.revision, window, loaded.objects)));
-        let (requests, queue) = mpsc::channel(options.queue_depth_max.max(1));
         let options = Arc::new(options);
+        let shared = Arc::new(Shared::new(Index::new(loaded.revision, options.clone(), loaded.objects)));
+        let (requests, queue) = mpsc::channel(options.queue_depth_max.max(1));
         let start =
             Start { shared: shared.clone(), log, lock, queue, options: options.clone(), revision: loaded.revision };
         writer::spawn(start).map_err(|source| OpenError::StartWriter { source })?;

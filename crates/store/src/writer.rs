@@ -199,7 +199,7 @@ impl Writer {
         {
             let state = self.shared.read();
             for (changes, answer) in applies {
-                group.stage(&state.index, &self.options.volatile, changes, answer);
+                group.stage(&state.index, &self.options, changes, answer);
             }
         }
         self.allocated = group.revision();

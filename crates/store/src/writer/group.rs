@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::index::{EventKind, Index, WatchEvent};
 use crate::key::Key;
 use crate::object::{Change, Expect, Object};
+use crate::options::Options;
 use crate::store::ApplyError;
 use crate::writer::ApplyAnswer;
 
@@ -76,7 +77,7 @@ impl Group {
     }
 
     /// Checks `changes` against the state so far and, if all hold, adds them.
-    pub(super) fn stage(&mut self, index: &Index, volatile: &[String], changes: Vec<Change>, answer: ApplyAnswer) {
+    pub(super) fn stage(&mut self, index: &Index, options: &Options, changes: Vec<Change>, answer: ApplyAnswer) {
         let mut staged = Overlay::new();
         let mut events = Vec::with_capacity(changes.len());
         let mut revision = self.revision;
@@ -104,7 +105,7 @@ impl Group {
             staged.insert(key.clone(), state);
         }
         for key in staged.keys() {
-            let is_volatile = volatile.iter().any(|resource| **resource == *key.resource);
+            let is_volatile = options.is_volatile(&key.resource);
             self.volatile |= is_volatile;
             self.durable |= !is_volatile;
         }

@@ -206,6 +206,20 @@ fn the_window_is_bounded_in_bytes() {
     });
 }
 
+#[test]
+fn a_volatile_resource_has_a_window_of_its_own() {
+    let store = Store::in_memory(Options { volatile_window_events_max: 10, ..Options::default() }).unwrap();
+    block_on(async {
+        let from = store.revision();
+        for number in 0..20 {
+            store.apply(create(&key("events", "a", &format!("e{number}")), "1")).await.unwrap();
+            store.apply(create(&pod(&format!("p{number}")), "1")).await.unwrap();
+        }
+        assert!(store.watch("pods", None, Some(from)).is_ok());
+        assert!(matches!(store.watch("events", None, Some(from)), Err(WatchError::Expired { .. })));
+    });
+}
+
 /// Events more than one buffer holds come all, once, in order.
 #[test]
 fn a_long_backlog_is_read_in_pieces() {
