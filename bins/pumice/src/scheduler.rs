@@ -47,6 +47,7 @@ fn run_alone(args: &RunArgs) -> anyhow::Result<()> {
     alone::run(&args.cluster, async |client, stop| {
         let mut options = Options::new(client);
         options.scheduler_names = names::SCHEDULERS_CLUSTER.iter().map(|name| (*name).to_owned()).collect();
+        options.nodes_meet_claims = false;
         args.policy.apply(&mut options);
         options.lease = args.lease(alone::identity()).map_err(anyhow::Error::msg)?;
         let scheduler = options.build().context("start the scheduler")?;

@@ -6,6 +6,7 @@
 mod components;
 mod late;
 
+use std::io::IsTerminal as _;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,8 @@ pub fn up(args: UpArgs) -> Result<()> {
 pub fn start_logging(filter: &str) -> Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
         .with_context(|| format!("--log {filter:?} is no filter; try info or pumice_scheduler=debug"))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     Ok(())
 }
 
@@ -85,7 +87,7 @@ async fn serve(
     let tls = pumice_auth::server_config(&ca, &certificate).context("set up TLS")?;
 
     let administrator = client_over(api.client_service(Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS])));
-    install_definitions(&administrator, pumice_api::crds::all()).await.context("install Volcano's definitions")?;
+    install_definitions(&administrator, pumice_api::crds::at_work()).await.context("install Volcano's definitions")?;
     let mut components = Components::start(api, late, args, data.path(), node)?;
     let simulated = components.simulated();
     let closing = CancellationToken::new();

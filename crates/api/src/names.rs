@@ -105,6 +105,11 @@ pub const USER_GC: &str = "system:pumice:gc";
 /// The group that may do everything.
 pub const GROUP_MASTERS: &str = "system:masters";
 
+/// Name of the task at `index` of a job that does not name it.
+pub fn unnamed_task(index: usize) -> String {
+    format!("default{index}")
+}
+
 /// Name of a job's pod.
 pub fn pod_name(job: &str, task: &str, index: i32) -> String {
     format!("{job}-{task}-{index}")

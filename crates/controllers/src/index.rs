@@ -112,9 +112,10 @@ impl Index {
         }
     }
 
-    fn put_job(&mut self, job: Job, touched: &mut Vec<Touched>) {
+    fn put_job(&mut self, mut job: Job, touched: &mut Vec<Touched>) {
         let key = key(&job.metadata);
         if self.jobs.get(&key).is_none_or(|known| is_newer(&known.metadata, &job.metadata)) {
+            complete(&mut job);
             self.jobs.insert(key.clone(), job);
             touched.push(Touched::Job(key));
         }
@@ -295,6 +296,17 @@ fn owner_job(metadata: &ObjectMeta) -> Option<Key> {
     let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
     let is_job = owner.kind == "Job" && owner.api_version.starts_with("batch.volcano.sh/");
     is_job.then(|| (metadata.namespace.clone().unwrap_or_default(), owner.name.clone()))
+}
+
+/// Fills in what a job can't live without, where no admission has: its pods name their task and their scheduler, and are
+/// found again by that.
+fn complete(job: &mut Job) {
+    if job.spec.scheduler_name.is_empty() {
+        names::SCHEDULER_VOLCANO.clone_into(&mut job.spec.scheduler_name);
+    }
+    for (index, task) in job.spec.tasks.iter_mut().enumerate().filter(|(_, task)| task.name.is_empty()) {
+        task.name = names::unnamed_task(index);
+    }
 }
 
 #[cfg(test)]

@@ -35,6 +35,9 @@ pub struct Config {
     pub default_queue: String,
     /// Which nodes are this scheduler's, where it shares them with others. Set by the shell, not by the file.
     pub sharding: Option<Sharding>,
+    /// Where there is neither a volume nor a storage class the nodes meet claims by themselves, as one machine does by
+    /// folders. Off, a claim without a volume keeps its pods waiting. Set by the shell, not by the file.
+    pub nodes_meet_claims: bool,
 }
 
 /// How a scheduler keeps to its NodeShard.
@@ -148,6 +151,7 @@ impl Default for Config {
             metrics: None,
             default_queue: "default".to_owned(),
             sharding: None,
+            nodes_meet_claims: false,
         }
     }
 }

@@ -86,8 +86,10 @@ impl World {
 
     /// An empty world with the plugins of `registry`.
     pub fn with_plugins(config: Config, registry: Registry) -> Self {
+        let mut tables = Tables::new(&config.default_queue);
+        tables.storage.nodes_meet_claims = config.nodes_meet_claims;
         Self {
-            tables: Tables::new(&config.default_queue),
+            tables,
             policy: Policy::new(&config, &registry),
             finder: Finder::default(),
             backlog: Backlog::default(),
@@ -96,7 +98,8 @@ impl World {
         }
     }
 
-    /// Takes another configuration from the next cycle on. The default queue stays as it was at the start.
+    /// Takes another configuration from the next cycle on. The default queue and who meets claims stay as they
+    /// were at the start.
     pub fn set_config(&mut self, config: Config) {
         self.policy = Policy::new(&config, &self.registry);
         self.finder = Finder::default();

@@ -69,6 +69,8 @@ pub struct Options {
     pub max_binding_per_node: u32,
     /// The NodeShard to keep to, where nodes are shared out among several schedulers.
     pub sharding: Option<Sharding>,
+    /// Where there is neither a volume nor a storage class the nodes meet claims by themselves, as in `pumice up`.
+    pub nodes_meet_claims: bool,
     /// Schedule only while this Lease is held.
     pub lease: Option<LeaseOptions>,
 }
@@ -119,7 +121,7 @@ pub enum Error {
 }
 
 impl Options {
-    /// The names that `pumice up` answers to, and the built-in configuration.
+    /// As in `pumice up`: the names answered to, the built-in configuration, nodes that meet claims.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -131,6 +133,7 @@ impl Options {
             zone: None,
             max_binding_per_node: 0,
             sharding: None,
+            nodes_meet_claims: true,
             lease: None,
         }
     }
@@ -145,6 +148,7 @@ impl Options {
             default_queue: self.default_queue,
             max_binding_per_node: self.max_binding_per_node,
             sharding: self.sharding,
+            nodes_meet_claims: self.nodes_meet_claims,
         };
         let config = match &self.config {
             Some(path) => settings.load(path)?,

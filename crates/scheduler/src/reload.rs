@@ -21,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) default_queue: String,
     pub(crate) max_binding_per_node: u32,
     pub(crate) sharding: Option<Sharding>,
+    pub(crate) nodes_meet_claims: bool,
 }
 
 /// The action whose argument limits the binds under way to a node, and the argument.
@@ -47,6 +48,7 @@ impl Settings {
     pub(crate) fn complete(&self, mut config: Config) -> Config {
         config.default_queue.clone_from(&self.default_queue);
         config.sharding.clone_from(&self.sharding);
+        config.nodes_meet_claims = self.nodes_meet_claims;
         if self.max_binding_per_node > 0 {
             let arguments = config.configurations.entry(ALLOCATE.to_owned()).or_default();
             let limit = Argument::Int(i64::from(self.max_binding_per_node));
@@ -119,6 +121,7 @@ mod tests {
             default_queue: "default".into(),
             max_binding_per_node: 0,
             sharding: None,
+            nodes_meet_claims: false,
         }
     }
 

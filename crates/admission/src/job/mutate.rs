@@ -2,7 +2,7 @@
 //!
 //! Idempotent. Values of a wrong type are left alone: the schema refuses them in its own words.
 
-use pumice_api::names::DEFAULT_QUEUE;
+use pumice_api::names::{DEFAULT_QUEUE, unnamed_task};
 use serde_json::{Map, Value, json};
 
 use crate::Rules;
@@ -48,7 +48,7 @@ fn fill(spec: &mut Map<String, Value>, rules: &Rules) -> Option<i64> {
 
 /// Fills in a task and returns the pods it needs; nothing where a number is no number.
 fn fill_task(task: &mut Map<String, Value>, index: usize) -> Option<i64> {
-    fill_text(task, "name", &format!("default{index}"));
+    fill_text(task, "name", &unnamed_task(index));
     fill_number(task, "maxRetry", MAX_RETRY);
     if let Some(pod) =
         task.get_mut("template").and_then(|template| template.get_mut("spec")).and_then(Value::as_object_mut)

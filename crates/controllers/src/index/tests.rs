@@ -108,3 +108,18 @@ fn an_answer_that_comes_after_the_end_brings_nothing_back() {
     assert_eq!(state(&index.pods), None);
     assert_eq!(touched, []);
 }
+
+/// Without admission pods of a task without a name were made, not known again, ended, and made again, for ever.
+#[test]
+fn tasks_have_names_also_where_no_admission_gave_them() {
+    let (mut index, mut touched) = (Index::default(), Vec::new());
+    let job: Job = serde_json::from_value(json!({
+        "metadata": {"name": "j", "namespace": "ns", "uid": "job", "resourceVersion": "1"},
+        "spec": {"tasks": [{"template": {}}, {"name": "w", "template": {}}, {"template": {}}]},
+    }))
+    .unwrap();
+    index.job_changed(Change::Applied(job), &mut touched);
+    let spec = &index.jobs[&("ns".into(), "j".into())].spec;
+    assert_eq!(spec.tasks.iter().map(|task| task.name.as_str()).collect::<Vec<_>>(), ["default0", "w", "default2"]);
+    assert_eq!(spec.scheduler_name, "volcano", "or nobody would place its pods");
+}

@@ -21,6 +21,8 @@ pub(crate) struct Storage {
     pub(crate) classes: Kept<StorageClassFacts>,
     /// By the node's name.
     pub(crate) csi_nodes: Kept<CsiNodeFacts>,
+    /// See [`Config::nodes_meet_claims`](crate::Config::nodes_meet_claims).
+    pub(crate) nodes_meet_claims: bool,
     /// Pods with a place, by claim.
     users: Users,
     /// The volume that a waiting claim will get, by claim.
@@ -93,9 +95,9 @@ impl Storage {
         }
     }
 
-    /// Neither volumes nor classes are there: the nodes meet claims by themselves, as one machine does by folders.
+    /// The nodes meet claims by themselves, where neither volumes nor classes are there.
     pub(crate) fn binds_nothing(&self) -> bool {
-        self.volumes.all.is_empty() && self.classes.all.is_empty()
+        self.nodes_meet_claims && self.volumes.all.is_empty() && self.classes.all.is_empty()
     }
 
     /// The claim is bound to nothing yet, and the node is to be chosen first.

@@ -1,6 +1,7 @@
 //! Jobs: what pods they will have, before they have any.
 
 use pumice_api::batch::{Job, JobPhase};
+use pumice_api::names;
 use pumice_engine::{Delta, ShapeTask};
 
 use super::template::template;
@@ -9,11 +10,12 @@ use super::{count, text};
 /// The shape of the job's group.
 pub(crate) fn job_shape(job: &Job) -> Delta {
     let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
-    let tasks = job.spec.tasks.iter().map(|task| {
+    let tasks = job.spec.tasks.iter().enumerate().map(|(index, task)| {
         let metadata = task.template.metadata.clone().unwrap_or_default();
         let spec = task.template.spec.clone().unwrap_or_default();
         ShapeTask {
-            role: task.name.clone(),
+            // As the controllers name it in its pods, where no admission has.
+            role: if task.name.is_empty() { names::unnamed_task(index) } else { task.name.clone() },
             count: count(task.replicas),
             template: template(namespace, &metadata, &spec, None),
         }

@@ -172,6 +172,9 @@ fn groups_queues_and_jobs() {
         assert_eq!((owner_uid.as_str(), tasks[0].count, ended), ("1", 3, over), "{phase}");
         assert_eq!(tasks[0].template.requests, amounts(&[("cpu", 1000)]));
     }
+    let job: Job = read(json!({"metadata": {"name": "j"}, "spec": {"tasks": [{"template": {}}, {"template": {}}]}}));
+    let Delta::ShapeUpsert { tasks, .. } = job_shape(&job) else { panic!("a job is a shape") };
+    assert_eq!(tasks.iter().map(|task| task.role.as_str()).collect::<Vec<_>>(), ["default0", "default1"]);
 }
 
 #[test]

@@ -82,6 +82,21 @@ fn claims_that_are_not_as_they_must_be_hold_the_pod_back() {
 }
 
 #[test]
+fn claims_without_a_volume_wait_unless_the_nodes_meet_them() {
+    for (nodes_meet_claims, binds) in [(false, 0), (true, 1)] {
+        let mut lab = Lab::with(Config { nodes_meet_claims, ..Config::default() }, &[10_000]);
+        lab.apply(Delta::VolumeClaimUpsert(claim("c", "")));
+        pod_of(&mut lab, "p", &["c"], &[]);
+        assert_eq!(lab.binds().len(), binds, "where there is no volume and no class");
+    }
+    let mut lab = Lab::with(Config { nodes_meet_claims: true, ..Config::default() }, &[10_000]);
+    lab.apply(class("soon", "example.com/soon", false));
+    lab.apply(Delta::VolumeClaimUpsert(claim("c", "")));
+    pod_of(&mut lab, "p", &["c"], &[]);
+    assert_eq!(lab.binds(), [""; 0], "somebody else makes volumes");
+}
+
+#[test]
 fn a_bound_volume_decides_the_node() {
     let mut lab = lab();
     lab.apply(Delta::VolumeUpsert(volume("v", "n1", 10)));
