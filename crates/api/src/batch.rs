@@ -1,11 +1,13 @@
-//! Volcano's `batch.volcano.sh/v1alpha1`: the Job.
+//! Volcano's `batch.volcano.sh/v1alpha1`: the Job and the CronJob.
 
+mod cron_job;
 mod policy;
 mod spec;
 mod status;
 
 pub use crate::bus::{Action, Event};
 pub use crate::network_topology::{NetworkTopologyMode, NetworkTopologySpec};
+pub use cron_job::{ConcurrencyPolicy, CronJob, CronJobSpec, CronJobStatus, JobTemplateSpec};
 pub use policy::LifecyclePolicy;
 pub use spec::{DependsOn, Iteration, JobSpec, NumaPolicy, PartitionPolicySpec, TaskSpec, VolumeSpec};
 pub use status::{JobCondition, JobPhase, JobState, JobStatus, TaskState};

@@ -14,7 +14,10 @@ mod resource;
 
 pub mod batch;
 pub mod bus;
+pub mod colocation;
+mod condition;
 pub mod crds;
+pub mod flow;
 pub mod names;
 pub mod network_topology;
 pub mod nodeinfo;

@@ -1,7 +1,8 @@
 //! Volcano's `topology.volcano.sh/v1alpha1`: the HyperNode, a part of the network whose nodes are close to each other.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+pub use crate::condition::Condition;
 use crate::wire;
 
 custom_resource! {
@@ -114,39 +115,4 @@ pub struct HyperNodeStatus {
     #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
     #[schemars(range(min = 0))]
     pub node_count: i64,
-}
-
-/// Kubernetes' standard condition, with the limits that upstream's definition has.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("required" = ["lastTransitionTime", "message", "reason", "status", "type"]))]
-pub struct Condition {
-    /// Which fact.
-    #[serde(rename = "type", default, deserialize_with = "wire::or_default")]
-    #[schemars(
-        length(max = 316),
-        regex(
-            pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
-        )
-    )]
-    pub type_: String,
-    /// `True`, `False` or `Unknown`.
-    #[serde(default, deserialize_with = "wire::or_default")]
-    #[schemars(extend("enum" = ["True", "False", "Unknown"]))]
-    pub status: String,
-    /// The generation that it is about.
-    #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
-    #[schemars(range(min = 0))]
-    pub observed_generation: i64,
-    /// When it changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_transition_time: Option<Time>,
-    /// One CamelCase word.
-    #[serde(default, deserialize_with = "wire::or_default")]
-    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"))]
-    pub reason: String,
-    /// A sentence for people.
-    #[serde(default, deserialize_with = "wire::or_default")]
-    #[schemars(length(max = 32768))]
-    pub message: String,
 }

@@ -1,21 +1,33 @@
 //! The generated definitions at work on manifests people have: nothing is lost, and bad values are named.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use pumice_api::batch::Job;
+use pumice_api::batch::{CronJob, Job};
 use pumice_api::bus::Command;
+use pumice_api::colocation::ColocationConfiguration;
+use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::scheduling::{PodGroup, Queue};
+use pumice_api::topology::HyperNode;
 use pumice_objects::schema::Schema;
 use serde_json::{Map, Value, json};
 
 /// Fields of the fixtures that exist in no version of the types.
 const UNKNOWN: &[&str] = &["spec.tasks[0].template.spec.priorityClass", "spec.tasks[1].template.spec.priorityClass"];
 
-fn schema(kind: &str) -> Option<Schema> {
-    let definition = pumice_api::crds::all().into_iter().find(|crd| crd["spec"]["names"]["kind"] == kind)?;
-    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    Some(Schema::from_openapi(schema, &Map::new()).expect("compiles"))
+/// The schema of a kind; all of them are read once.
+fn schema(kind: &str) -> Option<&'static Schema> {
+    static SCHEMAS: LazyLock<BTreeMap<String, Schema>> = LazyLock::new(|| {
+        let definitions = pumice_api::crds::all().into_iter();
+        let compiled = definitions.map(|crd| {
+            let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            let kind = crd["spec"]["names"]["kind"].as_str().expect("a kind").to_owned();
+            (kind, Schema::from_openapi(schema, &Map::new()).expect("compiles"))
+        });
+        compiled.collect()
+    });
+    SCHEMAS.get(kind)
 }
 
 /// Files of the fixtures; none where they are absent.
@@ -34,13 +46,22 @@ fn files() -> Vec<PathBuf> {
 }
 
 fn typed(kind: &str, object: Value) -> Value {
-    let back = match kind {
-        "Job" => serde_json::to_value(serde_json::from_value::<Job>(object).expect("Job")),
-        "Queue" => serde_json::to_value(serde_json::from_value::<Queue>(object).expect("Queue")),
-        "PodGroup" => serde_json::to_value(serde_json::from_value::<PodGroup>(object).expect("PodGroup")),
-        _ => serde_json::to_value(serde_json::from_value::<Command>(object).expect("Command")),
-    };
-    back.expect("writes")
+    match kind {
+        "ColocationConfiguration" => through::<ColocationConfiguration>(object),
+        "Command" => through::<Command>(object),
+        "CronJob" => through::<CronJob>(object),
+        "HyperNode" => through::<HyperNode>(object),
+        "Job" => through::<Job>(object),
+        "JobFlow" => through::<JobFlow>(object),
+        "JobTemplate" => through::<JobTemplate>(object),
+        "PodGroup" => through::<PodGroup>(object),
+        "Queue" => through::<Queue>(object),
+        _ => panic!("{kind} has no type here"),
+    }
+}
+
+fn through<T: serde::Serialize + serde::de::DeserializeOwned>(object: Value) -> Value {
+    serde_json::to_value(serde_json::from_value::<T>(object).expect("reads")).expect("writes")
 }
 
 /// Without Go's zero values, which the wire types leave out; numbers as text, because a quantity may be either.

@@ -3,8 +3,10 @@
 //! What the types can't say (printer columns, subresources) is data here. Called by `codegen::outputs`.
 
 use pumice_api::CustomResource;
-use pumice_api::batch::Job;
+use pumice_api::batch::{CronJob, Job};
 use pumice_api::bus::Command;
+use pumice_api::colocation::ColocationConfiguration;
+use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::nodeinfo::Numatopology;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_api::shard::NodeShard;
@@ -44,12 +46,16 @@ pub fn definitions() -> anyhow::Result<Vec<Value>> {
     let markers = kubernetes_markers()?;
     Ok(vec![
         definition::<Job>(&markers, job_columns(), json!({ "status": {} }))?,
+        definition::<CronJob>(&markers, json!([]), json!({ "status": {} }))?,
         definition::<Command>(&markers, json!([]), Value::Null)?,
         definition::<PodGroup>(&markers, pod_group_columns(), json!({}))?,
         definition::<Queue>(&markers, queue_columns(), json!({ "status": {} }))?,
         definition::<HyperNode>(&markers, hyper_node_columns(), json!({ "status": {} }))?,
         definition::<NodeShard>(&markers, node_shard_columns(), json!({ "status": {} }))?,
         definition::<Numatopology>(&markers, json!([]), Value::Null)?,
+        definition::<JobFlow>(&markers, job_flow_columns(), json!({ "status": {} }))?,
+        definition::<JobTemplate>(&markers, json!([]), json!({ "status": {} }))?,
+        definition::<ColocationConfiguration>(&markers, json!([]), json!({ "status": {} }))?,
     ])
 }
 
@@ -124,6 +130,13 @@ fn hyper_node_columns() -> Value {
         { "name": "Tier", "type": "string", "jsonPath": ".spec.tier" },
         { "name": "TierName", "type": "string", "jsonPath": ".spec.tierName" },
         { "name": "NodeCount", "type": "integer", "jsonPath": ".status.nodeCount" },
+        { "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp" },
+    ])
+}
+
+fn job_flow_columns() -> Value {
+    json!([
+        { "name": "Status", "type": "string", "jsonPath": ".status.state.phase" },
         { "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp" },
     ])
 }

@@ -47,7 +47,7 @@ impl Cluster {
         let admin = Client::new(service, "default");
         let cluster = Self { admin, server, controllers: None };
         let definitions: Api<CustomResourceDefinition> = Api::all(cluster.admin.clone());
-        for definition in pumice_api::crds::all() {
+        for definition in pumice_api::crds::at_work() {
             let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
             let created = definitions.create(&PostParams::default(), &definition).await.unwrap();
             let name = created.metadata.name.unwrap();
