@@ -2,6 +2,8 @@
 //!
 //! Invariant: everything made for a job is controlled by it, so that it goes when the job goes.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use pumice_api::batch::Job;
 use pumice_api::names;
@@ -20,14 +22,19 @@ pub(crate) fn owner(job: &Job) -> OwnerReference {
 
 /// Metadata of an object made for the job.
 pub(crate) fn metadata(job: &Job, name: String) -> ObjectMeta {
-    let labels = [(names::JOB_NAME, self::name(job)), (names::JOB_NAMESPACE, namespace(job))];
     ObjectMeta {
         name: Some(name),
         namespace: job.metadata.namespace.clone(),
-        labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+        labels: Some(selector(job)),
         owner_references: Some(vec![owner(job)]),
         ..ObjectMeta::default()
     }
+}
+
+/// Labels that all objects made for the job have, and nothing else.
+pub(crate) fn selector(job: &Job) -> BTreeMap<String, String> {
+    let labels = [(names::JOB_NAME, name(job)), (names::JOB_NAMESPACE, namespace(job))];
+    labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
 pub(crate) fn name(job: &Job) -> &str {

@@ -3,9 +3,10 @@
 //! Invariant: an object of the same name that this job does not control is never touched, nor used.
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceSpec};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Resource};
 use pumice_cluster::{Failure, failure, write};
@@ -38,14 +39,10 @@ pub(super) async fn ensure(target: &Target<'_>, id: &ObjectId, object: Ensured) 
             }
         }
         Ensured::Service(wanted) => {
-            if let Some(found) = create_or_find(target, id, &*wanted).await? {
-                let publish = |service: &Service| {
-                    service.spec.as_ref().and_then(|spec| spec.publish_not_ready_addresses).unwrap_or(false)
-                };
-                if publish(&found) != publish(&wanted) {
-                    let patch = json!({"spec": {"publishNotReadyAddresses": publish(&wanted)}});
-                    change::<Service>(target, id, &patch).await?;
-                }
+            if let Some(found) = create_or_find(target, id, &*wanted).await?
+                && let Some(patch) = service_patch(found.spec.as_ref(), wanted.spec.as_ref())
+            {
+                change::<Service>(target, id, &patch).await?;
             }
         }
         // It depends on nothing that changes.
@@ -121,6 +118,36 @@ fn entries(old: Option<&BTreeMap<String, String>>, new: Option<&BTreeMap<String,
     gone.chain(wanted).collect()
 }
 
+/// What must change in a Service; the API server has filled in what the plugin left open.
+fn service_patch(found: Option<&ServiceSpec>, wanted: Option<&ServiceSpec>) -> Option<Value> {
+    let wanted = wanted?;
+    let selector = |spec: Option<&ServiceSpec>| spec.and_then(|spec| spec.selector.clone()).unwrap_or_default();
+    let publish = |spec: Option<&ServiceSpec>| spec.and_then(|spec| spec.publish_not_ready_addresses).unwrap_or(false);
+    let mut patch = Map::new();
+    let (old, new) = (selector(found), selector(Some(wanted)));
+    if old != new {
+        patch.insert("selector".to_owned(), entries(Some(&old), Some(&new)).into());
+    }
+    if publish(found) != publish(Some(wanted)) {
+        patch.insert("publishNotReadyAddresses".to_owned(), publish(Some(wanted)).into());
+    }
+    if ports(found) != ports(Some(wanted)) {
+        patch.insert("ports".to_owned(), json!(wanted.ports.as_deref().unwrap_or_default()));
+    }
+    (!patch.is_empty()).then(|| json!({"spec": patch}))
+}
+
+/// Name, number, protocol and target of the ports, defaults filled in.
+fn ports(spec: Option<&ServiceSpec>) -> Vec<(&str, i32, &str, IntOrString)> {
+    let mut all = Vec::new();
+    for port in spec.and_then(|spec| spec.ports.as_deref()).unwrap_or_default() {
+        let target = port.target_port.clone().unwrap_or(IntOrString::Int(port.port));
+        let name = port.name.as_deref().unwrap_or_default();
+        all.push((name, port.port, port.protocol.as_deref().unwrap_or("TCP"), target));
+    }
+    all
+}
+
 /// Removes an object if this job controls it.
 pub(super) async fn remove(target: &Target<'_>, id: &ObjectId) -> Result<(), Trouble> {
     match id.kind {
@@ -161,4 +188,35 @@ fn foreign(id: &ObjectId) -> Trouble {
     let message =
         format!("{:?} {} exists and belongs to something else; delete it and the job goes on", id.kind, id.name);
     Trouble { failure: Failure::AlreadyExists, event: Some((REASON, message)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_changed_only_where_it_differs() {
+        let found = json!({
+            "clusterIP": "10.0.0.1", "type": "ClusterIP", "selector": {"a": "1", "b": "2"}, "sessionAffinity": "None",
+            "ports": [{"name": "gcs", "port": 6379, "protocol": "TCP", "targetPort": "gcs"}, {"port": 7, "targetPort": 7}],
+        });
+        let wanted = |selector: Value, ports: Value, publish: Value| json!({"selector": selector, "ports": ports, "publishNotReadyAddresses": publish});
+        let (selector, ports) =
+            (json!({"a": "1", "b": "2"}), json!([{"name": "gcs", "port": 6379, "targetPort": "gcs"}, {"port": 7}]));
+        let none = Value::Null;
+        let other = json!([{"name": "gcs", "port": 1, "targetPort": "gcs"}]);
+        let cases = [
+            (wanted(selector.clone(), ports.clone(), none.clone()), None),
+            (wanted(selector.clone(), ports.clone(), json!(false)), None),
+            (wanted(selector.clone(), ports.clone(), json!(true)), Some(json!({"publishNotReadyAddresses": true}))),
+            (wanted(json!({"a": "3"}), ports, none.clone()), Some(json!({"selector": {"a": "3", "b": null}}))),
+            (wanted(selector.clone(), other.clone(), none.clone()), Some(json!({"ports": other}))),
+            (wanted(selector, json!([]), none), Some(json!({"ports": []}))),
+        ];
+        let spec = |value: &Value| serde_json::from_value::<ServiceSpec>(value.clone()).unwrap();
+        for (wanted, expected) in cases {
+            let patch = service_patch(Some(&spec(&found)), Some(&spec(&wanted)));
+            assert_eq!(patch, expected.map(|spec| json!({"spec": spec})), "{wanted}");
+        }
+    }
 }

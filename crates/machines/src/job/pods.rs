@@ -28,7 +28,7 @@ pub(super) fn build(job: &Job, task: &TaskSpec, index: i32, plugins: &[Plugin], 
         annotations.insert(names::EVICTED_AT.to_owned(), at.to_string());
     }
     let template = task.template.metadata.clone().unwrap_or_default();
-    let metadata = ObjectMeta {
+    let mut metadata = ObjectMeta {
         name: Some(name.clone()),
         namespace: job.metadata.namespace.clone(),
         owner_references: Some(vec![job_object::owner(job)]),
@@ -40,9 +40,9 @@ pub(super) fn build(job: &Job, task: &TaskSpec, index: i32, plugins: &[Plugin], 
     let mut spec = task.template.spec.clone().unwrap_or_default();
     fill(job, &mut spec);
     volumes::mount(job, &mut spec);
-    let place = PodPlace { job, pod_name: &name, index };
+    let place = PodPlace { job, task, pod_name: &name, index };
     for plugin in plugins {
-        plugin.shape_pod(&place, &mut spec);
+        plugin.shape_pod(&place, &mut metadata, &mut spec);
     }
     Pod { metadata, spec: Some(spec), status: None }
 }

@@ -69,7 +69,7 @@ impl Scene<'_> {
             records.push(Effect::warning("JobStatusError", message));
             return None;
         }
-        let plugins = match plugins::parse(&job.spec.plugins) {
+        let plugins = match plugins::of_job(job) {
             Ok(parsed) => parsed,
             Err(error) => {
                 records.push(Effect::warning("PluginError", error.to_string()));
@@ -99,10 +99,8 @@ impl Scene<'_> {
         }
         effects.extend(self.group_change());
         let mut resources = claims::resources(job);
-        resources.extend(plugins.iter().map(|plugin| {
-            let name = plugin.name();
-            (format!("{}{name}", plugin_objects::PREFIX), name.to_owned())
-        }));
+        resources.extend(plugin_objects::recorded(&plugins));
+        records.extend(plugin_objects::first_doubts(job, &plugins));
         Some(Preparations { effects, plugins, resources })
     }
 

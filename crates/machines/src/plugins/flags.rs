@@ -39,6 +39,16 @@ impl Values {
         self.values.get(name).map(String::as_str)
     }
 
+    /// The text of a flag, or `default`.
+    pub fn text_or(&self, name: &str, default: &str) -> String {
+        self.text(name).unwrap_or(default).to_owned()
+    }
+
+    /// A port, or `default` where none is given that can be one.
+    pub fn port_or(&self, name: &str, default: u16) -> u16 {
+        self.text(name).and_then(|text| text.parse().ok()).filter(|port| *port != 0).unwrap_or(default)
+    }
+
     /// A boolean, or `default`.
     pub fn bool_or(&self, name: &str, default: bool) -> bool {
         self.text(name).map_or(default, |text| text == "true")

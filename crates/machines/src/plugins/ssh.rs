@@ -3,12 +3,13 @@
 //! A Secret `<job>-ssh` with a key pair and a config, mounted into every container. Invariant: this module makes no keys;
 //! whoever carries the plan out brings them ([`SecretPlan::with_keys`]), and keeps those of a Secret that is already there.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{KeyToPath, PodSpec, Secret, SecretVolumeSource, Volume, VolumeMount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pumice_api::batch::Job;
+use pumice_api::batch::{Job, TaskSpec};
 
 use super::flags::{self, Flag, Kind};
 use super::{PodPlace, add_mount, hosts};
@@ -22,9 +23,11 @@ pub const CONFIG: &str = "config";
 
 const DEFAULT_PATH: &str = "/root/.ssh";
 const SUB_PATH: &str = ".ssh";
-const DEFAULT_PORT: i64 = 22;
+const DEFAULT_PORT: u16 = 22;
+/// Most pods with an entry of their own in the config; more are described by a pattern for each task.
+const ENTRIES_MAX: usize = 256;
 
-const FLAGS: &[Flag] = &[
+pub(super) const FLAGS: &[Flag] = &[
     Flag { name: "ssh-key-file-path", kind: Kind::Text },
     Flag { name: "ssh-private-key", kind: Kind::Text },
     Flag { name: "ssh-public-key", kind: Kind::Text },
@@ -37,9 +40,11 @@ pub struct Arguments {
     /// Where the keys are mounted.
     pub key_file_path: String,
     /// Port in the config.
-    pub port: i64,
+    pub port: u16,
     /// Keys to use instead of new ones.
     pub keys: Option<KeyPair>,
+    /// Half a pair was given, so that it is not used.
+    pub half_a_pair: bool,
 }
 
 /// A key pair in the formats of OpenSSH.
@@ -86,12 +91,12 @@ impl Arguments {
     pub(super) fn parse(arguments: &[String]) -> Self {
         let values = flags::parse(arguments, FLAGS);
         let given = |name| values.text(name).filter(|text| !text.is_empty()).map(str::to_owned);
-        let port = values.text("ssh-port").and_then(|text| text.parse().ok());
-        let keys = given("ssh-private-key").zip(given("ssh-public-key"));
+        let (private_key, public_key) = (given("ssh-private-key"), given("ssh-public-key"));
         Self {
             key_file_path: given("ssh-key-file-path").unwrap_or_else(|| DEFAULT_PATH.to_owned()),
-            port: port.filter(|port| (1..=65535).contains(port)).unwrap_or(DEFAULT_PORT),
-            keys: keys.map(|(private_key, public_key)| KeyPair { private_key, public_key }),
+            port: values.port_or("ssh-port", DEFAULT_PORT),
+            half_a_pair: private_key.is_some() != public_key.is_some(),
+            keys: private_key.zip(public_key).map(|(private_key, public_key)| KeyPair { private_key, public_key }),
         }
     }
 }
@@ -101,17 +106,53 @@ pub fn secret_name(job: &str) -> String {
     format!("{job}-ssh")
 }
 
-/// What the Secret must hold. Cost: `O(pods)`.
+pub(super) fn doubt(arguments: &Arguments) -> Option<String> {
+    let text = "job plugin ssh needs both --ssh-private-key and --ssh-public-key to use them; it makes new keys";
+    arguments.half_a_pair.then(|| text.to_owned())
+}
+
+/// What the Secret must hold. Cost: `O(pods)` up to a bound, `O(tasks)` beyond.
 pub fn secret_plan(job: &Job, arguments: &Arguments) -> SecretPlan {
-    let mut config = String::from("StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n");
-    for host in job.spec.tasks.iter().flat_map(|task| hosts::of_task(job, task)) {
-        config += &format!("Host {}\n  HostName {}\n  Port {}\n", host.host, host.address(), arguments.port);
-    }
     SecretPlan {
         metadata: job_object::metadata(job, secret_name(job_object::name(job))),
-        config,
+        config: config(job, arguments.port),
         keys: arguments.keys.clone(),
     }
+}
+
+fn config(job: &Job, port: u16) -> String {
+    let mut config = String::from("StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n");
+    let mut entry = |pattern: &str, name: &str| {
+        config += &format!("Host {pattern}\n  HostName {name}\n  Port {port}\n");
+    };
+    let pods: i64 = job.spec.tasks.iter().map(|task| i64::from(task.replicas.max(0))).sum();
+    if usize::try_from(pods).is_ok_and(|pods| pods <= ENTRIES_MAX) {
+        for host in job.spec.tasks.iter().flat_map(|task| hosts::of_task(job, task)) {
+            entry(&host.host, &host.address());
+        }
+    } else {
+        // The first entry that matches counts: that of task `a-b` comes before that of `a`.
+        let mut tasks: Vec<&TaskSpec> = job.spec.tasks.iter().collect();
+        tasks.sort_by_key(|task| (hosts::fixed(task).is_none(), Reverse(task.name.len())));
+        for task in tasks {
+            let domain = hosts::domain(job, task);
+            match hosts::fixed(task) {
+                Some(host) => entry(host, &format!("{host}.{domain}")),
+                None => {
+                    let pods = format!("{}-{}-* !*.*", job_object::name(job), task.name);
+                    entry(&pods, &format!("%h.{domain}"));
+                }
+            }
+        }
+    }
+    if port != DEFAULT_PORT {
+        // Host files list whole addresses, which no entry above matches.
+        let domains: BTreeSet<&str> = job.spec.tasks.iter().map(|task| hosts::domain(job, task)).collect();
+        for domain in domains {
+            config += &format!("Host *.{domain}\n  Port {port}\n");
+        }
+    }
+    config
 }
 
 pub(super) fn shape_pod(arguments: &Arguments, place: &PodPlace<'_>, pod: &mut PodSpec) {

@@ -12,7 +12,6 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicySpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use pumice_api::batch::Job;
-use pumice_api::names;
 
 use super::flags::{self, Flag, Kind};
 use super::{PodPlace, add_env, add_mount, hosts};
@@ -21,7 +20,7 @@ use crate::job_object;
 /// Where the ConfigMap is mounted.
 pub const MOUNT_PATH: &str = "/etc/volcano";
 
-const FLAGS: &[Flag] = &[
+pub(super) const FLAGS: &[Flag] = &[
     Flag { name: "publish-not-ready-addresses", kind: Kind::Bool },
     Flag { name: "disable-network-policy", kind: Kind::Bool },
     Flag { name: "inject-hosts-env", kind: Kind::Bool },
@@ -49,6 +48,15 @@ impl Arguments {
     }
 }
 
+pub(super) fn longest_variable(arguments: &Arguments, job: &Job) -> Option<(String, usize)> {
+    let tasks = job.spec.tasks.iter().filter(|_| arguments.inject_hosts_env);
+    let lengths = tasks.map(|task| {
+        let bytes = hosts::of_task(job, task).iter().map(|host| host.host.len() + host.domain.len() + 2).sum();
+        (hosts_key(&task.name), bytes)
+    });
+    lengths.max_by_key(|(_, bytes)| *bytes)
+}
+
 /// Name of the ConfigMap.
 pub fn config_map_name(job: &str) -> String {
     format!("{job}-svc")
@@ -58,7 +66,7 @@ pub fn config_map_name(job: &str) -> String {
 pub fn config_map(job: &Job) -> ConfigMap {
     let mut data = BTreeMap::new();
     for task in &job.spec.tasks {
-        let addresses: Vec<String> = hosts::of_task(job, task).iter().map(hosts::Host::address).collect();
+        let addresses = hosts::addresses(job, task);
         let name = task.name.replace('-', "_");
         data.insert(format!("{name}.host"), addresses.join("\n"));
         data.insert(hosts_key(&task.name), addresses.join(","));
@@ -72,7 +80,7 @@ pub fn config_map(job: &Job) -> ConfigMap {
 pub fn service(job: &Job, arguments: &Arguments) -> Service {
     let spec = ServiceSpec {
         cluster_ip: Some("None".to_owned()),
-        selector: Some(selector(job)),
+        selector: Some(job_object::selector(job)),
         publish_not_ready_addresses: arguments.publish_not_ready_addresses.then_some(true),
         ..ServiceSpec::default()
     };
@@ -82,7 +90,7 @@ pub fn service(job: &Job, arguments: &Arguments) -> Service {
 
 /// Only pods of the job reach pods of the job.
 pub fn network_policy(job: &Job) -> NetworkPolicy {
-    let selector = LabelSelector { match_labels: Some(selector(job)), ..LabelSelector::default() };
+    let selector = LabelSelector { match_labels: Some(job_object::selector(job)), ..LabelSelector::default() };
     let peer = NetworkPolicyPeer { pod_selector: Some(selector.clone()), ..NetworkPolicyPeer::default() };
     let spec = NetworkPolicySpec {
         pod_selector: Some(selector),
@@ -128,9 +136,4 @@ fn hosts_key(task: &str) -> String {
 
 fn num_key(task: &str) -> String {
     format!("VC_{}_NUM", task.replace('-', "_").to_uppercase())
-}
-
-fn selector(job: &Job) -> BTreeMap<String, String> {
-    let labels = [(names::JOB_NAME, job_object::name(job)), (names::JOB_NAMESPACE, job_object::namespace(job))];
-    labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
