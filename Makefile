@@ -24,7 +24,7 @@ test: ## every test, through the real binaries too
 test-realkube: ## the tests on a real Kubernetes; the first time builds one from source, which takes minutes
 	./tests/realkube/build
 	$(CARGO) build --bin pumice
-	$(CARGO) test -p pumice-realkube --features lane -- --test-threads=1
+	$(CARGO) test -p pumice-realkube --features lane -- --test-threads=3
 
 lint: ## format, clippy, the rules of the house
 	$(CARGO) fmt --all --check

@@ -15,6 +15,7 @@ type Line = (&'static [&'static str], &'static [&'static str], &'static [&'stati
 
 const CORE: &[&str] = &[""];
 const BATCH: &[&str] = &["batch.volcano.sh"];
+const FLOW: &[&str] = &["flow.volcano.sh"];
 const SCHEDULING: &[&str] = &["scheduling.volcano.sh"];
 const BUS: &[&str] = &["bus.volcano.sh"];
 
@@ -38,7 +39,8 @@ const SCHEDULER: &[Line] = &[
     (CORE, &["persistentvolumeclaims", "persistentvolumes"], &["get", "list", "watch", "patch"]),
     (&["storage.k8s.io"], &["storageclasses", "csinodes"], READ),
     (&["resource.k8s.io"], &["resourceclaims"], &["get", "list", "watch", "update"]),
-    (&["resource.k8s.io"], &["resourceclaims/status"], &["update"]),
+    // The second one is asked for since Kubernetes 1.36 when a claim's devices are written.
+    (&["resource.k8s.io"], &["resourceclaims/status", "resourceclaims/binding"], &["update"]),
     (&["resource.k8s.io"], &["deviceclasses", "resourceslices"], READ),
     (CORE, &["pods/binding", "bindings"], &["create"]),
     (CORE, &["pods/status"], &["patch"]),
@@ -52,8 +54,11 @@ const SCHEDULER: &[Line] = &[
 ];
 
 const CONTROLLERS: &[Line] = &[
-    (BATCH, &["jobs"], &["get", "list", "watch", "update", "patch", "delete"]),
-    (BATCH, &["jobs/status", "jobs/finalizers"], WRITE),
+    (BATCH, &["jobs"], EDIT),
+    (BATCH, &["jobs/status", "jobs/finalizers", "cronjobs/status", "cronjobs/finalizers"], WRITE),
+    (BATCH, &["cronjobs"], READ),
+    (FLOW, &["jobflows", "jobtemplates"], READ),
+    (FLOW, &["jobflows/status", "jobflows/finalizers", "jobtemplates/status"], WRITE),
     (CORE, &["pods"], &["get", "list", "watch", "create", "update", "patch", "delete"]),
     (CORE, &["configmaps", "secrets", "services", "persistentvolumeclaims"], EDIT),
     (&["networking.k8s.io"], &["networkpolicies"], &["get", "create", "delete"]),

@@ -18,4 +18,4 @@ pub use install::install_definitions;
 pub use kube::Client;
 pub use lease::{Elector, LeaseOptions};
 pub use watch::{Change, WatchScope, watch, watch_all, watch_optional};
-pub use write::{Failure, PodRef, failure};
+pub use write::{Failure, PodRef, failure, words};

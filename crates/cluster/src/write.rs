@@ -41,6 +41,14 @@ pub fn failure(error: &kube::Error) -> Failure {
     }
 }
 
+/// What an error says to people: the server's own words, without what surrounds them.
+pub fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// A pod by its name and, so that another of that name is left alone, by its uid.
 #[derive(Debug, Clone, Copy)]
 pub struct PodRef<'p> {
@@ -122,6 +130,12 @@ mod tests {
 
     fn api_error(code: u16, reason: &str) -> kube::Error {
         kube::Error::Api(Box::new(Status { code, reason: reason.into(), ..Default::default() }))
+    }
+
+    #[test]
+    fn people_are_told_the_servers_own_words() {
+        let status = Status { code: 403, message: "pods is forbidden".into(), ..Default::default() };
+        assert_eq!(words(&kube::Error::Api(Box::new(status))), "pods is forbidden");
     }
 
     #[test]

@@ -1,3 +1,7 @@
-//! Tests of our components on a real Kubernetes control plane; all of them are under `tests/`.
+//! What has to be the same on our API server and on a real Kubernetes.
 //!
-//! They lean on nothing that only our own API server has. Run by `make test-realkube`.
+//! [`cases`] are written against [`Clients`](pumice_testkit::Clients) alone and run on both: on `pumice up` by `make test`, on
+//! kube-apiserver with our components as processes by `make test-realkube`. Manifests are complete, because there is no
+//! admission on the real one; pods last as their annotations say, because its nodes are simulated.
+
+pub mod cases;

@@ -54,6 +54,18 @@ impl Clients {
         self
     }
 
+    /// The same programs in another namespace, which is made.
+    pub fn in_namespace(&self, kubeconfig: &Path, namespace: &str) -> Clients {
+        self.kubectl(["create", "namespace", namespace]).ok();
+        let home = self.home.join(namespace);
+        std::fs::create_dir(&home).expect("a directory for a namespace");
+        let own = home.join("kubeconfig");
+        std::fs::copy(kubeconfig, &own).expect("copy a kubeconfig");
+        let clients = Clients::new(&own, &home);
+        clients.kubectl(["config", "set-context", "--current", "--namespace", namespace]).ok();
+        clients
+    }
+
     /// A directory for the test's own files.
     pub fn scratch(&self) -> &Path {
         &self.home

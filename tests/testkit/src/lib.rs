@@ -17,6 +17,6 @@ pub use clients::{Clients, Output};
 pub use fixtures::shared_fixture;
 pub use platform::{Platform, Setup};
 pub use process::Process;
-pub use realkube::RealKube;
+pub use realkube::{RealKube, Tenant};
 pub use remains::{Marks, Remains};
 pub use wait::{DEADLINE, eventually};

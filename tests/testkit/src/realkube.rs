@@ -9,6 +9,7 @@ use std::net::TcpListener;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pumice_api::names;
 use pumice_auth::{Ca, Issued, MASTERS, Subject, kubeconfig, write_private};
@@ -26,10 +27,27 @@ const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 /// A free port may be taken by somebody else before it is used.
 const ATTEMPTS: usize = 3;
 
+/// One of our programs, and how it was started.
+struct Component {
+    name: String,
+    kubeconfig: PathBuf,
+    args: Vec<String>,
+    process: Process,
+}
+
+impl Component {
+    fn start(name: &str, kubeconfig: PathBuf, args: Vec<String>, directory: &Path) -> Component {
+        let mut command = Command::new(binary("pumice"));
+        command.args(&args).arg("--kubeconfig").arg(&kubeconfig);
+        let process = Process::start(name, &mut command, directory);
+        Component { name: name.to_owned(), kubeconfig, args, process }
+    }
+}
+
 /// A control plane, and what runs on it.
 pub struct RealKube {
     // Dropped in this order: who still has something to say ends before who listens.
-    components: Vec<Process>,
+    components: Vec<Component>,
     plane: Vec<Process>,
     clients: Clients,
     pki: Pki,
@@ -41,6 +59,44 @@ impl Deref for RealKube {
 
     fn deref(&self) -> &Clients {
         &self.clients
+    }
+}
+
+/// A namespace of a control plane that tests share as long as one of them runs.
+pub struct Tenant {
+    clients: Clients,
+    cluster: Arc<RealKube>,
+}
+
+impl Tenant {
+    /// A namespace of the shared control plane, which has `nodes` simulated nodes if this is the first to ask.
+    pub fn new(namespace: &str, nodes: u32) -> Tenant {
+        static SHARED: Mutex<Weak<RealKube>> = Mutex::new(Weak::new());
+        // Who panics here has left it as it was.
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let cluster = shared.upgrade().unwrap_or_else(|| Arc::new(RealKube::with_pumice(nodes)));
+        *shared = Arc::downgrade(&cluster);
+        drop(shared);
+        let clients = cluster.in_namespace(&cluster.kubeconfig(), namespace);
+        // Pods are refused without it.
+        eventually("there is a service account", || clients.get("serviceaccount", "default").ok_or(String::new()));
+        Tenant { clients, cluster }
+    }
+}
+
+impl Deref for Tenant {
+    type Target = Clients;
+
+    fn deref(&self) -> &Clients {
+        &self.clients
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.cluster.components.iter().for_each(|component| eprintln!("{}", component.process.tail()));
+        }
     }
 }
 
@@ -98,11 +154,22 @@ impl RealKube {
     }
 
     /// Runs `pumice ARGS` as `user` beside the test.
-    pub fn start_component(&mut self, name: &str, user: &str, args: &[&str]) -> &mut Process {
-        let mut command = Command::new(binary("pumice"));
-        command.args(args).arg("--kubeconfig").arg(self.pki.kubeconfig_of(user, &[]));
-        self.components.push(Process::start(name, &mut command, self.directory.path()));
-        self.components.last_mut().expect("it was put there")
+    pub fn start_component(&mut self, name: &str, user: &str, args: &[&str]) {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let kubeconfig = self.pki.kubeconfig_of(user, &[]);
+        self.components.push(Component::start(name, kubeconfig, args, self.directory.path()));
+    }
+
+    /// Kills a component as a crash would and starts it again.
+    ///
+    /// # Panics
+    /// When there is none of that name.
+    pub fn crash_and_restart(&mut self, name: &str) {
+        let place = self.components.iter().position(|component| component.name == name).expect("a component's name");
+        let mut dead = self.components.remove(place);
+        dead.process.crash();
+        let Component { name, kubeconfig, args, .. } = dead;
+        self.components.push(Component::start(&name, kubeconfig, args, self.directory.path()));
     }
 
     /// The address of the API server.
@@ -119,7 +186,7 @@ impl RealKube {
     fn wait(&mut self, what: &str, reached: impl Fn(&Clients) -> bool) {
         let (plane, components, clients) = (&mut self.plane, &mut self.components, &self.clients);
         eventually(what, || {
-            for process in plane.iter_mut().chain(components.iter_mut()) {
+            for process in plane.iter_mut().chain(components.iter_mut().map(|component| &mut component.process)) {
                 assert_eq!(process.ended(), None, "{what}: a program has ended\n{}", process.tail());
             }
             if reached(clients) { Ok(()) } else { Err(String::new()) }

@@ -22,7 +22,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     // components
     ("scheduler", &["units", "objects", "api", "engine", "cluster"]),
     ("controllers", &["units", "objects", "api", "machines", "cluster"]),
-    ("admission", &["units", "objects", "api", "apiserver"]),
+    ("admission", &["units", "objects", "api", "machines", "apiserver"]),
     ("node", &["units", "objects", "api", "cluster"]),
     ("history", &["units", "objects", "api", "cluster"]),
     ("watchdog", &["units", "objects", "api", "cluster"]),
@@ -38,6 +38,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
 const WIRING: &[&str] = &["pumice", "e2e", "conformance", "realkube", "bench", "example-plugin"];
 /// Only tests use it.
 const TESTKIT: &str = "testkit";
+/// Packages that are nothing but tests.
+const TESTS: &[&str] = &["e2e", "realkube"];
 
 /// Finds dependencies that go against the layers.
 pub fn check(packages: &Packages) -> Vec<Violation> {
@@ -56,7 +58,7 @@ pub fn check(packages: &Packages) -> Vec<Violation> {
                 continue;
             };
             let line = package.line_of(&dependency.name);
-            if target.name == TESTKIT && name != "e2e" {
+            if target.name == TESTKIT && !TESTS.contains(&name) {
                 let advice = "testkit is for tests only; move it to [dev-dependencies]";
                 violations.push(Violation::new(&package.manifest, line, advice));
             } else if let Some(allowed) = row.filter(|allowed| !allowed.contains(&target.name.as_str())) {

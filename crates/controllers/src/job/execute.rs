@@ -82,10 +82,7 @@ impl Trouble {
     /// Sorts an error; what passes by itself is only logged.
     pub fn new(reason: &'static str, what: &str, error: &kube::Error) -> Self {
         let kind = failure(error);
-        let text = match error {
-            kube::Error::Api(status) => status.message.clone(),
-            other => other.to_string(),
-        };
+        let text = write::words(error);
         tracing::debug!(reason, what, error = text, "a call failed");
         let passing = matches!(kind, Failure::Conflict | Failure::Unavailable);
         Self { failure: kind, event: (!passing).then(|| (reason, format!("cannot {what}: {text}"))) }

@@ -1,0 +1,310 @@
+//! The cases, one function each, and the list of them.
+
+use pumice_testkit::{Clients, eventually};
+use serde_json::Value;
+
+/// Makes a test of each case. `$start` is a function from the case's name to something that gives [`Clients`] by reference.
+#[macro_export]
+macro_rules! on_each_case {
+    ($start:expr) => {
+        $crate::on_each_case! { $start;
+            a_job_runs_and_completes
+            a_job_that_says_little_runs_too
+            plugins_make_their_objects_and_deletion_takes_them
+            suspend_and_resume
+            a_failed_pod_starts_the_job_again_until_its_tries_are_used_up
+            a_pod_killed_for_memory_fails_its_job
+            a_deleted_pod_is_replaced
+            an_evicted_pod_starts_the_job_again_if_the_policy_says_so
+            a_running_job_grows_and_shrinks
+            a_job_that_no_queue_holds_waits_and_says_why
+            a_job_of_higher_priority_takes_the_room_of_another
+            a_finished_job_goes_after_its_time
+        }
+    };
+    ($start:expr; $($case:ident)+) => {
+        $(
+            #[test]
+            fn $case() {
+                $crate::cases::$case(&$start(stringify!($case)));
+            }
+        )+
+    };
+}
+
+/// A complete manifest of a job. `task` is what its one task `w` has beside its template, `pod` its pod's annotations.
+fn job(name: &str, spec: &str, task: &str, pod: &str) -> String {
+    with_pod(name, spec, task, pod, "restartPolicy: Never", "1")
+}
+
+fn with_pod(name: &str, spec: &str, task: &str, annotations: &str, pod: &str, cpu: &str) -> String {
+    format!(
+        r#"
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {{name: {name}}}
+spec:
+  schedulerName: volcano
+  {spec}
+  tasks:
+  - name: w
+    {task}
+    template:
+      metadata: {{annotations: {{{annotations}}}}}
+      spec:
+        {pod}
+        containers: [{{name: main, image: none, command: [none], resources: {{requests: {{cpu: "{cpu}"}}}}}}]
+"#
+    )
+}
+
+fn create(clients: &Clients, manifest: &str) {
+    clients.kubectl_with_input(["create", "-f", "-"], manifest).ok();
+}
+
+fn command(clients: &Clients, job: &str, action: &str) {
+    let manifest = format!(
+        r#"
+apiVersion: bus.volcano.sh/v1alpha1
+kind: Command
+metadata: {{generateName: "{job}-"}}
+action: {action}
+target: {{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: {job}, uid: ""}}
+"#
+    );
+    create(clients, &manifest);
+}
+
+fn pods_in(clients: &Clients, phase: &str) -> usize {
+    let pods = clients.list("pods");
+    pods.iter().filter(|pod| pod["status"]["phase"] == phase && !is_leaving(pod)).count()
+}
+
+fn is_leaving(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn wait_for_running(clients: &Clients, wanted: usize) {
+    eventually(&format!("{wanted} pods run"), || match pods_in(clients, "Running") {
+        found if found == wanted => Ok(()),
+        found => Err(format!("{found} run")),
+    });
+}
+
+fn status(job: &Value, name: &str) -> i64 {
+    job["status"][name].as_i64().unwrap_or(0)
+}
+
+/// What the conditions of all pod groups say.
+fn told(clients: &Clients) -> String {
+    clients.list("podgroups").iter().map(|group| group["status"]["conditions"].to_string()).collect()
+}
+
+/// One-pod tasks, bound to nodes by our scheduler.
+pub fn a_job_runs_and_completes(clients: &Clients) {
+    let task = |name: &str| {
+        format!(
+            r#"
+  - name: {name}
+    replicas: 1
+    minAvailable: 1
+    template:
+      metadata: {{annotations: {{pumice.sh/simulated-duration: 2s}}}}
+      spec: {{restartPolicy: Never, containers: [{{name: main, image: none, command: [none]}}]}}"#
+        )
+    };
+    let tasks = ["a", "b", "c"].map(task).concat();
+    let job = format!(
+        "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {{name: three}}\nspec:\n  schedulerName: volcano\n  \
+         queue: default\n  minAvailable: 3\n  maxRetry: 3\n  tasks:{tasks}\n"
+    );
+    create(clients, &job);
+    clients.wait_for_phase("three", "Running");
+    for pod in clients.list("pods") {
+        assert!(pod["spec"]["nodeName"].as_str().is_some_and(|node| node.starts_with("sim-")), "{pod}");
+    }
+    let job = clients.wait_for_phase("three", "Completed");
+    assert_eq!((status(&job, "succeeded"), status(&job, "retryCount")), (3, 0), "{}", job["status"]);
+}
+
+/// With admission what is left out is filled in; without it the controllers have to do the same.
+pub fn a_job_that_says_little_runs_too(clients: &Clients) {
+    let task = "{replicas: 1, template: {metadata: {annotations: {pumice.sh/simulated-duration: 1s}}, spec: {restartPolicy: \
+                Never, containers: [{name: main, image: none, command: [none]}]}}}";
+    create(
+        clients,
+        &format!(
+            "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {{name: little}}\nspec: {{tasks: [{task}, {task}]}}\n"
+        ),
+    );
+    let job = clients.wait_for_phase("little", "Completed");
+    assert_eq!(status(&job, "succeeded"), 2, "{}", job["status"]);
+    for name in ["little-default0-0", "little-default1-0"] {
+        assert!(clients.get("pod", name).is_some(), "{name} of {:?}", clients.list("pods"));
+    }
+}
+
+/// `env`, `svc`, `ssh`; everything of a job carries it as its owner.
+pub fn plugins_make_their_objects_and_deletion_takes_them(clients: &Clients) {
+    let spec = "minAvailable: 2\n  plugins: {env: [], svc: [], ssh: []}";
+    create(clients, &job("gang", spec, "replicas: 2", ""));
+    clients.wait_for_phase("gang", "Running");
+    let pod = clients.get("pod", "gang-w-1").expect("the second pod");
+    assert_eq!(pod["spec"]["hostname"], "gang-w-1");
+    assert_eq!(pod["spec"]["subdomain"], "gang");
+    let variables = pod["spec"]["containers"][0]["env"].to_string();
+    assert!(variables.contains("VC_TASK_INDEX") && variables.contains("VC_W_HOSTS"), "{variables}");
+    let service = clients.get("service", "gang").expect("the service of plugin svc");
+    assert_eq!(service["spec"]["clusterIP"], "None");
+    let hosts = clients.get("configmap", "gang-svc").expect("the hosts of plugin svc");
+    assert_eq!(hosts["data"]["w.host"], "gang-w-0.gang\ngang-w-1.gang", "{hosts}");
+    assert!(clients.get("secret", "gang-ssh").is_some(), "the keys of plugin ssh");
+
+    clients.kubectl(["delete", "jobs.batch.volcano.sh", "gang"]).ok();
+    for kind in ["pods", "podgroups", "secrets", "services", "configmaps"] {
+        eventually(&format!("no {kind} of the job are left"), || {
+            let left: Vec<_> =
+                clients.list(kind).into_iter().map(|object| object["metadata"]["name"].clone()).collect();
+            let ours = |name: &Value| name.as_str().is_some_and(|name| name.starts_with("gang"));
+            if left.iter().any(ours) { Err(format!("{left:?}")) } else { Ok(()) }
+        });
+    }
+}
+
+/// By Volcano's Commands.
+pub fn suspend_and_resume(clients: &Clients) {
+    create(clients, &job("pause", "minAvailable: 2", "replicas: 2", ""));
+    clients.wait_for_phase("pause", "Running");
+    command(clients, "pause", "AbortJob");
+    clients.wait_for_phase("pause", "Aborted");
+    eventually("its pods are gone", || match clients.list("pods").len() {
+        0 => Ok(()),
+        n => Err(format!("{n} pods")),
+    });
+    assert!(clients.list("commands").is_empty(), "a Command is taken off the bus");
+    command(clients, "pause", "ResumeJob");
+    clients.wait_for_phase("pause", "Running");
+    wait_for_running(clients, 2);
+}
+
+/// RestartJob, and maxRetry.
+pub fn a_failed_pod_starts_the_job_again_until_its_tries_are_used_up(clients: &Clients) {
+    let spec = "minAvailable: 1\n  maxRetry: 2\n  policies: [{event: PodFailed, action: RestartJob}]";
+    let pod = r#"pumice.sh/simulated-duration: 1s, pumice.sh/simulated-exit-code: "3""#;
+    create(clients, &job("again", spec, "replicas: 1", pod));
+    let job = clients.wait_for_phase("again", "Failed");
+    assert_eq!(status(&job, "retryCount"), 2, "{}", job["status"]);
+    assert!(status(&job, "version") >= 1, "{}", job["status"]);
+}
+
+/// As a kubelet tells it: OOMKilled and 137.
+pub fn a_pod_killed_for_memory_fails_its_job(clients: &Clients) {
+    let pod = r#"pumice.sh/simulated-duration: 1s, pumice.sh/simulated-oom: "true""#;
+    create(clients, &job("greedy", "minAvailable: 1", "replicas: 1", pod));
+    clients.wait_for_phase("greedy", "Failed");
+    let pod = clients.get("pod", "greedy-w-0").expect("a failed pod stays");
+    let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!((ended["reason"].as_str(), ended["exitCode"].as_i64()), (Some("OOMKilled"), Some(137)), "{pod}");
+}
+
+/// No policy: another pod of that name.
+pub fn a_deleted_pod_is_replaced(clients: &Clients) {
+    create(clients, &job("whole", "minAvailable: 2", "replicas: 2", ""));
+    clients.wait_for_phase("whole", "Running");
+    let uid = |clients: &Clients| clients.get("pod", "whole-w-0").map(|pod| pod["metadata"]["uid"].clone());
+    let first = uid(clients).expect("the first pod");
+    clients.kubectl(["delete", "pod", "whole-w-0", "--wait=false"]).ok();
+    eventually("another pod of that name", || match uid(clients) {
+        Some(now) if now != first => Ok(()),
+        now => Err(format!("{now:?}")),
+    });
+    wait_for_running(clients, 2);
+    let job = clients.wait_for_phase("whole", "Running");
+    assert_eq!((status(&job, "retryCount"), status(&job, "version")), (0, 0), "{}", job["status"]);
+}
+
+/// RestartJob on PodEvicted: all pods are made anew.
+pub fn an_evicted_pod_starts_the_job_again_if_the_policy_says_so(clients: &Clients) {
+    let spec = "minAvailable: 2\n  policies: [{event: PodEvicted, action: RestartJob}]";
+    create(clients, &job("moved", spec, "replicas: 2", ""));
+    clients.wait_for_phase("moved", "Running");
+    let stays = clients.get("pod", "moved-w-1").expect("the second pod")["metadata"]["uid"].clone();
+    clients.kubectl(["delete", "pod", "moved-w-0", "--wait=false"]).ok();
+    eventually("the other pod is made anew, too", || match clients.get("pod", "moved-w-1") {
+        Some(pod) if pod["metadata"]["uid"] != stays => Ok(()),
+        other => Err(format!("{}", other.is_some())),
+    });
+    wait_for_running(clients, 2);
+    let job = clients.wait_for_phase("moved", "Running");
+    assert_eq!(status(&job, "version"), 1, "{}", job["status"]);
+}
+
+/// The hosts follow.
+pub fn a_running_job_grows_and_shrinks(clients: &Clients) {
+    let spec = "minAvailable: 1\n  plugins: {svc: []}";
+    create(clients, &job("elastic", spec, "replicas: 2\n    minAvailable: 1", ""));
+    clients.wait_for_phase("elastic", "Running");
+    wait_for_running(clients, 2);
+    for (replicas, hosts) in [(4, 4), (1, 1)] {
+        let patch = format!(r#"[{{"op": "replace", "path": "/spec/tasks/0/replicas", "value": {replicas}}}]"#);
+        clients.kubectl(["patch", "jobs.batch.volcano.sh", "elastic", "--type=json", "-p", &patch]).ok();
+        wait_for_running(clients, replicas);
+        eventually("the hosts follow", || {
+            let map = clients.get("configmap", "elastic-svc").ok_or("no hosts")?;
+            let lines = map["data"]["w.host"].as_str().unwrap_or_default().lines().count();
+            if lines == hosts { Ok(()) } else { Err(format!("{lines} hosts")) }
+        });
+    }
+}
+
+/// The reason stands on the pod group; a larger queue lets the job start.
+pub fn a_job_that_no_queue_holds_waits_and_says_why(clients: &Clients) {
+    create(
+        clients,
+        "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: narrow}\nspec: {weight: 1, capability: {cpu: 1}}\n",
+    );
+    create(clients, &job("wide", "queue: narrow\n  minAvailable: 2", "replicas: 2", ""));
+    eventually("the group says why it waits", || match told(clients) {
+        told if told.contains("narrow") && told.contains("cpu") => Ok(()),
+        told => Err(told),
+    });
+    assert_eq!(clients.list("pods").len(), 0, "a job that waits has no pods");
+    let patch = r#"{"spec": {"capability": {"cpu": 4}}}"#;
+    clients.kubectl(["patch", "queues", "narrow", "--type=merge", "-p", patch]).ok();
+    clients.wait_for_phase("wide", "Running");
+}
+
+/// On one node, so that nobody else's pods are in it.
+pub fn a_job_of_higher_priority_takes_the_room_of_another(clients: &Clients) {
+    create(clients, "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: urgent}\nvalue: 1000\n");
+    let pod = |class: &str| {
+        format!("restartPolicy: Never\n        nodeSelector: {{kubernetes.io/hostname: sim-00009}}{class}")
+    };
+    let annotations = r#"volcano.sh/preemptable: "true""#;
+    create(clients, &with_pod("patient", "minAvailable: 1", "replicas: 1", annotations, &pod(""), "20"));
+    clients.wait_for_phase("patient", "Running");
+    let urgent = pod("\n        priorityClassName: urgent");
+    let spec = "minAvailable: 1\n  priorityClassName: urgent";
+    create(clients, &with_pod("hasty", spec, "replicas: 1", "", &urgent, "20"));
+    clients.wait_for_phase("hasty", "Running");
+    eventually("the other one waits again", || match pods_in(clients, "Pending") {
+        1 => Ok(()),
+        n => Err(format!("{n} pods wait")),
+    });
+    clients.kubectl(["delete", "jobs.batch.volcano.sh", "hasty"]).ok();
+    wait_for_running(clients, 1);
+}
+
+/// `ttlSecondsAfterFinished`.
+pub fn a_finished_job_goes_after_its_time(clients: &Clients) {
+    let spec = "minAvailable: 1\n  ttlSecondsAfterFinished: 1";
+    create(clients, &job("brief", spec, "replicas: 1", "pumice.sh/simulated-duration: 1s"));
+    eventually("the job was there and is gone", || match clients.get("jobs.batch.volcano.sh", "brief") {
+        None => Ok(()),
+        Some(job) => Err(job["status"]["state"].to_string()),
+    });
+    eventually("so are its pods", || match clients.list("pods").len() {
+        0 => Ok(()),
+        n => Err(format!("{n} pods")),
+    });
+}
