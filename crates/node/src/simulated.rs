@@ -26,7 +26,7 @@ use kube::client::Body;
 use kube::{Api, Client};
 use pumice_cluster::{Change, WatchScope};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -156,11 +156,12 @@ impl SimulatedNodes {
         let start = clock::monotonic();
         let fleet = Fleet::new(nodes, shape.clone(), faults, moment(start));
         let (registering, pods) = (client.clone(), Api::<WirePod>::all(client.clone()));
+        let back = Notify::new();
         let register = async {
             register::register_all(&registering, 0..nodes, &shape).await;
             registered.send_replace(true);
             match renew_every {
-                Some(every) => register::keep_alive(&registering, nodes, &shape, every).await,
+                Some(every) => register::keep_alive(&registering, nodes, &shape, every, &back).await,
                 None => std::future::pending().await,
             }
         };
@@ -170,7 +171,7 @@ impl SimulatedNodes {
             biased;
             () = shutdown.cancelled() => Ok(()),
             () = register => Ok(()),
-            error = shell.run(changes) => Err(error),
+            error = shell.run(changes, &back) => Err(error),
         }
     }
 }
@@ -185,7 +186,11 @@ struct Shell {
 }
 
 impl Shell {
-    async fn run(mut self, mut changes: impl Stream<Item = Change<WirePod>> + Unpin) -> SimulatedError {
+    async fn run(
+        mut self,
+        mut changes: impl Stream<Item = Change<WirePod>> + Unpin,
+        back: &Notify,
+    ) -> SimulatedError {
         loop {
             self.make_calls();
             let wake = self.fleet.next_wake().map(|ms| self.start + Duration::from_millis(ms));
@@ -205,6 +210,7 @@ impl Shell {
                     }
                 }
                 Some(done) = self.calls.join_next() => self.answered(done),
+                () = back.notified() => self.fleet.tell_again(),
                 () = sleep => {}
             }
             while let Some(done) = self.calls.try_join_next() {

@@ -166,6 +166,18 @@ impl Fleet {
         gone.into_iter().for_each(|place| self.forget(place));
     }
 
+    /// Whoever runs is to be told again: others may have told otherwise while the nodes were lost. O(pods).
+    pub(crate) fn tell_again(&mut self) {
+        let places: Vec<u32> = self.places.values().copied().collect();
+        for place in places {
+            let entry = self.entry(place);
+            if entry.stage == Stage::Running && entry.written == Written::Running {
+                entry.written = Written::Nothing;
+                self.want(place);
+            }
+        }
+    }
+
     /// Time has gone on.
     pub(crate) fn pass(&mut self, now: Now) {
         let mut due = std::mem::take(&mut self.due);

@@ -12,6 +12,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use pumice_cluster::{Failure, failure};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::capacity::NodeShape;
@@ -36,9 +37,11 @@ pub(super) async fn register_all(client: &Client, nodes: impl IntoIterator<Item 
     registering.buffer_unordered(REGISTER_MAX).for_each(|()| std::future::ready(())).await;
 }
 
-/// Renews every node's Lease once in `every`, for ever. Who was cut off for longer may have been called lost meanwhile,
-/// which only a new status takes back.
-pub(super) async fn keep_alive(client: &Client, nodes: u32, shape: &NodeShape, every: Duration) {
+/// Renews every node's Lease once in `every`, for ever. Who was cut off for longer may have been called lost meanwhile, and
+/// its pods not ready, which only a new status of each takes back. The nodes get theirs at once; `back` is told a round later,
+/// when who called them lost has seen that.
+pub(super) async fn keep_alive(client: &Client, nodes: u32, shape: &NodeShape, every: Duration, back: &Notify) {
+    let mut returned = false;
     loop {
         let began = Instant::now();
         let mut lost = Vec::new();
@@ -57,9 +60,13 @@ pub(super) async fn keep_alive(client: &Client, nodes: u32, shape: &NodeShape, e
         }
         tokio::time::sleep_until(began + every).await;
         if began.elapsed() > every * 2 {
-            register_all(client, 0..nodes, shape).await;
-        } else {
+            lost = (0..nodes).collect();
+        }
+        if !lost.is_empty() {
             register_all(client, lost, shape).await;
+            returned = true;
+        } else if std::mem::take(&mut returned) {
+            back.notify_one();
         }
     }
 }

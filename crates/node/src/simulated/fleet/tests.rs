@@ -89,6 +89,18 @@ fn a_pod_runs_for_its_duration_and_then_is_forgotten() {
 }
 
 #[test]
+fn after_an_outage_whoever_runs_is_told_again() {
+    let mut fleet = fleet(1);
+    see(&mut fleet, bound(1), plan(None), at(0));
+    see(&mut fleet, bound(2), plan(Some(10)), at(0));
+    assert_eq!(done(&mut fleet, at(0)), ["Running", "Running"]);
+    assert_eq!(done(&mut fleet, at(10)), ["Succeeded"]);
+    fleet.tell_again();
+    assert_eq!(done(&mut fleet, at(11)), ["Running"], "not who has ended");
+    assert_eq!(done(&mut fleet, at(12)), [] as [&str; 0], "once");
+}
+
+#[test]
 fn a_pod_without_a_duration_runs_until_it_is_deleted() {
     let mut fleet = fleet(1);
     see(&mut fleet, bound(1), plan(None), at(0));
