@@ -39,7 +39,7 @@ pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity};
 
 use census::Census;
 use events::Signal;
-use policy::Order;
+use policy::{Judgement, Order};
 use status::Draft;
 
 /// Everything a step looks at. All of it is observed; nothing is remembered.
@@ -81,23 +81,24 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
         )]);
     }
     let census = Census::take(view.job, view.pods);
-    let mut wake_at = None;
-    let mut records = Vec::new();
+    let judgement = match phase {
+        JobPhase::Pending | JobPhase::Running | JobPhase::Restarting => {
+            policy::judge(&view.job.spec, &Signal::gather(view, &census), now)
+        }
+        _ => Judgement::default(),
+    };
+    let Judgement { due, wake_at, waiting } = judgement;
+    let scene = Scene { view, census, phase, due, now };
+    let judged = matches!(scene.phase, JobPhase::Pending | JobPhase::Running) && view.command.is_none();
     let order = match view.command {
         Some(action) => Some(Order::command(action.clone())),
-        None if matches!(phase, JobPhase::Pending | JobPhase::Running) => {
-            let signals = Signal::gather(view, &census);
-            let verdict = policy::judge(&view.job.spec, &signals, now);
-            wake_at = verdict.wake_at;
-            records = verdict.waiting;
-            verdict.order
-        }
-        None => None,
+        None => scene.due.first().filter(|_| judged).cloned(),
     };
-    let scene = Scene { view, census, phase, now };
     let mut plan = scene.act(order.as_ref());
-    plan.prepend_records(records);
-    plan.wake_at = plan.wake_at.into_iter().chain(wake_at).min();
+    if judged {
+        plan.prepend_records(waiting);
+        plan.wake_at = plan.wake_at.into_iter().chain(wake_at).min();
+    }
     plan
 }
 
@@ -106,14 +107,15 @@ struct Scene<'a> {
     view: &'a JobView<'a>,
     census: Census<'a>,
     phase: JobPhase,
+    /// Actions that policies ask for now, the one to take first.
+    due: Vec<Order>,
     now: Timestamp,
 }
 
 impl Scene<'_> {
     fn act(&self, order: Option<&Order>) -> Plan {
-        if let Some(marked) = self.unrecorded_restart() {
-            let command_waits = self.view.command.is_some();
-            return Plan { command_waits, ..self.finish_restart(marked) };
+        if let Some(plan) = self.finish_restart() {
+            return Plan { command_waits: self.view.command.is_some(), ..plan };
         }
         let action = order.map_or(&Action::SyncJob, |order| &order.action);
         let mut plan = match transition(&self.phase, action) {
@@ -137,6 +139,22 @@ impl Scene<'_> {
     /// A status that differs from the job's only in what is set on it.
     fn draft(&self) -> Draft<'_> {
         Draft::new(self.view.job, &self.census)
+    }
+
+    /// The same once `marks` are on their pods.
+    fn draft_after(&self, marks: &[Effect]) -> Draft<'_> {
+        if marks.is_empty() {
+            return self.draft();
+        }
+        let mut pods = self.view.pods.clone();
+        for effect in marks {
+            if let Effect::MarkPod { pod, mark } = effect
+                && let Some(facts) = pods.get_mut(&pod.name)
+            {
+                facts.mark = Some(mark.clone());
+            }
+        }
+        Draft::new(self.view.job, &Census::take(self.view.job, &pods))
     }
 }
 

@@ -52,20 +52,41 @@ enum Scope {
     Marked,
 }
 
+/// The pods of one targeted restart.
+struct Target {
+    action: Action,
+    task: String,
+    index: i32,
+}
+
+impl Target {
+    /// `None` for actions on whole jobs, and where the cause is about no pod.
+    fn of(order: &Order) -> Option<Self> {
+        let targeted = matches!(order.action, Action::RestartTask | Action::RestartPod | Action::RestartPartition);
+        let cause = order.cause.as_ref().filter(|_| targeted)?;
+        Some(Self { action: order.action.clone(), task: cause.task.clone()?, index: cause.index? })
+    }
+
+    fn has(&self, task: &TaskSpec, candidate: i32) -> bool {
+        self.task == task.name && in_target(&self.action, task, self.index, candidate)
+    }
+}
+
 impl Scene<'_> {
-    /// A restart that is marked on a pod and not counted in the status: we were interrupted.
-    pub(super) fn unrecorded_restart(&self) -> Option<&PodFacts> {
+    /// Goes on with a restart that is marked on pods and not counted in the status: we were interrupted. Marks what is not
+    /// marked yet, then counts it.
+    pub(super) fn finish_restart(&self) -> Option<Plan> {
         if !matches!(self.phase, JobPhase::Pending | JobPhase::Running) {
             return None;
         }
         let next = self.view.job.status.retry_count.saturating_add(1);
-        self.census.pods().find(|pod| pod.mark.as_ref().is_some_and(|mark| mark.restart == next))
-    }
-
-    /// Goes on with an interrupted restart: marks what is not marked yet, then counts it.
-    pub(super) fn finish_restart(&self, marked: &PodFacts) -> Plan {
-        let action = marked.mark.as_ref().map_or(Action::RestartPod, |mark| mark.action.clone());
-        self.restart_pods(&action, &marked.task, marked.index, None)
+        let marked = self.census.pods().filter_map(|pod| {
+            let mark = pod.mark.as_ref().filter(|mark| mark.restart == next)?;
+            Some(Target { action: mark.action.clone(), task: pod.task.clone(), index: pod.index })
+        });
+        let targets: Vec<Target> = marked.collect();
+        let action = targets.first()?.action.clone();
+        Some(self.restart_pods(&action, &targets, None))
     }
 
     pub(super) fn restart_job(&self, order: Option<&Order>) -> Plan {
@@ -76,10 +97,10 @@ impl Scene<'_> {
         Plan::only(draft.write(self.now).into_iter().chain(record(order)).collect())
     }
 
-    /// Restarts the pods an event is about. An event without such pods restarts nothing and costs nothing.
+    /// Restarts the pods that events are about: those of this order, and of all others that are due and want the same, for
+    /// pods that fail together are one failure. An event without such pods restarts nothing and costs nothing.
     pub(super) fn restart_target(&self, order: &Order) -> Plan {
-        let cause = order.cause.as_ref();
-        let Some((task, index)) = cause.and_then(|cause| cause.task.as_deref().zip(cause.index)) else {
+        if Target::of(order).is_none() {
             let mut plan = self.sync();
             let action = order.action.as_str();
             plan.prepend_records(vec![Effect::warning(
@@ -87,34 +108,50 @@ impl Scene<'_> {
                 format!("{action} is ignored: what it reacts to is about no single task; use RestartJob"),
             )]);
             return plan;
-        };
-        self.restart_pods(&order.action, task, index, Some(order))
+        }
+        self.restart_pods(&order.action, &self.due_targets(), Some(order))
     }
 
-    fn restart_pods(&self, action: &Action, task: &str, index: i32, order: Option<&Order>) -> Plan {
-        let mut draft = self.draft();
-        draft.next.retry_count = draft.next.retry_count.saturating_add(1);
-        let restart = draft.next.retry_count;
-        draft.enter(JobPhase::Restarting, action.as_str(), &message(order), self.now);
+    fn due_targets(&self) -> Vec<Target> {
+        self.due.iter().filter_map(Target::of).collect()
+    }
+
+    fn restart_pods(&self, action: &Action, targets: &[Target], order: Option<&Order>) -> Plan {
+        let restart = self.view.job.status.retry_count.saturating_add(1);
         // The last restart is none: the job fails, and its pods stay for inspection.
-        let marks = match self.census.task(task) {
-            Some(task) if restart < rules::max_retry(&self.view.job.spec) => task
-                .slots
-                .values()
-                .filter(|pod| in_target(action, task.spec, index, pod.index) && pod.mark.is_none())
-                .map(|pod| Effect::MarkPod { pod: pod.existing(), mark: Mark { restart, action: action.clone() } })
-                .collect(),
-            _ => Vec::new(),
-        };
-        let in_target = |gone: &Evicted| {
-            let of_task = self.census.task(task).filter(|_| gone.task == task);
-            of_task.is_some_and(|task| in_target(action, task.spec, index, gone.index))
-        };
-        let left = self.view.evicted.iter().filter(|gone| !in_target(gone) && self.asks_for_more(gone));
+        let last = restart >= rules::max_retry(&self.view.job.spec);
+        let marks = if last { Vec::new() } else { self.marks(targets, restart) };
+        let mut draft = self.draft_after(&marks);
+        draft.next.retry_count = restart;
+        draft.enter(JobPhase::Restarting, action.as_str(), &message(order), self.now);
         Plan {
-            evicted_left: left.cloned().collect(),
+            evicted_left: self.evicted_beside(targets),
             ..Plan::stages(vec![marks, draft.write(self.now).into_iter().chain(record(order)).collect()])
         }
+    }
+
+    /// Marks for the pods of the targets that have none.
+    fn marks(&self, targets: &[Target], restart: i32) -> Vec<Effect> {
+        let mut marks = Vec::new();
+        for task in &self.census.tasks {
+            let targets: Vec<&Target> = targets.iter().filter(|target| target.task == task.spec.name).collect();
+            for pod in task.slots.values().filter(|pod| pod.mark.is_none()) {
+                if let Some(target) = targets.iter().find(|target| target.has(task.spec, pod.index)) {
+                    let mark = Mark { restart, action: target.action.clone() };
+                    marks.push(Effect::MarkPod { pod: pod.existing(), mark });
+                }
+            }
+        }
+        marks
+    }
+
+    /// Evictions that ask for more than the restart of these targets.
+    fn evicted_beside(&self, targets: &[Target]) -> Vec<Evicted> {
+        let met = |gone: &Evicted| {
+            let task = self.census.task(&gone.task);
+            task.is_some_and(|task| targets.iter().any(|target| target.has(task.spec, gone.index)))
+        };
+        self.view.evicted.iter().filter(|gone| !met(gone) && self.asks_for_more(gone)).cloned().collect()
     }
 
     /// Whether a policy answers this eviction by more than a new pod, which comes anyway.
@@ -144,12 +181,19 @@ impl Scene<'_> {
     pub(super) fn release(&self) -> Plan {
         let status = &self.view.job.status;
         let mut draft = self.draft();
+        let mut evicted_left = self.view.evicted.to_vec();
         if status.retry_count < rules::max_retry(&self.view.job.spec) {
             let scope = match status.state.reason.as_str() {
                 "RestartTask" | "RestartPod" | "RestartPartition" => Scope::Marked,
                 RESUME_JOB => Scope::OlderUnfinished,
                 _ => Scope::Older,
             };
+            if matches!(scope, Scope::Marked) {
+                if let Some(plan) = self.join() {
+                    return plan;
+                }
+                evicted_left = self.evicted_beside(&self.due_targets());
+            }
             let mut kills = self.deletions(|pod| match scope {
                 Scope::Older => pod.version < status.version,
                 Scope::OlderUnfinished => pod.version < status.version && !pod.phase.is_finished(),
@@ -159,14 +203,34 @@ impl Scene<'_> {
                 kills.extend(self.delete_older_group());
             }
             if !kills.is_empty() {
-                return Plan { evicted_left: self.view.evicted.to_vec(), ..Plan::only(kills) };
+                return Plan { evicted_left, ..Plan::stages(vec![self.own_marks(), kills]) };
             }
         }
         if let Some(verdict) = rules::restarting(&self.view.job.spec, &self.census, status.retry_count) {
             draft.goto(&verdict, self.now);
         }
-        let write = draft.write(self.now).into_iter().collect();
-        Plan { evicted_left: self.view.evicted.to_vec(), ..Plan::only(write) }
+        Plan { evicted_left, ..Plan::only(draft.write(self.now).into_iter().collect()) }
+    }
+
+    /// Takes pods that failed since the restart of others began into that restart, which costs no further retry.
+    fn join(&self) -> Option<Plan> {
+        let targets = self.due_targets();
+        let marks = self.marks(&targets, self.view.job.status.retry_count);
+        if marks.is_empty() {
+            return None;
+        }
+        let write = self.draft_after(&marks).write_now(self.now);
+        let causes = self.due.iter().filter(|order| Target::of(order).is_some());
+        let write = write.into_iter().chain(causes.filter_map(|order| record(Some(order))));
+        let plan = Plan::stages(vec![marks, write.collect()]);
+        Some(Plan { evicted_left: self.evicted_beside(&targets), ..plan })
+    }
+
+    /// Marks for surplus pods: should they be wanted again before they are gone, they were not evicted.
+    pub(super) fn own_marks(&self) -> Vec<Effect> {
+        let fresh = self.census.surplus.iter().filter(|pod| !pod.is_leaving());
+        let mark = |pod: &&PodFacts| Effect::MarkPod { pod: pod.existing(), mark: Mark::read(None) };
+        fresh.map(mark).collect()
     }
 
     /// Deletes surplus pods, and those that `chosen` picks, unless they are being deleted already.

@@ -44,14 +44,15 @@ impl Order {
 /// The outcome of looking at all signals.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Judgement {
-    pub order: Option<Order>,
+    /// Actions that are due, the one to take first.
+    pub due: Vec<Order>,
     /// When the next delayed action is due.
     pub wake_at: Option<Timestamp>,
     /// Events about actions that wait.
     pub waiting: Vec<Effect>,
 }
 
-/// Picks the action that is due first; the others wait, or fall away with their cause.
+/// Finds the actions that are due. The first of them is taken; the others join it, wait, or fall away with their cause.
 pub(super) fn judge(spec: &JobSpec, signals: &[Signal], now: Timestamp) -> Judgement {
     let mut due: Vec<(Timestamp, u8, Order)> = Vec::new();
     let mut judgement = Judgement::default();
@@ -75,8 +76,8 @@ pub(super) fn judge(spec: &JobSpec, signals: &[Signal], now: Timestamp) -> Judge
         let place = |order: &Order| order.cause.as_ref().map(|cause| (cause.task.clone(), cause.index));
         (a.0, a.1, place(&a.2)).cmp(&(b.0, b.1, place(&b.2)))
     });
-    judgement.order = due.into_iter().next().map(|(_, _, order)| order);
-    if judgement.order.is_some() {
+    judgement.due = due.into_iter().map(|(_, _, order)| order).collect();
+    if !judgement.due.is_empty() {
         judgement.waiting.clear();
     }
     judgement
@@ -250,16 +251,20 @@ mod tests {
         }
     }
 
+    fn actions(judgement: &Judgement) -> Vec<Action> {
+        judgement.due.iter().map(|order| order.action.clone()).collect()
+    }
+
     #[test]
     fn a_delay_counts_from_the_event() {
         let spec = spec(json!([]), json!([{"event": "PodFailed", "action": "RestartJob", "timeout": "30s"}]));
         let signals = [signal(Event::PodFailed, Some(1))];
         let early = judge(&spec, &signals, Timestamp::from_second(1029).unwrap());
-        assert_eq!(early.order, None);
+        assert_eq!(early.due, []);
         assert_eq!(early.wake_at, Timestamp::from_second(1030).ok());
         assert_eq!(early.waiting.len(), 1);
         let due = judge(&spec, &signals, Timestamp::from_second(1030).unwrap());
-        assert_eq!(due.order.map(|order| order.action), Some(Action::RestartJob));
+        assert_eq!(actions(&due), [Action::RestartJob]);
         assert!(due.waiting.is_empty());
     }
 
@@ -271,13 +276,13 @@ mod tests {
         );
         let signals = [signal(Event::PodFailed, Some(1)), signal(Event::TaskCompleted, None)];
         let verdict = judge(&spec, &signals, Timestamp::from_second(1001).unwrap());
-        assert_eq!(verdict.order.map(|order| order.action), Some(Action::CompleteJob));
+        assert_eq!(actions(&verdict), [Action::CompleteJob, Action::RestartJob]);
     }
 
     #[test]
     fn an_event_from_a_clock_ahead_of_ours_is_not_held_back() {
         let spec = spec(json!([]), json!([{"event": "PodFailed", "action": "RestartJob"}]));
         let verdict = judge(&spec, &[signal(Event::PodFailed, Some(1))], Timestamp::from_second(900).unwrap());
-        assert_eq!(verdict.order.map(|order| order.action), Some(Action::RestartJob));
+        assert_eq!(actions(&verdict), [Action::RestartJob]);
     }
 }

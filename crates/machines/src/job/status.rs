@@ -66,7 +66,16 @@ impl<'a> Draft<'a> {
     }
 
     /// The write, if anything differs.
-    pub fn write(mut self, now: Timestamp) -> Option<Effect> {
+    pub fn write(self, now: Timestamp) -> Option<Effect> {
+        self.write_as(false, now)
+    }
+
+    /// The write before pods are deleted: had the status still counted them, they would be missed once they are gone.
+    pub fn write_now(self, now: Timestamp) -> Option<Effect> {
+        self.write_as(true, now)
+    }
+
+    fn write_as(mut self, must: bool, now: Timestamp) -> Option<Effect> {
         if self.next == *self.old {
             return None;
         }
@@ -78,8 +87,9 @@ impl<'a> Draft<'a> {
             let state = &status.state;
             (state.phase.clone(), state.reason.clone(), status.version, status.retry_count)
         };
-        let urgent =
-            decided(&self.next) != decided(self.old) || self.next.controlled_resources != self.old.controlled_resources;
+        let urgent = must
+            || decided(&self.next) != decided(self.old)
+            || self.next.controlled_resources != self.old.controlled_resources;
         Some(Effect::WriteStatus { status: Box::new(self.next), urgent })
     }
 }

@@ -28,6 +28,8 @@ impl Scene<'_> {
         }
         let mut first = Vec::new();
         let mut second = self.deletions(|pod| pod.mark.is_some());
+        let deletes = !second.is_empty();
+        first.extend(self.own_marks());
         if let Some(ready) = preparations {
             draft.next.controlled_resources = ready.resources;
             first.extend(ready.effects);
@@ -42,7 +44,7 @@ impl Scene<'_> {
             }
         }
         records.extend(self.group_pending());
-        first.extend(draft.write(self.now));
+        first.extend(if deletes { draft.write_now(self.now) } else { draft.write(self.now) });
         first.extend(records);
         Plan::stages(vec![first, second])
     }

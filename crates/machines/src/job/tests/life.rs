@@ -165,6 +165,48 @@ fn scaling_takes_the_highest_and_adds_what_is_missing() {
     assert_eq!(model.job.status.retry_count, 0);
 }
 
+fn scale(model: &mut Model, replicas: i32) {
+    model.job.spec.tasks[0].replicas = replicas;
+    model.job.metadata.generation = model.job.metadata.generation.map(|generation| generation + 1);
+}
+
+fn elastic() -> Model {
+    let policies = json!([{"event": "PodEvicted", "action": "RestartJob"}]);
+    Model::running(simple(
+        10,
+        json!({"minAvailable": 1, "policies": policies, "tasks": [{"name": "w", "replicas": 10, "minAvailable": 1}]}),
+    ))
+}
+
+#[test]
+fn a_job_scaled_up_again_while_pods_still_stop_is_not_restarted() {
+    let mut model = elastic();
+    model.linger = true;
+    scale(&mut model, 4);
+    model.settle();
+    scale(&mut model, 8);
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count), (P::Running, 0));
+    model.reap();
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count, model.pods.len()), (P::Running, 0, 8));
+}
+
+#[test]
+fn pods_that_a_smaller_job_lost_are_not_missed_by_a_larger_one() {
+    for effects in 0..16 {
+        let mut model = elastic();
+        model.hold_counts = true;
+        scale(&mut model, 5);
+        let plan = model.plan(None);
+        model.apply_effects(plan, effects);
+        scale(&mut model, 8);
+        model.settle();
+        assert_eq!((model.phase(), model.job.status.retry_count), (P::Running, 0), "{effects}");
+        assert_eq!(model.pods.len(), 8);
+    }
+}
+
 #[test]
 fn the_group_follows_the_minimum() {
     let mut model = Model::running(simple(

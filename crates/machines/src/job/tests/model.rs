@@ -25,6 +25,8 @@ pub(super) struct Model {
     pub now: Timestamp,
     /// Deleted pods stay until [`Model::reap`].
     pub linger: bool,
+    /// Counts alone are not written, as if the shell held them back.
+    pub hold_counts: bool,
     /// Phases the job was written in, in order.
     pub phases: Vec<JobPhase>,
     pub records: Vec<(&'static str, String)>,
@@ -70,6 +72,7 @@ impl Model {
             queue_exists: true,
             now: "2026-01-01T00:01:00Z".parse().unwrap(),
             linger: false,
+            hold_counts: false,
             phases: Vec::new(),
             records: Vec::new(),
             uids: 100,
@@ -138,7 +141,9 @@ impl Model {
     pub fn settle(&mut self) {
         for _ in 0..STEPS_MAX {
             let plan = self.plan(None);
-            let settled = plan.is_settled();
+            let held =
+                |effect: &Effect| self.hold_counts && matches!(effect, Effect::WriteStatus { urgent: false, .. });
+            let settled = plan.stages.iter().flatten().all(|effect| effect.is_record() || held(effect));
             // The others were told once.
             self.evicted = plan.evicted_left.clone();
             self.apply(plan, usize::MAX);
@@ -196,6 +201,7 @@ impl Model {
             Effect::DeleteObject(id) => {
                 self.applied.remove(&id);
             }
+            Effect::WriteStatus { urgent: false, .. } if self.hold_counts => {}
             Effect::WriteStatus { status, .. } => {
                 let wire = serde_json::to_string(&status).unwrap();
                 let status: pumice_api::batch::JobStatus = serde_json::from_str(&wire).unwrap();

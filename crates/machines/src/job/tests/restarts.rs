@@ -111,6 +111,105 @@ fn an_interrupted_restart_is_counted_once() {
 }
 
 #[test]
+fn pods_that_fail_together_are_one_restart() {
+    let mut model = Model::running(simple(4, on("PodFailed", "RestartPod")));
+    let before: Vec<String> = (0..4).map(|index| model.uid(&format!("j-w-{index}"))).collect();
+    for name in ["j-w-0", "j-w-2", "j-w-3"] {
+        model.pod(name, "Failed");
+    }
+    model.phases.clear();
+    model.settle();
+    assert_eq!(model.job.status.retry_count, 1);
+    assert_eq!(model.phases, [P::Restarting, P::Pending]);
+    let kept: Vec<bool> = (0..4).map(|index| model.uid(&format!("j-w-{index}")) == before[index]).collect();
+    assert_eq!(kept, [false, true, false, false]);
+}
+
+#[test]
+fn targeted_restarts_of_different_kinds_are_one_restart() {
+    let mut model = Model::running(job(json!({"minAvailable": 1, "tasks": [
+        {"name": "a", "replicas": 2, "policies": [{"event": "PodFailed", "action": "RestartPod"}]},
+        {"name": "b", "replicas": 2, "policies": [{"event": "PodFailed", "action": "RestartTask"}]},
+        {"name": "c", "replicas": 1}]})));
+    let (stays, other) = (model.uid("j-a-0"), model.uid("j-c-0"));
+    model.pod("j-a-1", "Failed");
+    model.pod("j-b-0", "Failed");
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count), (P::Running, 1));
+    assert_eq!((model.uid("j-a-0"), model.uid("j-c-0")), (stays, other));
+    let new = |model: &Model, name: &str| model.pods[name].status.is_none();
+    assert!(["j-a-1", "j-b-0", "j-b-1"].iter().all(|name| new(&model, name)));
+}
+
+#[test]
+fn a_pod_that_fails_during_a_restart_joins_it() {
+    let mut model = Model::running(simple(
+        3,
+        json!({"minAvailable": 1, "policies": [{"event": "PodFailed", "action": "RestartPod"}]}),
+    ));
+    model.linger = true;
+    model.pod("j-w-0", "Failed");
+    let plan = model.plan(None);
+    model.apply(plan, usize::MAX);
+    assert_eq!(model.phase(), P::Restarting);
+    model.pod("j-w-1", "Failed");
+    model.evict("j-w-2");
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count), (P::Pending, 1));
+    assert!(model.pods["j-w-1"].status.is_none(), "made anew");
+    model.reap();
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count), (P::Pending, 1));
+}
+
+#[test]
+fn an_eviction_during_a_restart_joins_it() {
+    for linger in [false, true] {
+        let policy = json!([{"events": ["PodFailed", "PodEvicted"], "action": "RestartTask"}]);
+        let mut model = Model::running(simple(3, policies(policy)));
+        model.linger = linger;
+        model.pod("j-w-0", "Failed");
+        let plan = model.plan(None);
+        model.apply(plan, usize::MAX);
+        model.evict("j-w-2");
+        model.settle();
+        model.reap();
+        model.settle();
+        assert_eq!((model.phase(), model.job.status.retry_count), (P::Pending, 1));
+        assert!(model.pods.len() == 3 && model.pods.values().all(|pod| pod.status.is_none()));
+    }
+}
+
+#[test]
+fn what_a_restart_deletes_is_never_missed() {
+    // Pods that ended are gone as soon as they are deleted.
+    let policy = json!([{"event": "PodFailed", "action": "RestartPod"}, {"event": "PodEvicted", "action": "AbortJob"}]);
+    let mut model = Model::running(simple(3, policies(policy)));
+    model.pod("j-w-0", "Failed");
+    let plan = model.plan(None);
+    model.apply(plan, usize::MAX);
+    model.pod("j-w-1", "Failed");
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count), (P::Pending, 1));
+}
+
+#[test]
+fn an_interrupted_restart_of_several_pods_is_counted_once() {
+    for effects in 0..6 {
+        let mut model = Model::running(simple(4, on("PodFailed", "RestartPod")));
+        model.pod("j-w-0", "Failed");
+        model.pod("j-w-3", "Failed");
+        let plan = model.plan(None);
+        assert_eq!(plan.stages.iter().flatten().count(), 4, "two marks, the status, an event");
+        model.apply_effects(plan, effects);
+        model.settle();
+        assert_eq!((model.phase(), model.job.status.retry_count), (P::Pending, 1), "{effects}");
+        let new = model.pods.values().filter(|pod| pod.status.is_none()).count();
+        assert_eq!((new, model.pods.len()), (2, 4), "{effects}");
+    }
+}
+
+#[test]
 fn evictions_are_seen_going_gone_and_after_the_fact() {
     let start = || Model::running(simple(3, on("PodEvicted", "RestartJob")));
     let mut going = start();
