@@ -110,6 +110,24 @@ pub fn unnamed_task(index: usize) -> String {
     format!("default{index}")
 }
 
+/// Reasons of pods that a kubelet refused and never started, beside `OutOf` and a resource.
+const KUBELET_REFUSALS: &[&str] = &[
+    "NodeAffinity",
+    "NodePorts",
+    "NodeName",
+    "NodeUnschedulable",
+    "TaintToleration",
+    "UnexpectedAdmissionError",
+    "AdmissionFailed",
+    "TopologyAffinityError",
+    "PodOSNotSupported",
+];
+
+/// Whether a pod that failed for this reason was refused by a kubelet: it never started, and is to be replaced.
+pub fn is_kubelet_refusal(reason: &str) -> bool {
+    reason.starts_with("OutOf") || KUBELET_REFUSALS.contains(&reason)
+}
+
 /// Name of a job's pod.
 pub fn pod_name(job: &str, task: &str, index: i32) -> String {
     format!("{job}-{task}-{index}")

@@ -35,6 +35,8 @@ const COUNTS_WAIT: Duration = Duration::from_millis(100);
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// Most Commands that wait for one job.
 const WISHES_MAX: usize = 64;
+/// Reasons of Events that a restart of the job doesn't make news again.
+const TOLD_ONCE: &[&str] = &["PodRefused"];
 /// How many Events of a job are remembered, so as not to repeat them.
 const TOLD_MAX: usize = 64;
 
@@ -115,7 +117,7 @@ impl JobWork {
                 continue;
             }
             let asked = entry.deleting.remove(&facts.uid);
-            if !asked && facts.mark.is_none() {
+            if !asked && facts.mark.is_none() && facts.refused.is_none() {
                 let (task, index, version) = (facts.task, facts.index, facts.version);
                 entry.evicted.push(Evicted { task, index, version, at: now });
             }
@@ -255,7 +257,8 @@ fn tell(entry: &mut Entry, job: &Job, plan: &mut Plan, surroundings: &Surroundin
 fn tell_one(entry: &mut Entry, job: &Job, record: &Effect, recorder: &EventRecorder, at: Timestamp) {
     let Effect::Record { severity, reason, message } = record else { return };
     let mut hasher = DefaultHasher::new();
-    (reason, message, &job.status.version, &job.status.retry_count).hash(&mut hasher);
+    let restarts = (job.status.version, job.status.retry_count);
+    (reason, message, Some(restarts).filter(|_| !TOLD_ONCE.contains(reason))).hash(&mut hasher);
     let hash = hasher.finish();
     if entry.told.contains(&hash) {
         return;

@@ -88,6 +88,7 @@ async fn a_job_goes_on_once_its_predecessors_pods_are_gone() {
         phase: PodPhase::Running,
         terminating_since: None,
         mark: None,
+        refused: None,
         exit_code: None,
         restarts: 0,
         ready: true,

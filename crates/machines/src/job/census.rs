@@ -117,9 +117,14 @@ impl<'a> Census<'a> {
         self.tasks.iter().find(|task| task.spec.name == name)
     }
 
+    /// The pods that the spec asks for.
+    pub fn slots(&self) -> impl Iterator<Item = &'a PodFacts> {
+        self.tasks.iter().flat_map(|task| task.slots.values().copied())
+    }
+
     /// Every pod, whatever its state.
     pub fn pods(&self) -> impl Iterator<Item = &'a PodFacts> {
-        self.tasks.iter().flat_map(|task| task.slots.values().copied()).chain(self.surplus.iter().copied())
+        self.slots().chain(self.surplus.iter().copied())
     }
 }
 

@@ -11,7 +11,7 @@ use super::{Scene, plugin_objects, ttl};
 impl Scene<'_> {
     /// Deletes what is unfinished, then moves to the phase that this one leads to.
     pub(super) fn settle(&self) -> Plan {
-        let mut kills = self.deletions(|pod| !pod.phase.is_finished() || pod.mark.is_some());
+        let mut kills = self.deletions(|pod| !pod.has_ended() || pod.mark.is_some());
         let stopped = kills.is_empty() && self.census.counts.unfinished() == 0;
         kills.extend(self.delete_group());
         let quiet = stopped && kills.is_empty();

@@ -49,7 +49,7 @@ impl Signal {
         let version = view.job.status.version;
         let mut signals = Vec::new();
         for task in &census.tasks {
-            for pod in task.slots.values().filter(|pod| pod.version >= version && pod.mark.is_none()) {
+            for pod in task.slots.values().filter(|pod| pod.version >= version && is_news(pod)) {
                 of_pod(task, pod, &mut signals);
             }
             signals.extend(task_completed(task, version));
@@ -63,6 +63,11 @@ impl Signal {
     fn pod(event: Event, task: &TaskCensus<'_>, index: i32, at: Option<Timestamp>) -> Self {
         Self { event, at, task: Some(task.spec.name.clone()), index: Some(index), exit_code: None }
     }
+}
+
+/// Whether a pod's end would be news: we don't make an end of it ourselves.
+fn is_news(pod: &PodFacts) -> bool {
+    pod.mark.is_none() && pod.refused.is_none()
 }
 
 fn of_pod(task: &TaskCensus<'_>, pod: &PodFacts, signals: &mut Vec<Signal>) {

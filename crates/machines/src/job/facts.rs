@@ -62,6 +62,8 @@ pub struct PodFacts {
     pub terminating_since: Option<Timestamp>,
     /// Set when we are about to delete it: the restart that wants it gone.
     pub mark: Option<Mark>,
+    /// Why a kubelet refused the pod, which never started and is replaced.
+    pub refused: Option<String>,
     /// Exit code of the first container, if it has ended.
     pub exit_code: Option<i32>,
     /// Restarts of all its containers.
@@ -104,15 +106,18 @@ impl JobPod {
         let status = pod.status.as_ref();
         let containers = status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
         let init = status.and_then(|status| status.init_container_statuses.as_deref()).unwrap_or_default();
+        let phase = read_phase(status.and_then(|status| status.phase.as_deref()));
+        let reason = status.and_then(|status| status.reason.as_deref()).filter(|_| phase == PodPhase::Failed);
         let marked = annotation(names::CONTROLLER_OUT_OF_SYNC) == Some("true");
         let facts = PodFacts {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             task: annotation(names::TASK_SPEC).or_else(|| label(names::TASK_SPEC))?.to_owned(),
             index: index_text.parse().ok()?,
             version: annotation(names::JOB_VERSION)?.parse().ok()?,
-            phase: read_phase(status.and_then(|status| status.phase.as_deref())),
+            phase,
             terminating_since: at(pod.metadata.deletion_timestamp.as_ref()),
             mark: marked.then(|| Mark::read(annotation(names::RESTART))),
+            refused: reason.filter(|reason| names::is_kubelet_refusal(reason)).map(str::to_owned),
             exit_code: containers.first().and_then(exit_code),
             restarts: containers.iter().chain(init).fold(0_i32, |sum, one| sum.saturating_add(one.restart_count)),
             ready: !containers.is_empty() && containers.iter().all(|one| one.ready),
@@ -127,9 +132,14 @@ impl JobPod {
 }
 
 impl PodFacts {
-    /// Whether the pod is going away: being deleted, or marked to be.
+    /// Whether the pod is going away: being deleted, marked to be, or to be replaced.
     pub fn is_leaving(&self) -> bool {
-        self.terminating_since.is_some() || self.mark.is_some()
+        self.terminating_since.is_some() || self.mark.is_some() || self.refused.is_some()
+    }
+
+    /// Whether the pod has run to its end.
+    pub fn has_ended(&self) -> bool {
+        self.phase.is_finished() && self.refused.is_none()
     }
 
     pub(super) fn existing(&self) -> super::Existing {

@@ -196,7 +196,7 @@ impl Scene<'_> {
             }
             let mut kills = self.deletions(|pod| match scope {
                 Scope::Older => pod.version < status.version,
-                Scope::OlderUnfinished => pod.version < status.version && !pod.phase.is_finished(),
+                Scope::OlderUnfinished => pod.version < status.version && !pod.has_ended(),
                 Scope::Marked => pod.mark.is_some(),
             });
             if !matches!(scope, Scope::Marked) {
@@ -226,17 +226,18 @@ impl Scene<'_> {
         Some(Plan { evicted_left: self.evicted_beside(&targets), ..plan })
     }
 
-    /// Marks for surplus pods: should they be wanted again before they are gone, they were not evicted.
+    /// Marks for surplus and refused pods: once they are gone, or are wanted again before that, they were not evicted.
     pub(super) fn own_marks(&self) -> Vec<Effect> {
-        let fresh = self.census.surplus.iter().filter(|pod| !pod.is_leaving());
-        let mark = |pod: &&PodFacts| Effect::MarkPod { pod: pod.existing(), mark: Mark::read(None) };
-        fresh.map(mark).collect()
+        let refused = self.census.slots().filter(|pod| pod.refused.is_some());
+        let fresh = refused.chain(self.census.surplus.iter().copied());
+        let fresh = fresh.filter(|pod| pod.mark.is_none() && pod.terminating_since.is_none());
+        fresh.map(|pod| Effect::MarkPod { pod: pod.existing(), mark: Mark::read(None) }).collect()
     }
 
-    /// Deletes surplus pods, and those that `chosen` picks, unless they are being deleted already.
+    /// Deletes surplus and refused pods, and those that `chosen` picks, unless they are being deleted already.
     pub(super) fn deletions(&self, chosen: impl Fn(&PodFacts) -> bool) -> Vec<Effect> {
-        let pods = self.census.tasks.iter().flat_map(|task| task.slots.values()).filter(|pod| chosen(pod));
-        let going = pods.chain(&self.census.surplus).filter(|pod| pod.terminating_since.is_none());
+        let pods = self.census.slots().filter(|pod| pod.refused.is_some() || chosen(pod));
+        let going = pods.chain(self.census.surplus.iter().copied()).filter(|pod| pod.terminating_since.is_none());
         going.map(|pod| Effect::DeletePod(pod.existing())).collect()
     }
 

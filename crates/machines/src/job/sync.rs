@@ -3,6 +3,8 @@
 //! Invariant: no pod is made before the job's claims and plugin objects are there and its group has been admitted, and none
 //! under a name that is still taken. Called by the machine when no policy or command asks for more.
 
+use std::collections::BTreeSet;
+
 use pumice_api::batch::JobPhase;
 use pumice_api::scheduling::{PodGroupConditionType, PodGroupPhase};
 
@@ -44,6 +46,7 @@ impl Scene<'_> {
             }
         }
         records.extend(self.group_pending());
+        records.extend(self.refusals());
         first.extend(if deletes { draft.write_now(self.now) } else { draft.write(self.now) });
         first.extend(records);
         Plan::stages(vec![first, second])
@@ -139,6 +142,16 @@ impl Scene<'_> {
                 Effect::CreatePod(Box::new(pods::build(job, task, index, plugins, gone.map(|gone| gone.at))))
             })
             .collect()
+    }
+
+    /// Tells that pods are replaced, and why.
+    fn refusals(&self) -> impl Iterator<Item = Effect> {
+        let reasons: BTreeSet<&str> = self.census.slots().filter_map(|pod| pod.refused.as_deref()).collect();
+        let tell = |reason| {
+            let message = format!("a node refused pods of the job: {reason}; they are made again and cost no retry");
+            Effect::warning("PodRefused", message)
+        };
+        reasons.into_iter().map(tell)
     }
 
     /// Tells why the group waits.

@@ -59,24 +59,10 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
     }
 }
 
-/// Reasons of pods that the kubelet never started, beside `OutOf` and a resource.
-const REFUSALS: &[&str] = &[
-    "NodeAffinity",
-    "NodePorts",
-    "NodeName",
-    "NodeUnschedulable",
-    "TaintToleration",
-    "UnexpectedAdmissionError",
-    "AdmissionFailed",
-    "TopologyAffinityError",
-    "PodOSNotSupported",
-];
-
 /// Why the kubelet refused the pod, if it did: it never started, and is to be replaced.
 pub(crate) fn refusal(status: &PodStatus) -> Option<&str> {
     let reason = status.reason.as_deref().unwrap_or_default();
-    let refused = reason.starts_with("OutOf") || REFUSALS.contains(&reason);
-    (refused && status.phase.as_deref() == Some("Failed")).then_some(reason)
+    (names::is_kubelet_refusal(reason) && status.phase.as_deref() == Some("Failed")).then_some(reason)
 }
 
 /// When its PodScheduled condition became true.

@@ -295,6 +295,14 @@ impl Model {
         });
     }
 
+    /// A kubelet refuses a pod.
+    pub fn refuse(&mut self, name: &str, reason: &str) {
+        self.pod(name, "Failed");
+        let status = self.pods.get_mut(name).unwrap().status.as_mut().unwrap();
+        status.reason = Some(reason.into());
+        status.container_statuses = None;
+    }
+
     pub fn restarted(&mut self, name: &str, count: i32) {
         let pod = self.pods.get_mut(name).unwrap();
         let statuses = pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap();

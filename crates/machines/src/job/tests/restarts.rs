@@ -369,3 +369,38 @@ fn of_two_evictions_at_once_the_stronger_policy_is_not_lost() {
     model.settle();
     assert_eq!((model.phase(), model.job.status.retry_count), (P::Aborted, 1), "and a-1 costs no retry of its own");
 }
+
+#[test]
+fn a_pod_refused_by_a_kubelet_is_made_again_and_costs_nothing() {
+    let mut model = Model::running(simple(2, json!({"policies": [{"event": "*", "action": "RestartJob"}]})));
+    for (round, reason) in [(1, "OutOfcpu"), (2, "UnexpectedAdmissionError"), (3, "OutOfcpu"), (4, "NodeAffinity")] {
+        model.linger = round == 4;
+        let old = model.uid("j-w-1");
+        model.refuse("j-w-1", reason);
+        model.settle();
+        model.reap();
+        model.settle();
+        assert_ne!(model.uid("j-w-1"), old);
+        assert_eq!(
+            (model.phase(), model.job.status.retry_count, model.job.status.failed),
+            (P::Pending, 0, 0),
+            "{reason}"
+        );
+    }
+    let told: Vec<&str> = model.records.iter().filter(|one| one.0 == "PodRefused").map(|one| one.1.as_str()).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+}
+
+#[test]
+fn a_refused_pod_keeps_no_job_from_ending_or_restarting() {
+    let mut model = Model::running(simple(2, on("PodFailed", "RestartPod")));
+    model.refuse("j-w-1", "OutOfcpu");
+    model.pod("j-w-0", "Failed");
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count, model.pods.len()), (P::Pending, 1, 2));
+    model.all_pods("Running");
+    model.settle();
+    model.refuse("j-w-1", "OutOfcpu");
+    model.command(pumice_api::bus::Action::TerminateJob);
+    assert_eq!((model.phase(), model.pods.len()), (P::Terminated, 0));
+}
