@@ -73,6 +73,8 @@ pub const USER: &str = "pumice.sh/user";
 pub const RESTART: &str = "pumice.sh/restart";
 /// When a pod's predecessor was evicted; a delayed PodEvicted policy counts from it; annotation.
 pub const EVICTED_AT: &str = "pumice.sh/evicted-at";
+/// Evictions that a delayed policy will act on, of pods without a successor that says so itself; annotation of a Job.
+pub const EVICTED: &str = "pumice.sh/evicted";
 /// Annotations only the platform writes.
 pub const RESERVED_KEYS: &[&str] = &[USER];
 

@@ -1,8 +1,9 @@
 //! Commands: wishes of users for a job or queue.
 //!
-//! Invariant: a Command is deleted before it is carried out, by uid, so of several controllers only one gets it and it is
-//! carried out at most once. What it is for is then asked for: the watch of Commands may be ahead of that of Jobs. Commands for
-//! the same thing are taken one after another, in the order in which they were given.
+//! Invariant: a Command is carried out first and deleted after, by uid, so that a controller that stops in between finds it
+//! again; carried out twice it does what it did once, because meanwhile its job is left alone. What it is for is asked for:
+//! the watch of Commands may be ahead of that of Jobs. Commands for the same thing are carried out one after another, in the
+//! order in which they were given.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,31 +20,61 @@ use crate::index::{self, Index, Touched};
 use crate::job::JobWork;
 use crate::queue::QueueWork;
 
-/// A Command that is ours to carry out.
+/// A Command that is being carried out: an action, and what to say when it is done.
+#[derive(Debug)]
 pub(crate) struct Wish {
-    action: Action,
-    target: Target,
+    /// What is wanted.
+    pub action: Action,
+    /// The Command itself.
+    pub ticket: Ticket,
 }
 
-/// What a Command is for, as it was after the Command was taken.
+/// Stands for a Command that must be deleted once it was carried out.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Default))]
+pub(crate) struct Ticket {
+    key: CommandKey,
+    namespace: String,
+    name: String,
+    uid: Option<String>,
+}
+
+/// What a Command is for, as it was when somebody asked.
 enum Target {
     Job(Box<Job>),
     Queue(Box<Queue>),
 }
 
-/// The Commands being taken off the bus.
+/// How far a Command is.
+#[derive(Debug, PartialEq)]
+enum Step {
+    /// What it is for is being looked up.
+    Asking,
+    /// It waits for its job or queue, or is being carried out.
+    Acting,
+    /// It was carried out and is being deleted.
+    Deleting,
+}
+
+/// The Commands for one thing.
+#[derive(Debug)]
+struct Line {
+    step: Step,
+    later: VecDeque<Command>,
+}
+
+/// The Commands that are known.
 #[derive(Default)]
 pub(crate) struct Commands {
     seen: HashSet<String>,
-    /// Of each thing that a Command is being taken for, those that come after it.
-    waiting: HashMap<Key, VecDeque<Command>>,
+    lines: HashMap<CommandKey, Line>,
 }
 
 /// What a Command is for: its kind and name, and the Command's namespace.
-type Key = (Kind, String, String);
+pub(crate) type CommandKey = (Kind, String, String);
 
 impl Commands {
-    /// Commands to take off the bus now.
+    /// Commands to begin with now.
     pub fn new_ones(&mut self, change: Change<Command>) -> Vec<Command> {
         let candidates = match change {
             Change::Applied(command) => vec![command],
@@ -67,59 +98,97 @@ impl Commands {
         if !self.seen.insert(command.metadata.uid.clone().unwrap_or_default()) {
             return None;
         }
-        match self.waiting.entry(key) {
-            Entry::Occupied(mut taking) => {
-                taking.get_mut().push_back(command);
+        match self.lines.entry(key) {
+            Entry::Occupied(mut line) => {
+                line.get_mut().later.push_back(command);
                 None
             }
             Entry::Vacant(free) => {
-                free.insert(VecDeque::new());
+                free.insert(Line { step: Step::Asking, later: VecDeque::new() });
                 Some(command)
             }
         }
     }
 
-    /// Notes that a Command for this was taken; gives the next one.
-    pub fn next(&mut self, key: &Key) -> Option<Command> {
-        let next = self.waiting.get_mut(key)?.pop_front();
+    /// Notes that a Command is gone; gives the next one for the same thing, and what may go on.
+    pub fn next(&mut self, key: &CommandKey) -> (Option<Command>, Touched) {
+        let next = self.lines.get_mut(key).and_then(|line| {
+            line.step = Step::Asking;
+            line.later.pop_front()
+        });
         if next.is_none() {
-            self.waiting.remove(key);
+            self.lines.remove(key);
         }
-        next
+        let touched = match key.0 {
+            Kind::Job => Touched::Job((key.1.clone(), key.2.clone())),
+            Kind::Queue => Touched::Queue(key.2.clone()),
+        };
+        (next, touched)
     }
 
-    /// Hands a wish to whom it is for; one for something that is gone is dropped.
-    pub fn deliver(wish: Wish, index: &mut Index, jobs: &mut JobWork, queues: &mut QueueWork) -> Vec<Touched> {
-        let mut touched = Vec::new();
-        match wish.target {
+    /// Whether a job must be left as it is: a Command for it may have been carried out already and be there still.
+    pub fn holds(&self, job: &index::Key) -> bool {
+        if self.lines.is_empty() {
+            return false;
+        }
+        let line = self.lines.get(&(Kind::Job, job.0.clone(), job.1.clone()));
+        line.is_some_and(|line| line.step != Step::Acting)
+    }
+
+    /// Hands a Command to whom it is for; gives it back if that is gone.
+    pub fn deliver(
+        &mut self,
+        asked: Asked,
+        index: &mut Index,
+        jobs: &mut JobWork,
+        queues: &mut QueueWork,
+        touched: &mut Vec<Touched>,
+    ) -> Option<Ticket> {
+        if let Some(line) = self.lines.get_mut(&asked.ticket.key) {
+            line.step = Step::Acting;
+        }
+        let (Some(action), Some(target)) = (asked.action, asked.target) else { return Some(asked.ticket) };
+        let wish = Wish { action, ticket: asked.ticket };
+        match target {
             Target::Job(job) => {
                 let key = index::key(&job.metadata);
-                index.job_answered(*job, &mut touched);
-                jobs.wish(&key, index, wish.action);
-                touched.push(Touched::Job(key));
+                index.job_answered(*job, touched);
+                touched.push(Touched::Job(key.clone()));
+                jobs.wish(&key, index, wish)
             }
             Target::Queue(queue) => {
                 let name = queue.metadata.name.clone().unwrap_or_default();
-                index.queue_answered(*queue, &mut touched);
-                if index.queues.contains_key(&name) && matches!(wish.action, Action::OpenQueue | Action::CloseQueue) {
-                    queues.wish(&name, wish.action);
-                    touched.push(Touched::Queue(name));
+                index.queue_answered(*queue, touched);
+                let ours = matches!(wish.action, Action::OpenQueue | Action::CloseQueue);
+                if !ours || !index.queues.contains_key(&name) {
+                    return Some(wish.ticket);
                 }
+                queues.wish(&name, wish.action, Some(wish.ticket));
+                touched.push(Touched::Queue(name));
+                None
             }
         }
-        touched
+    }
+
+    /// Notes that a Command was carried out.
+    pub fn done(&mut self, ticket: &Ticket) {
+        if let Some(line) = self.lines.get_mut(&ticket.key) {
+            line.step = Step::Deleting;
+        }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) enum Kind {
+    #[cfg_attr(test, default)]
     Job,
     Queue,
 }
 
-/// `None` for a Command that is not ours.
-fn key(command: &Command) -> Option<Key> {
-    let target = command.target.as_ref()?;
+/// `None` for a Command that is not ours, or was carried out already.
+fn key(command: &Command) -> Option<CommandKey> {
+    let target = command.target.as_ref().filter(|_| command.metadata.deletion_timestamp.is_none())?;
     let kind = match (target.api_version.split('/').next()?, target.kind.as_str()) {
         ("batch.volcano.sh", "Job") => Kind::Job,
         ("scheduling.volcano.sh", "Queue") => Kind::Queue,
@@ -133,41 +202,42 @@ fn key(command: &Command) -> Option<Key> {
     Some((kind, namespace, target.name.clone()))
 }
 
-/// A Command that was taken, with what it was for.
-pub(crate) struct Taken {
-    pub key: Key,
-    /// `None` if somebody else has taken it, or if there is nothing to do.
-    pub wish: Option<Box<Wish>>,
+/// A Command with what it is for, if that is there.
+pub(crate) struct Asked {
+    ticket: Ticket,
+    action: Option<Action>,
+    target: Option<Target>,
 }
 
-/// Deletes a Command and looks up what it is for.
-pub(crate) async fn take_off_the_bus(client: Client, command: Command) -> Option<Taken> {
+/// Looks up what a Command is for.
+pub(crate) async fn ask(client: Client, command: Command) -> Option<Asked> {
     let key = key(&command)?;
-    let wish = take(client, command, key.0, &key.2).await;
-    Some(Taken { key, wish })
-}
-
-async fn take(client: Client, command: Command, kind: Kind, wanted: &str) -> Option<Box<Wish>> {
-    let namespace = command.metadata.namespace.as_deref().unwrap_or_default();
     let name = command.metadata.name.clone().unwrap_or_default();
-    let commands: Api<Command> = Api::namespaced(client.clone(), namespace);
-    let preconditions = Preconditions { uid: command.metadata.uid.clone(), ..Preconditions::default() };
-    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    insist(&name, || commands.delete(&name, &parameters)).await?;
-    let target = match kind {
+    let namespace = command.metadata.namespace.clone().unwrap_or_default();
+    let target = match key.0 {
         Kind::Job => {
-            let jobs: Api<Job> = Api::namespaced(client, namespace);
-            Target::Job(Box::new(insist(&name, || jobs.get(wanted)).await?))
+            let jobs: Api<Job> = Api::namespaced(client, &namespace);
+            insist(&name, || jobs.get(&key.2)).await.map(|job| Target::Job(Box::new(job)))
         }
         Kind::Queue => {
             let queues: Api<Queue> = Api::all(client);
-            Target::Queue(Box::new(insist(&name, || queues.get(wanted)).await?))
+            insist(&name, || queues.get(&key.2)).await.map(|queue| Target::Queue(Box::new(queue)))
         }
     };
-    Some(Box::new(Wish { action: command.action?, target }))
+    let ticket = Ticket { key, namespace, name, uid: command.metadata.uid };
+    Some(Asked { ticket, action: command.action, target })
 }
 
-/// Repeats a call for as long as the API server is away; `None` if its object is gone.
+/// Deletes a Command that was carried out; gives back what it was for.
+pub(crate) async fn delete(client: Client, ticket: Ticket) -> CommandKey {
+    let commands: Api<Command> = Api::namespaced(client, &ticket.namespace);
+    let preconditions = Preconditions { uid: ticket.uid, ..Preconditions::default() };
+    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    insist(&ticket.name, || commands.delete(&ticket.name, &parameters)).await;
+    ticket.key
+}
+
+/// Repeats a call for as long as the API server is away; `None` if its object is gone, or it is not allowed.
 async fn insist<T, F>(command: &str, call: impl Fn() -> F) -> Option<T>
 where
     F: Future<Output = Result<T, kube::Error>>,
@@ -183,7 +253,11 @@ where
             return None;
         }
         failures = failures.saturating_add(1);
-        tracing::warn!(command, %error, failures, "cannot take a command off the bus");
+        tracing::warn!(command, %error, failures, "cannot look up what a command is for, or delete it");
+        if matches!(kind, Failure::Forbidden | Failure::Invalid) {
+            // The job must go on; the Command stays until somebody deletes it.
+            return None;
+        }
         tokio::time::sleep(backoff::wait(kind, failures)).await;
     }
 }
@@ -203,9 +277,9 @@ mod tests {
     }
 
     #[test]
-    fn commands_for_one_job_are_taken_in_order_and_once() {
+    fn commands_for_one_job_are_carried_out_in_order_and_once() {
         let mut commands = Commands::default();
-        let uids = |taken: Vec<Command>| taken.into_iter().filter_map(|one| one.metadata.uid).collect::<Vec<_>>();
+        let uids = |some: Vec<Command>| some.into_iter().filter_map(|one| one.metadata.uid).collect::<Vec<_>>();
         let listed = Change::Replace(vec![
             command("resume", 10, "a", "ResumeJob"),
             command("abort", 9, "a", "AbortJob"),
@@ -214,8 +288,18 @@ mod tests {
         assert_eq!(uids(commands.new_ones(listed)), ["abort", "other"]);
         assert_eq!(uids(commands.new_ones(Change::Applied(command("resume", 10, "a", "ResumeJob")))), [""; 0]);
         let a = (Kind::Job, "ns".to_owned(), "a".to_owned());
-        assert_eq!(uids(commands.next(&a).into_iter().collect()), ["resume"]);
-        assert_eq!(commands.next(&a), None);
+        assert!(commands.holds(&("ns".into(), "a".into())), "nothing is decided before it is known what it is for");
+        assert!(!commands.holds(&("ns".into(), "c".into())));
+        assert_eq!(uids(commands.next(&a).0.into_iter().collect()), ["resume"]);
+        assert_eq!(commands.next(&a).0, None);
+        assert!(!commands.holds(&("ns".into(), "a".into())));
         assert_eq!(uids(commands.new_ones(Change::Applied(command("last", 12, "a", "AbortJob")))), ["last"]);
+    }
+
+    #[test]
+    fn a_command_that_is_being_deleted_was_carried_out() {
+        let mut gone = command("gone", 7, "a", "AbortJob");
+        gone.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        assert_eq!(Commands::default().new_ones(Change::Applied(gone)), []);
     }
 }

@@ -15,13 +15,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use pumice_api::batch::Job;
-use pumice_api::bus::Action;
 use pumice_cluster::EventRecorder;
 use pumice_cluster::events::{self, Occurrence};
 use pumice_machines::job::{Effect, Evicted, JobView, ObjectId, Plan, Severity, step};
 use tokio::time::Instant;
 
 use crate::backoff;
+use crate::commands::{Ticket, Wish};
 use crate::index::{Gone, Index, Key, Touched, job_queue};
 
 use execute::Observed;
@@ -33,8 +33,6 @@ pub(crate) use execute::{Answer, JobPlan};
 const COUNTS_WAIT: Duration = Duration::from_millis(100);
 /// Longest sleep; the wall clock may jump.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
-/// Most Commands that wait for one job.
-const WISHES_MAX: usize = 64;
 /// Reasons of Events that a restart of the job doesn't make news again.
 const TOLD_ONCE: &[&str] = &["PodRefused"];
 /// How many Events of a job are remembered, so as not to repeat them.
@@ -44,7 +42,7 @@ const TOLD_MAX: usize = 64;
 struct Entry {
     uid: String,
     busy: bool,
-    wishes: VecDeque<Action>,
+    wish: Option<Wish>,
     evicted: Vec<Evicted>,
     /// Uids of pods that we asked to delete.
     deleting: HashSet<String>,
@@ -77,34 +75,40 @@ pub(crate) enum Begin {
 #[derive(Default)]
 pub(crate) struct JobWork {
     entries: HashMap<Key, Entry>,
+    /// Commands that were carried out, or are for jobs that are gone.
+    done: Vec<Ticket>,
+}
+
+/// The entry of a job as it is now.
+fn enter<'w>(entries: &'w mut HashMap<Key, Entry>, done: &mut Vec<Ticket>, key: &Key, job: &Job) -> &'w mut Entry {
+    let entry = entries.entry(key.clone()).or_default();
+    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    if entry.uid != uid {
+        // A new job of the same name. A plan for the old one may be under way still.
+        done.extend(entry.wish.take().map(|wish| wish.ticket));
+        *entry = Entry { uid: uid.to_owned(), busy: entry.busy, ..Entry::default() };
+    }
+    if entry.generation != job.metadata.generation {
+        // What its user has changed may be what failed.
+        entry.generation = job.metadata.generation;
+        entry.not_before = None;
+    }
+    entry
 }
 
 impl JobWork {
-    fn entry(&mut self, key: &Key, job: &Job) -> &mut Entry {
-        let entry = self.entries.entry(key.clone()).or_default();
-        let uid = job.metadata.uid.as_deref().unwrap_or_default();
-        if entry.uid != uid {
-            // A new job of the same name. A plan for the old one may be under way still.
-            *entry = Entry { uid: uid.to_owned(), busy: entry.busy, ..Entry::default() };
-        }
-        if entry.generation != job.metadata.generation {
-            // What its user has changed may be what failed.
-            entry.generation = job.metadata.generation;
-            entry.not_before = None;
-        }
-        entry
+    /// Notes a Command; there is one at a time for a job. Gives it back if the job is gone.
+    pub fn wish(&mut self, key: &Key, index: &Index, wish: Wish) -> Option<Ticket> {
+        let Some(job) = index.jobs.get(key) else { return Some(wish.ticket) };
+        let entry = enter(&mut self.entries, &mut self.done, key, job);
+        // A job that fails to start can still be ended at once.
+        entry.not_before = None;
+        entry.wish.replace(wish).map(|earlier| earlier.ticket)
     }
 
-    /// Notes a Command.
-    pub fn wish(&mut self, key: &Key, index: &Index, action: Action) {
-        if let Some(job) = index.jobs.get(key) {
-            let entry = self.entry(key, job);
-            if entry.wishes.len() < WISHES_MAX {
-                entry.wishes.push_back(action);
-            }
-            // A job that fails to start can still be ended at once.
-            entry.not_before = None;
-        }
+    /// Commands to delete, since the last call.
+    pub fn done(&mut self) -> Vec<Ticket> {
+        std::mem::take(&mut self.done)
     }
 
     /// Notes pods that went away; those we did not ask to go were evicted.
@@ -135,11 +139,13 @@ impl JobWork {
     pub fn begin(&mut self, key: &Key, surroundings: &Surroundings<'_>) -> Begin {
         let Some(job) = surroundings.index.jobs.get(key) else {
             if self.entries.get(key).is_some_and(|entry| !entry.busy) {
-                self.entries.remove(key);
+                let entry = self.entries.remove(key);
+                self.done.extend(entry.and_then(|entry| entry.wish).map(|wish| wish.ticket));
             }
             return Begin::Nothing;
         };
-        let entry = self.entry(key, job);
+        let Self { entries, done } = self;
+        let entry = enter(entries, done, key, job);
         if entry.busy {
             return Begin::Nothing;
         }
@@ -148,32 +154,32 @@ impl JobWork {
             return Begin::Wait(at);
         }
         entry.not_before = None;
-        loop {
-            let Some(mut plan) = look(entry, job, surroundings) else { return Begin::Nothing };
-            tell(entry, job, &mut plan, surroundings);
-            let held = hold_back(entry, &mut plan, now);
-            let wake_at = plan.wake_at.map(|at| now + until(at, surroundings.now)).into_iter().chain(held).min();
-            plan.stages.retain(|stage| !stage.is_empty());
-            let wish = !entry.wishes.is_empty() && !plan.command_waits;
-            if !plan.stages.is_empty() {
-                entry.busy = true;
-                let (evicted, job) = (entry.evicted.len(), Box::new(job.clone()));
-                return Begin::Carry(Box::new(JobPlan {
-                    key: key.clone(),
-                    job,
-                    stages: plan.stages,
-                    wake_at,
-                    wish,
-                    evicted,
-                    evicted_left: plan.evicted_left,
-                }));
-            }
-            entry.evicted = plan.evicted_left;
-            entry.failures = 0;
-            if !(wish && entry.wishes.pop_front().is_some()) {
-                return wake_at.map_or(Begin::Nothing, Begin::Wait);
-            }
+        let Some(mut plan) = look(entry, job, surroundings) else { return Begin::Nothing };
+        tell(entry, job, &mut plan, surroundings);
+        let held = hold_back(entry, &mut plan, now);
+        let wake_at = plan.wake_at.map(|at| now + until(at, surroundings.now)).into_iter().chain(held).min();
+        plan.stages.retain(|stage| !stage.is_empty());
+        let wish = entry.wish.is_some() && !plan.command_waits;
+        if !plan.stages.is_empty() {
+            entry.busy = true;
+            let (evicted, job) = (entry.evicted.len(), Box::new(job.clone()));
+            return Begin::Carry(Box::new(JobPlan {
+                key: key.clone(),
+                job,
+                stages: plan.stages,
+                wake_at,
+                wish,
+                evicted,
+            }));
         }
+        entry.failures = 0;
+        if wish {
+            // There was nothing to do. The job goes on once the Command is deleted.
+            done.extend(entry.wish.take().map(|wish| wish.ticket));
+            return Begin::Nothing;
+        }
+        entry.evicted.clear();
+        wake_at.map_or(Begin::Nothing, Begin::Wait)
     }
 
     /// Takes in what came of a plan.
@@ -200,10 +206,10 @@ impl JobWork {
         match answer.result {
             Ok(()) => {
                 entry.failures = 0;
-                entry.evicted.splice(..answer.evicted.min(entry.evicted.len()), answer.evicted_left);
                 if answer.wish {
-                    entry.wishes.pop_front();
+                    self.done.extend(entry.wish.take().map(|wish| wish.ticket));
                 }
+                entry.evicted.drain(..answer.evicted.min(entry.evicted.len()));
             }
             Err(trouble) => {
                 // Only a plan that gets nowhere waits longer and longer.
@@ -233,7 +239,7 @@ fn look(entry: &Entry, job: &Job, surroundings: &Surroundings<'_>) -> Option<Pla
         applied: &entry.applied,
         priorities: &index.priorities,
         network_policies: surroundings.network_policies,
-        command: entry.wishes.front(),
+        command: entry.wish.as_ref().map(|wish| &wish.action),
     };
     match std::panic::catch_unwind(AssertUnwindSafe(|| step(&view, surroundings.now))) {
         Ok(plan) => Some(plan),

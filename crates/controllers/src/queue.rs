@@ -14,15 +14,22 @@ use pumice_cluster::{EventRecorder, Failure, failure, write};
 use pumice_machines::queue::{QueueEffect, QueueView, step};
 use serde_json::json;
 
+use crate::commands::Ticket;
 use crate::index::{Index, Touched};
 use crate::{backoff, clock};
 
 /// Most wishes that wait for one queue.
 const WISHES_MAX: usize = 64;
 
+/// An action that is wanted, and the Command that asks for it.
+struct Wish {
+    action: Action,
+    ticket: Option<Ticket>,
+}
+
 #[derive(Default)]
 struct Entry {
-    wishes: VecDeque<Action>,
+    wishes: VecDeque<Wish>,
     busy: bool,
     again: bool,
     failures: u32,
@@ -32,6 +39,8 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct QueueWork {
     entries: HashMap<String, Entry>,
+    /// Commands that were carried out, or are for queues that are gone.
+    done: Vec<Ticket>,
 }
 
 /// Effects to carry out for a queue.
@@ -39,6 +48,8 @@ pub(crate) struct QueuePlan {
     name: String,
     effects: Vec<QueueEffect>,
     failures: u32,
+    /// Whether the plan carries out the wish at the head of the line.
+    wish: bool,
 }
 
 /// What came of it.
@@ -46,22 +57,30 @@ pub(crate) struct Answer {
     name: String,
     queues: Vec<Queue>,
     enqueued: Vec<(String, Action)>,
+    wish: bool,
     done: bool,
 }
 
 impl QueueWork {
-    /// Notes a wish for a queue.
-    pub fn wish(&mut self, name: &str, action: Action) {
+    /// Notes a wish for a queue; of a Command if there is a ticket.
+    pub fn wish(&mut self, name: &str, action: Action, ticket: Option<Ticket>) {
         let wishes = &mut self.entries.entry(name.to_owned()).or_default().wishes;
-        if wishes.len() < WISHES_MAX && wishes.back() != Some(&action) {
-            wishes.push_back(action);
+        let room = wishes.len() < WISHES_MAX && wishes.back().is_none_or(|last| last.action != action);
+        if ticket.is_some() || room {
+            wishes.push_back(Wish { action, ticket });
         }
+    }
+
+    /// Commands to delete, since the last call.
+    pub fn done(&mut self) -> Vec<Ticket> {
+        std::mem::take(&mut self.done)
     }
 
     /// Decides what to do about a queue, if nothing is under way.
     pub fn begin(&mut self, name: &str, index: &Index, recorder: &EventRecorder) -> Option<QueuePlan> {
         let Some(queue) = index.queues.get(name) else {
-            self.entries.remove(name);
+            let wishes = self.entries.remove(name).map(|entry| entry.wishes);
+            self.done.extend(wishes.into_iter().flatten().filter_map(|wish| wish.ticket));
             return None;
         };
         let entry = self.entries.entry(name.to_owned()).or_default();
@@ -75,7 +94,7 @@ impl QueueWork {
             groups: index.groups_in(name),
             parent: index.queues.get(parent_name).filter(|_| name != names::ROOT_QUEUE),
             children: index.queues.values().filter(|child| child.spec.parent == name).collect(),
-            action: entry.wishes.front(),
+            action: entry.wishes.front().map(|wish| &wish.action),
         };
         let (warnings, effects): (Vec<_>, Vec<_>) =
             step(&view).into_iter().partition(|effect| matches!(effect, QueueEffect::Warn { .. }));
@@ -91,13 +110,14 @@ impl QueueWork {
             }
         }
         if effects.is_empty() {
-            if entry.wishes.pop_front().is_some() && !entry.wishes.is_empty() {
-                return self.begin(name, index, recorder);
-            }
-            return None;
+            let wish = entry.wishes.pop_front()?;
+            let more = !entry.wishes.is_empty();
+            self.done.extend(wish.ticket);
+            return if more { self.begin(name, index, recorder) } else { None };
         }
         entry.busy = true;
-        Some(QueuePlan { name: name.to_owned(), effects, failures: entry.failures })
+        let wish = !entry.wishes.is_empty();
+        Some(QueuePlan { name: name.to_owned(), effects, failures: entry.failures, wish })
     }
 
     /// Takes in what came of a plan.
@@ -106,7 +126,9 @@ impl QueueWork {
         entry.busy = false;
         if answer.done {
             entry.failures = 0;
-            entry.wishes.pop_front();
+            // One that came meanwhile has its turn.
+            let wish = entry.wishes.pop_front_if(|_| answer.wish);
+            self.done.extend(wish.and_then(|wish| wish.ticket));
         } else {
             entry.failures = entry.failures.saturating_add(1);
         }
@@ -118,7 +140,7 @@ impl QueueWork {
             index.queue_answered(queue, touched);
         }
         for (name, action) in answer.enqueued {
-            self.wish(&name, action);
+            self.wish(&name, action, None);
             touched.push(Touched::Queue(name));
         }
     }
@@ -127,7 +149,7 @@ impl QueueWork {
     pub fn crashed(&mut self, name: &str) {
         if let Some(entry) = self.entries.get_mut(name) {
             entry.busy = false;
-            entry.wishes.clear();
+            self.done.extend(entry.wishes.drain(..).filter_map(|wish| wish.ticket));
         }
     }
 }
@@ -138,7 +160,8 @@ pub(crate) async fn carry_out(client: Client, plan: QueuePlan) -> Answer {
         tokio::time::sleep(backoff::wait(Failure::Unavailable, plan.failures)).await;
     }
     let api: Api<Queue> = Api::all(client);
-    let mut answer = Answer { name: plan.name.clone(), queues: Vec::new(), enqueued: Vec::new(), done: true };
+    let mut answer =
+        Answer { name: plan.name.clone(), queues: Vec::new(), enqueued: Vec::new(), wish: plan.wish, done: true };
     for effect in plan.effects {
         let result = match effect {
             QueueEffect::SetParentRoot => {

@@ -13,7 +13,7 @@ use pumice_cluster::{Change, EventRecorder};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::commands::{self, Commands};
+use crate::commands::{self, Commands, Ticket};
 use crate::feed::{self, Input};
 use crate::index::{self, Doubtful, Index, Touched};
 use crate::job::{self, JobWork};
@@ -31,8 +31,9 @@ const PLANS_MAX: usize = 64;
 enum Answer {
     Job(job::Answer),
     Queue(queue::Answer),
-    Command(Option<commands::Taken>),
-    Asked(Vec<(Doubtful, Option<Pod>)>),
+    Asked(Option<commands::Asked>),
+    CommandGone(commands::CommandKey),
+    Pods(Vec<(Doubtful, Option<Pod>)>),
     Discovered { network_policies: bool },
     Nothing,
 }
@@ -130,7 +131,7 @@ impl Loop {
                 self.jobs.gone(outcome.gone, clock::now());
                 if !outcome.doubtful.is_empty() {
                     let asked = index::ask(self.client.clone(), outcome.doubtful);
-                    self.calls.spawn(async move { Answer::Asked(asked.await) });
+                    self.calls.spawn(async move { Answer::Pods(asked.await) });
                 }
             }
             Input::Group(change) => index.group_changed(change, &mut touched),
@@ -162,13 +163,22 @@ impl Loop {
 
     fn command(&mut self, change: Change<pumice_api::bus::Command>) {
         for command in self.commands.new_ones(change) {
-            self.take_off_the_bus(command);
+            self.ask(command);
         }
     }
 
-    fn take_off_the_bus(&mut self, command: pumice_api::bus::Command) {
-        let call = commands::take_off_the_bus(self.client.clone(), command);
-        self.calls.spawn(async move { Answer::Command(call.await) });
+    fn ask(&mut self, command: pumice_api::bus::Command) {
+        let call = commands::ask(self.client.clone(), command);
+        self.calls.spawn(async move { Answer::Asked(call.await) });
+    }
+
+    /// Deletes Commands that were carried out.
+    fn settle_commands(&mut self, tickets: impl IntoIterator<Item = Ticket>) {
+        for ticket in tickets.into_iter().chain(self.jobs.done()).chain(self.queues.done()) {
+            self.commands.done(&ticket);
+            let call = commands::delete(self.client.clone(), ticket);
+            self.calls.spawn(async move { Answer::CommandGone(call.await) });
+        }
     }
 
     fn answered(&mut self, answer: Result<(Id, Answer), JoinError>) {
@@ -179,16 +189,19 @@ impl Loop {
                 match answer {
                     Answer::Job(answer) => self.jobs.answered(answer, &mut self.index, &self.recorder, &mut touched),
                     Answer::Queue(answer) => self.queues.answered(answer, &mut self.index, &mut touched),
-                    Answer::Command(Some(taken)) => {
-                        let (jobs, queues) = (&mut self.jobs, &mut self.queues);
-                        let wish = taken.wish.map(|wish| Commands::deliver(*wish, &mut self.index, jobs, queues));
-                        touched.extend(wish.into_iter().flatten());
-                        let next = self.commands.next(&taken.key);
-                        next.into_iter().for_each(|command| self.take_off_the_bus(command));
+                    Answer::Asked(Some(asked)) => {
+                        let (index, jobs, queues) = (&mut self.index, &mut self.jobs, &mut self.queues);
+                        let needless = self.commands.deliver(asked, index, jobs, queues, &mut touched);
+                        self.settle_commands(needless);
                     }
-                    Answer::Asked(answers) => self.asked(answers, &mut touched),
+                    Answer::CommandGone(key) => {
+                        let (next, free) = self.commands.next(&key);
+                        touched.push(free);
+                        next.into_iter().for_each(|command| self.ask(command));
+                    }
+                    Answer::Pods(answers) => self.asked(answers, &mut touched),
                     Answer::Discovered { network_policies } => self.network_policies = Some(network_policies),
-                    Answer::Command(None) | Answer::Nothing => {}
+                    Answer::Asked(None) | Answer::Nothing => {}
                 }
             }
             Err(error) => match self.plans.remove(&error.id()) {
@@ -204,6 +217,7 @@ impl Loop {
             },
         }
         self.dirty.extend(touched);
+        self.settle_commands(None);
     }
 
     /// Looks at everything that something happened to.
@@ -222,9 +236,13 @@ impl Loop {
                 }
             }
         }
+        self.settle_commands(None);
     }
 
     fn work_on_job(&mut self, key: crate::index::Key, touched: Touched) {
+        if self.commands.holds(&key) {
+            return;
+        }
         let surroundings = job::Surroundings {
             index: &self.index,
             network_policies: self.network_policies.unwrap_or(false),

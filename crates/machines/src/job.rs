@@ -11,6 +11,8 @@ mod depends;
 mod events;
 mod facts;
 mod kill;
+mod memory;
+mod owed;
 mod phase;
 mod plan;
 mod plugin_objects;
@@ -62,7 +64,7 @@ pub struct JobView<'a> {
     pub priorities: &'a BTreeMap<String, i32>,
     /// Whether the cluster serves NetworkPolicy.
     pub network_policies: bool,
-    /// A Command for this job that was taken off the bus and not carried out yet.
+    /// A Command for this job. It is deleted once the plan was carried out, and the job is not stepped before it is gone.
     pub command: Option<&'a Action>,
 }
 
@@ -81,14 +83,13 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
         )]);
     }
     let census = Census::take(view.job, view.pods);
-    let judgement = match phase {
-        JobPhase::Pending | JobPhase::Running | JobPhase::Restarting => {
-            policy::judge(&view.job.spec, &Signal::gather(view, &census), now)
-        }
-        _ => Judgement::default(),
+    let signals = match phase {
+        JobPhase::Pending | JobPhase::Running | JobPhase::Restarting => Signal::gather(view, &census),
+        _ => Vec::new(),
     };
-    let Judgement { due, wake_at, waiting } = judgement;
-    let scene = Scene { view, census, phase, due, now };
+    let changed_at = view.job.status.state.last_transition_time.as_ref().map_or(now, |time| time.0);
+    let Judgement { due, wake_at, waiting } = policy::judge(&view.job.spec, &signals, changed_at, now);
+    let scene = Scene { view, census, phase, signals, due, changed_at, now };
     let judged = matches!(scene.phase, JobPhase::Pending | JobPhase::Running) && view.command.is_none();
     let order = match view.command {
         Some(action) => Some(Order::command(action.clone())),
@@ -107,8 +108,12 @@ struct Scene<'a> {
     view: &'a JobView<'a>,
     census: Census<'a>,
     phase: JobPhase,
+    /// What has happened.
+    signals: Vec<Signal>,
     /// Actions that policies ask for now, the one to take first.
     due: Vec<Order>,
+    /// When the status last changed: since when what has happened at an unknown time counts.
+    changed_at: Timestamp,
     now: Timestamp,
 }
 
@@ -118,7 +123,14 @@ impl Scene<'_> {
             return Plan { command_waits: self.view.command.is_some(), ..plan };
         }
         let action = order.map_or(&Action::SyncJob, |order| &order.action);
-        let mut plan = match transition(&self.phase, action) {
+        let wanted = transition(&self.phase, action);
+        if let (Some(order), true) = (order, self.view.command.is_some())
+            && wanted == transition(&self.phase, &Action::SyncJob)
+        {
+            // Maybe it was carried out before. Until it is gone the job must not go on, or it would act once more.
+            return Plan::only(vec![Effect::normal("CommandIssued", order.command_message())]);
+        }
+        let mut plan = match wanted {
             Transition::Sync => self.sync(),
             Transition::RestartJob => self.restart_job(order),
             Transition::RestartTarget => match order {

@@ -16,7 +16,7 @@ use pumice_api::batch::{Job, JobStatus};
 use pumice_api::names;
 use pumice_api::scheduling::PodGroup;
 use pumice_cluster::{Failure, failure, write};
-use pumice_machines::job::{Effect, Evicted, Existing, JobPod, Mark, ObjectId};
+use pumice_machines::job::{Effect, Existing, JobPod, Mark, ObjectId};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -41,8 +41,6 @@ pub(crate) struct JobPlan {
     pub wish: bool,
     /// How many evictions the plan has seen.
     pub evicted: usize,
-    /// Those of them that are not dealt with.
-    pub evicted_left: Vec<Evicted>,
 }
 
 /// What came of a plan.
@@ -53,7 +51,6 @@ pub(crate) struct Answer {
     pub result: Result<(), Trouble>,
     pub wish: bool,
     pub evicted: usize,
-    pub evicted_left: Vec<Evicted>,
 }
 
 /// What a call told about the cluster.
@@ -113,14 +110,18 @@ impl Target<'_> {
 
 /// Carries a plan out.
 pub(crate) async fn carry_out(client: Client, keys: Arc<Keys>, plan: Box<JobPlan>) -> Answer {
-    let JobPlan { key, job, stages, wish, evicted, evicted_left, .. } = *plan;
-    let target = Target { client: &client, keys: &keys, namespace: &key.0, job: &job };
+    let JobPlan { key, mut job, stages, wish, evicted, .. } = *plan;
     let mut observed = Vec::new();
     let mut result = Ok(());
     for stage in stages {
+        let target = Target { client: &client, keys: &keys, namespace: &key.0, job: &job };
         let calls = stream::iter(stage).map(|effect| one(&target, effect)).buffer_unordered(CALLS_MAX);
         let answers: Vec<_> = calls.collect().await;
         for (seen, outcome) in answers {
+            if let (Some(Observed::Job(written)), Ok(())) = (&seen, &outcome) {
+                // What was written from what the plan saw is what the next stage starts from.
+                job = written.clone();
+            }
             observed.extend(seen);
             if let Err(trouble) = outcome
                 && result.is_ok()
@@ -132,7 +133,7 @@ pub(crate) async fn carry_out(client: Client, keys: Arc<Keys>, plan: Box<JobPlan
             break;
         }
     }
-    Answer { key, job, observed, result, wish, evicted, evicted_left }
+    Answer { key, job, observed, result, wish, evicted }
 }
 
 type Outcome = (Option<Observed>, Result<(), Trouble>);
@@ -155,6 +156,7 @@ async fn one(target: &Target<'_>, effect: Effect) -> Outcome {
             Box::pin(ensure::ensure(target, &id, object)).await.map(|()| Some(Observed::Applied(id, generation)))
         }
         Effect::DeleteObject(id) => ensure::remove(target, &id).await.map(|()| Some(Observed::Removed(id))),
+        Effect::Annotate { key, value } => return annotate(target, key, value).await,
         Effect::WriteStatus { status, .. } => return write_status(target, &status).await,
         Effect::DeleteJob => delete_job(target).await,
         Effect::Record { .. } => Ok(None),
@@ -279,6 +281,20 @@ async fn create_claim(target: &Target<'_>, claim: &PersistentVolumeClaim) -> Don
     }
 }
 
+/// Sets or removes an annotation of the job; if the job has changed meanwhile, brings its new state instead.
+async fn annotate(target: &Target<'_>, key: &'static str, value: Option<String>) -> Outcome {
+    let jobs = target.api::<Job>();
+    let metadata = &target.job.metadata;
+    let patch = json!({"metadata": {
+        "uid": metadata.uid, "resourceVersion": metadata.resource_version, "annotations": {key: value},
+    }});
+    let name = metadata.name.as_deref().unwrap_or_default();
+    match write::merge(&jobs, name, &patch).await {
+        Ok(written) => (Some(Observed::Job(Box::new(written))), Ok(())),
+        Err(error) => newer(target, "annotate the job", &error).await,
+    }
+}
+
 /// Writes the status; if the job has changed meanwhile, brings its new state instead.
 async fn write_status(target: &Target<'_>, status: &JobStatus) -> Outcome {
     let jobs = target.api::<Job>();
@@ -289,11 +305,17 @@ async fn write_status(target: &Target<'_>, status: &JobStatus) -> Outcome {
         Ok(written) => return (Some(Observed::Job(Box::new(written))), Ok(())),
         Err(error) => error,
     };
-    let newer = match failure(&error) {
-        Failure::Conflict => jobs.get_opt(name).await.ok().flatten(),
+    newer(target, "write the job's status", &error).await
+}
+
+/// What to say of a write to the job that failed.
+async fn newer(target: &Target<'_>, what: &str, error: &kube::Error) -> Outcome {
+    let name = target.job.metadata.name.as_deref().unwrap_or_default();
+    let newer = match failure(error) {
+        Failure::Conflict => target.api::<Job>().get_opt(name).await.ok().flatten(),
         _ => None,
     };
-    let trouble = Trouble::new("JobStatusError", "write the job's status", &error);
+    let trouble = Trouble::new("JobStatusError", what, error);
     // A job that is gone needs no status.
     let event = trouble.event.filter(|_| trouble.failure != Failure::NotFound);
     (newer.map(|job| Observed::Job(Box::new(job))), Err(Trouble { event, ..trouble }))

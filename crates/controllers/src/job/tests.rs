@@ -39,9 +39,9 @@ impl Refused {
         refused.index.queue_changed(Change::Applied(queue), &mut touched);
         refused.index.job_changed(Change::Applied(job(1)), &mut touched);
         let Begin::Carry(plan) = refused.begin() else { panic!("a new job has a plan") };
-        let JobPlan { key, job, wish, evicted, evicted_left, .. } = *plan;
+        let JobPlan { key, job, wish, evicted, .. } = *plan;
         let result = Err(Trouble { failure: Failure::Invalid, event: None });
-        let answer = Answer { key, job, observed: Vec::new(), result, wish, evicted, evicted_left };
+        let answer = Answer { key, job, observed: Vec::new(), result, wish, evicted };
         refused.jobs.answered(answer, &mut refused.index, &refused.recorder, &mut touched);
         assert!(matches!(refused.begin(), Begin::Wait(_)), "a refusal is not repeated at once");
         refused
@@ -65,7 +65,8 @@ impl Refused {
 #[tokio::test]
 async fn a_job_that_cannot_start_can_be_ended_at_once() {
     let mut refused = Refused::new();
-    refused.jobs.wish(&key(), &refused.index, Action::TerminateJob);
+    let wish = Wish { action: pumice_api::bus::Action::TerminateJob, ticket: Ticket::default() };
+    assert!(refused.jobs.wish(&key(), &refused.index, wish).is_none());
     assert!(refused.goes_on());
 }
 

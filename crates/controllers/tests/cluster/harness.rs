@@ -184,7 +184,13 @@ impl Cluster {
         self.api::<Pod>().list(&selector).await.unwrap().items
     }
 
+    /// Gives a Command and waits until it is gone.
     pub async fn command(&self, action: &str, api_version: &str, kind: &str, name: &str) {
+        let given = self.give_command(action, api_version, kind, name).await;
+        self.wait(&self.api::<Command>(), &given, |command| command.is_none()).await;
+    }
+
+    async fn give_command(&self, action: &str, api_version: &str, kind: &str, name: &str) -> String {
         let commands = self.api::<Command>();
         let command = self
             .create(
@@ -196,7 +202,11 @@ impl Cluster {
                 }),
             )
             .await;
-        self.wait(&commands, &command.metadata.name.unwrap(), |command| command.is_none()).await;
+        command.metadata.name.unwrap()
+    }
+
+    pub async fn give_job_command(&self, action: &str, name: &str) -> String {
+        self.give_command(action, "batch.volcano.sh/v1alpha1", "Job", name).await
     }
 
     pub async fn job_command(&self, action: &str, name: &str) {

@@ -112,3 +112,51 @@ async fn lost_answers_lose_nothing_and_repeat_nothing() {
     let done = cluster.wait_phase("rough", JobPhase::Completed).await;
     assert_eq!((done.status.retry_count, done.status.succeeded), (1, 8));
 }
+
+/// Deletes no Command.
+#[derive(Clone)]
+struct Stuck {
+    inner: ClientService,
+}
+
+impl Service<Request<kube::client::Body>> for Stuck {
+    type Response = Response<Body>;
+    type Error = std::convert::Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Service::<Request<kube::client::Body>>::poll_ready(&mut self.inner, context)
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        if request.method() == Method::DELETE && request.uri().path().contains("/commands/") {
+            return std::future::ready(Ok(Response::builder().status(503).body(Body::from("{}")).unwrap())).boxed();
+        }
+        self.inner.call(request).boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_command_of_a_controller_that_stopped_is_carried_out_once() {
+    let mut cluster = Cluster::without_controllers(Arc::new(pumice_apiserver::AdmitAll)).await;
+    let service = Stuck { inner: cluster.controllers_service() };
+    cluster.start_controllers_over(kube::Client::new(service, "default"));
+    let job = cluster.job("again", 2, json!({})).await;
+    cluster.admit(&job, 0).await;
+    cluster.set_pods("again", 2, "Running").await;
+    cluster.wait_phase("again", JobPhase::Running).await;
+    let restart = cluster.give_job_command("RestartJob", "again").await;
+    let stop = cluster.give_job_command("TerminateJob", "again").await;
+    // Until the Command is gone the job stays where it was led.
+    cluster.wait_job("again", |job| job.status.retry_count == 1).await;
+    cluster.set_pod("again-w-0", "Failed").await;
+    cluster.stop_controllers().await;
+    let left = cluster.wait_phase("again", JobPhase::Restarting).await;
+    assert_eq!((left.status.retry_count, left.status.version), (1, 1));
+    cluster.start_controllers();
+    let commands = cluster.api::<pumice_api::bus::Command>();
+    cluster.wait(&commands, &restart, |command| command.is_none()).await;
+    cluster.wait(&commands, &stop, |command| command.is_none()).await;
+    let ended = cluster.wait_phase("again", JobPhase::Terminated).await;
+    assert_eq!(ended.status.retry_count, 1, "the restart was not repeated, and came before the end");
+}

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use pumice_api::bus::Event;
 use pumice_api::scheduling::PodGroupPhase;
 
-use super::JobView;
 use super::census::{Census, TaskCensus};
 use super::facts::{PodFacts, PodPhase};
+use super::{JobView, owed};
 
 /// Most vanished pods of a task told of in one step.
 const VANISHED_MAX: usize = 10_000;
@@ -113,16 +113,23 @@ fn task_failed(task: &TaskCensus<'_>, version: i32) -> Option<Signal> {
     Some(Signal::pod(Event::TaskFailed, task, worst.index, worst.restarted_at.or(worst.created_at)))
 }
 
-/// Pods that were seen to go, and pods that the status counted and that are not there.
+/// Pods that were seen to go, now or before, and pods that the status counted and that are not there.
 fn vanished(view: &JobView<'_>, task: &TaskCensus<'_>, signals: &mut Vec<Signal>) {
     let status = &view.job.status;
     let name = &task.spec.name;
     let mut seen = BTreeSet::new();
-    for gone in view.evicted.iter().filter(|gone| &gone.task == name && gone.version >= status.version) {
-        let free = (0..task.spec.replicas).contains(&gone.index) && !task.slots.contains_key(&gone.index);
-        if free && seen.insert(gone.index) {
-            signals.push(Signal::pod(Event::PodEvicted, task, gone.index, Some(gone.at)));
+    let remembered = owed::remembered(view.job);
+    let mut tell = |index: i32, at: Timestamp| {
+        let free = (0..task.spec.replicas).contains(&index) && !task.slots.contains_key(&index);
+        if free && seen.insert(index) {
+            signals.push(Signal::pod(Event::PodEvicted, task, index, Some(at)));
         }
+    };
+    for (index, second) in remembered.of_task(name) {
+        tell(index, Timestamp::from_second(second).unwrap_or(Timestamp::MAX));
+    }
+    for gone in view.evicted.iter().filter(|gone| &gone.task == name && gone.version >= status.version) {
+        tell(gone.index, gone.at);
     }
     let counted = status.task_status_count.get(name).map_or(0, |state| {
         state.phase.values().fold(0_usize, |sum, count| sum.saturating_add(usize::try_from(*count).unwrap_or(0)))

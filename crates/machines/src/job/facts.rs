@@ -3,12 +3,15 @@
 //! Invariant: a pod counts only if a Volcano Job controls it and it carries the job's labels. Built by the shell's index,
 //! read by every other part of the machine; a job of thousands of pods is stepped through these small records.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pumice_api::names;
 
 use super::kill::Mark;
+
+/// Longest grace of a deletion that is believed, in seconds.
+const GRACE_MAX: i64 = 366 * 24 * 3600;
 
 /// Phase of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,6 +111,9 @@ impl JobPod {
         let init = status.and_then(|status| status.init_container_statuses.as_deref()).unwrap_or_default();
         let phase = read_phase(status.and_then(|status| status.phase.as_deref()));
         let reason = status.and_then(|status| status.reason.as_deref()).filter(|_| phase == PodPhase::Failed);
+        // The timestamp says when the grace is over, not when it began.
+        let grace =
+            SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).clamp(0, GRACE_MAX));
         let marked = annotation(names::CONTROLLER_OUT_OF_SYNC) == Some("true");
         let facts = PodFacts {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
@@ -115,7 +121,7 @@ impl JobPod {
             index: index_text.parse().ok()?,
             version: annotation(names::JOB_VERSION)?.parse().ok()?,
             phase,
-            terminating_since: at(pod.metadata.deletion_timestamp.as_ref()),
+            terminating_since: at(pod.metadata.deletion_timestamp.as_ref()).and_then(|end| end.checked_sub(grace).ok()),
             mark: marked.then(|| Mark::read(annotation(names::RESTART))),
             refused: reason.filter(|reason| names::is_kubelet_refusal(reason)).map(str::to_owned),
             exit_code: containers.first().and_then(exit_code),

@@ -8,11 +8,10 @@ use pumice_api::batch::{JobPhase, TaskSpec};
 use pumice_api::bus::Action;
 use pumice_api::names;
 
-use super::events::Evicted;
 use super::facts::PodFacts;
 use super::plan::{Effect, Existing, Plan};
 use super::policy::Order;
-use super::{Scene, policy, rules};
+use super::{Scene, rules};
 
 /// A restart as it is written on the pods it takes away. One marked pod is enough to know all that must be marked.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +52,7 @@ enum Scope {
 }
 
 /// The pods of one targeted restart.
-struct Target {
+pub(super) struct Target {
     action: Action,
     task: String,
     index: i32,
@@ -67,7 +66,7 @@ impl Target {
         Some(Self { action: order.action.clone(), task: cause.task.clone()?, index: cause.index? })
     }
 
-    fn has(&self, task: &TaskSpec, candidate: i32) -> bool {
+    pub fn has(&self, task: &TaskSpec, candidate: i32) -> bool {
         self.task == task.name && in_target(&self.action, task, self.index, candidate)
     }
 }
@@ -124,10 +123,8 @@ impl Scene<'_> {
         let mut draft = self.draft_after(&marks);
         draft.next.retry_count = restart;
         draft.enter(JobPhase::Restarting, action.as_str(), &message(order), self.now);
-        Plan {
-            evicted_left: self.evicted_beside(targets),
-            ..Plan::stages(vec![marks, draft.write(self.now).into_iter().chain(record(order)).collect()])
-        }
+        let write = draft.write(self.now).into_iter().chain(record(order)).collect();
+        self.with_owed(targets, Plan::stages(vec![marks, write]))
     }
 
     /// Marks for the pods of the targets that have none.
@@ -143,22 +140,6 @@ impl Scene<'_> {
             }
         }
         marks
-    }
-
-    /// Evictions that ask for more than the restart of these targets.
-    fn evicted_beside(&self, targets: &[Target]) -> Vec<Evicted> {
-        let met = |gone: &Evicted| {
-            let task = self.census.task(&gone.task);
-            task.is_some_and(|task| targets.iter().any(|target| target.has(task.spec, gone.index)))
-        };
-        self.view.evicted.iter().filter(|gone| !met(gone) && self.asks_for_more(gone)).cloned().collect()
-    }
-
-    /// Whether a policy answers this eviction by more than a new pod, which comes anyway.
-    fn asks_for_more(&self, gone: &Evicted) -> bool {
-        let action = policy::on_eviction(&self.view.job.spec, gone);
-        gone.version >= self.view.job.status.version
-            && action.is_some_and(|action| !matches!(action, Action::RestartPod | Action::SyncJob))
     }
 
     pub(super) fn begin_kill(&self, to: JobPhase, order: Option<&Order>) -> Plan {
@@ -180,36 +161,44 @@ impl Scene<'_> {
     /// Restarting: delete what the restart takes away, then go on.
     pub(super) fn release(&self) -> Plan {
         let status = &self.view.job.status;
-        let mut draft = self.draft();
-        let mut evicted_left = self.view.evicted.to_vec();
-        if status.retry_count < rules::max_retry(&self.view.job.spec) {
-            let scope = match status.state.reason.as_str() {
-                "RestartTask" | "RestartPod" | "RestartPartition" => Scope::Marked,
-                RESUME_JOB => Scope::OlderUnfinished,
-                _ => Scope::Older,
-            };
-            if matches!(scope, Scope::Marked) {
-                if let Some(plan) = self.join() {
-                    return plan;
+        let exhausted = status.retry_count >= rules::max_retry(&self.view.job.spec);
+        let scope = match status.state.reason.as_str() {
+            "RestartTask" | "RestartPod" | "RestartPartition" => Scope::Marked,
+            RESUME_JOB => Scope::OlderUnfinished,
+            _ => Scope::Older,
+        };
+        if exhausted {
+            return self.leave_restarting();
+        }
+        match scope {
+            Scope::Marked => match self.join() {
+                Some(plan) => plan,
+                None => {
+                    let kills = self.deletions(|pod| pod.mark.is_some());
+                    self.with_owed(&self.due_targets(), self.let_go(kills))
                 }
-                evicted_left = self.evicted_beside(&self.due_targets());
+            },
+            Scope::OlderUnfinished => {
+                let kills = self.deletions(|pod| pod.version < status.version && !pod.has_ended());
+                self.let_go(kills.into_iter().chain(self.delete_older_group()).collect())
             }
-            let mut kills = self.deletions(|pod| match scope {
-                Scope::Older => pod.version < status.version,
-                Scope::OlderUnfinished => pod.version < status.version && !pod.has_ended(),
-                Scope::Marked => pod.mark.is_some(),
-            });
-            if !matches!(scope, Scope::Marked) {
-                kills.extend(self.delete_older_group());
-            }
-            if !kills.is_empty() {
-                return Plan { evicted_left, ..Plan::stages(vec![self.own_marks(), kills]) };
+            Scope::Older => {
+                let kills = self.deletions(|pod| pod.version < status.version);
+                self.let_go(kills.into_iter().chain(self.delete_older_group()).collect())
             }
         }
-        if let Some(verdict) = rules::restarting(&self.view.job.spec, &self.census, status.retry_count) {
+    }
+
+    fn let_go(&self, kills: Vec<Effect>) -> Plan {
+        if kills.is_empty() { self.leave_restarting() } else { Plan::stages(vec![self.own_marks(), kills]) }
+    }
+
+    fn leave_restarting(&self) -> Plan {
+        let mut draft = self.draft();
+        if let Some(verdict) = rules::restarting(&self.view.job.spec, &self.census, self.view.job.status.retry_count) {
             draft.goto(&verdict, self.now);
         }
-        Plan { evicted_left, ..Plan::only(draft.write(self.now).into_iter().collect()) }
+        Plan::only(draft.write(self.now).into_iter().collect())
     }
 
     /// Takes pods that failed since the restart of others began into that restart, which costs no further retry.
@@ -222,8 +211,7 @@ impl Scene<'_> {
         let write = self.draft_after(&marks).write_now(self.now);
         let causes = self.due.iter().filter(|order| Target::of(order).is_some());
         let write = write.into_iter().chain(causes.filter_map(|order| record(Some(order))));
-        let plan = Plan::stages(vec![marks, write.collect()]);
-        Some(Plan { evicted_left: self.evicted_beside(&targets), ..plan })
+        Some(self.with_owed(&targets, Plan::stages(vec![marks, write.collect()])))
     }
 
     /// Marks for surplus and refused pods: once they are gone, or are wanted again before that, they were not evicted.

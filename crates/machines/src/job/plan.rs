@@ -10,7 +10,6 @@ use pumice_api::batch::JobStatus;
 use pumice_api::scheduling::PodGroup;
 use serde_json::Value;
 
-use super::events::Evicted;
 use super::kill::Mark;
 use crate::plugins::ssh::SecretPlan;
 
@@ -23,8 +22,6 @@ pub struct Plan {
     pub wake_at: Option<Timestamp>,
     /// The Command was not looked at, because something unfinished goes first: give it to the next step again.
     pub command_waits: bool,
-    /// Evictions that ask for more than this plan does: give them to the next step again, if the plan succeeds.
-    pub evicted_left: Vec<Evicted>,
 }
 
 /// A pod or group that exists, with the uid it must still have.
@@ -74,6 +71,13 @@ pub enum Effect {
     },
     /// Delete a plugin's object if this job controls it; absent is as good.
     DeleteObject(ObjectId),
+    /// Set or remove an annotation of the job, if it is as the step saw it. Always in a stage of its own.
+    Annotate {
+        /// The annotation.
+        key: &'static str,
+        /// Its value; `None` removes it.
+        value: Option<String>,
+    },
     /// Replace the job's status.
     WriteStatus {
         /// The whole new status.

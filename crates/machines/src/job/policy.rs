@@ -8,7 +8,7 @@ use pumice_api::batch::{JobSpec, LifecyclePolicy};
 use pumice_api::bus::{Action, Event};
 use pumice_units::GoDuration;
 
-use super::events::{Evicted, Signal};
+use super::events::Signal;
 use super::plan::Effect;
 
 /// An action to take, and why.
@@ -53,7 +53,8 @@ pub(super) struct Judgement {
 }
 
 /// Finds the actions that are due. The first of them is taken; the others join it, wait, or fall away with their cause.
-pub(super) fn judge(spec: &JobSpec, signals: &[Signal], now: Timestamp) -> Judgement {
+/// Signals of an unknown time count from `unknown`.
+pub(super) fn judge(spec: &JobSpec, signals: &[Signal], unknown: Timestamp, now: Timestamp) -> Judgement {
     let mut due: Vec<(Timestamp, u8, Order)> = Vec::new();
     let mut judgement = Judgement::default();
     for signal in signals {
@@ -61,7 +62,7 @@ pub(super) fn judge(spec: &JobSpec, signals: &[Signal], now: Timestamp) -> Judge
         if action == Action::SyncJob {
             continue;
         }
-        let since = signal.at.unwrap_or(Timestamp::MIN);
+        let since = signal.at.unwrap_or(unknown);
         let at = since.checked_add(SignedDuration::from_nanos(delay.as_nanos())).unwrap_or(Timestamp::MAX);
         // A delay runs by the clock; without one, clocks that disagree must not hold the action back.
         if at <= now || delay <= GoDuration::ZERO {
@@ -94,16 +95,9 @@ fn rank(event: &Event) -> u8 {
     }
 }
 
-/// What the policies ask for when a pod was evicted.
-pub(super) fn on_eviction(spec: &JobSpec, gone: &Evicted) -> Option<Action> {
-    let signal = Signal {
-        event: Event::PodEvicted,
-        at: Some(gone.at),
-        task: Some(gone.task.clone()),
-        index: Some(gone.index),
-        exit_code: None,
-    };
-    matching(spec, &signal).map(|(action, _)| action)
+/// What the policies ask for, now or later, beyond what the controller does anyway.
+pub(super) fn answer(spec: &JobSpec, signal: &Signal) -> Option<Action> {
+    matching(spec, signal).map(|(action, _)| action).filter(|action| *action != Action::SyncJob)
 }
 
 /// The first rule for a signal: the task's, then the job's.
@@ -259,11 +253,11 @@ mod tests {
     fn a_delay_counts_from_the_event() {
         let spec = spec(json!([]), json!([{"event": "PodFailed", "action": "RestartJob", "timeout": "30s"}]));
         let signals = [signal(Event::PodFailed, Some(1))];
-        let early = judge(&spec, &signals, Timestamp::from_second(1029).unwrap());
+        let early = judge(&spec, &signals, Timestamp::MIN, Timestamp::from_second(1029).unwrap());
         assert_eq!(early.due, []);
         assert_eq!(early.wake_at, Timestamp::from_second(1030).ok());
         assert_eq!(early.waiting.len(), 1);
-        let due = judge(&spec, &signals, Timestamp::from_second(1030).unwrap());
+        let due = judge(&spec, &signals, Timestamp::MIN, Timestamp::from_second(1030).unwrap());
         assert_eq!(actions(&due), [Action::RestartJob]);
         assert!(due.waiting.is_empty());
     }
@@ -275,14 +269,15 @@ mod tests {
             json!([{"event": "PodFailed", "action": "RestartJob"}]),
         );
         let signals = [signal(Event::PodFailed, Some(1)), signal(Event::TaskCompleted, None)];
-        let verdict = judge(&spec, &signals, Timestamp::from_second(1001).unwrap());
+        let verdict = judge(&spec, &signals, Timestamp::MIN, Timestamp::from_second(1001).unwrap());
         assert_eq!(actions(&verdict), [Action::CompleteJob, Action::RestartJob]);
     }
 
     #[test]
     fn an_event_from_a_clock_ahead_of_ours_is_not_held_back() {
         let spec = spec(json!([]), json!([{"event": "PodFailed", "action": "RestartJob"}]));
-        let verdict = judge(&spec, &[signal(Event::PodFailed, Some(1))], Timestamp::from_second(900).unwrap());
+        let verdict =
+            judge(&spec, &[signal(Event::PodFailed, Some(1))], Timestamp::MIN, Timestamp::from_second(900).unwrap());
         assert_eq!(actions(&verdict), [Action::RestartJob]);
     }
 }

@@ -9,6 +9,7 @@ use pumice_api::batch::JobPhase;
 use pumice_api::scheduling::{PodGroupConditionType, PodGroupPhase};
 
 use super::claims::Claims;
+use super::memory::Memory;
 use super::plan::{Effect, Plan};
 use super::rules::Verdict;
 use super::{Scene, claims, depends, plugin_objects, pod_group, pods, rules};
@@ -24,6 +25,8 @@ impl Scene<'_> {
     pub(super) fn sync(&self) -> Plan {
         let mut records = Vec::new();
         let mut draft = self.draft();
+        let owed = self.owed(&[]);
+        let mut covered = Memory::default();
         let preparations = self.prepare(&mut records);
         if self.view.job.status.state.phase.is_none() {
             draft.enter(JobPhase::Pending, "", "", self.now);
@@ -36,20 +39,25 @@ impl Scene<'_> {
             draft.next.controlled_resources = ready.resources;
             first.extend(ready.effects);
             if self.group_is_admitted() {
-                second.extend(self.creations(&ready.plugins));
+                second.extend(self.creations(&ready.plugins, &owed, &mut covered));
             }
         }
         for verdict in self.verdicts() {
             draft.goto(&verdict, self.now);
             if verdict.phase.is_finished() {
-                return Plan::only(draft.write(self.now).into_iter().collect());
+                return self.remember(&owed, Plan::only(draft.write(self.now).into_iter().collect()));
             }
         }
         records.extend(self.group_pending());
         records.extend(self.refusals());
-        first.extend(if deletes { draft.write_now(self.now) } else { draft.write(self.now) });
+        let write = if deletes { draft.write_now(self.now) } else { draft.write(self.now) };
         first.extend(records);
-        Plan::stages(vec![first, second])
+        if !owed.is_empty() && owed == covered && !deletes {
+            // Each successor says it. Until all are there, the counts must go on missing what they replace.
+            return Plan::stages(vec![first, second, write.into_iter().collect()]);
+        }
+        first.extend(write);
+        self.remember(&owed, Plan::stages(vec![first, second]))
     }
 
     /// The phases to go through now. A job whose pods ended before they were seen to run passes Running on its way out.
@@ -131,15 +139,18 @@ impl Scene<'_> {
         !self.group_is_older() && phase.is_some_and(|phase| *phase != PodGroupPhase::Pending)
     }
 
-    fn creations(&self, plugins: &[Plugin]) -> Vec<Effect> {
+    fn creations(&self, plugins: &[Plugin], owed: &Memory, covered: &mut Memory) -> Vec<Effect> {
         let job = self.view.job;
         let ready = self.census.tasks.iter().filter(|task| depends::ready(task.spec, &self.census));
         let missing = ready.flat_map(|task| task.missing().map(move |index| (task.spec, index)));
         missing
             .take(CREATE_MAX)
             .map(|(task, index)| {
-                let gone = self.view.evicted.iter().find(|gone| gone.task == task.name && gone.index == index);
-                Effect::CreatePod(Box::new(pods::build(job, task, index, plugins, gone.map(|gone| gone.at))))
+                let evicted_at = Self::evicted_at(owed, &task.name, index);
+                if let Some(at) = evicted_at {
+                    covered.set(&task.name, index, at.as_second());
+                }
+                Effect::CreatePod(Box::new(pods::build(job, task, index, plugins, evicted_at)))
             })
             .collect()
     }

@@ -129,8 +129,11 @@ impl Model {
         for _ in 0..STEPS_MAX {
             let plan = self.plan(Some(&action));
             let waits = plan.command_waits;
-            self.evicted = plan.evicted_left.clone();
+            let empty = plan.is_settled();
             self.apply(plan, usize::MAX);
+            if !(empty && !waits) {
+                self.evicted.clear();
+            }
             if !waits {
                 return self.settle();
             }
@@ -144,8 +147,8 @@ impl Model {
             let held =
                 |effect: &Effect| self.hold_counts && matches!(effect, Effect::WriteStatus { urgent: false, .. });
             let settled = plan.stages.iter().flatten().all(|effect| effect.is_record() || held(effect));
-            // The others were told once.
-            self.evicted = plan.evicted_left.clone();
+            // They are told once.
+            self.evicted.clear();
             self.apply(plan, usize::MAX);
             if settled {
                 return;
@@ -200,6 +203,13 @@ impl Model {
             }
             Effect::DeleteObject(id) => {
                 self.applied.remove(&id);
+            }
+            Effect::Annotate { key, value } => {
+                let annotations = self.job.metadata.annotations.get_or_insert_default();
+                match value {
+                    Some(value) => drop(annotations.insert(key.to_owned(), value)),
+                    None => drop(annotations.remove(key)),
+                }
             }
             Effect::WriteStatus { urgent: false, .. } if self.hold_counts => {}
             Effect::WriteStatus { status, .. } => {

@@ -263,6 +263,81 @@ fn a_delayed_eviction_policy_gives_the_successor_time_to_run() {
     assert_eq!(model.phase(), P::Running);
 }
 
+fn delayed() -> Value {
+    policies(json!([{"event": "PodEvicted", "action": "TerminateJob", "timeout": "10m"}]))
+}
+
+/// What only this controller knows is gone.
+fn failover(model: &mut Model) {
+    model.evicted.clear();
+}
+
+#[test]
+fn a_delay_of_an_eviction_that_nobody_saw_is_not_over() {
+    let mut model = Model::running(simple(2, delayed()));
+    model.pods.remove("j-w-1");
+    model.settle();
+    assert_eq!((model.phase(), model.pods.len()), (P::Pending, 2));
+    model.sleep(590);
+    model.settle();
+    assert_eq!(model.phase(), P::Pending);
+    model.sleep(20);
+    model.settle();
+    assert_eq!(model.phase(), P::Terminated);
+}
+
+#[test]
+fn a_delayed_eviction_policy_survives_any_interruption() {
+    for (seen, waits, effects) in
+        (0..2).flat_map(|seen| (0..3).flat_map(move |waits| (0..6).map(move |k| (seen, waits, k))))
+    {
+        let mut model = Model::running(simple(2, delayed()));
+        let evicted_at = model.now;
+        match waits {
+            1 => model.queue_exists = false,
+            2 => model.group.as_mut().unwrap().status.phase = Some(PodGroupPhase::Pending),
+            _ => {}
+        }
+        if seen == 1 {
+            model.evict("j-w-1")
+        } else {
+            drop(model.pods.remove("j-w-1"))
+        }
+        let plan = model.plan(None);
+        model.apply_effects(plan, effects);
+        failover(&mut model);
+        model.settle();
+        failover(&mut model);
+        model.sleep(60);
+        model.queue_exists = true;
+        model.admit();
+        model.settle();
+        let what = format!("{seen} {waits} {effects}");
+        assert_eq!((model.phase(), model.pods.len()), (P::Pending, 2), "{what}");
+        let at = model.pods["j-w-1"].metadata.annotations.as_ref().unwrap()[pumice_api::names::EVICTED_AT].clone();
+        assert_eq!(at.parse::<jiff::Timestamp>().unwrap(), evicted_at, "{what}");
+        let left = model.job.metadata.annotations.clone().unwrap_or_default();
+        assert_eq!(left, std::collections::BTreeMap::new(), "{what}");
+        model.sleep(560);
+        model.settle();
+        assert_eq!(model.phase(), P::Terminated, "{what}");
+    }
+}
+
+#[test]
+fn a_delayed_eviction_policy_falls_away_when_the_successor_runs() {
+    let mut model = Model::running(simple(2, delayed()));
+    model.group.as_mut().unwrap().status.phase = Some(PodGroupPhase::Pending);
+    model.evict("j-w-1");
+    model.settle();
+    model.admit();
+    model.settle();
+    model.all_pods("Running");
+    model.sleep(3600);
+    model.settle();
+    assert_eq!(model.phase(), P::Running);
+}
+
 #[test]
 fn a_pod_that_pends_too_long_acts_only_with_a_timeout() {
     let list = json!([{"event": "PodPending", "action": "AbortJob", "timeout": "1h"}]);

@@ -1,0 +1,143 @@
+//! Numbers by index, as a short text: `0-3,7:2` says 1 of the indices 0 to 3, and 2 of index 7.
+//!
+//! Invariant: runs are sorted, don't touch or overlap with the same value, and no text is longer than [`TEXT_MAX`]. What can't
+//! be read is nothing. Used for what a job must remember of pods that are gone.
+
+use std::collections::BTreeMap;
+
+/// Longest text, in bytes.
+pub const TEXT_MAX: usize = 32 * 1024;
+/// Highest index; a text can't ask for more memory than a job of that many pods.
+const INDEX_MAX: i32 = 1_000_000;
+
+/// Numbers by index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexRuns {
+    runs: Vec<Run>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    first: i32,
+    last: i32,
+    value: i64,
+}
+
+impl IndexRuns {
+    /// Reads a text. `O(length)`.
+    pub fn read(text: &str) -> Option<Self> {
+        if text.len() > TEXT_MAX {
+            return None;
+        }
+        let mut runs = Self::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (span, value) = part.split_once(':').unwrap_or((part, "1"));
+            let (first, last) = span.split_once('-').unwrap_or((span, span));
+            let run = Run { first: first.parse().ok()?, last: last.parse().ok()?, value: value.parse().ok()? };
+            let after = runs.runs.last().is_none_or(|before| before.last < run.first);
+            if !after || run.first < 0 || run.first > run.last || run.last > INDEX_MAX {
+                return None;
+            }
+            runs.push(run);
+        }
+        Some(runs)
+    }
+
+    /// The text, however long; whoever keeps it looks at its length.
+    pub fn write(&self) -> String {
+        let part = |run: &Run| {
+            let span =
+                if run.first == run.last { run.first.to_string() } else { format!("{}-{}", run.first, run.last) };
+            if run.value == 1 { span } else { format!("{span}:{}", run.value) }
+        };
+        self.runs.iter().map(part).collect::<Vec<_>>().join(",")
+    }
+
+    /// The number at an index. `O(log runs)`.
+    pub fn get(&self, index: i32) -> Option<i64> {
+        let after = self.runs.partition_point(|run| run.first <= index);
+        let run = self.runs.get(after.checked_sub(1)?)?;
+        (index <= run.last).then_some(run.value)
+    }
+
+    /// All indices with their numbers, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (i32, i64)> {
+        self.runs.iter().flat_map(|run| (run.first..=run.last).map(|index| (index, run.value)))
+    }
+
+    /// How many indices have a number.
+    pub fn len(&self) -> u64 {
+        self.runs.iter().map(|run| u64::from(run.last.abs_diff(run.first)) + 1).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    fn push(&mut self, run: Run) {
+        match self.runs.last_mut() {
+            Some(before) if before.value == run.value && before.last.saturating_add(1) == run.first => {
+                before.last = run.last;
+            }
+            _ => self.runs.push(run),
+        }
+    }
+}
+
+impl From<&BTreeMap<i32, i64>> for IndexRuns {
+    /// Indices that are negative or too high are left out.
+    fn from(numbers: &BTreeMap<i32, i64>) -> Self {
+        let mut runs = Self::default();
+        for (index, value) in numbers.range(0..=INDEX_MAX) {
+            runs.push(Run { first: *index, last: *index, value: *value });
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn texts_are_read_strictly() {
+        let cases = [
+            ("", Some("")),
+            ("0-3,7:2", Some("0-3,7:2")),
+            ("0,1,2:1,3-4", Some("0-4")),
+            ("5:-3", Some("5:-3")),
+            ("3-1", None),
+            ("1,1", None),
+            ("4-9,8", None),
+            ("-1", None),
+            ("0-2147483647", None),
+            ("a", None),
+            ("1:", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(IndexRuns::read(text).map(|runs| runs.write()).as_deref(), expected, "{text:?}");
+        }
+        assert_eq!(IndexRuns::read(&"1,".repeat(TEXT_MAX)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(numbers in prop::collection::btree_map(0..60_i32, 0..3_i64, 0..40)) {
+            let runs = IndexRuns::from(&numbers);
+            let read = IndexRuns::read(&runs.write());
+            prop_assert_eq!(read.as_ref(), Some(&runs));
+            prop_assert_eq!(runs.iter().collect::<BTreeMap<_, _>>(), numbers.clone());
+            for index in -1..61 {
+                prop_assert_eq!(runs.get(index), numbers.get(&index).copied());
+            }
+            prop_assert!(runs.runs.windows(2).all(|pair| pair[0].last + 1 < pair[1].first || pair[0].value != pair[1].value));
+        }
+
+        #[test]
+        fn no_text_panics(text in "[0-9,:-]{0,40}") {
+            let _ = IndexRuns::read(&text);
+        }
+    }
+}
