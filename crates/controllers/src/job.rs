@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use pumice_api::batch::Job;
 use pumice_cluster::EventRecorder;
 use pumice_cluster::events::{self, Occurrence};
-use pumice_machines::job::{Effect, Evicted, JobView, ObjectId, Plan, Severity, step};
+use pumice_machines::job::{Effect, Evicted, JobView, ObjectId, Plan, PodFacts, Severity, step};
 use tokio::time::Instant;
 
 use crate::backoff;
@@ -31,6 +31,8 @@ pub(crate) use execute::{Answer, JobPlan};
 
 /// How long a status in which only counts moved waits for more of them, or for a write that is due anyway.
 const COUNTS_WAIT: Duration = Duration::from_millis(100);
+/// Shortest time from a write of a job's status to one in which only counts moved.
+const COUNTS_APART: Duration = Duration::from_millis(500);
 /// Longest sleep; the wall clock may jump.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// Reasons of Events that a restart of the job doesn't make news again.
@@ -53,6 +55,8 @@ struct Entry {
     not_before: Option<Instant>,
     /// Since when the status has counts that are not written.
     counts_since: Option<Instant>,
+    /// When the status was last written.
+    wrote_at: Option<Instant>,
     told: VecDeque<u64>,
 }
 
@@ -122,8 +126,8 @@ impl JobWork {
             }
             let asked = entry.deleting.remove(&facts.uid);
             if !asked && facts.mark.is_none() && facts.refused.is_none() {
-                let (task, index, version) = (facts.task, facts.index, facts.version);
-                entry.evicted.push(Evicted { task, index, version, at: now });
+                let PodFacts { task, index, version, phase, .. } = facts;
+                entry.evicted.push(Evicted { task, index, version, phase, at: now });
             }
         }
     }
@@ -284,9 +288,18 @@ fn tell_one(entry: &mut Entry, job: &Job, record: &Effect, recorder: &EventRecor
 /// Takes a write of mere counts out of a plan until it has waited long enough; tells when that is.
 fn hold_back(entry: &mut Entry, plan: &mut Plan, now: Instant) -> Option<Instant> {
     let is_counts = |effect: &mut Effect| matches!(effect, Effect::WriteStatus { urgent: false, .. });
-    let due = entry.counts_since.unwrap_or(now) + COUNTS_WAIT;
-    let held = due > now && plan.stages.iter_mut().any(|stage| stage.extract_if(.., is_counts).count() > 0);
-    entry.counts_since = held.then_some(due - COUNTS_WAIT);
+    let since = entry.counts_since.unwrap_or(now);
+    let due = entry.wrote_at.map_or(since, |at| at + COUNTS_APART).max(since + COUNTS_WAIT);
+    let mut held = false;
+    if due > now {
+        for stage in &mut plan.stages {
+            held |= stage.extract_if(.., is_counts).count() > 0;
+        }
+    }
+    entry.counts_since = held.then_some(since);
+    if plan.stages.iter().flatten().any(|effect| matches!(effect, Effect::WriteStatus { .. })) {
+        entry.wrote_at = Some(now);
+    }
     held.then_some(due)
 }
 

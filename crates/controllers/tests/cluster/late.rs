@@ -87,9 +87,10 @@ async fn a_command_that_comes_before_its_job_is_not_lost() {
     let mut cluster = Cluster::without_controllers(Arc::new(pumice_apiserver::AdmitAll)).await;
     cluster.job("early", 1, json!({})).await;
     let go = Slow::start(&mut cluster, Method::GET, "/apis/batch.volcano.sh/v1alpha1/jobs");
-    cluster.job_command("TerminateJob", "early").await;
+    let given = cluster.give_job_command("TerminateJob", "early").await;
     go.notify_one();
     cluster.wait_phase("early", JobPhase::Terminated).await;
+    cluster.wait(&cluster.api::<pumice_api::bus::Command>(), &given, |command| command.is_none()).await;
 }
 
 #[tokio::test]

@@ -49,6 +49,12 @@ async fn a_full_quota_is_waited_out() {
     assert_eq!(done.status.retry_count, 0, "our own failures cost the job nothing");
 }
 
+fn lost() -> Response<Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 503,
+        "reason": "ServiceUnavailable", "message": "lost"});
+    Response::builder().status(503).body(Body::from(status.to_string())).unwrap()
+}
+
 /// Of the writes, every fifth never arrives and every third is carried out but its answer is lost.
 #[derive(Clone)]
 struct Unreliable {
@@ -66,11 +72,6 @@ impl Service<Request<kube::client::Body>> for Unreliable {
     }
 
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
-        let lost = || {
-            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 503,
-                "reason": "ServiceUnavailable", "message": "lost"});
-            Response::builder().status(503).body(Body::from(status.to_string())).unwrap()
-        };
         let events = request.uri().path().contains("/events");
         if request.method() == Method::GET || events {
             return self.inner.call(request).boxed();
@@ -130,7 +131,7 @@ impl Service<Request<kube::client::Body>> for Stuck {
 
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
         if request.method() == Method::DELETE && request.uri().path().contains("/commands/") {
-            return std::future::ready(Ok(Response::builder().status(503).body(Body::from("{}")).unwrap())).boxed();
+            return std::future::ready(Ok(lost())).boxed();
         }
         self.inner.call(request).boxed()
     }
