@@ -6,7 +6,12 @@ use serde_json::Value;
 
 /// What ours has and theirs has not. An entry here is a decision: it must be optional, so that a manifest written for
 /// Volcano keeps its meaning.
-const ADDITIONS: &[&str] = &[];
+const ADDITIONS: &[&str] = &[
+    "batch.volcano.sh_jobs.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.tasks.items.properties.minSuccess",
+    "batch.volcano.sh_cronjobs.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.jobTemplate.properties.spec.properties.tasks.items.properties.minSuccess",
+    "flow.volcano.sh_jobflows.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.flows.items.properties.patch.properties.jobSpec.properties.tasks.items.properties.minSuccess",
+    "flow.volcano.sh_jobtemplates.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.tasks.items.properties.minSuccess",
+];
 
 /// Keywords and annotations that carry no behaviour.
 const IGNORED: &[&str] = &["description", "controller-gen.kubebuilder.io/version"];

@@ -65,6 +65,9 @@ pub const JOB_TYPE: &str = "volcano.sh/job-type";
 /// Prefix of annotations that a PodGroup takes over from its owner.
 pub const VOLCANO_PREFIX: &str = "volcano.sh/";
 
+/// What `kubectl apply` was last given, as large as the object itself; annotation.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// Domain of our own keys; users can't write keys of [`RESERVED_KEYS`].
 pub const PUMICE_PREFIX: &str = "pumice.sh/";
 /// The user who created a Job, written by admission from the request; annotation.
@@ -75,6 +78,10 @@ pub const RESTART: &str = "pumice.sh/restart";
 pub const EVICTED_AT: &str = "pumice.sh/evicted-at";
 /// Evictions that a delayed policy will act on, of pods without a successor that says so itself; annotation of a Job.
 pub const EVICTED: &str = "pumice.sh/evicted";
+/// Indices of a job's tasks whose pods ended and are gone, with their results; annotation of a Job.
+pub const ENDED_INDICES: &str = "pumice.sh/ended-indices";
+/// What the second retry of a job waits, a Go duration; each further one waits twice as long; annotation of a Job.
+pub const RETRY_BACKOFF: &str = "pumice.sh/retry-backoff";
 /// Annotations only the platform writes.
 pub const RESERVED_KEYS: &[&str] = &[USER];
 

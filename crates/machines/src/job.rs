@@ -8,6 +8,7 @@ mod census;
 mod claims;
 mod cleanup;
 mod depends;
+mod ended;
 mod events;
 mod facts;
 mod kill;
@@ -20,10 +21,12 @@ mod pod_group;
 mod pod_resources;
 mod pods;
 mod policy;
+mod retry;
 mod rules;
 mod status;
 mod sync;
 mod ttl;
+mod updated;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +44,7 @@ pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity};
 
 use census::Census;
 use events::Signal;
+use kill::Target;
 use policy::{Judgement, Order};
 use status::Draft;
 
@@ -83,8 +87,13 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
         )]);
     }
     let census = Census::take(view.job, view.pods);
+    let (ended, no_room) = match ended::look(view, &census) {
+        Ok(ended) => (ended, None),
+        Err(known) => (known, Some(ended::no_room())),
+    };
+    let census = census.with_ended(&ended);
     let signals = match phase {
-        JobPhase::Pending | JobPhase::Running | JobPhase::Restarting => Signal::gather(view, &census),
+        JobPhase::Pending | JobPhase::Running | JobPhase::Restarting => Signal::gather(view, &census, now),
         _ => Vec::new(),
     };
     let changed_at = view.job.status.state.last_transition_time.as_ref().map_or(now, |time| time.0);
@@ -96,6 +105,7 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
         None => scene.due.first().filter(|_| judged).cloned(),
     };
     let mut plan = scene.act(order.as_ref());
+    plan.prepend_records(no_room.into_iter().collect());
     if judged {
         plan.prepend_records(waiting);
         plan.wake_at = plan.wake_at.into_iter().chain(wake_at).min();
@@ -153,11 +163,8 @@ impl Scene<'_> {
         Draft::new(self.view.job, &self.census)
     }
 
-    /// The same once `marks` are on their pods.
-    fn draft_after(&self, marks: &[Effect]) -> Draft<'_> {
-        if marks.is_empty() {
-            return self.draft();
-        }
+    /// The same once `marks` are on the pods of `targets`.
+    fn draft_after(&self, marks: &[Effect], targets: &[Target]) -> Draft<'_> {
         let mut pods = self.view.pods.clone();
         for effect in marks {
             if let Effect::MarkPod { pod, mark } = effect
@@ -166,7 +173,8 @@ impl Scene<'_> {
                 facts.mark = Some(mark.clone());
             }
         }
-        Draft::new(self.view.job, &Census::take(self.view.job, &pods))
+        let census = Census::take(self.view.job, &pods).with_ended(&self.ended_beside(targets));
+        Draft::new(self.view.job, &census)
     }
 }
 

@@ -79,6 +79,10 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub min_available: Option<i32>,
+    /// Succeeded pods of this task that complete the job early, once all tasks that say a number have theirs. Not in Volcano.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub min_success: Option<i32>,
     /// What each pod looks like.
     #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
     pub template: PodTemplateSpec,

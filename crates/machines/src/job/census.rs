@@ -1,13 +1,15 @@
 //! A job's pods counted, by task and phase.
 //!
 //! Invariant: every pod is counted exactly once; a pod that is going away counts as terminating, whatever its phase. The
-//! counts are of what exists, also after the job has ended. Taken at the start of each step.
+//! counts are of what exists or ended before it went, also after the job has ended. Taken at the start of each step.
 
 use std::collections::BTreeMap;
 
 use pumice_api::batch::{Job, TaskSpec, TaskState};
 
+use super::ended;
 use super::facts::{PodFacts, PodPhase};
+use super::memory::Memory;
 
 /// Numbers of pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,11 @@ impl Counts {
             PodPhase::Failed => &mut self.failed,
             PodPhase::Unknown => &mut self.unknown,
         };
+        *count = count.saturating_add(1);
+    }
+
+    fn add_result(&mut self, phase: PodPhase) {
+        let count = if phase == PodPhase::Succeeded { &mut self.succeeded } else { &mut self.failed };
         *count = count.saturating_add(1);
     }
 
@@ -57,6 +64,8 @@ pub(super) struct TaskCensus<'a> {
     pub spec: &'a TaskSpec,
     /// Pods with an index below `replicas`.
     pub slots: BTreeMap<i32, &'a PodFacts>,
+    /// Results of pods with an index below `replicas` that ended and are gone.
+    pub ended: BTreeMap<i32, PodPhase>,
     pub counts: Counts,
 }
 
@@ -66,9 +75,14 @@ impl TaskCensus<'_> {
         min_available(self.spec)
     }
 
-    /// Indices below `replicas` that have no pod.
+    /// Indices below `replicas` that have no pod and no result.
     pub fn missing(&self) -> impl Iterator<Item = i32> {
-        (0..self.spec.replicas.max(0)).filter(|index| !self.slots.contains_key(index))
+        (0..self.spec.replicas.max(0)).filter(|index| self.is_free(*index))
+    }
+
+    /// Whether an index is wanted and has neither a pod nor a result.
+    pub fn is_free(&self, index: i32) -> bool {
+        (0..self.spec.replicas).contains(&index) && !self.slots.contains_key(&index) && !self.ended.contains_key(&index)
     }
 }
 
@@ -88,7 +102,7 @@ impl<'a> Census<'a> {
             .spec
             .tasks
             .iter()
-            .map(|spec| TaskCensus { spec, slots: BTreeMap::new(), counts: Counts::default() })
+            .map(|spec| TaskCensus { spec, slots: BTreeMap::new(), ended: BTreeMap::new(), counts: Counts::default() })
             .collect();
         let by_name: BTreeMap<&str, usize> =
             job.spec.tasks.iter().enumerate().rev().map(|(position, task)| (task.name.as_str(), position)).collect();
@@ -111,6 +125,19 @@ impl<'a> Census<'a> {
         }
         let replicas = job.spec.tasks.iter().map(|task| i64::from(task.replicas.max(0))).sum();
         Self { tasks, surplus, counts, replicas }
+    }
+
+    /// Counts pods that ended and are gone, too.
+    pub fn with_ended(mut self, memory: &Memory) -> Self {
+        for task in &mut self.tasks {
+            for (index, number) in memory.of_task(&task.spec.name) {
+                let Some(phase) = ended::result(number).filter(|_| task.is_free(index)) else { continue };
+                task.ended.insert(index, phase);
+                task.counts.add_result(phase);
+                self.counts.add_result(phase);
+            }
+        }
+        self
     }
 
     pub fn task(&self, name: &str) -> Option<&TaskCensus<'a>> {

@@ -26,5 +26,6 @@ fn task_ready(task: &TaskCensus<'_>) -> bool {
         PodPhase::Running => pod.ready && !pod.is_leaving(),
         _ => false,
     });
-    i64::try_from(good.count()).is_ok_and(|good| good >= i64::from(task.min_available()))
+    let gone = task.ended.values().filter(|phase| **phase == PodPhase::Succeeded);
+    i64::try_from(good.count() + gone.count()).is_ok_and(|good| good >= i64::from(task.min_available()))
 }

@@ -12,7 +12,7 @@ use pumice_api::scheduling::PodGroupPhase;
 
 use super::census::{Census, TaskCensus};
 use super::facts::{PodFacts, PodPhase};
-use super::{JobView, owed};
+use super::{JobView, owed, updated};
 
 /// Most vanished pods of a task told of in one step.
 const VANISHED_MAX: usize = 10_000;
@@ -26,6 +26,8 @@ pub struct Evicted {
     pub index: i32,
     /// The job's `status.version` when it was made.
     pub version: i32,
+    /// Its last phase; Failed for one that a kubelet refused would be wrong, such are no evictions.
+    pub phase: PodPhase,
     /// When it was seen to be gone.
     pub at: Timestamp,
 }
@@ -45,7 +47,7 @@ pub(super) struct Signal {
 
 impl Signal {
     /// All signals there are, in no particular order.
-    pub fn gather(view: &JobView<'_>, census: &Census<'_>) -> Vec<Self> {
+    pub fn gather(view: &JobView<'_>, census: &Census<'_>, now: Timestamp) -> Vec<Self> {
         let version = view.job.status.version;
         let mut signals = Vec::new();
         for task in &census.tasks {
@@ -57,6 +59,7 @@ impl Signal {
             vanished(view, task, &mut signals);
         }
         signals.extend(group_unknown(view));
+        signals.extend(updated::signal(view.job, now));
         signals
     }
 
@@ -93,8 +96,13 @@ fn task_completed(task: &TaskCensus<'_>, version: i32) -> Option<Signal> {
     if task.spec.replicas <= 0 || task.counts.succeeded < task.spec.replicas {
         return None;
     }
-    let last = task.slots.values().filter(|pod| pod.version >= version).max_by_key(|pod| pod.ended_at)?;
-    Some(Signal::pod(Event::TaskCompleted, task, last.index, last.ended_at))
+    let last = task.slots.values().filter(|pod| pod.version >= version).max_by_key(|pod| pod.ended_at);
+    match last {
+        Some(last) => Some(Signal::pod(Event::TaskCompleted, task, last.index, last.ended_at)),
+        // None of them is there any more.
+        None if task.slots.is_empty() => Some(Signal::pod(Event::TaskCompleted, task, 0, None)),
+        None => None,
+    }
 }
 
 fn task_failed(task: &TaskCensus<'_>, version: i32) -> Option<Signal> {
@@ -120,8 +128,7 @@ fn vanished(view: &JobView<'_>, task: &TaskCensus<'_>, signals: &mut Vec<Signal>
     let mut seen = BTreeSet::new();
     let remembered = owed::remembered(view.job);
     let mut tell = |index: i32, at: Timestamp| {
-        let free = (0..task.spec.replicas).contains(&index) && !task.slots.contains_key(&index);
-        if free && seen.insert(index) {
+        if task.is_free(index) && seen.insert(index) {
             signals.push(Signal::pod(Event::PodEvicted, task, index, Some(at)));
         }
     };
@@ -134,7 +141,7 @@ fn vanished(view: &JobView<'_>, task: &TaskCensus<'_>, signals: &mut Vec<Signal>
     let counted = status.task_status_count.get(name).map_or(0, |state| {
         state.phase.values().fold(0_usize, |sum, count| sum.saturating_add(usize::try_from(*count).unwrap_or(0)))
     });
-    let deficit = counted.saturating_sub(task.slots.len() + seen.len()).min(VANISHED_MAX);
+    let deficit = counted.saturating_sub(task.slots.len() + task.ended.len() + seen.len()).min(VANISHED_MAX);
     for index in task.missing().filter(|index| !seen.contains(index)).take(deficit) {
         signals.push(Signal::pod(Event::PodEvicted, task, index, None));
     }

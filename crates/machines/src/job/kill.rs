@@ -8,10 +8,11 @@ use pumice_api::batch::{JobPhase, TaskSpec};
 use pumice_api::bus::Action;
 use pumice_api::names;
 
+use super::census::TaskCensus;
 use super::facts::PodFacts;
 use super::plan::{Effect, Existing, Plan};
 use super::policy::Order;
-use super::{Scene, rules};
+use super::{Scene, retry, rules, updated};
 
 /// A restart as it is written on the pods it takes away. One marked pod is enough to know all that must be marked.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,11 @@ impl Mark {
 const RESTART_JOB: &str = "RestartJob";
 /// `status.state.reason` of a restart that keeps the pods that ended.
 const RESUME_JOB: &str = "ResumeJob";
+
+/// Whether a restart of this `status.state.reason` is one of some pods, not of the whole job.
+pub(super) fn restarts_some(reason: &str) -> bool {
+    matches!(reason, "RestartTask" | "RestartPod" | "RestartPartition")
+}
 
 /// Which pods a restart takes away.
 enum Scope {
@@ -92,6 +98,7 @@ impl Scene<'_> {
         let mut draft = self.draft();
         draft.next.version = draft.next.version.saturating_add(1);
         draft.next.retry_count = draft.next.retry_count.saturating_add(1);
+        updated::acted(self.view.job, &mut draft.next);
         draft.enter(JobPhase::Restarting, RESTART_JOB, &message(order), self.now);
         Plan::only(draft.write(self.now).into_iter().chain(record(order)).collect())
     }
@@ -120,11 +127,12 @@ impl Scene<'_> {
         // The last restart is none: the job fails, and its pods stay for inspection.
         let last = restart >= rules::max_retry(&self.view.job.spec);
         let marks = if last { Vec::new() } else { self.marks(targets, restart) };
-        let mut draft = self.draft_after(&marks);
+        let restarted: &[Target] = if last { &[] } else { targets };
+        let mut draft = self.draft_after(&marks, restarted);
         draft.next.retry_count = restart;
         draft.enter(JobPhase::Restarting, action.as_str(), &message(order), self.now);
         let write = draft.write(self.now).into_iter().chain(record(order)).collect();
-        self.with_owed(targets, Plan::stages(vec![marks, write]))
+        self.with_owed(targets, self.with_ended(restarted, Plan::stages(vec![marks, write])))
     }
 
     /// Marks for the pods of the targets that have none.
@@ -146,14 +154,16 @@ impl Scene<'_> {
         let mut draft = self.draft();
         draft.next.version = draft.next.version.saturating_add(1);
         let reason = order.map_or("", |order| order.action.as_str()).to_owned();
+        updated::acted(self.view.job, &mut draft.next);
         draft.enter(to, &reason, &message(order), self.now);
-        Plan::only(draft.write(self.now).into_iter().chain(record(order)).collect())
+        self.with_ended(&[], Plan::only(draft.write(self.now).into_iter().chain(record(order)).collect()))
     }
 
     /// Unlike in Volcano, a resume costs no retry.
     pub(super) fn resume(&self) -> Plan {
         let mut draft = self.draft();
         draft.next.version = draft.next.version.saturating_add(1);
+        updated::acted(self.view.job, &mut draft.next);
         draft.enter(JobPhase::Restarting, RESUME_JOB, "", self.now);
         Plan::only(draft.write(self.now).into_iter().collect())
     }
@@ -163,7 +173,7 @@ impl Scene<'_> {
         let status = &self.view.job.status;
         let exhausted = status.retry_count >= rules::max_retry(&self.view.job.spec);
         let scope = match status.state.reason.as_str() {
-            "RestartTask" | "RestartPod" | "RestartPartition" => Scope::Marked,
+            reason if restarts_some(reason) => Scope::Marked,
             RESUME_JOB => Scope::OlderUnfinished,
             _ => Scope::Older,
         };
@@ -175,7 +185,7 @@ impl Scene<'_> {
                 Some(plan) => plan,
                 None => {
                     let kills = self.deletions(|pod| pod.mark.is_some());
-                    self.with_owed(&self.due_targets(), self.let_go(kills))
+                    self.with_owed(&self.due_targets(), self.with_ended(&[], self.let_go(kills)))
                 }
             },
             Scope::OlderUnfinished => {
@@ -184,7 +194,7 @@ impl Scene<'_> {
             }
             Scope::Older => {
                 let kills = self.deletions(|pod| pod.version < status.version);
-                self.let_go(kills.into_iter().chain(self.delete_older_group()).collect())
+                self.without_ended(self.let_go(kills.into_iter().chain(self.delete_older_group()).collect()))
             }
         }
     }
@@ -195,23 +205,33 @@ impl Scene<'_> {
 
     fn leave_restarting(&self) -> Plan {
         let mut draft = self.draft();
-        if let Some(verdict) = rules::restarting(&self.view.job.spec, &self.census, self.view.job.status.retry_count) {
-            draft.goto(&verdict, self.now);
+        let status = &self.view.job.status;
+        let due = retry::due(self.view.job).filter(|_| status.state.reason != RESUME_JOB);
+        let mut wake_at = None;
+        match rules::restarting(&self.view.job.spec, &self.census, status.retry_count) {
+            Some(verdict) if verdict.phase == JobPhase::Pending && due.is_some_and(|due| due > self.now) => {
+                wake_at = due;
+            }
+            Some(verdict) => draft.goto(&verdict, self.now),
+            None => {}
         }
-        Plan::only(draft.write(self.now).into_iter().collect())
+        Plan { wake_at, ..Plan::only(draft.write(self.now).into_iter().collect()) }
     }
 
     /// Takes pods that failed since the restart of others began into that restart, which costs no further retry.
     fn join(&self) -> Option<Plan> {
         let targets = self.due_targets();
         let marks = self.marks(&targets, self.view.job.status.retry_count);
-        if marks.is_empty() {
+        let restarts = |task: &TaskCensus<'_>| {
+            task.ended.keys().any(|index| targets.iter().any(|target| target.has(task.spec, *index)))
+        };
+        if marks.is_empty() && !self.census.tasks.iter().any(restarts) {
             return None;
         }
-        let write = self.draft_after(&marks).write_now(self.now);
+        let write = self.draft_after(&marks, &targets).write_now(self.now);
         let causes = self.due.iter().filter(|order| Target::of(order).is_some());
         let write = write.into_iter().chain(causes.filter_map(|order| record(Some(order))));
-        Some(self.with_owed(&targets, Plan::stages(vec![marks, write.collect()])))
+        Some(self.with_owed(&targets, self.with_ended(&targets, Plan::stages(vec![marks, write.collect()]))))
     }
 
     /// Marks for surplus and refused pods: once they are gone, or are wanted again before that, they were not evicted.

@@ -81,3 +81,32 @@ pub(super) struct TooLong;
 fn text<'a>(job: &'a Job, key: &str) -> Option<&'a str> {
     job.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_room_is_refused_and_what_is_hostile_is_nothing() {
+        let mut job = Job::default();
+        job.metadata.uid = Some("u".to_owned());
+        let scattered = |count: i32| {
+            let mut memory = Memory::default();
+            (0..count).for_each(|index| memory.set("w", index * 2, 1));
+            memory
+        };
+        assert_eq!(scattered(20_000).change(&job, "key", None), Err(TooLong));
+        let Ok(Some(Effect::Annotate { value: Some(text), .. })) = scattered(5_000).change(&job, "key", None) else {
+            panic!("there is room for these");
+        };
+        let mut read = |text: String| {
+            job.metadata.annotations = Some([("key".to_owned(), text)].into());
+            Memory::read(&job, "key", None)
+        };
+        assert_eq!(read(text), scattered(5_000));
+        let many: Map<String, Value> = (0..500).map(|task| (format!("t{task}"), "0-999999".into())).collect();
+        assert!(read(json!({"uid": "u", "tasks": many}).to_string()).is_empty());
+        assert!(read(json!({"uid": "another", "tasks": {"w": "1"}}).to_string()).is_empty());
+        assert!(read("[]".to_owned()).is_empty());
+    }
+}

@@ -25,7 +25,7 @@ impl Scene<'_> {
         let mut owed = Memory::default();
         for signal in self.signals.iter().filter(|signal| signal.event == Event::PodEvicted) {
             let Some((name, index)) = signal.task.as_deref().zip(signal.index) else { continue };
-            let Some(task) = self.census.task(name).filter(|task| !task.slots.contains_key(&index)) else { continue };
+            let Some(task) = self.census.task(name).filter(|task| task.is_free(index)) else { continue };
             let met = targets.iter().any(|target| target.has(task.spec, index));
             if !met && policy::answer(&self.view.job.spec, signal).is_some() {
                 owed.set(name, index, signal.at.unwrap_or(self.changed_at).as_second());

@@ -18,9 +18,13 @@ use super::pod_resources::{self, Usage};
 use super::sync;
 use crate::job_object;
 
+/// Annotations that are about the Job object itself.
+const NOT_COPIED: &[&str] = &[names::LAST_APPLIED, names::EVICTED, names::ENDED_INDICES];
+
 /// Makes the group.
 pub(super) fn build(job: &Job, priorities: &BTreeMap<String, i32>) -> PodGroup {
     let mut annotations = job.metadata.annotations.clone().unwrap_or_default();
+    annotations.retain(|key, _| !NOT_COPIED.contains(&key.as_str()));
     annotations.insert(names::JOB_VERSION.to_owned(), job.status.version.to_string());
     PodGroup {
         metadata: ObjectMeta {

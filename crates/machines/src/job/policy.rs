@@ -114,7 +114,8 @@ fn matched(rule: &LifecyclePolicy, signal: &Signal) -> Option<(Action, GoDuratio
         None => None,
     };
     let mut events = rule.event.iter().chain(&rule.events);
-    let by_event = events.any(|event| *event == signal.event || *event == Event::Any)
+    let any = |event: &Event| *event == Event::Any && signal.event != Event::JobUpdated;
+    let by_event = events.any(|event| *event == signal.event || any(event))
         && (signal.event != Event::PodPending || delay.is_some());
     let by_code = rule.exit_code.is_some_and(|code| code != 0 && signal.exit_code == Some(code));
     let action = rule.action.clone().unwrap_or(Action::SyncJob);

@@ -41,15 +41,47 @@ pub(super) fn running(spec: &JobSpec, census: &Census<'_>) -> Option<Verdict> {
     if census.replicas == 0 {
         return None;
     }
-    if let Some(wanted) = spec.min_success.filter(|wanted| counts.succeeded >= *wanted) {
-        let message = format!("{} pods succeeded, minSuccess is {wanted}", counts.succeeded);
-        return Some(Verdict::new(JobPhase::Completed, "MinSuccess", message));
+    let goals = goals(spec, census);
+    if !goals.is_empty() && goals.iter().all(Goal::is_reached) {
+        return Some(Verdict::new(JobPhase::Completed, "MinSuccess", describe(&goals)));
     }
     if i64::from(counts.succeeded) + i64::from(counts.failed) == census.replicas {
         return Some(ended(spec, census));
     }
     (i64::from(counts.pending) > census.replicas - i64::from(spec.min_available))
         .then(|| Verdict::new(JobPhase::Pending, "", String::new()))
+}
+
+/// A number of successes that completes the job, together with all others.
+struct Goal<'a> {
+    /// None for the job's own.
+    task: Option<&'a str>,
+    succeeded: i32,
+    wanted: i32,
+}
+
+impl Goal<'_> {
+    fn is_reached(&self) -> bool {
+        self.succeeded >= self.wanted
+    }
+}
+
+/// The job's `minSuccess` and those of its tasks: where several are given, each must be reached.
+fn goals<'a>(spec: &JobSpec, census: &Census<'a>) -> Vec<Goal<'a>> {
+    let job = spec.min_success.map(|wanted| Goal { task: None, succeeded: census.counts.succeeded, wanted });
+    let tasks = census.tasks.iter().filter_map(|task| {
+        let (wanted, succeeded) = (task.spec.min_success?, task.counts.succeeded);
+        Some(Goal { task: Some(task.spec.name.as_str()), succeeded, wanted })
+    });
+    job.into_iter().chain(tasks).collect()
+}
+
+fn describe(goals: &[Goal<'_>]) -> String {
+    let one = |goal: &Goal<'_>| {
+        let of_task = goal.task.map(|task| format!(" of task {task}")).unwrap_or_default();
+        format!("{} pods{of_task} succeeded, minSuccess is {}", goal.succeeded, goal.wanted)
+    };
+    goals.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// All pods have ended.
@@ -60,7 +92,7 @@ fn ended(spec: &JobSpec, census: &Census<'_>) -> Verdict {
     if i64::from(spec.min_available) >= minimum {
         let short = census.tasks.iter().find_map(|task| {
             let wanted = task.spec.min_available?;
-            let seen = !task.slots.is_empty();
+            let seen = !task.slots.is_empty() || !task.ended.is_empty();
             (seen && task.counts.succeeded < wanted).then_some((task, wanted))
         });
         if let Some((task, wanted)) = short {
@@ -71,8 +103,8 @@ fn ended(spec: &JobSpec, census: &Census<'_>) -> Verdict {
             );
         }
     }
-    if let Some(wanted) = spec.min_success {
-        return failed("TooFewSuccesses", format!("{succeeded} pods succeeded, minSuccess is {wanted}"));
+    if let Some(missed) = goals(spec, census).into_iter().find(|goal| !goal.is_reached()) {
+        return failed("TooFewSuccesses", describe(&[missed]));
     }
     let message = format!("{succeeded} of {} pods succeeded, minAvailable is {}", census.replicas, spec.min_available);
     if succeeded >= spec.min_available {

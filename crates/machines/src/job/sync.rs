@@ -12,14 +12,14 @@ use super::claims::Claims;
 use super::memory::Memory;
 use super::plan::{Effect, Plan};
 use super::rules::Verdict;
-use super::{Scene, claims, depends, plugin_objects, pod_group, pods, rules};
+use super::{Scene, claims, depends, plugin_objects, pod_group, pods, rules, updated};
 use crate::job_object;
 use crate::plugins::{self, Plugin};
 
 /// Most pods made by one plan; the next step makes the rest.
 const CREATE_MAX: usize = 5_000;
-/// Most pods of a job: their addresses must fit a ConfigMap of one MiB.
-const REPLICAS_MAX: i64 = 10_000;
+/// Most pods of a job.
+const REPLICAS_MAX: i64 = 100_000;
 
 impl Scene<'_> {
     pub(super) fn sync(&self) -> Plan {
@@ -37,6 +37,7 @@ impl Scene<'_> {
         first.extend(self.own_marks());
         if let Some(ready) = preparations {
             draft.next.controlled_resources = ready.resources;
+            updated::waits(self.view.job, &mut draft.next, self.now);
             first.extend(ready.effects);
             if self.group_is_admitted() {
                 second.extend(self.creations(&ready.plugins, &owed, &mut covered));
@@ -45,7 +46,8 @@ impl Scene<'_> {
         for verdict in self.verdicts() {
             draft.goto(&verdict, self.now);
             if verdict.phase.is_finished() {
-                return self.remember(&owed, Plan::only(draft.write(self.now).into_iter().collect()));
+                let write = draft.write(self.now).into_iter().collect();
+                return self.with_ended(&[], self.remember(&owed, Plan::only(write)));
             }
         }
         records.extend(self.group_pending());
@@ -54,10 +56,10 @@ impl Scene<'_> {
         first.extend(records);
         if !owed.is_empty() && owed == covered && !deletes {
             // Each successor says it. Until all are there, the counts must go on missing what they replace.
-            return Plan::stages(vec![first, second, write.into_iter().collect()]);
+            return self.with_ended(&[], Plan::stages(vec![first, second, write.into_iter().collect()]));
         }
         first.extend(write);
-        self.remember(&owed, Plan::stages(vec![first, second]))
+        self.with_ended(&[], self.remember(&owed, Plan::stages(vec![first, second])))
     }
 
     /// The phases to go through now. A job whose pods ended before they were seen to run passes Running on its way out.
@@ -89,6 +91,17 @@ impl Scene<'_> {
                 return None;
             }
         };
+        let limits = plugins.iter().filter_map(|plugin| Some((plugin, hosts_max(plugin)?)));
+        if let Some((plugin, most)) =
+            limits.min_by_key(|(_, most)| *most).filter(|(_, most)| self.census.replicas > *most)
+        {
+            let (name, pods) = (plugin.name(), self.census.replicas);
+            let message = format!(
+                "plugin {name} lists the hosts of all pods, of which there may be {most} and are {pods}; leave it out, or make several jobs"
+            );
+            records.push(Effect::warning("PluginError", message));
+            return None;
+        }
         if !view.queue_exists {
             let message = format!("queue {} does not exist; create it and the job goes on", queue_name(job));
             records.push(Effect::warning("PodGroupError", message));
@@ -174,6 +187,15 @@ impl Scene<'_> {
         let message =
             format!("PodGroup {namespace}:{name} {}, reason: {}", kind.as_str().to_lowercase(), condition.message);
         Some(Effect::warning("PodGroupPending", message))
+    }
+}
+
+/// Most pods of a job whose hosts a plugin writes down: they must fit an object, and the environment of each pod.
+fn hosts_max(plugin: &Plugin) -> Option<i64> {
+    match plugin {
+        Plugin::Svc(_) => Some(2_000),
+        Plugin::Ssh(_) => Some(10_000),
+        _ => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The Job machine against a model of a cluster.
 
+mod ended;
 mod goldens;
 mod laws;
 mod life;

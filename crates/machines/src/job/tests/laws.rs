@@ -13,6 +13,7 @@ enum Move {
     Pod(usize, &'static str),
     Evict(usize),
     Vanish(usize),
+    Refuse(usize),
     Reap,
     Admit,
     GroupUnknown,
@@ -37,6 +38,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         6 => (0..6_usize, phase).prop_map(|(pod, phase)| Move::Pod(pod, phase)),
         1 => (0..6_usize).prop_map(Move::Evict),
         1 => (0..6_usize).prop_map(Move::Vanish),
+        1 => (0..6_usize).prop_map(Move::Refuse),
         3 => Just(Move::Reap),
         4 => Just(Move::Admit),
         1 => Just(Move::GroupUnknown),
@@ -62,6 +64,7 @@ fn policies() -> impl Strategy<Value = serde_json::Value> {
         Just("RestartJob"),
         Just("RestartTask"),
         Just("RestartPod"),
+        Just("RestartPartition"),
         Just("AbortJob"),
         Just("CompleteJob"),
         Just("TerminateJob"),
@@ -74,8 +77,50 @@ fn policies() -> impl Strategy<Value = serde_json::Value> {
     prop::collection::vec(one, 0..3).prop_map(serde_json::Value::from)
 }
 
+/// Replicas, minAvailable, minSuccess, whether it depends on the first task, whether it is split.
+type Drawn = (i32, i32, Option<i32>, Option<()>, bool);
+
+/// Jobs of one to three tasks, with all that decides when they run and end.
+fn specs() -> impl Strategy<Value = serde_json::Value> {
+    let task = (
+        0..4_i32,
+        0..4_i32,
+        prop::option::weighted(0.2, 1..3_i32),
+        prop::option::weighted(0.2, Just(())),
+        any::<bool>(),
+    );
+    let tasks = prop::collection::vec(task, 1..4).prop_map(|tasks| {
+        let one = |(at, (replicas, least, success, depends, split)): (usize, Drawn)| {
+            let name = ["a", "b", "c"][at];
+            let mut task = json!({"name": name, "replicas": replicas, "minAvailable": least.min(replicas)});
+            if let Some(success) = success {
+                task["minSuccess"] = success.into();
+            }
+            if depends.is_some() && at > 0 {
+                task["dependsOn"] = json!({"name": ["a"]});
+            }
+            if split && replicas == 2 {
+                task["partitionPolicy"] = json!({"totalPartitions": 2, "partitionSize": 1});
+            }
+            task
+        };
+        tasks.into_iter().enumerate().map(one).collect::<Vec<_>>()
+    });
+    let plugins = prop_oneof![Just(json!({})), Just(json!({"svc": []}))];
+    let success = prop::option::weighted(0.2, 1..4_i32);
+    (tasks, policies(), 1..4_i32, 0..4_i32, success, plugins).prop_map(|(tasks, policies, retries, least, success, plugins)| {
+        let replicas: i64 = tasks.iter().filter_map(|task| task["replicas"].as_i64()).sum();
+        let mut spec = json!({"minAvailable": i64::from(least).min(replicas), "maxRetry": retries, "policies": policies,
+            "plugins": plugins, "tasks": tasks});
+        if let Some(success) = success {
+            spec["minSuccess"] = success.into();
+        }
+        spec
+    })
+}
+
 /// Edges of the graph of phases, several at a time when a model is settled in between.
-fn legal(from: &P, to: &P) -> bool {
+pub(super) fn legal(from: &P, to: &P) -> bool {
     match from {
         P::Pending | P::Running => !matches!(to, P::Aborted | P::Terminated),
         P::Restarting => matches!(to, P::Pending | P::Failed | P::Aborting | P::Terminating | P::Completing),
@@ -108,6 +153,11 @@ fn play(model: &mut Model, one: Move) {
                 model.pods.remove(&name);
             }
         }
+        Move::Refuse(index) => {
+            if let Some(name) = nth(model, index).filter(|name| !model.has_ended(name)) {
+                model.refuse(&name, "OutOfmemory");
+            }
+        }
         Move::Reap => model.reap(),
         Move::Admit => model.admit(),
         Move::GroupUnknown => {
@@ -123,10 +173,11 @@ fn play(model: &mut Model, one: Move) {
         }
         Move::Sleep(seconds) => model.sleep(seconds),
         Move::Scale(replicas) => {
-            let task = &mut model.job.spec.tasks[1];
+            let spec = &mut model.job.spec;
+            let Some(task) = spec.tasks.last_mut() else { return };
             task.replicas = replicas;
-            task.min_available = Some(replicas.min(1));
-            model.job.spec.min_available = 1 + replicas.min(1);
+            task.min_available = task.min_available.map(|least| least.min(replicas));
+            spec.min_available = spec.min_available.min(spec.tasks.iter().map(|task| task.replicas).sum());
             model.job.metadata.generation = model.job.metadata.generation.map(|generation| generation + 1);
         }
         Move::Settle => model.settle(),
@@ -138,7 +189,7 @@ fn check(model: &Model, before: usize) -> Result<(), TestCaseError> {
         prop_assert!(legal(&pair[0], &pair[1]), "{:?} -> {:?}", pair[0], pair[1]);
     }
     prop_assert!(model.counts().iter().all(|count| *count >= 0), "{:?}", model.counts());
-    prop_assert!(model.job.status.retry_count <= 3);
+    prop_assert!(model.job.status.retry_count <= model.job.spec.max_retry);
     let conditions = &model.job.status.conditions;
     for (index, condition) in conditions.iter().enumerate() {
         prop_assert!(!conditions[..index].iter().any(|other| other.status == condition.status));
@@ -150,11 +201,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens(moves in moves(), policies in policies(), linger in any::<bool>()) {
-        let mut model = Model::new(job(json!({
-            "minAvailable": 2, "plugins": {"svc": []}, "policies": policies,
-            "tasks": [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 2, "minAvailable": 1}],
-        })));
+    fn whatever_happens(moves in moves(), spec in specs(), linger in any::<bool>(), hold_counts in any::<bool>()) {
+        let mut model = Model::new(job(spec));
+        model.hold_counts = hold_counts;
         model.linger = linger;
         for one in moves {
             let before = model.phases.len();
@@ -162,6 +211,7 @@ proptest! {
             check(&model, before)?;
         }
         // In the end everything is settled: a second look changes nothing.
+        model.hold_counts = false;
         let before = model.phases.len();
         model.settle();
         check(&model, before)?;
@@ -170,7 +220,11 @@ proptest! {
         let phase_of = |pod: &k8s_openapi::api::core::v1::Pod| {
             pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_else(|| "Pending".into())
         };
-        let running = live.clone().filter(|pod| phase_of(pod) == "Running").count();
+        let wanted = |pod: &&k8s_openapi::api::core::v1::Pod| {
+            let facts = crate::job::JobPod::observe(pod).unwrap().facts;
+            model.job.spec.tasks.iter().any(|task| task.name == facts.task && facts.index < task.replicas)
+        };
+        let running = live.clone().filter(wanted).filter(|pod| phase_of(pod) == "Running").count();
         prop_assert_eq!(model.job.status.running as usize, running, "the counts are true");
         if model.phase().is_finished() {
             prop_assert!(live.clone().all(|pod| phase_of(pod) == "Succeeded" || phase_of(pod) == "Failed"));

@@ -227,6 +227,17 @@ fn the_group_follows_the_minimum() {
 }
 
 #[test]
+fn the_group_gets_no_annotations_that_are_about_the_job() {
+    let mut job = simple(1, json!({}));
+    let all = [(pumice_api::names::LAST_APPLIED, "{}"), ("team", "a")];
+    job.metadata.annotations = Some(all.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+    let mut model = Model::new(job);
+    model.settle();
+    let annotations = model.group.unwrap().metadata.annotations.unwrap();
+    assert_eq!(annotations.keys().collect::<Vec<_>>(), ["team", pumice_api::names::JOB_VERSION]);
+}
+
+#[test]
 fn a_dependent_task_waits() {
     let mut model = Model::new(job(json!({"minAvailable": 1, "tasks": [
         {"name": "a", "replicas": 1},
@@ -280,6 +291,17 @@ fn what_we_can_not_honour_is_said_and_waited_for() {
     let mut model = Model::new(simple(i32::MAX, json!({})));
     model.settle();
     assert_eq!(model.records[0].0, "JobStatusError");
+    for (plugins, pods, told) in [
+        (json!({}), 100_000, None),
+        (json!({"env": []}), 100_001, Some("JobStatusError")),
+        (json!({"svc": []}), 2_000, None),
+        (json!({"ssh": [], "svc": []}), 2_001, Some("PluginError")),
+    ] {
+        let mut model = Model::new(simple(pods, json!({"plugins": plugins})));
+        model.settle();
+        assert_eq!(model.records.first().map(|record| record.0), told, "{pods}");
+        assert_eq!(model.group.is_some(), told.is_none(), "{pods}");
+    }
     let mut model = Model::new(simple(1, json!({})));
     model.job.status.state.phase = Some(P::Other("Dreaming".into()));
     assert!(model.plan(None).is_settled());

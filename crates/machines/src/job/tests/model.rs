@@ -10,10 +10,11 @@ use pumice_api::bus::Action;
 use pumice_api::scheduling::{PodGroup, PodGroupPhase};
 use serde_json::{Value, json};
 
-use crate::job::{Effect, Evicted, JobPod, JobView, ObjectId, Plan, step};
+use crate::job::{Effect, Evicted, JobPod, JobView, ObjectId, Plan, PodFacts as JobPodFacts, step};
 
 pub(super) const STEPS_MAX: usize = 60;
 
+#[derive(Clone)]
 pub(super) struct Model {
     pub job: Job,
     pub pods: BTreeMap<String, Pod>,
@@ -27,6 +28,8 @@ pub(super) struct Model {
     pub linger: bool,
     /// Counts alone are not written, as if the shell held them back.
     pub hold_counts: bool,
+    /// Time goes on only by [`Model::sleep`]; otherwise a retry that waits comes to its time by itself.
+    pub watches_time: bool,
     /// Phases the job was written in, in order.
     pub phases: Vec<JobPhase>,
     pub records: Vec<(&'static str, String)>,
@@ -73,6 +76,7 @@ impl Model {
             now: "2026-01-01T00:01:00Z".parse().unwrap(),
             linger: false,
             hold_counts: false,
+            watches_time: false,
             phases: Vec::new(),
             records: Vec::new(),
             uids: 100,
@@ -131,7 +135,7 @@ impl Model {
             let waits = plan.command_waits;
             let empty = plan.is_settled();
             self.apply(plan, usize::MAX);
-            if !(empty && !waits) {
+            if !empty || waits {
                 self.evicted.clear();
             }
             if !waits {
@@ -149,9 +153,14 @@ impl Model {
             let settled = plan.stages.iter().flatten().all(|effect| effect.is_record() || held(effect));
             // They are told once.
             self.evicted.clear();
+            let wake_at =
+                plan.wake_at.filter(|_| settled && self.phase() == JobPhase::Restarting && !self.watches_time);
             self.apply(plan, usize::MAX);
-            if settled {
-                return;
+            match wake_at {
+                // A retry waits for its time.
+                Some(at) => self.now = at,
+                None if settled => return,
+                None => {}
             }
         }
         panic!("not settled: {:?} {:?}", self.job.status, self.plan(None));
@@ -247,10 +256,10 @@ impl Model {
     pub fn evict(&mut self, name: &str) {
         if let Some(pod) = self.pods.get(name) {
             let facts = JobPod::observe(pod).unwrap().facts;
-            let evicted = Evicted { task: facts.task, index: facts.index, version: facts.version, at: self.now };
+            let JobPodFacts { task, index, version, phase, .. } = facts.clone();
             self.delete(name);
-            if !self.pods.contains_key(name) && facts.mark.is_none() {
-                self.evicted.push(evicted);
+            if !self.pods.contains_key(name) && facts.mark.is_none() && facts.refused.is_none() {
+                self.evicted.push(Evicted { task, index, version, phase, at: self.now });
             }
         }
     }
@@ -274,6 +283,10 @@ impl Model {
         if let Some(group) = &mut self.group {
             group.status.phase = Some(PodGroupPhase::Inqueue);
         }
+    }
+
+    pub fn has_ended(&self, name: &str) -> bool {
+        matches!(self.pod_phase(name), Some("Succeeded" | "Failed"))
     }
 
     fn pod_phase(&self, name: &str) -> Option<&str> {

@@ -479,3 +479,82 @@ fn a_refused_pod_keeps_no_job_from_ending_or_restarting() {
     model.command(pumice_api::bus::Action::TerminateJob);
     assert_eq!((model.phase(), model.pods.len()), (P::Terminated, 0));
 }
+
+#[test]
+fn further_retries_wait_by_the_times_in_the_job() {
+    let mut model = Model::running(simple(2, on("PodFailed", "RestartJob")));
+    model.job.spec.max_retry = 5;
+    model.watches_time = true;
+    for wait in [0, 10, 20, 40] {
+        model.pod("j-w-1", "Failed");
+        model.settle();
+        if wait > 0 {
+            assert_eq!(model.phase(), P::Restarting, "{wait}");
+            assert!(model.pods.is_empty(), "what holds resources is gone at once");
+            assert_eq!(model.plan(None).wake_at.unwrap().duration_since(model.now).as_secs(), wait);
+            model.sleep(wait - 1);
+            model.settle();
+            assert_eq!(model.phase(), P::Restarting, "{wait}");
+            model.sleep(1);
+            model.settle();
+        }
+        assert_eq!(model.phase(), P::Pending, "{wait}");
+        model.admit();
+        model.settle();
+        model.all_pods("Running");
+        model.settle();
+    }
+    model.pod("j-w-1", "Failed");
+    model.settle();
+    assert_eq!(model.phase(), P::Failed, "the end waits for nothing");
+}
+
+#[test]
+fn a_resumed_job_does_not_wait() {
+    let mut model = Model::running(simple(2, on("PodFailed", "RestartJob")));
+    model.watches_time = true;
+    model.job.status.retry_count = 2;
+    model.command(pumice_api::bus::Action::AbortJob);
+    model.command(pumice_api::bus::Action::ResumeJob);
+    assert_eq!(model.phase(), P::Pending);
+}
+
+fn update(model: &mut Model) {
+    model.job.spec.min_available = 1;
+    model.job.metadata.generation = model.job.metadata.generation.map(|generation| generation + 1);
+}
+
+#[test]
+fn an_update_acts_once_by_a_rule_that_names_it() {
+    let mut model = Model::running(simple(2, on("JobUpdated", "RestartJob")));
+    update(&mut model);
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count), (P::Pending, 1));
+    model.admit();
+    model.settle();
+    model.all_pods("Running");
+    model.settle();
+    assert_eq!((model.phase(), model.job.status.retry_count), (P::Running, 1));
+
+    let mut any = Model::running(simple(2, on("*", "RestartJob")));
+    update(&mut any);
+    any.settle();
+    assert_eq!(any.job.status.retry_count, 0, "Volcano never raises it, so no rule for all events expects it");
+    assert!(any.job.status.controlled_resources.is_empty());
+}
+
+#[test]
+fn a_delay_counts_from_the_update() {
+    let list = json!([{"event": "JobUpdated", "action": "TerminateJob", "timeout": "5m"}]);
+    let mut model = Model::running(simple(2, policies(list)));
+    model.sleep(1000);
+    update(&mut model);
+    model.settle();
+    assert_eq!(model.phase(), P::Running);
+    model.sleep(299);
+    model.settle();
+    assert_eq!(model.phase(), P::Running);
+    model.sleep(1);
+    model.settle();
+    assert_eq!(model.phase(), P::Terminated);
+}

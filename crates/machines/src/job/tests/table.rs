@@ -97,12 +97,32 @@ fn rules_of_running() {
         json!({"minAvailable": min, "tasks": [
             {"name": "a", "replicas": 2, "minAvailable": a}, {"name": "b", "replicas": 2, "minAvailable": b}]})
     };
+    let goals = |job: Value, task: Value| {
+        json!({"minAvailable": 1, "minSuccess": job, "tasks": [
+            {"name": "a", "replicas": 2, "minAvailable": 0, "minSuccess": task}, {"name": "b", "replicas": 2, "minAvailable": 0}]})
+    };
     type Case = (&'static str, Value, &'static str, Option<(JobPhase, &'static str)>);
     let cases: Vec<Case> = vec![
         ("scaled to zero", json!({"tasks": [{"name": "a", "replicas": 0}]}), "", None),
         ("minSuccess reached", one(1, json!({"minSuccess": 2})), "SSRR", Some((JobPhase::Completed, "MinSuccess"))),
         ("minSuccess not reached", one(1, json!({"minSuccess": 2})), "SRRR", None),
         ("minSuccess missed", one(1, json!({"minSuccess": 2})), "SFFF", Some((JobPhase::Failed, "TooFewSuccesses"))),
+        (
+            "a task's minSuccess reached",
+            goals(json!(null), json!(1)),
+            "SRRR",
+            Some((JobPhase::Completed, "MinSuccess")),
+        ),
+        ("another task's successes don't count", goals(json!(null), json!(1)), "RRSS", None),
+        (
+            "a task's minSuccess missed",
+            goals(json!(null), json!(2)),
+            "SFSS",
+            Some((JobPhase::Failed, "TooFewSuccesses")),
+        ),
+        ("the job's and the task's", goals(json!(3), json!(1)), "SRSS", Some((JobPhase::Completed, "MinSuccess"))),
+        ("the job's but not the task's", goals(json!(2), json!(1)), "RRSS", None),
+        ("the task's but not the job's", goals(json!(3), json!(1)), "SRRR", None),
         ("all succeeded", one(4, json!({})), "SSSS", Some((JobPhase::Completed, "PodsSucceeded"))),
         ("enough succeeded", one(2, json!({})), "SSFF", Some((JobPhase::Completed, "PodsSucceeded"))),
         ("too few succeeded", one(3, json!({})), "SSFF", Some((JobPhase::Failed, "TooFewSuccesses"))),
