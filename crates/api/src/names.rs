@@ -65,9 +65,6 @@ pub const JOB_TYPE: &str = "volcano.sh/job-type";
 /// Prefix of annotations that a PodGroup takes over from its owner.
 pub const VOLCANO_PREFIX: &str = "volcano.sh/";
 
-/// What `kubectl apply` was last given, as large as the object itself; annotation.
-pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
 /// Domain of our own keys; users can't write keys of [`RESERVED_KEYS`].
 pub const PUMICE_PREFIX: &str = "pumice.sh/";
 /// The user who created a Job, written by admission from the request; annotation.
@@ -76,12 +73,6 @@ pub const USER: &str = "pumice.sh/user";
 pub const RESTART: &str = "pumice.sh/restart";
 /// When a pod's predecessor was evicted; a delayed PodEvicted policy counts from it; annotation.
 pub const EVICTED_AT: &str = "pumice.sh/evicted-at";
-/// Evictions that a delayed policy will act on, of pods without a successor that says so itself; annotation of a Job.
-pub const EVICTED: &str = "pumice.sh/evicted";
-/// Indices of a job's tasks whose pods ended and are gone, with their results; annotation of a Job.
-pub const ENDED_INDICES: &str = "pumice.sh/ended-indices";
-/// What the second retry of a job waits, a Go duration; each further one waits twice as long; annotation of a Job.
-pub const RETRY_BACKOFF: &str = "pumice.sh/retry-backoff";
 /// Annotations only the platform writes.
 pub const RESERVED_KEYS: &[&str] = &[USER];
 
@@ -117,24 +108,6 @@ pub const GROUP_MASTERS: &str = "system:masters";
 /// Name of the task at `index` of a job that does not name it.
 pub fn unnamed_task(index: usize) -> String {
     format!("default{index}")
-}
-
-/// Reasons of pods that a kubelet refused and never started, beside `OutOf` and a resource.
-const KUBELET_REFUSALS: &[&str] = &[
-    "NodeAffinity",
-    "NodePorts",
-    "NodeName",
-    "NodeUnschedulable",
-    "TaintToleration",
-    "UnexpectedAdmissionError",
-    "AdmissionFailed",
-    "TopologyAffinityError",
-    "PodOSNotSupported",
-];
-
-/// Whether a pod that failed for this reason was refused by a kubelet: it never started, and is to be replaced.
-pub fn is_kubelet_refusal(reason: &str) -> bool {
-    reason.starts_with("OutOf") || KUBELET_REFUSALS.contains(&reason)
 }
 
 /// Name of a job's pod.

@@ -11,6 +11,7 @@ mod depends;
 mod ended;
 mod events;
 mod facts;
+mod index_runs;
 mod kill;
 mod memory;
 mod owed;

@@ -4,7 +4,6 @@
 //! controller that restarts, or looks twice, comes to the same result; applying a plan and stepping again ends in an empty
 //! plan. Called by the shells in `controllers`.
 
-pub mod index_runs;
 pub mod job;
 mod job_object;
 pub mod plugins;

@@ -6,7 +6,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use pumice_api::names;
+use pumice_api::{kubelet, names};
 
 use super::kill::Mark;
 
@@ -123,7 +123,7 @@ impl JobPod {
             phase,
             terminating_since: at(pod.metadata.deletion_timestamp.as_ref()).and_then(|end| end.checked_sub(grace).ok()),
             mark: marked.then(|| Mark::read(annotation(names::RESTART))),
-            refused: reason.filter(|reason| names::is_kubelet_refusal(reason)).map(str::to_owned),
+            refused: reason.filter(|reason| kubelet::is_refusal(reason)).map(str::to_owned),
             exit_code: containers.first().and_then(exit_code),
             restarts: containers.iter().chain(init).fold(0_i32, |sum, one| sum.saturating_add(one.restart_count)),
             ready: !containers.is_empty() && containers.iter().all(|one| one.ready),

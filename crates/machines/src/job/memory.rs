@@ -9,9 +9,14 @@ use std::collections::BTreeMap;
 use pumice_api::batch::Job;
 use serde_json::{Map, Value, json};
 
+use super::index_runs::{IndexRuns, TEXT_MAX};
 use super::plan::Effect;
-use crate::index_runs::{IndexRuns, TEXT_MAX};
 use crate::job_object;
+
+/// Evictions that a delayed policy will act on, of pods without a successor that says so itself; annotation of a Job.
+pub(super) const EVICTED: &str = "pumice.sh/evicted";
+/// Indices of a job's tasks whose pods ended and are gone, with their results; annotation of a Job.
+pub(super) const ENDED_INDICES: &str = "pumice.sh/ended-indices";
 
 /// Most numbers that a text is read for: a short one can speak of very many pods.
 const NUMBERS_MAX: u64 = 1_000_000;

@@ -15,11 +15,13 @@ use serde_json::{Map, Value};
 
 use super::census::min_available;
 use super::pod_resources::{self, Usage};
-use super::sync;
+use super::{memory, sync};
 use crate::job_object;
 
+/// What `kubectl apply` was last given, as large as the object itself; annotation.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Annotations that are about the Job object itself.
-const NOT_COPIED: &[&str] = &[names::LAST_APPLIED, names::EVICTED, names::ENDED_INDICES];
+const NOT_COPIED: &[&str] = &[LAST_APPLIED, memory::EVICTED, memory::ENDED_INDICES];
 
 /// Makes the group.
 pub(super) fn build(job: &Job, priorities: &BTreeMap<String, i32>) -> PodGroup {

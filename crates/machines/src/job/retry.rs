@@ -6,9 +6,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 use pumice_api::batch::{Job, JobPhase};
-use pumice_api::names;
 use pumice_units::GoDuration;
 
+/// What the second retry of a job waits, a Go duration; annotation of a Job.
+pub(super) const RETRY_BACKOFF: &str = "pumice.sh/retry-backoff";
 /// What the second retry waits, unless the job says something else.
 const FIRST: SignedDuration = SignedDuration::from_secs(10);
 /// No retry waits longer, unless the job asks for a longer first wait.
@@ -23,7 +24,7 @@ pub(super) fn due(job: &Job) -> Option<Timestamp> {
 }
 
 fn wait(job: &Job) -> SignedDuration {
-    let annotation = job.metadata.annotations.as_ref().and_then(|all| all.get(names::RETRY_BACKOFF));
+    let annotation = job.metadata.annotations.as_ref().and_then(|all| all.get(RETRY_BACKOFF));
     let said = annotation.and_then(|text| text.parse::<GoDuration>().ok());
     let first = said.map_or(FIRST, |said| SignedDuration::from_nanos(said.as_nanos().max(0)));
     let doublings = match job.status.retry_count {
@@ -42,7 +43,7 @@ mod tests {
         let seconds = |retry_count, text: Option<&str>| {
             let mut job = Job::default();
             job.status.retry_count = retry_count;
-            let annotation = |text: &str| [(names::RETRY_BACKOFF.to_owned(), text.to_owned())].into();
+            let annotation = |text: &str| [(RETRY_BACKOFF.to_owned(), text.to_owned())].into();
             job.metadata.annotations = text.map(annotation);
             wait(&job).as_secs()
         };

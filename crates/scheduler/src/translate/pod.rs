@@ -1,7 +1,7 @@
 //! Pods.
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
-use pumice_api::names;
+use pumice_api::{kubelet, names};
 use pumice_engine::{PodFacts, PodPhase, TimeMs};
 
 use super::claims::pod_claims;
@@ -62,7 +62,7 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
 /// Why the kubelet refused the pod, if it did: it never started, and is to be replaced.
 pub(crate) fn refusal(status: &PodStatus) -> Option<&str> {
     let reason = status.reason.as_deref().unwrap_or_default();
-    (names::is_kubelet_refusal(reason) && status.phase.as_deref() == Some("Failed")).then_some(reason)
+    (kubelet::is_refusal(reason) && status.phase.as_deref() == Some("Failed")).then_some(reason)
 }
 
 /// When its PodScheduled condition became true.

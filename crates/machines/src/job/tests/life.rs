@@ -229,7 +229,7 @@ fn the_group_follows_the_minimum() {
 #[test]
 fn the_group_gets_no_annotations_that_are_about_the_job() {
     let mut job = simple(1, json!({}));
-    let all = [(pumice_api::names::LAST_APPLIED, "{}"), ("team", "a")];
+    let all = [("kubectl.kubernetes.io/last-applied-configuration", "{}"), ("team", "a")];
     job.metadata.annotations = Some(all.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
     let mut model = Model::new(job);
     model.settle();

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 /// Longest text, in bytes.
-pub const TEXT_MAX: usize = 32 * 1024;
+pub(super) const TEXT_MAX: usize = 32 * 1024;
 /// Highest index; a text can't ask for more memory than a job of that many pods.
 const INDEX_MAX: i32 = 1_000_000;
 
 /// Numbers by index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IndexRuns {
+pub(super) struct IndexRuns {
     runs: Vec<Run>,
 }
 
@@ -54,6 +54,7 @@ impl IndexRuns {
     }
 
     /// The number at an index. `O(log runs)`.
+    #[cfg(test)]
     pub fn get(&self, index: i32) -> Option<i64> {
         let after = self.runs.partition_point(|run| run.first <= index);
         let run = self.runs.get(after.checked_sub(1)?)?;
@@ -68,11 +69,6 @@ impl IndexRuns {
     /// How many indices have a number.
     pub fn len(&self) -> u64 {
         self.runs.iter().map(|run| u64::from(run.last.abs_diff(run.first)) + 1).sum()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
     }
 
     fn push(&mut self, run: Run) {
