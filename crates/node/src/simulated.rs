@@ -186,11 +186,7 @@ struct Shell {
 }
 
 impl Shell {
-    async fn run(
-        mut self,
-        mut changes: impl Stream<Item = Change<WirePod>> + Unpin,
-        back: &Notify,
-    ) -> SimulatedError {
+    async fn run(mut self, mut changes: impl Stream<Item = Change<WirePod>> + Unpin, back: &Notify) -> SimulatedError {
         loop {
             self.make_calls();
             let wake = self.fleet.next_wake().map(|ms| self.start + Duration::from_millis(ms));
