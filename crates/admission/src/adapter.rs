@@ -4,16 +4,18 @@
 //! kinds, and subresources, pass. Refusals look as if Volcano's webhook of that name had sent them: tools and people know
 //! that text.
 
+use jiff::tz::TimeZone;
 use k8s_openapi::Resource as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use pumice_api::batch::Job;
+use pumice_api::batch::{CronJob, Job};
+use pumice_api::flow::JobFlow;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_apiserver::{Admission, AdmissionRequest, Admitted, ObjectReader, Operation};
 use pumice_objects::status::Status;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{Findings, Rules, View, job, pod_group, queue, user};
+use crate::{Findings, Rules, View, cron_job, job, job_flow, pod_group, queue, user};
 
 /// Resource name of queues in the store.
 const QUEUES: &str = "scheduling.volcano.sh/queues";
@@ -36,7 +38,9 @@ impl VolcanoAdmission {
 /// The kinds there are rules for.
 #[derive(Clone, Copy)]
 enum Kind {
+    CronJob,
     Job,
+    JobFlow,
     Queue,
     PodGroup,
 }
@@ -44,7 +48,9 @@ enum Kind {
 impl Kind {
     fn of(request: &AdmissionRequest<'_>) -> Option<Self> {
         match (request.group, request.resource, request.subresource) {
+            (CronJob::GROUP, CronJob::URL_PATH_SEGMENT, "") => Some(Self::CronJob),
             (Job::GROUP, Job::URL_PATH_SEGMENT, "") => Some(Self::Job),
+            (JobFlow::GROUP, JobFlow::URL_PATH_SEGMENT, "") => Some(Self::JobFlow),
             (Queue::GROUP, Queue::URL_PATH_SEGMENT, "") => Some(Self::Queue),
             (PodGroup::GROUP, PodGroup::URL_PATH_SEGMENT, "") => Some(Self::PodGroup),
             _ => None,
@@ -54,7 +60,9 @@ impl Kind {
     /// Name of Volcano's webhook that judges the kind.
     fn webhook(self) -> &'static str {
         match self {
+            Self::CronJob => "validatecronjob.volcano.sh",
             Self::Job => "validatejob.volcano.sh",
+            Self::JobFlow => "validatejobflows.volcano.sh",
             Self::Queue => "validatequeue.volcano.sh",
             Self::PodGroup => "validatepodgroup.volcano.sh",
         }
@@ -86,6 +94,7 @@ impl Admission for VolcanoAdmission {
                 }
                 user::stamp(object, request.old, &request.identity.user, &mut findings);
             }
+            Kind::CronJob | Kind::JobFlow => user::stamp(object, request.old, &request.identity.user, &mut findings),
             Kind::Queue => queue::mutate(object),
             Kind::PodGroup => pod_group::mutate(object, request.namespace, &Stored(request.objects)),
         }
@@ -100,6 +109,12 @@ impl Admission for VolcanoAdmission {
             (Kind::Job, Operation::Create, Some(new), _) => job::validate_create(&typed(new)?, &view, &mut findings),
             (Kind::Job, Operation::Update, Some(new), Some(old)) => {
                 job::validate_update(&typed(new)?, &typed(old)?, &mut findings);
+            }
+            (Kind::CronJob, Operation::Create | Operation::Update, Some(new), _) => {
+                cron_job::validate(&typed(new)?, |zone| TimeZone::get(zone).is_ok(), &mut findings);
+            }
+            (Kind::JobFlow, Operation::Create | Operation::Update, Some(new), _) => {
+                job_flow::validate(&typed(new)?, &mut findings);
             }
             (Kind::Queue, Operation::Create | Operation::Update, Some(new), old) => {
                 let old = old.map(typed).transpose()?;

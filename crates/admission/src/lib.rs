@@ -4,8 +4,11 @@
 //! [`VolcanoAdmission`] puts them behind the API server's seam.
 
 mod adapter;
+pub mod cron_job;
 mod findings;
 pub mod job;
+pub mod job_flow;
+mod order;
 pub mod pod_group;
 pub mod queue;
 mod rules;

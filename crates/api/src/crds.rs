@@ -7,12 +7,7 @@
 const ALL: &str = include_str!("../crds/all.json");
 
 /// Definitions that nothing of ours acts on yet: an object of theirs would be a promise that nobody keeps.
-const IDLE: &[&str] = &[
-    "cronjobs.batch.volcano.sh",
-    "jobflows.flow.volcano.sh",
-    "jobtemplates.flow.volcano.sh",
-    "colocationconfigurations.config.volcano.sh",
-];
+const IDLE: &[&str] = &["colocationconfigurations.config.volcano.sh"];
 
 /// The definitions of all of Volcano's kinds. Parses about 300 KB.
 pub fn all() -> Vec<serde_json::Value> {

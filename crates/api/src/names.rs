@@ -62,6 +62,12 @@ pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
 pub const NODE_GROUP: &str = "volcano.sh/nodegroup-name";
 /// What a list shows as the type of a job; label.
 pub const JOB_TYPE: &str = "volcano.sh/job-type";
+/// `<namespace>.<template>` of a job that a flow made; label and annotation.
+pub const CREATED_BY_JOB_TEMPLATE: &str = "volcano.sh/createdByJobTemplate";
+/// `<namespace>.<flow>` of a job that a flow made; label and annotation.
+pub const CREATED_BY_JOB_FLOW: &str = "volcano.sh/createdByJobFlow";
+/// The time of its schedule that a CronJob made a Job for, RFC 3339; annotation.
+pub const CRON_JOB_TIME: &str = "volcano.sh/cronjob-scheduled-timestamp";
 /// Prefix of annotations that a PodGroup takes over from its owner.
 pub const VOLCANO_PREFIX: &str = "volcano.sh/";
 
@@ -73,6 +79,8 @@ pub const USER: &str = "pumice.sh/user";
 pub const RESTART: &str = "pumice.sh/restart";
 /// When a pod's predecessor was evicted; a delayed PodEvicted policy counts from it; annotation.
 pub const EVICTED_AT: &str = "pumice.sh/evicted-at";
+/// Name of the CronJob that made a Job; label.
+pub const CRON_JOB: &str = "pumice.sh/cron-job";
 /// Annotations only the platform writes.
 pub const RESERVED_KEYS: &[&str] = &[USER];
 

@@ -13,14 +13,19 @@
 mod backoff;
 mod clock;
 mod commands;
+mod cron_jobs;
 mod discovery;
 mod feed;
 mod index;
 mod job;
+mod job_flows;
 mod keys;
+mod made_jobs;
 mod queue;
 mod run;
+mod shelf;
 mod slim;
+mod small_loop;
 mod timers;
 
 use kube::Client;
@@ -60,11 +65,17 @@ impl Controllers {
     /// Runs until `shutdown`. Calls in flight are dropped then: each is safe to repeat at the next start.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
         let (recorder, writer) = EventRecorder::new(self.client.clone(), COMPONENT);
+        let job_flows = job_flows::JobFlows::new(self.client.clone(), recorder.clone());
+        let job_flows = small_loop::run(self.client.clone(), job_flows);
+        let cron_jobs = cron_jobs::CronJobs::new(self.client.clone(), recorder.clone());
+        let cron_jobs = small_loop::run(self.client.clone(), cron_jobs);
         let controllers = run::Loop::new(self.client, recorder);
         tokio::select! {
             biased;
             () = shutdown.cancelled() => Ok(()),
             result = Box::pin(controllers.run()) => result,
+            result = Box::pin(job_flows) => result,
+            result = Box::pin(cron_jobs) => result,
             () = writer => Ok(()),
         }
     }

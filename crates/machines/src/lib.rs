@@ -4,7 +4,9 @@
 //! controller that restarts, or looks twice, comes to the same result; applying a plan and stepping again ends in an empty
 //! plan. Called by the shells in `controllers`.
 
+pub mod cron;
 pub mod job;
+pub mod job_flow;
 mod job_object;
 pub mod plugins;
 pub mod queue;

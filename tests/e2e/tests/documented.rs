@@ -22,10 +22,10 @@ fn commands(document: &str) -> Vec<String> {
     commands
 }
 
-#[test]
-fn first_steps_can_be_followed() {
-    let commands = commands("docs/first-steps.md");
-    assert!(commands.len() > 8, "{commands:?}");
+/// Runs a document's commands on a platform of its own, from the project's root; `seen` is what they print.
+fn can_be_followed(document: &str, seen: &[&str]) {
+    let commands = commands(document);
+    assert!(commands.len() > 2, "{commands:?}");
     let platform = Platform::new();
     let path = format!("{}:{}", binary("jobctl").parent().unwrap().display(), std::env::var("PATH").unwrap());
     let script = format!("set -eux\ncd {ROOT}\n{}\n", commands.join("\n"));
@@ -33,12 +33,28 @@ fn first_steps_can_be_followed() {
         .args(["-c", &script])
         .env("PATH", path)
         .env("PUMICE_DATA_DIR", platform.data_dir())
+        .env("KUBECONFIG", platform.data_dir().join("kubeconfig"))
         .stdin(Stdio::null())
         .output()
         .unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
-    for seen in ["hello", "9", "Completed"] {
+    for seen in seen {
         assert!(out.contains(seen), "{seen}: {out}\n{err}");
     }
+}
+
+#[test]
+fn first_steps_can_be_followed() {
+    can_be_followed("docs/first-steps.md", &["hello", "9", "Completed"]);
+}
+
+#[test]
+fn flows_can_be_followed() {
+    can_be_followed("docs/flows.md", &["nightly-prepare", "nightly-train", "Succeed"]);
+}
+
+#[test]
+fn cron_can_be_followed() {
+    can_be_followed("docs/cron.md", &["tick-", "condition met"]);
 }

@@ -2,8 +2,10 @@
 
 mod any_input;
 mod cluster;
+mod cron_job;
 mod fixtures;
 mod job;
+mod job_flow;
 mod pod_group;
 mod queue;
 mod server;

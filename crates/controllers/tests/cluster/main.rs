@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "the harness of a test fails by panicking")]
 
+mod crons;
 mod economy;
+mod flows;
 mod harness;
 mod jobs;
 mod late;

@@ -1,0 +1,105 @@
+//! What is known of one kind, for controllers of few objects.
+//!
+//! Invariant: an object never goes back to an older version of itself, so that the answer of a call and the watch may come in
+//! any order.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use pumice_cluster::Change;
+
+/// Namespace and name.
+pub(crate) type Place = (String, String);
+
+/// The objects of one kind.
+pub(crate) struct Shelf<K> {
+    pub items: BTreeMap<Place, K>,
+    /// Whether a complete list was taken in.
+    pub is_listed: bool,
+}
+
+impl<K> Default for Shelf<K> {
+    fn default() -> Self {
+        Self { items: BTreeMap::new(), is_listed: false }
+    }
+}
+
+impl<K: Resource> Shelf<K> {
+    /// Takes a change in; tells `about` every object that came, changed or went, and whether it is there now.
+    pub fn take(&mut self, change: Change<K>, mut about: impl FnMut(&K, bool)) {
+        match change {
+            Change::Replace(all) => {
+                self.is_listed = true;
+                self.items.values().for_each(|object| about(object, false));
+                self.items = all.into_iter().map(|object| (place(object.meta()), object)).collect();
+                self.items.values().for_each(|object| about(object, true));
+            }
+            Change::Applied(object) => {
+                let place = place(object.meta());
+                if self.items.get(&place).is_some_and(|held| is_newer(held.meta(), object.meta())) {
+                    return;
+                }
+                about(&object, true);
+                self.items.insert(place, object);
+            }
+            Change::Deleted(object) => {
+                let place = place(object.meta());
+                let is_held = self.items.get(&place).is_some_and(|held| held.meta().uid == object.meta().uid);
+                if is_held && let Some(held) = self.items.remove(&place) {
+                    about(&held, false);
+                }
+            }
+        }
+    }
+
+    /// Those of one namespace.
+    pub fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &K> {
+        let from = (namespace.to_owned(), String::new());
+        self.items.range(from..).take_while(move |((of, _), _)| of == namespace).map(|(_, object)| object)
+    }
+}
+
+/// Where an object is.
+pub(crate) fn place(metadata: &ObjectMeta) -> Place {
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// Whether `held` was written after `told`, of the same object.
+fn is_newer(held: &ObjectMeta, told: &ObjectMeta) -> bool {
+    let version = |metadata: &ObjectMeta| metadata.resource_version.as_ref().and_then(|text| text.parse::<u64>().ok());
+    held.uid == told.uid && version(held) > version(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    fn object(uid: &str, version: &str) -> ConfigMap {
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some("x".into());
+        object.metadata.uid = Some(uid.into());
+        object.metadata.resource_version = Some(version.into());
+        object
+    }
+
+    #[test]
+    fn an_object_never_gets_older() {
+        let mut shelf = Shelf::default();
+        let version = |shelf: &Shelf<ConfigMap>| {
+            shelf.items.values().next().and_then(|object| object.metadata.resource_version.clone())
+        };
+        shelf.take(Change::Replace(vec![object("u", "9")]), |_, _| {});
+        assert!(shelf.is_listed);
+        shelf.take(Change::Applied(object("u", "8")), |_, _| panic!("older"));
+        assert_eq!(version(&shelf).as_deref(), Some("9"));
+        shelf.take(Change::Applied(object("u", "10")), |_, there| assert!(there));
+        // Another one of that name.
+        shelf.take(Change::Applied(object("v", "11")), |_, _| {});
+        shelf.take(Change::Deleted(object("u", "10")), |_, _| panic!("long gone"));
+        assert_eq!(version(&shelf).as_deref(), Some("11"));
+        shelf.take(Change::Deleted(object("v", "12")), |_, there| assert!(!there));
+        assert_eq!(version(&shelf), None);
+    }
+}

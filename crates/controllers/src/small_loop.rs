@@ -1,0 +1,180 @@
+//! The loop of a controller that looks after few objects.
+//!
+//! Invariant: nothing is decided before every kind has been listed once; one plan at a time for an object; what a call
+//! answered is taken in as if the watch had told it, so that nothing is decided twice. A plan that failed is made anew, ever
+//! later, and so is one that never ends. Jobs, of which there are many, have a loop of their own (`run`).
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, SelectAll};
+use futures::{FutureExt as _, StreamExt as _};
+use kube::Client;
+use pumice_cluster::Failure;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
+
+use crate::timers::Timers;
+use crate::{Error, backoff};
+
+/// Most changes taken in before looking at what to do.
+const BURST_MAX: usize = 4096;
+/// Most plans carried out at once.
+const PLANS_MAX: usize = 16;
+/// Plans in a row after which something is wrong: what is written does not stay as it was written.
+const ROUNDS_MAX: u32 = 16;
+
+/// What a small controller knows, and how it decides.
+pub(crate) trait Controller: Send {
+    /// Its name, for people.
+    const NAME: &'static str;
+    /// Names an object it looks after.
+    type Key: Clone + Ord + Hash + Debug + Send;
+    /// A change of one of its kinds.
+    type Input: Send + 'static;
+
+    /// All its watches.
+    fn feed(client: &Client) -> SelectAll<BoxStream<'static, Self::Input>>;
+    /// Whether each kind that must be there before anything is decided has been listed.
+    fn is_complete(&self) -> bool;
+    /// Takes a change in, and names what has to be looked at.
+    fn take(&mut self, input: Self::Input, touched: &mut BTreeSet<Self::Key>);
+    /// Decides what to do about an object; nothing if all is well.
+    fn plan(&mut self, key: &Self::Key) -> Plan<Self::Input>;
+}
+
+/// What a controller wants done about an object.
+pub(crate) struct Plan<I> {
+    /// The calls, in one.
+    pub call: Option<BoxFuture<'static, Answer<I>>>,
+    /// When to look again even if nothing happens.
+    pub look_again: Option<Instant>,
+}
+
+/// What came of a plan.
+pub(crate) struct Answer<I> {
+    /// What was learnt.
+    pub observed: Vec<I>,
+    /// Why it ended before its end.
+    pub failure: Option<Failure>,
+}
+
+struct Loop<C: Controller> {
+    controller: C,
+    dirty: BTreeSet<C::Key>,
+    calls: JoinSet<Answer<C::Input>>,
+    plans: HashMap<Id, C::Key>,
+    failures: HashMap<C::Key, u32>,
+    /// Plans in a row that went well and left something to do.
+    rounds: HashMap<C::Key, u32>,
+    timers: Timers<C::Key>,
+}
+
+/// Runs a controller. Ends only when a watch does.
+pub(crate) async fn run<C: Controller>(client: Client, controller: C) -> Result<(), Error> {
+    let mut feed = C::feed(&client);
+    let mut state = Loop {
+        controller,
+        dirty: BTreeSet::new(),
+        calls: JoinSet::new(),
+        plans: HashMap::new(),
+        failures: HashMap::new(),
+        rounds: HashMap::new(),
+        timers: Timers::new(),
+    };
+    loop {
+        let due = state.timers.next();
+        let wake = async {
+            match due {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            input = feed.next() => {
+                let mut next = Some(input.ok_or(Error::WatchEnded)?);
+                for _ in 0..BURST_MAX {
+                    let Some(input) = next.take() else { break };
+                    state.controller.take(input, &mut state.dirty);
+                    next = feed.next().now_or_never().flatten();
+                }
+                if let Some(input) = next {
+                    state.controller.take(input, &mut state.dirty);
+                }
+            }
+            Some(answer) = state.calls.join_next_with_id() => state.answered(answer),
+            () = wake => {}
+        }
+        state.work();
+    }
+}
+
+impl<C: Controller> Loop<C> {
+    fn answered(&mut self, answer: Result<(Id, Answer<C::Input>), JoinError>) {
+        let (id, answer) = match answer {
+            Ok((id, answer)) => (id, answer),
+            Err(error) => {
+                let object = self.plans.remove(&error.id());
+                tracing::error!(controller = C::NAME, ?object, %error, "a plan crashed; the object waits for a change");
+                return;
+            }
+        };
+        let Some(key) = self.plans.remove(&id) else { return };
+        for input in answer.observed {
+            self.controller.take(input, &mut self.dirty);
+        }
+        match answer.failure {
+            None => {
+                self.failures.remove(&key);
+                let rounds = self.rounds.entry(key.clone()).or_default();
+                *rounds = rounds.saturating_add(1);
+                if *rounds < ROUNDS_MAX {
+                    self.dirty.insert(key);
+                } else {
+                    tracing::warn!(controller = C::NAME, object = ?key, "one plan follows another without an end");
+                    let wait = backoff::wait(Failure::Invalid, rounds.saturating_sub(ROUNDS_MAX));
+                    self.timers.at(&key, Instant::now() + wait);
+                }
+            }
+            Some(failure) => {
+                let failures = self.failures.entry(key.clone()).or_default();
+                *failures = failures.saturating_add(1);
+                self.timers.at(&key, Instant::now() + backoff::wait(failure, *failures));
+            }
+        }
+    }
+
+    /// Looks at everything that something happened to.
+    fn work(&mut self) {
+        while let Some(key) = self.timers.pop(Instant::now()) {
+            self.dirty.insert(key);
+        }
+        if !self.controller.is_complete() {
+            return;
+        }
+        let busy: BTreeSet<C::Key> = self.plans.values().cloned().collect();
+        let free: Vec<C::Key> = self.dirty.difference(&busy).cloned().collect();
+        for key in free {
+            if self.plans.len() >= PLANS_MAX {
+                return;
+            }
+            self.dirty.remove(&key);
+            let plan = self.controller.plan(&key);
+            if let Some(at) = plan.look_again {
+                self.timers.at(&key, at);
+            }
+            match plan.call {
+                Some(call) => {
+                    let handle = self.calls.spawn(call);
+                    self.plans.insert(handle.id(), key);
+                }
+                None => {
+                    self.failures.remove(&key);
+                    self.rounds.remove(&key);
+                }
+            }
+        }
+    }
+}
