@@ -401,7 +401,9 @@ impl Writer {
             let call = AssertUnwindSafe(tokio::time::timeout(CALL_TIMEOUT, call)).catch_unwind();
             let (failed, undecided) = match call.await {
                 Ok(Ok(Ok(()))) => (None, false),
-                Ok(Ok(Err(error))) => (Some((failure(&error), pumice_cluster::write::words(&error))), is_undecided(&error)),
+                Ok(Ok(Err(error))) => {
+                    (Some((failure(&error), pumice_cluster::write::words(&error))), is_undecided(&error))
+                }
                 Ok(Err(_)) => (Some((Failure::Unavailable, format!("no answer within {CALL_TIMEOUT:?}"))), true),
                 Err(_) => (Some((Failure::Unavailable, "the call crashed".to_owned())), false),
             };
