@@ -39,7 +39,7 @@ gen: ## write generated sources anew
 
 bench: ## measure; NAME=engine, endtoend, idle, latency or soak (the long one): only that; writes bench/results/latest.jsonl
 	$(CARGO) build --release -p pumice -p jobctl
-	$(CARGO) bench -p pumice-bench $(addprefix --bench ,$(or $(NAME),engine endtoend idle latency))
+	$(CARGO) bench -p pumice-bench --no-fail-fast $(addprefix --bench ,$(or $(NAME),engine endtoend idle latency))
 
 crash: ## kill -9 the platform in the middle of a job of 200 pods, 20 seeds
 	$(CARGO) build --workspace --bins
