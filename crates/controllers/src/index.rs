@@ -13,6 +13,7 @@ use pumice_api::batch::Job;
 use pumice_api::names;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::Change;
+use pumice_machines::queue::GroupCounts;
 
 pub(crate) use pods::{Doubtful, Gone, JobPods, ask};
 
@@ -60,7 +61,7 @@ pub(crate) struct Index {
     pub pods: JobPods,
     pub groups: HashMap<Key, PodGroup>,
     groups_told: Told,
-    groups_of_queue: HashMap<String, HashSet<Key>>,
+    groups_of_queue: HashMap<String, GroupCounts>,
     pub queues: BTreeMap<String, Queue>,
     queues_told: Told,
     pub claims: HashMap<String, BTreeSet<String>>,
@@ -153,29 +154,34 @@ impl Index {
         if !same_phase {
             touched.push(Touched::Queue(group.spec.queue.clone()));
         }
-        if let Some(old) = known.map(|known| known.spec.queue.clone()).filter(|old| *old != group.spec.queue) {
-            self.leave_queue(&old, &key);
-            touched.push(Touched::Queue(old));
+        self.groups_of_queue.entry(group.spec.queue.clone()).or_default().enter(group.status.phase.as_ref());
+        let queue = group.spec.queue.clone();
+        if let Some(old) = self.groups.insert(key, group) {
+            self.leave_queue(&old);
+            if old.spec.queue != queue {
+                touched.push(Touched::Queue(old.spec.queue));
+            }
         }
-        self.groups_of_queue.entry(group.spec.queue.clone()).or_default().insert(key.clone());
-        self.groups.insert(key, group);
     }
 
     /// Forgets a group; with a uid, only that very one.
     pub fn remove_group(&mut self, key: &Key, uid: Option<&str>, touched: &mut Vec<Touched>) {
         let known = self.groups.get(key).filter(|known| uid.is_none() || known.metadata.uid.as_deref() == uid);
-        let Some(queue) = known.map(|known| known.spec.queue.clone()) else { return };
+        if known.is_none() {
+            return;
+        }
         if let Some(group) = self.groups.remove(key) {
             touched.extend(owner_job(&group.metadata).map(Touched::Job));
+            self.leave_queue(&group);
+            touched.push(Touched::Queue(group.spec.queue));
         }
-        self.leave_queue(&queue, key);
-        touched.push(Touched::Queue(queue));
     }
 
-    fn leave_queue(&mut self, queue: &str, key: &Key) {
-        if let Some(groups) = self.groups_of_queue.get_mut(queue) {
-            groups.remove(key);
-            if groups.is_empty() {
+    fn leave_queue(&mut self, group: &PodGroup) {
+        let queue = &group.spec.queue;
+        if let Some(counts) = self.groups_of_queue.get_mut(queue) {
+            counts.leave(group.status.phase.as_ref());
+            if counts.is_empty() {
                 self.groups_of_queue.remove(queue);
             }
         }
@@ -280,9 +286,9 @@ impl Index {
         self.groups.get(&(namespace, names::pod_group_name(&name, uid)))
     }
 
-    /// How many groups name a queue.
-    pub fn groups_in(&self, queue: &str) -> usize {
-        self.groups_of_queue.get(queue).map_or(0, HashSet::len)
+    /// The groups that name a queue.
+    pub fn groups_in(&self, queue: &str) -> GroupCounts {
+        self.groups_of_queue.get(queue).copied().unwrap_or_default()
     }
 }
 

@@ -3,16 +3,18 @@
 //! Invariant: one plan for a queue at a time; a wish is gone once its plan was carried out.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Client};
 use pumice_api::bus::Action;
 use pumice_api::names;
-use pumice_api::scheduling::Queue;
+use pumice_api::scheduling::{Queue, QueueState};
 use pumice_cluster::events::{Occurrence, Severity};
 use pumice_cluster::{EventRecorder, Failure, failure, write};
-use pumice_machines::queue::{QueueEffect, QueueView, step};
-use serde_json::json;
+use pumice_machines::queue::{GroupCounts, QueueEffect, QueueView, counts_differ, step};
+use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::commands::Ticket;
 use crate::index::{Index, Touched};
@@ -20,6 +22,8 @@ use crate::{backoff, clock};
 
 /// Most wishes that wait for one queue.
 const WISHES_MAX: usize = 64;
+/// Least time between two writes of counts: phases of groups change by the thousands.
+const COUNTS_WAIT: Duration = Duration::from_secs(1);
 
 /// An action that is wanted, and the Command that asks for it.
 struct Wish {
@@ -33,6 +37,15 @@ struct Entry {
     busy: bool,
     again: bool,
     failures: u32,
+    /// When counts may be written again.
+    count_at: Option<Instant>,
+}
+
+/// What comes next for a queue.
+pub(crate) enum Begin {
+    Nothing,
+    Wait(Instant),
+    Carry(QueuePlan),
 }
 
 /// Queues that are being worked on.
@@ -77,21 +90,24 @@ impl QueueWork {
     }
 
     /// Decides what to do about a queue, if nothing is under way.
-    pub fn begin(&mut self, name: &str, index: &Index, recorder: &EventRecorder) -> Option<QueuePlan> {
+    pub fn begin(&mut self, name: &str, index: &Index, recorder: &EventRecorder) -> Begin {
         let Some(queue) = index.queues.get(name) else {
             let wishes = self.entries.remove(name).map(|entry| entry.wishes);
             self.done.extend(wishes.into_iter().flatten().filter_map(|wish| wish.ticket));
-            return None;
+            return Begin::Nothing;
         };
         let entry = self.entries.entry(name.to_owned()).or_default();
         if entry.busy {
             entry.again = true;
-            return None;
+            return Begin::Nothing;
         }
+        let now = Instant::now();
+        let held = entry.count_at.filter(|at| *at > now);
         let parent_name = if queue.spec.parent.is_empty() { names::ROOT_QUEUE } else { &queue.spec.parent };
         let view = QueueView {
             queue,
             groups: index.groups_in(name),
+            may_count: held.is_none(),
             parent: index.queues.get(parent_name).filter(|_| name != names::ROOT_QUEUE),
             children: index.queues.values().filter(|child| child.spec.parent == name).collect(),
             action: entry.wishes.front().map(|wish| &wish.action),
@@ -110,14 +126,18 @@ impl QueueWork {
             }
         }
         if effects.is_empty() {
-            let wish = entry.wishes.pop_front()?;
+            let wait = held.filter(|_| counts_differ(&view)).map_or(Begin::Nothing, Begin::Wait);
+            let Some(wish) = entry.wishes.pop_front() else { return wait };
             let more = !entry.wishes.is_empty();
             self.done.extend(wish.ticket);
-            return if more { self.begin(name, index, recorder) } else { None };
+            return if more { self.begin(name, index, recorder) } else { wait };
+        }
+        if effects.iter().any(|effect| matches!(effect, QueueEffect::WriteStatus(..))) {
+            entry.count_at = Some(now + COUNTS_WAIT);
         }
         entry.busy = true;
         let wish = !entry.wishes.is_empty();
-        Some(QueuePlan { name: name.to_owned(), effects, failures: entry.failures, wish })
+        Begin::Carry(QueuePlan { name: name.to_owned(), effects, failures: entry.failures, wish })
     }
 
     /// Takes in what came of a plan.
@@ -167,8 +187,8 @@ pub(crate) async fn carry_out(client: Client, plan: QueuePlan) -> Answer {
             QueueEffect::SetParentRoot => {
                 write::merge(&api, &plan.name, &json!({"spec": {"parent": names::ROOT_QUEUE}})).await
             }
-            QueueEffect::WriteState(state) => {
-                write::merge_status(&api, &plan.name, &json!({"status": {"state": state}})).await
+            QueueEffect::WriteStatus(state, counts) => {
+                write::merge_status(&api, &plan.name, &status_patch(&state, &counts)).await
             }
             QueueEffect::MarkClosedByParent { name, closed } => {
                 let annotations = json!({names::CLOSED_BY_PARENT: closed.to_string()});
@@ -191,6 +211,19 @@ pub(crate) async fn carry_out(client: Client, plan: QueuePlan) -> Answer {
         }
     }
     answer
+}
+
+/// Counts of zero are left out of the object.
+fn status_patch(state: &QueueState, counts: &GroupCounts) -> Value {
+    let count = |count: i32| if count == 0 { Value::Null } else { count.into() };
+    json!({"status": {
+        "state": state,
+        "pending": count(counts.pending),
+        "inqueue": count(counts.inqueue),
+        "running": count(counts.running),
+        "unknown": count(counts.unknown),
+        "completed": count(counts.completed),
+    }})
 }
 
 fn reference(queue: &Queue) -> ObjectReference {

@@ -227,13 +227,15 @@ impl Loop {
         {
             match &touched {
                 Touched::Job(key) => self.work_on_job(key.clone(), touched),
-                Touched::Queue(name) => {
-                    if let Some(plan) = self.queues.begin(name, &self.index, &self.recorder) {
+                Touched::Queue(name) => match self.queues.begin(name, &self.index, &self.recorder) {
+                    queue::Begin::Nothing => {}
+                    queue::Begin::Wait(at) => self.timers.at(&touched, at),
+                    queue::Begin::Carry(plan) => {
                         let call = queue::carry_out(self.client.clone(), plan);
                         let handle = self.calls.spawn(async move { Answer::Queue(call.await) });
                         self.plans.insert(handle.id(), touched);
                     }
-                }
+                },
             }
         }
         self.settle_commands(None);

@@ -1,7 +1,11 @@
 //! The Queue machine: whether a queue takes jobs, and its place in the tree.
 //!
-//! Invariant: the state follows from the state before, the wish and the number of groups; a queue that is closed because
-//! its parent is closed opens with it. Called by the queue controller for each queue something happened to.
+//! Invariant: the state follows from the state before, the wish and the groups that have not ended; a queue that is closed
+//! because its parent is closed opens with it. Called by the queue controller for each queue something happened to.
+
+mod counts;
+
+pub use counts::GroupCounts;
 
 use pumice_api::bus::Action;
 use pumice_api::names;
@@ -12,7 +16,9 @@ pub struct QueueView<'a> {
     /// The queue.
     pub queue: &'a Queue,
     /// PodGroups that name it.
-    pub groups: usize,
+    pub groups: GroupCounts,
+    /// Whether counts alone are worth a write now.
+    pub may_count: bool,
     /// Its parent, if it exists.
     pub parent: Option<&'a Queue>,
     /// The queues that name it as their parent.
@@ -26,8 +32,8 @@ pub struct QueueView<'a> {
 pub enum QueueEffect {
     /// Set `spec.parent` to `root`.
     SetParentRoot,
-    /// Set `status.state`.
-    WriteState(QueueState),
+    /// Set `status.state` and the counts of groups.
+    WriteStatus(QueueState, GroupCounts),
     /// Set the annotation that says whether the queue `name` was closed because of its parent.
     MarkClosedByParent {
         /// The queue: this one or a child.
@@ -70,8 +76,8 @@ pub fn step(view: &QueueView<'_>) -> Vec<QueueEffect> {
 }
 
 /// The table of states and actions.
-pub fn next_state(state: Option<&QueueState>, action: Option<&Action>, groups: usize) -> QueueState {
-    let drained = if groups == 0 { QueueState::Closed } else { QueueState::Closing };
+pub fn next_state(state: Option<&QueueState>, action: Option<&Action>, unfinished: i32) -> QueueState {
+    let drained = if unfinished == 0 { QueueState::Closed } else { QueueState::Closing };
     match (state, action) {
         (_, Some(Action::OpenQueue)) => QueueState::Open,
         (Some(QueueState::Closed), Some(Action::CloseQueue)) => QueueState::Closed,
@@ -92,10 +98,16 @@ fn closed_by_parent(queue: &Queue) -> bool {
 }
 
 fn write_state(view: &QueueView<'_>, effects: &mut Vec<QueueEffect>) {
-    let next = next_state(view.queue.status.state.as_ref(), view.action, view.groups);
-    if view.queue.status.state.as_ref() != Some(&next) {
-        effects.push(QueueEffect::WriteState(next));
+    let status = &view.queue.status;
+    let next = next_state(status.state.as_ref(), view.action, view.groups.unfinished());
+    if status.state.as_ref() != Some(&next) || (view.may_count && counts_differ(view)) {
+        effects.push(QueueEffect::WriteStatus(next, view.groups));
     }
+}
+
+/// Whether the status tells other counts than there are.
+pub fn counts_differ(view: &QueueView<'_>) -> bool {
+    GroupCounts::told(&view.queue.status) != view.groups
 }
 
 fn open(view: &QueueView<'_>, name: &str, effects: &mut Vec<QueueEffect>) {
@@ -154,8 +166,13 @@ mod tests {
         queue
     }
 
-    fn view<'a>(queue: &'a Queue, groups: usize, action: Option<&'a Action>) -> QueueView<'a> {
-        QueueView { queue, groups, parent: None, children: Vec::new(), action }
+    fn view<'a>(queue: &'a Queue, running: i32, action: Option<&'a Action>) -> QueueView<'a> {
+        let groups = GroupCounts { running, ..GroupCounts::default() };
+        QueueView { queue, groups, may_count: false, parent: None, children: Vec::new(), action }
+    }
+
+    fn write(state: QueueState) -> QueueEffect {
+        QueueEffect::WriteStatus(state, GroupCounts::default())
     }
 
     #[test]
@@ -192,7 +209,7 @@ mod tests {
     #[test]
     fn a_new_queue_is_opened_under_root() {
         let new = queue("q", "", None);
-        assert_eq!(step(&view(&new, 0, None)), [QueueEffect::SetParentRoot, QueueEffect::WriteState(QueueState::Open)]);
+        assert_eq!(step(&view(&new, 0, None)), [QueueEffect::SetParentRoot, write(QueueState::Open)]);
         let settled = queue("q", "root", Some(QueueState::Open));
         assert_eq!(step(&view(&settled, 3, None)), []);
         assert_eq!(step(&view(&queue("root", "", Some(QueueState::Open)), 0, None)), []);
@@ -209,7 +226,7 @@ mod tests {
             [
                 QueueEffect::MarkClosedByParent { name: "c".into(), closed: true },
                 QueueEffect::Enqueue { name: "c".into(), action: Action::CloseQueue },
-                QueueEffect::WriteState(QueueState::Closed),
+                write(QueueState::Closed),
             ]
         );
         let mut shut = queue("c", "p", Some(QueueState::Closed));
@@ -219,13 +236,42 @@ mod tests {
         let opening = QueueView { children: vec![&shut], ..view(&closed, 0, Some(&open)) };
         assert_eq!(
             step(&opening),
-            [
-                QueueEffect::WriteState(QueueState::Open),
-                QueueEffect::Enqueue { name: "c".into(), action: Action::OpenQueue },
-            ]
+            [write(QueueState::Open), QueueEffect::Enqueue { name: "c".into(), action: Action::OpenQueue },]
         );
         let refused = step(&QueueView { parent: Some(&closed), ..view(&shut, 0, Some(&open)) });
         assert!(matches!(refused.as_slice(), [QueueEffect::Warn { reason: "OpenQueue", .. }]), "{refused:?}");
+    }
+
+    #[test]
+    fn groups_that_ended_hold_no_queue_open() {
+        let closing = queue("q", "root", Some(QueueState::Closing));
+        let groups = GroupCounts { completed: 3, ..GroupCounts::default() };
+        let drained = QueueView { groups, ..view(&closing, 0, None) };
+        assert_eq!(step(&drained), [QueueEffect::WriteStatus(QueueState::Closed, groups)]);
+    }
+
+    #[test]
+    fn counts_are_written_when_they_may_be() {
+        use pumice_api::scheduling::PodGroupPhase as P;
+        let mut groups = GroupCounts::default();
+        for phase in [None, Some(&P::Pending), Some(&P::Inqueue), Some(&P::Running), Some(&P::Completed)] {
+            groups.enter(phase);
+        }
+        groups.leave(Some(&P::Pending));
+        let counted = GroupCounts { pending: 1, inqueue: 1, running: 1, unknown: 0, completed: 1 };
+        assert_eq!((groups, groups.unfinished()), (counted, 3));
+        let mut open = queue("q", "root", Some(QueueState::Open));
+        assert_eq!(step(&QueueView { groups, ..view(&open, 0, None) }), []);
+        let may = QueueView { groups, may_count: true, ..view(&open, 0, None) };
+        assert_eq!(step(&may), [QueueEffect::WriteStatus(QueueState::Open, groups)]);
+        open.status = pumice_api::scheduling::QueueStatus {
+            pending: 1,
+            inqueue: 1,
+            running: 1,
+            completed: 1,
+            ..open.status.clone()
+        };
+        assert_eq!(step(&QueueView { groups, may_count: true, ..view(&open, 0, None) }), []);
     }
 
     #[test]

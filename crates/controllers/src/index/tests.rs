@@ -75,14 +75,14 @@ fn groups_are_counted_by_queue_and_touch_their_job() {
     let (mut index, mut touched) = (Index::default(), Vec::new());
     index.group_changed(Change::Applied(group(1, "a")), &mut touched);
     assert!(touched.contains(&Touched::Job(("ns".into(), "j".into()))));
-    assert_eq!(index.groups_in("a"), 1);
+    assert_eq!(index.groups_in("a").pending, 1);
     index.group_changed(Change::Applied(group(2, "b")), &mut touched);
-    assert_eq!((index.groups_in("a"), index.groups_in("b")), (0, 1));
+    assert_eq!((index.groups_in("a").pending, index.groups_in("b").pending), (0, 1));
     index.group_changed(Change::Applied(group(1, "a")), &mut touched);
-    assert_eq!(index.groups_in("b"), 1, "an older state is no news");
+    assert_eq!(index.groups_in("b").pending, 1, "an older state is no news");
     touched.clear();
     index.group_changed(Change::Deleted(group(3, "b")), &mut touched);
-    assert_eq!(index.groups_in("b"), 0);
+    assert_eq!(index.groups_in("b").pending, 0);
     assert!(touched.contains(&Touched::Queue("b".into())));
 }
 
