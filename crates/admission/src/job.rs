@@ -3,7 +3,7 @@
 //! The rules and their words are Volcano's. Differences, each because a manifest people have would else not run:
 //! a volume with neither claim nor name becomes an emptyDir; a volume with both makes the claim of that name; a queue that no
 //! controller has looked at yet counts as Open. Refused beyond Volcano's rules, because it would be admitted and then never
-//! start: a job plugin that is not here yet, a name that can't name the Service of plugin svc.
+//! start: a job whose plugins ask for what is not there or for too much, names that can't name what plugins make.
 
 use pumice_api::batch::{Job, TaskSpec};
 
@@ -11,6 +11,7 @@ mod create;
 mod dependencies;
 mod mutate;
 mod partition;
+mod plugins;
 mod pod_template;
 mod policies;
 mod status;
@@ -21,11 +22,6 @@ pub use create::validate_create;
 pub use mutate::{mutate, mutate_again};
 pub use status::first_status;
 pub use update::validate_update;
-
-/// The job plugins Volcano has.
-const PLUGINS: &[&str] = &["env", "svc", "ssh", "tensorflow", "pytorch", "mpi", "ray", "hcclrank"];
-/// Those the job controller knows.
-const PLUGINS_AT_WORK: &[&str] = &["env", "svc", "ssh"];
 
 fn name_of(job: &Job) -> &str {
     job.metadata.name.as_deref().unwrap_or_default()

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use pumice_api::batch::{Job, TaskSpec};
 use pumice_api::names::{self, ROOT_QUEUE};
 use pumice_api::scheduling::QueueState;
-use pumice_objects::names::{check_dns1035_label, check_qualified_name};
+use pumice_machines::plugins::mpi;
+use pumice_objects::names::check_qualified_name;
 use pumice_units::GoDuration;
 
 use super::{
-    BOTH_TIERS, PLUGINS, PLUGINS_AT_WORK, dependencies, name_of, names_tier_twice, partition, pod_template, policies,
-    replicas, volumes,
+    BOTH_TIERS, dependencies, name_of, names_tier_twice, partition, plugins, pod_template, policies, replicas, volumes,
 };
 use crate::Findings;
 use crate::view::{View, children};
@@ -21,7 +21,7 @@ pub fn validate_create(job: &Job, view: &dyn View, findings: &mut Findings) {
         findings.refuse("No task specified in job spec");
         return;
     }
-    if lacks_mpi_master(job) {
+    if mpi::lacks_master(job) {
         findings.refuse("The specified mpi master task was not found");
         return;
     }
@@ -37,8 +37,8 @@ pub fn validate_create(job: &Job, view: &dyn View, findings: &mut Findings) {
     }
     policies::validate(&job.spec.policies, "spec.policies", findings);
     estimate(job, findings);
-    plugins(job, findings);
-    service_name(job, findings);
+    plugins::validate(job, findings);
+    plugins::doubt(job, findings);
     volumes::validate(&job.spec.volumes, findings);
     queue(job, view, findings);
     if !dependencies::are_acyclic(&job.spec.tasks) {
@@ -72,36 +72,10 @@ fn pod_name(job: &Job, task: &TaskSpec, position: usize, findings: &mut Findings
     }
 }
 
-fn lacks_mpi_master(job: &Job) -> bool {
-    let Some(arguments) = job.spec.plugins.get("mpi") else { return false };
-    let given = arguments.iter().find_map(|argument| argument.trim_start_matches('-').strip_prefix("master="));
-    let master = given.unwrap_or("master");
-    !job.spec.tasks.iter().any(|task| task.name == master)
-}
-
 fn estimate(job: &Job, findings: &mut Findings) {
     let Some(text) = &job.spec.running_estimate else { return };
     if let Err(error) = text.parse::<GoDuration>() {
         findings.refuse(format!("invalid runningEstimate: {error};"));
-    }
-}
-
-fn plugins(job: &Job, findings: &mut Findings) {
-    for name in job.spec.plugins.keys() {
-        if !PLUGINS.contains(&name.as_str()) {
-            findings.refuse(format!("unable to find job plugin: {name};"));
-        } else if !PLUGINS_AT_WORK.contains(&name.as_str()) {
-            findings.refuse(format!("job plugin {name} is not here yet, only {} are;", PLUGINS_AT_WORK.join(", ")));
-        }
-    }
-}
-
-/// The name of a Service is a label that starts with a letter.
-fn service_name(job: &Job, findings: &mut Findings) {
-    if job.spec.plugins.contains_key("svc")
-        && let Err(error) = check_dns1035_label(name_of(job))
-    {
-        findings.refuse(format!("plugin svc makes a Service of the job's name: {error};"));
     }
 }
 

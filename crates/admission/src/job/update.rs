@@ -2,7 +2,7 @@
 
 use pumice_api::batch::{Job, JobSpec};
 
-use super::{BOTH_TIERS, names_tier_twice, partition, replicas};
+use super::{BOTH_TIERS, names_tier_twice, partition, plugins, replicas};
 use crate::Findings;
 
 /// Judges a changed job.
@@ -27,6 +27,9 @@ pub fn validate_update(job: &Job, old: &Job, findings: &mut Findings) {
     }
     if names_tier_twice(job.spec.network_topology.as_ref()) {
         findings.refuse(BOTH_TIERS);
+    }
+    if job.spec.tasks.iter().zip(&old.spec.tasks).any(|(new, old)| new.replicas > old.replicas) {
+        plugins::validate(job, findings);
     }
     if job.spec.tasks.len() != old.spec.tasks.len() {
         findings.refuse("job updates may not add or remove tasks");

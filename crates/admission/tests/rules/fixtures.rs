@@ -14,9 +14,6 @@ const REFUSED: &[(&str, &str)] = &[
         "example__invalid_jobs__minAvailable-webhook-deny.yaml",
         "job 'minAvailable' should not be greater than total replicas in tasks;",
     ),
-    ("example__integrations__ray__ray-example.yaml", "job plugin ray is not here yet, only env, svc, ssh are;"),
-    ("docs__user-guide__how_to_use_ray_plugin__1.yaml", "job plugin ray is not here yet, only env, svc, ssh are;"),
-    ("docs__user-guide__how_to_use_mpi_plugin__1.yaml", "job plugin mpi is not here yet, only env, svc, ssh are;"),
 ];
 
 /// Files of a folder of fixtures; none where they are absent.

@@ -337,25 +337,92 @@ fn what_volcano_refuses_and_we_do_not_warns() {
 fn a_job_that_could_never_start_is_refused() {
     let refusals = |changes: &[(&str, Value)]| create(&with(changes)).refusals;
     let plugins = |plugins: Value| ("/spec/plugins", plugins);
-    assert_eq!(
-        refusals(&[plugins(json!({ "ray": [], "env": [] }))]),
-        ["job plugin ray is not here yet, only env, svc, ssh are;"]
-    );
-    assert_eq!(
-        refusals(&[plugins(json!({ "mpi": ["--master=a"] }))]),
-        ["job plugin mpi is not here yet, only env, svc, ssh are;"],
-        "its master was found"
-    );
-    for (name, good) in [("a-1", true), ("7z", false), ("a.b", false)] {
-        let name = ("/metadata/name", json!(name));
-        assert_eq!(refusals(std::slice::from_ref(&name)), Vec::<String>::new(), "without a Service");
-        let with_service = refusals(&[name.clone(), plugins(json!({ "svc": [] }))]);
-        assert_eq!(with_service.is_empty(), good, "{with_service:?}");
-        assert!(
-            good || with_service[0].starts_with("plugin svc makes a Service of the job's name: "),
-            "{with_service:?}"
-        );
+    let no_head = r#"job plugin ray needs a task "head"; add it, or name another with --head;"#;
+    assert_eq!(refusals(&[plugins(json!({ "ray": [], "env": [] }))]), [no_head]);
+    for (good, given) in [
+        (true, json!({ "ray": ["--head=a"] })),
+        (true, json!({ "mpi": ["--master=a"] })),
+        (true, json!({ "mpi": ["--master", "a"] })),
+        (true, json!({ "mpi": ["--port=1", "-master", "a"] })),
+        (false, json!({ "mpi": ["--unknown", "--master=a"] })),
+        (true, json!({ "tensorflow": [], "pytorch": [], "hcclrank": [], "svc": [], "ssh": [], "env": [] })),
+    ] {
+        assert_eq!(refusals(&[plugins(given.clone())]).is_empty(), good, "{given}");
     }
+}
+
+#[test]
+fn names_that_the_plugins_objects_can_not_have_are_refused() {
+    let refusals = |name: &str, replicas: u32, plugins: Value| {
+        create(&with(&[
+            ("/metadata/name", json!(name)),
+            ("/spec/tasks/0/replicas", json!(replicas)),
+            ("/spec/plugins", plugins),
+        ]))
+        .refusals
+    };
+    let (of_59, of_60) = ("x".repeat(59), "x".repeat(60));
+    let (of_54, of_55) = ("x".repeat(54), "x".repeat(55));
+    let cases = [
+        ("a-1", 1, json!({ "svc": [], "ssh": [] }), None),
+        ("7z", 1, json!({ "ssh": [] }), None),
+        ("7z", 1, json!({ "svc": [] }), Some("plugin svc makes a Service 7z: a DNS-1035 label")),
+        ("a.b", 1, json!({}), None),
+        ("a.b", 1, json!({ "svc": [] }), Some("plugin svc makes a Service a.b: ")),
+        ("a.b", 1, json!({ "ssh": [] }), Some("plugin ssh makes a volume a.b-ssh: a lowercase RFC 1123 label")),
+        (of_59.as_str(), 1, json!({ "svc": [], "ssh": [] }), None),
+        (of_59.as_str(), 10, json!({ "svc": [], "ssh": [] }), None),
+        (of_59.as_str(), 11, json!({ "ssh": [] }), None),
+        (of_59.as_str(), 11, json!({ "svc": [] }), Some("plugin svc makes pods' names their hostnames, ")),
+        (of_60.as_str(), 1, json!({ "ssh": [] }), Some("create pod with name ")),
+        (of_54.as_str(), 1, json!({ "ray": ["--head=a"] }), None),
+        (of_55.as_str(), 1, json!({ "ray": ["--head=a"] }), Some("plugin ray makes a Service ")),
+    ];
+    for (name, replicas, plugins, reason) in cases {
+        let told = refusals(name, replicas, plugins.clone());
+        assert_eq!(told.is_empty(), reason.is_none(), "{name} {replicas} {plugins}: {told:?}");
+        assert!(reason.is_none_or(|reason| told[0].starts_with(reason)), "{told:?}");
+    }
+    let fixed = [("/spec/tasks/0/template/spec/hostname", json!("h")), ("/metadata/name", json!(of_59))];
+    let many = [("/spec/tasks/0/replicas", json!(2000)), ("/spec/plugins", json!({ "svc": [] }))];
+    assert_eq!(
+        create(&with(&[fixed, many].concat())).refusals,
+        Vec::<String>::new(),
+        "the template's hostname is short"
+    );
+}
+
+#[test]
+fn pods_are_listed_up_to_a_bound() {
+    let job = |replicas: u32, plugins: Value| {
+        with(&[("/spec/tasks/0/replicas", json!(replicas)), ("/spec/plugins", plugins)])
+    };
+    assert_eq!(create(&job(2000, json!({ "svc": [] }))).refusals, Vec::<String>::new());
+    assert_eq!(create(&job(100_000, json!({ "ssh": [], "env": [] }))).refusals, Vec::<String>::new());
+    let reason = "job plugin svc writes out the addresses of all pods, of 2000 at most, and the job has 2001; \
+        ask for fewer pods, or leave the plugin out;";
+    let big = job(2001, json!({ "svc": [] }));
+    assert_eq!(create(&big).refusals, [reason]);
+    let update = |new: &Value, old: &Value| {
+        let mut findings = Findings::default();
+        job::validate_update(&typed(new), &typed(old), &mut findings);
+        findings.refusals
+    };
+    assert_eq!(update(&big, &job(3, json!({ "svc": [] }))), [reason], "also when a job grows");
+    assert_eq!(update(&big, &big), Vec::<String>::new(), "a job from before the bound can be labelled");
+}
+
+#[test]
+fn arguments_that_have_no_effect_warn() {
+    let findings = create(&with(&[("/spec/plugins", json!({ "svc": ["--enable-networking"], "pytorch": [] }))]));
+    assert_eq!(findings.refusal(), None);
+    assert_eq!(
+        findings.warnings,
+        [
+            r#"job plugin svc does not understand argument "--enable-networking"; it and those after it have no effect"#,
+            r#"job plugin pytorch finds no task "master" to be the master, and does nothing; name one by --master"#,
+        ]
+    );
 }
 
 #[test]
