@@ -1,6 +1,7 @@
 //! The Job machine against a model of a cluster.
 
 mod ended;
+mod exhaust;
 mod goldens;
 mod laws;
 mod life;
