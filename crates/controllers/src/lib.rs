@@ -1,8 +1,8 @@
-//! The controllers: Jobs and Queues, carried out against a Kubernetes API.
+//! The controllers: Jobs, Queues, JobFlows and CronJobs, carried out against a Kubernetes API.
 //!
 //! Invariant: everything is decided by `machines` from an index of what exists; the shell only feeds the index, carries plans
-//! out and feeds the answers back. One task owns all state; calls run beside it. Nothing polls and nothing is listed twice.
-//! Run by `pumice up` and by the controllers' own binary mode.
+//! out and feeds the answers back. Jobs and Queues have one task that owns all their state (`run`), each other controller has
+//! one of its own (`small_loop`); calls run beside them and nothing polls. Run by `pumice up` and by `pumice controllers run`.
 //!
 //! ```text
 //!   watches ──> index ──> dirty jobs, queues ──> machines::step ──> plan ──> calls (concurrent)
