@@ -54,6 +54,8 @@ async fn components_have_the_rights_they_need_and_no_more() {
                 ("post", MAPS),
                 ("post", SECRETS),
                 ("patch", "jobs/x/status"),
+                // Flows and schedules make Jobs.
+                ("post", JOBS),
                 ("post", EVENTS),
             ],
         ),
@@ -87,7 +89,13 @@ async fn components_have_the_rights_they_need_and_no_more() {
         ),
         (
             USER_CONTROLLERS,
-            &[("post", binding), ("patch", "nodes/x"), ("patch", "pods/x/status"), ("post", JOBS), ("post", NODES)],
+            &[
+                ("post", binding),
+                ("patch", "nodes/x"),
+                ("patch", "pods/x/status"),
+                ("delete", "nodes/x"),
+                ("post", NODES),
+            ],
         ),
         (
             USER_NODE,
