@@ -236,8 +236,11 @@ fn our_examples() {
     let files = manifests(&folder).into_iter().chain(manifests(&folder.join("frameworks")));
     for file in files {
         let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-        for job in load(&file) {
-            insta::assert_yaml_snapshot!(format!("example_{name}"), render(job));
+        let jobs = load(&file);
+        let several = jobs.len() > 1;
+        for job in jobs {
+            let of_file = several.then(|| format!("_{}", job.metadata.name.as_deref().unwrap_or_default()));
+            insta::assert_yaml_snapshot!(format!("example_{name}{}", of_file.unwrap_or_default()), render(job));
         }
     }
 }
