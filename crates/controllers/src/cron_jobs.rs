@@ -20,8 +20,9 @@ use pumice_machines::cron::{CronEffect, CronView, Schedule, ScheduleError, step,
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::index::{Key, key};
 use crate::made_jobs::{controller_of, delete};
-use crate::shelf::{Place, Shelf, place};
+use crate::shelf::Shelf;
 use crate::small_loop::{Answer, Controller, Plan};
 
 pub(crate) enum Input {
@@ -44,7 +45,7 @@ pub(crate) struct CronJobs {
     crons: Shelf<CronJob>,
     jobs: Shelf<Job>,
     /// Names of the Jobs of each CronJob.
-    made: BTreeMap<Place, BTreeSet<String>>,
+    made: BTreeMap<Key, BTreeSet<String>>,
 }
 
 impl CronJobs {
@@ -55,7 +56,7 @@ impl CronJobs {
 
 impl Controller for CronJobs {
     const NAME: &'static str = "cronjob";
-    type Key = Place;
+    type Key = Key;
     type Input = Input;
 
     fn feed(client: &Client) -> SelectAll<BoxStream<'static, Input>> {
@@ -70,15 +71,15 @@ impl Controller for CronJobs {
         self.crons.is_listed && self.jobs.is_listed
     }
 
-    fn take(&mut self, input: Input, touched: &mut BTreeSet<Place>) {
+    fn take(&mut self, input: Input, touched: &mut BTreeSet<Key>) {
         let Self { crons, jobs, made, .. } = self;
         match input {
             Input::Cron(change) => crons.take(*change, |cron, _| {
-                touched.insert(place(&cron.metadata));
+                touched.insert(key(&cron.metadata));
             }),
             Input::Job(change) => jobs.take(*change, |job, is_there| {
                 let Some(owner) = controller_of(job, CronJob::KIND) else { return };
-                let (namespace, name) = place(&job.metadata);
+                let (namespace, name) = key(&job.metadata);
                 let cron = (namespace, owner.name.clone());
                 let of_cron = made.entry(cron.clone()).or_default();
                 if is_there {
@@ -94,7 +95,7 @@ impl Controller for CronJobs {
         }
     }
 
-    fn plan(&mut self, key: &Place) -> Plan<Input> {
+    fn plan(&mut self, key: &Key) -> Plan<Input> {
         let idle = Plan { call: None, look_again: None };
         let Some(cron) = self.crons.items.get(key) else { return idle };
         let names = self.made.get(key).into_iter().flatten();
@@ -159,7 +160,7 @@ impl Carrying {
     }
 
     async fn one(&self, effect: CronEffect) -> Result<Option<Input>, kube::Error> {
-        let (namespace, name) = place(&self.cron.metadata);
+        let (namespace, name) = key(&self.cron.metadata);
         match effect {
             CronEffect::CreateJob(job) => {
                 let jobs: Api<Job> = Api::namespaced(self.client.clone(), &namespace);

@@ -19,15 +19,16 @@ use pumice_machines::job_flow::{FlowEffect, FlowView, job_name, step};
 use serde_json::json;
 
 use crate::clock;
+use crate::index::{self, key};
 use crate::made_jobs::{controller_of, delete};
-use crate::shelf::{Place, Shelf, place};
+use crate::shelf::Shelf;
 use crate::small_loop::{Answer, Controller, Plan};
 
 /// A flow or a template.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
-    Flow(Place),
-    Template(Place),
+    Flow(index::Key),
+    Template(index::Key),
 }
 
 pub(crate) enum Input {
@@ -48,7 +49,7 @@ pub(crate) struct JobFlows {
     templates: Shelf<JobTemplate>,
     jobs: Shelf<Job>,
     /// Names of the Jobs made of each template.
-    of_template: BTreeMap<Place, BTreeSet<String>>,
+    of_template: BTreeMap<index::Key, BTreeSet<String>>,
 }
 
 impl JobFlows {
@@ -63,7 +64,7 @@ impl JobFlows {
         }
     }
 
-    fn flow(&self, place: &Place) -> Option<Vec<FlowEffect>> {
+    fn flow(&self, place: &index::Key) -> Option<Vec<FlowEffect>> {
         let flow = self.flows.items.get(place)?;
         let named: BTreeSet<&str> = flow.spec.flows.iter().map(|flow| flow.name.as_str()).collect();
         let beside = |name: &str| (place.0.clone(), name.to_owned());
@@ -117,16 +118,16 @@ impl Controller for JobFlows {
         let Self { flows, templates, jobs, of_template, .. } = self;
         match input {
             Input::Flow(change) => flows.take(change, |flow, _| {
-                touched.insert(Key::Flow(place(&flow.metadata)));
+                touched.insert(Key::Flow(key(&flow.metadata)));
             }),
             Input::Template(change) => templates.take(change, |template, _| {
-                let place = place(&template.metadata);
+                let place = key(&template.metadata);
                 let named = flows.of_namespace(&place.0).filter(|flow| names_template(flow, &place.1));
-                touched.extend(named.map(|flow| Key::Flow(self::place(&flow.metadata))));
+                touched.extend(named.map(|flow| Key::Flow(key(&flow.metadata))));
                 touched.insert(Key::Template(place));
             }),
             Input::Job(change) => jobs.take(*change, |job, is_there| {
-                let (namespace, name) = place(&job.metadata);
+                let (namespace, name) = key(&job.metadata);
                 if let Some(owner) = controller_of(job, JobFlow::KIND) {
                     touched.insert(Key::Flow((namespace.clone(), owner.name.clone())));
                 }
@@ -191,7 +192,7 @@ impl Carrying {
     }
 
     async fn one(&self, effect: FlowEffect) -> Answer<Input> {
-        let (namespace, name) = place(&self.flow.metadata);
+        let (namespace, name) = key(&self.flow.metadata);
         match effect {
             FlowEffect::CreateJob(job) => {
                 let name = job.metadata.name.clone().unwrap_or_default();

@@ -5,16 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use pumice_cluster::Change;
 
-/// Namespace and name.
-pub(crate) type Place = (String, String);
+use crate::index::{Key, is_newer, key};
 
 /// The objects of one kind.
 pub(crate) struct Shelf<K> {
-    pub items: BTreeMap<Place, K>,
+    pub items: BTreeMap<Key, K>,
     /// Whether a complete list was taken in.
     pub is_listed: bool,
 }
@@ -32,21 +30,21 @@ impl<K: Resource> Shelf<K> {
             Change::Replace(all) => {
                 self.is_listed = true;
                 self.items.values().for_each(|object| about(object, false));
-                self.items = all.into_iter().map(|object| (place(object.meta()), object)).collect();
+                self.items = all.into_iter().map(|object| (key(object.meta()), object)).collect();
                 self.items.values().for_each(|object| about(object, true));
             }
             Change::Applied(object) => {
-                let place = place(object.meta());
-                if self.items.get(&place).is_some_and(|held| is_newer(held.meta(), object.meta())) {
+                let key = key(object.meta());
+                if self.items.get(&key).is_some_and(|held| !is_newer(held.meta(), object.meta())) {
                     return;
                 }
                 about(&object, true);
-                self.items.insert(place, object);
+                self.items.insert(key, object);
             }
             Change::Deleted(object) => {
-                let place = place(object.meta());
-                let is_held = self.items.get(&place).is_some_and(|held| held.meta().uid == object.meta().uid);
-                if is_held && let Some(held) = self.items.remove(&place) {
+                let key = key(object.meta());
+                let is_held = self.items.get(&key).is_some_and(|held| held.meta().uid == object.meta().uid);
+                if is_held && let Some(held) = self.items.remove(&key) {
                     about(&held, false);
                 }
             }
@@ -58,17 +56,6 @@ impl<K: Resource> Shelf<K> {
         let from = (namespace.to_owned(), String::new());
         self.items.range(from..).take_while(move |((of, _), _)| of == namespace).map(|(_, object)| object)
     }
-}
-
-/// Where an object is.
-pub(crate) fn place(metadata: &ObjectMeta) -> Place {
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-}
-
-/// Whether `held` was written after `told`, of the same object.
-fn is_newer(held: &ObjectMeta, told: &ObjectMeta) -> bool {
-    let version = |metadata: &ObjectMeta| metadata.resource_version.as_ref().and_then(|text| text.parse::<u64>().ok());
-    held.uid == told.uid && version(held) > version(told)
 }
 
 #[cfg(test)]
