@@ -57,7 +57,7 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     let node = components::node_name();
     let late = Late::default();
     let api = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
-        .admission(Arc::new(pumice_admission::VolcanoAdmission::default()))
+        .admission(Arc::new(pumice_admission::VolcanoAdmission::new(pumice_admission::Rules::alone())))
         .node_proxy(Arc::new(late.node_proxy(&node)))
         .aggregate(late.why())
         .build()

@@ -6,9 +6,12 @@
 mod adapter;
 pub mod cron_job;
 mod findings;
+pub mod hyper_node;
 pub mod job;
 pub mod job_flow;
+mod live;
 mod order;
+pub mod pod;
 pub mod pod_group;
 pub mod queue;
 mod rules;
@@ -17,5 +20,6 @@ mod view;
 
 pub use adapter::VolcanoAdmission;
 pub use findings::Findings;
+pub use live::LiveRules;
 pub use rules::Rules;
 pub use view::View;

@@ -1,12 +1,18 @@
 //! The knobs of admission, with Volcano's defaults.
 
-use pumice_api::names::SCHEDULER_VOLCANO;
+use pumice_api::names::{SCHEDULERS_CLUSTER, SCHEDULERS_UP, USER_CONTROLLERS};
+
+use crate::pod::ResourceGroups;
 
 /// What an administrator may set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
-    /// Scheduler of jobs that name none.
-    pub scheduler_name: String,
+    /// The schedulers whose pods are ours. The first is that of jobs that name none.
+    pub scheduler_names: Vec<String>,
+    /// Users who make jobs in the name of others, and say in whose.
+    pub controller_users: Vec<String>,
+    /// What pods of some namespaces or annotations are given.
+    pub resource_groups: ResourceGroups,
     /// Most queues on a path below `root`.
     pub queue_depth_max: usize,
     /// Whether the amounts of `root` are fixed.
@@ -18,10 +24,28 @@ pub struct Rules {
 impl Default for Rules {
     fn default() -> Self {
         Self {
-            scheduler_name: SCHEDULER_VOLCANO.to_owned(),
+            scheduler_names: owned(SCHEDULERS_CLUSTER),
+            controller_users: owned(&[USER_CONTROLLERS]),
+            resource_groups: ResourceGroups::default(),
             queue_depth_max: 5,
             root_queue_protected: true,
             queue_with_pods_protected: false,
         }
     }
+}
+
+impl Rules {
+    /// The rules of a server whose only scheduler is ours.
+    pub fn alone() -> Self {
+        Self { scheduler_names: owned(SCHEDULERS_UP), ..Self::default() }
+    }
+
+    /// The scheduler of jobs that name none; empty where there is none.
+    pub fn scheduler_name(&self) -> &str {
+        self.scheduler_names.first().map_or("", String::as_str)
+    }
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }

@@ -1,20 +1,20 @@
-//! Who submitted a job: an annotation that only the platform writes.
+//! Who submitted a job, or what jobs are made from: an annotation that only the platform writes.
 //!
-//! Invariant: after [`stamp`] the annotation is the user of the request that created the job, whatever the request said.
+//! Invariant: after [`stamp`] the annotation is the user of the request that created the object, whatever the request said.
 //! Controllers that make a job on someone's behalf pass that user on.
 
-use pumice_api::names::{USER, USER_CONTROLLERS};
+use pumice_api::names::USER;
 use pumice_objects::field::FieldError;
 use serde_json::{Map, Value};
 
-use crate::Findings;
+use crate::{Findings, Rules};
 
-/// Writes the annotation on a new job, or keeps it on a changed one; trying to change it is refused.
-pub fn stamp(job: &mut Value, old: Option<&Value>, user: &str, findings: &mut Findings) {
+/// Writes the annotation on a new object, or keeps it on a changed one; trying to change it is refused.
+pub fn stamp(job: &mut Value, old: Option<&Value>, user: &str, rules: &Rules, findings: &mut Findings) {
     let asked = annotation(job).map(str::to_owned);
     let kept = old.and_then(annotation);
     match (old, &asked) {
-        (None, Some(_)) if user == USER_CONTROLLERS => {}
+        (None, Some(_)) if rules.controller_users.iter().any(|trusted| trusted == user) => {}
         (None, asked) => {
             if asked.as_deref().is_some_and(|asked| asked != user) {
                 findings.warn(format!("annotation {USER} is written by the platform: set to {user}"));

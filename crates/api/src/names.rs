@@ -58,6 +58,14 @@ pub const HIERARCHY: &str = "volcano.sh/hierarchy";
 pub const HIERARCHY_WEIGHTS: &str = "volcano.sh/hierarchy-weights";
 /// `true` when a queue was closed because its parent was; annotation.
 pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
+/// `true` on a pod that is to wait for its queue behind a scheduling gate of this name; annotation.
+pub const QUEUE_ALLOCATION_GATE: &str = "scheduling.volcano.sh/queue-allocation-gate";
+/// Group of admission's configuration that a pod belongs to; annotation.
+pub const RESOURCE_GROUP: &str = "volcano.sh/resource-group";
+/// Where a HyperNode was discovered, such as `label`; label.
+pub const TOPOLOGY_SOURCE: &str = "volcano.sh/network-topology-source";
+/// `true` on a node that the warmup policy of shards prefers; label.
+pub const WARMUP: &str = "node.volcano.sh/warmup";
 /// Node group of a node; label.
 pub const NODE_GROUP: &str = "volcano.sh/nodegroup-name";
 /// What a list shows as the type of a job; label.

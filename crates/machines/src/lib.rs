@@ -5,8 +5,10 @@
 //! plan. Called by the shells in `controllers`.
 
 pub mod cron;
+pub mod hyper_nodes;
 pub mod job;
 pub mod job_flow;
 mod job_object;
 pub mod plugins;
 pub mod queue;
+pub mod sharding;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pumice_api::batch::{Job, TaskSpec};
-use pumice_api::names::{self, ROOT_QUEUE};
+use pumice_api::names::{self, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, ROOT_QUEUE};
 use pumice_api::scheduling::QueueState;
 use pumice_machines::plugins::mpi;
 use pumice_objects::names::check_qualified_name;
@@ -13,6 +13,7 @@ use super::{
     BOTH_TIERS, dependencies, name_of, names_tier_twice, partition, plugins, pod_template, policies, replicas, volumes,
 };
 use crate::Findings;
+use crate::pod::budget_refusal;
 use crate::view::{View, children};
 
 /// Judges a new job that is already filled in.
@@ -36,6 +37,8 @@ pub fn validate_create(job: &Job, view: &dyn View, findings: &mut Findings) {
         findings.refuse("job 'minAvailable' should not be greater than total replicas in tasks;");
     }
     policies::validate(&job.spec.policies, "spec.policies", findings);
+    policies::doubt(&job.spec.policies, findings);
+    budget(job, findings);
     estimate(job, findings);
     plugins::validate(job, findings);
     plugins::doubt(job, findings);
@@ -58,6 +61,7 @@ fn tasks(job: &Job, findings: &mut Findings) {
             return;
         }
         policies::validate(&task.policies, "spec.tasks.policies", findings);
+        policies::doubt(&task.policies, findings);
         pod_name(job, task, index, findings);
         pod_template::validate(task, index, findings);
         partition::validate(job, task, findings);
@@ -69,6 +73,16 @@ fn pod_name(job: &Job, task: &TaskSpec, position: usize, findings: &mut Findings
     let name = names::pod_name(name_of(job), &task.name, i32::try_from(position).unwrap_or(i32::MAX));
     if let Err(error) = check_qualified_name(&name) {
         findings.refuse(format!("create pod with name {name} validate failed {error};"));
+    }
+}
+
+/// Pods take their budget over from the job, one of the two if both are there, and would be refused for it.
+fn budget(job: &Job, findings: &mut Findings) {
+    let annotations = job.metadata.annotations.as_ref();
+    let of = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
+    let taken = if of(JDB_MIN_AVAILABLE).is_some() { JDB_MIN_AVAILABLE } else { JDB_MAX_UNAVAILABLE };
+    if let Some(reason) = budget_refusal(|key| of(key).filter(|_| key == taken)) {
+        findings.refuse(format!("{reason};"));
     }
 }
 

@@ -33,7 +33,7 @@ pub fn mutate_again(job: &mut Value, rules: &Rules) {
 /// Fills in all but `minAvailable` and returns the pods that the tasks need; nothing where a number is no number.
 fn fill(spec: &mut Map<String, Value>, rules: &Rules) -> Option<i64> {
     fill_text(spec, "queue", DEFAULT_QUEUE);
-    fill_text(spec, "schedulerName", &rules.scheduler_name);
+    fill_text(spec, "schedulerName", rules.scheduler_name());
     fill_number(spec, "maxRetry", MAX_RETRY);
     let mut least = Some(0_i64);
     if let Some(tasks) = spec.get_mut("tasks").and_then(Value::as_array_mut) {

@@ -33,6 +33,24 @@ const ACTIONS: &[Action] = &[
     Action::ResumeJob,
 ];
 
+/// Events about a job as a whole: no task, no pod.
+const OF_THE_JOB: &[Event] = &[Event::Unknown, Event::JobUpdated];
+
+/// Tells of policies that would never do anything: their action is about pods, and their event is not.
+pub(super) fn doubt(policies: &[LifecyclePolicy], findings: &mut Findings) {
+    for policy in policies {
+        let Some(action @ (Action::RestartPod | Action::RestartTask | Action::RestartPartition)) = &policy.action
+        else {
+            continue;
+        };
+        for event in policy.event.iter().chain(&policy.events).filter(|event| OF_THE_JOB.contains(event)) {
+            findings.warn(format!(
+                "a policy wants {action} on {event}, which is about no pod: it will do nothing; use RestartJob"
+            ));
+        }
+    }
+}
+
 /// Judges a list of policies that stands at `path`.
 pub(super) fn validate(policies: &[LifecyclePolicy], path: &str, findings: &mut Findings) {
     if let Err(error) = first_error(policies, path) {

@@ -1,7 +1,7 @@
 //! Whatever comes, the rules answer: no panic, and filling in twice is filling in once.
 
 use proptest::prelude::*;
-use pumice_admission::{Findings, Rules, job, pod_group, queue, user};
+use pumice_admission::{Findings, Rules, hyper_node, job, pod, pod_group, queue, user};
 use serde_json::{Map, Value};
 
 use super::cluster::Cluster;
@@ -43,6 +43,16 @@ const NAMES: &[&str] = &[
     "volcano.sh/hierarchy",
     "volcano.sh/hierarchy-weights",
     "pumice.sh/user",
+    "schedulerName",
+    "schedulingGates",
+    "volcano.sh/jdb-min-available",
+    "scheduling.volcano.sh/queue-allocation-gate",
+    "members",
+    "selector",
+    "regexMatch",
+    "exactMatch",
+    "labelMatch",
+    "pattern",
 ];
 
 fn any_json() -> impl Strategy<Value = Value> {
@@ -71,11 +81,14 @@ proptest! {
     #[test]
     fn filling_in_is_total_and_idempotent(value in any_json(), spec in any_json()) {
         for given in [value, object_of(spec)] {
-            let steps: [fn(&mut Value); 4] = [
+            let steps: [fn(&mut Value); 5] = [
+                |value| {
+                    pod::mutate(value, "n", &Rules::default());
+                },
                 |value| job::mutate(value, &Rules::default()),
                 |value| queue::mutate(value),
                 |value| pod_group::mutate(value, "n", &Cluster::default()),
-                |value| user::stamp(value, None, "ann", &mut Findings::default()),
+                |value| user::stamp(value, None, "ann", &Rules::default(), &mut Findings::default()),
             ];
             for step in steps {
                 let mut once = given.clone();
@@ -101,6 +114,10 @@ proptest! {
         if let Ok(new) = serde_json::from_value(new.clone()) {
             queue::validate(&new, serde_json::from_value(old).ok().as_ref(), &cluster, &Rules::default(), &mut findings);
         }
+        if let Ok(hyper_node) = serde_json::from_value(new.clone()) {
+            hyper_node::validate(&hyper_node, &mut findings);
+        }
+        pod::validate(&new, &Rules::default(), &mut findings);
         if let Ok(group) = serde_json::from_value(new) {
             pod_group::validate(&group, &cluster, &mut findings);
         }

@@ -520,3 +520,37 @@ fn only_the_size_of_a_job_may_change() {
         }
     }
 }
+
+#[test]
+fn policies_that_have_nothing_to_act_on_warn() {
+    let policies = |action: &str, event: Value| json!([{ "action": action, "event": event }]);
+    let cases = [
+        ("/spec/policies", policies("RestartPod", json!("Unknown")), Some("RestartPod on Unknown")),
+        ("/spec/policies", policies("RestartTask", json!("Unknown")), Some("RestartTask on Unknown")),
+        ("/spec/tasks/0/policies", policies("RestartTask", json!("JobUpdated")), Some("RestartTask on JobUpdated")),
+        (
+            "/spec/policies",
+            json!([{ "action": "RestartPod", "events": ["PodFailed", "Unknown"] }]),
+            Some("RestartPod on Unknown"),
+        ),
+        ("/spec/policies", policies("RestartJob", json!("Unknown")), None),
+        ("/spec/policies", policies("RestartPod", json!("PodFailed")), None),
+        ("/spec/policies", policies("RestartPod", json!("*")), None),
+    ];
+    for (pointer, policies, wanted) in cases {
+        let findings = create(&with(&[(pointer, policies.clone())]));
+        assert_eq!(findings.refusal(), None, "Volcano admits it");
+        assert_eq!(findings.warnings.len(), usize::from(wanted.is_some()), "{policies}: {:?}", findings.warnings);
+        assert!(wanted.is_none_or(|wanted| findings.warnings[0].contains(wanted)), "{:?}", findings.warnings);
+    }
+}
+
+#[test]
+fn a_budget_that_its_pods_would_be_refused_for_is_refused() {
+    let refusals = |annotations: Value| create(&with(&[("/metadata/annotations", annotations)])).refusals;
+    let (least, most) = ("volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable");
+    assert_eq!(refusals(json!({ least: "1" })), Vec::<String>::new());
+    assert_eq!(refusals(json!({ least: "1", most: "x" })), Vec::<String>::new(), "pods get only the first");
+    let wanted = format!("invalid value <\"0\"> for {most}, it must be a positive integer;");
+    assert_eq!(refusals(json!({ most: "0" })), [wanted]);
+}

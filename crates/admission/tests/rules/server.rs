@@ -211,3 +211,41 @@ async fn applying_a_manifest_again_changes_nothing() {
     assert_eq!(code, StatusCode::OK, "{patched}");
     assert_eq!(patched, created);
 }
+
+#[tokio::test]
+async fn pods_templates_and_hyper_nodes_pass_here_too() {
+    let server = server().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = |annotations: Value| {
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "annotations": annotations },
+            "spec": { "schedulerName": "volcano", "containers": [{ "name": "c", "image": "i" }] } })
+    };
+    let (code, _, body) =
+        send(&server, "ann", Method::POST, pods, pod(json!({ "volcano.sh/jdb-min-available": "0" }))).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{body}");
+    let wanted = "admission webhook \"validatepod.volcano.sh\" denied the request: invalid value <\"0\">";
+    assert!(body["message"].as_str().is_some_and(|message| message.starts_with(wanted)), "{body}");
+    let gate = "scheduling.volcano.sh/queue-allocation-gate";
+    let (code, _, body) = send(&server, "ann", Method::POST, pods, pod(json!({ gate: "true" }))).await;
+    assert_eq!((code, &body["spec"]["schedulingGates"]), (StatusCode::CREATED, &json!([{ "name": gate }])), "{body}");
+
+    let templates = "/apis/flow.volcano.sh/v1alpha1/namespaces/default/jobtemplates";
+    let template = json!({ "apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobTemplate", "metadata": { "name": "t" },
+        "spec": job("j")["spec"] });
+    let (code, _, body) = send(&server, "ann", Method::POST, templates, template).await;
+    assert_eq!(
+        (code, &body["metadata"]["annotations"]["pumice.sh/user"]),
+        (StatusCode::CREATED, &json!("ann")),
+        "{body}"
+    );
+
+    let hyper_nodes = "/apis/topology.volcano.sh/v1alpha1/hypernodes";
+    let hyper_node = |pattern: &str| {
+        json!({ "apiVersion": "topology.volcano.sh/v1alpha1", "kind": "HyperNode",
+        "metadata": { "name": "h" }, "spec": { "tier": 1, "members": [{ "type": "Node", "selector": { "regexMatch": { "pattern": pattern } } }] } })
+    };
+    let (code, _, body) = send(&server, "root", Method::POST, hyper_nodes, hyper_node("(")).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{body}");
+    let (code, _, body) = send(&server, "root", Method::POST, hyper_nodes, hyper_node("^n")).await;
+    assert_eq!(code, StatusCode::CREATED, "{body}");
+}

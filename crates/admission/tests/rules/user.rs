@@ -1,6 +1,6 @@
 //! The user of a job: written by the platform, kept for ever.
 
-use pumice_admission::{Findings, user};
+use pumice_admission::{Findings, Rules, user};
 use serde_json::{Value, json};
 
 const KEY: &str = "pumice.sh/user";
@@ -16,7 +16,7 @@ fn stamp(new: Option<&str>, old: Option<Option<&str>>, by: &str) -> (Option<Stri
     let mut job = annotated(new);
     let old = old.map(annotated);
     let mut findings = Findings::default();
-    user::stamp(&mut job, old.as_ref(), by, &mut findings);
+    user::stamp(&mut job, old.as_ref(), by, &Rules::default(), &mut findings);
     (job.pointer("/metadata/annotations").and_then(|all| all[KEY].as_str()).map(str::to_owned), findings)
 }
 
@@ -56,7 +56,18 @@ fn nonsense_is_left_for_the_schema() {
     for mut nonsense in [json!(null), json!([]), json!({ "metadata": 1 }), json!({ "metadata": { "annotations": [] } })]
     {
         let before = nonsense.clone();
-        user::stamp(&mut nonsense, None, "ann", &mut Findings::default());
+        user::stamp(&mut nonsense, None, "ann", &Rules::default(), &mut Findings::default());
         assert_eq!(nonsense, before);
+    }
+}
+
+#[test]
+fn who_may_speak_for_others_is_a_matter_of_configuration() {
+    let rules =
+        Rules { controller_users: vec!["system:serviceaccount:volcano-system:controllers".into()], ..Rules::default() };
+    for (by, written) in [("system:serviceaccount:volcano-system:controllers", "ann"), ("bob", "bob")] {
+        let mut job = annotated(Some("ann"));
+        user::stamp(&mut job, None, by, &rules, &mut Findings::default());
+        assert_eq!(job["metadata"]["annotations"][KEY], written);
     }
 }

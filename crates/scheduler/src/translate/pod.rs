@@ -8,9 +8,6 @@ use super::claims::pod_claims;
 use super::template::template;
 use super::{annotation, at, created, label, preemptable, text, volcano_annotations};
 
-/// The gate of pods that wait for their queue to take them.
-const QUEUE_GATE: &str = "scheduling.volcano.sh/queue-allocation-gate";
-
 /// What the engine reads of a pod. `schedulers` are the scheduler names we answer to.
 pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
     let metadata = &pod.metadata;
@@ -40,10 +37,9 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         grace_ms: spec.termination_grace_period_seconds.map(|seconds| seconds.saturating_mul(1_000)),
         refused: status.and_then(refusal).is_some(),
         gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
-        queue_gated: spec
-            .scheduling_gates
-            .as_ref()
-            .is_some_and(|gates| !gates.is_empty() && gates.iter().all(|gate| gate.name == QUEUE_GATE)),
+        queue_gated: spec.scheduling_gates.as_ref().is_some_and(|gates| {
+            !gates.is_empty() && gates.iter().all(|gate| gate.name == names::QUEUE_ALLOCATION_GATE)
+        }),
         created: created(metadata),
         started: status.and_then(|status| status.start_time.as_ref()).map(at),
         scheduled: status.and_then(scheduled),
