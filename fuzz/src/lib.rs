@@ -1,7 +1,9 @@
-//! What the fuzz targets share: bytes into configurations, worlds and events.
+//! What the fuzz targets share: bytes into configurations, worlds and events; objects for admission are made in `manifests`.
 //!
 //! Invariant: equal bytes give equal worlds; names are few, so that things meet each other; amounts reach the ends of
 //! what an integer holds.
+
+pub mod manifests;
 
 use std::collections::BTreeMap;
 
