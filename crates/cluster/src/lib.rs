@@ -8,7 +8,9 @@ pub mod connect;
 pub mod events;
 pub mod install;
 pub mod lease;
+pub mod pace;
 pub mod watch;
+pub mod window;
 pub mod write;
 
 pub use connect::client_over;
@@ -17,5 +19,7 @@ pub use install::install_definitions;
 /// A client of a Kubernetes API, for those who only hand it on.
 pub use kube::Client;
 pub use lease::{Elector, LeaseOptions};
+pub use pace::paced;
 pub use watch::{Change, WatchScope, watch, watch_all, watch_optional};
+pub use window::Window;
 pub use write::{Failure, PodRef, failure, words};

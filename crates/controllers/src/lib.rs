@@ -43,6 +43,7 @@ pub struct Options {
 
 /// The controllers, ready to run.
 pub struct Controllers {
+    /// All writes of all controllers share one window of calls.
     client: Client,
 }
 
@@ -57,7 +58,7 @@ pub enum Error {
 impl Options {
     /// Builds the controllers; nothing runs yet.
     pub fn build(self) -> Controllers {
-        Controllers { client: self.client }
+        Controllers { client: pumice_cluster::paced(self.client) }
     }
 }
 

@@ -38,7 +38,6 @@ mod suspects;
 mod translate;
 mod usage;
 mod why;
-mod window;
 mod writer;
 
 pub use ask::{Handle, Waiting};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use kube::Client;
 use pumice_cluster::events::Severity;
-use pumice_cluster::{EventRecorder, Failure, failure};
+use pumice_cluster::{EventRecorder, Failure, Window, failure};
 use pumice_engine::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, QueueUpdate, Ungate};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -21,7 +21,6 @@ use crate::clock;
 use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::patches::{self, QueueNames, Stamps};
-use crate::window::Window;
 
 mod calls;
 mod lane;
@@ -138,7 +137,7 @@ impl Writer {
             client,
             tell: Tell::new(recorder),
             metrics,
-            window: Window::new(),
+            window: Window::default(),
             calls: JoinSet::new(),
             binds: VecDeque::new(),
             evictions: VecDeque::new(),

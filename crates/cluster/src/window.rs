@@ -7,8 +7,9 @@ const LIMIT_FIRST: usize = 32;
 const LIMIT_MIN: usize = 4;
 const LIMIT_MAX: usize = 512;
 
+/// How many calls a component has under way, and how many it may have.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub struct Window {
     limit: usize,
     in_flight: usize,
     /// Answers since the limit last grew.
@@ -17,31 +18,35 @@ pub(crate) struct Window {
     settling: usize,
 }
 
-impl Window {
-    pub(crate) fn new() -> Self {
+impl Default for Window {
+    fn default() -> Self {
         Self { limit: LIMIT_FIRST, in_flight: 0, good: 0, settling: 0 }
     }
+}
 
-    pub(crate) fn has_room(&self) -> bool {
+impl Window {
+    /// Whether another call may start.
+    pub fn has_room(&self) -> bool {
         self.in_flight < self.limit
     }
 
     /// Calls under way.
-    pub(crate) fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
     /// Calls that may be under way at once.
-    pub(crate) fn limit(&self) -> usize {
+    pub fn limit(&self) -> usize {
         self.limit
     }
 
-    pub(crate) fn started(&mut self) {
+    /// A call was started.
+    pub fn started(&mut self) {
         self.in_flight += 1;
     }
 
     /// A call was answered; `overloaded` if the server had no time for it.
-    pub(crate) fn answered(&mut self, overloaded: bool) {
+    pub fn answered(&mut self, overloaded: bool) {
         let was_full = self.in_flight >= self.limit;
         self.in_flight = self.in_flight.saturating_sub(1);
         let settled = self.settling == 0;
@@ -74,13 +79,13 @@ mod tests {
 
     #[test]
     fn grows_while_all_goes_well_and_is_used() {
-        let mut window = Window::new();
+        let mut window = Window::default();
         for _ in 0..10_000 {
             full(&mut window);
             window.answered(false);
         }
         assert_eq!(window.limit, LIMIT_MAX);
-        let mut idle = Window::new();
+        let mut idle = Window::default();
         for _ in 0..10_000 {
             idle.started();
             idle.answered(false);
@@ -90,7 +95,7 @@ mod tests {
 
     #[test]
     fn one_burst_of_refusals_halves_once() {
-        let mut window = Window::new();
+        let mut window = Window::default();
         full(&mut window);
         for _ in 0..LIMIT_FIRST {
             window.answered(true);
