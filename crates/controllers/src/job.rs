@@ -31,6 +31,8 @@ pub(crate) use execute::{Answer, JobPlan};
 
 /// How long a status in which only counts moved waits for more of them, or for a write that is due anyway.
 const COUNTS_WAIT: Duration = Duration::from_millis(100);
+/// How long the first status of a job waits for the first counts: a job without one is read as pending.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Shortest time from a write of a job's status to one in which only counts moved.
 const COUNTS_APART: Duration = Duration::from_millis(500);
 /// Longest sleep; the wall clock may jump.
@@ -160,7 +162,7 @@ impl JobWork {
         entry.not_before = None;
         let Some(mut plan) = look(entry, job, surroundings) else { return Begin::Nothing };
         tell(entry, job, &mut plan, surroundings);
-        let held = hold_back(entry, &mut plan, now);
+        let held = hold_back(entry, &mut plan, job.status.state.phase.is_none(), now);
         let wake_at = plan.wake_at.map(|at| now + until(at, surroundings.now)).into_iter().chain(held).min();
         plan.stages.retain(|stage| !stage.is_empty());
         let wish = entry.wish.is_some() && !plan.command_waits;
@@ -285,11 +287,12 @@ fn tell_one(entry: &mut Entry, job: &Job, record: &Effect, recorder: &EventRecor
     recorder.record(Occurrence { about, severity, reason: (*reason).to_owned(), message: message.clone(), at });
 }
 
-/// Takes a write of mere counts out of a plan until it has waited long enough; tells when that is.
-fn hold_back(entry: &mut Entry, plan: &mut Plan, now: Instant) -> Option<Instant> {
+/// Takes a write of mere counts, or of a first status, out of a plan until it has waited long enough; tells when that is.
+fn hold_back(entry: &mut Entry, plan: &mut Plan, first: bool, now: Instant) -> Option<Instant> {
     let is_counts = |effect: &mut Effect| matches!(effect, Effect::WriteStatus { urgent: false, .. });
     let since = entry.counts_since.unwrap_or(now);
-    let due = entry.wrote_at.map_or(since, |at| at + COUNTS_APART).max(since + COUNTS_WAIT);
+    let wait = if first { FIRST_WAIT } else { COUNTS_WAIT };
+    let due = entry.wrote_at.map_or(since, |at| at + COUNTS_APART).max(since + wait);
     let mut held = false;
     if due > now {
         for stage in &mut plan.stages {

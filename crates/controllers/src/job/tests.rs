@@ -108,7 +108,7 @@ async fn counts_alone_are_written_twice_a_second_at_most() {
     let mut entry = Entry::default();
     let mut held = |millis: u64, urgent: bool| {
         let mut plan = Plan::only(vec![Effect::WriteStatus { status: Box::default(), urgent }]);
-        let until = hold_back(&mut entry, &mut plan, start + Duration::from_millis(millis));
+        let until = hold_back(&mut entry, &mut plan, false, start + Duration::from_millis(millis));
         assert_eq!(until.is_some(), plan.is_settled());
         until.map(|at| at.duration_since(start).as_millis())
     };
@@ -119,4 +119,19 @@ async fn counts_alone_are_written_twice_a_second_at_most() {
     assert_eq!(held(200, true), None, "a decision waits for nothing");
     assert_eq!(held(210, false), Some(700));
     assert_eq!(held(700, false), None);
+}
+
+#[tokio::test]
+async fn a_first_status_waits_for_the_first_counts() {
+    let start = Instant::now();
+    let mut entry = Entry::default();
+    let mut held = |millis: u64, urgent: bool| {
+        let mut plan = Plan::only(vec![Effect::WriteStatus { status: Box::default(), urgent }]);
+        let until = hold_back(&mut entry, &mut plan, true, start + Duration::from_millis(millis));
+        until.map(|at| at.duration_since(start).as_millis())
+    };
+    assert_eq!(held(0, false), Some(1_000));
+    assert_eq!(held(400, false), Some(1_000), "the first counts come with it");
+    assert_eq!(held(1_000, false), None);
+    assert_eq!(held(1_100, true), None);
 }

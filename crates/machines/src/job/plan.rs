@@ -82,7 +82,7 @@ pub enum Effect {
     WriteStatus {
         /// The whole new status.
         status: Box<JobStatus>,
-        /// False when only counts moved: such a write may be held back and merged with the next.
+        /// False when only counts moved, or a job has no status yet: such a write may be held back and merged with the next.
         urgent: bool,
     },
     /// Record a Kubernetes Event on the job.

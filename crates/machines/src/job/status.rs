@@ -85,7 +85,9 @@ impl<'a> Draft<'a> {
         }
         let decided = |status: &JobStatus| {
             let state = &status.state;
-            (state.phase.clone(), state.reason.clone(), status.version, status.retry_count)
+            // A job without a status is read as one that is pending.
+            let phase = state.phase.clone().unwrap_or(JobPhase::Pending);
+            (phase, state.reason.clone(), status.version, status.retry_count)
         };
         let urgent = must
             || decided(&self.next) != decided(self.old)
