@@ -6,6 +6,7 @@
 pub mod cluster;
 pub mod figures;
 pub mod load;
+pub mod loads;
 pub mod machine;
 pub mod objects;
 pub mod setting;

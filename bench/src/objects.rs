@@ -10,6 +10,8 @@ pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const JOBS: &str = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs";
 /// Where pod groups are.
 pub const GROUPS: &str = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups";
+/// Where nodes are.
+pub const NODES: &str = "/api/v1/nodes";
 /// Where queues are.
 pub const QUEUES: &str = "/apis/scheduling.volcano.sh/v1beta1/queues";
 /// Where events are.
@@ -90,6 +92,17 @@ pub fn event(name: &str, pod: &str) -> Value {
         "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": pod},
         "message": format!("Successfully assigned default/{pod} to a node"), "count": 1,
         "source": {"component": "bench"},
+    })
+}
+
+/// A node as the simulated ones are, which nobody looks after.
+pub fn static_node(node: usize) -> Value {
+    let room = json!({"cpu": "32", "memory": "256Gi", "pods": "110"});
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": node_name(node), "labels": {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}},
+        "spec": {"taints": [{"key": "simulated", "value": "true", "effect": "NoSchedule"}]},
+        "status": {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]},
     })
 }
 

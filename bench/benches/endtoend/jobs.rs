@@ -6,49 +6,16 @@ use std::time::{Duration, Instant};
 use pumice_bench::cluster::Bare;
 use pumice_bench::figures::Figures;
 use pumice_bench::load::{self, Call};
+use pumice_bench::loads::{JOBS_IN_FLIGHT, Load};
 use pumice_bench::machine;
-use pumice_bench::objects::{EVENTS, GROUPS, JOBS, NOBODY, PODS, QUEUES, binding, event, group, job, pod};
+use pumice_bench::objects::{EVENTS, GROUPS, JOBS, NOBODY, PODS, QUEUES, binding, event, group, pod};
 use pumice_bench::setting::Setting;
 use pumice_bench::watching::{self, BoundWatch, Writes};
 use serde_json::json;
 
 use crate::platform::Measured;
 
-/// Jobs created at a time, as in the public benchmark.
-const JOBS_IN_FLIGHT: usize = 16;
 const IN_FLIGHT: usize = 128;
-
-/// Jobs of equal size.
-#[derive(Debug, Clone, Copy)]
-pub struct Load {
-    pub name: &'static str,
-    jobs: usize,
-    replicas: usize,
-}
-
-/// The loads of the public benchmark; `a2000` is the first of them, scaled.
-pub const LOADS: [Load; 5] = [
-    Load { name: "a", jobs: 10_000, replicas: 1 },
-    Load { name: "a2000", jobs: 2_000, replicas: 1 },
-    Load { name: "b", jobs: 500, replicas: 20 },
-    Load { name: "c", jobs: 20, replicas: 500 },
-    Load { name: "d", jobs: 1, replicas: 10_000 },
-];
-
-impl Load {
-    /// The load at a scale, and no larger than the room there is: fewer jobs, or smaller ones where there are few.
-    fn sized(self, setting: &Setting, room: usize) -> Load {
-        let mut sized = self;
-        while sized.jobs * sized.replicas > setting.size(self.jobs * self.replicas).min(room) {
-            if sized.jobs > 16 { sized.jobs -= 1 } else { sized.replicas -= 1 }
-        }
-        sized
-    }
-
-    fn pods(&self) -> usize {
-        self.jobs * self.replicas
-    }
-}
 
 pub async fn run(
     setting: &Setting,
@@ -83,8 +50,7 @@ async fn scheduled(
     let before = cluster.quiet(Duration::from_secs(30)).await?;
     let mut watch = BoundWatch::start(&cluster.client, before).await?;
     let (cpu, own) = (cluster.cpu(), machine::cpu_time(std::process::id()));
-    let jobs = (0..load.jobs).map(|index| Call::create(JOBS, &job(&format!("j-{index}"), load.replicas))).collect();
-    let pods = load.pods();
+    let (jobs, pods) = (load.calls(), load.pods());
     let begin = Instant::now();
     let (created, bound) =
         tokio::join!(load::run(&cluster.client, JOBS_IN_FLIGHT, jobs), watch.take(pods, setting.limit));
@@ -127,9 +93,8 @@ async fn bare(load: Load, writes: &Counted, (nodes, percent): (usize, usize)) ->
     cluster.fill(nodes, percent).await?;
     cluster.quiet(Duration::from_secs(30)).await?;
     let of = |resource: &str| writes.get(resource).copied().unwrap_or_default();
-    let jobs = || 0..load.jobs;
-    let mut first: Vec<Call> = jobs().map(|j| Call::create(JOBS, &job(&format!("j-{j}"), load.replicas))).collect();
-    first.extend(jobs().map(|j| Call::create(GROUPS, &group(&format!("g-{j}"), load.replicas))));
+    let mut first = load.calls();
+    first.extend((0..load.jobs).map(|j| Call::create(GROUPS, &group(&format!("g-{j}"), load.replicas))));
     let mut second: Vec<Call> = Vec::new();
     for index in 0..load.pods() {
         let group = format!("g-{}", index / load.replicas);

@@ -15,6 +15,7 @@ mod raw;
 use std::process::ExitCode;
 
 use pumice_bench::figures::Figures;
+use pumice_bench::loads::LOADS;
 use pumice_bench::setting::Setting;
 
 fn main() -> ExitCode {
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
             }
         }
         for (nodes, percent) in [(1000, 0), (1000, 50), (5000, 0), (5000, 50), (5000, 95)] {
-            for load in jobs::LOADS {
+            for load in LOADS {
                 let name = format!("jobs/{}/{nodes}_nodes/{percent}_percent_full", load.name);
                 if setting.wants(&name) {
                     report(&name, jobs::run(&setting, &mut figures, &name, load, nodes, percent).await);

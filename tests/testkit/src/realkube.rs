@@ -27,6 +27,15 @@ const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 /// A free port may be taken by somebody else before it is used.
 const ATTEMPTS: usize = 3;
 
+/// What a control plane is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Nothing is left out but what needs machines.
+    Life,
+    /// What the peers were measured on: kube-apiserver and etcd alone, everybody served as fast as it can be.
+    Load,
+}
+
 /// One of our programs, and how it was started.
 struct Component {
     name: String,
@@ -107,6 +116,25 @@ impl RealKube {
     /// When it does not come up; the logs are shown.
     #[allow(clippy::new_without_default)] // it starts processes
     pub fn new() -> RealKube {
+        let mut cluster = RealKube::start(Purpose::Life);
+        let mut manager = manager(&programs(), &cluster.pki);
+        let manager = Process::start("kube-controller-manager", &mut manager, cluster.scratch());
+        cluster.plane.insert(0, manager);
+        // Pods are refused without it.
+        cluster.wait("there is a service account", |clients| clients.get("serviceaccount", "default").is_some());
+        cluster
+    }
+
+    /// Starts kube-apiserver and etcd as the peers were measured on them: no kube-controller-manager, hence no service
+    /// accounts and no taints of nodes; no priority and fairness, 4,000 requests in flight.
+    ///
+    /// # Panics
+    /// When it does not come up; the logs are shown.
+    pub fn for_load() -> RealKube {
+        RealKube::start(Purpose::Load)
+    }
+
+    fn start(purpose: Purpose) -> RealKube {
         let programs = programs();
         let directory = tempfile::Builder::new().prefix("pumice-realkube-").tempdir().expect("a temporary directory");
         let root = directory.path();
@@ -114,17 +142,11 @@ impl RealKube {
 
         let (etcd, etcd_url) = start_on_free_port("etcd", |port| etcd(&programs, root, port), root);
         let (apiserver, url) =
-            start_on_free_port("kube-apiserver", |port| apiserver(&programs, &pki, &etcd_url, port), root);
+            start_on_free_port("kube-apiserver", |port| apiserver(&programs, &pki, &etcd_url, port, purpose), root);
         let pki = Pki { url: url.replace("http:", "https:"), ..pki };
         let clients = Clients::new(&pki.kubeconfig_of(ADMINISTRATOR, &[MASTERS]), root);
         let mut cluster = RealKube { components: Vec::new(), plane: vec![apiserver, etcd], clients, pki, directory };
         cluster.wait("kube-apiserver is ready", |clients| clients.kubectl(["get", "--raw", "/readyz"]).code == 0);
-
-        let manager =
-            Process::start("kube-controller-manager", &mut manager(&programs, &cluster.pki), cluster.scratch());
-        cluster.plane.insert(0, manager);
-        // Pods are refused without it.
-        cluster.wait("there is a service account", |clients| clients.get("serviceaccount", "default").is_some());
         cluster
     }
 
@@ -170,6 +192,11 @@ impl RealKube {
         dead.process.crash();
         let Component { name, kubeconfig, args, .. } = dead;
         self.components.push(Component::start(&name, kubeconfig, args, self.directory.path()));
+    }
+
+    /// What runs: the control plane's programs and our components, by name.
+    pub fn processes(&self) -> impl Iterator<Item = &Process> {
+        self.plane.iter().chain(self.components.iter().map(|component| &component.process))
     }
 
     /// The address of the API server.
@@ -233,7 +260,7 @@ fn etcd(programs: &Path, root: &Path, port: u16) -> Command {
     command
 }
 
-fn apiserver(programs: &Path, pki: &Pki, etcd: &str, port: u16) -> Command {
+fn apiserver(programs: &Path, pki: &Pki, etcd: &str, port: u16, purpose: Purpose) -> Command {
     let mut command = Command::new(programs.join("kube-apiserver"));
     let file = |name: &str| pki.root.join(name).display().to_string();
     let flags = [
@@ -254,6 +281,11 @@ fn apiserver(programs: &Path, pki: &Pki, etcd: &str, port: u16) -> Command {
         ("authorization-mode", "Node,RBAC".into()),
     ];
     command.args(flags.map(|(name, value)| format!("--{name}={value}")));
+    if purpose == Purpose::Load {
+        command.args(["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"]);
+        command.args(["--enable-priority-and-fairness=false", "--max-requests-inflight=4000"]);
+        command.arg("--max-mutating-requests-inflight=4000");
+    }
     command
 }
 
