@@ -18,7 +18,10 @@ use crate::window::Window;
 /// Needs a tokio runtime.
 pub fn paced(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
-    Client::new(Paced { client, pace: Arc::new(Pace { window: Mutex::new(Window::default()), room: Notify::new() }) }, namespace)
+    Client::new(
+        Paced { client, pace: Arc::new(Pace { window: Mutex::new(Window::default()), room: Notify::new() }) },
+        namespace,
+    )
 }
 
 struct Pace {
@@ -133,8 +136,8 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use futures::future::join_all;
     use tokio::sync::Semaphore;
+    use tokio::task::JoinSet;
 
     use super::*;
 
@@ -182,21 +185,24 @@ mod tests {
         }
     }
 
-    fn send(client: &Client, method: Method) -> impl Future<Output = StatusCode> + Send + use<> {
-        let client = client.clone();
-        let request = Request::builder().method(method).uri("/api/v1/namespaces/a/pods").body(Body::empty());
-        async move { client.send(request.expect("a request")).await.expect("an answer").status() }
+    /// Makes so many calls of a method side by side.
+    fn calls(client: &Client, method: &Method, count: usize) -> JoinSet<StatusCode> {
+        let mut calls = JoinSet::new();
+        for _ in 0..count {
+            let client = client.clone();
+            let request = Request::builder().method(method).uri("/api/v1/namespaces/a/pods").body(Body::empty());
+            calls.spawn(async move { client.send(request.expect("a request")).await.expect("an answer").status() });
+        }
+        calls
     }
 
     #[tokio::test]
     async fn writes_wait_for_room_and_all_get_through() {
         let server = Server::new(StatusCode::CREATED);
-        let client = server.client();
-        let writes: Vec<_> = (0..1_000).map(|_| tokio::spawn(send(&client, Method::POST))).collect();
+        let writes = calls(&server.client(), &Method::POST, 1_000);
         server.has(32).await;
         server.answers.add_permits(1_000);
-        let codes = join_all(writes).await;
-        assert!(codes.into_iter().all(|code| code.expect("no panic") == StatusCode::CREATED));
+        assert_eq!(writes.join_all().await, [StatusCode::CREATED; 1_000]);
         assert!(server.most.load(Ordering::SeqCst) <= 512, "never more than the window's limit");
     }
 
@@ -204,20 +210,19 @@ mod tests {
     async fn reads_pass_a_full_window() {
         let server = Server::new(StatusCode::OK);
         let client = server.client();
-        let writes: Vec<_> = (0..40).map(|_| tokio::spawn(send(&client, Method::PATCH))).collect();
+        let writes = calls(&client, &Method::PATCH, 40);
         server.has(32).await;
-        let read = tokio::spawn(send(&client, Method::GET));
+        let read = calls(&client, &Method::GET, 1);
         server.has(33).await;
         server.answers.add_permits(41);
-        assert_eq!(read.await.expect("no panic"), StatusCode::OK);
-        join_all(writes).await;
+        assert_eq!(read.join_all().await, [StatusCode::OK]);
+        writes.join_all().await;
     }
 
     #[tokio::test]
     async fn a_server_that_asks_to_slow_down_gets_fewer() {
         let server = Server::new(StatusCode::TOO_MANY_REQUESTS);
-        let client = server.client();
-        let writes: Vec<_> = (0..200).map(|_| tokio::spawn(send(&client, Method::DELETE))).collect();
+        let writes = calls(&server.client(), &Method::DELETE, 200);
         server.has(32).await;
         server.answers.add_permits(32);
         reaches(&server.answered, 32).await;
@@ -225,7 +230,7 @@ mod tests {
         server.has(16).await;
         server.most.store(0, Ordering::SeqCst);
         server.answers.add_permits(168);
-        join_all(writes).await;
+        writes.join_all().await;
         assert!(server.most.load(Ordering::SeqCst) <= 16, "more than the halved window");
     }
 
@@ -233,12 +238,11 @@ mod tests {
     async fn a_call_that_is_given_up_leaves_its_place() {
         let server = Server::new(StatusCode::OK);
         let client = server.client();
-        let first: Vec<_> = (0..32).map(|_| tokio::spawn(send(&client, Method::POST))).collect();
+        let mut first = calls(&client, &Method::POST, 32);
         server.has(32).await;
-        let waiting = tokio::spawn(send(&client, Method::POST));
-        first.iter().for_each(|call| call.abort());
-        join_all(first).await;
+        let waiting = calls(&client, &Method::POST, 1);
+        first.shutdown().await;
         server.answers.add_permits(1);
-        assert_eq!(waiting.await.expect("no panic"), StatusCode::OK);
+        assert_eq!(waiting.join_all().await, [StatusCode::OK]);
     }
 }
