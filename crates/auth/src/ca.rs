@@ -139,6 +139,13 @@ impl Ca {
         Self::assemble(&certificate_path, certificate.pem(), certificate.der().clone(), key)
     }
 
+    /// An authority that is kept nowhere: what it has issued outlives it, and nobody can issue more once it is dropped.
+    pub fn passing(now: Timestamp) -> Result<Self, CaError> {
+        let key = KeyPair::generate().map_err(|source| issue_error(AUTHORITY_NAME, source))?;
+        let certificate = authority_params(now)?.self_signed(&key).map_err(|e| issue_error(AUTHORITY_NAME, e))?;
+        Self::assemble(Path::new(CERTIFICATE_FILE), certificate.pem(), certificate.der().clone(), key)
+    }
+
     fn assemble(
         path: &Path,
         certificate_pem: String,

@@ -18,4 +18,4 @@ pub use identity::{ANONYMOUS, AUTHENTICATED, Identity, IdentityError, MASTERS, U
 pub use kubeconfig::kubeconfig;
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target};
 pub use roles::built_in;
-pub use tls::{TlsError, client_config, server_config};
+pub use tls::{ShownCertificate, TlsError, changing_server_config, client_config, server_config};

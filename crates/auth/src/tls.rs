@@ -1,14 +1,15 @@
 //! TLS configurations with one explicit cryptography provider.
 //!
 //! Invariant: a client certificate is optional, but one that is offered must be signed by our
-//! authority; there is no process-wide default provider. Used by the listener and by tests.
+//! authority; there is no process-wide default provider. Used by the listeners and by tests.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use thiserror::Error;
 
@@ -42,18 +43,66 @@ pub fn server_config(ca: &Ca, issued: &Issued) -> Result<Arc<ServerConfig>, TlsE
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![issued.certificate.clone()], issued.key().map_err(TlsError::ReadPem)?)
         .map_err(TlsError::Configure)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols();
     Ok(Arc::new(config))
 }
 
-/// A client that trusts `ca_pem` alone and shows `issued`, if any. Names no protocol: the HTTP
+/// The certificate that a server shows, which may change while it runs: connections that are there go on, new ones see the
+/// new certificate. Until there is one no handshake succeeds.
+#[derive(Debug, Default)]
+pub struct ShownCertificate(RwLock<Option<Arc<CertifiedKey>>>);
+
+impl ShownCertificate {
+    /// Shows this certificate from now on. Refused, and nothing changed, where the key does not belong to it.
+    pub fn show(&self, certificate_pem: &str, key_pem: &str) -> Result<(), TlsError> {
+        let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(TlsError::ReadPem)?;
+        let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(TlsError::ReadPem)?;
+        let shown = CertifiedKey::from_der(vec![certificate], key, &provider()).map_err(TlsError::Configure)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(shown));
+        Ok(())
+    }
+
+    /// Whether there is one.
+    pub fn is_shown(&self) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
+impl ResolvesServerCert for ShownCertificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A server that shows `shown`, for clients without a certificate. Offers HTTP/2 and HTTP/1.1.
+pub fn changing_server_config(shown: Arc<ShownCertificate>) -> Result<Arc<ServerConfig>, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Configure)?
+        .with_no_client_auth()
+        .with_cert_resolver(shown);
+    config.alpn_protocols = protocols();
+    Ok(Arc::new(config))
+}
+
+fn protocols() -> Vec<Vec<u8>> {
+    vec![b"h2".to_vec(), b"http/1.1".to_vec()]
+}
+
+/// A client that trusts the certificates in `ca_pem` alone and shows `issued`, if any. Names no protocol: the HTTP
 /// connector adds its own.
 pub fn client_config(ca_pem: &str, issued: Option<&Issued>) -> Result<ClientConfig, TlsError> {
-    let authority = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(TlsError::ReadPem)?;
+    let mut trusted = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+        trusted.add(authority.map_err(TlsError::ReadPem)?).map_err(TlsError::Configure)?;
+    }
+    if trusted.is_empty() {
+        return Err(TlsError::ReadPem(rustls::pki_types::pem::Error::NoItemsFound));
+    }
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Configure)?
-        .with_root_certificates(roots(authority)?);
+        .with_root_certificates(trusted);
     match issued {
         None => Ok(builder.with_no_client_auth()),
         Some(issued) => builder

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use jiff::{Timestamp, ToSpan};
-use pumice_auth::{Ca, Identity, Issued, client_config, identity_of, server_config};
+use pumice_auth::{
+    Ca, Identity, Issued, ShownCertificate, changing_server_config, client_config, identity_of, server_config,
+};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, ServerConnection};
+use rustls::{ClientConnection, ServerConfig, ServerConnection};
 
 /// Certificates are checked against the real clock: issue them around it.
 #[allow(clippy::disallowed_methods, reason = "the TLS library reads the real clock")]
@@ -15,7 +17,15 @@ fn now() -> Timestamp {
 
 /// Lets both sides talk until they are done; the identity the server sees.
 fn shake(ca: &Ca, server: &Issued, trusted: &str, client: Option<&Issued>, name: &str) -> Result<Identity, String> {
-    let config = server_config(ca, server).unwrap();
+    shake_with(server_config(ca, server).unwrap(), trusted, client, name)
+}
+
+fn shake_with(
+    config: Arc<ServerConfig>,
+    trusted: &str,
+    client: Option<&Issued>,
+    name: &str,
+) -> Result<Identity, String> {
     let mut server = ServerConnection::new(config).unwrap();
     let mut config = client_config(trusted, client).unwrap();
     config.alpn_protocols = vec![b"h2".to_vec()];
@@ -88,6 +98,26 @@ fn certificates_survive_the_renewal_of_the_authority() {
     let server = renewed.issue_server(&names(), now()).unwrap();
     // An old kubeconfig trusts the old certificate and shows one that it signed.
     assert!(shake(&renewed, &server, old.pem(), Some(&ann), "localhost").is_ok());
+}
+
+#[test]
+fn a_shown_certificate_changes_under_a_running_server() {
+    let (first, second) = (Ca::passing(now()).unwrap(), Ca::passing(now()).unwrap());
+    let shown = Arc::new(ShownCertificate::default());
+    let config = changing_server_config(Arc::clone(&shown)).unwrap();
+    let shake = |trusted: &str| shake_with(Arc::clone(&config), trusted, None, "localhost").map(drop);
+    assert!(!shown.is_shown() && shake(first.pem()).is_err(), "nothing to show");
+    let issued = [&first, &second].map(|ca| ca.issue_server(&names(), now()).unwrap());
+    shown.show(&issued[0].certificate_pem, &issued[0].key_pem).unwrap();
+    assert_eq!(shake(first.pem()), Ok(()));
+    assert!(shake(second.pem()).is_err(), "another authority's");
+
+    assert!(shown.show(&issued[1].certificate_pem, &issued[0].key_pem).is_err(), "another one's key");
+    assert_eq!(shake(first.pem()), Ok(()), "what is refused changes nothing");
+    shown.show(&issued[1].certificate_pem, &issued[1].key_pem).unwrap();
+    assert!(shown.is_shown() && shake(first.pem()).is_err());
+    // Who trusts both is content before and after.
+    assert_eq!(shake(&format!("{}{}", first.pem(), second.pem())), Ok(()));
 }
 
 #[test]
