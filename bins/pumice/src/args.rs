@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub mod admission;
 pub mod cluster;
+mod meaningless;
 pub mod scheduler;
 use pumice_node::{Faults, NodeShape};
 
@@ -31,6 +33,9 @@ pub enum Command {
     /// Run the controllers by themselves
     #[command(subcommand)]
     Controllers(ControllersCommand),
+    /// Run admission by itself, as a cluster's webhooks
+    #[command(subcommand)]
+    Admission(AdmissionCommand),
     /// Run nodes by themselves
     #[command(subcommand)]
     Node(NodeCommand),
@@ -62,6 +67,15 @@ pub enum SchedulerCommand {
 pub enum ControllersCommand {
     /// Run the controllers on a cluster
     Run(cluster::ControllersArgs),
+}
+
+/// What `pumice admission` can do.
+#[derive(Debug, Subcommand)]
+pub enum AdmissionCommand {
+    /// Answer the webhooks of a cluster; takes every flag of Volcano's webhook manager
+    Run(Box<admission::AdmissionArgs>),
+    /// Print a part of the rules as policies that the API server evaluates itself, for kubectl apply -f -
+    Policies(admission::PoliciesArgs),
 }
 
 /// What `pumice node` can do.

@@ -2,6 +2,7 @@
 //!
 //! Wiring and flags only; what things do lives in the crates.
 
+mod admission;
 mod alone;
 mod args;
 mod data_dir;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, Command, ControllersCommand, NodeCommand};
+use crate::args::{AdmissionCommand, Cli, Command, ControllersCommand, NodeCommand};
 
 /// Objects are many small values that one thread makes and another frees, which the system's allocator is slow at.
 #[global_allocator]
@@ -30,6 +31,11 @@ fn main() -> ExitCode {
         Command::Down(args) => down::down(&args),
         Command::Scheduler(command) => return scheduler::run(&command),
         Command::Controllers(ControllersCommand::Run(args)) => alone::controllers(&args),
+        Command::Admission(AdmissionCommand::Run(args)) => admission::run(&args),
+        Command::Admission(AdmissionCommand::Policies(args)) => {
+            print!("{}", args.text());
+            return ExitCode::SUCCESS;
+        }
         Command::Node(NodeCommand::Simulated(args)) => alone::simulated_nodes(args),
         Command::Shim { args } => return pumice_node::shim_main(args),
     };

@@ -13,7 +13,7 @@ mod mutate;
 mod partition;
 mod plugins;
 mod pod_template;
-mod policies;
+pub(crate) mod policies;
 mod status;
 mod update;
 mod volumes;

@@ -1,9 +1,10 @@
 //! What Volcano's objects must look like: filled in on create, judged on every write.
 //!
 //! The rules are pure functions over one object and a [`View`] of the others; their words are Volcano's.
-//! [`VolcanoAdmission`] puts them behind the API server's seam.
+//! [`VolcanoAdmission`] puts them behind the API server's seam, in process; [`server`] behind a real API server's webhooks.
 
 mod adapter;
+mod clock;
 pub mod cron_job;
 mod findings;
 pub mod hyper_node;
@@ -13,8 +14,11 @@ mod live;
 mod order;
 pub mod pod;
 pub mod pod_group;
+pub mod policies;
 pub mod queue;
+pub mod review;
 mod rules;
+pub mod server;
 pub mod user;
 mod view;
 

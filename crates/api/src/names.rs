@@ -118,6 +118,12 @@ pub const USER_ADMISSION: &str = "system:pumice:admission";
 pub const USER_NODE: &str = "system:pumice:node";
 /// User of the garbage collector.
 pub const USER_GC: &str = "system:pumice:gc";
+/// Namespace of the components on a cluster.
+pub const NAMESPACE_SYSTEM: &str = "volcano-system";
+/// Secret of admission's certificate, in [`NAMESPACE_SYSTEM`].
+pub const ADMISSION_SECRET: &str = "pumice-admission";
+/// What admission's webhook configurations are called.
+pub const ADMISSION_CONFIGURATION: &str = "pumice-admission";
 /// The group that may do everything.
 pub const GROUP_MASTERS: &str = "system:masters";
 

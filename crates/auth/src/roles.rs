@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use pumice_api::names::{USER_ADMISSION, USER_CONTROLLERS, USER_GC, USER_NODE, USER_SCHEDULER};
+use pumice_api::names::{
+    ADMISSION_CONFIGURATION, ADMISSION_SECRET, NAMESPACE_SYSTEM, USER_ADMISSION, USER_CONTROLLERS, USER_GC, USER_NODE,
+    USER_SCHEDULER,
+};
 
 use crate::identity::{AUTHENTICATED, UNAUTHENTICATED};
 use crate::rbac::{Grant, Role, Rule, Scope, Subject};
@@ -73,6 +76,15 @@ const CONTROLLERS: &[Line] = &[
 const ADMISSION: &[Line] =
     &[(SCHEDULING, &["queues", "podgroups"], READ), (CORE, &["namespaces"], READ), PRIORITY_CLASSES];
 
+/// Admission tells the API server where it is. A create has no name that could be looked at.
+const REGISTRATION: Line = (
+    &["admissionregistration.k8s.io"],
+    &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+    &["get", "list", "watch", "update"],
+);
+/// Its certificate, in the namespace of the components.
+const CERTIFICATE: Line = (CORE, &["secrets"], &["get", "list", "watch", "update"]);
+
 const NODE: &[Line] = &[
     (CORE, &["nodes"], &["get", "list", "watch", "create", "update", "patch"]),
     (CORE, &["nodes/status", "pods/status", "persistentvolumeclaims/status"], WRITE),
@@ -111,6 +123,7 @@ pub fn built_in() -> Vec<Grant> {
             grant(Subject::User(user.to_owned()), user, rules)
         })
         .collect();
+    grants.extend(admission_of_a_cluster());
     for group in [AUTHENTICATED, UNAUTHENTICATED] {
         let rules = vec![path_rule(PUBLIC_PATHS)];
         grants.push(grant(Subject::Group(group.to_owned()), "system:public-info-viewer", rules));
@@ -124,6 +137,20 @@ pub fn built_in() -> Vec<Grant> {
     ));
     grants.push(grant(everybody(), "system:basic-user", vec![asking]));
     grants
+}
+
+/// What admission needs besides where it is a server of its own: its own objects and no others.
+fn admission_of_a_cluster() -> [Grant; 2] {
+    let subject = || Subject::User(USER_ADMISSION.to_owned());
+    let make = |(groups, resources, _): Line| resource_rule(&(groups, resources, &["create"]));
+    let named = |line: Line, name: &str| Rule { resource_names: vec![name.to_owned()], ..resource_rule(&line) };
+    let registration = vec![named(REGISTRATION, ADMISSION_CONFIGURATION), make(REGISTRATION)];
+    let certificate = vec![named(CERTIFICATE, ADMISSION_SECRET), make(CERTIFICATE)];
+    let scope = Scope::Namespace(NAMESPACE_SYSTEM.to_owned());
+    [
+        grant(subject(), "system:pumice:admission-registration", registration),
+        Grant { scope, ..grant(subject(), "system:pumice:admission-certificate", certificate) },
+    ]
 }
 
 fn grant(subject: Subject, role: &str, rules: Vec<Rule>) -> Grant {

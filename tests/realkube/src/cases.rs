@@ -20,6 +20,11 @@ macro_rules! on_each_case {
             a_job_that_no_queue_holds_waits_and_says_why
             a_job_of_higher_priority_takes_the_room_of_another
             a_finished_job_goes_after_its_time
+            what_a_job_leaves_out_is_filled_in
+            a_job_that_makes_no_sense_is_refused_in_volcanos_words
+            a_queue_that_makes_no_sense_is_refused
+            a_job_sent_right_after_its_queue_finds_it
+            a_manifest_applied_again_changes_nothing
         }
     };
     ($start:expr; $($case:ident)+) => {
@@ -127,7 +132,7 @@ pub fn a_job_runs_and_completes(clients: &Clients) {
     assert_eq!((status(&job, "succeeded"), status(&job, "retryCount")), (3, 0), "{}", job["status"]);
 }
 
-/// With admission what is left out is filled in; without it the controllers have to do the same.
+/// Two tasks, nothing else.
 pub fn a_job_that_says_little_runs_too(clients: &Clients) {
     let task = "{replicas: 1, template: {metadata: {annotations: {pumice.sh/simulated-duration: 1s}}, spec: {restartPolicy: \
                 Never, containers: [{name: main, image: none, command: [none]}]}}}";
@@ -307,4 +312,113 @@ pub fn a_finished_job_goes_after_its_time(clients: &Clients) {
         0 => Ok(()),
         n => Err(format!("{n} pods")),
     });
+}
+
+const LITTLE: &str = r#"
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: little}
+spec:
+  plugins: {pytorch: []}
+  tasks:
+  - {replicas: 2, template: {spec: {hostNetwork: true, containers: [{name: main, image: none}]}}}
+  - {replicas: 1, minAvailable: 0, template: {spec: {containers: [{name: main, image: none}]}}}
+"#;
+
+/// By admission, before anybody sees it.
+pub fn what_a_job_leaves_out_is_filled_in(clients: &Clients) {
+    let text = clients.kubectl_with_input(["create", "--dry-run=server", "-o", "json", "-f", "-"], LITTLE).ok();
+    let job: Value = serde_json::from_str(&text).expect("JSON");
+    let spec = &job["spec"];
+    assert_eq!((&spec["queue"], &spec["schedulerName"]), (&"default".into(), &"volcano".into()), "{job}");
+    assert_eq!((&spec["minAvailable"], &spec["maxRetry"]), (&2.into(), &3.into()), "{job}");
+    assert!(spec["plugins"].get("svc").is_some(), "pytorch implies svc: {job}");
+    let [first, second] = &spec["tasks"].as_array().expect("tasks")[..] else { panic!("{job}") };
+    assert_eq!((&first["name"], &second["name"]), (&"default0".into(), &"default1".into()), "{job}");
+    assert_eq!((&first["minAvailable"], &second["minAvailable"]), (&2.into(), &0.into()), "{job}");
+    assert_eq!(first["template"]["spec"]["dnsPolicy"], "ClusterFirstWithHostNet", "{job}");
+    assert_eq!(job["metadata"]["annotations"]["pumice.sh/user"], "pumice:administrator", "{job}");
+}
+
+fn refused(clients: &Clients, manifest: &str) -> String {
+    let output = clients.kubectl_with_input(["create", "-f", "-"], manifest);
+    assert_eq!(output.code, 1, "{output:?}");
+    output.stderr
+}
+
+/// All reasons at once.
+pub fn a_job_that_makes_no_sense_is_refused_in_volcanos_words(clients: &Clients) {
+    let told = refused(clients, &job("senseless", "minAvailable: 7\n  queue: nowhere", "replicas: 2", ""));
+    for words in [
+        "admission webhook \"validatejob.volcano.sh\" denied the request: ",
+        "job 'minAvailable' should not be greater than total replicas in tasks;",
+        "unable to find job queue: queue.scheduling.volcano.sh \"nowhere\" not found;",
+    ] {
+        assert_eq!(told.matches(words).count(), 1, "{words}: {told}");
+    }
+    let policies =
+        "minAvailable: 1\n  policies: [{event: PodFailed, action: RestartJob}, {event: PodFailed, action: AbortJob}]";
+    let told = refused(clients, &job("senseless", policies, "replicas: 2", ""));
+    assert!(told.contains("duplicate event PodFailed  across different policy"), "{told}");
+    assert!(clients.get("jobs.batch.volcano.sh", "senseless").is_none());
+
+    // A job that is there can grow, but not become another one.
+    create(clients, &job("fixed", "minAvailable: 1", "replicas: 1", ""));
+    let change =
+        |patch: &str| clients.kubectl(["patch", "jobs.batch.volcano.sh", "fixed", "--type=merge", "-p", patch]);
+    let output = change(r#"{"spec": {"maxRetry": 9}}"#);
+    assert!(output.stderr.contains("job updates may not change fields other than `minAvailable`"), "{output:?}");
+    let output = change(r#"{"metadata": {"annotations": {"pumice.sh/user": "bob"}}}"#);
+    assert!(output.stderr.contains("is written by the platform"), "{output:?}");
+    change(r#"{"metadata": {"labels": {"any": "thing"}}}"#).ok();
+}
+
+/// Alone, and beside others.
+pub fn a_queue_that_makes_no_sense_is_refused(clients: &Clients) {
+    let queue = |name: &str, spec: &str| {
+        format!("apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {{name: {name}}}\nspec: {spec}\n")
+    };
+    let told = refused(clients, &queue("greedy", "{guarantee: {resource: {cpu: 3}}, deserved: {cpu: 2}}"));
+    assert!(told.contains("\"validatequeue.volcano.sh\" denied the request") && told.contains("guarantee"), "{told}");
+    create(clients, &queue("parent-of-some", "{capability: {cpu: 4}}"));
+    let told = refused(clients, &queue("child-of-some", "{parent: parent-of-some, capability: {cpu: 8}}"));
+    assert!(told.contains("exceeds its ancestor's capability"), "{told}");
+    create(clients, &queue("child-of-some", "{parent: parent-of-some, capability: {cpu: 2}}"));
+    let found = clients.get("queue", "child-of-some").expect("the queue");
+    assert_eq!((&found["spec"]["weight"], &found["spec"]["reclaimable"]), (&1.into(), &true.into()), "{found}");
+    for (name, words) in [("parent-of-some", "has 1 child queues"), ("root", "can not be deleted")] {
+        let output = clients.kubectl(["delete", "queue", name, "--wait=false"]);
+        assert!(output.stderr.contains(words), "{name}: {output:?}");
+    }
+    let told = refused(clients, &job("high-up", "queue: parent-of-some\n  minAvailable: 1", "replicas: 1", ""));
+    assert!(told.contains("can only submit job to leaf queue"), "{told}");
+    clients.kubectl(["delete", "queue", "child-of-some"]).ok();
+}
+
+/// However fast; watches may lag behind.
+pub fn a_job_sent_right_after_its_queue_finds_it(clients: &Clients) {
+    let both: Vec<String> = (0..20)
+        .map(|round| {
+            let queue = format!(
+                "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {{name: new-{round}}}\nspec: {{weight: 1}}\n"
+            );
+            let job = job(&format!("quick-{round}"), &format!("queue: new-{round}\n  minAvailable: 1"), "replicas: 1", "");
+            format!("{queue}---{job}")
+        })
+        .collect();
+    create(clients, &both.join("---\n"));
+}
+
+/// What was filled in is not in the manifest, and is no change.
+pub fn a_manifest_applied_again_changes_nothing(clients: &Clients) {
+    let manifest = LITTLE.replace("little", "applied");
+    let apply = |manifest: &str| clients.kubectl_with_input(["apply", "-f", "-"], manifest).ok();
+    assert!(apply(&manifest).contains("created"));
+    let generation =
+        || clients.get("jobs.batch.volcano.sh", "applied").expect("the job")["metadata"]["generation"].clone();
+    let first = generation();
+    apply(&manifest);
+    assert_eq!(generation(), first);
+    apply(&manifest.replace("replicas: 2", "replicas: 3"));
+    assert_ne!(generation(), first);
 }

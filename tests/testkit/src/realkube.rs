@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pumice_api::names;
-use pumice_auth::{Ca, Issued, MASTERS, Subject, kubeconfig, write_private};
+use pumice_auth::{Ca, Issued, MASTERS, Scope, Subject, kubeconfig, write_private};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -83,7 +83,11 @@ impl Tenant {
         static SHARED: Mutex<Weak<RealKube>> = Mutex::new(Weak::new());
         // Who panics here has left it as it was.
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        let cluster = shared.upgrade().unwrap_or_else(|| Arc::new(RealKube::with_pumice(nodes)));
+        let cluster = shared.upgrade().unwrap_or_else(|| {
+            let mut cluster = RealKube::with_pumice(nodes);
+            cluster.start_admission(&[]);
+            Arc::new(cluster)
+        });
         *shared = Arc::downgrade(&cluster);
         drop(shared);
         let clients = cluster.in_namespace(&cluster.kubeconfig(), namespace);
@@ -170,8 +174,8 @@ impl RealKube {
         let list = |items: Vec<Value>| json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
         // Too long for the annotation of `kubectl apply`.
         self.kubectl_with_input(["create", "-f", "-"], &list(pumice_api::crds::all())).ok();
+        self.kubectl(["create", "namespace", names::NAMESPACE_SYSTEM]).ok();
         self.kubectl_with_input(["create", "-f", "-"], &list(roles())).ok();
-        self.kubectl(["create", "namespace", "volcano-system"]).ok();
         self.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).ok();
     }
 
@@ -180,6 +184,38 @@ impl RealKube {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         let kubeconfig = self.pki.kubeconfig_of(user, &[]);
         self.components.push(Component::start(name, kubeconfig, args, self.directory.path()));
+    }
+
+    /// Runs admission beside the test, and waits until the API server asks it.
+    pub fn start_admission(&mut self, flags: &[&str]) {
+        let port = free_port();
+        let (url, port) = (format!("https://127.0.0.1:{port}"), port.to_string());
+        let own = ["admission", "run", "--listen-address", "127.0.0.1", "--port", &port, "--webhook-url", &url];
+        self.start_component("admission", names::USER_ADMISSION, &[&own, flags].concat());
+        self.wait("the API server asks admission", |clients| {
+            let queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: asked}\n\
+                         spec: {weight: 1, parent: asked}\n";
+            let output = clients.kubectl_with_input(["create", "--dry-run=server", "-f", "-"], queue);
+            output.stderr.contains("denied the request")
+        });
+    }
+
+    /// How a component was started.
+    ///
+    /// # Panics
+    /// When there is none of that name.
+    pub fn args_of(&self, name: &str) -> Vec<String> {
+        let component = self.components.iter().find(|component| component.name == name);
+        component.expect("a component's name").args.clone()
+    }
+
+    /// Ends a component.
+    ///
+    /// # Panics
+    /// When there is none of that name.
+    pub fn stop_component(&mut self, name: &str) {
+        let place = self.components.iter().position(|component| component.name == name).expect("a component's name");
+        self.components.remove(place);
     }
 
     /// Kills a component as a crash would and starts it again.
@@ -228,11 +264,16 @@ fn programs() -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
 }
 
+/// A port that is free at the moment.
+fn free_port() -> u16 {
+    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    free.expect("a free port").port()
+}
+
 /// Starts a program on a port that was free a moment ago, until one has lived long enough to have taken it.
 fn start_on_free_port(name: &str, command: impl Fn(u16) -> Command, directory: &Path) -> (Process, String) {
     for _ in 0..ATTEMPTS {
-        let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-        let port = free.expect("a free port").port();
+        let port = free_port();
         let mut process = Process::start(name, &mut command(port), directory);
         let taken = eventually(&format!("{name} listens"), || {
             let listens = std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
@@ -345,17 +386,21 @@ impl Pki {
 fn roles() -> Vec<Value> {
     let grants = pumice_auth::built_in().into_iter();
     let of_components = grants.filter_map(|grant| match grant.subject {
-        Subject::User(user) => Some((user, grant.role)),
+        Subject::User(user) => Some((user, grant.role, grant.scope)),
         Subject::Group(_) => None,
     });
-    let objects = of_components.flat_map(|(user, role)| {
+    let objects = of_components.flat_map(|(user, role, scope)| {
         let group = "rbac.authorization.k8s.io";
         let version = format!("{group}/v1");
         let name = &role.name;
+        let (kind, metadata) = match scope {
+            Scope::Cluster => ("ClusterRole", json!({"name": name})),
+            Scope::Namespace(namespace) => ("Role", json!({"name": name, "namespace": namespace})),
+        };
         [
-            json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": role.rules}),
-            json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": name},
-                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+            json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": role.rules}),
+            json!({"apiVersion": version, "kind": format!("{kind}Binding"), "metadata": metadata,
+                "roleRef": {"apiGroup": group, "kind": kind, "name": name},
                 "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}),
         ]
     });

@@ -22,7 +22,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     // components
     ("scheduler", &["units", "objects", "api", "engine", "cluster"]),
     ("controllers", &["units", "objects", "api", "machines", "cluster"]),
-    ("admission", &["units", "objects", "api", "machines", "apiserver"]),
+    ("admission", &["units", "objects", "api", "machines", "apiserver", "auth", "cluster"]),
     ("node", &["units", "objects", "api", "cluster"]),
     ("history", &["units", "objects", "api", "cluster"]),
     ("watchdog", &["units", "objects", "api", "cluster"]),

@@ -37,7 +37,7 @@ pub struct LeaseArgs {
         default_missing_value = "true", require_equals = true)]
     pub leader_elect: bool,
     /// Namespace of the Lease
-    #[arg(long, value_name = "NAMESPACE", default_value = "volcano-system")]
+    #[arg(long, value_name = "NAMESPACE", default_value = pumice_api::names::NAMESPACE_SYSTEM)]
     pub leader_elect_resource_namespace: String,
     /// Name of the Lease [default: Volcano's for this component]
     #[arg(long, value_name = "NAME")]

@@ -11,6 +11,7 @@ use clap::{ArgAction, Args};
 use pumice_scheduler::{LeaseOptions, Options, Sharding};
 
 use super::cluster::{ClusterArgs, LeaseArgs};
+use super::meaningless::meaningless;
 
 /// The address of a listener in Go's way: `:8080` is every address of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,31 +90,8 @@ impl PolicyArgs {
             hard: self.scheduler_sharding_mode == "hard",
             name: self.scheduler_sharding_name.clone(),
         });
-        for (flag, why) in self.meaningless.given() {
-            eprintln!("pumice: --{flag} has no effect: {why}");
-        }
+        self.meaningless.warn();
     }
-}
-
-/// Declares flags that are taken and not used, each with why.
-macro_rules! meaningless {
-    ($($name:ident, $flag:literal, $why:literal;)+) => {
-        /// Volcano's flags that have no meaning here.
-        #[derive(Debug, Default, Args)]
-        pub struct MeaninglessArgs {
-            $(
-                #[arg(long = $flag, hide = true, num_args = 0..=1, default_missing_value = "")]
-                $name: Vec<String>,
-            )+
-        }
-
-        impl MeaninglessArgs {
-            fn given(&self) -> Vec<(&'static str, &'static str)> {
-                let all = [$((!self.$name.is_empty(), $flag, $why),)+];
-                all.into_iter().filter(|(given, ..)| *given).map(|(_, flag, why)| (flag, why)).collect()
-            }
-        }
-    };
 }
 
 meaningless! {

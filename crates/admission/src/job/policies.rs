@@ -10,7 +10,7 @@ use pumice_units::GoDuration;
 use crate::Findings;
 
 /// Events a user may react to.
-const EVENTS: &[Event] = &[
+pub(crate) const EVENTS: &[Event] = &[
     Event::Any,
     Event::PodPending,
     Event::PodFailed,
@@ -22,7 +22,7 @@ const EVENTS: &[Event] = &[
 ];
 
 /// Actions a user may ask for.
-const ACTIONS: &[Action] = &[
+pub(crate) const ACTIONS: &[Action] = &[
     Action::AbortJob,
     Action::RestartJob,
     Action::RestartTask,

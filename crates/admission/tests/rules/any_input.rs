@@ -55,7 +55,7 @@ const NAMES: &[&str] = &[
     "pattern",
 ];
 
-fn any_json() -> impl Strategy<Value = Value> {
+pub fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),

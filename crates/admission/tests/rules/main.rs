@@ -10,5 +10,7 @@ mod job_flow;
 mod pod;
 mod pod_group;
 mod queue;
+mod review;
 mod server;
 mod user;
+mod webhook;

@@ -1,6 +1,9 @@
 //! What each component may do, and the neighbours of it that it may not.
 
-use pumice_api::names::{USER_ADMISSION, USER_CONTROLLERS, USER_GC, USER_NODE, USER_SCHEDULER};
+use pumice_api::names::{
+    ADMISSION_CONFIGURATION, ADMISSION_SECRET, NAMESPACE_SYSTEM, USER_ADMISSION, USER_CONTROLLERS, USER_GC, USER_NODE,
+    USER_SCHEDULER,
+};
 use pumice_auth::{Attributes, Identity, Policy, Target, built_in};
 
 const JOBS: &str = "batch.volcano.sh";
@@ -92,6 +95,34 @@ fn admission_only_reads() {
         .collect();
     check(USER_ADMISSION, &reads, &others);
     check(USER_ADMISSION, &[], &[("get", "", "pods", None), ("get", "", "secrets", None)]);
+}
+
+#[test]
+fn admission_keeps_its_certificate_and_its_registration() {
+    let policy = Policy::new(built_in());
+    let identity = Identity::new(USER_ADMISSION, Vec::<String>::new());
+    let may = |verb, (group, resource), namespace, name| {
+        let target = Target::Resource { group, resource, subresource: None, namespace, name };
+        policy.decide(&identity, &Attributes { verb, target }).is_allowed()
+    };
+    let secrets = ("", "secrets");
+    let here = Some(NAMESPACE_SYSTEM);
+    for verb in ["get", "watch", "update"] {
+        assert!(may(verb, secrets, here, Some(ADMISSION_SECRET)), "{verb}");
+        assert!(!may(verb, secrets, here, Some("another")), "{verb}");
+        assert!(!may(verb, secrets, Some("default"), Some(ADMISSION_SECRET)), "{verb}");
+        assert!(!may(verb, secrets, None, None), "{verb}");
+    }
+    assert!(may("create", secrets, here, None) && !may("create", secrets, Some("default"), None));
+    assert!(!may("delete", secrets, here, Some(ADMISSION_SECRET)));
+    for resource in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
+        let kind = ("admissionregistration.k8s.io", resource);
+        for verb in ["watch", "update"] {
+            assert!(may(verb, kind, None, Some(ADMISSION_CONFIGURATION)), "{verb}");
+            assert!(!may(verb, kind, None, Some("another")), "{verb}");
+        }
+        assert!(may("create", kind, None, None) && !may("delete", kind, None, Some(ADMISSION_CONFIGURATION)));
+    }
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! `pumice admission`: admission by itself, as the webhooks of a cluster.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use anyhow::{Context as _, Result};
+use pumice_admission::VolcanoAdmission;
+use pumice_admission::server::Options;
+use tokio::net::TcpListener;
+
+use crate::alone;
+use crate::args::admission::AdmissionArgs;
+
+/// `pumice admission run`: answers until a signal.
+pub fn run(args: &AdmissionArgs) -> Result<()> {
+    args.warn();
+    let routes = args.routes().map_err(anyhow::Error::msg)?;
+    let rotation = args.rotation().map_err(anyhow::Error::msg)?;
+    alone::run(&args.cluster, async |client, stop| {
+        let options = Options {
+            client,
+            admission: VolcanoAdmission::new(args.rules.rules()),
+            endpoint: args.endpoint(),
+            routes,
+            resource_groups: args.admission_conf.clone(),
+            rotation,
+            namespace: args.webhook_namespace.clone(),
+            secret: args.certificate_secret.clone(),
+            drain: args.graceful_shutdown_time,
+        };
+        let server = options.build().context("set up admission")?;
+        let address = address(args)?;
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.with_context(|| format!("{address} can't be listened on: choose another --port"))?;
+        Box::pin(server.run(listener, stop)).await.context("run admission")
+    })
+}
+
+fn address(args: &AdmissionArgs) -> Result<SocketAddr> {
+    let ip = match args.listen_address.as_str() {
+        "" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        text => text.parse().with_context(|| format!("--listen-address {text:?} is no IP address; try 0.0.0.0"))?,
+    };
+    Ok(SocketAddr::from((ip, args.port)))
+}

@@ -1,0 +1,302 @@
+//! Admission as an HTTPS server that a real API server asks.
+//!
+//! Invariant: a request is judged by the same code as in process ([`crate::review`]); a request that can't be judged gets no
+//! answer but an error, so that the API server's failure policy decides; nothing that comes in ends the server. Run by
+//! `pumice admission run`.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request as HttpRequest, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use kube::Client;
+use pumice_apiserver::{ConnectionError, serve_connections};
+use pumice_auth::{ShownCertificate, TlsError, changing_server_config};
+use rustls::pki_types::CertificateDer;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::VolcanoAdmission;
+use crate::clock::now;
+use crate::review::{BadReview, REVIEW_BYTES_MAX, Request, Verdict};
+
+mod certificate;
+mod configuration;
+mod groups;
+mod keeper;
+mod metrics;
+mod objects;
+mod routes;
+
+pub use certificate::Rotation;
+pub use configuration::Endpoint;
+pub use groups::GroupsError;
+pub use routes::{Phase, ROUTES, Route, UnknownPath, enabled, route};
+
+use configuration::{Registration, TIMEOUT_SECONDS};
+use groups::GroupsFile;
+use keeper::Keeper;
+use metrics::{Metrics, Outcome};
+use objects::Objects;
+
+/// Most requests at a time; more wait.
+const REQUESTS_MAX: usize = 256;
+/// Longest time for a request: then the API server has given up.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(TIMEOUT_SECONDS);
+
+/// What the server needs.
+pub struct Options {
+    /// The API, with the rights of `system:pumice:admission`.
+    pub client: Client,
+    /// The rules.
+    pub admission: VolcanoAdmission,
+    /// Where the API server finds this server.
+    pub endpoint: Endpoint,
+    /// Paths that are answered, and asked for.
+    pub routes: Vec<&'static Route>,
+    /// File of resource groups; with one, pods of all schedulers are sent.
+    pub resource_groups: Option<PathBuf>,
+    /// When there is a new certificate.
+    pub rotation: Rotation,
+    /// Namespace of the Secret.
+    pub namespace: String,
+    /// Name of the Secret that all replicas share.
+    pub secret: String,
+    /// How long requests under way may take after the shutdown.
+    pub drain: Duration,
+}
+
+/// Admission, ready to run.
+pub struct Server {
+    asked: Arc<Asked>,
+    keeper: Keeper,
+    groups: Option<GroupsFile>,
+    drain: Duration,
+}
+
+/// Why there is no server, or no server any more.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address of the endpoint is none.
+    #[error("{url:?} is no address of a webhook; try https://10.0.0.1:8443")]
+    Endpoint {
+        /// What was given.
+        url: String,
+    },
+    /// The resource groups can't be used.
+    #[error("the resource groups can't be used")]
+    Groups(#[from] GroupsError),
+    /// TLS can't be set up.
+    #[error("TLS can't be set up")]
+    Tls(#[source] TlsError),
+    /// A watch ended, which it never does by itself.
+    #[error("the watches of admission ended")]
+    WatchEnded,
+}
+
+/// What a request is answered from.
+struct Asked {
+    admission: VolcanoAdmission,
+    routes: Vec<&'static Route>,
+    objects: Objects,
+    shown: Arc<ShownCertificate>,
+    metrics: Metrics,
+    room: Semaphore,
+}
+
+/// Why a review is not answered.
+#[derive(Debug, thiserror::Error)]
+enum Unanswerable {
+    #[error(transparent)]
+    Bad(#[from] BadReview),
+    #[error("the request broke off")]
+    Broken(#[source] ConnectionError),
+    #[error(transparent)]
+    Read(#[from] objects::ReadError),
+    #[error("no answer within {REQUEST_TIMEOUT:?}")]
+    TooLate,
+}
+
+impl Options {
+    /// Builds the server; nothing runs yet.
+    pub fn build(self) -> Result<Server, Error> {
+        let names = names_of(&self.endpoint)?;
+        let rules = self.admission.rules();
+        let groups = self.resource_groups.map(|path| GroupsFile::load(&path, &rules)).transpose()?;
+        let shown = Arc::new(ShownCertificate::default());
+        let registration = Registration {
+            endpoint: self.endpoint,
+            schedulers: rules.get().scheduler_names.clone(),
+            any_pod: groups.is_some(),
+            trusted: String::new(),
+        };
+        let keeper = Keeper {
+            client: self.client.clone(),
+            namespace: self.namespace,
+            secret: self.secret,
+            names,
+            rotation: self.rotation,
+            registration,
+            routes: self.routes.clone(),
+            shown: Arc::clone(&shown),
+        };
+        let asked = Asked {
+            admission: self.admission,
+            routes: self.routes,
+            objects: Objects::new(self.client),
+            shown,
+            metrics: Metrics::default(),
+            room: Semaphore::new(REQUESTS_MAX),
+        };
+        Ok(Server { asked: Arc::new(asked), keeper, groups, drain: self.drain })
+    }
+}
+
+/// What a certificate for `endpoint` has to be good for.
+fn names_of(endpoint: &Endpoint) -> Result<BTreeSet<String>, Error> {
+    match endpoint {
+        Endpoint::Service { namespace, name } => Ok(BTreeSet::from([format!("{name}.{namespace}.svc")])),
+        Endpoint::Url(url) => {
+            let parsed = url.parse::<http::Uri>().ok().filter(|uri| uri.scheme_str() == Some("https"));
+            let host = parsed.as_ref().and_then(http::Uri::host).ok_or_else(|| Error::Endpoint { url: url.clone() })?;
+            Ok(BTreeSet::from([host.trim_start_matches('[').trim_end_matches(']').to_owned()]))
+        }
+    }
+}
+
+impl Server {
+    /// Answers on `listener` until `shutdown`, keeping certificate and registration. The registration stays: other replicas
+    /// may go on.
+    pub async fn run(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), Error> {
+        let tls = changing_server_config(Arc::clone(&self.asked.shown)).map_err(Error::Tls)?;
+        let asked = self.asked;
+        let address = listener.local_addr().ok();
+        tracing::info!(address = address.map(|address: SocketAddr| address.to_string()), "admission listens");
+        let serving = async {
+            let asked = Arc::clone(&asked);
+            let answering = move |_: Option<&CertificateDer<'static>>| {
+                let asked = Arc::clone(&asked);
+                Ok::<_, ConnectionError>(service_fn(move |request: HttpRequest<Incoming>| {
+                    let asked = Arc::clone(&asked);
+                    async move { Ok::<_, Infallible>(asked.respond(request).await) }
+                }))
+            };
+            serve_connections(listener, tls, shutdown, self.drain, answering).await;
+        };
+        let grouping = async {
+            match self.groups {
+                Some(file) => file.follow(asked.admission.rules()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = serving => Ok(()),
+            () = grouping => Ok(()),
+            () = asked.objects.follow() => Err(Error::WatchEnded),
+            () = Box::pin(self.keeper.run()) => Err(Error::WatchEnded),
+        }
+    }
+}
+
+impl Asked {
+    async fn respond(&self, request: HttpRequest<Incoming>) -> Response<Full<Bytes>> {
+        let path = request.uri().path();
+        let enabled = self.routes.iter().find(|route| route.path == path);
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        match (enabled, path) {
+            (Some(route), _) if *request.method() == Method::POST => self.review(route, request).await,
+            (Some(_), _) => text(StatusCode::METHOD_NOT_ALLOWED, "send a review by POST\n"),
+            (None, "/healthz" | "/readyz") if is_read => match self.is_ready() {
+                true => text(StatusCode::OK, "ok"),
+                false => text(StatusCode::SERVICE_UNAVAILABLE, "queues and namespaces are not listed yet\n"),
+            },
+            (None, "/livez") if is_read => text(StatusCode::OK, "ok"),
+            (None, "/metrics") if is_read => text(StatusCode::OK, self.metrics.page()),
+            _ => text(StatusCode::NOT_FOUND, "not found, or not in --enabled-admission\n"),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.shown.is_shown() && self.objects.is_complete()
+    }
+
+    async fn review(&self, route: &Route, request: HttpRequest<Incoming>) -> Response<Full<Bytes>> {
+        let begin = Instant::now();
+        let judged = tokio::time::timeout(REQUEST_TIMEOUT, self.judge(route, request)).await;
+        let (outcome, response) = match judged.unwrap_or(Err(Unanswerable::TooLate)) {
+            Ok((outcome, body)) => (outcome, json(body)),
+            Err(error) => {
+                let code = error.code();
+                let words = chain(&error);
+                tracing::warn!(path = route.path, error = words, "a review is not answered");
+                (Outcome::Failed, text(code, format!("{words}\n")))
+            }
+        };
+        self.metrics.count(route, outcome, begin.elapsed());
+        response
+    }
+
+    async fn judge(&self, route: &Route, request: HttpRequest<Incoming>) -> Result<(Outcome, Vec<u8>), Unanswerable> {
+        let _permit = self.room.acquire().await;
+        let body = Limited::new(request.into_body(), REVIEW_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+            true => Unanswerable::Bad(BadReview::TooLong),
+            false => Unanswerable::Broken(error),
+        })?;
+        let request = Request::read(&body.to_bytes(), route)?;
+        let verdict = self.objects.judged(
+            |judged: &Result<Verdict, BadReview>| judged.as_ref().is_ok_and(Verdict::is_refusal),
+            |objects| request.judge(&self.admission, route.phase, objects, now()),
+        );
+        let verdict = verdict.await??;
+        let outcome = if verdict.is_refusal() { Outcome::Refused } else { Outcome::Admitted };
+        Ok((outcome, request.answer(verdict)))
+    }
+}
+
+impl Unanswerable {
+    fn code(&self) -> StatusCode {
+        match self {
+            Self::Bad(BadReview::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Bad(BadReview::Crash) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Bad(_) | Self::Broken(_) => StatusCode::BAD_REQUEST,
+            Self::Read(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooLate => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        words.push_str(": ");
+        words.push_str(&source.to_string());
+        cause = source.source();
+    }
+    words
+}
+
+fn json(body: Vec<u8>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn text(code: StatusCode, text: impl Into<String>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text.into())));
+    *response.status_mut() = code;
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,231 @@
+//! Keeps the certificate and the webhook configurations as they have to be.
+//!
+//! Invariant: replicas need no leader. The Secret is only written against the version that was read, so that of several who
+//! take the same step one does, and the others read what it wrote; the configurations are the same from all of them. Only
+//! what was read from the Secret is shown, never what was about to be written. One task, started by the server.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{BoxStream, SelectAll, StreamExt as _};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DynamicObject, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client, ResourceExt as _};
+use pumice_api::names::ADMISSION_CONFIGURATION;
+use pumice_auth::ShownCertificate;
+use pumice_cluster::{Change, Failure, WatchScope, failure, watch, words};
+
+use super::certificate::{Certificates, Pair, Rotation, Step};
+use super::configuration::{Registration, kind};
+use super::routes::{Phase, Route};
+use crate::clock::now;
+
+/// Who owns the fields of the configurations.
+const FIELD_MANAGER: &str = "pumice-admission";
+/// Pause after a call that failed, and before what somebody else has changed is changed back.
+const PAUSE: Duration = Duration::from_secs(2);
+/// The task looks again at the latest after that, whatever the clock does meanwhile.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
+
+/// What is kept, and how.
+pub(crate) struct Keeper {
+    pub client: Client,
+    pub namespace: String,
+    pub secret: String,
+    /// What the certificate has to be good for.
+    pub names: BTreeSet<String>,
+    pub rotation: Rotation,
+    pub registration: Registration,
+    pub routes: Vec<&'static Route>,
+    pub shown: Arc<ShownCertificate>,
+}
+
+enum Event {
+    Secret(Box<Change<Secret>>),
+    /// A version of a configuration; none when it is gone.
+    Registered(Phase, Option<String>),
+}
+
+/// What is known.
+#[derive(Default)]
+struct Known {
+    /// The Secret, once it was looked for.
+    secret: Option<Option<Secret>>,
+    /// What the configurations say by our own writes, and since when.
+    announced: Option<(Registration, Timestamp)>,
+    /// The versions that we have written.
+    versions: [Option<String>; 2],
+    /// A configuration is not what we have written.
+    is_changed: bool,
+}
+
+impl Keeper {
+    /// Works until it is dropped; ends only when a watch does.
+    pub async fn run(mut self) {
+        let mut events = self.events();
+        let mut known = Known::default();
+        let mut wait = LOOK_EVERY;
+        loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    None => return,
+                    Some(event) => known.take(event),
+                },
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = match self.keep(&mut known).await {
+                Ok(wait) => wait.min(LOOK_EVERY),
+                Err(problem) => {
+                    tracing::warn!(problem, "the certificate and the webhook configurations wait");
+                    PAUSE
+                }
+            };
+        }
+    }
+
+    fn events(&self) -> SelectAll<BoxStream<'static, Event>> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut events = SelectAll::new();
+        events.push(watch(secrets, named(&self.secret)).map(|change| Event::Secret(Box::new(change))).boxed());
+        events.push(registered(&self.client, Phase::Mutate));
+        events.push(registered(&self.client, Phase::Validate));
+        events
+    }
+
+    /// Brings everything one step further; says when to look again, or what went wrong.
+    async fn keep(&mut self, known: &mut Known) -> Result<Duration, String> {
+        let Some(secret) = known.secret.clone() else { return Ok(LOOK_EVERY) };
+        let Some(held) = secret.as_ref().and_then(Certificates::from_secret) else {
+            let pair = Pair::make(&self.names, now()).map_err(|error| error.to_string())?;
+            let first = Certificates::new(pair, self.names.clone(), now());
+            tracing::info!(secret = self.secret, "a first certificate is made");
+            return self.write(known, secret, &first).await;
+        };
+        self.shown.show(&held.shown.certificate, &held.shown.key).map_err(|error| error.to_string())?;
+        self.registration.trusted = held.trusted();
+        let announced = self.announce(known).await?;
+        let step = held.step(&self.names, self.rotation, announced, now());
+        let make = || Pair::make(&self.names.union(&held.names).cloned().collect(), now());
+        let changed = match step {
+            Step::Wait(until) => return Ok(Duration::try_from(now().duration_until(until)).unwrap_or_default()),
+            Step::Announce => return Ok(PAUSE),
+            Step::Make { at_once: true } => {
+                held.replaced(make().map_err(|error| error.to_string())?, &self.names, now())
+            }
+            Step::Make { at_once: false } => held.with_next(make().map_err(|error| error.to_string())?, now()),
+            Step::Show => held.with_next_shown(now()),
+            Step::Forget => held.without_former(now()),
+        };
+        tracing::info!(?step, "the certificate changes");
+        self.write(known, secret, &changed).await
+    }
+
+    /// Writes the Secret against the version that was read; whoever comes too late reads what is there.
+    async fn write(&self, known: &mut Known, found: Option<Secret>, wanted: &Certificates) -> Result<Duration, String> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let written = match found {
+            Some(mut secret) => {
+                wanted.write(&mut secret);
+                secrets.replace(&self.secret, &parameters(), &secret).await
+            }
+            None => {
+                let mut secret = Secret::default();
+                secret.metadata.name = Some(self.secret.clone());
+                wanted.write(&mut secret);
+                secrets.create(&parameters(), &secret).await
+            }
+        };
+        let there = match written {
+            Ok(secret) => Some(secret),
+            Err(error) if matches!(failure(&error), Failure::Conflict | Failure::AlreadyExists | Failure::NotFound) => {
+                secrets.get_opt(&self.secret).await.map_err(|error| words(&error))?
+            }
+            Err(error) => return Err(format!("the Secret {} can't be written: {}", self.secret, words(&error))),
+        };
+        known.secret = Some(there);
+        Ok(Duration::ZERO)
+    }
+
+    /// Makes the configurations say what they have to, and says since when they do; nothing if that has to wait.
+    async fn announce(&self, known: &mut Known) -> Result<Option<Timestamp>, String> {
+        if let Some((said, since)) = &known.announced
+            && *said == self.registration
+            && !known.is_changed
+        {
+            return Ok(Some(*since));
+        }
+        known.announced = None;
+        if std::mem::take(&mut known.is_changed) {
+            // Not at once: another replica may know more than we do yet, and a quarrel with somebody should be slow.
+            tracing::debug!("somebody else has written a webhook configuration");
+            return Ok(None);
+        }
+        for phase in [Phase::Mutate, Phase::Validate] {
+            let applied = self.apply(phase).await;
+            let refused = |error| format!("the {} can't be written: {}", kind(phase), words(&error));
+            known.versions[phase as usize] = applied.map_err(refused)?;
+        }
+        let since = now();
+        known.announced = Some((self.registration.clone(), since));
+        Ok(Some(since))
+    }
+
+    /// Makes a configuration what it has to be, if it is not; gives the version that is there then.
+    async fn apply(&self, phase: Phase) -> Result<Option<String>, kube::Error> {
+        let api = configurations(&self.client, phase);
+        let mut object = self.registration.object(phase, &self.routes);
+        if let Some(found) = api.get_opt(ADMISSION_CONFIGURATION).await? {
+            if found.data["webhooks"] == object.data["webhooks"] {
+                return Ok(found.resource_version());
+            }
+            object.metadata = found.metadata;
+            return Ok(api.replace(ADMISSION_CONFIGURATION, &parameters(), &object).await?.resource_version());
+        }
+        Ok(api.create(&parameters(), &object).await?.resource_version())
+    }
+}
+
+impl Known {
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Secret(change) => {
+                self.secret = Some(match *change {
+                    Change::Replace(found) => found.into_iter().next(),
+                    Change::Applied(secret) => Some(secret),
+                    Change::Deleted(_) => None,
+                });
+            }
+            Event::Registered(phase, version) => {
+                let ours = &self.versions[phase as usize];
+                // Before the first write of ours nothing is known to be changed.
+                self.is_changed |= ours.is_some() && *ours != version;
+            }
+        }
+    }
+}
+
+fn named(name: &str) -> WatchScope {
+    WatchScope::fields(format!("metadata.name={name}"))
+}
+
+fn parameters() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
+}
+
+fn configurations(client: &Client, phase: Phase) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind(phase));
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
+}
+
+fn registered(client: &Client, phase: Phase) -> BoxStream<'static, Event> {
+    watch(configurations(client, phase), named(ADMISSION_CONFIGURATION))
+        .map(move |change| match change {
+            Change::Replace(found) => Event::Registered(phase, found.first().and_then(DynamicObject::resource_version)),
+            Change::Applied(object) => Event::Registered(phase, object.resource_version()),
+            Change::Deleted(_) => Event::Registered(phase, None),
+        })
+        .boxed()
+}

@@ -1,0 +1,272 @@
+//! The HTTPS server beside an API server: its paths, its certificate, its registration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::rt::TokioIo;
+use kube::api::DynamicObject;
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use pumice_admission::VolcanoAdmission;
+use pumice_admission::server::{Endpoint, Options, Rotation, Server, enabled};
+use pumice_api::names::{ADMISSION_SECRET, NAMESPACE_SYSTEM, USER_ADMISSION};
+use pumice_apiserver::ApiServer;
+use pumice_auth::{Identity, MASTERS, Policy, built_in, client_config};
+use pumice_cluster::{client_over, install_definitions};
+use pumice_store::Store;
+use rustls::pki_types::ServerName;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
+
+const KINDS: [(&str, &str); 2] = [
+    ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+    ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+];
+/// Longest wait for a state.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// An API server that holds webhook configurations and asks nobody; servers of admission with their own rights.
+struct Cluster {
+    api: ApiServer,
+    administrator: Client,
+    servers: JoinSet<()>,
+}
+
+impl Cluster {
+    async fn start() -> Cluster {
+        let store = Store::in_memory(pumice_store::Options::default()).expect("store");
+        let api = ApiServer::builder(store, Policy::new(built_in())).build().await.expect("server");
+        let administrator = client_over(api.client_service(Identity::new("root", [MASTERS])));
+        install_definitions(&administrator, pumice_api::crds::at_work()).await.expect("definitions");
+        install_definitions(&administrator, KINDS.map(definition).to_vec()).await.expect("registrations");
+        let cluster = Cluster { api, administrator, servers: JoinSet::new() };
+        cluster.create("", "v1", "Namespace", "namespaces", json!({"metadata": {"name": NAMESPACE_SYSTEM}})).await;
+        cluster.queue("default").await;
+        cluster
+    }
+
+    async fn create(&self, group: &str, version: &str, kind: &str, plural: &str, mut object: Value) {
+        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+        let api: Api<DynamicObject> = Api::all_with(self.administrator.clone(), &resource);
+        object["apiVersion"] = resource.api_version.clone().into();
+        object["kind"] = kind.into();
+        let object = serde_json::from_value(object).expect("an object");
+        api.create(&Default::default(), &object).await.expect("created");
+    }
+
+    async fn queue(&self, name: &str) {
+        let object = json!({"metadata": {"name": name}, "spec": {"weight": 1}});
+        self.create("scheduling.volcano.sh", "v1beta1", "Queue", "queues", object).await;
+    }
+
+    /// Another server; gives its port.
+    async fn server(&mut self, paths: &str, rotation: Rotation) -> u16 {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let server: Server = Options {
+            client: client_over(self.api.client_service(Identity::new(USER_ADMISSION, [""; 0]))),
+            admission: VolcanoAdmission::default(),
+            endpoint: Endpoint::Url("https://127.0.0.1:1/".to_owned()),
+            routes: enabled(paths).expect("paths"),
+            resource_groups: None,
+            rotation,
+            namespace: NAMESPACE_SYSTEM.to_owned(),
+            secret: ADMISSION_SECRET.to_owned(),
+            drain: Duration::from_secs(1),
+        }
+        .build()
+        .expect("a server");
+        self.servers.spawn(async move { server.run(listener, CancellationToken::new()).await.expect("it runs") });
+        port
+    }
+
+    async fn registration(&self, (kind, plural): (&str, &str)) -> Option<Value> {
+        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+        let api: Api<DynamicObject> = Api::all_with(self.administrator.clone(), &resource);
+        api.get_opt("pumice-admission").await.expect("an answer").map(|object| object.data)
+    }
+
+    /// Whom an API server would trust, once it is told.
+    async fn trusted(&self) -> String {
+        let found = eventually(async || self.registration(KINDS[1]).await).await;
+        let bundle = found["webhooks"][0]["clientConfig"]["caBundle"].as_str().expect("a bundle").to_owned();
+        String::from_utf8(STANDARD.decode(bundle).expect("base64")).expect("PEM")
+    }
+}
+
+/// The webhook configurations, of which our API server knows nothing.
+fn definition((kind, plural): (&str, &str)) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.admissionregistration.k8s.io")},
+        "spec": {
+            "group": "admissionregistration.k8s.io", "scope": "Cluster",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            }}}],
+        },
+    })
+}
+
+async fn eventually<T>(mut probe: impl AsyncFnMut() -> Option<T>) -> T {
+    let waited = tokio::time::timeout(DEADLINE, async {
+        loop {
+            if let Some(found) = probe().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    waited.await.expect("a state that does not come")
+}
+
+/// One request over a connection of its own, by one who trusts `trusted`.
+async fn send(
+    trusted: &str,
+    port: u16,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+) -> Result<(StatusCode, Vec<u8>), String> {
+    let words = |error: &dyn std::error::Error| error.to_string();
+    let config = client_config(trusted, None).map_err(|error| words(&error))?;
+    let name = ServerName::try_from("127.0.0.1").expect("an address");
+    let socket = TcpStream::connect(("127.0.0.1", port)).await.map_err(|error| words(&error))?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, socket).await.map_err(|error| words(&error))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| words(&error))?;
+    let request = Request::builder().method(method).uri(path).header("host", "admission");
+    let request = request.body(Full::<bytes::Bytes>::from(body)).expect("a request");
+    let answered = async {
+        let response = sender.send_request(request).await.map_err(|error| words(&error))?;
+        let code = response.status();
+        let body = response.into_body().collect().await.map_err(|error| words(&error))?;
+        Ok((code, body.to_bytes().to_vec()))
+    };
+    tokio::select! {
+        answer = answered => answer,
+        ended = connection => Err(format!("the connection ended: {ended:?}")),
+    }
+}
+
+fn review(queue: &str) -> Vec<u8> {
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "kind": {"group": "batch.volcano.sh", "version": "v1alpha1", "kind": "Job"},
+        "resource": {"group": "batch.volcano.sh", "version": "v1alpha1", "resource": "jobs"},
+        "name": "n", "namespace": "default", "operation": "CREATE", "userInfo": {"username": "ann"},
+        "object": {"metadata": {"name": "n"}, "spec": {"queue": queue, "minAvailable": 1, "tasks": [
+            {"name": "t", "replicas": 1, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+        ]}},
+    }})
+    .to_string()
+    .into_bytes()
+}
+
+fn allowed(answer: &(StatusCode, Vec<u8>)) -> bool {
+    assert_eq!(answer.0, StatusCode::OK, "{}", String::from_utf8_lossy(&answer.1));
+    let body: Value = serde_json::from_slice(&answer.1).expect("JSON");
+    body["response"]["allowed"].as_bool().expect("a verdict")
+}
+
+#[tokio::test]
+async fn paths_answer_and_whatever_comes_has_an_answer() {
+    let mut cluster = Cluster::start().await;
+    let port = cluster.server("/jobs/validate,/queues/validate", Rotation::default()).await;
+    let trusted = cluster.trusted().await;
+    let ask = async |method: Method, path: &str, body: Vec<u8>| {
+        let (code, body) = send(&trusted, port, method, path, body).await.expect("an answer");
+        (code.as_u16(), String::from_utf8_lossy(&body).into_owned())
+    };
+    eventually(async || (ask(Method::GET, "/healthz", Vec::new()).await.0 == 200).then_some(())).await;
+    for (method, path, body, code) in [
+        (Method::POST, "/jobs/mutate", review("default"), 404),
+        (Method::GET, "/jobs/validate", Vec::new(), 405),
+        (Method::POST, "/jobs/validate", b"{".to_vec(), 400),
+        (Method::POST, "/queues/validate", review("default"), 400),
+        (Method::POST, "/jobs/validate", vec![b' '; 3 * 1024 * 1024 + 1], 413),
+    ] {
+        let answer = ask(method, path, body).await;
+        assert_eq!(answer.0, code, "{path}: {}", answer.1);
+    }
+    for round in 0..20 {
+        let name = format!("new-{round}");
+        let asked = send(&trusted, port, Method::POST, "/jobs/validate", review(&name)).await.expect("an answer");
+        assert!(!allowed(&asked), "there is no queue {name}");
+        cluster.queue(&name).await;
+        let asked = send(&trusted, port, Method::POST, "/jobs/validate", review(&name)).await.expect("an answer");
+        assert!(allowed(&asked), "the queue is there, whatever the watch has told");
+    }
+    let (_, page) = ask(Method::GET, "/metrics", Vec::new()).await;
+    for (outcome, count) in [("admitted", 20), ("refused", 20), ("failed", 2)] {
+        let line = format!("path=\"/jobs/validate\",outcome=\"{outcome}\"}} {count}\n");
+        assert!(page.contains(&line), "{line}{page}");
+    }
+}
+
+#[tokio::test]
+async fn the_registration_says_what_is_sent() {
+    let mut cluster = Cluster::start().await;
+    cluster.server("", Rotation::default()).await;
+    cluster.trusted().await;
+    for (kind, plural) in KINDS {
+        let registration = eventually(async || cluster.registration((kind, plural)).await).await;
+        let hooks = registration["webhooks"].as_array().expect("webhooks");
+        assert_eq!(hooks.len(), 7, "{kind}");
+        for hook in hooks {
+            let name = hook["name"].as_str().expect("a name");
+            let url = hook["clientConfig"]["url"].as_str().expect("an address");
+            assert!(url.starts_with("https://127.0.0.1:1/") && !url[8..].contains("//"), "{url}");
+            let outside = &hook["namespaceSelector"]["matchExpressions"][0];
+            assert_eq!(
+                (&outside["operator"], &outside["values"]),
+                (&"NotIn".into(), &json!(["kube-system", "volcano-system"]))
+            );
+            let is_of_pods = hook["rules"][0]["resources"] == json!(["pods"]);
+            assert_eq!(hook["failurePolicy"], if is_of_pods { "Ignore" } else { "Fail" }, "{name}");
+            assert_eq!(
+                hook["matchConditions"].is_array(),
+                is_of_pods || hook["rules"][0]["operations"] == json!(["CREATE", "UPDATE"]),
+                "{name}"
+            );
+            assert_eq!((&hook["timeoutSeconds"], &hook["sideEffects"]), (&10.into(), &"None".into()));
+        }
+    }
+}
+
+/// Two instances want to replace it; whoever trusts what is registered is answered by both, at any moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_replaced_without_a_failure() {
+    let mut cluster = Cluster::start().await;
+    let rotation = Rotation { every: Duration::from_secs(3), settle: Duration::from_secs(2) };
+    let ports = [cluster.server("", rotation).await, cluster.server("", rotation).await];
+    let mut bundles = vec![cluster.trusted().await];
+    for port in ports {
+        eventually(async || send(&bundles[0], port, Method::GET, "/healthz", Vec::new()).await.ok()).await;
+    }
+    let mut failures = Vec::new();
+    eventually(async || {
+        let trusted = cluster.trusted().await;
+        for port in ports {
+            if let Err(error) = send(&trusted, port, Method::POST, "/jobs/validate", review("default")).await {
+                failures.push(error);
+            }
+        }
+        if bundles.last() != Some(&trusted) {
+            bundles.push(trusted);
+        }
+        // A change is announced, then the former is forgotten: two bundles for each.
+        (bundles.len() >= 5).then_some(())
+    })
+    .await;
+    assert_eq!(failures, Vec::<String>::new());
+    assert!(bundles.iter().all(|bundle| (1..=2).contains(&bundle.matches("BEGIN").count())), "{bundles:?}");
+}
