@@ -58,3 +58,8 @@ fn flows_can_be_followed() {
 fn cron_can_be_followed() {
     can_be_followed("docs/cron.md", &["tick-", "condition met"]);
 }
+
+#[test]
+fn frameworks_can_be_followed() {
+    can_be_followed("docs/frameworks.md", &["condition met", "elastic"]);
+}

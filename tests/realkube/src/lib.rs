@@ -1,7 +1,8 @@
 //! What has to be the same on our API server and on a real Kubernetes.
 //!
-//! [`cases`] are written against [`Clients`](pumice_testkit::Clients) alone and run on both: on `pumice up` by `make test`, on
-//! kube-apiserver with our components as processes by `make test-realkube`. Pods last as their annotations say, because its nodes
-//! are simulated.
+//! [`cases`] and [`operators`] are written against [`Clients`](pumice_testkit::Clients) alone and run on both: on `pumice up`
+//! by `make test`, on kube-apiserver with our components as processes by `make test-realkube`. Pods last as their annotations
+//! say, because its nodes are simulated.
 
 pub mod cases;
+pub mod operators;

@@ -1,8 +1,9 @@
-//! Programs that find each other as frameworks do, by what the job plugins tell them, and really compute together.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
+//! A parameter server and its workers meet by `TF_CONFIG`, ranks by `MASTER_ADDR` and `RANK`.
 
 use pumice_testkit::Platform;
 use serde_json::{Value, json};
+
+use crate::run;
 
 /// Connects to a peer that may start a moment later.
 const CALL: &str = r#"
@@ -77,14 +78,6 @@ fn job(name: &str, program: &str, plugins: &Value, tasks: &[(&str, u32)]) -> Str
         "spec": {"plugins": plugins, "tasks": tasks.iter().map(task).collect::<Vec<_>>()},
     })
     .to_string()
-}
-
-/// Runs a job to its end and gives what its pods printed.
-fn run(platform: &Platform, name: &str, manifest: &str) -> String {
-    let file = platform.file(&format!("{name}.json"), manifest);
-    platform.kubectl(["apply", "-f", file.to_str().unwrap()]).ok();
-    platform.wait_for_phase(name, "Completed");
-    platform.jobctl(["logs", name]).ok()
 }
 
 #[test]
