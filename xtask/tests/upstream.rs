@@ -1,17 +1,41 @@
 //! Our definitions against Volcano's: whatever theirs says, ours says too.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// What ours has and theirs has not. An entry here is a decision: it must be optional, so that a manifest written for
-/// Volcano keeps its meaning.
-const ADDITIONS: &[&str] = &[
-    "batch.volcano.sh_jobs.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.tasks.items.properties.minSuccess",
-    "batch.volcano.sh_cronjobs.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.jobTemplate.properties.spec.properties.tasks.items.properties.minSuccess",
-    "flow.volcano.sh_jobflows.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.flows.items.properties.patch.properties.jobSpec.properties.tasks.items.properties.minSuccess",
-    "flow.volcano.sh_jobtemplates.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.tasks.items.properties.minSuccess",
+/// What the spec of a Job has in ours and not in theirs. An entry here is a decision: it must be optional, so that a
+/// manifest written for Volcano keeps its meaning.
+const IN_JOB_SPECS: &[&str] = &[
+    "policies.items.properties.event.enum[OOMKilled]",
+    "policies.items.properties.events.items.enum[OOMKilled]",
+    "policies.items.properties.scaleUp",
+    "tasks.items.properties.minSuccess",
+    "tasks.items.properties.policies.items.properties.event.enum[OOMKilled]",
+    "tasks.items.properties.policies.items.properties.events.items.enum[OOMKilled]",
+    "tasks.items.properties.policies.items.properties.scaleUp",
 ];
+
+/// Where specs of Jobs are.
+const JOB_SPECS: &[(&str, &str)] = &[
+    ("batch.volcano.sh_jobs", "spec"),
+    ("batch.volcano.sh_cronjobs", "spec.properties.jobTemplate.properties.spec"),
+    ("flow.volcano.sh_jobflows", "spec.properties.flows.items.properties.patch.properties.jobSpec"),
+    ("flow.volcano.sh_jobtemplates", "spec"),
+];
+
+/// What else ours has and theirs has not.
+const ELSEWHERE: &[(&str, &str)] = &[("batch.volcano.sh_jobs", "status.properties.memoryRaises")];
+
+/// All of it, as paths.
+fn additions() -> BTreeSet<String> {
+    let path = |file: &str, path: &str| format!("{file}.spec.versions[0].schema.openAPIV3Schema.properties.{path}");
+    let in_specs = JOB_SPECS.iter().flat_map(|(file, spec)| {
+        IN_JOB_SPECS.iter().map(move |addition| path(file, &format!("{spec}.properties.{addition}")))
+    });
+    in_specs.chain(ELSEWHERE.iter().map(|(file, addition)| path(file, addition))).collect()
+}
 
 /// Keywords and annotations that carry no behaviour.
 const IGNORED: &[&str] = &["description", "controller-gen.kubebuilder.io/version"];
@@ -43,6 +67,13 @@ fn compare(theirs: &Value, ours: &Value, path: &str, differences: &mut Vec<Strin
                 }
             }
             added.extend(ours.keys().filter(|name| !theirs.contains_key(*name)).map(|name| format!("{path}.{name}")));
+        }
+        // More words are an addition, too.
+        (Value::Array(theirs), Value::Array(ours))
+            if path.ends_with(".enum") && theirs.iter().all(|word| ours.contains(word)) =>
+        {
+            let more = ours.iter().filter(|word| !theirs.contains(word));
+            added.extend(more.map(|word| format!("{path}[{}]", word.as_str().unwrap_or_default())));
         }
         (Value::Array(theirs), Value::Array(ours)) if theirs.len() == ours.len() => {
             for (index, (theirs, ours)) in theirs.iter().zip(ours).enumerate() {
@@ -93,15 +124,20 @@ fn definitions_say_what_volcano_says() {
         compare(&theirs, &ours, file.trim_end_matches(".yaml"), &mut differences, &mut added);
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
-    assert_eq!(added, ADDITIONS);
+    assert_eq!(added.into_iter().collect::<BTreeSet<_>>(), additions());
 }
 
 #[test]
 fn the_comparison_finds_differences() {
-    let theirs = serde_json::json!({ "a": { "minimum": 1, "required": ["x", "y"], "description": "d" }, "b": [1] });
-    let ours = serde_json::json!({ "a": { "minimum": 2, "required": ["y", "x"], "new": {} } });
+    let theirs = serde_json::json!({ "a": { "minimum": 1, "required": ["x", "y"], "description": "d" }, "b": [1],
+        "c": { "enum": ["x"] }, "d": { "enum": ["x"] } });
+    let ours = serde_json::json!({ "a": { "minimum": 2, "required": ["y", "x"], "new": {} },
+        "c": { "enum": ["y", "x"] }, "d": { "enum": ["y"] } });
     let (mut differences, mut added) = (Vec::new(), Vec::new());
     compare(&theirs, &ours, "t", &mut differences, &mut added);
-    assert_eq!(differences, ["t.a.minimum: 2, upstream has 1", "t.b: missing, upstream has [1]"]);
-    assert_eq!(added, ["t.a.new"]);
+    assert_eq!(
+        differences,
+        ["t.a.minimum: 2, upstream has 1", "t.b: missing, upstream has [1]", "t.d.enum[0]: \"y\", upstream has \"x\""]
+    );
+    assert_eq!(added, ["t.a.new", "t.c.enum[y]"]);
 }

@@ -7,6 +7,7 @@
 
 use pumice_api::batch::{Job, TaskSpec};
 
+mod annotations;
 mod create;
 mod dependencies;
 mod mutate;

@@ -8,9 +8,9 @@ mod status;
 pub use crate::bus::{Action, Event};
 pub use crate::network_topology::{NetworkTopologyMode, NetworkTopologySpec};
 pub use cron_job::{ConcurrencyPolicy, CronJob, CronJobSpec, CronJobStatus, JobTemplateSpec};
-pub use policy::LifecyclePolicy;
+pub use policy::{LifecyclePolicy, MemoryScaleUp};
 pub use spec::{DependsOn, Iteration, JobSpec, NumaPolicy, PartitionPolicySpec, TaskSpec, VolumeSpec};
-pub use status::{JobCondition, JobPhase, JobState, JobStatus, TaskState};
+pub use status::{JobCondition, JobPhase, JobState, JobStatus, MemoryRaise, TaskState};
 
 custom_resource! {
     /// A batch job: groups of identical pods that start together.

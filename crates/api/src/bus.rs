@@ -27,6 +27,8 @@ word_enum! {
         JobUpdated = "JobUpdated",
         /// Containers of a task restarted too often.
         TaskFailed = "TaskFailed",
+        /// A container was killed for want of memory. Not in Volcano; `*` does not mean it.
+        OomKilled = "OOMKilled",
     }
 }
 
@@ -43,6 +45,8 @@ word_enum! {
         RestartPod = "RestartPod",
         /// Kill and make again the pods of one partition.
         RestartPartition = "RestartPartition",
+        /// Make one pod again with more memory; not in Volcano.
+        ScaleUpMemory = "ScaleUpMemory",
         /// Kill; cannot be resumed.
         TerminateJob = "TerminateJob",
         /// Kill unfinished pods; the job counts as completed.

@@ -1,6 +1,6 @@
 //! What kubelets say of pods.
 //!
-//! Invariant: the list of reasons exists once. Read by the scheduler, for the room of such pods, and by the Job machine, which
+//! Invariant: each reason is written here once. Read by the scheduler, for the room of such pods, and by the Job machine, which
 //! makes them again.
 
 /// Reasons of pods that a kubelet refused and never started, beside `OutOf` and a resource.
@@ -15,6 +15,9 @@ const REFUSALS: &[&str] = &[
     "TopologyAffinityError",
     "PodOSNotSupported",
 ];
+
+/// Reason of a container that was killed because it, or its node, was out of memory.
+pub const OOM_KILLED: &str = "OOMKilled";
 
 /// Whether a pod that failed for this reason was refused: it never started, and is to be replaced.
 pub fn is_refusal(reason: &str) -> bool {

@@ -43,6 +43,11 @@ pub(crate) fn any_integer(_: &mut schemars::SchemaGenerator) -> schemars::Schema
     schemars::json_schema!({ "type": "integer" })
 }
 
+/// Schema of a number that may have a fraction.
+pub(crate) fn any_number(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "number" })
+}
+
 /// Upstream's pattern of a DNS-1123 subdomain.
 pub(crate) const DNS_SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// Upstream's pattern of a DNS-1123 label.

@@ -14,6 +14,8 @@ mod facts;
 mod index_runs;
 mod kill;
 mod memory;
+mod min_success;
+mod oom;
 mod owed;
 mod phase;
 mod plan;
@@ -22,8 +24,10 @@ mod pod_group;
 mod pod_resources;
 mod pods;
 mod policy;
+mod raises;
 mod retry;
 mod rules;
+mod scale_up;
 mod status;
 mod sync;
 mod ttl;
@@ -40,8 +44,10 @@ use pumice_api::scheduling::PodGroup;
 pub use events::Evicted;
 pub use facts::{JobPod, PodFacts, PodPhase};
 pub use kill::Mark;
+pub use min_success::{MIN_SUCCESS, MinSuccessError, min_success};
 pub use phase::{Transition, transition};
 pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity};
+pub use scale_up::{ON_OOM, ScaleUp, ScaleUpError};
 
 use census::Census;
 use events::Signal;
@@ -93,20 +99,22 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
         Err(known) => (known, Some(ended::no_room())),
     };
     let census = census.with_ended(&ended);
-    let signals = match phase {
+    let mut signals = match phase {
         JobPhase::Pending | JobPhase::Running | JobPhase::Restarting => Signal::gather(view, &census, now),
         _ => Vec::new(),
     };
+    let memory = oom::decide(view, &census, &phase);
+    signals.retain(|signal| !memory.answers(signal));
     let changed_at = view.job.status.state.last_transition_time.as_ref().map_or(now, |time| time.0);
     let Judgement { due, wake_at, waiting } = policy::judge(&view.job.spec, &signals, changed_at, now);
-    let scene = Scene { view, census, phase, signals, due, changed_at, now };
+    let scene = Scene { view, census, phase, signals, due, memory, changed_at, now };
     let judged = matches!(scene.phase, JobPhase::Pending | JobPhase::Running) && view.command.is_none();
     let order = match view.command {
         Some(action) => Some(Order::command(action.clone())),
         None => scene.due.first().filter(|_| judged).cloned(),
     };
     let mut plan = scene.act(order.as_ref());
-    plan.prepend_records(no_room.into_iter().collect());
+    plan.prepend_records(no_room.into_iter().chain(scene.memory.refused).collect());
     if judged {
         plan.prepend_records(waiting);
         plan.wake_at = plan.wake_at.into_iter().chain(wake_at).min();
@@ -123,6 +131,8 @@ struct Scene<'a> {
     signals: Vec<Signal>,
     /// Actions that policies ask for now, the one to take first.
     due: Vec<Order>,
+    /// What is done about pods killed for want of memory, before anything else.
+    memory: oom::Decision,
     /// When the status last changed: since when what has happened at an unknown time counts.
     changed_at: Timestamp,
     now: Timestamp,
@@ -130,7 +140,7 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     fn act(&self, order: Option<&Order>) -> Plan {
-        if let Some(plan) = self.finish_restart() {
+        if let Some(plan) = self.finish_restart().or_else(|| self.raise_memory()) {
             return Plan { command_waits: self.view.command.is_some(), ..plan };
         }
         let action = order.map_or(&Action::SyncJob, |order| &order.action);

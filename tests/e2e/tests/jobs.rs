@@ -47,6 +47,27 @@ fn a_job_killed_for_memory_says_so() {
 }
 
 #[test]
+fn a_pod_killed_for_memory_is_started_again_with_more() {
+    let platform = Platform::new();
+    let output = platform.jobctl(["run", "-f", &example_file("scale-up-memory.yaml")]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let job = platform.wait_for_phase("scale-up-memory", "Completed");
+    assert_eq!(job["status"]["memoryRaises"][0]["indices"], "0", "{}", job["status"]);
+    assert_eq!(job["status"]["retryCount"], Value::Null, "it costs no retry: {}", job["status"]);
+    let pod = platform.get("pod", "scale-up-memory-hungry-0").unwrap();
+    let resources = &pod["spec"]["containers"][0]["resources"];
+    assert_eq!((&resources["limits"]["memory"], &resources["requests"]["memory"]), (&"64Mi".into(), &"64Mi".into()));
+    let events = platform.list("events");
+    let told = events.iter().find(|event| event["reason"] == "MemoryRaised").map(|event| event["message"].clone());
+    assert!(
+        told.as_ref()
+            .and_then(Value::as_str)
+            .is_some_and(|text| text.contains("task hungry, pod 0") && text.contains("64Mi instead of 32Mi")),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn a_job_without_room_waits_says_why_and_starts() {
     let platform = Platform::start(Setup { flags: vec!["--cpu".into(), "2".into()] });
     platform.jobctl(["submit", "--name", "hog", "--cpu", "2", "--", "sleep", "1000"]).ok();

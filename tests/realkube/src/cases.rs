@@ -14,6 +14,7 @@ macro_rules! on_each_case {
             suspend_and_resume
             a_failed_pod_starts_the_job_again_until_its_tries_are_used_up
             a_pod_killed_for_memory_fails_its_job
+            a_pod_killed_for_memory_gets_more_until_its_tries_are_used_up
             a_deleted_pod_is_replaced
             an_evicted_pod_starts_the_job_again_if_the_policy_says_so
             a_running_job_grows_and_shrinks
@@ -210,6 +211,36 @@ pub fn a_pod_killed_for_memory_fails_its_job(clients: &Clients) {
     let pod = clients.get("pod", "greedy-w-0").expect("a failed pod stays");
     let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
     assert_eq!((ended["reason"].as_str(), ended["exitCode"].as_i64()), (Some("OOMKilled"), Some(137)), "{pod}");
+}
+
+/// ScaleUpMemory, by the annotation that any definition of Jobs keeps.
+pub fn a_pod_killed_for_memory_gets_more_until_its_tries_are_used_up(clients: &Clients) {
+    let manifest = r#"
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: hungry, annotations: {pumice.sh/on-oom: "step=64Mi,tries=2"}}
+spec:
+  schedulerName: volcano
+  minAvailable: 1
+  tasks:
+  - name: w
+    replicas: 1
+    template:
+      metadata: {annotations: {pumice.sh/simulated-duration: 1s, pumice.sh/simulated-oom: "true"}}
+      spec:
+        restartPolicy: Never
+        containers: [{name: main, image: none, command: [none], resources: {limits: {cpu: "1", memory: 64Mi}}}]
+"#;
+    create(clients, manifest);
+    let job = clients.wait_for_phase("hungry", "Failed");
+    assert_eq!((status(&job, "retryCount"), status(&job, "version")), (0, 0), "{}", job["status"]);
+    let pod = clients.get("pod", "hungry-w-0").expect("the last one stays");
+    assert_eq!(pod["spec"]["containers"][0]["resources"]["limits"]["memory"], "192Mi", "{pod}");
+    eventually("it is told why there is no more", || {
+        let told = clients.list("events").into_iter().filter(|event| event["reason"] == "MemoryNotRaised");
+        let texts: Vec<String> = told.map(|event| event["message"].to_string()).collect();
+        if texts.iter().any(|text| text.contains("raised 2 times")) { Ok(()) } else { Err(format!("{texts:?}")) }
+    });
 }
 
 /// No policy: another pod of that name.

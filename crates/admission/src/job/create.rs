@@ -10,7 +10,8 @@ use pumice_objects::names::check_qualified_name;
 use pumice_units::GoDuration;
 
 use super::{
-    BOTH_TIERS, dependencies, name_of, names_tier_twice, partition, plugins, pod_template, policies, replicas, volumes,
+    BOTH_TIERS, annotations, dependencies, name_of, names_tier_twice, partition, plugins, pod_template, policies,
+    replicas, volumes,
 };
 use crate::Findings;
 use crate::pod::budget_refusal;
@@ -39,6 +40,7 @@ pub fn validate_create(job: &Job, view: &dyn View, findings: &mut Findings) {
     policies::validate(&job.spec.policies, "spec.policies", findings);
     policies::doubt(&job.spec.policies, findings);
     budget(job, findings);
+    annotations::validate(job, findings);
     estimate(job, findings);
     plugins::validate(job, findings);
     plugins::doubt(job, findings);

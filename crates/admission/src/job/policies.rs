@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use pumice_api::batch::LifecyclePolicy;
 use pumice_api::bus::{Action, Event};
+use pumice_machines::job::ScaleUp;
 use pumice_objects::field::FieldError;
 use pumice_units::GoDuration;
 
@@ -19,6 +20,7 @@ pub(crate) const EVENTS: &[Event] = &[
     Event::TaskCompleted,
     Event::TaskFailed,
     Event::JobUpdated,
+    Event::OomKilled,
 ];
 
 /// Actions a user may ask for.
@@ -31,6 +33,7 @@ pub(crate) const ACTIONS: &[Action] = &[
     Action::TerminateJob,
     Action::CompleteJob,
     Action::ResumeJob,
+    Action::ScaleUpMemory,
 ];
 
 /// Events about a job as a whole: no task, no pod.
@@ -78,10 +81,13 @@ fn first_error(policies: &[LifecyclePolicy], path: &str) -> Result<(), String> {
             (true, Some(_)) => {}
         }
         action_of(policy, path)?;
+        scale_up_of(policy, &own, path)?;
         if let Some(Err(error)) = policy.timeout.as_deref().map(str::parse::<GoDuration>) {
             return Err(format!("invalid policy timeout: {error}"));
         }
     }
+    // `*` does not mean this one, so it may stand beside it.
+    events.remove(&Event::OomKilled);
     if events.contains(&Event::Any) && events.len() > 1 {
         return Err("if there's * here, no other policy should be here".into());
     }
@@ -109,4 +115,23 @@ fn action_of(policy: &LifecyclePolicy, path: &str) -> Result<(), String> {
             Err(FieldError::invalid(path, word, "invalid policy action").to_string())
         }
     }
+}
+
+/// More memory is the answer to one event only, and comes at once.
+fn scale_up_of(policy: &LifecyclePolicy, own: &BTreeSet<&Event>, path: &str) -> Result<(), String> {
+    if policy.action != Some(Action::ScaleUpMemory) {
+        let member = format!("{path}.scaleUp");
+        return match policy.scale_up {
+            Some(_) => Err(format!("{member} belongs to action ScaleUpMemory; leave it out or choose that action")),
+            None => Ok(()),
+        };
+    }
+    if own.iter().any(|event| **event != Event::OomKilled) || policy.exit_code.is_some() {
+        return Err("action ScaleUpMemory answers event OOMKilled alone; give other events and exit codes a policy of their own".into());
+    }
+    if policy.timeout.is_some() {
+        return Err("action ScaleUpMemory takes no timeout: the pod is started again at once".into());
+    }
+    let rule = ScaleUp::of_policy(policy.scale_up.as_ref());
+    rule.map(drop).map_err(|error| format!("{path}.scaleUp: {error}"))
 }

@@ -2,7 +2,7 @@
 
 use pumice_api::batch::{Job, JobSpec};
 
-use super::{BOTH_TIERS, names_tier_twice, partition, plugins, replicas};
+use super::{BOTH_TIERS, annotations, names_tier_twice, partition, plugins, replicas};
 use crate::Findings;
 
 /// Judges a changed job.
@@ -31,6 +31,7 @@ pub fn validate_update(job: &Job, old: &Job, findings: &mut Findings) {
     if job.spec.tasks.iter().zip(&old.spec.tasks).any(|(new, old)| new.replicas > old.replicas) {
         plugins::validate(job, findings);
     }
+    annotations::validate_change(job, old, findings);
     if job.spec.tasks.len() != old.spec.tasks.len() {
         findings.refuse("job updates may not add or remove tasks");
     } else if without_variable(&job.spec) != without_variable(&old.spec) {

@@ -291,13 +291,95 @@ fn policies_are_judged_in_order() {
             "if there's * here, no other policy should be here",
         ),
         (json!([{ "event": "PodFailed", "action": "RestartJob", "timeout": "5 minutes" }]), "invalid policy timeout"),
+        (
+            json!([{ "event": "PodFailed", "action": "ScaleUpMemory" }]),
+            "action ScaleUpMemory answers event OOMKilled alone",
+        ),
+        (json!([{ "exitCode": 137, "action": "ScaleUpMemory" }]), "action ScaleUpMemory answers event OOMKilled alone"),
+        (json!([{ "event": "OOMKilled", "action": "ScaleUpMemory", "timeout": "1m" }]), "takes no timeout"),
+        (
+            json!([{ "event": "OOMKilled", "action": "ScaleUpMemory", "scaleUp": { "factor": 1 } }]),
+            "spec.policies.scaleUp: factor 1 is no number above 1",
+        ),
+        (
+            json!([{ "event": "PodFailed", "action": "RestartJob", "scaleUp": { "factor": 2 } }]),
+            "spec.policies.scaleUp belongs to action ScaleUpMemory",
+        ),
     ];
     for (policies, fragment) in cases {
         let findings = create(&with(&[("/spec/policies", policies)]));
         assert_eq!(findings.refusals.len(), 1, "{fragment}: {findings:?}");
         assert!(findings.refusals[0].contains(fragment), "{fragment}: {findings:?}");
-        assert!(findings.refusals[0].ends_with("valid actions are [AbortJob RestartJob RestartTask RestartPod RestartPartition TerminateJob CompleteJob ResumeJob];"));
+        assert!(findings.refusals[0].ends_with("valid actions are [AbortJob RestartJob RestartTask RestartPod RestartPartition TerminateJob CompleteJob ResumeJob ScaleUpMemory];"));
     }
+}
+
+#[test]
+fn more_memory_is_asked_for_by_a_policy_or_by_an_annotation() {
+    let policy = json!([{ "event": "OOMKilled", "action": "ScaleUpMemory", "scaleUp": { "step": "1Gi", "tries": 2 } }]);
+    let beside_any =
+        json!([{ "event": "*", "action": "RestartJob" }, { "event": "OOMKilled", "action": "ScaleUpMemory" }]);
+    let annotated = |text: &str| json!({ "pumice.sh/on-oom": text });
+    let template = "/spec/tasks/0/template/metadata";
+    let limit = ("/spec/tasks/0/template/spec/containers/0/resources", json!({ "limits": { "memory": "1Gi" } }));
+    let good: &[Changes] = &[
+        &[limit.clone(), ("/spec/policies", policy.clone())],
+        &[limit.clone(), ("/spec/policies", beside_any)],
+        &[limit.clone(), ("/metadata/annotations", annotated("factor=1.5,ceiling=64Gi,tries=3"))],
+        &[
+            limit.clone(),
+            (template, json!({ "annotations": annotated("step=1Gi") })),
+            ("/spec/policies", policy.clone()),
+        ],
+        &[("/spec/policies", json!([{ "event": "OOMKilled", "action": "RestartJob" }]))],
+        &[(template, json!({ "annotations": { "pumice.sh/min-success": "2" } }))],
+    ];
+    for changes in good {
+        assert_eq!(create(&with(changes)), Findings::default(), "{changes:?}");
+    }
+    let bad: &[(Changes, &str)] = &[
+        (
+            &[("/metadata/annotations", annotated("a lot"))],
+            "annotation pumice.sh/on-oom of job j: \"a lot\" is none of",
+        ),
+        (&[(template, json!({ "annotations": annotated("") }))], "annotation pumice.sh/on-oom of task a: write a rule"),
+        (
+            &[("/metadata/annotations", annotated("factor=2")), ("/spec/policies", policy.clone())],
+            "job j says what to do on OOMKilled by a policy and by annotation",
+        ),
+        (&[(template, json!({ "annotations": { "pumice.sh/min-success": "0" } }))], "write a whole number from 1"),
+        (
+            &[
+                (template, json!({ "annotations": { "pumice.sh/min-success": "2" } })),
+                ("/spec/tasks/0/minSuccess", json!(1)),
+            ],
+            "task a has minSuccess 1 and annotation pumice.sh/min-success 2; leave one of them out",
+        ),
+    ];
+    for (changes, fragment) in bad {
+        let findings = create(&with(changes));
+        assert_eq!(findings.refusals.len(), 1, "{fragment}: {findings:?}");
+        assert!(findings.refusals[0].contains(fragment), "{fragment}: {findings:?}");
+    }
+    let nothing = create(&with(&[("/spec/policies", policy)]));
+    assert!(nothing.warnings[0].contains("task a has no container with a memory limit"), "{nothing:?}");
+}
+
+#[test]
+fn a_rule_may_change_but_not_into_nonsense() {
+    let annotated = |text: &str| with(&[("/metadata/annotations", json!({ "pumice.sh/on-oom": text }))]);
+    let update = |new: &Value, old: &Value| {
+        let mut findings = Findings::default();
+        job::validate_update(&typed::<Job>(new), &typed(old), &mut findings);
+        findings.refusals
+    };
+    assert_eq!(update(&annotated("factor=3"), &good()), [""; 0]);
+    assert!(update(&annotated("x"), &good())[0].contains("annotation pumice.sh/on-oom of job j"));
+    assert_eq!(
+        update(&annotated("x"), &annotated("x")),
+        [""; 0],
+        "what is there already keeps nobody from other changes"
+    );
 }
 
 #[test]

@@ -61,6 +61,25 @@ pub struct JobStatus {
     /// Phases passed, at most one entry each, newest last.
     #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
     pub conditions: Vec<JobCondition>,
+    /// Containers that get more memory than the template says, because pods of those indices were killed for want of it.
+    /// At most 32 KiB of text in all. Not in Volcano.
+    #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
+    pub memory_raises: Vec<MemoryRaise>,
+}
+
+/// How often the memory of a container was raised, by pod index.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryRaise {
+    /// The task.
+    #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
+    pub task: String,
+    /// The container.
+    #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
+    pub container: String,
+    /// Indices, each with its number of raises unless that is 1: `0-3,7:2`.
+    #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
+    pub indices: String,
 }
 
 /// Where a job is.

@@ -81,6 +81,8 @@ async fn a_corrected_job_is_tried_at_once() {
 async fn a_job_goes_on_once_its_predecessors_pods_are_gone() {
     let mut refused = Refused::new();
     let facts = PodFacts {
+        killed: Vec::new(),
+        raised: Vec::new(),
         name: "j-w-0".into(),
         uid: "p".into(),
         task: "w".into(),

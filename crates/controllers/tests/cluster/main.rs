@@ -7,6 +7,7 @@ mod economy;
 mod flows;
 mod harness;
 mod jobs;
+mod killed;
 mod late;
 mod queues;
 mod restarts;

@@ -74,9 +74,14 @@ fn is_news(pod: &PodFacts) -> bool {
 }
 
 fn of_pod(task: &TaskCensus<'_>, pod: &PodFacts, signals: &mut Vec<Signal>) {
+    let ended = pod.ended_at.or(pod.terminating_since).or(pod.created_at);
+    if !pod.killed.is_empty() {
+        // The kubelet may have started it again.
+        let at = if pod.phase == PodPhase::Failed { ended } else { pod.restarted_at.or(ended) };
+        signals.push(Signal::pod(Event::OomKilled, task, pod.index, at));
+    }
     match pod.phase {
         PodPhase::Failed => {
-            let ended = pod.ended_at.or(pod.terminating_since).or(pod.created_at);
             let failed = Signal::pod(Event::PodFailed, task, pod.index, ended);
             signals.push(Signal { exit_code: pod.exit_code, ..failed });
         }

@@ -4,11 +4,12 @@
 //! read by every other part of the machine; a job of thousands of pods is stepped through these small records.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pumice_api::{kubelet, names};
 
 use super::kill::Mark;
+use super::oom;
 
 /// Longest grace of a deletion that is believed, in seconds.
 const GRACE_MAX: i64 = 366 * 24 * 3600;
@@ -67,6 +68,10 @@ pub struct PodFacts {
     pub mark: Option<Mark>,
     /// Why a kubelet refused the pod, which never started and is replaced.
     pub refused: Option<String>,
+    /// Containers killed for want of memory, now or before the kubelet started them again.
+    pub killed: Vec<String>,
+    /// How often the memory of its containers was raised when it was made.
+    pub raised: Vec<(String, i64)>,
     /// Exit code of the first container, if it has ended.
     pub exit_code: Option<i32>,
     /// Restarts of all its containers.
@@ -124,6 +129,13 @@ impl JobPod {
             terminating_since: at(pod.metadata.deletion_timestamp.as_ref()).and_then(|end| end.checked_sub(grace).ok()),
             mark: marked.then(|| Mark::read(annotation(names::RESTART))),
             refused: reason.filter(|reason| kubelet::is_refusal(reason)).map(str::to_owned),
+            killed: containers
+                .iter()
+                .chain(init)
+                .filter(|one| is_killed(one, phase))
+                .map(|one| one.name.clone())
+                .collect(),
+            raised: oom::read_level(annotation(oom::MEMORY_RAISED)),
             exit_code: containers.first().and_then(exit_code),
             restarts: containers.iter().chain(init).fold(0_i32, |sum, one| sum.saturating_add(one.restart_count)),
             ready: !containers.is_empty() && containers.iter().all(|one| one.ready),
@@ -169,6 +181,20 @@ fn at(time: Option<&Time>) -> Option<Timestamp> {
 
 fn exit_code(status: &ContainerStatus) -> Option<i32> {
     status.state.as_ref()?.terminated.as_ref().map(|ended| ended.exit_code)
+}
+
+/// Whether a container was killed for want of memory. In a pod that has ended only its last end counts, for what was before
+/// did not end the pod.
+fn is_killed(status: &ContainerStatus, phase: PodPhase) -> bool {
+    let killed = |state: Option<&ContainerState>| {
+        let ended = state.and_then(|state| state.terminated.as_ref());
+        ended.is_some_and(|ended| ended.reason.as_deref() == Some(kubelet::OOM_KILLED))
+    };
+    match phase {
+        PodPhase::Succeeded => false,
+        PodPhase::Failed => killed(status.state.as_ref()),
+        _ => killed(status.state.as_ref()) || killed(status.last_state.as_ref()),
+    }
 }
 
 fn ended_at(status: &ContainerStatus) -> Option<Timestamp> {

@@ -3,7 +3,7 @@
 //! Invariant: runs are sorted, don't touch or overlap with the same value, and no text is longer than [`TEXT_MAX`]. What can't
 //! be read is nothing. Used for what a job must remember of pods that are gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest text, in bytes.
 pub(super) const TEXT_MAX: usize = 32 * 1024;
@@ -54,7 +54,6 @@ impl IndexRuns {
     }
 
     /// The number at an index. `O(log runs)`.
-    #[cfg(test)]
     pub fn get(&self, index: i32) -> Option<i64> {
         let after = self.runs.partition_point(|run| run.first <= index);
         let run = self.runs.get(after.checked_sub(1)?)?;
@@ -64,6 +63,37 @@ impl IndexRuns {
     /// All indices with their numbers, in order.
     pub fn iter(&self) -> impl Iterator<Item = (i32, i64)> {
         self.runs.iter().flat_map(|run| (run.first..=run.last).map(|index| (index, run.value)))
+    }
+
+    /// How many runs there are.
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Where each run begins, and where the indices after it do.
+    pub fn borders(&self) -> impl Iterator<Item = i32> {
+        self.runs.iter().flat_map(|run| [run.first, run.last.saturating_add(1)])
+    }
+
+    /// At each index the higher of two numbers; none counts as lower than any.
+    pub fn highest(&self, other: &Self) -> Self {
+        if other.runs.is_empty() {
+            return self.clone();
+        }
+        let borders: BTreeSet<i32> = self.borders().chain(other.borders()).collect();
+        let mut all = Self::default();
+        for (first, end) in borders.iter().zip(borders.iter().skip(1)) {
+            if let Some(value) = self.get(*first).max(other.get(*first)) {
+                all.push(Run { first: *first, last: end - 1, value });
+            }
+        }
+        all
+    }
+
+    /// The highest number, for all indices up to `last`.
+    pub fn flattened(&self, last: i32) -> Self {
+        let value = self.runs.iter().map(|run| run.value).max();
+        Self { runs: value.map(|value| Run { first: 0, last: last.clamp(0, INDEX_MAX), value }).into_iter().collect() }
     }
 
     /// How many indices have a number.
@@ -129,6 +159,18 @@ mod tests {
             }
             prop_assert!(runs.runs.windows(2).all(|pair| pair[0].last + 1 < pair[1].first || pair[0].value != pair[1].value));
             prop_assert_eq!(runs.iter().collect::<BTreeMap<_, _>>(), numbers);
+        }
+
+        #[test]
+        fn the_higher_of_two_numbers_counts(
+            one in prop::collection::btree_map(0..30_i32, -2..3_i64, 0..20),
+            other in prop::collection::btree_map(0..30_i32, -2..3_i64, 0..20),
+        ) {
+            let highest = IndexRuns::from(&one).highest(&IndexRuns::from(&other));
+            for index in -1..31 {
+                prop_assert_eq!(highest.get(index), one.get(&index).copied().max(other.get(&index).copied()));
+            }
+            prop_assert_eq!(IndexRuns::read(&highest.write()), Some(highest));
         }
 
         #[test]

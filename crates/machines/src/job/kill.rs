@@ -19,7 +19,7 @@ use super::{Scene, retry, rules, updated};
 pub struct Mark {
     /// The job's `retryCount` once the restart is counted; 0 = the mark says only that we delete the pod.
     pub restart: i32,
-    /// RestartTask, RestartPod or RestartPartition.
+    /// RestartTask, RestartPod or RestartPartition; ScaleUpMemory, which is no restart.
     pub action: Action,
 }
 

@@ -15,13 +15,14 @@ use serde_json::{Map, Value};
 
 use super::census::min_available;
 use super::pod_resources::{self, Usage};
-use super::{memory, sync};
+use super::raises::{self, Raises};
+use super::{memory, oom, sync};
 use crate::job_object;
 
 /// What `kubectl apply` was last given, as large as the object itself; annotation.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Annotations that are about the Job object itself.
-const NOT_COPIED: &[&str] = &[LAST_APPLIED, memory::EVICTED, memory::ENDED_INDICES];
+const NOT_COPIED: &[&str] = &[LAST_APPLIED, memory::EVICTED, memory::ENDED_INDICES, raises::MEMORY_RAISES];
 
 /// Makes the group.
 pub(super) fn build(job: &Job, priorities: &BTreeMap<String, i32>) -> PodGroup {
@@ -126,8 +127,12 @@ fn min_resources(job: &Job, priorities: &BTreeMap<String, i32>) -> ResourceList 
         }
     }
     let mut total = Usage::new();
+    let raises = Raises::read(job);
     for (task, count) in tasks.iter().zip(counts).filter(|(_, count)| *count > 0) {
-        pod_resources::add_times(&mut total, &pod_resources::quota_usage(&task.template), count);
+        for (level, count) in oom::levels(&raises, &task.name, count) {
+            let template = oom::template_of(job, task, &level);
+            pod_resources::add_times(&mut total, &pod_resources::quota_usage(&template), count);
+        }
     }
     total.into_iter().map(|(resource, amount)| (resource, wire(amount))).collect()
 }

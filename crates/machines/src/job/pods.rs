@@ -11,7 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_api::batch::{Job, TaskSpec};
 use pumice_api::names;
 
-use super::{sync, volumes};
+use super::raises::Raises;
+use super::{oom, sync, volumes};
 use crate::job_object;
 use crate::plugins::{Plugin, PodPlace};
 
@@ -21,11 +22,24 @@ const INHERITED_ANNOTATIONS: &[&str] = &[names::PREEMPTABLE, names::COOLDOWN_TIM
 const INHERITED_LABELS: &[&str] = &[names::PREEMPTABLE, names::COOLDOWN_TIME];
 
 /// Makes the pod of a task at an index.
-pub(super) fn build(job: &Job, task: &TaskSpec, index: i32, plugins: &[Plugin], evicted_at: Option<Timestamp>) -> Pod {
+pub(super) fn build(
+    job: &Job,
+    task: &TaskSpec,
+    index: i32,
+    plugins: &[Plugin],
+    raises: &Raises,
+    evicted_at: Option<Timestamp>,
+) -> Pod {
     let name = names::pod_name(job_object::name(job), &task.name, index);
     let mut annotations = annotations(job, task, index);
     if let Some(at) = evicted_at {
         annotations.insert(names::EVICTED_AT.to_owned(), at.to_string());
+    }
+    let mut spec = task.template.spec.clone().unwrap_or_default();
+    if let Some(raised) = oom::give(job, task, &oom::level(raises, &task.name, index), &mut spec) {
+        // It asks for more than its neighbours, so it can't stand in for one of them.
+        annotations.entry(names::TEMPLATE_UID.to_owned()).and_modify(|uid| *uid = format!("{uid}-{raised}"));
+        annotations.insert(oom::MEMORY_RAISED.to_owned(), raised);
     }
     let template = task.template.metadata.clone().unwrap_or_default();
     let mut metadata = ObjectMeta {
@@ -37,7 +51,6 @@ pub(super) fn build(job: &Job, task: &TaskSpec, index: i32, plugins: &[Plugin], 
         finalizers: template.finalizers,
         ..ObjectMeta::default()
     };
-    let mut spec = task.template.spec.clone().unwrap_or_default();
     fill(job, &mut spec);
     volumes::mount(job, &mut spec);
     let place = PodPlace { job, task, pod_name: &name, index };

@@ -88,10 +88,11 @@ pub(super) fn judge(spec: &JobSpec, signals: &[Signal], unknown: Timestamp, now:
 fn rank(event: &Event) -> u8 {
     match event {
         Event::TaskCompleted => 0,
-        Event::PodFailed => 1,
-        Event::TaskFailed => 2,
-        Event::PodEvicted => 3,
-        _ => 4,
+        Event::OomKilled => 1,
+        Event::PodFailed => 2,
+        Event::TaskFailed => 3,
+        Event::PodEvicted => 4,
+        _ => 5,
     }
 }
 
@@ -108,13 +109,18 @@ fn matching(spec: &JobSpec, signal: &Signal) -> Option<(Action, GoDuration)> {
 }
 
 fn matched(rule: &LifecyclePolicy, signal: &Signal) -> Option<(Action, GoDuration)> {
+    // `oom` has looked at these; where it can do nothing, they are not there.
+    if rule.action == Some(Action::ScaleUpMemory) {
+        return None;
+    }
     // A timeout that can't be read makes the rule void: acting at once is the opposite of what it asks for.
     let delay = match &rule.timeout {
         Some(text) => Some(text.parse::<GoDuration>().ok()?),
         None => None,
     };
     let mut events = rule.event.iter().chain(&rule.events);
-    let any = |event: &Event| *event == Event::Any && signal.event != Event::JobUpdated;
+    // Volcano does not know these, and a manifest made for it means the same here.
+    let any = |event: &Event| *event == Event::Any && !matches!(signal.event, Event::JobUpdated | Event::OomKilled);
     let by_event = events.any(|event| *event == signal.event || any(event))
         && (signal.event != Event::PodPending || delay.is_some());
     let by_code = rule.exit_code.is_some_and(|code| code != 0 && signal.exit_code == Some(code));

@@ -11,6 +11,7 @@ use pumice_api::scheduling::{PodGroupConditionType, PodGroupPhase};
 use super::claims::Claims;
 use super::memory::Memory;
 use super::plan::{Effect, Plan};
+use super::raises::Raises;
 use super::rules::Verdict;
 use super::{Scene, claims, depends, plugin_objects, pod_group, pods, rules, updated};
 use crate::job_object;
@@ -156,6 +157,7 @@ impl Scene<'_> {
         let job = self.view.job;
         let ready = self.census.tasks.iter().filter(|task| depends::ready(task.spec, &self.census));
         let missing = ready.flat_map(|task| task.missing().map(move |index| (task.spec, index)));
+        let raises = Raises::read(job);
         missing
             .take(CREATE_MAX)
             .map(|(task, index)| {
@@ -163,7 +165,7 @@ impl Scene<'_> {
                 if let Some(at) = evicted_at {
                     covered.set(&task.name, index, at.as_second());
                 }
-                Effect::CreatePod(Box::new(pods::build(job, task, index, plugins, evicted_at)))
+                Effect::CreatePod(Box::new(pods::build(job, task, index, plugins, &raises, evicted_at)))
             })
             .collect()
     }

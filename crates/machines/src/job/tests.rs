@@ -5,6 +5,7 @@ mod exhaust;
 mod goldens;
 mod laws;
 mod life;
+mod memory;
 mod model;
 mod restarts;
 mod table;

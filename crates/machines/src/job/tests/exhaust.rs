@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use pumice_api::batch::JobPhase as P;
-use pumice_api::bus::Action;
+use pumice_api::bus::{Action, Event};
 use pumice_api::scheduling::PodGroupPhase;
 use serde_json::{Value, json};
 
@@ -21,6 +21,7 @@ enum Move {
     Evict(String),
     Vanish(String),
     Refuse(String),
+    OutOfMemory(String),
     Reap,
     Admit,
     GroupUnknown,
@@ -34,6 +35,7 @@ impl Move {
             Self::Pod(_, phase) => format!("a pod is {phase}"),
             Self::Evict(_) | Self::Vanish(_) => "a pod is deleted".to_owned(),
             Self::Refuse(_) => "a kubelet refuses a pod".to_owned(),
+            Self::OutOfMemory(_) => "a pod is killed for memory".to_owned(),
             Self::Reap => "pods are gone".to_owned(),
             Self::Admit => "the group is admitted".to_owned(),
             Self::GroupUnknown => "the group is Unknown".to_owned(),
@@ -47,6 +49,7 @@ impl Move {
             Self::Evict(name) => model.evict(name),
             Self::Vanish(name) => drop(model.pods.remove(name)),
             Self::Refuse(name) => model.refuse(name, "OutOfcpu"),
+            Self::OutOfMemory(name) => model.out_of_memory(name),
             Self::Reap => model.reap(),
             Self::Admit => model.admit(),
             Self::GroupUnknown => model.group.as_mut().unwrap().status.phase = Some(PodGroupPhase::Unknown),
@@ -81,6 +84,10 @@ fn moves(model: &Model) -> Vec<Move> {
             let phases = ["Running", "Succeeded", "Failed"].into_iter().filter(|phase| *phase != facts.phase.as_str());
             all.extend(phases.map(|phase| Move::Pod(name.clone(), phase)));
             all.push(Move::Refuse(name.clone()));
+            // Without a rule for it, it is one more way to fail.
+            let rules = &model.job.spec.policies;
+            let matters = rules.iter().any(|rule| rule.event == Some(Event::OomKilled));
+            all.extend(matters.then(|| Move::OutOfMemory(name.clone())));
         }
     }
     all.extend(leaving.then_some(Move::Reap));
@@ -103,7 +110,13 @@ fn sort(model: &Model, name: &str) -> String {
         return format!("going {age} {}", facts.mark.is_some());
     }
     let mark = facts.mark.map(|mark| (mark.restart - model.job.status.retry_count).clamp(-1, 1));
-    format!("{:?}{}{age}{mark:?}{:?}", facts.phase, facts.terminating_since.is_some(), facts.evicted_at.is_some())
+    let memory = (facts.killed.is_empty(), facts.raised.first().map(|(_, times)| *times));
+    format!(
+        "{:?}{}{age}{mark:?}{:?}{memory:?}",
+        facts.phase,
+        facts.terminating_since.is_some(),
+        facts.evicted_at.is_some()
+    )
 }
 
 /// All that can matter of a state.
@@ -126,11 +139,16 @@ fn key(model: &Model) -> String {
         model.group.as_ref().map(|group| group.status.phase.clone()),
         annotations.contains_key(memory::EVICTED),
     );
+    let raises = crate::job::raises::Raises::read(&model.job);
     let mut tasks = Vec::new();
     for task in &model.job.spec.tasks {
+        let raised = |index| raises.times(&task.name, "c", index);
         let runs = runs(&task.name);
         let mut slots: Vec<String> = (0..task.replicas)
-            .map(|index| format!("{}{:?}", sort(model, &format!("j-{}-{index}", task.name)), runs.get(index)))
+            .map(|index| {
+                let sort = sort(model, &format!("j-{}-{index}", task.name));
+                format!("{sort}{:?}{}", runs.get(index), raised(index))
+            })
             .collect();
         slots.sort();
         tasks.push(slots);
@@ -243,17 +261,22 @@ const RULES: &[Rule] = &[
     ("TaskCompleted", "CompleteJob"),
     ("Unknown", "RestartJob"),
     ("*", "RestartTask"),
+    ("OOMKilled", "ScaleUpMemory"),
+    ("OOMKilled", "RestartJob"),
 ];
 
 /// Jobs of these tasks, with each of the rules.
 fn specs(replicas: &[i32], max_retry: i32, rules: &[Rule]) -> Vec<(Value, String)> {
+    let template = json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]}});
     let tasks: Vec<Value> = replicas
         .iter()
         .zip(["a", "b"])
-        .map(|(replicas, name)| json!({"name": name, "replicas": replicas, "minAvailable": 1}))
+        .map(|(replicas, name)| json!({"name": name, "replicas": replicas, "minAvailable": 1, "template": template}))
         .collect();
     let with = |(event, action): &Rule| {
-        let policies = if event.is_empty() { json!([]) } else { json!([{"event": event, "action": action}]) };
+        let scale_up = (*action == "ScaleUpMemory").then(|| json!({"tries": 1}));
+        let rule = json!({"event": event, "action": action, "scaleUp": scale_up});
+        let policies = if event.is_empty() { json!([]) } else { json!([rule]) };
         let label = if event.is_empty() { String::new() } else { format!(", rule {event}: {action}") };
         (json!({"maxRetry": max_retry, "minAvailable": tasks.len(), "policies": policies, "tasks": tasks}), label)
     };
@@ -346,6 +369,9 @@ An action comes from a Command or from a lifecycle policy; without one, `SyncJob
 - **settle**: delete what is unfinished, then go to the phase that this one ends in. A finished job stays as it is.
 
 A Command that means no more than `SyncJob` does in its phase is taken away, and nothing else is done with it.
+
+`ScaleUpMemory` is no column: [it makes one pod again](memory.md) and leaves the job in its phase, or lets it fall back to
+Pending while too few pods run.
 
 ";
 

@@ -14,6 +14,7 @@ enum Move {
     Evict(usize),
     Vanish(usize),
     Refuse(usize),
+    OutOfMemory(usize),
     Reap,
     Admit,
     GroupUnknown,
@@ -39,6 +40,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => (0..6_usize).prop_map(Move::Evict),
         1 => (0..6_usize).prop_map(Move::Vanish),
         1 => (0..6_usize).prop_map(Move::Refuse),
+        2 => (0..6_usize).prop_map(Move::OutOfMemory),
         3 => Just(Move::Reap),
         4 => Just(Move::Admit),
         1 => Just(Move::GroupUnknown),
@@ -59,6 +61,7 @@ fn policies() -> impl Strategy<Value = serde_json::Value> {
         Just("TaskCompleted"),
         Just("Unknown"),
         Just("PodPending"),
+        Just("OOMKilled"),
     ];
     let action = prop_oneof![
         Just("RestartJob"),
@@ -68,6 +71,7 @@ fn policies() -> impl Strategy<Value = serde_json::Value> {
         Just("AbortJob"),
         Just("CompleteJob"),
         Just("TerminateJob"),
+        Just("ScaleUpMemory"),
     ];
     let timeout = prop_oneof![Just(None), Just(Some("2m"))];
     let one = (event, action, timeout).prop_map(|(event, action, timeout)| match timeout {
@@ -92,7 +96,8 @@ fn specs() -> impl Strategy<Value = serde_json::Value> {
     let tasks = prop::collection::vec(task, 1..4).prop_map(|tasks| {
         let one = |(at, (replicas, least, success, depends, split)): (usize, Drawn)| {
             let name = ["a", "b", "c"][at];
-            let mut task = json!({"name": name, "replicas": replicas, "minAvailable": least.min(replicas)});
+            let mut task = json!({"name": name, "replicas": replicas, "minAvailable": least.min(replicas),
+                "template": {"spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]}}});
             if let Some(success) = success {
                 task["minSuccess"] = success.into();
             }
@@ -158,6 +163,11 @@ fn play(model: &mut Model, one: Move) {
                 model.refuse(&name, "OutOfmemory");
             }
         }
+        Move::OutOfMemory(index) => {
+            if let Some(name) = nth(model, index).filter(|name| !model.has_ended(name)) {
+                model.out_of_memory(&name);
+            }
+        }
         Move::Reap => model.reap(),
         Move::Admit => model.admit(),
         Move::GroupUnknown => {
@@ -190,6 +200,9 @@ fn check(model: &Model, before: usize) -> Result<(), TestCaseError> {
     }
     prop_assert!(model.counts().iter().all(|count| *count >= 0), "{:?}", model.counts());
     prop_assert!(model.job.status.retry_count <= model.job.spec.max_retry);
+    for name in model.pods.keys() {
+        prop_assert!(["1Gi", "2Gi", "4Gi", "8Gi"].contains(&model.limit(name)), "three tries: {}", model.limit(name));
+    }
     let conditions = &model.job.status.conditions;
     for (index, condition) in conditions.iter().enumerate() {
         prop_assert!(!conditions[..index].iter().any(|other| other.status == condition.status));
@@ -201,8 +214,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens(moves in moves(), spec in specs(), linger in any::<bool>(), hold_counts in any::<bool>()) {
+    fn whatever_happens(moves in moves(), spec in specs(), linger in any::<bool>(), hold_counts in any::<bool>(),
+        prunes in any::<bool>()) {
         let mut model = Model::new(job(spec));
+        model.prunes = prunes;
         model.hold_counts = hold_counts;
         model.linger = linger;
         for one in moves {

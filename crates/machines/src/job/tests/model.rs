@@ -30,6 +30,8 @@ pub(super) struct Model {
     pub hold_counts: bool,
     /// Time goes on only by [`Model::sleep`]; otherwise a retry that waits comes to its time by itself.
     pub watches_time: bool,
+    /// The definitions are Volcano's: what they don't know of a status is dropped.
+    pub prunes: bool,
     /// Phases the job was written in, in order.
     pub phases: Vec<JobPhase>,
     pub records: Vec<(&'static str, String)>,
@@ -77,6 +79,7 @@ impl Model {
             linger: false,
             hold_counts: false,
             watches_time: false,
+            prunes: false,
             phases: Vec::new(),
             records: Vec::new(),
             uids: 100,
@@ -223,7 +226,10 @@ impl Model {
             Effect::WriteStatus { urgent: false, .. } if self.hold_counts => {}
             Effect::WriteStatus { status, .. } => {
                 let wire = serde_json::to_string(&status).unwrap();
-                let status: pumice_api::batch::JobStatus = serde_json::from_str(&wire).unwrap();
+                let mut status: pumice_api::batch::JobStatus = serde_json::from_str(&wire).unwrap();
+                if self.prunes {
+                    status.memory_raises.clear();
+                }
                 let phase = status.state.phase.clone().unwrap();
                 if self.phases.last() != Some(&phase) {
                     self.phases.push(phase);
@@ -316,6 +322,27 @@ impl Model {
             container_statuses: Some(vec![status]),
             ..PodStatus::default()
         });
+    }
+
+    /// Container `c` is killed for want of memory, and its pod fails.
+    pub fn out_of_memory(&mut self, name: &str) {
+        self.pod_exits(name, "Failed", 137);
+        let state = self.container(name).state.as_mut().unwrap();
+        state.terminated.as_mut().unwrap().reason = Some("OOMKilled".into());
+    }
+
+    /// The status of container `c` of a pod.
+    pub fn container(&mut self, name: &str) -> &mut ContainerStatus {
+        let status = self.pods.get_mut(name).unwrap().status.as_mut().unwrap();
+        let container = &mut status.container_statuses.as_mut().unwrap()[0];
+        "c".clone_into(&mut container.name);
+        container
+    }
+
+    /// Limit of memory of container `c` of a pod.
+    pub fn limit(&self, name: &str) -> &str {
+        let resources = self.pods[name].spec.as_ref().unwrap().containers[0].resources.as_ref().unwrap();
+        &resources.limits.as_ref().unwrap()["memory"].0
     }
 
     /// A kubelet refuses a pod.

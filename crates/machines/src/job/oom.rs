@@ -1,0 +1,316 @@
+//! Pods that were killed for want of memory, and are made again with more: the action ScaleUpMemory.
+//!
+//! Invariant: a raise costs the job no retry and leaves its phase and its other pods alone; it is bounded by the tries of the
+//! pod's index and by the ceiling, after which the other policies decide. First the pod is marked, then the raise is written
+//! down, then the pod goes; a controller that stops in between goes on from there. Called at each step, and for what pods
+//! and their group ask for.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
+use pumice_api::batch::{Job, JobPhase, LifecyclePolicy, TaskSpec};
+use pumice_api::bus::{Action, Event};
+use pumice_units::Quantity;
+
+use super::census::Census;
+use super::facts::PodFacts;
+use super::index_runs::IndexRuns;
+use super::kill::Mark;
+use super::plan::{Effect, Existing, Plan};
+use super::raises::Raises;
+use super::scale_up::{ON_OOM, ScaleUp};
+use super::{JobView, Scene, Signal, rules};
+
+/// How often the containers of a pod were raised when it was made, `<container>=<times>`; annotation of a pod.
+pub(super) const MEMORY_RAISED: &str = "pumice.sh/memory-raised";
+const MEMORY: &str = "memory";
+
+/// What is to be done about pods killed for memory.
+#[derive(Default)]
+pub(super) struct Decision {
+    raises: BTreeMap<(String, i32), Existing>,
+    /// All raises once these are made.
+    next: Raises,
+    /// Who gets what.
+    made: Vec<Effect>,
+    /// Who gets nothing more, and why.
+    pub refused: Vec<Effect>,
+}
+
+/// One container's raise.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Raise {
+    task: String,
+    container: String,
+    times: i64,
+    tries: i32,
+    from: i64,
+    to: i64,
+}
+
+/// Why a container gets no more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Refusal {
+    NoAmount,
+    Ceiling { bytes: i64 },
+    Tries { tries: i32 },
+    NoRoom,
+}
+
+/// Things said of pods, with the indices they are said of.
+type Said<T> = BTreeMap<T, BTreeMap<i32, i64>>;
+
+/// Looks for pods killed for memory that a policy gives more.
+pub(super) fn decide(view: &JobView<'_>, census: &Census<'_>, phase: &JobPhase) -> Decision {
+    let job = view.job;
+    let may = match phase {
+        JobPhase::Pending | JobPhase::Running => true,
+        // On the last retry nothing is restarted.
+        JobPhase::Restarting => job.status.retry_count < rules::max_retry(&job.spec),
+        _ => false,
+    };
+    let is_news = |pod: &PodFacts| {
+        !pod.killed.is_empty() && pod.mark.is_none() && pod.refused.is_none() && pod.version >= job.status.version
+    };
+    let mut decision = Decision::default();
+    let mut killed = census.tasks.iter().flat_map(|task| task.slots.values().map(move |pod| (task.spec, *pod)));
+    if !may || !killed.any(|(_, pod)| is_news(pod)) {
+        return decision;
+    }
+    let known = Raises::read(job);
+    let mut next = known.clone();
+    let (mut made, mut refused): (Said<Raise>, Said<(String, String, Refusal)>) = Default::default();
+    for task in &census.tasks {
+        let Some(rule) = rule_of(job, task.spec) else { continue };
+        let mut times: BTreeMap<&str, BTreeMap<i32, i64>> = BTreeMap::new();
+        for pod in task.slots.values().filter(|pod| is_news(pod)) {
+            for container in &pod.killed {
+                match raise(&rule, task.spec, pod, container, &known) {
+                    Ok(raise) => {
+                        times.entry(container).or_default().insert(pod.index, raise.times);
+                        made.entry(raise).or_default().insert(pod.index, 1);
+                        decision.raises.insert((pod.task.clone(), pod.index), pod.existing());
+                    }
+                    Err(why) => {
+                        let place = (pod.task.clone(), container.clone(), why);
+                        refused.entry(place).or_default().insert(pod.index, 1);
+                    }
+                }
+            }
+        }
+        times.iter().for_each(|(container, times)| next.raise(&task.spec.name, container, times));
+    }
+    match next.fit(job) {
+        Ok(next) => decision.next = next,
+        Err(_) => {
+            decision.raises.clear();
+            let none = std::mem::take(&mut made).into_iter();
+            refused.extend(none.map(|(raise, indices)| ((raise.task, raise.container, Refusal::NoRoom), indices)));
+        }
+    }
+    decision.made = made.iter().map(tell).collect();
+    decision.refused = refused.iter().map(tell_refused).collect();
+    decision
+}
+
+impl Decision {
+    /// Whether a raise answers this, so that no other policy does.
+    pub fn answers(&self, signal: &Signal) -> bool {
+        let about_end = matches!(signal.event, Event::OomKilled | Event::PodFailed | Event::PodEvicted);
+        let place = signal.task.clone().zip(signal.index).filter(|_| about_end && !self.raises.is_empty());
+        place.is_some_and(|place| self.raises.contains_key(&place))
+    }
+}
+
+fn raise(rule: &ScaleUp, task: &TaskSpec, pod: &PodFacts, container: &str, known: &Raises) -> Result<Raise, Refusal> {
+    let bytes = template(task).and_then(|spec| decisive(containers(spec).find(|one| one.name == container)?));
+    let bytes = bytes.ok_or(Refusal::NoAmount)?;
+    let before = pod.raised.iter().find(|(name, _)| name == container).map_or(0, |(_, times)| *times);
+    // All pods of the task may have been raised since this one was made.
+    let times = known.times(&task.name, container, pod.index).max(before.saturating_add(1));
+    let (from, to) = (rule.raised(bytes, before), rule.raised(bytes, times));
+    if from >= to {
+        return Err(Refusal::Ceiling { bytes: from });
+    }
+    if before >= i64::from(rule.tries()) {
+        return Err(Refusal::Tries { tries: rule.tries() });
+    }
+    Ok(Raise { task: task.name.clone(), container: container.to_owned(), times, tries: rule.tries(), from, to })
+}
+
+/// The rule of a task: its own before the job's, an annotation before a policy.
+fn rule_of(job: &Job, task: &TaskSpec) -> Option<ScaleUp> {
+    let own = task.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+    let of_task = rule_at(own, &task.policies);
+    of_task.or_else(|| rule_at(job.metadata.annotations.as_ref(), &job.spec.policies)).flatten()
+}
+
+/// `Some(None)` where another action answers the event.
+fn rule_at(annotations: Option<&BTreeMap<String, String>>, policies: &[LifecyclePolicy]) -> Option<Option<ScaleUp>> {
+    let annotated = annotations.and_then(|all| all.get(ON_OOM)).and_then(|text| ScaleUp::of_annotation(text).ok());
+    if annotated.is_some() {
+        return Some(annotated);
+    }
+    let listens = |rule: &&LifecyclePolicy| rule.event.iter().chain(&rule.events).any(|one| *one == Event::OomKilled);
+    let rule = policies.iter().find(listens)?;
+    if rule.action != Some(Action::ScaleUpMemory) {
+        return Some(None);
+    }
+    ScaleUp::of_policy(rule.scale_up.as_ref()).ok().map(Some)
+}
+
+fn template(task: &TaskSpec) -> Option<&PodSpec> {
+    task.template.spec.as_ref()
+}
+
+fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+    spec.containers.iter().chain(spec.init_containers.iter().flatten())
+}
+
+/// The amount that a container may not go beyond, else the one it asks for.
+fn decisive(container: &Container) -> Option<i64> {
+    let resources = container.resources.as_ref()?;
+    let memory = |list: &Option<BTreeMap<String, _>>| list.as_ref().and_then(|list| list.get(MEMORY)).and_then(bytes);
+    memory(&resources.limits).or_else(|| memory(&resources.requests))
+}
+
+fn bytes(amount: &k8s_openapi::apimachinery::pkg::api::resource::Quantity) -> Option<i64> {
+    amount.0.parse::<Quantity>().ok().map(Quantity::value).filter(|bytes| *bytes > 0)
+}
+
+/// How often each container of a pod was raised.
+pub(super) type Level = Vec<(String, i64)>;
+
+/// The level of a pod that is made now.
+pub(super) fn level(raises: &Raises, task: &str, index: i32) -> Level {
+    let of = raises.of_task(task).filter_map(|(container, runs)| Some((container.to_owned(), runs.get(index)?)));
+    of.collect()
+}
+
+/// The first `count` pods of a task by their levels, with how many of each there are.
+pub(super) fn levels(raises: &Raises, task: &str, count: i64) -> Vec<(Level, i64)> {
+    let end = i32::try_from(count).unwrap_or(i32::MAX);
+    let mut borders = BTreeSet::from([0, end.max(0)]);
+    borders.extend(raises.of_task(task).flat_map(|(_, runs)| runs.borders()).filter(|border| *border < end));
+    let pairs = borders.iter().zip(borders.iter().skip(1));
+    pairs.map(|(first, next)| (level(raises, task, *first), i64::from(next - first))).collect()
+}
+
+/// Gives the containers of a pod what they were raised to; returns what to write on the pod.
+pub(super) fn give(job: &Job, task: &TaskSpec, level: &Level, spec: &mut PodSpec) -> Option<String> {
+    if level.is_empty() {
+        return None;
+    }
+    let rule = rule_of(job, task)?;
+    let mut given = Vec::new();
+    for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
+        let Some((name, times)) = level.iter().find(|(name, _)| *name == container.name) else { continue };
+        let Some(resources) = &mut container.resources else { continue };
+        for list in [&mut resources.requests, &mut resources.limits].into_iter().flatten() {
+            if let Some((amount, had)) = list.get_mut(MEMORY).and_then(|amount| Some((bytes(amount)?, amount))) {
+                let more = rule.raised(amount, *times);
+                if more > amount {
+                    had.0 = Quantity::from_bytes(more).to_string();
+                }
+            }
+        }
+        given.push(format!("{name}={times}"));
+    }
+    (!given.is_empty()).then(|| given.join(","))
+}
+
+/// The template of pods of a level.
+pub(super) fn template_of<'a>(job: &Job, task: &'a TaskSpec, level: &Level) -> Cow<'a, PodTemplateSpec> {
+    let mut template = Cow::Borrowed(&task.template);
+    if !level.is_empty()
+        && let Some(spec) = &mut template.to_mut().spec
+    {
+        give(job, task, level, spec);
+    }
+    template
+}
+
+/// Reads [`MEMORY_RAISED`].
+pub(super) fn read_level(text: Option<&str>) -> Level {
+    let pairs = text.into_iter().flat_map(|text| text.split(',')).filter_map(|part| part.split_once('='));
+    pairs.filter_map(|(container, times)| Some((container.to_owned(), times.parse().ok()?))).collect()
+}
+
+impl Scene<'_> {
+    /// Lets pods go that get more memory, once it is written down that they do.
+    pub(super) fn raise_memory(&self) -> Option<Plan> {
+        if let Some(next) = self.unwritten() {
+            // First the status: where it is kept, it is to say so, wherever we stop.
+            let mut draft = self.draft();
+            draft.next.memory_raises = next.write();
+            let write = draft.write_now(self.now).into_iter().collect();
+            let plan = Plan::stages(vec![write, vec![next.annotate(self.view.job)]]);
+            return Some(self.with_owed(&[], self.with_ended(&[], plan)));
+        }
+        let decision = &self.memory;
+        if decision.raises.is_empty() {
+            return None;
+        }
+        let mark = Mark { restart: 0, action: Action::ScaleUpMemory };
+        let marks = decision.raises.values().cloned();
+        let marks: Vec<Effect> = marks.map(|pod| Effect::MarkPod { pod, mark: mark.clone() }).collect();
+        let mut draft = self.draft_after(&marks, &[]);
+        draft.next.memory_raises = decision.next.write();
+        let write = draft.write_now(self.now).into_iter().chain(decision.made.iter().cloned()).collect();
+        Some(self.with_owed(&[], self.with_ended(&[], Plan::stages(vec![marks, write]))))
+    }
+
+    /// Raises of pods that are marked for one, which the job does not remember: we stopped before they were written, or the
+    /// definitions are Volcano's and that part of the status was dropped.
+    fn unwritten(&self) -> Option<Raises> {
+        let job = self.view.job;
+        let is_ours = |pod: &PodFacts| {
+            let action = pod.mark.as_ref().map(|mark| &mark.action);
+            !pod.killed.is_empty() && action == Some(&Action::ScaleUpMemory)
+        };
+        if !self.census.slots().any(is_ours)
+            || !matches!(self.phase, JobPhase::Pending | JobPhase::Running | JobPhase::Restarting)
+        {
+            return None;
+        }
+        let known = Raises::read(job);
+        let mut next = known.clone();
+        for task in &self.census.tasks {
+            let Some(rule) = rule_of(job, task.spec) else { continue };
+            for pod in task.slots.values().filter(|pod| is_ours(pod)) {
+                for container in &pod.killed {
+                    if let Ok(raise) = raise(&rule, task.spec, pod, container, &known) {
+                        next.raise(&pod.task, container, &[(pod.index, raise.times)].into());
+                    }
+                }
+            }
+        }
+        next.fit(job).ok().filter(|next| *next != known)
+    }
+}
+
+fn place(task: &str, container: &str, indices: &BTreeMap<i32, i64>) -> String {
+    let pods = if indices.len() == 1 { "pod" } else { "pods" };
+    let runs = IndexRuns::from(indices).write();
+    format!("task {task}, {pods} {runs}: container {container} was killed for memory")
+}
+
+fn tell((raise, indices): (&Raise, &BTreeMap<i32, i64>)) -> Effect {
+    let Raise { task, container, times, tries, from, to } = raise;
+    let (from, to) = (Quantity::from_bytes(*from), Quantity::from_bytes(*to));
+    let place = place(task, container, indices);
+    let message = format!("{place} and is started again with {to} instead of {from} (try {times} of {tries})");
+    Effect::normal("MemoryRaised", message)
+}
+
+fn tell_refused(((task, container, why), indices): (&(String, String, Refusal), &BTreeMap<i32, i64>)) -> Effect {
+    let why = match why {
+        Refusal::NoAmount => "its template has no memory limit or request that could be raised".to_owned(),
+        Refusal::Ceiling { bytes } => format!("it has all it may get, {}", Quantity::from_bytes(*bytes)),
+        Refusal::Tries { tries } => format!("its memory was raised {tries} times, as often as it may be"),
+        Refusal::NoRoom => "the job can't remember more raises".to_owned(),
+    };
+    let place = place(task, container, indices);
+    Effect::warning("MemoryNotRaised", format!("{place} and gets no more: {why}; other policies decide"))
+}
