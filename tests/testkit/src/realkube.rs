@@ -245,6 +245,16 @@ impl RealKube {
         self.pki.kubeconfig_of(ADMINISTRATOR, &[MASTERS])
     }
 
+    /// The kubeconfig of a user who has no rights but those that are given to it here.
+    pub fn kubeconfig_of(&self, user: &str) -> PathBuf {
+        self.pki.kubeconfig_of(user, &[])
+    }
+
+    /// A program that `tests/realkube/build` has built; what it brings from its own source is beside it, as `NAME.source`.
+    pub fn program(name: &str) -> PathBuf {
+        programs().join(name)
+    }
+
     /// Waits for a state, but not for what can't come because a process has ended.
     fn wait(&mut self, what: &str, reached: impl Fn(&Clients) -> bool) {
         let (plane, components, clients) = (&mut self.plane, &mut self.components, &self.clients);
