@@ -37,7 +37,9 @@ pub fn identity() -> String {
 pub fn controllers(args: &ControllersArgs) -> Result<()> {
     let lease = args.lease.lease(CONTROLLERS_LEASE, identity()).map_err(anyhow::Error::msg)?;
     run(&args.cluster, async |client, stop| {
-        let controllers = pumice_controllers::Options { client: client.clone() }.build();
+        let mut options = pumice_controllers::Options::new(client.clone());
+        args.which.apply(&mut options).map_err(anyhow::Error::msg)?;
+        let controllers = options.build();
         let work = async { controllers.run(stop.clone()).await.context("run the controllers") };
         Box::pin(while_leading(client, lease, &stop, work)).await
     })

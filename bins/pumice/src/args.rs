@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 pub mod admission;
 pub mod cluster;
 mod meaningless;
+pub mod controllers;
 pub mod scheduler;
 use pumice_node::{Faults, NodeShape};
 

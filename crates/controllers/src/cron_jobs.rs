@@ -59,7 +59,7 @@ impl Controller for CronJobs {
     type Key = Key;
     type Input = Input;
 
-    fn feed(client: &Client) -> SelectAll<BoxStream<'static, Input>> {
+    fn feed(&self, client: &Client) -> SelectAll<BoxStream<'static, Input>> {
         let mut feed = SelectAll::new();
         feed.push(watch_optional(Api::all(client.clone()), WatchScope::default()).map(cron_input).boxed());
         let of_crons = WatchScope::labels(names::CRON_JOB);

@@ -100,7 +100,7 @@ impl Controller for JobFlows {
     type Key = Key;
     type Input = Input;
 
-    fn feed(client: &Client) -> SelectAll<BoxStream<'static, Input>> {
+    fn feed(&self, client: &Client) -> SelectAll<BoxStream<'static, Input>> {
         let mut feed = SelectAll::new();
         let all = WatchScope::default;
         feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::Flow).boxed());

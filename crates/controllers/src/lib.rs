@@ -1,4 +1,4 @@
-//! The controllers: Jobs, Queues, JobFlows and CronJobs, carried out against a Kubernetes API.
+//! The controllers: Jobs, Queues, JobFlows, CronJobs, HyperNodes and NodeShards, carried out against a Kubernetes API.
 //!
 //! Invariant: everything is decided by `machines` from an index of what exists; the shell only feeds the index, carries plans
 //! out and feeds the answers back. Jobs and Queues have one task that owns all their state (`run`), each other controller has
@@ -14,8 +14,11 @@ mod backoff;
 mod clock;
 mod commands;
 mod cron_jobs;
+mod deletion;
 mod discovery;
+mod enabled;
 mod feed;
+mod hyper_nodes;
 mod index;
 mod job;
 mod job_flows;
@@ -23,28 +26,48 @@ mod keys;
 mod made_jobs;
 mod queue;
 mod run;
+mod settings;
+mod sharding;
 mod shelf;
 mod slim;
 mod small_loop;
 mod timers;
 
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, select_all};
 use kube::Client;
 use pumice_cluster::EventRecorder;
 use tokio_util::sync::CancellationToken;
 
+use crate::enabled::Part;
+
+pub use enabled::{Enabled, EnabledError};
+pub use pumice_machines::sharding::Sharding;
+pub use settings::SettingsPlace;
+
 /// Name under which the controllers record Events.
 pub const COMPONENT: &str = "pumice-controllers";
+/// Namespace of Volcano's installation.
+const NAMESPACE: &str = "volcano-system";
 
 /// What the controllers need.
 pub struct Options {
     /// The API, with the rights of `system:pumice:controllers`.
     pub client: Client,
+    /// Which of them run.
+    pub enabled: Enabled,
+    /// Where it stands which HyperNodes are discovered.
+    pub network_settings: SettingsPlace,
+    /// Where it stands how nodes are shared out among schedulers.
+    pub sharding_settings: SettingsPlace,
+    /// How they are where nothing stands there.
+    pub sharding: Sharding,
 }
 
 /// The controllers, ready to run.
 pub struct Controllers {
     /// All writes of all controllers share one window of calls.
-    client: Client,
+    options: Options,
 }
 
 /// Why the controllers stopped by themselves.
@@ -56,28 +79,73 @@ pub enum Error {
 }
 
 impl Options {
+    /// All controllers but sharding, with their settings where Volcano's installation puts them.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            enabled: Enabled::default(),
+            network_settings: Self::network_settings(NAMESPACE, "volcano"),
+            sharding_settings: Self::sharding_settings(NAMESPACE, "volcano-sharding-configmap"),
+            sharding: Sharding::default(),
+        }
+    }
+
+    /// Where an installation of this name in this namespace says which HyperNodes are discovered.
+    pub fn network_settings(namespace: &str, release: &str) -> SettingsPlace {
+        SettingsPlace::new(namespace, &format!("{release}-controller-configmap"), "volcano-controller.conf")
+    }
+
+    /// Where a ConfigMap says how nodes are shared out.
+    pub fn sharding_settings(namespace: &str, name: &str) -> SettingsPlace {
+        SettingsPlace::new(namespace, name, "sharding.yaml")
+    }
+
     /// Builds the controllers; nothing runs yet.
     pub fn build(self) -> Controllers {
-        Controllers { client: pumice_cluster::paced(self.client) }
+        Controllers { options: Options { client: pumice_cluster::paced(self.client.clone()), ..self } }
     }
 }
 
 impl Controllers {
     /// Runs until `shutdown`. Calls in flight are dropped then: each is safe to repeat at the next start.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let (recorder, writer) = EventRecorder::new(self.client.clone(), COMPONENT);
-        let job_flows = job_flows::JobFlows::new(self.client.clone(), recorder.clone());
-        let job_flows = small_loop::run(self.client.clone(), job_flows);
-        let cron_jobs = cron_jobs::CronJobs::new(self.client.clone(), recorder.clone());
-        let cron_jobs = small_loop::run(self.client.clone(), cron_jobs);
-        let controllers = run::Loop::new(self.client, recorder);
+        let (recorder, writer) = EventRecorder::new(self.options.client.clone(), COMPONENT);
+        let mut all = self.parts(&recorder);
+        all.push(writer.map(Ok).boxed());
         tokio::select! {
             biased;
             () = shutdown.cancelled() => Ok(()),
-            result = Box::pin(controllers.run()) => result,
-            result = Box::pin(job_flows) => result,
-            result = Box::pin(cron_jobs) => result,
-            () = writer => Ok(()),
+            (result, ..) = select_all(all) => result,
         }
+    }
+
+    /// The controllers that are on, each with a loop of its own.
+    fn parts(self, recorder: &EventRecorder) -> Vec<BoxFuture<'static, Result<(), Error>>> {
+        let Options { client, enabled, network_settings, sharding_settings, sharding } = self.options;
+        let with = || (client.clone(), recorder.clone());
+        let mut parts = Vec::new();
+        if enabled.has(Part::Jobs) {
+            let (client, recorder) = with();
+            parts.push(run::Loop::new(client, recorder).run().boxed());
+        }
+        if enabled.has(Part::JobFlows) {
+            let (client, recorder) = with();
+            parts.push(small_loop::run(client.clone(), job_flows::JobFlows::new(client, recorder)).boxed());
+        }
+        if enabled.has(Part::CronJobs) {
+            let (client, recorder) = with();
+            parts.push(small_loop::run(client.clone(), cron_jobs::CronJobs::new(client, recorder)).boxed());
+        }
+        if enabled.has(Part::HyperNodes) {
+            let (client, recorder) = with();
+            let hyper_nodes = hyper_nodes::HyperNodes::new(client.clone(), recorder, network_settings);
+            parts.push(small_loop::run(client, hyper_nodes).boxed());
+        }
+        if enabled.has(Part::Sharding) {
+            let (client, recorder) = with();
+            let shards = sharding::Shards::new(client.clone(), recorder, sharding_settings, sharding);
+            parts.push(small_loop::run(client, shards).boxed());
+        }
+        parts
     }
 }

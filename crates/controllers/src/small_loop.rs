@@ -36,7 +36,7 @@ pub(crate) trait Controller: Send {
     type Input: Send + 'static;
 
     /// All its watches.
-    fn feed(client: &Client) -> SelectAll<BoxStream<'static, Self::Input>>;
+    fn feed(&self, client: &Client) -> SelectAll<BoxStream<'static, Self::Input>>;
     /// Whether each kind that must be there before anything is decided has been listed.
     fn is_complete(&self) -> bool;
     /// Takes a change in, and names what has to be looked at.
@@ -74,7 +74,7 @@ struct Loop<C: Controller> {
 
 /// Runs a controller. Ends only when a watch does.
 pub(crate) async fn run<C: Controller>(client: Client, controller: C) -> Result<(), Error> {
-    let mut feed = C::feed(&client);
+    let mut feed = controller.feed(&client);
     let mut state = Loop {
         controller,
         dirty: BTreeSet::new(),

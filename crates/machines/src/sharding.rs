@@ -5,6 +5,7 @@
 //! and go.
 
 mod config;
+mod load;
 mod policies;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pumice_api::shard::{NodeShard, NodeShardSpec};
 
 pub use config::{Sharding, ShardingError};
+pub use load::{asked, capacity_milli};
 
 /// What a node has, and what of it is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -78,6 +78,8 @@ pub struct ControllersArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
     #[command(flatten)]
+    pub which: super::controllers::WhichArgs,
+    #[command(flatten)]
     pub lease: LeaseArgs,
 }
 

@@ -33,7 +33,7 @@ impl Components {
         let mut components = Components { tasks: JoinSet::new(), shutdown: CancellationToken::new(), simulated: None };
         let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
 
-        let controllers = pumice_controllers::Options { client: client(names::USER_CONTROLLERS) }.build();
+        let controllers = pumice_controllers::Options::new(client(names::USER_CONTROLLERS)).build();
         components.spawn("controllers", |stop| controllers.run(stop));
 
         let mut options = pumice_scheduler::Options::new(client(names::USER_SCHEDULER));

@@ -79,10 +79,14 @@ impl Cluster {
         self.start_controllers_over(Client::new(self.controllers_service(), "default"));
     }
 
-    #[allow(clippy::disallowed_methods, reason = "the test supervises the controllers itself")]
     pub fn start_controllers_over(&mut self, client: Client) {
+        self.start_controllers_with(pumice_controllers::Options::new(client));
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the test supervises the controllers itself")]
+    pub fn start_controllers_with(&mut self, options: pumice_controllers::Options) {
         let shutdown = CancellationToken::new();
-        let controllers = pumice_controllers::Options { client }.build();
+        let controllers = options.build();
         let token = shutdown.clone();
         let task = tokio::spawn(async move { controllers.run(token).await.unwrap() });
         self.controllers = Some((shutdown, task));
@@ -220,9 +224,15 @@ impl Cluster {
 
     /// Waits for an Event of a reason about a job.
     pub async fn wait_event(&self, job: &str, reason: &str) -> String {
+        self.wait_event_in("default", job, reason).await
+    }
+
+    /// Waits for an Event of a reason about an object of a namespace.
+    pub async fn wait_event_in(&self, namespace: &str, job: &str, reason: &str) -> String {
         use futures::StreamExt as _;
         use k8s_openapi::api::core::v1::Event;
-        let events = pumice_cluster::watch(self.api::<Event>(), pumice_cluster::WatchScope::default());
+        let events: Api<Event> = Api::namespaced(self.admin.clone(), namespace);
+        let events = pumice_cluster::watch(events, pumice_cluster::WatchScope::default());
         let mut events = std::pin::pin!(events);
         let found = async {
             while let Some(change) = events.next().await {
