@@ -105,6 +105,10 @@ pub struct UpArgs {
     /// What the images of manifests mean on this machine (see docs/images.md)
     #[arg(long, value_name = "FILE")]
     pub image_map: Option<PathBuf>,
+    /// Resource groups: what pods of some namespaces or annotations are given, in the format of Volcano's --admission-conf;
+    /// read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub admission_conf: Option<PathBuf>,
     #[command(flatten)]
     pub scheduling: scheduler::PolicyArgs,
     /// CPUs that the node offers, such as 8 or 500m [default: what the machine has]

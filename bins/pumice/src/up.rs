@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use pumice_admission::{ConfFile, Rules, VolcanoAdmission};
 use pumice_apiserver::ApiServer;
 use pumice_auth::{Ca, Identity, Policy};
 use pumice_cluster::{client_over, connect, install_definitions};
@@ -56,14 +57,32 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     let listener = listen(args.port).await?;
     let node = components::node_name();
     let late = Late::default();
+    let mut rules = Rules::alone();
+    if !args.scheduling.scheduler_name.is_empty() {
+        rules.scheduler_names.clone_from(&args.scheduling.scheduler_name);
+    }
+    let admission = VolcanoAdmission::new(rules);
+    let conf = match &args.admission_conf {
+        Some(path) => Some(ConfFile::open(path.clone(), admission.rules()).await.context("read --admission-conf")?),
+        None => None,
+    };
     let api = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
-        .admission(Arc::new(pumice_admission::VolcanoAdmission::new(pumice_admission::Rules::alone())))
+        .admission(Arc::new(admission))
         .node_proxy(Arc::new(late.node_proxy(&node)))
         .aggregate(late.why())
         .build()
         .await
         .context("start the API server")?;
-    let result = Box::pin(serve(args, data, &api, &late, &node, listener, stop)).await;
+    let followed = async {
+        match conf {
+            Some(conf) => conf.follow().await,
+            None => std::future::pending().await,
+        }
+    };
+    let result = tokio::select! {
+        result = Box::pin(serve(args, data, &api, &late, &node, listener, stop)) => result,
+        never = followed => match never {},
+    };
     data.withdraw()?;
     api.stop().await;
     store.close().await.context("close the store")?;
