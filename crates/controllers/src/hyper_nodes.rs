@@ -3,7 +3,7 @@
 //! Invariant: of nodes only names and labels are kept, and only what changes them makes work. HyperNodes that nobody
 //! discovered are never written, but for the count in their status.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::FutureExt as _;
 use futures::stream::{self, BoxStream, SelectAll, StreamExt as _};
@@ -16,6 +16,7 @@ use pumice_machines::hyper_nodes::{Discovery, HyperNodeEffect, Labels, NetworkVi
 use serde_json::json;
 
 use crate::deletion::delete;
+use crate::node_table::NodeTable;
 use crate::settings::{Settings, SettingsPlace};
 use crate::shelf::Shelf;
 use crate::small_loop::{Answer, Controller, Plan};
@@ -40,8 +41,8 @@ pub(crate) struct HyperNodes {
     client: Client,
     settings: Settings,
     discovery: Discovery,
-    nodes: BTreeMap<String, Labels>,
-    nodes_listed: bool,
+    /// Their labels.
+    nodes: NodeTable<Labels>,
     hyper_nodes: Shelf<HyperNode>,
 }
 
@@ -51,30 +52,8 @@ impl HyperNodes {
             client,
             settings: Settings::new(place, recorder),
             discovery: Discovery::default(),
-            nodes: BTreeMap::new(),
-            nodes_listed: false,
+            nodes: NodeTable::default(),
             hyper_nodes: Shelf::default(),
-        }
-    }
-
-    /// Whether the change was one of names or labels.
-    fn take_nodes(&mut self, change: Change<Node>) -> bool {
-        let name = |node: &Node| node.metadata.name.clone().unwrap_or_default();
-        let labels = |node: Node| node.metadata.labels.unwrap_or_default();
-        match change {
-            Change::Replace(all) => {
-                let all: BTreeMap<String, Labels> = all.into_iter().map(|node| (name(&node), labels(node))).collect();
-                let changed = !self.nodes_listed || self.nodes != all;
-                (self.nodes, self.nodes_listed) = (all, true);
-                changed
-            }
-            Change::Applied(node) => {
-                let (name, labels) = (name(&node), labels(node));
-                let changed = self.nodes.get(&name) != Some(&labels);
-                self.nodes.insert(name, labels);
-                changed
-            }
-            Change::Deleted(node) => self.nodes.remove(&name(&node)).is_some(),
         }
     }
 
@@ -110,12 +89,12 @@ impl Controller for HyperNodes {
     }
 
     fn is_complete(&self) -> bool {
-        self.nodes_listed && self.hyper_nodes.is_listed && self.settings.is_listed
+        self.nodes.is_listed && self.hyper_nodes.is_listed && self.settings.is_listed
     }
 
     fn take(&mut self, input: Input, touched: &mut BTreeSet<Network>) {
         let changed = match input {
-            Input::Node(change) => self.take_nodes(*change),
+            Input::Node(change) => self.nodes.take(*change, |node| node.metadata.labels.unwrap_or_default()),
             Input::Settings(change) => self.take_settings(change),
             Input::HyperNode(change) => {
                 let mut changed = false;
@@ -131,7 +110,7 @@ impl Controller for HyperNodes {
     fn plan(&mut self, Network: &Network) -> Plan<Input> {
         let named = |hyper_node: &HyperNode| hyper_node.metadata.name.clone().unwrap_or_default();
         let hyper_nodes = self.hyper_nodes.items.values().map(|hyper_node| (named(hyper_node), hyper_node)).collect();
-        let view = NetworkView { discovery: &self.discovery, nodes: &self.nodes, hyper_nodes: &hyper_nodes };
+        let view = NetworkView { discovery: &self.discovery, nodes: &self.nodes.entries, hyper_nodes: &hyper_nodes };
         let mut effects = step(&view);
         effects.truncate(EFFECTS_MAX);
         let call = (!effects.is_empty()).then(|| carry_out(Api::all(self.client.clone()), effects).boxed());

@@ -24,6 +24,7 @@ mod job;
 mod job_flows;
 mod keys;
 mod made_jobs;
+mod node_table;
 mod queue;
 mod run;
 mod settings;

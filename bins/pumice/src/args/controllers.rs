@@ -41,7 +41,8 @@ impl WhichArgs {
     /// Writes the flags into the controllers' options.
     pub fn apply(&self, options: &mut Options) -> Result<(), String> {
         let named = |variable: &str, absent: &str| {
-            std::env::var(variable).ok().filter(|value| !value.is_empty()).unwrap_or_else(|| absent.to_owned())
+            let value = std::env::var_os(variable).and_then(|value| value.into_string().ok());
+            value.filter(|value| !value.is_empty()).unwrap_or_else(|| absent.to_owned())
         };
         let namespace = self.hypernode_configmap_namespace.clone();
         let namespace = namespace.unwrap_or_else(|| named("KUBE_POD_NAMESPACE", "volcano-system"));

@@ -9,12 +9,12 @@ use pumice_cluster::Change;
 use pumice_machines::sharding::{NodeLoad, asked, capacity_milli};
 
 use crate::index::{Key, key};
+use crate::node_table::NodeTable;
 
 #[derive(Default)]
 pub(super) struct Loads {
     /// With nothing asked for.
-    nodes: BTreeMap<String, NodeLoad>,
-    nodes_listed: bool,
+    nodes: NodeTable<NodeLoad>,
     /// The node of each pod that counts, and what the pod asks for.
     pods: HashMap<Key, (String, i64)>,
     pods_listed: bool,
@@ -23,31 +23,15 @@ pub(super) struct Loads {
 
 impl Loads {
     pub fn is_complete(&self) -> bool {
-        self.nodes_listed && self.pods_listed
+        self.nodes.is_listed && self.pods_listed
     }
 
     /// Whether nodes came, went, or changed in what counts.
     pub fn take_nodes(&mut self, change: Change<Node>) -> bool {
-        let name = |node: &Node| node.metadata.name.clone().unwrap_or_default();
-        let load = |node: Node| {
+        self.nodes.take(change, |node| {
             let capacity_milli = capacity_milli(&node);
             NodeLoad { labels: node.metadata.labels.unwrap_or_default(), capacity_milli, requested_milli: 0 }
-        };
-        match change {
-            Change::Replace(all) => {
-                let all: BTreeMap<String, NodeLoad> = all.into_iter().map(|node| (name(&node), load(node))).collect();
-                let changed = self.nodes != all;
-                (self.nodes, self.nodes_listed) = (all, true);
-                changed
-            }
-            Change::Applied(node) => {
-                let (name, load) = (name(&node), load(node));
-                let changed = self.nodes.get(&name) != Some(&load);
-                self.nodes.insert(name, load);
-                changed
-            }
-            Change::Deleted(node) => self.nodes.remove(&name(&node)).is_some(),
-        }
+        })
     }
 
     pub fn take_pods(&mut self, change: Change<Pod>) {
@@ -69,7 +53,7 @@ impl Loads {
             let requested_milli = self.asked.get(name).copied().unwrap_or_default();
             (name.clone(), NodeLoad { requested_milli, ..node.clone() })
         };
-        self.nodes.iter().map(loaded).collect()
+        self.nodes.entries.iter().map(loaded).collect()
     }
 
     fn put(&mut self, pod: &Pod) {
@@ -86,6 +70,9 @@ impl Loads {
         let Some((node, milli)) = self.pods.remove(key) else { return };
         if let Some(sum) = self.asked.get_mut(&node) {
             *sum = sum.saturating_sub(milli);
+            if *sum == 0 {
+                self.asked.remove(&node);
+            }
         }
     }
 }
