@@ -262,12 +262,18 @@ pub fn object(bytes: &mut Bytes<'_>, kind: usize) -> Value {
 fn edit(object: &mut Value, bytes: &mut Bytes<'_>) {
     let mut place = object;
     for _ in 0..bytes.below(DEPTH_MAX).saturating_add(1) {
+        let is_empty = place.as_array().is_none_or(Vec::is_empty);
         place = match place {
             Value::Object(members) => {
                 let key = key(members, bytes);
                 members.entry(key).or_insert(Value::Null)
             }
-            Value::Array(items) if !items.is_empty() => {
+            leaf if is_empty => {
+                *leaf = value(bytes);
+                return;
+            }
+            list => {
+                let Some(items) = list.as_array_mut() else { return };
                 let index = usize::from(bytes.byte()) % items.len();
                 if bytes.one_in(8) && items.len() < 40 {
                     items.push(items[index].clone());
@@ -277,10 +283,6 @@ fn edit(object: &mut Value, bytes: &mut Bytes<'_>) {
                     return;
                 }
                 &mut items[index]
-            }
-            leaf => {
-                *leaf = value(bytes);
-                return;
             }
         };
     }
