@@ -7,8 +7,8 @@ use clap::{Args, Parser, Subcommand};
 
 pub mod admission;
 pub mod cluster;
-mod meaningless;
 pub mod controllers;
+mod meaningless;
 pub mod scheduler;
 use pumice_node::{Faults, NodeShape};
 

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pumice_admission::{ConfFile, Rules, VolcanoAdmission};
+use pumice_admission::server::GroupsFile;
+use pumice_admission::{Rules, VolcanoAdmission};
 use pumice_apiserver::ApiServer;
 use pumice_auth::{Ca, Identity, Policy};
 use pumice_cluster::{client_over, connect, install_definitions};
@@ -62,10 +63,9 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
         rules.scheduler_names.clone_from(&args.scheduling.scheduler_name);
     }
     let admission = VolcanoAdmission::new(rules);
-    let conf = match &args.admission_conf {
-        Some(path) => Some(ConfFile::open(path.clone(), admission.rules()).await.context("read --admission-conf")?),
-        None => None,
-    };
+    let rules = admission.rules();
+    let groups = args.admission_conf.as_deref().map(|path| GroupsFile::load(path, &rules));
+    let groups = groups.transpose().context("read --admission-conf")?;
     let api = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
         .admission(Arc::new(admission))
         .node_proxy(Arc::new(late.node_proxy(&node)))
@@ -74,14 +74,14 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
         .await
         .context("start the API server")?;
     let followed = async {
-        match conf {
-            Some(conf) => conf.follow().await,
+        match groups {
+            Some(groups) => groups.follow(rules).await,
             None => std::future::pending().await,
         }
     };
     let result = tokio::select! {
         result = Box::pin(serve(args, data, &api, &late, &node, listener, stop)) => result,
-        never = followed => match never {},
+        () = followed => Ok(()),
     };
     data.withdraw()?;
     api.stop().await;

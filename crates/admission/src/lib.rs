@@ -5,7 +5,6 @@
 
 mod adapter;
 mod clock;
-mod conf_file;
 pub mod cron_job;
 mod findings;
 pub mod hyper_node;
@@ -24,7 +23,6 @@ pub mod user;
 mod view;
 
 pub use adapter::VolcanoAdmission;
-pub use conf_file::{ConfFile, ConfFileError};
 pub use findings::Findings;
 pub use live::LiveRules;
 pub use rules::Rules;

@@ -22,9 +22,8 @@ impl LiveRules {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the rules from now on.
-    pub fn change(&self, change: impl FnOnce(&mut Rules)) {
-        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        change(Arc::make_mut(&mut held));
+    /// Rules from now on.
+    pub fn set(&self, rules: Rules) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
 }

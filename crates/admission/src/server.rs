@@ -39,11 +39,10 @@ mod routes;
 
 pub use certificate::Rotation;
 pub use configuration::Endpoint;
-pub use groups::GroupsError;
+pub use groups::{GroupsError, GroupsFile};
 pub use routes::{Phase, ROUTES, Route, UnknownPath, enabled, route};
 
 use configuration::{Registration, TIMEOUT_SECONDS};
-use groups::GroupsFile;
 use keeper::Keeper;
 use metrics::{Metrics, Outcome};
 use objects::Objects;

@@ -29,13 +29,14 @@ pub enum GroupsError {
 }
 
 /// The file, and what was read last.
-pub(crate) struct GroupsFile {
+#[derive(Debug)]
+pub struct GroupsFile {
     path: PathBuf,
     text: String,
 }
 
 impl GroupsFile {
-    /// Reads the file for the first time.
+    /// Reads the file for the first time, and puts its groups into the rules.
     pub fn load(path: &Path, rules: &LiveRules) -> Result<Self, GroupsError> {
         let text =
             std::fs::read_to_string(path).map_err(|source| GroupsError::Read { path: path.to_owned(), source })?;
@@ -43,7 +44,7 @@ impl GroupsFile {
         Ok(Self { path: path.to_owned(), text })
     }
 
-    /// Follows the file until it is dropped.
+    /// Follows the file for as long as it is polled, which it never ends. Cancel safe.
     pub async fn follow(mut self, rules: LiveRules) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
