@@ -43,7 +43,7 @@ impl VolcanoAdmission {
 }
 
 /// The kinds there are rules for.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     CronJob,
     HyperNode,
@@ -55,34 +55,30 @@ enum Kind {
     PodGroup,
 }
 
+/// A kind, its group and resource, and the name of Volcano's webhook that judges it.
+type Row = (Kind, &'static str, &'static str, &'static str);
+
+const ROWS: &[Row] = &[
+    (Kind::Pod, Pod::GROUP, Pod::URL_PATH_SEGMENT, "validatepod.volcano.sh"),
+    (Kind::Job, Job::GROUP, Job::URL_PATH_SEGMENT, "validatejob.volcano.sh"),
+    (Kind::PodGroup, PodGroup::GROUP, PodGroup::URL_PATH_SEGMENT, "validatepodgroup.volcano.sh"),
+    (Kind::Queue, Queue::GROUP, Queue::URL_PATH_SEGMENT, "validatequeue.volcano.sh"),
+    (Kind::CronJob, CronJob::GROUP, CronJob::URL_PATH_SEGMENT, "validatecronjob.volcano.sh"),
+    (Kind::JobFlow, JobFlow::GROUP, JobFlow::URL_PATH_SEGMENT, "validatejobflows.volcano.sh"),
+    // Volcano has no rules for these; the name is of its kind.
+    (Kind::JobTemplate, JobTemplate::GROUP, JobTemplate::URL_PATH_SEGMENT, "validatejobtemplates.volcano.sh"),
+    (Kind::HyperNode, HyperNode::GROUP, HyperNode::URL_PATH_SEGMENT, "validatehypernode.volcano.sh"),
+];
+
 impl Kind {
     fn of(request: &AdmissionRequest<'_>) -> Option<Self> {
-        match (request.group, request.resource, request.subresource) {
-            (CronJob::GROUP, CronJob::URL_PATH_SEGMENT, "") => Some(Self::CronJob),
-            (HyperNode::GROUP, HyperNode::URL_PATH_SEGMENT, "") => Some(Self::HyperNode),
-            (Job::GROUP, Job::URL_PATH_SEGMENT, "") => Some(Self::Job),
-            (JobFlow::GROUP, JobFlow::URL_PATH_SEGMENT, "") => Some(Self::JobFlow),
-            (JobTemplate::GROUP, JobTemplate::URL_PATH_SEGMENT, "") => Some(Self::JobTemplate),
-            (Pod::GROUP, Pod::URL_PATH_SEGMENT, "") => Some(Self::Pod),
-            (Queue::GROUP, Queue::URL_PATH_SEGMENT, "") => Some(Self::Queue),
-            (PodGroup::GROUP, PodGroup::URL_PATH_SEGMENT, "") => Some(Self::PodGroup),
-            _ => None,
-        }
+        let is_it = |row: &&Row| row.1 == request.group && row.2 == request.resource && request.subresource.is_empty();
+        ROWS.iter().find(is_it).map(|row| row.0)
     }
 
     /// Name of Volcano's webhook that judges the kind.
     fn webhook(self) -> &'static str {
-        match self {
-            Self::CronJob => "validatecronjob.volcano.sh",
-            Self::HyperNode => "validatehypernode.volcano.sh",
-            Self::Job => "validatejob.volcano.sh",
-            Self::JobFlow => "validatejobflows.volcano.sh",
-            // Volcano has no rules for these; ours keep to its way of naming.
-            Self::JobTemplate => "validatejobtemplates.volcano.sh",
-            Self::Pod => "validatepod.volcano.sh",
-            Self::Queue => "validatequeue.volcano.sh",
-            Self::PodGroup => "validatepodgroup.volcano.sh",
-        }
+        ROWS.iter().find(|row| row.0 == self).map_or("", |row| row.3)
     }
 }
 
