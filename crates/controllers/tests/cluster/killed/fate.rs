@@ -136,7 +136,7 @@ impl Controllers {
                 let dead = Arc::new(Notify::new());
                 let left = Arc::new(AtomicI64::new(fate.map_or(i64::MAX, |fate| fate.at)));
                 let mortal = Mortal { inner: service.clone(), fate, left, dead: Arc::clone(&dead) };
-                let controllers = pumice_controllers::Options { client: Client::new(mortal, "default") }.build();
+                let controllers = pumice_controllers::Options::new(Client::new(mortal, "default")).build();
                 let running = tokio::spawn(controllers.run(CancellationToken::new()));
                 let ends = tokio::select! {
                     () = dead.notified() => false,
