@@ -31,7 +31,7 @@ const FEWER: i32 = 100;
 /// Most kills in one life.
 const KILLS: usize = 25;
 /// Fewest kills in one life: some come together, so it may end before all of them.
-const KILLS_MIN: usize = 20;
+const KILLS_MIN: usize = 15;
 /// Lives of which each has its own seed.
 const LIVES: u64 = 10;
 /// Lives in a run of all tests.
@@ -48,6 +48,7 @@ fn job() -> Value {
             "tasks": [
                 {"name": "a", "replicas": PODS, "minAvailable": 8, "template": template, "policies": [
                     {"exitCode": 3, "action": "RestartPod"},
+                    {"event": "PodEvicted", "action": "RestartJob"},
                     {"event": "OOMKilled", "action": "ScaleUpMemory", "scaleUp": {"factor": 2}},
                 ]},
                 {"name": "b", "replicas": 2, "minAvailable": 2, "template": template, "policies": [
