@@ -1,7 +1,8 @@
 //! Operators of others themselves, built from source, each with the definitions and the role that its source brings, on a
 //! control plane of its own.
 
-use std::path::PathBuf;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pumice_testkit::{Process, RealKube, eventually};
@@ -123,5 +124,101 @@ fn the_mpi_operator_runs_a_job() {
     eventually("its group is gone", || match operator.groups().as_slice() {
         [] => Ok(()),
         groups => Err(format!("{groups:?}")),
+    });
+}
+
+/// Its configuration, and where its webhooks listen.
+fn configuration(operator: &Operator) -> (PathBuf, u16) {
+    let scratch = operator.cluster.scratch();
+    let certificates = scratch.join("webhook");
+    std::fs::create_dir(&certificates).expect("a directory for certificates");
+    for (from, to) in [("server.crt", "tls.crt"), ("server.key", "tls.key")] {
+        std::fs::copy(scratch.join(from), certificates.join(to)).expect("copy a certificate");
+    }
+    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    let port = free.expect("a free port").port();
+    let configuration = json!({
+        "apiVersion": "config.lws.x-k8s.io/v1alpha1", "kind": "Configuration",
+        "webhook": {"host": "127.0.0.1", "port": port, "certDir": certificates},
+        "health": {"healthProbeBindAddress": "127.0.0.1:0"}, "metrics": {"bindAddress": "0"},
+        "leaderElection": {"leaderElect": false}, "internalCertManagement": {"enable": false},
+        "gangSchedulingManagement": {"schedulerProvider": "volcano"},
+    });
+    let path = scratch.join("lws.yaml");
+    std::fs::write(&path, configuration.to_string()).expect("write a configuration");
+    (path, port)
+}
+
+/// Its webhooks, called where they listen instead of through a Service, and for its own pods alone.
+fn webhooks(operator: &Operator, port: u16) -> Value {
+    let authority = operator.cluster.scratch().join("pki/ca.crt");
+    let bundle = base64(&authority);
+    let mut list = operator.read("config/webhook/manifests.yaml");
+    for hook in
+        list["items"].as_array_mut().into_iter().flatten().flat_map(|one| one["webhooks"].as_array_mut()).flatten()
+    {
+        let path = hook["clientConfig"]["service"]["path"].as_str().expect("a path").to_owned();
+        hook["clientConfig"] = json!({"url": format!("https://127.0.0.1:{port}{path}"), "caBundle": bundle});
+        if path.ends_with("-v1-pod") {
+            let of_a_set = json!({"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"});
+            hook["objectSelector"] = json!({"matchExpressions": [of_a_set]});
+        }
+    }
+    list
+}
+
+fn base64(file: &Path) -> String {
+    let output = Command::new("base64").arg("-w0").arg(file).output().expect("run base64");
+    String::from_utf8(output.stdout).expect("base64 is text")
+}
+
+#[test]
+fn leader_worker_set_makes_a_group_for_each_replica() {
+    let crd = |name: &str| format!("config/crd/bases/{name}");
+    let definitions = [
+        crd("leaderworkerset.x-k8s.io_leaderworkersets.yaml"),
+        crd("disaggregatedset.x-k8s.io_disaggregatedsets.yaml"),
+    ];
+    let operator = Operator::install("lws", &definitions.each_ref().map(String::as_str));
+    let mut role = operator.read("config/rbac/role.yaml");
+    // config/components/volcano/manager_role_patch.yaml
+    let groups = json!({"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"], "verbs": ["create", "get", "list", "watch"]});
+    role["items"][0]["rules"].as_array_mut().expect("rules").push(groups);
+    operator.create(&role);
+    let (configuration, port) = configuration(&operator);
+    let mut command = Command::new(RealKube::program("lws"));
+    let process = operator.start("manager-role", command.arg("--config").arg(configuration));
+    eventually("its webhooks listen", || match TcpStream::connect(("127.0.0.1", port)) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("{error}; {}", process.tail())),
+    });
+    operator.create(&webhooks(&operator, port));
+
+    operator.create(&json!({
+        "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+        "metadata": {"name": "serve", "annotations": {"volcano.sh/sla-waiting-time": "5m"}},
+        "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": {"spec": {
+            "schedulerName": "volcano", "containers": [container()]}}}},
+    }));
+    let all = "leaderworkerset.sigs.k8s.io/name=serve";
+    operator.wait_for_running(&process, all, 6);
+    let groups = operator.groups();
+    assert_eq!(groups.len(), 2, "{groups:?}");
+    for group in &groups {
+        assert_eq!(
+            group["spec"],
+            json!({"minMember": 3, "queue": "default", "minResources": {"cpu": "3", "memory": "192Mi"}})
+        );
+        assert_eq!(group["metadata"]["annotations"]["volcano.sh/sla-waiting-time"], "5m", "{group}");
+        assert_written_by(group, "lws");
+    }
+
+    // A replica that is no longer wanted takes its group along.
+    let one = r#"{"spec": {"replicas": 1}}"#;
+    operator.cluster.kubectl(["patch", "leaderworkerset", "serve", "--type=merge", "-p", one]).ok();
+    operator.wait_for_running(&process, all, 3);
+    eventually("one group is left", || match operator.groups().len() {
+        1 => Ok(()),
+        found => Err(format!("{found} are")),
     });
 }
