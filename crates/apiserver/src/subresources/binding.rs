@@ -139,9 +139,8 @@ fn place(pod: &mut Value, binding: &Binding, now: &str) {
     }
     let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     conditions.retain(|condition| condition["type"] != "PodScheduled");
-    conditions.push(json!({
-        "type": "PodScheduled", "status": "True", "lastProbeTime": Value::Null, "lastTransitionTime": now,
-    }));
+    // Without the `lastProbeTime: null` that Kubernetes writes: no later patch of the pod would be valid.
+    conditions.push(json!({ "type": "PodScheduled", "status": "True", "lastTransitionTime": now }));
     pod["status"]["conditions"] = Value::Array(conditions);
 }
 
