@@ -39,6 +39,9 @@ pub fn controllers(args: &ControllersArgs) -> Result<()> {
     run(&args.cluster, async |client, stop| {
         let mut options = pumice_controllers::Options::new(client.clone());
         args.which.apply(&mut options).map_err(anyhow::Error::msg)?;
+        if !args.scheduler_name.is_empty() {
+            options.scheduler_names.clone_from(&args.scheduler_name);
+        }
         let controllers = options.build();
         let work = async { controllers.run(stop.clone()).await.context("run the controllers") };
         Box::pin(while_leading(client, lease, &stop, work)).await

@@ -18,6 +18,7 @@ pub mod colocation;
 mod condition;
 pub mod crds;
 pub mod flow;
+pub mod grouping;
 pub mod kubelet;
 pub mod names;
 pub mod network_topology;

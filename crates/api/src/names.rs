@@ -89,6 +89,8 @@ pub const RESTART: &str = "pumice.sh/restart";
 pub const EVICTED_AT: &str = "pumice.sh/evicted-at";
 /// Name of the CronJob that made a Job; label.
 pub const CRON_JOB: &str = "pumice.sh/cron-job";
+/// What a PodGroup that the controllers made for pods without one was made of; label.
+pub const MADE_OF: &str = "pumice.sh/made-of";
 /// Annotations only the platform writes.
 pub const RESERVED_KEYS: &[&str] = &[USER];
 
@@ -140,4 +142,9 @@ pub fn pod_name(job: &str, task: &str, index: i32) -> String {
 /// Name of a job's PodGroup.
 pub fn pod_group_name(job: &str, job_uid: &str) -> String {
     format!("{job}-{job_uid}")
+}
+
+/// Name of the PodGroup made for pods that name none, by the uid of their controller, or of the one pod.
+pub fn made_group_name(uid: &str) -> String {
+    format!("podgroup-{uid}")
 }

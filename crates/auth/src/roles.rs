@@ -69,6 +69,11 @@ const CONTROLLERS: &[Line] = &[
     (&["topology.volcano.sh"], &["hypernodes/status"], WRITE),
     (&["shard.volcano.sh"], &["nodeshards"], EDIT),
     (&["shard.volcano.sh"], &["nodeshards/status"], WRITE),
+    // What owns pods whose PodGroups are made here.
+    (&["apps"], &["replicasets", "statefulsets", "daemonsets"], READ),
+    (&["batch"], &["jobs"], &["get"]),
+    (CORE, &["replicationcontrollers"], &["get"]),
+    (&["scheduling.k8s.io"], &["podgroups"], READ),
     (&["networking.k8s.io"], &["networkpolicies"], &["get", "create", "delete"]),
     (SCHEDULING, &["podgroups", "queues"], EDIT),
     (SCHEDULING, &["podgroups/status", "queues/status"], WRITE),

@@ -163,7 +163,7 @@ impl Commands {
                 if !ours || !index.queues.contains_key(&name) {
                     return Some(wish.ticket);
                 }
-                queues.wish(&name, wish.action, Some(wish.ticket));
+                queues.wish(&name, wish.action, wish.ticket);
                 touched.push(Touched::Queue(name));
                 None
             }

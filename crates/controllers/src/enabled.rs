@@ -13,6 +13,8 @@ pub(crate) enum Part {
     JobFlows,
     /// Jobs by a schedule.
     CronJobs,
+    /// PodGroups of pods that nobody grouped.
+    PodGroups,
     /// HyperNodes.
     HyperNodes,
     /// NodeShards.
@@ -30,7 +32,7 @@ const NAMES: &[(&str, Option<Part>)] = &[
     ("hyperNode-controller", Some(Part::HyperNodes)),
     ("sharding-controller", Some(Part::Sharding)),
     // Volcano's names that nothing answers to yet.
-    ("pg-controller", None),
+    ("pg-controller", Some(Part::PodGroups)),
     ("colocation-config-controller", None),
 ];
 
@@ -107,16 +109,19 @@ mod tests {
     #[test]
     fn the_first_mention_counts_and_the_star_is_the_rest() {
         let cases = [
-            ("*,-sharding-controller", vec![Part::Jobs, Part::JobFlows, Part::CronJobs, Part::HyperNodes]),
-            ("*", vec![Part::Jobs, Part::JobFlows, Part::CronJobs, Part::HyperNodes, Part::Sharding]),
+            (
+                "*,-sharding-controller",
+                vec![Part::Jobs, Part::JobFlows, Part::CronJobs, Part::PodGroups, Part::HyperNodes],
+            ),
+            ("*", vec![Part::Jobs, Part::JobFlows, Part::CronJobs, Part::PodGroups, Part::HyperNodes, Part::Sharding]),
             (
                 "+sharding-controller,*,-sharding-controller,-cronjob-controller",
-                vec![Part::Jobs, Part::JobFlows, Part::HyperNodes, Part::Sharding],
+                vec![Part::Jobs, Part::JobFlows, Part::PodGroups, Part::HyperNodes, Part::Sharding],
             ),
-            ("hyperNode-controller, pg-controller", vec![Part::HyperNodes]),
+            ("hyperNode-controller, pg-controller", vec![Part::PodGroups, Part::HyperNodes]),
             ("", vec![]),
         ];
-        let all = [Part::Jobs, Part::JobFlows, Part::CronJobs, Part::HyperNodes, Part::Sharding];
+        let all = [Part::Jobs, Part::JobFlows, Part::CronJobs, Part::PodGroups, Part::HyperNodes, Part::Sharding];
         for (text, wanted) in cases {
             let enabled: Enabled = text.parse().unwrap();
             assert_eq!(all.into_iter().filter(|part| enabled.has(*part)).collect::<Vec<_>>(), wanted, "{text}");

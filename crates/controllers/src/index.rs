@@ -63,6 +63,8 @@ pub(crate) struct Index {
     groups_told: Told,
     groups_of_queue: HashMap<String, GroupCounts>,
     pub queues: BTreeMap<String, Queue>,
+    /// Names of the queues by the name of their parent.
+    children: HashMap<String, BTreeSet<String>>,
     queues_told: Told,
     pub claims: HashMap<String, BTreeSet<String>>,
     pub priorities: BTreeMap<String, i32>,
@@ -193,13 +195,15 @@ impl Index {
             Change::Applied(queue) => self.put_queue(queue, touched),
             Change::Deleted(queue) => {
                 let name = queue.metadata.name.unwrap_or_default();
-                self.queues.remove(&name);
+                self.remove_queue(&name);
                 self.touch_jobs(touched, |job| job_queue(job) == name);
                 self.touch_children(&name, touched);
             }
             Change::Replace(all) => {
                 let keep: HashSet<&str> = all.iter().filter_map(|queue| queue.metadata.name.as_deref()).collect();
-                self.queues.retain(|name, _| keep.contains(name.as_str()));
+                let gone: Vec<String> =
+                    self.queues.keys().filter(|name| !keep.contains(name.as_str())).cloned().collect();
+                gone.iter().for_each(|name| self.remove_queue(name));
                 all.into_iter().for_each(|queue| self.put_queue(queue, touched));
             }
         }
@@ -220,6 +224,8 @@ impl Index {
         }
         let new = known.is_none();
         let state_moved = known.is_none_or(|known| known.status.state != queue.status.state);
+        self.remove_queue(&name);
+        self.children.entry(queue.spec.parent.clone()).or_default().insert(name.clone());
         self.queues.insert(name.clone(), queue);
         touched.push(Touched::Queue(name.clone()));
         if new {
@@ -230,9 +236,18 @@ impl Index {
         }
     }
 
+    fn remove_queue(&mut self, name: &str) {
+        let Some(queue) = self.queues.remove(name) else { return };
+        if let Some(children) = self.children.get_mut(&queue.spec.parent) {
+            children.remove(name);
+            if children.is_empty() {
+                self.children.remove(&queue.spec.parent);
+            }
+        }
+    }
+
     fn touch_children(&self, parent: &str, touched: &mut Vec<Touched>) {
-        let children = self.queues.iter().filter(|(_, queue)| queue.spec.parent == parent);
-        touched.extend(children.map(|(name, _)| Touched::Queue(name.clone())));
+        touched.extend(self.children.get(parent).into_iter().flatten().cloned().map(Touched::Queue));
     }
 
     pub fn claim_changed(&mut self, change: Change<ObjectMeta>, touched: &mut Vec<Touched>) {

@@ -1,4 +1,4 @@
-//! The controllers: Jobs, Queues, JobFlows, CronJobs, HyperNodes and NodeShards, carried out against a Kubernetes API.
+//! The controllers: Jobs, Queues, PodGroups, JobFlows, CronJobs, HyperNodes and NodeShards, carried out against a Kubernetes API.
 //!
 //! Invariant: everything is decided by `machines` from an index of what exists; the shell only feeds the index, carries plans
 //! out and feeds the answers back. Jobs and Queues have one task that owns all their state (`run`), each other controller has
@@ -25,6 +25,7 @@ mod job_flows;
 mod keys;
 mod made_jobs;
 mod node_table;
+mod pod_groups;
 mod queue;
 mod run;
 mod settings;
@@ -37,6 +38,7 @@ mod timers;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, select_all};
 use kube::Client;
+use pumice_api::names;
 use pumice_cluster::EventRecorder;
 use tokio_util::sync::CancellationToken;
 
@@ -57,6 +59,8 @@ pub struct Options {
     pub client: Client,
     /// Which of them run.
     pub enabled: Enabled,
+    /// Names of the schedulers whose pods get PodGroups.
+    pub scheduler_names: Vec<String>,
     /// Where it stands which HyperNodes are discovered.
     pub network_settings: SettingsPlace,
     /// Where it stands how nodes are shared out among schedulers.
@@ -85,6 +89,7 @@ impl Options {
         Self {
             client,
             enabled: Enabled::default(),
+            scheduler_names: names::SCHEDULERS_CLUSTER.iter().map(|name| (*name).to_owned()).collect(),
             network_settings: Self::network_settings(NAMESPACE, "volcano"),
             sharding_settings: Self::sharding_settings(NAMESPACE, "volcano-sharding-configmap"),
             sharding: Sharding::default(),
@@ -122,7 +127,7 @@ impl Controllers {
 
     /// The controllers that are on, each with a loop of its own.
     fn parts(self, recorder: &EventRecorder) -> Vec<BoxFuture<'static, Result<(), Error>>> {
-        let Options { client, enabled, network_settings, sharding_settings, sharding } = self.options;
+        let Options { client, enabled, scheduler_names, network_settings, sharding_settings, sharding } = self.options;
         let with = || (client.clone(), recorder.clone());
         let mut parts = Vec::new();
         if enabled.has(Part::Jobs) {
@@ -136,6 +141,11 @@ impl Controllers {
         if enabled.has(Part::CronJobs) {
             let (client, recorder) = with();
             parts.push(small_loop::run(client.clone(), cron_jobs::CronJobs::new(client, recorder)).boxed());
+        }
+        if enabled.has(Part::PodGroups) {
+            let (client, recorder) = with();
+            let pod_groups = pod_groups::PodGroups::new(client.clone(), recorder, scheduler_names);
+            parts.push(small_loop::run(client, pod_groups).boxed());
         }
         if enabled.has(Part::HyperNodes) {
             let (client, recorder) = with();

@@ -1,6 +1,6 @@
 //! Queues: the shell around the Queue machine.
 //!
-//! Invariant: one plan for a queue at a time; a wish is gone once its plan was carried out.
+//! Invariant: one plan for a queue at a time; a wish is gone once its plan was carried out. Each wish is a Command's.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -20,15 +20,13 @@ use crate::commands::Ticket;
 use crate::index::{Index, Touched};
 use crate::{backoff, clock};
 
-/// Most wishes that wait for one queue.
-const WISHES_MAX: usize = 64;
 /// Least time between two writes of counts: phases of groups change by the thousands.
 const COUNTS_WAIT: Duration = Duration::from_secs(1);
 
 /// An action that is wanted, and the Command that asks for it.
 struct Wish {
     action: Action,
-    ticket: Option<Ticket>,
+    ticket: Ticket,
 }
 
 #[derive(Default)]
@@ -69,19 +67,14 @@ pub(crate) struct QueuePlan {
 pub(crate) struct Answer {
     name: String,
     queues: Vec<Queue>,
-    enqueued: Vec<(String, Action)>,
     wish: bool,
     done: bool,
 }
 
 impl QueueWork {
-    /// Notes a wish for a queue; of a Command if there is a ticket.
-    pub fn wish(&mut self, name: &str, action: Action, ticket: Option<Ticket>) {
-        let wishes = &mut self.entries.entry(name.to_owned()).or_default().wishes;
-        let room = wishes.len() < WISHES_MAX && wishes.back().is_none_or(|last| last.action != action);
-        if ticket.is_some() || room {
-            wishes.push_back(Wish { action, ticket });
-        }
+    /// Notes the wish of a Command for a queue.
+    pub fn wish(&mut self, name: &str, action: Action, ticket: Ticket) {
+        self.entries.entry(name.to_owned()).or_default().wishes.push_back(Wish { action, ticket });
     }
 
     /// Commands to delete, since the last call.
@@ -93,7 +86,7 @@ impl QueueWork {
     pub fn begin(&mut self, name: &str, index: &Index, recorder: &EventRecorder) -> Begin {
         let Some(queue) = index.queues.get(name) else {
             let wishes = self.entries.remove(name).map(|entry| entry.wishes);
-            self.done.extend(wishes.into_iter().flatten().filter_map(|wish| wish.ticket));
+            self.done.extend(wishes.into_iter().flatten().map(|wish| wish.ticket));
             return Begin::Nothing;
         };
         let entry = self.entries.entry(name.to_owned()).or_default();
@@ -109,7 +102,6 @@ impl QueueWork {
             groups: index.groups_in(name),
             may_count: held.is_none(),
             parent: index.queues.get(parent_name).filter(|_| name != names::ROOT_QUEUE),
-            children: index.queues.values().filter(|child| child.spec.parent == name).collect(),
             action: entry.wishes.front().map(|wish| &wish.action),
         };
         let (warnings, effects): (Vec<_>, Vec<_>) =
@@ -129,7 +121,7 @@ impl QueueWork {
             let wait = held.filter(|_| counts_differ(&view)).map_or(Begin::Nothing, Begin::Wait);
             let Some(wish) = entry.wishes.pop_front() else { return wait };
             let more = !entry.wishes.is_empty();
-            self.done.extend(wish.ticket);
+            self.done.push(wish.ticket);
             return if more { self.begin(name, index, recorder) } else { wait };
         }
         if effects.iter().any(|effect| matches!(effect, QueueEffect::WriteStatus(..))) {
@@ -148,7 +140,7 @@ impl QueueWork {
             entry.failures = 0;
             // One that came meanwhile has its turn.
             let wish = entry.wishes.pop_front_if(|_| answer.wish);
-            self.done.extend(wish.and_then(|wish| wish.ticket));
+            self.done.extend(wish.map(|wish| wish.ticket));
         } else {
             entry.failures = entry.failures.saturating_add(1);
         }
@@ -159,17 +151,13 @@ impl QueueWork {
         for queue in answer.queues {
             index.queue_answered(queue, touched);
         }
-        for (name, action) in answer.enqueued {
-            self.wish(&name, action, None);
-            touched.push(Touched::Queue(name));
-        }
     }
 
     /// A plan crashed: the queue waits for its next change.
     pub fn crashed(&mut self, name: &str) {
         if let Some(entry) = self.entries.get_mut(name) {
             entry.busy = false;
-            self.done.extend(entry.wishes.drain(..).filter_map(|wish| wish.ticket));
+            self.done.extend(entry.wishes.drain(..).map(|wish| wish.ticket));
         }
     }
 }
@@ -180,8 +168,7 @@ pub(crate) async fn carry_out(client: Client, plan: QueuePlan) -> Answer {
         tokio::time::sleep(backoff::wait(Failure::Unavailable, plan.failures)).await;
     }
     let api: Api<Queue> = Api::all(client);
-    let mut answer =
-        Answer { name: plan.name.clone(), queues: Vec::new(), enqueued: Vec::new(), wish: plan.wish, done: true };
+    let mut answer = Answer { name: plan.name.clone(), queues: Vec::new(), wish: plan.wish, done: true };
     for effect in plan.effects {
         let result = match effect {
             QueueEffect::SetParentRoot => {
@@ -190,13 +177,9 @@ pub(crate) async fn carry_out(client: Client, plan: QueuePlan) -> Answer {
             QueueEffect::WriteStatus(state, counts) => {
                 write::merge_status(&api, &plan.name, &status_patch(&state, &counts)).await
             }
-            QueueEffect::MarkClosedByParent { name, closed } => {
+            QueueEffect::MarkClosedByParent(closed) => {
                 let annotations = json!({names::CLOSED_BY_PARENT: closed.to_string()});
-                write::merge(&api, &name, &json!({"metadata": {"annotations": annotations}})).await
-            }
-            QueueEffect::Enqueue { name, action } => {
-                answer.enqueued.push((name, action));
-                continue;
+                write::merge(&api, &plan.name, &json!({"metadata": {"annotations": annotations}})).await
             }
             QueueEffect::Warn { .. } => continue,
         };

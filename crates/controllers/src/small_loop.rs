@@ -155,12 +155,14 @@ impl<C: Controller> Loop<C> {
             return;
         }
         let busy: BTreeSet<C::Key> = self.plans.values().cloned().collect();
-        let free: Vec<C::Key> = self.dirty.difference(&busy).cloned().collect();
-        for key in free {
-            if self.plans.len() >= PLANS_MAX {
-                return;
+        let mut later = Vec::new();
+        while self.plans.len() < PLANS_MAX
+            && let Some(key) = self.dirty.pop_first()
+        {
+            if busy.contains(&key) {
+                later.push(key);
+                continue;
             }
-            self.dirty.remove(&key);
             let plan = self.controller.plan(&key);
             if let Some(at) = plan.look_again {
                 self.timers.at(&key, at);
@@ -176,5 +178,6 @@ impl<C: Controller> Loop<C> {
                 }
             }
         }
+        self.dirty.extend(later);
     }
 }

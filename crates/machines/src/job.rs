@@ -21,7 +21,6 @@ mod phase;
 mod plan;
 mod plugin_objects;
 mod pod_group;
-mod pod_resources;
 mod pods;
 mod policy;
 mod raises;

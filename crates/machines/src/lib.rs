@@ -10,5 +10,7 @@ pub mod job;
 pub mod job_flow;
 mod job_object;
 pub mod plugins;
+pub mod pod_group;
 pub mod queue;
 pub mod sharding;
+mod usage;

@@ -1,7 +1,9 @@
 //! The Queue machine: whether a queue takes jobs, and its place in the tree.
 //!
-//! Invariant: the state follows from the state before, the wish and the groups that have not ended; a queue that is closed
-//! because its parent is closed opens with it. Called by the queue controller for each queue something happened to.
+//! Invariant: the state follows from the state before, the wish, the parent's state and the groups that have not ended; a queue
+//! that is closed because its parent is closed opens with it. A step writes its own queue only: each child finds out by itself
+//! when it looks at its parent, so that nothing has to be remembered. Called by the queue controller for each queue something
+//! happened to.
 
 mod counts;
 
@@ -21,9 +23,7 @@ pub struct QueueView<'a> {
     pub may_count: bool,
     /// Its parent, if it exists.
     pub parent: Option<&'a Queue>,
-    /// The queues that name it as their parent.
-    pub children: Vec<&'a Queue>,
-    /// A wish, from a Command or from a step of another queue.
+    /// A wish, from a Command.
     pub action: Option<&'a Action>,
 }
 
@@ -34,20 +34,8 @@ pub enum QueueEffect {
     SetParentRoot,
     /// Set `status.state` and the counts of groups.
     WriteStatus(QueueState, GroupCounts),
-    /// Set the annotation that says whether the queue `name` was closed because of its parent.
-    MarkClosedByParent {
-        /// The queue: this one or a child.
-        name: String,
-        /// The annotation's value.
-        closed: bool,
-    },
-    /// Step another queue, or this one again, with a wish.
-    Enqueue {
-        /// The queue.
-        name: String,
-        /// The wish.
-        action: Action,
-    },
+    /// Set the annotation that says whether it was closed because of its parent.
+    MarkClosedByParent(bool),
     /// Record a warning on the queue.
     Warn {
         /// CamelCase word.
@@ -57,7 +45,7 @@ pub enum QueueEffect {
     },
 }
 
-/// Decides what to do about a queue now. `O(children)`.
+/// Decides what to do about a queue now.
 pub fn step(view: &QueueView<'_>) -> Vec<QueueEffect> {
     let mut effects = Vec::new();
     let name = view.queue.metadata.name.as_deref().unwrap_or_default();
@@ -70,7 +58,7 @@ pub fn step(view: &QueueView<'_>) -> Vec<QueueEffect> {
     match view.action {
         Some(Action::OpenQueue) => open(view, name, &mut effects),
         Some(Action::CloseQueue) => close(view, name, &mut effects),
-        _ => sync(view, name, &mut effects),
+        _ => sync(view, &mut effects),
     }
     effects
 }
@@ -97,9 +85,9 @@ fn closed_by_parent(queue: &Queue) -> bool {
     annotations.and_then(|all| all.get(names::CLOSED_BY_PARENT)).is_some_and(|value| value == "true")
 }
 
-fn write_state(view: &QueueView<'_>, effects: &mut Vec<QueueEffect>) {
+fn write_state(view: &QueueView<'_>, action: Option<&Action>, effects: &mut Vec<QueueEffect>) {
     let status = &view.queue.status;
-    let next = next_state(status.state.as_ref(), view.action, view.groups.unfinished());
+    let next = next_state(status.state.as_ref(), action, view.groups.unfinished());
     if status.state.as_ref() != Some(&next) || (view.may_count && counts_differ(view)) {
         effects.push(QueueEffect::WriteStatus(next, view.groups));
     }
@@ -119,14 +107,8 @@ fn open(view: &QueueView<'_>, name: &str, effects: &mut Vec<QueueEffect>) {
             return;
         }
     }
-    write_state(view, effects);
-    if closed_by_parent(view.queue) {
-        effects.push(QueueEffect::MarkClosedByParent { name: name.to_owned(), closed: false });
-    }
-    for child in view.children.iter().filter(|child| closed_by_parent(child)) {
-        let name = child.metadata.name.clone().unwrap_or_default();
-        effects.push(QueueEffect::Enqueue { name, action: Action::OpenQueue });
-    }
+    write_state(view, Some(&Action::OpenQueue), effects);
+    unmark(view, effects);
 }
 
 fn close(view: &QueueView<'_>, name: &str, effects: &mut Vec<QueueEffect>) {
@@ -135,22 +117,39 @@ fn close(view: &QueueView<'_>, name: &str, effects: &mut Vec<QueueEffect>) {
         effects.push(QueueEffect::Warn { reason: "CloseQueue", message });
         return;
     }
-    for child in view.children.iter().filter(|child| !is_shut(child)) {
-        let name = child.metadata.name.clone().unwrap_or_default();
-        effects.push(QueueEffect::MarkClosedByParent { name: name.clone(), closed: true });
-        effects.push(QueueEffect::Enqueue { name, action: Action::CloseQueue });
+    // Closed for itself: an open parent must not open it.
+    if !view.parent.is_some_and(is_shut) {
+        unmark(view, effects);
     }
-    write_state(view, effects);
+    write_state(view, Some(&Action::CloseQueue), effects);
 }
 
-fn sync(view: &QueueView<'_>, name: &str, effects: &mut Vec<QueueEffect>) {
-    write_state(view, effects);
-    let Some(parent) = view.parent else { return };
-    if is_shut(parent) && !is_shut(view.queue) {
-        effects.push(QueueEffect::MarkClosedByParent { name: name.to_owned(), closed: true });
-        effects.push(QueueEffect::Enqueue { name: name.to_owned(), action: Action::CloseQueue });
-    } else if !is_shut(parent) && is_shut(view.queue) && closed_by_parent(view.queue) {
-        effects.push(QueueEffect::Enqueue { name: name.to_owned(), action: Action::OpenQueue });
+/// The mark is written before the queue closes and taken away after it has opened: a step that is cut short between the two
+/// is made up for by the next one.
+fn sync(view: &QueueView<'_>, effects: &mut Vec<QueueEffect>) {
+    let Some(parent) = view.parent else { return write_state(view, None, effects) };
+    match (is_shut(parent), is_shut(view.queue)) {
+        (true, false) => {
+            if !closed_by_parent(view.queue) {
+                effects.push(QueueEffect::MarkClosedByParent(true));
+            }
+            write_state(view, Some(&Action::CloseQueue), effects);
+        }
+        (false, true) if closed_by_parent(view.queue) => {
+            write_state(view, Some(&Action::OpenQueue), effects);
+            unmark(view, effects);
+        }
+        (false, false) => {
+            write_state(view, None, effects);
+            unmark(view, effects);
+        }
+        _ => write_state(view, None, effects),
+    }
+}
+
+fn unmark(view: &QueueView<'_>, effects: &mut Vec<QueueEffect>) {
+    if closed_by_parent(view.queue) {
+        effects.push(QueueEffect::MarkClosedByParent(false));
     }
 }
 
@@ -168,7 +167,7 @@ mod tests {
 
     fn view<'a>(queue: &'a Queue, running: i32, action: Option<&'a Action>) -> QueueView<'a> {
         let groups = GroupCounts { running, ..GroupCounts::default() };
-        QueueView { queue, groups, may_count: false, parent: None, children: Vec::new(), action }
+        QueueView { queue, groups, may_count: false, parent: None, action }
     }
 
     fn write(state: QueueState) -> QueueEffect {
@@ -215,31 +214,81 @@ mod tests {
         assert_eq!(step(&view(&queue("root", "", Some(QueueState::Open)), 0, None)), []);
     }
 
+    fn marked(mut queue: Queue, closed: bool) -> Queue {
+        queue.metadata.annotations = Some([(names::CLOSED_BY_PARENT.to_owned(), closed.to_string())].into());
+        queue
+    }
+
     #[test]
-    fn closing_takes_the_children_along_and_opening_brings_them_back() {
-        let parent = queue("p", "root", Some(QueueState::Open));
-        let child = queue("c", "p", Some(QueueState::Open));
-        let close = Action::CloseQueue;
-        let closing = QueueView { children: vec![&child], ..view(&parent, 0, Some(&close)) };
-        assert_eq!(
-            step(&closing),
-            [
-                QueueEffect::MarkClosedByParent { name: "c".into(), closed: true },
-                QueueEffect::Enqueue { name: "c".into(), action: Action::CloseQueue },
-                write(QueueState::Closed),
-            ]
-        );
-        let mut shut = queue("c", "p", Some(QueueState::Closed));
-        shut.metadata.annotations = Some([(names::CLOSED_BY_PARENT.to_owned(), "true".to_owned())].into());
-        let open = Action::OpenQueue;
-        let closed = queue("p", "root", Some(QueueState::Closed));
-        let opening = QueueView { children: vec![&shut], ..view(&closed, 0, Some(&open)) };
-        assert_eq!(
-            step(&opening),
-            [write(QueueState::Open), QueueEffect::Enqueue { name: "c".into(), action: Action::OpenQueue },]
-        );
-        let refused = step(&QueueView { parent: Some(&closed), ..view(&shut, 0, Some(&open)) });
+    fn a_queue_closes_and_opens_with_its_parent() {
+        use QueueState as S;
+        let mark = QueueEffect::MarkClosedByParent;
+        let child = |state, is_marked| marked(queue("c", "p", Some(state)), is_marked);
+        let (open, close) = (Some(&Action::OpenQueue), Some(&Action::CloseQueue));
+        // The parent, the queue, whether it is marked, its groups, the wish, what is done.
+        let cases = [
+            (S::Closed, S::Open, false, 0, None, vec![mark(true), write(S::Closed)]),
+            (S::Closing, S::Open, false, 1, None, vec![mark(true), write(S::Closing)]),
+            (S::Closed, S::Open, true, 0, None, vec![write(S::Closed)]),
+            (S::Closed, S::Closed, true, 0, None, vec![]),
+            (S::Closed, S::Closing, true, 0, None, vec![write(S::Closed)]),
+            (S::Open, S::Closed, true, 0, None, vec![write(S::Open), mark(false)]),
+            (S::Open, S::Closing, true, 1, None, vec![write(S::Open), mark(false)]),
+            (S::Open, S::Closed, false, 0, None, vec![]),
+            (S::Open, S::Open, true, 0, None, vec![mark(false)]),
+            (S::Open, S::Open, false, 0, close, vec![write(S::Closed)]),
+            (S::Open, S::Open, true, 0, close, vec![mark(false), write(S::Closed)]),
+            (S::Closed, S::Closed, true, 0, close, vec![]),
+            (S::Open, S::Closed, true, 0, open, vec![write(S::Open), mark(false)]),
+        ];
+        for (parent, state, is_marked, running, action, expected) in cases {
+            let (parent, child) = (queue("p", "root", Some(parent)), child(state, is_marked));
+            let groups = GroupCounts { running, ..GroupCounts::default() };
+            let expected: Vec<_> = expected
+                .into_iter()
+                .map(|effect| match effect {
+                    QueueEffect::WriteStatus(state, _) => QueueEffect::WriteStatus(state, groups),
+                    other => other,
+                })
+                .collect();
+            let view = QueueView { parent: Some(&parent), ..view(&child, running, action) };
+            assert_eq!(step(&view), expected, "{:?} {:?} {action:?}", parent.status.state, child.status.state);
+        }
+        let (closed, shut) = (queue("p", "root", Some(S::Closed)), child(S::Closed, true));
+        let refused = step(&QueueView { parent: Some(&closed), ..view(&shut, 0, open) });
         assert!(matches!(refused.as_slice(), [QueueEffect::Warn { reason: "OpenQueue", .. }]), "{refused:?}");
+    }
+
+    /// After any number of its effects, and whatever was forgotten then.
+    #[test]
+    fn a_step_cut_short_is_made_up_for() {
+        use QueueState as S;
+        for parent in [S::Open, S::Closed] {
+            for state in [S::Open, S::Closing, S::Closed] {
+                for is_marked in [false, true] {
+                    let parent = queue("p", "root", Some(parent.clone()));
+                    let child = marked(queue("c", "p", Some(state.clone())), is_marked);
+                    let run = |mut child: Queue, cut: Option<usize>| {
+                        for round in 0..4 {
+                            let effects = step(&QueueView { parent: Some(&parent), ..view(&child, 0, None) });
+                            let kept = cut.filter(|_| round == 0).unwrap_or(effects.len());
+                            for effect in effects.into_iter().take(kept) {
+                                match effect {
+                                    QueueEffect::WriteStatus(state, _) => child.status.state = Some(state),
+                                    QueueEffect::MarkClosedByParent(closed) => child = marked(child, closed),
+                                    other => panic!("{other:?}"),
+                                }
+                            }
+                        }
+                        child
+                    };
+                    let whole = run(child.clone(), None);
+                    for cut in 0..2 {
+                        assert_eq!(run(child.clone(), Some(cut)), whole, "{parent:?} {child:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

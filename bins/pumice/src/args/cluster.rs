@@ -77,6 +77,9 @@ impl LeaseArgs {
 pub struct ControllersArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    /// Names of the schedulers whose pods get PodGroups; repeatable [default: volcano, pumice]
+    #[arg(long, value_name = "NAME")]
+    pub scheduler_name: Vec<String>,
     #[command(flatten)]
     pub which: super::controllers::WhichArgs,
     #[command(flatten)]

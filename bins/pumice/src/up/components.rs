@@ -33,11 +33,13 @@ impl Components {
         let mut components = Components { tasks: JoinSet::new(), shutdown: CancellationToken::new(), simulated: None };
         let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
 
-        let controllers = pumice_controllers::Options::new(client(names::USER_CONTROLLERS)).build();
-        components.spawn("controllers", |stop| controllers.run(stop));
-
         let mut options = pumice_scheduler::Options::new(client(names::USER_SCHEDULER));
         args.scheduling.apply(&mut options);
+        let mut controlling = pumice_controllers::Options::new(client(names::USER_CONTROLLERS));
+        controlling.scheduler_names.clone_from(&options.scheduler_names);
+        let controllers = controlling.build();
+        components.spawn("controllers", |stop| controllers.run(stop));
+
         let scheduler = options.build().context("start the scheduler")?;
         let _ = late.scheduler.set(scheduler.handle());
         let after = args.scheduler_after.clone();

@@ -123,3 +123,32 @@ fn tasks_have_names_also_where_no_admission_gave_them() {
     assert_eq!(spec.tasks.iter().map(|task| task.name.as_str()).collect::<Vec<_>>(), ["default0", "w", "default2"]);
     assert_eq!(spec.scheduler_name, "volcano", "or nobody would place its pods");
 }
+
+#[test]
+fn a_queue_that_changes_touches_its_children_wherever_they_move() {
+    let queue = |name: &str, parent: &str, version: u32, state: &str| -> Queue {
+        serde_json::from_value(json!({"metadata": {"name": name, "uid": name, "resourceVersion": version.to_string()},
+            "spec": {"parent": parent}, "status": {"state": state}}))
+        .unwrap()
+    };
+    let mut index = Index::default();
+    let mut change = |change: Change<Queue>| {
+        let mut touched = Vec::new();
+        index.queue_changed(change, &mut touched);
+        let mut names: Vec<String> = touched
+            .into_iter()
+            .filter_map(|touched| if let Touched::Queue(name) = touched { Some(name) } else { None })
+            .collect();
+        names.sort();
+        names.dedup();
+        names.join(" ")
+    };
+    let all = [queue("a", "root", 1, "Open"), queue("b", "root", 2, "Open"), queue("c", "a", 3, "Open")];
+    change(Change::Replace(all.into()));
+    assert_eq!(change(Change::Applied(queue("a", "root", 4, "Closed"))), "a c");
+    assert_eq!(change(Change::Applied(queue("c", "b", 5, "Open"))), "c");
+    assert_eq!(change(Change::Applied(queue("a", "root", 6, "Open"))), "a");
+    assert_eq!(change(Change::Applied(queue("b", "root", 7, "Closed"))), "b c");
+    assert_eq!(change(Change::Replace(vec![queue("b", "root", 7, "Closed")])), "b");
+    assert_eq!(change(Change::Deleted(queue("b", "root", 7, "Closed"))), "");
+}

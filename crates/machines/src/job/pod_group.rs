@@ -14,10 +14,10 @@ use pumice_units::Quantity;
 use serde_json::{Map, Value};
 
 use super::census::min_available;
-use super::pod_resources::{self, Usage};
 use super::raises::{self, Raises};
 use super::{memory, oom, sync};
 use crate::job_object;
+use crate::usage::{self, Usage};
 
 /// What `kubectl apply` was last given, as large as the object itself; annotation.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -131,20 +131,16 @@ fn min_resources(job: &Job, priorities: &BTreeMap<String, i32>) -> ResourceList 
     for (task, count) in tasks.iter().zip(counts).filter(|(_, count)| *count > 0) {
         for (level, count) in oom::levels(&raises, &task.name, count) {
             let template = oom::template_of(job, task, &level);
-            pod_resources::add_times(&mut total, &pod_resources::quota_usage(&template), count);
+            usage::add_times(&mut total, &usage::quota_usage(template.spec.as_ref()), count);
         }
     }
-    total.into_iter().map(|(resource, amount)| (resource, wire(amount))).collect()
+    usage::to_wire(total)
 }
 
 fn priority(job: &Job, template: &PodTemplateSpec, priorities: &BTreeMap<String, i32>) -> i32 {
     let own =
         template.spec.as_ref().and_then(|spec| spec.priority_class_name.as_deref()).filter(|name| !name.is_empty());
     priorities.get(own.unwrap_or(&job.spec.priority_class_name)).copied().unwrap_or(0)
-}
-
-fn wire(amount: Quantity) -> k8s_openapi::apimachinery::pkg::api::resource::Quantity {
-    k8s_openapi::apimachinery::pkg::api::resource::Quantity(amount.to_string())
 }
 
 fn amounts(list: Option<&ResourceList>) -> BTreeMap<&str, Option<Quantity>> {

@@ -1,7 +1,7 @@
 //! Pods.
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
-use pumice_api::{kubelet, names};
+use pumice_api::{grouping, kubelet, names};
 use pumice_engine::{PodFacts, PodPhase, TimeMs};
 
 use super::claims::pod_claims;
@@ -21,7 +21,7 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         namespace: text(metadata.namespace.as_ref()),
         name: text(metadata.name.as_ref()),
         mine: schedulers.iter().any(|name| name == scheduler),
-        group: annotation(metadata, names::GROUP_NAME).filter(|name| !name.is_empty()).map(str::to_owned),
+        group: grouping::needed(metadata, spec),
         queue: annotation(metadata, names::SCHEDULING_QUEUE_NAME).map(str::to_owned),
         priority_class: text(spec.priority_class_name.as_ref()),
         role: either(names::TASK_SPEC).unwrap_or_default().to_owned(),

@@ -219,6 +219,21 @@ fn pods_carry_what_preemption_reads() {
     assert_eq!(facts.pod_priority_class, "system-node-critical");
 }
 
+/// Without it a part of a gang would be bound before anybody knows how large it is.
+#[test]
+fn a_pod_of_a_controller_waits_for_its_group() {
+    let group = |metadata: Value, spec: Value| {
+        let pod: Pod = read(json!({"metadata": metadata, "spec": spec}));
+        pod_facts(&pod, &[]).group
+    };
+    let spec = json!({"containers": []});
+    let owners = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "7", "controller": true}]);
+    assert_eq!(group(json!({"uid": "1"}), spec.clone()), None, "alone");
+    assert_eq!(group(json!({"uid": "1", "ownerReferences": owners}), spec).as_deref(), Some("podgroup-7"));
+    let native = json!({"containers": [], "schedulingGroup": {"podGroupName": "gang"}});
+    assert_eq!(group(json!({"uid": "1", "ownerReferences": owners}), native).as_deref(), Some("gang"));
+}
+
 #[test]
 fn groups_and_queues_carry_their_place_in_network_and_tree() {
     let group: PodGroup = read(json!({

@@ -1,23 +1,26 @@
 //! What a pod takes, as Kubernetes' ResourceQuota counts it.
 //!
-//! Invariant: amounts are exact; one that can't be read counts as nothing (admission refuses it). Called for `minResources`.
+//! Invariant: amounts are exact; one that can't be read counts as nothing (admission refuses it). Called for the `minResources`
+//! of the PodGroups of jobs and of other pods.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
+use pumice_api::scheduling::ResourceList;
 use pumice_units::Quantity;
 
 /// Amounts by resource name.
-pub(super) type Usage = BTreeMap<String, Quantity>;
+pub(crate) type Usage = BTreeMap<String, Quantity>;
 
 /// Usage of one pod under the names quotas use: `cpu` and `requests.cpu`, `limits.memory`, `pods`, and so on.
-pub(super) fn quota_usage(template: &PodTemplateSpec) -> Usage {
+pub(crate) fn quota_usage(spec: Option<&PodSpec>) -> Usage {
     let mut usage = Usage::from(["pods", "count/pods"].map(|name| (name.to_owned(), Quantity::from_units(1))));
-    for (resource, amount) in of_pod(template, requests) {
+    for (resource, amount) in of_pod(spec, requests) {
         usage.insert(format!("requests.{resource}"), amount);
         usage.insert(resource, amount);
     }
-    for (resource, amount) in of_pod(template, limits) {
+    for (resource, amount) in of_pod(spec, limits) {
         if matches!(resource.as_str(), "cpu" | "memory" | "ephemeral-storage") {
             usage.insert(format!("limits.{resource}"), amount);
         }
@@ -25,8 +28,13 @@ pub(super) fn quota_usage(template: &PodTemplateSpec) -> Usage {
     usage
 }
 
+/// As a `minResources` says it.
+pub(crate) fn to_wire(usage: Usage) -> ResourceList {
+    usage.into_iter().map(|(resource, amount)| (resource, WireQuantity(amount.to_string()))).collect()
+}
+
 /// Adds `usage` to `total`, `count` times; saturates at nothing less than what fits.
-pub(super) fn add_times(total: &mut Usage, usage: &Usage, count: i64) {
+pub(crate) fn add_times(total: &mut Usage, usage: &Usage, count: i64) {
     for (resource, amount) in usage {
         let sum = total.entry(resource.clone()).or_insert(Quantity::ZERO);
         let more = amount.checked_mul(count).and_then(|amount| sum.checked_add(amount));
@@ -35,8 +43,8 @@ pub(super) fn add_times(total: &mut Usage, usage: &Usage, count: i64) {
 }
 
 /// Containers and sidecars run together; each init container runs with the sidecars before it.
-fn of_pod(template: &PodTemplateSpec, of: fn(&Container) -> Usage) -> Usage {
-    let Some(spec) = &template.spec else { return Usage::new() };
+fn of_pod(spec: Option<&PodSpec>, of: fn(&Container) -> Usage) -> Usage {
+    let Some(spec) = spec else { return Usage::new() };
     let mut running = Usage::new();
     for container in &spec.containers {
         add_times(&mut running, &of(container), 1);
@@ -94,7 +102,7 @@ mod tests {
 
     #[test]
     fn usage_is_counted_as_a_quota_counts_it() {
-        let template: PodTemplateSpec = serde_json::from_value(json!({"spec": {
+        let spec: PodSpec = serde_json::from_value(json!({
             "overhead": {"cpu": "10m"},
             "initContainers": [
                 {"name": "big", "resources": {"requests": {"memory": "3Gi"}}},
@@ -105,10 +113,10 @@ mod tests {
                 {"name": "a", "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "1", "memory": "1Gi"}}},
                 {"name": "b", "resources": {"limits": {"nvidia.com/gpu": "2"}}},
             ],
-        }}))
+        }))
         .unwrap();
         let usage: BTreeMap<String, String> =
-            quota_usage(&template).into_iter().map(|(name, amount)| (name, amount.to_string())).collect();
+            quota_usage(Some(&spec)).into_iter().map(|(name, amount)| (name, amount.to_string())).collect();
         let expected = [
             ("count/pods", "1"),
             ("cpu", "2110m"),

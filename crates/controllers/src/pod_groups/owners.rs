@@ -1,0 +1,240 @@
+//! The controllers of pods: Kubernetes' own kinds, whose annotations say how large a gang is.
+//!
+//! Invariant: of an owner only what a group needs is kept. ReplicaSets and StatefulSets are watched, since they are scaled and
+//! live long; of the other kinds an owner is read once, when its group is to be made. A server need not have any of them.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::ApiResource;
+use kube::core::DynamicResourceScope;
+use kube::{Api, Client, Resource};
+use pumice_api::names;
+use pumice_cluster::{Change, Failure, failure};
+use pumice_machines::pod_group::{Owner, OwnerFacts, inherited};
+use serde::Deserialize;
+
+use crate::shelf::Shelf;
+
+/// A kind whose annotations count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    ReplicaSet,
+    StatefulSet,
+    DaemonSet,
+    Job,
+    ReplicationController,
+}
+
+impl Kind {
+    /// Kinds that are watched.
+    pub const WATCHED: &'static [Self] = &[Self::ReplicaSet, Self::StatefulSet];
+
+    /// API group, version, kind and plural.
+    fn names(self) -> (&'static str, &'static str, &'static str, &'static str) {
+        match self {
+            Self::ReplicaSet => ("apps", "v1", "ReplicaSet", "replicasets"),
+            Self::StatefulSet => ("apps", "v1", "StatefulSet", "statefulsets"),
+            Self::DaemonSet => ("apps", "v1", "DaemonSet", "daemonsets"),
+            Self::Job => ("batch", "v1", "Job", "jobs"),
+            Self::ReplicationController => ("", "v1", "ReplicationController", "replicationcontrollers"),
+        }
+    }
+
+    fn of(owner: &OwnerReference) -> Option<Self> {
+        let all = [Self::ReplicaSet, Self::StatefulSet, Self::DaemonSet, Self::Job, Self::ReplicationController];
+        let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        all.into_iter().find(|one| {
+            let (of_group, _, kind, _) = one.names();
+            (of_group, kind) == (group, owner.kind.as_str())
+        })
+    }
+
+    /// What its API is called.
+    pub fn resource(self) -> ApiResource {
+        let (group, version, kind, plural) = self.names();
+        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version,
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        }
+    }
+}
+
+/// An owner, without what no group needs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Told")]
+pub(crate) struct SlimOwner {
+    pub metadata: ObjectMeta,
+    facts: OwnerFacts,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Scale,
+}
+
+#[derive(Default, Deserialize)]
+struct Scale {
+    #[serde(default)]
+    replicas: Option<i32>,
+}
+
+impl From<Told> for SlimOwner {
+    fn from(Told { metadata, spec }: Told) -> Self {
+        let ObjectMeta { name, namespace, uid, resource_version, annotations, .. } = metadata;
+        Self {
+            metadata: ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() },
+            facts: OwnerFacts { annotations: inherited(annotations.into_iter().flatten()), replicas: spec.replicas },
+        }
+    }
+}
+
+impl Resource for SlimOwner {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// Everything that is known of owners.
+#[derive(Default)]
+pub(crate) struct Owners {
+    watched: [Shelf<SlimOwner>; Kind::WATCHED.len()],
+    /// Those that were read, by the name of their group; none is there no more.
+    read: HashMap<String, Option<OwnerFacts>>,
+}
+
+impl Owners {
+    /// Whether each watch has told of all its objects.
+    pub fn is_listed(&self) -> bool {
+        self.watched.iter().all(|shelf| shelf.is_listed)
+    }
+
+    /// Takes a change in, and names each owner that it was about.
+    pub fn take(&mut self, kind: Kind, change: Change<SlimOwner>, mut about: impl FnMut(&SlimOwner)) {
+        let shelf = Kind::WATCHED.iter().position(|one| *one == kind).and_then(|at| self.watched.get_mut(at));
+        if let Some(shelf) = shelf {
+            shelf.take(change, |owner, _| about(owner));
+        }
+    }
+
+    /// An owner of this uid was looked for.
+    pub fn read(&mut self, uid: String, facts: Option<OwnerFacts>) {
+        self.read.insert(names::made_group_name(&uid), facts);
+    }
+
+    /// The group of this name has no pods any more.
+    pub fn forget(&mut self, group: &str) {
+        self.read.remove(group);
+    }
+
+    /// What is known of an owner.
+    pub fn look(&self, namespace: &str, owner: &OwnerReference) -> Owner<'_> {
+        if Kind::of(owner).is_none() {
+            return Owner::Silent;
+        }
+        let place = (namespace.to_owned(), owner.name.clone());
+        let mut held = self.watched.iter().filter_map(|shelf| shelf.items.get(&place));
+        if let Some(held) = held.find(|held| held.metadata.uid.as_ref() == Some(&owner.uid)) {
+            return Owner::There(&held.facts);
+        }
+        match self.read.get(&names::made_group_name(&owner.uid)) {
+            Some(Some(facts)) => Owner::There(facts),
+            Some(None) => Owner::Gone,
+            None => Owner::Unread,
+        }
+    }
+}
+
+/// Looks for an owner. One that is gone, was replaced, or is not for us to see is none.
+pub(crate) async fn read(
+    client: &Client,
+    namespace: &str,
+    owner: &OwnerReference,
+) -> Result<Option<OwnerFacts>, kube::Error> {
+    let Some(kind) = Kind::of(owner) else { return Ok(None) };
+    let api: Api<SlimOwner> = Api::namespaced_with(client.clone(), namespace, &kind.resource());
+    match api.get(&owner.name).await {
+        Ok(found) => Ok((found.metadata.uid.as_ref() == Some(&owner.uid)).then_some(found.facts)),
+        Err(error) if failure(&error) == Failure::NotFound => Ok(None),
+        Err(error) if failure(&error) == Failure::Forbidden => {
+            tracing::warn!(kind = owner.kind, %error, "its annotations don't count for the PodGroup of its pods");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn reference(api_version: &str, kind: &str, uid: &str) -> OwnerReference {
+        OwnerReference {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: "o".into(),
+            uid: uid.into(),
+            ..OwnerReference::default()
+        }
+    }
+
+    #[test]
+    fn kinds_are_told_by_group_and_kind() {
+        let cases = [
+            ("apps/v1", "ReplicaSet", Some(Kind::ReplicaSet)),
+            ("apps/v1", "DaemonSet", Some(Kind::DaemonSet)),
+            ("batch/v1", "Job", Some(Kind::Job)),
+            ("batch.volcano.sh/v1alpha1", "Job", None),
+            ("v1", "ReplicationController", Some(Kind::ReplicationController)),
+            ("argoproj.io/v1alpha1", "Workflow", None),
+        ];
+        for (version, kind, expected) in cases {
+            assert_eq!(Kind::of(&reference(version, kind, "u")), expected, "{version} {kind}");
+        }
+    }
+
+    #[test]
+    fn an_owner_is_known_by_its_uid() {
+        let mut owners = Owners::default();
+        let owner = json!({"metadata": {"namespace": "n", "name": "o", "uid": "u", "annotations":
+            {"volcano.sh/sla-waiting-time": "1h", "other": "x"}}, "spec": {"replicas": 2, "template": {}}});
+        let held: SlimOwner = serde_json::from_value(owner).unwrap();
+        owners.take(Kind::ReplicaSet, Change::Replace(vec![held]), |_| {});
+        let set = |uid: &str| reference("apps/v1", "ReplicaSet", uid);
+        let Owner::There(facts) = owners.look("n", &set("u")) else { panic!() };
+        assert_eq!((facts.replicas, facts.annotations.len()), (Some(2), 1));
+        assert_eq!(owners.look("n", &set("other")), Owner::Unread);
+        owners.read("other".into(), None);
+        assert_eq!(owners.look("n", &set("other")), Owner::Gone);
+        owners.forget("podgroup-other");
+        assert_eq!(owners.look("n", &set("other")), Owner::Unread);
+        assert_eq!(owners.look("n", &reference("x/v1", "Workflow", "u")), Owner::Silent);
+    }
+}

@@ -1,0 +1,138 @@
+//! PodGroups of pods that nobody made one for.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Patch, PatchParams};
+use pumice_api::names;
+use pumice_api::scheduling::PodGroup;
+use pumice_cluster::write::{PodRef, bind_pod};
+use serde_json::{Value, json};
+
+use crate::harness::Cluster;
+
+async fn make_pod(cluster: &Cluster, name: &str, metadata: Value, spec: Value) -> Pod {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"schedulerName": "volcano", "containers": [
+            {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}]}});
+    for (part, more) in [("metadata", metadata), ("spec", spec)] {
+        pod[part].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    }
+    cluster.create(&cluster.api::<Pod>(), pod).await
+}
+
+fn uid(pod: &Pod) -> &str {
+    pod.metadata.uid.as_deref().unwrap()
+}
+
+/// Plays the scheduler.
+async fn bind(cluster: &Cluster, pod: &Pod) {
+    let name = pod.metadata.name.as_deref().unwrap();
+    let pod = PodRef { namespace: "default", name, uid: uid(pod) };
+    bind_pod(&cluster.admin, pod, "node", &Default::default()).await.unwrap();
+}
+
+async fn wait_told(cluster: &Cluster, pod: &str, group: &str) {
+    let told = |pod: Option<&Pod>| {
+        let annotations = pod.and_then(|pod| pod.metadata.annotations.as_ref());
+        annotations.and_then(|all| all.get(names::GROUP_NAME)).is_some_and(|told| told == group)
+    };
+    cluster.wait(&cluster.api::<Pod>(), pod, told).await;
+}
+
+async fn wait_group(cluster: &Cluster, name: &str, wanted: impl Fn(&PodGroup) -> bool + Send + Sync) -> PodGroup {
+    let groups = cluster.api::<PodGroup>();
+    cluster.wait(&groups, name, |group| group.is_some_and(&wanted)).await.unwrap()
+}
+
+fn controlled_by(version: &str, kind: &str, name: &str, uid: &str) -> Value {
+    json!({"ownerReferences": [{"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": true}]})
+}
+
+#[tokio::test]
+async fn a_pod_alone_gets_its_group_after_its_bind() {
+    let cluster = Cluster::start().await;
+    let pod =
+        make_pod(&cluster, "bare", json!({"annotations": {names::SCHEDULING_QUEUE_NAME: "default"}}), json!({})).await;
+    bind(&cluster, &pod).await;
+    let name = format!("podgroup-{}", uid(&pod));
+    wait_told(&cluster, "bare", &name).await;
+    let group = wait_group(&cluster, &name, |_| true).await;
+    assert_eq!((group.spec.min_member, &*group.spec.queue), (1, "default"));
+    assert_eq!(group.metadata.owner_references.unwrap()[0].uid, uid(&pod));
+}
+
+#[tokio::test]
+async fn a_pod_that_waits_gets_its_group_too() {
+    let cluster = Cluster::start().await;
+    let pod = make_pod(&cluster, "stuck", json!({}), json!({})).await;
+    wait_told(&cluster, "stuck", &format!("podgroup-{}", uid(&pod))).await;
+}
+
+#[tokio::test]
+async fn pods_with_a_group_and_pods_of_others_get_none_and_groups_stay_as_they_were_made() {
+    let cluster = Cluster::start().await;
+    let groups = cluster.api::<PodGroup>();
+    let spec = json!({"minMember": 0, "minResources": {"cpu": "3"}, "queue": "default", "futureField": {"a": [1]}});
+    let theirs = cluster
+        .create(
+            &groups,
+            json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+            "metadata": {"name": "spark-1-podgroup"}, "spec": spec}),
+        )
+        .await;
+    let of_theirs = json!({"annotations": {names::GROUP_NAME: "spark-1-podgroup"}});
+    let mut others = vec![make_pod(&cluster, "driver", of_theirs.clone(), json!({})).await];
+    others.push(make_pod(&cluster, "labelled", json!({"labels": {names::GROUP_NAME: "x"}}), json!({})).await);
+    others.push(make_pod(&cluster, "foreign", json!({}), json!({"schedulerName": "other"})).await);
+    others.push(make_pod(&cluster, "without-name", of_theirs, json!({"schedulerName": "default-scheduler"})).await);
+    for pod in &others {
+        bind(&cluster, pod).await;
+    }
+    let last = make_pod(&cluster, "last", json!({}), json!({})).await;
+    bind(&cluster, &last).await;
+    wait_told(&cluster, "last", &format!("podgroup-{}", uid(&last))).await;
+    let all = groups.list(&kube::api::ListParams::default()).await.unwrap().items;
+    assert_eq!(all.len(), 2, "{all:#?}");
+    let now = groups.get("spark-1-podgroup").await.unwrap();
+    assert_eq!(now.metadata.resource_version, theirs.metadata.resource_version);
+}
+
+#[tokio::test]
+async fn pods_of_any_controller_share_one_group() {
+    let mut cluster = Cluster::without_controllers(std::sync::Arc::new(pumice_apiserver::AdmitAll)).await;
+    let flow: ConfigMap = cluster
+        .create(&cluster.api(), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "workflow"}}))
+        .await;
+    let owner = flow.metadata.uid.unwrap();
+    let metadata = controlled_by("v1", "ConfigMap", "workflow", &owner);
+    for name in ["a", "b", "c"] {
+        make_pod(&cluster, name, metadata.clone(), json!({})).await;
+    }
+    cluster.start_controllers();
+    let name = format!("podgroup-{owner}");
+    for pod in ["a", "b", "c"] {
+        wait_told(&cluster, pod, &name).await;
+    }
+    cluster.stop_controllers().await;
+    // What was not finished then is found again.
+    let untold = json!({"metadata": {"annotations": {names::GROUP_NAME: null}}});
+    cluster.api::<Pod>().patch("b", &PatchParams::default(), &Patch::Merge(&untold)).await.unwrap();
+    cluster.api::<PodGroup>().delete(&name, &Default::default()).await.unwrap();
+    cluster.start_controllers();
+    let group = wait_group(&cluster, &name, |_| true).await;
+    assert_eq!(group.metadata.owner_references.unwrap()[0].name, "workflow");
+    wait_told(&cluster, "b", &name).await;
+}
+
+/// What owns them is not served here, or is gone already: nothing says how large the gang is.
+#[tokio::test]
+async fn pods_of_an_owner_that_can_not_be_read_are_grouped_all_the_same() {
+    let cluster = Cluster::start().await;
+    for (kind, version) in [("ReplicaSet", "apps/v1"), ("ReplicationController", "v1"), ("Job", "batch/v1")] {
+        let name = kind.to_lowercase();
+        let metadata = controlled_by(version, kind, "o", &format!("uid-of-{name}"));
+        make_pod(&cluster, &name, metadata, json!({})).await;
+        let group = format!("podgroup-uid-of-{name}");
+        wait_told(&cluster, &name, &group).await;
+        assert_eq!(wait_group(&cluster, &group, |_| true).await.spec.min_member, 1);
+    }
+}
