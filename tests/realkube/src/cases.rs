@@ -26,6 +26,7 @@ macro_rules! on_each_case {
             a_queue_that_makes_no_sense_is_refused
             a_job_sent_right_after_its_queue_finds_it
             a_manifest_applied_again_changes_nothing
+            pods_alone_get_their_groups_after_they_were_placed
         }
     };
     ($start:expr; $($case:ident)+) => {
@@ -103,7 +104,11 @@ fn status(job: &Value, name: &str) -> i64 {
 
 /// What the conditions of all pod groups say.
 fn told(clients: &Clients) -> String {
-    clients.list("podgroups").iter().map(|group| group["status"]["conditions"].to_string()).collect()
+    clients
+        .list("podgroups.scheduling.volcano.sh")
+        .iter()
+        .map(|group| group["status"]["conditions"].to_string())
+        .collect()
 }
 
 /// One-pod tasks, bound to nodes by our scheduler.
@@ -167,7 +172,7 @@ pub fn plugins_make_their_objects_and_deletion_takes_them(clients: &Clients) {
     assert!(clients.get("secret", "gang-ssh").is_some(), "the keys of plugin ssh");
 
     clients.kubectl(["delete", "jobs.batch.volcano.sh", "gang"]).ok();
-    for kind in ["pods", "podgroups", "secrets", "services", "configmaps"] {
+    for kind in ["pods", "podgroups.scheduling.volcano.sh", "secrets", "services", "configmaps"] {
         eventually(&format!("no {kind} of the job are left"), || {
             let left: Vec<_> =
                 clients.list(kind).into_iter().map(|object| object["metadata"]["name"].clone()).collect();
@@ -452,4 +457,36 @@ pub fn a_manifest_applied_again_changes_nothing(clients: &Clients) {
     assert_eq!(generation(), first);
     apply(&manifest.replace("replicas: 2", "replicas: 3"));
     assert_ne!(generation(), first);
+}
+
+/// Each a group of one, which goes with it.
+pub fn pods_alone_get_their_groups_after_they_were_placed(clients: &Clients) {
+    let pod = |name: &str| {
+        format!(
+            r#"
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, annotations: {{scheduling.volcano.sh/queue-name: default}}}}
+spec: {{schedulerName: volcano, restartPolicy: Never, containers: [{{name: main, image: none, resources: {{requests: {{cpu: 1}}}}}}]}}"#
+        )
+    };
+    create(clients, &["one", "two", "three"].map(pod).concat());
+    wait_for_running(clients, 3);
+    eventually("each pod has a running group of its own", || {
+        for pod in clients.list("pods") {
+            let group = format!("podgroup-{}", pod["metadata"]["uid"].as_str().unwrap_or_default());
+            let told = &pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"];
+            let made = clients.get("podgroups.scheduling.volcano.sh", &group).ok_or(format!("no {group}"))?;
+            if *told != group || made["status"]["phase"] != "Running" {
+                return Err(format!("{told} {}", made["status"]));
+            }
+        }
+        Ok(())
+    });
+    clients.kubectl(["delete", "pod", "one", "--wait=false"]).ok();
+    eventually("its group goes with it", || match clients.list("podgroups.scheduling.volcano.sh").len() {
+        2 => Ok(()),
+        n => Err(format!("{n} groups")),
+    });
 }

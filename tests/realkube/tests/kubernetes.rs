@@ -1,6 +1,7 @@
 //! The cases on kube-apiserver and kube-controller-manager, our components as processes; and what only Kubernetes has.
 
 use pumice_testkit::{Clients, RealKube, Tenant, eventually};
+use serde_json::Value;
 
 /// Nodes of the control plane that all tests of this file share.
 const NODES: u32 = 10;
@@ -23,25 +24,42 @@ fn wait_for_bound(clients: &Clients, selector: &str, wanted: usize) {
     });
 }
 
-/// The pods of Kubernetes' own kinds, which name our scheduler.
+/// A template of pods that name our scheduler.
+fn template(app: &str, cpu: u32, more: &str) -> String {
+    format!(
+        "{{metadata: {{labels: {{app: {app}}}}}, spec: {{schedulerName: volcano{more}, containers: [{{name: main, image: \
+         none, resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}"
+    )
+}
+
+fn groups(clients: &Clients) -> Vec<Value> {
+    clients.list("podgroups.scheduling.volcano.sh")
+}
+
+/// The group of the pods of an app: its minimum, and how many of them name it.
+fn group_of(clients: &Clients, app: &str) -> Option<(Value, usize)> {
+    let pods = clients.list("pods").into_iter().filter(|pod| pod["metadata"]["labels"]["app"] == app);
+    let pods: Vec<Value> = pods.collect();
+    let told = |pod: &Value| pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"].clone();
+    let name = told(pods.first()?);
+    let group = groups(clients).into_iter().find(|group| group["metadata"]["name"] == name)?;
+    Some((group, pods.iter().filter(|pod| told(pod) == name).count()))
+}
+
+/// The pods of Kubernetes' own kinds, which name our scheduler: one group for each owner, as large as it says.
 #[test]
-fn pods_of_deployments_stateful_sets_and_jobs_are_scheduled() {
+fn pods_of_deployments_stateful_sets_and_jobs_are_scheduled_in_groups() {
     let clients = start("workloads");
-    let template = |app: &str, more: &str| {
-        format!(
-            "{{metadata: {{labels: {{app: {app}}}}}, spec: {{schedulerName: volcano{more}, containers: [{{name: main, \
-             image: none, resources: {{requests: {{cpu: 1}}}}}}]}}}}"
-        )
-    };
-    let (deployment, set) = (template("d", ""), template("s", ""));
-    let job = template("j", ", restartPolicy: Never");
+    let (deployment, set, daemon) = (template("d", 1, ""), template("s", 1, ""), template("e", 1, ""));
+    let (job, controller) = (template("j", 1, ", restartPolicy: Never"), template("c", 1, ""));
+    let gang = |number: u32| format!("annotations: {{scheduling.volcano.sh/group-min-member: \"{number}\"}}");
     create(
         &clients,
         &format!(
             "
 apiVersion: apps/v1
 kind: Deployment
-metadata: {{name: d}}
+metadata: {{name: d, {}}}
 spec: {{replicas: 3, selector: {{matchLabels: {{app: d}}}}, template: {deployment}}}
 ---
 apiVersion: apps/v1
@@ -51,14 +69,124 @@ spec: {{replicas: 2, serviceName: s, selector: {{matchLabels: {{app: s}}}}, temp
 ---
 apiVersion: batch/v1
 kind: Job
-metadata: {{name: j}}
+metadata: {{name: j, {}}}
 spec: {{parallelism: 2, completions: 2, template: {job}}}
+---
+apiVersion: v1
+kind: ReplicationController
+metadata: {{name: c}}
+spec: {{replicas: 2, selector: {{app: c}}, template: {controller}}}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: e}}
+spec: {{selector: {{matchLabels: {{app: e}}}}, template: {daemon}}}
+",
+            gang(3),
+            gang(2),
+        ),
+    );
+    let nodes = NODES as usize;
+    for (app, wanted, minimum) in [("d", 3, 3), ("s", 2, 1), ("j", 2, 2), ("c", 2, 1), ("e", nodes, 1)] {
+        wait_for_bound(&clients, &format!("app={app}"), wanted);
+        eventually(&format!("all pods of {app} name one group"), || match group_of(&clients, app) {
+            Some((group, told)) if told == wanted && group["spec"]["minMember"] == minimum => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    }
+    clients.kubectl(["scale", "deployment", "d", "--replicas=0"]).ok();
+    eventually("nobody's group is left behind", || match groups(&clients).len() {
+        4 => Ok(()),
+        n => Err(format!("{n} groups")),
+    });
+    clients.kubectl(["scale", "deployment", "d", "--replicas=3"]).ok();
+    wait_for_bound(&clients, "app=d", 3);
+}
+
+/// The group is there before any of its pods is bound.
+#[test]
+fn no_pod_of_a_gang_that_does_not_fit_is_bound() {
+    let clients = start("misfit");
+    let pods = template("big", 20, ", nodeSelector: {kubernetes.io/hostname: sim-00007}");
+    create(
+        &clients,
+        &format!(
+            "
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {{name: big, annotations: {{scheduling.volcano.sh/group-min-member: \"2\"}}}}
+spec: {{replicas: 2, selector: {{matchLabels: {{app: big}}}}, template: {pods}}}
 "
         ),
     );
-    for (selector, wanted) in [("app=d", 3), ("app=s", 2), ("app=j", 2)] {
-        wait_for_bound(&clients, selector, wanted);
+    eventually("the group says why it waits", || match group_of(&clients, "big") {
+        Some((group, 2)) if group["status"]["conditions"].to_string().contains("Unschedulable") => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    for pod in clients.list("pods") {
+        assert!(pod["spec"]["nodeName"].is_null(), "{pod}");
     }
+    let one = "scheduling.volcano.sh/group-min-member=1";
+    clients.kubectl(["annotate", "--overwrite", "replicaset", "big", one]).ok();
+    wait_for_bound(&clients, "app=big", 1);
+}
+
+/// Kubernetes' own gangs: made by hand, and by its Job controller for a Job whose pods all run at once.
+#[test]
+fn pod_groups_of_kubernetes_own_are_gangs() {
+    let clients = start("native");
+    let member = |number: u32| {
+        format!(
+            "
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: m{number}, labels: {{app: m}}}}
+spec: {{schedulerName: volcano, schedulingGroup: {{podGroupName: gang}}, containers: [{{name: main, image: none}}]}}"
+        )
+    };
+    create(
+        &clients,
+        &format!(
+            "
+apiVersion: scheduling.k8s.io/v1alpha2
+kind: PodGroup
+metadata: {{name: gang}}
+spec: {{schedulingPolicy: {{gang: {{minCount: 3}}}}}}{}{}",
+            member(1),
+            member(2)
+        ),
+    );
+    eventually("two of three wait", || {
+        let group = clients.get("podgroups.scheduling.volcano.sh", "gang").ok_or("no group")?;
+        if group["status"]["conditions"].to_string().contains("Unschedulable") {
+            Ok(())
+        } else {
+            Err(group.to_string())
+        }
+    });
+    assert_eq!(clients.kubectl(["get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"]).ok(), "");
+    create(&clients, &member(3));
+    wait_for_bound(&clients, "app=m", 3);
+
+    let pods = template("i", 1, ", restartPolicy: Never");
+    create(
+        &clients,
+        &format!(
+            "
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: indexed}}
+spec: {{parallelism: 4, completions: 4, completionMode: Indexed, template: {pods}}}
+"
+        ),
+    );
+    wait_for_bound(&clients, "app=i", 4);
+    let owned = |group: &&Value| group["metadata"]["ownerReferences"][0]["apiVersion"] == "scheduling.k8s.io/v1alpha2";
+    let mut minima: Vec<_> =
+        groups(&clients).iter().filter(owned).map(|group| group["spec"]["minMember"].clone()).collect();
+    minima.sort_by_key(Value::to_string);
+    assert_eq!(minima, [3, 4], "that of the Job was made by Kubernetes");
 }
 
 const CLAIMING: &str = r#"
@@ -90,8 +218,11 @@ spec: {storageClassName: shelf, accessModes: [ReadWriteOnce], resources: {reques
     );
     create(&clients, CLAIMING);
     eventually("the group says why it waits", || {
-        let told: String =
-            clients.list("podgroups").iter().map(|group| group["status"]["conditions"].to_string()).collect();
+        let told: String = clients
+            .list("podgroups.scheduling.volcano.sh")
+            .iter()
+            .map(|group| group["status"]["conditions"].to_string())
+            .collect();
         if told.contains("volume claim data is not bound yet") { Ok(()) } else { Err(told) }
     });
     // Comes from the volume: the claim is the first that asks for one of this class.

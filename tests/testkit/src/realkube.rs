@@ -24,6 +24,8 @@ const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../realkube/build");
 const ADMINISTRATOR: &str = "pumice:administrator";
 /// The user whose rights kube-apiserver makes by itself.
 const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
+/// Gangs of Kubernetes' own, which are not on by default: the kinds, and what its Job controller makes of them.
+const GATES: &str = "GenericWorkload=true,WorkloadWithJob=true";
 /// A free port may be taken by somebody else before it is used.
 const ATTEMPTS: usize = 3;
 
@@ -330,6 +332,8 @@ fn apiserver(programs: &Path, pki: &Pki, etcd: &str, port: u16, purpose: Purpose
         ("service-account-signing-key-file", file("accounts.key")),
         ("service-cluster-ip-range", "10.0.0.0/16".into()),
         ("authorization-mode", "Node,RBAC".into()),
+        ("feature-gates", GATES.into()),
+        ("runtime-config", "scheduling.k8s.io/v1alpha2=true".into()),
     ];
     command.args(flags.map(|(name, value)| format!("--{name}={value}")));
     if purpose == Purpose::Load {
@@ -350,6 +354,7 @@ fn manager(programs: &Path, pki: &Pki) -> Command {
         ("service-account-private-key-file", file("accounts.key")),
         ("root-ca-file", file("pki/ca.crt")),
         ("leader-elect", "false".into()),
+        ("feature-gates", GATES.into()),
         // No listener of its own.
         ("secure-port", "0".into()),
     ];
