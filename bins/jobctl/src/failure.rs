@@ -1,8 +1,8 @@
 //! How `jobctl` fails: what was wrong, why, the next command, the exit code.
 
-use std::error::Error as _;
 use std::io::Write;
 
+use pumice_jobs::error::sentence;
 use pumice_jobs::target::Target;
 use pumice_jobs::{Error, Exit};
 
@@ -62,43 +62,15 @@ impl Failure {
             Failure::Output(error) => (format!("cannot write to standard output: {error}"), None),
             Failure::Usage { message, next } => (message.clone(), Some(next.clone())),
             Failure::Machine(error) => (format!("{error:#}"), None),
-            Failure::Jobs { error, target } => (chain(error), error.next_command(target.as_ref())),
+            Failure::Jobs { error, target } => (sentence(error.as_ref()), error.next_command(target.as_ref())),
         };
         let mut stderr = std::io::stderr().lock();
         // There is nowhere left to report a failure to.
-        let _ = writeln!(stderr, "error: {}", shorten(&text));
+        let _ = writeln!(stderr, "error: {text}");
         if let Some(next) = next {
             let _ = writeln!(stderr, "next:  {next}");
         }
     }
-}
-
-/// The most characters of an error: a server may quote a whole object.
-const TEXT_CHARACTERS_MAX: usize = 2000;
-
-fn shorten(text: &str) -> String {
-    if text.chars().count() <= TEXT_CHARACTERS_MAX {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(TEXT_CHARACTERS_MAX).collect();
-    format!("{kept} ... (cut)")
-}
-
-/// An error and its causes in one sentence.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        // Pictures of the place, as YAML parsers draw them, don't fit in a sentence.
-        let cause_text = cause.to_string().lines().next().unwrap_or_default().to_owned();
-        // Some causes repeat what wraps them.
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]
@@ -107,12 +79,11 @@ mod tests {
     use pumice_jobs::select::JobRef;
 
     #[test]
-    fn failures_have_codes_and_short_texts() {
+    fn failures_have_codes() {
         let missing = JobRef { namespace: "n".into(), name: "x".into() }.missing();
         let failure = Failure::from(missing);
         assert_eq!(failure.exit().code(), 3);
         let pipe = Failure::Output(std::io::ErrorKind::BrokenPipe.into());
         assert_eq!(pipe.exit().code(), 0);
-        assert!(shorten(&"é".repeat(5000)).chars().count() < 2100);
     }
 }

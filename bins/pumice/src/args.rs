@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod controllers;
 mod meaningless;
 pub mod scheduler;
+pub mod vcctl;
 use pumice_node::{Faults, NodeShape};
 
 /// Batch computing on this machine, a cluster, or a fleet.
@@ -40,6 +41,14 @@ pub enum Command {
     /// Run nodes by themselves
     #[command(subcommand)]
     Node(NodeCommand),
+    #[command(flatten)]
+    Vcctl(vcctl::Group),
+    /// Make links to this program under Volcano's names: vcctl, vsub, vjobs, vqueues, vcancel, vsuspend, vresume
+    Links {
+        /// Where to make them [default: where this program is]
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// Hold the processes of one pod; started by the node agent
     #[command(hide = true)]
     Shim {

@@ -9,11 +9,13 @@ mod data_dir;
 mod down;
 mod scheduler;
 mod up;
+mod vcctl;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::args::vcctl::slurm;
 use crate::args::{AdmissionCommand, Cli, Command, ControllersCommand, NodeCommand};
 
 /// Objects are many small values that one thread makes and another frees, which the system's allocator is slow at.
@@ -23,7 +25,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // The shim is started hundreds of times: no parsing, no logging, no runtime before it.
     let mut words = std::env::args_os();
-    if words.nth(1).is_some_and(|word| word == "shim") {
+    if words.next().is_some_and(|called| slurm::is_known(&called)) {
+        return vcctl::called(slurm::Called::parse().program);
+    }
+    if words.next().is_some_and(|word| word == "shim") {
         return pumice_node::shim_main(words);
     }
     let result = match Cli::parse().command {
@@ -37,6 +42,8 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Command::Node(NodeCommand::Simulated(args)) => alone::simulated_nodes(args),
+        Command::Links { dir } => vcctl::links(dir.as_deref()),
+        Command::Vcctl(group) => return vcctl::run(group),
         Command::Shim { args } => return pumice_node::shim_main(args),
     };
     match result {

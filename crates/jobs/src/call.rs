@@ -17,6 +17,8 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const PAGE_ITEMS: u32 = 500;
 /// Pages read before a list counts as endless (a million objects).
 const PAGES_MAX: u32 = 2000;
+/// The server's own table of what was asked for.
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
 /// A request that did not give what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +115,8 @@ impl CallError {
         CallError { doing: doing.into(), cause: CallCause::Unreachable { url: url.to_owned(), detail: detail.into() } }
     }
 
-    pub(crate) fn unreadable(doing: impl Into<String>, url: &str, detail: impl ToString) -> Self {
+    /// An answer, or an object, that can't be read or written.
+    pub fn unreadable(doing: impl Into<String>, url: &str, detail: impl ToString) -> Self {
         CallError {
             doing: doing.into(),
             cause: CallCause::Unreadable { url: url.to_owned(), detail: detail.to_string() },
@@ -150,20 +153,30 @@ pub async fn get(connection: &Connection, path: &str, doing: &str) -> Result<Val
     send(connection, Method::GET, path, None, doing).await
 }
 
+/// GET of one object as a row of the server's own table.
+pub async fn get_row(connection: &Connection, path: &str, doing: &str) -> Result<Value, CallError> {
+    send(connection, Method::GET, path, Some(Sent::Accept(TABLE)), doing).await
+}
+
+/// DELETE of one object; what depends on it goes in the background.
+pub async fn delete(connection: &Connection, path: &str, doing: &str) -> Result<Value, CallError> {
+    send(connection, Method::DELETE, path, None, doing).await
+}
+
 /// POST of a new object. Unknown fields are refused, as kubectl asks for too: a misspelt
 /// `minAvailable` must not be dropped silently.
 pub async fn create(connection: &Connection, path: &str, object: &Value, doing: &str) -> Result<Value, CallError> {
-    let path = format!("{path}?fieldManager=jobctl&fieldValidation=Strict");
-    send(connection, Method::POST, &path, Some(object), doing).await
+    let path = format!("{path}?fieldManager={}&fieldValidation=Strict", connection.manager());
+    send(connection, Method::POST, &path, Some(Sent::Body(object)), doing).await
 }
 
 /// Merge patch of an object.
 pub async fn merge(connection: &Connection, path: &str, patch: &Value, doing: &str) -> Result<Value, CallError> {
-    let path = format!("{path}?fieldManager=jobctl&fieldValidation=Strict");
-    send(connection, Method::PATCH, &path, Some(patch), doing).await
+    let path = format!("{path}?fieldManager={}&fieldValidation=Strict", connection.manager());
+    send(connection, Method::PATCH, &path, Some(Sent::Body(patch)), doing).await
 }
 
-/// A whole list, page by page: the items and the list's resource version.
+/// A whole list: the items and the list's resource version.
 pub async fn list(
     connection: &Connection,
     path: &str,
@@ -171,23 +184,59 @@ pub async fn list(
     doing: &str,
 ) -> Result<(Vec<Value>, String), CallError> {
     let mut items = Vec::new();
-    let mut token = String::new();
-    for _ in 0..PAGES_MAX {
-        let page_path = if token.is_empty() {
-            format!("{path}?limit={PAGE_ITEMS}{query}")
-        } else {
-            format!("{path}?limit={PAGE_ITEMS}&continue={}{query}", query_value(&token))
-        };
-        let mut page = get(connection, &page_path, doing).await?;
+    let mut revision = String::new();
+    let mut pages = Pages::new(connection, path, query, doing);
+    while let Some(mut page) = pages.next().await? {
         if let Some(Value::Array(page_items)) = page.get_mut("items").map(Value::take) {
             items.extend(page_items);
         }
-        token = text_at(&page, "/metadata/continue").to_owned();
-        if token.is_empty() {
-            return Ok((items, text_at(&page, "/metadata/resourceVersion").to_owned()));
-        }
+        revision = text_at(&page, "/metadata/resourceVersion").to_owned();
     }
-    Err(CallError::unreadable(doing, connection.url(), format!("a list of more than {PAGES_MAX} pages")))
+    Ok((items, revision))
+}
+
+/// A list read page by page, so that one of any length needs the memory of a page.
+#[derive(Debug)]
+pub struct Pages<'c> {
+    connection: &'c Connection,
+    /// Path and query without the place to go on from.
+    path: String,
+    doing: String,
+    tables: bool,
+    /// Where to go on; `None` after the last page.
+    token: Option<String>,
+    read: u32,
+}
+
+impl<'c> Pages<'c> {
+    /// The pages of a collection; `query` is empty or begins with `&`.
+    pub fn new(connection: &'c Connection, path: &str, query: &str, doing: &str) -> Self {
+        let path = format!("{path}?limit={PAGE_ITEMS}{query}");
+        Pages { connection, path, doing: doing.to_owned(), tables: false, token: Some(String::new()), read: 0 }
+    }
+
+    /// The same as the server's own tables: a row for each object instead of the object.
+    #[must_use]
+    pub fn as_tables(mut self) -> Self {
+        self.tables = true;
+        self
+    }
+
+    /// The next page, `None` after the last one. Not cancellation safe: a page may be lost.
+    pub async fn next(&mut self) -> Result<Option<Value>, CallError> {
+        let Some(token) = self.token.take() else { return Ok(None) };
+        if self.read >= PAGES_MAX {
+            let detail = format!("a list of more than {PAGES_MAX} pages");
+            return Err(CallError::unreadable(&self.doing, self.connection.url(), detail));
+        }
+        self.read += 1;
+        let going_on = if token.is_empty() { String::new() } else { format!("&continue={}", query_value(&token)) };
+        let path = format!("{}{going_on}", self.path);
+        let accept = self.tables.then_some(Sent::Accept(TABLE));
+        let page = send(self.connection, Method::GET, &path, accept, &self.doing).await?;
+        self.token = Some(text_at(&page, "/metadata/continue").to_owned()).filter(|token| !token.is_empty());
+        Ok(Some(page))
+    }
 }
 
 /// Escapes a value for a query string.
@@ -205,30 +254,38 @@ pub fn query_value(text: &str) -> String {
 }
 
 /// The text at a JSON pointer, `""` if there is none.
-pub(crate) fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What goes with a request beside its path.
+enum Sent<'b> {
+    /// An object.
+    Body(&'b Value),
+    /// The form the answer is wanted in.
+    Accept(&'static str),
 }
 
 async fn send(
     connection: &Connection,
     method: Method,
     path: &str,
-    body: Option<&Value>,
+    sent: Option<Sent<'_>>,
     doing: &str,
 ) -> Result<Value, CallError> {
     let content_type = match method {
         Method::PATCH => "application/merge-patch+json",
         _ => "application/json",
     };
-    let bytes = match body {
-        Some(body) => {
-            serde_json::to_vec(body).map_err(|error| CallError::unreadable(doing, connection.url(), error))?
-        }
-        None => Vec::new(),
-    };
     let mut request = Request::builder().method(method).uri(path);
-    if body.is_some() {
-        request = request.header(http::header::CONTENT_TYPE, content_type);
+    let mut bytes = Vec::new();
+    match sent {
+        Some(Sent::Body(body)) => {
+            bytes = serde_json::to_vec(body).map_err(|error| CallError::unreadable(doing, connection.url(), error))?;
+            request = request.header(http::header::CONTENT_TYPE, content_type);
+        }
+        Some(Sent::Accept(form)) => request = request.header(http::header::ACCEPT, form),
+        None => {}
     }
     let request = request.body(bytes).map_err(|error| CallError::unreadable(doing, connection.url(), error))?;
     match tokio::time::timeout(CALL_TIMEOUT, connection.client().request::<Value>(request)).await {

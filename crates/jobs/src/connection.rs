@@ -12,6 +12,8 @@ use crate::target::{Target, TargetError};
 
 /// How long to wait for a TCP and TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The author of changes unless another program says so.
+const MANAGER: &str = "jobctl";
 
 /// A client with the namespace that commands use if none is named.
 #[derive(Clone)]
@@ -21,6 +23,14 @@ pub struct Connection {
     url: String,
     /// Where to find the API again; `None` for a client that was given.
     target: Option<Target>,
+    /// What the server writes down as the author of changes.
+    manager: &'static str,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("url", &self.url).field("namespace", &self.namespace).finish_non_exhaustive()
+    }
 }
 
 /// Why no connection could be set up. Nothing was sent yet.
@@ -47,6 +57,15 @@ pub enum ConnectError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// There is neither a kubeconfig nor a service account of a pod.
+    #[error("no API server is configured: start `pumice up`, or name a kubeconfig by --kubeconfig or $KUBECONFIG")]
+    Nowhere(#[source] Box<kube::config::InferConfigError>),
+    /// The address is none.
+    #[error("{address:?} is no address of an API server; try https://127.0.0.1:6443")]
+    Address {
+        /// What was given.
+        address: String,
+    },
     /// The namespace is not a name.
     #[error(transparent)]
     Namespace(#[from] NameError),
@@ -58,25 +77,61 @@ impl Connection {
         if let Some(namespace) = namespace {
             names::check("namespace", namespace, 63)?;
         }
-        let (path, context) = target.locate()?;
-        let shown = path.display().to_string();
-        let unusable = |source| ConnectError::ReadKubeconfig { path: shown.clone(), source: Box::new(source) };
-        let kubeconfig = Kubeconfig::read_from(&path).map_err(unusable)?;
-        let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)?;
+        let (config, shown) = config_of(&target).await?;
+        let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
+        Self::with_config(config, shown, namespace, Some(target))
+    }
+
+    /// Finds the API as Kubernetes' clients do where no target is given: `$KUBECONFIG`, the home directory's file, the
+    /// service account of a pod. `address` stands in for the server's address. Nothing is sent.
+    pub async fn open_like_kubernetes(target: Option<Target>, address: Option<&str>) -> Result<Self, ConnectError> {
+        let url = |address: &str| {
+            address
+                .parse::<http::Uri>()
+                .ok()
+                .filter(|url| url.host().is_some() && url.scheme().is_some())
+                .ok_or_else(|| ConnectError::Address { address: address.to_owned() })
+        };
+        let address = address.map(url).transpose()?;
+        let (mut config, shown) = match (&target, &address) {
+            (Some(target), _) => config_of(target).await?,
+            (None, address) => match (kube::Config::infer().await, address) {
+                (Ok(config), _) => (config, "in use".to_owned()),
+                (Err(_), Some(address)) => (kube::Config::new(address.clone()), "in use".to_owned()),
+                (Err(error), None) => return Err(ConnectError::Nowhere(Box::new(error))),
+            },
+        };
+        if let Some(address) = address {
+            config.cluster_url = address;
+        }
+        let namespace = config.default_namespace.clone();
+        Self::with_config(config, shown, namespace, target)
+    }
+
+    fn with_config(
+        mut config: kube::Config,
+        shown: String,
+        namespace: String,
+        target: Option<Target>,
+    ) -> Result<Self, ConnectError> {
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         // The client's own retries would repeat a POST with generateName.
         config.default_retry = false;
         let url = config.cluster_url.to_string();
-        let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
         let client = kube::Client::try_from(config)
             .map_err(|source| ConnectError::BuildClient { path: shown, source: Box::new(source) })?;
-        Ok(Connection { client, namespace, url, target: Some(target) })
+        Ok(Connection { client, namespace, url, target, manager: MANAGER })
     }
 
     /// Uses a client that is there already, for example one without a socket.
     pub fn with_client(client: kube::Client, namespace: &str) -> Self {
-        Connection { client, namespace: namespace.to_owned(), url: "the given client".to_owned(), target: None }
+        Connection {
+            client,
+            namespace: namespace.to_owned(),
+            url: "the given client".to_owned(),
+            target: None,
+            manager: MANAGER,
+        }
     }
 
     /// The same namespace over a new client, found anew; a given client stays.
@@ -97,8 +152,31 @@ impl Connection {
         &self.namespace
     }
 
+    /// The same for another program, which the server writes down as the author of changes.
+    #[must_use]
+    pub fn of_program(mut self, manager: &'static str) -> Self {
+        self.manager = manager;
+        self
+    }
+
+    /// Who the server is told to be the author of changes.
+    pub fn manager(&self) -> &str {
+        self.manager
+    }
+
     /// The server's URL, for messages.
     pub fn url(&self) -> &str {
         &self.url
     }
+}
+
+/// What the target's kubeconfig says, and the file's name for messages.
+async fn config_of(target: &Target) -> Result<(kube::Config, String), ConnectError> {
+    let (path, context) = target.locate()?;
+    let shown = path.display().to_string();
+    let unusable = |source| ConnectError::ReadKubeconfig { path: shown.clone(), source: Box::new(source) };
+    let kubeconfig = Kubeconfig::read_from(&path).map_err(unusable)?;
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)?;
+    Ok((config, shown))
 }

@@ -130,3 +130,41 @@ fn exit_of_class(class: FailureClass) -> Exit {
         FailureClass::Expired | FailureClass::Unreachable => Exit::Unreachable,
     }
 }
+
+/// The most characters of an error: a server may quote a whole object.
+const TEXT_CHARACTERS_MAX: usize = 2000;
+
+/// An error and its causes in one sentence of bounded length, for standard error.
+pub fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        // Pictures of the place, as YAML parsers draw them, don't fit in a sentence.
+        let cause_text = cause.to_string().lines().next().unwrap_or_default().to_owned();
+        // Some causes repeat what wraps them.
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    if text.chars().count() <= TEXT_CHARACTERS_MAX {
+        return text;
+    }
+    let kept: String = text.chars().take(TEXT_CHARACTERS_MAX).collect();
+    format!("{kept} ... (cut)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_has_the_causes_once_and_an_end() {
+        let io = || std::io::Error::other("no such disk\n  ^^^^");
+        let error = ManifestError::Read { origin: "job.yaml".into(), source: io() };
+        assert_eq!(sentence(&error), "cannot read job.yaml: no such disk");
+        let long = ManifestError::Read { origin: "é".repeat(5000), source: io() };
+        assert!(sentence(&long).chars().count() < 2100 && sentence(&long).ends_with("(cut)"));
+    }
+}

@@ -27,7 +27,11 @@ fn can_be_followed(document: &str, seen: &[&str]) {
     let commands = commands(document);
     assert!(commands.len() > 2, "{commands:?}");
     let platform = Platform::new();
-    let path = format!("{}:{}", binary("jobctl").parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let links = platform.scratch().join("links");
+    std::fs::create_dir(&links).unwrap();
+    platform.run(&binary("pumice"), ["links", "--dir", links.to_str().unwrap()], None).ok();
+    let bins = binary("jobctl").parent().unwrap().display().to_string();
+    let path = format!("{bins}:{}:{}", links.display(), std::env::var("PATH").unwrap());
     let script = format!("set -eux\ncd {ROOT}\n{}\n", commands.join("\n"));
     let output = Command::new("bash")
         .args(["-c", &script])
@@ -62,4 +66,9 @@ fn cron_can_be_followed() {
 #[test]
 fn frameworks_can_be_followed() {
     can_be_followed("docs/frameworks.md", &["condition met", "elastic"]);
+}
+
+#[test]
+fn coming_from_vcctl_can_be_followed() {
+    can_be_followed("docs/vcctl.md", &["run job nap successfully", "research", "kind: JobFlow", "train", "\"List\""]);
 }

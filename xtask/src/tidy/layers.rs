@@ -30,6 +30,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("fleet", &["units", "objects", "api", "engine", "ledger", "auth", "cluster"]),
     // surfaces
     ("jobs", &["units", "objects", "api"]),
+    ("vcctl", &["units", "objects", "api", "jobs"]),
     ("jobctl", &["units", "api", "jobs"]),
     ("xtask", &["api"]),
 ];

@@ -1,0 +1,240 @@
+//! Jobs: made, listed, shown, suspended, resumed and deleted.
+//!
+//! Invariant: a list reads Jobs alone, never their pods; the counts are those of their status. Called by the binary.
+
+pub mod new;
+pub mod view;
+
+use std::io::Read;
+use std::path::Path;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use pumice_api::bus::{Action, Command};
+use pumice_api::names;
+use pumice_jobs::{call, manifest, submit};
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::kinds::{COMMAND, JOB, Kind};
+use crate::objects::{self, Listing};
+use crate::session::{Form, Scope, Session};
+use crate::table::{Column, Width, age, number, text};
+
+/// Columns of Jobs.
+pub const COLUMNS: &[Column] = &[
+    Column::namespace(Width::Longest(3)),
+    Column::name(Width::Longest(3)),
+    Column::new("Creation", Width::Fixed(15), |job, _| {
+        text(job, "/metadata/creationTimestamp").split('T').next().unwrap_or_default().to_owned()
+    }),
+    Column::new("Phase", Width::Fixed(12), |job, _| text(job, "/status/state/phase")),
+    Column::new("JobType", Width::Fixed(12), |job, _| {
+        let word = job["metadata"]["labels"][names::JOB_TYPE].as_str();
+        word.filter(|word| !word.is_empty()).unwrap_or("Batch").to_owned()
+    }),
+    Column::new("Replicas", Width::Fixed(12), |job, _| {
+        let tasks = job["spec"]["tasks"].as_array().into_iter().flatten();
+        tasks.filter_map(|task| task["replicas"].as_i64()).fold(0_i64, i64::saturating_add).to_string()
+    }),
+    Column::new("Min", Width::Fixed(6), |job, _| number(job, "/status/minAvailable")),
+    Column::new("Pending", Width::Fixed(10), |job, _| number(job, "/status/pending")),
+    Column::new("Running", Width::Fixed(10), |job, _| number(job, "/status/running")),
+    Column::new("Succeeded", Width::Fixed(12), |job, _| number(job, "/status/succeeded")),
+    Column::new("Failed", Width::Fixed(10), |job, _| number(job, "/status/failed")),
+    Column::new("Unknown", Width::Fixed(12), |job, _| number(job, "/status/unknown")),
+    Column::new("RetryCount", Width::Fixed(10), |job, _| number(job, "/status/retryCount")),
+    Column::wide("Queue", |job, _| text(job, "/spec/queue")),
+    Column::wide("Scheduler", |job, _| text(job, "/spec/schedulerName")),
+    Column::wide("Priority", |job, _| text(job, "/spec/priorityClassName")),
+    Column::wide("Age", |job, now| age(job, "/metadata/creationTimestamp", now)),
+];
+
+/// Which Jobs are listed. Empty texts leave none out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only those of this queue.
+    pub queue: String,
+    /// Only those of this scheduler.
+    pub scheduler: String,
+    /// Only those with this in their name.
+    pub part_of_name: String,
+}
+
+impl Filter {
+    fn keeps(&self, job: &Value) -> bool {
+        let is = |wanted: &str, pointer: &str| wanted.is_empty() || call::text_at(job, pointer) == wanted;
+        is(&self.queue, "/spec/queue")
+            && is(&self.scheduler, "/spec/schedulerName")
+            && call::text_at(job, "/metadata/name").contains(&self.part_of_name)
+    }
+}
+
+/// Lists Jobs.
+pub async fn list(session: &mut Session<'_>, scope: &Scope, filter: &Filter, form: Form) -> Result<(), Error> {
+    let listing = Listing { kind: JOB, columns: COLUMNS, scope, keep: &|job| filter.keeps(job) };
+    objects::list(session, listing, form).await
+}
+
+/// Makes the Job of a file, which has to hold exactly one. `namespace` is the one that was asked for; else the file's own
+/// counts, else `default`.
+pub async fn run_file(
+    session: &mut Session<'_>,
+    (path, stdin): (&Path, &mut dyn Read),
+    namespace: Option<&str>,
+    form: Option<Form>,
+) -> Result<(), Error> {
+    let mut objects = manifest::read(path, stdin)?;
+    let object = match (objects.pop(), objects.len()) {
+        (Some(object), 0) => object,
+        (_, more) => {
+            return Err(Error::usage(format!("{} holds {} objects; a Job goes here", path.display(), more + 1)));
+        }
+    };
+    if !submit::is_job(&object.body) {
+        let kind = call::text_at(&object.body, "/kind");
+        return Err(Error::usage(format!(
+            "{} holds a {kind}; a Job of {} goes here",
+            object.origin,
+            JOB.api_version()
+        )));
+    }
+    let own = call::text_at(&object.body, "/metadata/namespace");
+    let namespace = namespace.or(Some(own).filter(|own| !own.is_empty())).unwrap_or("default").to_owned();
+    make(session, object.body, &namespace, form).await
+}
+
+/// Makes a Job of flags.
+pub async fn run_new(
+    session: &mut Session<'_>,
+    job: &new::NewJob,
+    namespace: &str,
+    form: Option<Form>,
+) -> Result<(), Error> {
+    let job = new::render(job)?;
+    let failed = |error: serde_json::Error| session.unreadable("write a job", &error.to_string());
+    let body = serde_json::to_value(&job).map_err(failed)?;
+    make(session, body, namespace, form).await
+}
+
+async fn make(session: &mut Session<'_>, mut job: Value, namespace: &str, form: Option<Form>) -> Result<(), Error> {
+    job["metadata"]["namespace"] = namespace.into();
+    let made = session.create(JOB, namespace, &job).await?;
+    let text = format!("run job {} successfully", call::text_at(&made, "/metadata/name"));
+    session.done(JOB, made, form, &text)
+}
+
+/// Shows a Job: Volcano's long text, or the form that was asked for.
+pub async fn view(session: &mut Session<'_>, (namespace, name): (&str, &str), form: Option<Form>) -> Result<(), Error> {
+    let job = session.get(JOB, namespace, name).await?;
+    if let Some(form) = form {
+        return objects::show(session, JOB, COLUMNS, job, form);
+    }
+    let events = view::events(session, &job).await?;
+    let mut text = view::job(&job);
+    text.push_str(&view::event_lines(&events, session.now));
+    session.out.write_all(text.as_bytes()).map_err(Error::Output)
+}
+
+/// Deletes a Job; `verb` is the one of the text.
+pub async fn delete(session: &mut Session<'_>, (namespace, name): (&str, &str), verb: &str) -> Result<(), Error> {
+    session.delete(JOB, namespace, name).await?;
+    session.say(&format!("{verb} job {name} successfully"))
+}
+
+/// Asks for an action on a Job by a Command. Without a form nothing is printed, as with Volcano.
+pub async fn ask(
+    session: &mut Session<'_>,
+    (namespace, name): (&str, &str),
+    action: Action,
+    form: Option<Form>,
+) -> Result<(), Error> {
+    let job = session.get(JOB, namespace, name).await?;
+    let made = ask_for(session, JOB, &job, action, namespace).await?;
+    match form {
+        None => Ok(()),
+        Some(form) => session.done(COMMAND, made, Some(form), &format!("{} was asked for", JOB.reference(name))),
+    }
+}
+
+/// Makes the Command that asks for an action on an object, in `namespace`.
+pub(crate) async fn ask_for(
+    session: &Session<'_>,
+    kind: Kind,
+    object: &Value,
+    action: Action,
+    namespace: &str,
+) -> Result<Value, Error> {
+    let name = call::text_at(object, "/metadata/name").to_owned();
+    let target = OwnerReference {
+        api_version: kind.api_version(),
+        kind: kind.title.to_owned(),
+        name: name.clone(),
+        uid: call::text_at(object, "/metadata/uid").to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    let command = Command {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{name}-{}-", action.as_str().to_ascii_lowercase())),
+            namespace: Some(namespace.to_owned()),
+            owner_references: Some(vec![target.clone()]),
+            ..ObjectMeta::default()
+        },
+        action: Some(action),
+        target: Some(target),
+        ..Command::default()
+    };
+    let failed = |error: serde_json::Error| session.unreadable("write a command", &error.to_string());
+    session.create(COMMAND, namespace, &serde_json::to_value(&command).map_err(failed)?).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::columns_of;
+    use crate::table::Table;
+    use serde_json::json;
+
+    #[test]
+    fn a_row_has_volcanos_columns() {
+        let now = "2026-11-21T10:00:00Z".parse().unwrap();
+        let job = json!({
+            "metadata": {"name": "train", "namespace": "team", "creationTimestamp": "2026-11-20T10:00:00Z"},
+            "spec": {"queue": "q", "schedulerName": "volcano", "tasks": [{"replicas": 2}, {"replicas": 3}, {}]},
+            "status": {"state": {"phase": "Terminating"}, "minAvailable": 4, "pending": 1, "running": 2, "succeeded": 3,
+                "failed": 5, "unknown": 6, "retryCount": 7},
+        });
+        let bare = json!({"metadata": {"name": "x", "labels": {"volcano.sh/job-type": "MPI"}}});
+        let mut text = String::new();
+        for (form, all) in [(Form::Table, false), (Form::Table, true), (Form::Wide, true)] {
+            let columns = columns_of(COLUMNS, form, all);
+            let mut table = Table::new(columns.iter().map(|column| (column.head, column.width)).collect());
+            for job in [&job, &bare] {
+                table.push(columns.iter().map(|column| (column.cell)(job, now)));
+            }
+            let mut out = Vec::new();
+            table.write(0, &mut out).unwrap();
+            text.push_str(&String::from_utf8(out).unwrap());
+        }
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn filters_leave_out_what_does_not_match() {
+        let job = json!({"metadata": {"name": "train-7"}, "spec": {"queue": "q", "schedulerName": "volcano"}});
+        let filter = |queue: &str, scheduler: &str, part: &str| Filter {
+            queue: queue.to_owned(),
+            scheduler: scheduler.to_owned(),
+            part_of_name: part.to_owned(),
+        };
+        for (filter, kept) in [
+            (filter("", "", ""), true),
+            (filter("q", "volcano", "ain"), true),
+            (filter("p", "", ""), false),
+            (filter("", "other", ""), false),
+            (filter("", "", "train-8"), false),
+        ] {
+            assert_eq!(filter.keeps(&job), kept, "{filter:?}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What Volcano's command line does: its verbs, tables and texts, over `jobs`' connection.
+//!
+//! Invariant: data goes to the session's `out` and everything else to `notes`; every failure is an [`Error`], which has an
+//! exit code other than 0. Lists are read page by page: what is kept of an object is its row, and objects that are printed
+//! whole are printed as they come. The clock and the environment are arguments. Called by `bins/pumice`, which has the flags.
+
+pub mod cron;
+pub mod documents;
+pub mod error;
+pub mod flow;
+pub mod job;
+pub mod kinds;
+pub mod links;
+pub mod list;
+pub mod objects;
+pub mod pod;
+pub mod queue;
+pub mod session;
+pub mod table;
+pub mod version;
+mod words;
+
+pub use error::Error;
+pub use kinds::Kind;
+pub use session::{Form, Scope, Session};
