@@ -163,6 +163,28 @@ fn suspend_and_resume_by_the_command_of_volcano() {
     platform.wait_for_phase("pause", "Running");
 }
 
+/// A real process dies of the signal, so its pod fails on its way out.
+#[test]
+fn a_running_pod_that_is_deleted_is_made_again() {
+    let platform = Platform::new();
+    platform.jobctl(["submit", "--name", "whole", "--replicas", "2", "--", "sleep", "1000"]).ok();
+    platform.wait_for_phase("whole", "Running");
+    let pod = platform.list("pods")[0].clone();
+    let name = pod["metadata"]["name"].as_str().unwrap();
+    platform.kubectl(["delete", "pod", name]).ok();
+    eventually("another pod of that name runs", || match platform.get("pod", name) {
+        Some(now) if now["metadata"]["uid"] != pod["metadata"]["uid"] && now["status"]["phase"] == "Running" => Ok(()),
+        now => Err(format!("{now:?}")),
+    });
+    let job = platform.wait_for_phase("whole", "Running");
+    assert_eq!(
+        (&job["status"]["failed"], &job["status"]["retryCount"]),
+        (&Value::Null, &Value::Null),
+        "{}",
+        job["status"]
+    );
+}
+
 #[test]
 fn deleting_a_job_takes_everything_of_it() {
     let platform = Platform::new();

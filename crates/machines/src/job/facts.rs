@@ -120,13 +120,20 @@ impl JobPod {
         let grace =
             SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).clamp(0, GRACE_MAX));
         let marked = annotation(names::CONTROLLER_OUT_OF_SYNC) == Some("true");
+        let terminating_since =
+            at(pod.metadata.deletion_timestamp.as_ref()).and_then(|end| end.checked_sub(grace).ok());
+        let ended_at = containers.iter().filter_map(ended_at).max();
         let facts = PodFacts {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             task: annotation(names::TASK_SPEC).or_else(|| label(names::TASK_SPEC))?.to_owned(),
             index: index_text.parse().ok()?,
             version: annotation(names::JOB_VERSION)?.parse().ok()?,
-            phase,
-            terminating_since: at(pod.metadata.deletion_timestamp.as_ref()).and_then(|end| end.checked_sub(grace).ok()),
+            phase: if phase == PodPhase::Failed && was_stopped(containers, ended_at, terminating_since) {
+                PodPhase::Running
+            } else {
+                phase
+            },
+            terminating_since,
             mark: marked.then(|| Mark::read(annotation(names::RESTART))),
             refused: reason.filter(|reason| kubelet::is_refusal(reason)).map(str::to_owned),
             killed: containers
@@ -140,7 +147,7 @@ impl JobPod {
             restarts: containers.iter().chain(init).fold(0_i32, |sum, one| sum.saturating_add(one.restart_count)),
             ready: !containers.is_empty() && containers.iter().all(|one| one.ready),
             created_at: at(pod.metadata.creation_timestamp.as_ref()),
-            ended_at: containers.iter().filter_map(ended_at).max(),
+            ended_at,
             restarted_at: containers.iter().chain(init).filter_map(restarted_at).max(),
             evicted_at: annotation(names::EVICTED_AT).and_then(|text| text.parse().ok()),
             name,
@@ -195,6 +202,17 @@ fn is_killed(status: &ContainerStatus, phase: PodPhase) -> bool {
         PodPhase::Failed => killed(status.state.as_ref()),
         _ => killed(status.state.as_ref()) || killed(status.last_state.as_ref()),
     }
+}
+
+/// Whether a pod that failed did so because it was deleted: had it been left alone it would run on, so it is not one that
+/// has ended. Times are of whole seconds; of what fell into the same one the deletion is taken for the first.
+fn was_stopped(
+    containers: &[ContainerStatus],
+    ended_at: Option<Timestamp>,
+    terminating_since: Option<Timestamp>,
+) -> bool {
+    let Some(since) = terminating_since.filter(|_| !containers.is_empty()) else { return false };
+    ended_at.is_none_or(|ended| ended.as_second() >= since.as_second())
 }
 
 fn ended_at(status: &ContainerStatus) -> Option<Timestamp> {

@@ -42,6 +42,31 @@ fn they_count_and_are_not_made_again() {
     }
 }
 
+/// A container that is told to end ends badly, and the kubelet says so before the pod is gone.
+#[test]
+fn a_pod_that_failed_because_it_was_deleted_is_made_again() {
+    for (ended, again) in [("01:00:09", false), ("01:00:10", true), ("01:00:20", true)] {
+        let mut model = Model::running(simple(2, json!({"minAvailable": 2})));
+        let first = model.pods["j-w-0"].metadata.uid.clone();
+        let status = json!({"phase": "Failed", "containerStatuses": [{
+            "name": "main", "ready": false, "restartCount": 0, "image": "", "imageID": "",
+            "state": {"terminated": {"exitCode": 143, "finishedAt": format!("2026-01-01T{ended}Z")}},
+        }]});
+        let pod = model.pods.get_mut("j-w-0").unwrap();
+        pod.status = serde_json::from_value(status).unwrap();
+        // Told at ten past one to be gone half a minute later.
+        pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T01:00:40Z")).unwrap();
+        pod.metadata.deletion_grace_period_seconds = Some(30);
+        model.settle();
+        assert_eq!(model.job.status.terminating, 1, "{ended}");
+        model.reap();
+        model.settle();
+        let second = model.pods.get("j-w-0").map(|pod| pod.metadata.uid.clone());
+        assert_eq!((second.is_some(), model.job.status.retry_count), (again, 0), "{ended}: {:?}", model.job.status);
+        assert_ne!(second, Some(first), "{ended}");
+    }
+}
+
 #[test]
 fn nothing_is_lost_wherever_the_controller_stops() {
     for effects in 0..4 {
