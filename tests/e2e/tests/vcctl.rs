@@ -265,8 +265,10 @@ fn queues() {
         vcctl.run(line, 0);
     }
     vcctl.run("vcctl queue get -n research", 0);
-    let wide = vcctl.quiet("vcctl queue list -o wide").ok();
-    assert!(wide.contains("Reclaimable") && wide.contains("cpu="), "{wide}");
+    eventually("what the running group has is counted", || {
+        let wide = vcctl.quiet("vcctl queue list -o wide").ok();
+        if wide.contains("Reclaimable") && wide.contains("cpu=") { Ok(()) } else { Err(wide) }
+    });
     assert_eq!(vcctl.json("vcctl queue get -n research -o json")["spec"]["weight"], 5);
     vcctl.run("vcctl queue operate -n research -a close", 0);
     vcctl.until("vcctl queue get -n research", "Closed");

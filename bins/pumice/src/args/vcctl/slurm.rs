@@ -175,7 +175,7 @@ mod tests {
             "vcctl pod list --all-namespaces -j a -q q",
             "vcctl cronjob suspend -N c",
             "vcctl version",
-            "vsub -n a -N team -i busybox -m 1 -r 2 -R cpu=1 -L cpu=1 -S volcano -c 'sleep 10'",
+            "vsub -n a -N team -i busybox -m 1 -r 2 -R cpu=1 -L cpu=1 -S volcano -c hostname",
             "vjobs",
             "vjobs -n a -N team",
             "vjobs -S volcano --all-namespaces --selector a",
