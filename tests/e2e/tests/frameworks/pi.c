@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STEPS 200000000L
+#define STEPS 1000000000L
 
 int main(int argc, char **argv) {
     int rank, ranks, length;
