@@ -9,6 +9,7 @@ pub mod events;
 pub mod install;
 pub mod lease;
 pub mod pace;
+mod partly_read;
 pub mod watch;
 pub mod window;
 pub mod write;

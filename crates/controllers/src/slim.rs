@@ -3,12 +3,9 @@
 //! Invariant: all but the spec is as the server told it. A pod is told of several times in its life, what it asks for is most
 //! of its text, and the machine never looks at that. Used by the watch of pods and by the answers to their creation.
 
-use std::borrow::Cow;
-
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
+use pumice_cluster::partly_read;
 use serde::Deserialize;
 
 /// A pod whose spec was passed over.
@@ -30,29 +27,7 @@ impl From<Told> for SlimPod {
     }
 }
 
-impl Resource for SlimPod {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Pod::kind(&())
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        Pod::group(&())
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        Pod::version(&())
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        Pod::plural(&())
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.0.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.0.metadata
-    }
-}
+partly_read!(SlimPod, Pod, 0.metadata);
 
 #[cfg(test)]
 mod tests {

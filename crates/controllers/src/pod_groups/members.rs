@@ -3,17 +3,14 @@
 //! Invariant: the counts of a group follow its pods; one template is kept once however many pods are made of it. A pod that
 //! was told of its group stays told, whatever a watch says that is behind our own write.
 
-use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::Resource;
-use pumice_cluster::Change;
+use pumice_cluster::{Change, partly_read};
 use pumice_machines::pod_group::{Member, Origin, Template};
 use serde::Deserialize;
 
@@ -35,29 +32,7 @@ impl From<Pod> for SeenPod {
     }
 }
 
-impl Resource for SeenPod {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Pod::kind(&())
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        Pod::group(&())
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        Pod::version(&())
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        Pod::plural(&())
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+partly_read!(SeenPod, Pod, metadata);
 
 /// The newest pod of a group.
 pub(crate) struct NewestPod {

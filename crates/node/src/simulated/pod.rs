@@ -3,14 +3,12 @@
 //! Invariant: only what decides is parsed, so that a stream of a million pods stays cheap; an annotation that can't be
 //! read counts as absent, with a warning. Called by the shell for every change of a pod.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
+use pumice_cluster::partly_read;
 use pumice_units::{GoDuration, Quantity};
 use serde::Deserialize;
 use serde_json::Value;
@@ -74,29 +72,7 @@ struct WireStatus {
     conditions: Vec<Value>,
 }
 
-impl Resource for WirePod {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Pod::kind(&())
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        Pod::group(&())
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        Pod::version(&())
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        Pod::plural(&())
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+partly_read!(WirePod, Pod, metadata);
 
 impl WirePod {
     /// Its uid; none if it is no UUID, as those of every API server are.
