@@ -4,6 +4,7 @@
 mod elastic;
 mod meeting;
 mod mpi;
+mod ray;
 
 use std::os::unix::fs::PermissionsExt;
 
