@@ -78,9 +78,47 @@ pub struct Bound {
     pub revision: u64,
 }
 
+/// Events of pods from a revision on. A server that ends a watch, because it is old or because its reader was slow, is asked
+/// to go on where it was.
+struct PodWatch {
+    client: Client,
+    lines: Lines,
+    /// Of the last event.
+    revision: String,
+}
+
+impl PodWatch {
+    async fn start(client: &Client, revision: u64) -> anyhow::Result<PodWatch> {
+        let revision = revision.to_string();
+        let lines = Self::open(client, &revision).await?;
+        Ok(PodWatch { client: client.clone(), lines, revision })
+    }
+
+    async fn open(client: &Client, revision: &str) -> anyhow::Result<Lines> {
+        Lines::open(client, &format!("/api/v1/pods?watch=1&resourceVersion={revision}")).await
+    }
+
+    /// Hands the next events to `take`, at least one.
+    async fn next(&mut self, mut take: impl FnMut(&str, &Object<'_>)) -> anyhow::Result<()> {
+        let chunk = loop {
+            match self.lines.next().await? {
+                Some(chunk) => break chunk,
+                None => self.lines = Self::open(&self.client, &self.revision).await?,
+            }
+        };
+        for line in chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let Ok(Line { kind, object }) = serde_json::from_slice::<Line<'_>>(line) else { continue };
+            anyhow::ensure!(kind != "ERROR", "the watch of pods broke: {}", String::from_utf8_lossy(line));
+            object.metadata.resource_version.clone_into(&mut self.revision);
+            take(kind, &object);
+        }
+        Ok(())
+    }
+}
+
 /// Tells of pods as they are bound.
 pub struct BoundWatch {
-    bound: mpsc::Receiver<Bound>,
+    bound: mpsc::Receiver<anyhow::Result<Bound>>,
     _task: JoinSet<()>,
 }
 
@@ -91,24 +129,28 @@ impl BoundWatch {
     /// When the watch does not begin.
     pub async fn start(client: &Client, revision: u64) -> anyhow::Result<BoundWatch> {
         let (sender, bound) = mpsc::channel(QUEUE_MAX);
-        let mut lines = Lines::open(client, &format!("/api/v1/pods?watch=1&resourceVersion={revision}")).await?;
+        let mut watch = PodWatch::start(client, revision).await?;
         let mut task = JoinSet::new();
         task.spawn(async move {
             let mut created: BTreeMap<String, u64> = BTreeMap::new();
             let mut seen = HashSet::new();
-            while let Ok(Some(chunk)) = lines.next().await {
-                let at = now();
-                for line in chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                    let Ok(Line { object, .. }) = serde_json::from_slice::<Line<'_>>(line) else { continue };
+            loop {
+                let mut bound = Vec::new();
+                let read = watch.next(|_, object| {
                     let name = object.metadata.name;
                     let revision = object.metadata.resource_version.parse().unwrap_or(0);
                     if object.spec.node_name.is_empty() {
                         created.entry(name.to_owned()).or_insert(revision);
                     } else if seen.insert(name.to_owned()) {
                         let created_revision = created.remove(name).unwrap_or(0);
-                        if sender.send(Bound { at, created_revision, revision }).await.is_err() {
-                            return;
-                        }
+                        bound.push(Ok(Bound { at: now(), created_revision, revision }));
+                    }
+                });
+                let failed = read.await.err();
+                for one in bound.into_iter().chain(failed.map(Err)) {
+                    let broken = one.is_err();
+                    if sender.send(one).await.is_err() || broken {
+                        return;
                     }
                 }
             }
@@ -119,14 +161,14 @@ impl BoundWatch {
     /// The next `count` pods that are bound.
     ///
     /// # Errors
-    /// When it takes longer than `limit`; says how many there were.
+    /// When it takes longer than `limit`; says how many there were. When the watch breaks.
     pub async fn take(&mut self, count: usize, limit: Duration) -> anyhow::Result<Vec<Bound>> {
         let deadline = tokio::time::Instant::now() + limit;
         let mut all = Vec::with_capacity(count);
         while all.len() < count {
             let next = tokio::time::timeout_at(deadline, self.bound.recv()).await;
             let next = next.with_context(|| format!("{} of {count} pods were bound within {limit:?}", all.len()))?;
-            all.push(next.context("the watch of pods ended")?);
+            all.push(next.context("the watch of pods ended")??);
         }
         Ok(all)
     }
@@ -143,12 +185,9 @@ pub struct Ended {
     pub reason: String,
 }
 
-/// Tells of pods as they end. A watch that the server ends, as it does with old ones, goes on where it was.
+/// Tells of pods as they end.
 pub struct EndWatch {
-    client: Client,
-    lines: Lines,
-    /// Of the last event.
-    revision: String,
+    watch: PodWatch,
     told: HashSet<String>,
 }
 
@@ -158,13 +197,7 @@ impl EndWatch {
     /// # Errors
     /// When the watch does not begin.
     pub async fn start(client: &Client, revision: u64) -> anyhow::Result<EndWatch> {
-        let revision = revision.to_string();
-        let lines = Self::open(client, &revision).await?;
-        Ok(EndWatch { client: client.clone(), lines, revision, told: HashSet::new() })
-    }
-
-    async fn open(client: &Client, revision: &str) -> anyhow::Result<Lines> {
-        Lines::open(client, &format!("/api/v1/pods?watch=1&resourceVersion={revision}")).await
+        Ok(EndWatch { watch: PodWatch::start(client, revision).await?, told: HashSet::new() })
     }
 
     /// The next ones, at least one, each once. A pod that was told of must be deleted, or it is remembered for good.
@@ -175,16 +208,7 @@ impl EndWatch {
         let mut ended = Vec::new();
         let deadline = tokio::time::Instant::now() + limit;
         while ended.is_empty() {
-            let chunk = tokio::time::timeout_at(deadline, self.lines.next()).await;
-            let chunk = chunk.with_context(|| format!("no pod ended within {limit:?}"))??;
-            let Some(chunk) = chunk else {
-                self.lines = Self::open(&self.client, &self.revision).await?;
-                continue;
-            };
-            for line in chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                let Ok(Line { kind, object }) = serde_json::from_slice::<Line<'_>>(line) else { continue };
-                anyhow::ensure!(kind != "ERROR", "the watch of pods broke: {}", String::from_utf8_lossy(line));
-                object.metadata.resource_version.clone_into(&mut self.revision);
+            let read = self.watch.next(|kind, object| {
                 let name = object.metadata.name;
                 let succeeded = object.status.phase == "Succeeded";
                 if kind == "DELETED" {
@@ -192,7 +216,9 @@ impl EndWatch {
                 } else if (succeeded || object.status.phase == "Failed") && self.told.insert(name.to_owned()) {
                     ended.push(Ended { name: name.to_owned(), succeeded, reason: object.status.reason.to_owned() });
                 }
-            }
+            });
+            let read = tokio::time::timeout_at(deadline, read).await;
+            read.with_context(|| format!("no pod ended within {limit:?}"))??;
         }
         Ok(ended)
     }
