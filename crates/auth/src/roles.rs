@@ -73,7 +73,7 @@ const CONTROLLERS: &[Line] = &[
     (&["apps"], &["replicasets", "statefulsets", "daemonsets"], READ),
     (&["batch"], &["jobs"], &["get"]),
     (CORE, &["replicationcontrollers"], &["get"]),
-    (&["scheduling.k8s.io"], &["podgroups"], READ),
+    (&["scheduling.k8s.io"], &["podgroups", "workloads"], READ),
     (&["networking.k8s.io"], &["networkpolicies"], &["get", "create", "delete"]),
     (SCHEDULING, &["podgroups", "queues"], EDIT),
     (SCHEDULING, &["podgroups/status", "queues/status"], WRITE),

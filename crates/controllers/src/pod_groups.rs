@@ -5,7 +5,9 @@
 
 mod carry;
 mod members;
+mod natives;
 mod owners;
+mod part;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +15,6 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::stream::{BoxStream, SelectAll, StreamExt as _};
 use jiff::Timestamp;
-use k8s_openapi::api::scheduling::v1alpha2::PodGroup as NativeGroup;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
 use pumice_api::names;
@@ -28,6 +29,7 @@ use crate::shelf::Shelf;
 use crate::small_loop::{Controller, Plan};
 use carry::{About, Carrying};
 use members::{Gathered, Members, SeenPod};
+use natives::{NativeChange, Natives};
 use owners::{Kind, Owners, SlimOwner};
 
 /// How long a pod alone may be on its way to a node before its group is made: most are bound by then, and a group made before
@@ -40,7 +42,7 @@ pub(crate) enum Input {
     /// The pod of this uid carries its group's name.
     Told(String),
     Group(Box<Change<PodGroup>>),
-    Native(Box<Change<NativeGroup>>),
+    Native(Box<NativeChange>),
     Owner(Kind, Change<SlimOwner>),
     /// The owner of this uid was looked for.
     Read(String, Option<OwnerFacts>),
@@ -57,7 +59,7 @@ pub(crate) struct PodGroups {
     schedulers: Vec<String>,
     members: Members,
     groups: Shelf<PodGroup>,
-    natives: Shelf<NativeGroup>,
+    natives: Natives,
     owners: Owners,
 }
 
@@ -70,7 +72,7 @@ impl PodGroups {
             members: Members::new(schedulers.len()),
             schedulers,
             groups: Shelf::default(),
-            natives: Shelf::default(),
+            natives: Natives::default(),
             owners: Owners::default(),
         }
     }
@@ -78,7 +80,7 @@ impl PodGroups {
     fn source<'a>(&'a self, key: &Key, gathered: Option<&Gathered>) -> Source<'a> {
         match gathered.map(|gathered| &gathered.origin) {
             Some(Origin::Alone) => Source::Pod,
-            Some(Origin::Native) => Source::Native(self.natives.items.get(key)),
+            Some(Origin::Native) => Source::Native(self.natives.look(key)),
             Some(Origin::Owned(owner)) => Source::Owner(self.owners.look(&key.0, owner)),
             // No pods: it may be the group of somebody who wants none.
             None => {
@@ -126,8 +128,9 @@ impl Controller for PodGroups {
         }
         let ours = WatchScope::labels(names::MADE_OF);
         feed.push(watch(Api::all(client.clone()), ours).map(group_input).boxed());
-        let natives = watch_optional(Api::all(client.clone()), WatchScope::default());
-        feed.push(natives.map(|change| Input::Native(Box::new(change))).boxed());
+        for natives in Natives::watch(client) {
+            feed.push(natives.map(|change| Input::Native(Box::new(change))).boxed());
+        }
         for kind in Kind::WATCHED {
             let owners = Api::all_with(client.clone(), &kind.resource());
             let owners = watch_optional(owners, WatchScope::default());
@@ -137,7 +140,7 @@ impl Controller for PodGroups {
     }
 
     fn is_complete(&self) -> bool {
-        self.members.is_listed() && self.groups.is_listed && self.natives.is_listed && self.owners.is_listed()
+        self.members.is_listed() && self.groups.is_listed && self.natives.is_listed() && self.owners.is_listed()
     }
 
     fn take(&mut self, input: Input, touched: &mut BTreeSet<Key>) {
@@ -148,8 +151,7 @@ impl Controller for PodGroups {
             Input::Group(change) => groups.take(*change, |group, _| {
                 touched.insert(key(&group.metadata));
             }),
-            Input::Native(change) => natives.take(*change, |native, _| {
-                let key = key(&native.metadata);
+            Input::Native(change) => natives.take(*change, |key| {
                 if members.gathered(&key).is_some() {
                     touched.insert(key);
                 }
@@ -172,6 +174,7 @@ impl Controller for PodGroups {
         if gathered.is_none() {
             self.owners.forget(&key.1);
         }
+        self.natives.note_lacking(key);
         let wait = gathered.and_then(|gathered| still_waits(gathered, clock::now()));
         let effects = self.effects(key, gathered, wait.is_some());
         if effects.is_empty() {

@@ -13,13 +13,13 @@ use crate::ids::{GroupId, TimeMs};
 use crate::plan::{GroupUpdate, PodNotice, QueueUpdate};
 use crate::plugins::Counting;
 use crate::reasons::{Minimum, Reason, Reasons, RoleMinimum, Stage};
-use crate::world::groups::{GroupRow, Noticed};
+use crate::world::groups::{GroupRow, MADE_PREFIX, Noticed};
 use crate::world::sub_jobs::JOB_HYPER_NODE;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
-/// Missing pods are reported on objects only after this: a controller takes a moment to make them.
-const NO_PODS_GRACE_MS: i64 = 5_000;
+/// Missing pods, and missing groups, are reported on objects only after this: a controller takes a moment to make them.
+const MAKING_GRACE_MS: i64 = 5_000;
 /// A group's pods are told of another kind of reason at most this often.
 const NOTICE_GAP_MS: i64 = 10_000;
 
@@ -32,6 +32,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let (known, news): (Vec<_>, Vec<_>) = failed.into_iter().partition(unchanged);
     known.into_iter().for_each(|group| refresh_numbers(cycle, group));
     groups.extend(news);
+    groups.extend(long_absent(cycle));
     groups.extend(changed.iter().flat_map(|kind| cycle.backlog.buckets[kind].groups.iter()));
     groups.sort_unstable();
     groups.dedup();
@@ -110,11 +111,12 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     let reasons = reasons(cycle, group, failure);
     let told = reasons.as_ref().filter(|reasons| worth_telling(cycle.now, reasons)).cloned();
     if let Some(reasons) = reasons.as_ref().filter(|_| told.is_none()) {
-        cycle.wake_at(reasons.since.plus_ms(NO_PODS_GRACE_MS));
+        cycle.wake_at(reasons.since.plus_ms(MAKING_GRACE_MS));
     }
+    await_group(cycle, group, reasons.as_ref());
     cycle.tables.groups.row_mut(group).reasons = reasons.map(Box::new);
     let ready = is_ready(cycle, group);
-    let blocked = told.as_ref().filter(|_| !ready);
+    let blocked = told.as_ref().filter(|reasons| !ready && reasons.stage != Stage::NoGroup);
     let phase = phase(cycle.tables.groups.row(group), blocked.is_some(), ready);
     if phase == GroupPhase::Pending && cycle.tables.groups.row(group).phase != phase {
         // It has to be admitted again, without waiting for an event.
@@ -131,9 +133,30 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     told.is_none_or(|reasons| notify_pods(cycle, group, &reasons))
 }
 
-/// Pods that are only being made are no news.
+/// Pods and groups that are only being made are no news.
 fn worth_telling(now: TimeMs, reasons: &Reasons) -> bool {
-    reasons.stage != Stage::NoPods || now >= reasons.since.plus_ms(NO_PODS_GRACE_MS)
+    let is_made = matches!(reasons.stage, Stage::NoPods | Stage::NoGroup);
+    !is_made || now >= reasons.since.plus_ms(MAKING_GRACE_MS)
+}
+
+/// Groups that were not there a while ago; most are by now. The next cycle that is wanted for the others is asked for.
+fn long_absent(cycle: &mut Cycle<'_>) -> Vec<GroupId> {
+    let absent = &mut cycle.tables.groups.absent;
+    let due = absent.iter().take_while(|(at, _)| *at <= cycle.now).count();
+    let due: Vec<GroupId> = absent.drain(..due).map(|(_, group)| group).collect();
+    if let Some((at, _)) = cycle.tables.groups.absent.front().copied() {
+        cycle.wake_at(at);
+    }
+    due
+}
+
+/// Notes when a group that is found not to be there is to be looked at again.
+fn await_group(cycle: &mut Cycle<'_>, group: GroupId, reasons: Option<&Reasons>) {
+    let Some(reasons) = reasons.filter(|reasons| reasons.stage == Stage::NoGroup) else { return };
+    let row = cycle.tables.groups.row(group);
+    if row.reasons.as_ref().is_none_or(|old| old.stage != Stage::NoGroup) {
+        cycle.tables.groups.absent.push_back((reasons.since.plus_ms(MAKING_GRACE_MS), group));
+    }
 }
 
 fn is_ready(cycle: &Cycle<'_>, group: GroupId) -> bool {
@@ -143,10 +166,14 @@ fn is_ready(cycle: &Cycle<'_>, group: GroupId) -> bool {
 
 fn reasons(cycle: &Cycle<'_>, group: GroupId, failure: Option<Failure>) -> Option<Reasons> {
     let row = cycle.tables.groups.row(group);
-    if !cycle.tables.groups.waiting.contains(&group) || (row.pending() == 0 && is_ready(cycle, group)) {
-        return None;
-    }
-    let failure = failure.unwrap_or_else(|| unexplained(row));
+    let is_absent = !row.exists() && row.pending() > 0;
+    let waits = cycle.tables.groups.waiting.contains(&group) && (row.pending() > 0 || !is_ready(cycle, group));
+    let failure = match failure {
+        _ if is_absent => not_found(row),
+        _ if !waits => return None,
+        Some(failure) => failure,
+        None => unexplained(row),
+    };
     let kept = row.reasons.as_ref().filter(|old| old.stage == failure.stage).map(|old| old.since);
     let unmet = row.roles.iter().filter(|role| row.role_minima_apply() && role.counts.ready() < role.min);
     let roles =
@@ -164,6 +191,12 @@ fn reasons(cycle: &Cycle<'_>, group: GroupId, failure: Option<Failure>) -> Optio
         approximate: failure.approximate,
         reasons: failure.reasons,
     })
+}
+
+/// Its PodGroup is not there.
+fn not_found(row: &GroupRow) -> Failure {
+    let made = row.name.starts_with(MADE_PREFIX);
+    Failure::at(Stage::NoGroup, vec![Reason::GroupNotFound { group: row.key(), made }])
 }
 
 /// No action looked at it.

@@ -55,6 +55,7 @@ impl Failure {
 
 impl Cycle<'_> {
     pub(crate) fn run(mut self) -> Plan {
+        self.tables.refresh_inherited_queues();
         self.tables.refresh_network(self.config.sharding.as_ref());
         self.tables.nodes.expire_usage(self.now.plus_ms(-usage::FRESH_MS));
         self.policy.open(self.tables, self.now);

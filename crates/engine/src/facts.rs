@@ -164,6 +164,9 @@ pub enum Delta {
         weight: i64,
         /// Its labels.
         labels: std::collections::BTreeMap<String, String>,
+        /// The queue of its pods that name none (annotation `scheduling.volcano.sh/queue-name`).
+        #[serde(default)]
+        queue: Option<String>,
     },
     /// A namespace is gone, by name.
     NamespaceRemove(String),

@@ -15,6 +15,8 @@ pub(crate) use class::{class_of, is_class};
 /// Where in its way a group waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
+    /// Its PodGroup is not there: nothing is known of it but its pods.
+    NoGroup,
     /// Not admitted yet: no pods are made for it.
     Enqueue,
     /// Admitted, but it has fewer pods than its minimum.
@@ -76,6 +78,13 @@ pub struct RoleMinimum {
 #[serde(tag = "code", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Reason {
+    /// Pods name a PodGroup that does not exist.
+    GroupNotFound {
+        /// `namespace/name`.
+        group: String,
+        /// It is one that controllers make for the pods' owner.
+        made: bool,
+    },
     /// The queue does not exist.
     QueueNotFound {
         /// Its name.

@@ -13,6 +13,7 @@ use crate::plugins::Registry;
 use crate::policy::Policy;
 use crate::reasons::Reasons;
 
+mod alone;
 mod apply;
 pub(crate) mod classes;
 pub(crate) mod couplings;
@@ -209,9 +210,10 @@ impl World {
         self.tables.hyper_nodes.problems()
     }
 
-    /// All groups there are, in no order that means anything. O(groups).
+    /// All groups there are, and those that pods wait for, in no order that means anything. O(groups).
     pub fn groups(&self) -> impl Iterator<Item = GroupView<'_>> {
-        self.tables.groups.table.iter().filter(|(_, row)| row.exists()).map(|(id, row)| GroupView {
+        let all = self.tables.groups.table.iter().filter(|(_, row)| row.exists() || row.reasons.is_some());
+        all.map(|(id, row)| GroupView {
             id,
             world: self,
             namespace: &row.namespace,

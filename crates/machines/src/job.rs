@@ -24,6 +24,7 @@ mod pod_group;
 mod pods;
 mod policy;
 mod raises;
+mod refused;
 mod retry;
 mod rules;
 mod scale_up;
@@ -51,6 +52,7 @@ pub use scale_up::{ON_OOM, ScaleUp, ScaleUpError};
 use census::Census;
 use events::Signal;
 use kill::Target;
+use memory::Memory;
 use policy::{Judgement, Order};
 use status::Draft;
 
@@ -102,21 +104,23 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
         JobPhase::Pending | JobPhase::Running | JobPhase::Restarting => Signal::gather(view, &census, now),
         _ => Vec::new(),
     };
-    let memory = oom::decide(view, &census, &phase);
-    signals.retain(|signal| !memory.answers(signal));
+    let oom = oom::decide(view, &census, &phase);
+    signals.retain(|signal| !oom.answers(signal));
     let changed_at = view.job.status.state.last_transition_time.as_ref().map_or(now, |time| time.0);
     let Judgement { due, wake_at, waiting } = policy::judge(&view.job.spec, &signals, changed_at, now);
-    let scene = Scene { view, census, phase, signals, due, memory, changed_at, now };
+    let refusals = Memory::read(view.job, memory::REFUSED, None);
+    let scene = Scene { view, census, phase, signals, due, memory: oom, refusals, changed_at, now };
     let judged = matches!(scene.phase, JobPhase::Pending | JobPhase::Running) && view.command.is_none();
     let order = match view.command {
         Some(action) => Some(Order::command(action.clone())),
         None => scene.due.first().filter(|_| judged).cloned(),
     };
     let mut plan = scene.act(order.as_ref());
+    let rest_ends = scene.rest_ends();
     plan.prepend_records(no_room.into_iter().chain(scene.memory.refused).collect());
     if judged {
         plan.prepend_records(waiting);
-        plan.wake_at = plan.wake_at.into_iter().chain(wake_at).min();
+        plan.wake_at = plan.wake_at.into_iter().chain(wake_at).chain(rest_ends).min();
     }
     plan
 }
@@ -132,6 +136,8 @@ struct Scene<'a> {
     due: Vec<Order>,
     /// What is done about pods killed for want of memory, before anything else.
     memory: oom::Decision,
+    /// What the job remembers of pods that nodes refused.
+    refusals: Memory,
     /// When the status last changed: since when what has happened at an unknown time counts.
     changed_at: Timestamp,
     now: Timestamp,

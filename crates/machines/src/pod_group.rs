@@ -8,16 +8,17 @@
 
 mod build;
 mod member;
+mod native;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::scheduling::v1alpha2::PodGroup as NativeGroup;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use pumice_api::names;
 use pumice_api::scheduling::PodGroup;
 use serde_json::Value;
 
 pub use member::{Member, Origin, Template, inherited};
+pub use native::{Native, NativeGroup, NativeSpec, Workload, WorkloadSpec};
 
 /// What of a pod's owner its group depends on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,7 +50,18 @@ pub enum Source<'a> {
     /// The controller of its pods.
     Owner(Owner<'a>),
     /// Kubernetes' own PodGroup; none while it is not there.
-    Native(Option<&'a NativeGroup>),
+    Native(Option<Native<'a>>),
+}
+
+impl Source<'_> {
+    /// Whether what is missing would make another group than there was: no reason to change the one that is there.
+    fn is_partly_gone(&self) -> bool {
+        match self {
+            Self::Owner(owner) => *owner == Owner::Gone,
+            Self::Native(native) => native.is_some_and(|native| native.lacks_template()),
+            Self::Pod => false,
+        }
+    }
 }
 
 /// The newest pod of a group: the one made of the newest template.
@@ -123,8 +135,7 @@ pub fn step(view: &GroupView<'_>) -> Vec<GroupEffect> {
     let mut effects = Vec::new();
     match view.group {
         Some(group) if group.metadata.deletion_timestamp.is_some() => return effects,
-        // The annotations of an owner that is gone are no reason to change anything.
-        Some(group) if is_ours(group) && view.source != Source::Owner(Owner::Gone) => {
+        Some(group) if is_ours(group) && !view.source.is_partly_gone() => {
             effects.extend(build::wanted(view, newest).and_then(|wanted| build::difference(group, wanted)));
         }
         // Of somebody else's the scheduler has these pods in it all the same.

@@ -27,6 +27,7 @@ macro_rules! on_each_case {
             a_job_sent_right_after_its_queue_finds_it
             a_manifest_applied_again_changes_nothing
             pods_alone_get_their_groups_after_they_were_placed
+            a_pod_is_told_that_its_group_does_not_exist
         }
     };
     ($start:expr; $($case:ident)+) => {
@@ -489,4 +490,28 @@ spec: {{schedulerName: volcano, restartPolicy: Never, containers: [{{name: main,
         2 => Ok(()),
         n => Err(format!("{n} groups")),
     });
+}
+
+/// And is placed when it does.
+pub fn a_pod_is_told_that_its_group_does_not_exist(clients: &Clients) {
+    let pod = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: early, annotations: {scheduling.k8s.io/group-name: late}}
+spec: {schedulerName: volcano, restartPolicy: Never, containers: [{name: main, image: none, resources: {requests: {cpu: 1}}}]}"#;
+    create(clients, pod);
+    eventually("the pod says what it waits for", || {
+        let pod = clients.get("pods", "early").ok_or("no pod")?;
+        match pod["status"]["conditions"].to_string() {
+            text if text.contains("late does not exist: create it") => Ok(()),
+            text => Err(text),
+        }
+    });
+    let group = r#"
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: late}
+spec: {minMember: 1}"#;
+    create(clients, group);
+    wait_for_running(clients, 1);
 }

@@ -131,7 +131,7 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: big}}}}, template: {pods}}}
     wait_for_bound(&clients, "app=big", 1);
 }
 
-/// Kubernetes' own gangs: made by hand, and by its Job controller for a Job whose pods all run at once.
+/// Kubernetes' own gangs: made by hand, of a Workload's template, and by its Job controller for a Job whose pods all run at once.
 #[test]
 fn pod_groups_of_kubernetes_own_are_gangs() {
     let clients = start("native");
@@ -150,9 +150,16 @@ spec: {{schedulerName: volcano, schedulingGroup: {{podGroupName: gang}}, contain
         &format!(
             "
 apiVersion: scheduling.k8s.io/v1alpha2
+kind: Workload
+metadata: {{name: training}}
+spec: {{podGroupTemplates: [{{name: workers, schedulingPolicy: {{gang: {{minCount: 3}}}}}}]}}
+---
+apiVersion: scheduling.k8s.io/v1alpha2
 kind: PodGroup
 metadata: {{name: gang}}
-spec: {{schedulingPolicy: {{gang: {{minCount: 3}}}}}}{}{}",
+spec:
+  podGroupTemplateRef: {{workload: {{workloadName: training, podGroupTemplateName: workers}}}}
+  schedulingPolicy: {{gang: {{minCount: 3}}}}{}{}",
             member(1),
             member(2)
         ),

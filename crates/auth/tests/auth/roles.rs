@@ -69,6 +69,8 @@ fn the_controllers_own_jobs_and_their_children() {
             ("create", "", "secrets", None),
             ("create", "", "persistentvolumeclaims", None),
             ("delete", GROUPS, "podgroups", None),
+            ("watch", "scheduling.k8s.io", "podgroups", None),
+            ("watch", "scheduling.k8s.io", "workloads", None),
             ("delete", "bus.volcano.sh", "commands", None),
             ("watch", "", "nodes", None),
             ("create", "topology.volcano.sh", "hypernodes", None),

@@ -3,18 +3,17 @@
 //! Invariant: of an owner only what a group needs is kept. ReplicaSets and StatefulSets are watched, since they are scaled and
 //! live long; of the other kinds an owner is read once, when its group is to be made. A server need not have any of them.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ApiResource;
-use kube::core::DynamicResourceScope;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 use pumice_api::names;
 use pumice_cluster::{Change, Failure, failure};
 use pumice_machines::pod_group::{Owner, OwnerFacts, inherited};
 use serde::Deserialize;
 
+use super::part::{self, Part, Slim};
 use crate::shelf::Shelf;
 
 /// A kind whose annotations count.
@@ -54,70 +53,25 @@ impl Kind {
     /// What its API is called.
     pub fn resource(self) -> ApiResource {
         let (group, version, kind, plural) = self.names();
-        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-        ApiResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            api_version,
-            kind: kind.to_owned(),
-            plural: plural.to_owned(),
-        }
+        part::resource(group, version, kind, plural)
     }
 }
 
 /// An owner, without what no group needs.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(from = "Told")]
-pub(crate) struct SlimOwner {
-    pub metadata: ObjectMeta,
-    facts: OwnerFacts,
-}
+pub(crate) type SlimOwner = Slim<OwnerFacts>;
 
-#[derive(Deserialize)]
-struct Told {
-    #[serde(default)]
-    metadata: ObjectMeta,
-    #[serde(default)]
-    spec: Scale,
-}
-
+/// How many pods an owner wants.
 #[derive(Default, Deserialize)]
-struct Scale {
+pub(crate) struct Scale {
     #[serde(default)]
     replicas: Option<i32>,
 }
 
-impl From<Told> for SlimOwner {
-    fn from(Told { metadata, spec }: Told) -> Self {
-        let ObjectMeta { name, namespace, uid, resource_version, annotations, .. } = metadata;
-        Self {
-            metadata: ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() },
-            facts: OwnerFacts { annotations: inherited(annotations.into_iter().flatten()), replicas: spec.replicas },
-        }
-    }
-}
+impl Part for OwnerFacts {
+    type Spec = Scale;
 
-impl Resource for SlimOwner {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        resource.kind.as_str().into()
-    }
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        resource.group.as_str().into()
-    }
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        resource.version.as_str().into()
-    }
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        resource.plural.as_str().into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+    fn of(annotations: BTreeMap<String, String>, spec: Scale) -> Self {
+        Self { annotations: inherited(annotations), replicas: spec.replicas }
     }
 }
 
@@ -161,7 +115,7 @@ impl Owners {
         let place = (namespace.to_owned(), owner.name.clone());
         let mut held = self.watched.iter().filter_map(|shelf| shelf.items.get(&place));
         if let Some(held) = held.find(|held| held.metadata.uid.as_ref() == Some(&owner.uid)) {
-            return Owner::There(&held.facts);
+            return Owner::There(&held.part);
         }
         match self.read.get(&names::made_group_name(&owner.uid)) {
             Some(Some(facts)) => Owner::There(facts),
@@ -180,7 +134,7 @@ pub(crate) async fn read(
     let Some(kind) = Kind::of(owner) else { return Ok(None) };
     let api: Api<SlimOwner> = Api::namespaced_with(client.clone(), namespace, &kind.resource());
     match api.get(&owner.name).await {
-        Ok(found) => Ok((found.metadata.uid.as_ref() == Some(&owner.uid)).then_some(found.facts)),
+        Ok(found) => Ok((found.metadata.uid.as_ref() == Some(&owner.uid)).then_some(found.part)),
         Err(error) if failure(&error) == Failure::NotFound => Ok(None),
         Err(error) if failure(&error) == Failure::Forbidden => {
             tracing::warn!(kind = owner.kind, %error, "its annotations don't count for the PodGroup of its pods");

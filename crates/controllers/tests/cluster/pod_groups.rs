@@ -1,7 +1,10 @@
 //! PodGroups of pods that nobody made one for.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::runtime::wait::{Condition as _, conditions};
+use kube::{Api, Client};
 use pumice_api::names;
 use pumice_api::scheduling::PodGroup;
 use pumice_cluster::write::{PodRef, bind_pod};
@@ -135,4 +138,58 @@ async fn pods_of_an_owner_that_can_not_be_read_are_grouped_all_the_same() {
         wait_told(&cluster, &name, &group).await;
         assert_eq!(wait_group(&cluster, &group, |_| true).await.spec.min_member, 1);
     }
+}
+
+/// A kind of `scheduling.k8s.io`, as a server of Kubernetes 1.37 has it.
+async fn serve_native(cluster: &Cluster, kind: &str) -> Api<DynamicObject> {
+    const GROUP: &str = "scheduling.k8s.io";
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1beta1", kind));
+    let plural = resource.plural.as_str();
+    let name = format!("{plural}.{GROUP}");
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.admin.clone());
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": name, "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"}},
+        "spec": {"group": GROUP, "scope": "Namespaced", "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+            "versions": [{"name": "v1beta1", "served": true, "storage": true, "schema": schema}]}});
+    cluster.create(&definitions, definition).await;
+    cluster.wait(&definitions, &name, |crd| conditions::is_crd_established().matches_object(crd)).await;
+    let client: Client = cluster.admin.clone();
+    Api::namespaced_with(client, "default", &resource)
+}
+
+#[tokio::test]
+async fn pod_groups_of_kubernetes_own_say_what_the_template_of_their_workload_adds() {
+    let mut cluster = Cluster::without_controllers(std::sync::Arc::new(pumice_apiserver::AdmitAll)).await;
+    let workloads = serve_native(&cluster, "Workload").await;
+    let natives = serve_native(&cluster, "PodGroup").await;
+    let template = json!({"name": "workers", "schedulingPolicy": {"gang": {"minCount": 7}},
+        "schedulingConstraints": {"topology": [{"key": "example.com/rack"}]}});
+    let workload = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload", "metadata": {"name": "training"},
+        "spec": {"podGroupTemplates": [template]}});
+    let native = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "gang"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}},
+            "workloadRef": {"workloadName": "training", "templateName": "workers"}}});
+    let workload: DynamicObject = cluster.create(&workloads, workload).await;
+    let member = json!({"schedulingGroup": {"podGroupName": "gang"}});
+    make_pod(&cluster, "m", json!({}), member).await;
+    // Pods alone beside it: a Workload groups nothing by itself.
+    let alone = make_pod(&cluster, "alone", json!({}), json!({})).await;
+    cluster.start_controllers();
+    wait_told(&cluster, "alone", &format!("podgroup-{}", uid(&alone))).await;
+    assert_eq!(cluster.api::<PodGroup>().get_opt("gang").await.unwrap(), None, "Kubernetes' own comes yet");
+
+    let native: DynamicObject = cluster.create(&natives, native).await;
+    let group = wait_group(&cluster, "gang", |group| group.spec.network_topology.is_some()).await;
+    assert_eq!(
+        (group.spec.min_member, &*group.spec.network_topology.unwrap().highest_tier_name),
+        (3, "example.com/rack")
+    );
+    let owner = &group.metadata.owner_references.unwrap()[0];
+    assert_eq!((&*owner.api_version, Some(&owner.uid)), ("scheduling.k8s.io/v1beta1", native.metadata.uid.as_ref()));
+    // Without it the gang stays what it was.
+    workloads.delete(workload.metadata.name.as_deref().unwrap(), &Default::default()).await.unwrap();
+    let last = make_pod(&cluster, "last", json!({}), json!({})).await;
+    wait_told(&cluster, "last", &format!("podgroup-{}", uid(&last))).await;
+    wait_group(&cluster, "gang", |group| group.spec.network_topology.is_some()).await;
 }

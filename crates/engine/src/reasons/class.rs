@@ -8,6 +8,7 @@ use super::{NodesUnfit, Reason, Stage};
 impl Reason {
     fn write_class(&self, out: &mut impl Write) -> fmt::Result {
         match self {
+            Self::GroupNotFound { .. } => out.write_str("groupNotFound"),
             Self::QueueNotFound { .. } => out.write_str("queueNotFound"),
             Self::QueueClosed { .. } => out.write_str("queueClosed"),
             Self::QueueLimit { resource, .. } => write!(out, "queueLimit:{resource}"),

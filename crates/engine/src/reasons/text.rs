@@ -50,6 +50,7 @@ impl Reasons {
     pub fn summary(&self) -> String {
         match (self.reasons.first(), self.stage) {
             (Some(first), _) => first.to_string(),
+            (None, Stage::NoGroup) => "waits for its PodGroup".to_owned(),
             (None, Stage::Enqueue) => "waits to be admitted".to_owned(),
             (None, Stage::NoPods) => "waits for its pods to be made".to_owned(),
             (None, Stage::Allocate) => "waits for a node".to_owned(),
@@ -61,6 +62,16 @@ impl Reasons {
 impl Display for Reason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
+            Self::GroupNotFound { group, made: true } => {
+                write!(
+                    f,
+                    "PodGroup {group} does not exist: the controllers make it for the pod's owner; see that they run"
+                )
+            }
+            Self::GroupNotFound { group, made: false } => {
+                write!(f, "PodGroup {group} does not exist: create it, or name another; ")?;
+                f.write_str("for a group of scheduling.k8s.io the controllers make it, once that is there")
+            }
             Self::QueueNotFound { queue } => write!(f, "queue {queue} does not exist: create it, or choose another"),
             Self::QueueClosed { queue, state } => write!(f, "queue {queue} is {state} and takes no new work"),
             Self::QueueLimit { queue, resource, limit, used, requested, short, never, of_cluster } => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::facts::{Delta, GroupFacts, GroupPhase, NodeFacts, PodFacts, ShapeTask};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::plugins;
-use crate::world::groups::{ROLES_MAX, ShapePart, key_of};
+use crate::world::groups::{MADE_PREFIX, ROLES_MAX, ShapePart, key_of};
 use crate::world::objects::Namespace;
 use crate::world::sub_jobs::{JOB_HYPER_NODE, REST};
 use crate::world::tables::{Shape, Tables};
@@ -71,12 +71,17 @@ impl Tables {
             Delta::BudgetRemove { namespace, name } => objects.budgets.remove(&key_of(namespace, name)),
             Delta::QuotaUpsert(facts) => objects.quotas.upsert(key_of(&facts.namespace, &facts.name), facts),
             Delta::QuotaRemove { namespace, name } => objects.quotas.remove(&key_of(namespace, name)),
-            Delta::NamespaceUpsert { name, weight, labels } => {
+            Delta::NamespaceUpsert { name, weight, labels, queue } => {
                 self.couplings.namespace_changed(name, Some(labels));
-                objects.namespaces.upsert(name.clone(), &Namespace { weight: (*weight).max(1), labels: labels.clone() })
+                let queue = queue.as_deref().filter(|queue| !queue.is_empty()).map(Arc::from);
+                let before = objects.namespaces.all.get(name).and_then(|namespace| namespace.queue.as_ref());
+                self.queues_to_inherit |= before != queue.as_ref();
+                let namespace = Namespace { weight: (*weight).max(1), labels: labels.clone(), queue };
+                objects.namespaces.upsert(name.clone(), &namespace)
             }
             Delta::NamespaceRemove(name) => {
                 self.couplings.namespace_changed(name, None);
+                self.queues_to_inherit |= objects.namespaces.all.get(name).is_some_and(|one| one.queue.is_some());
                 objects.namespaces.remove(name)
             }
             _ => false,
@@ -238,11 +243,12 @@ impl Tables {
         if let Some(name) = facts.group.as_deref() {
             return self.intern_group(&facts.namespace, name);
         }
-        let group = self.intern_group(&facts.namespace, &format!("podgroup-{}", facts.uid));
-        let queue = facts.queue.clone().filter(|queue| !queue.is_empty());
+        let group = self.intern_group(&facts.namespace, &format!("{MADE_PREFIX}{}", facts.uid));
+        let (queue, inherits_queue) = self.queue_of_pod_alone(facts);
         let row = self.groups.row_mut(group);
         if !row.known {
             row.of_one = true;
+            row.inherits_queue = inherits_queue;
             row.phase = if row.phase == GroupPhase::Pending { GroupPhase::Inqueue } else { row.phase };
             row.min_member = 1;
             row.created = facts.created;
@@ -379,7 +385,7 @@ impl Tables {
         }
     }
 
-    fn set_queue(&mut self, group: GroupId, name: Option<&str>) {
+    pub(crate) fn set_queue(&mut self, group: GroupId, name: Option<&str>) {
         let name = name.map_or_else(|| self.default_queue.clone(), Arc::from);
         let queue = self.queues.intern(&name);
         let row = self.groups.row_mut(group);

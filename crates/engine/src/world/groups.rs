@@ -1,7 +1,7 @@
 //! Groups (PodGroups, and groups of one for bare pods): minima, counts by state, shape, phase, reasons.
 //! Counts follow the tasks' states exactly; only `Tables` changes them. A group that only pods name is a placeholder.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::dims::Demand;
@@ -49,6 +49,9 @@ impl Counts {
     }
 }
 
+/// What the names of groups begin with that controllers make, by the uid of the pod or of its owner.
+pub(crate) const MADE_PREFIX: &str = "podgroup-";
+
 /// Task names told apart in one group; pods of further names count for the first.
 pub(crate) const ROLES_MAX: usize = 2048;
 
@@ -92,6 +95,8 @@ pub struct GroupRow {
     /// Made for one bare pod; needs no PodGroup.
     pub(crate) of_one: bool,
     pub(crate) queue: QueueId,
+    /// Nobody named a queue for the pod that it was made for: it follows the namespace's.
+    pub(crate) inherits_queue: bool,
     pub(crate) min_member: u32,
     pub(crate) roles: Vec<Role>,
     pub(crate) min_resources: Option<Demand>,
@@ -195,6 +200,8 @@ pub(crate) struct Groups {
     pub(crate) unadmitted: BTreeSet<GroupId>,
     /// Groups with pending pods that ask for nothing.
     pub(crate) best_effort: BTreeSet<GroupId>,
+    /// When to tell the pods of groups that were not there when they were looked at; by time.
+    pub(crate) absent: VecDeque<(TimeMs, GroupId)>,
     /// Groups whose status may have changed since it was last worked out; each once.
     dirty: Vec<GroupId>,
     /// Groups whose place in the backlog may have changed; each once.
@@ -224,6 +231,7 @@ impl Groups {
             unadmitted: BTreeSet::new(),
             half_placed: BTreeSet::new(),
             best_effort: BTreeSet::new(),
+            absent: VecDeque::new(),
             dirty: Vec::new(),
             moved: Vec::new(),
             unsettled: Vec::new(),
@@ -258,6 +266,7 @@ impl Groups {
             known: false,
             of_one: false,
             queue,
+            inherits_queue: false,
             min_member: 0,
             roles: Vec::new(),
             min_resources: None,

@@ -45,6 +45,8 @@ pub(crate) struct Namespace {
     /// At least 1.
     pub(crate) weight: i64,
     pub(crate) labels: BTreeMap<String, String>,
+    /// Where its pods go that name no queue.
+    pub(crate) queue: Option<Arc<str>>,
 }
 
 #[derive(Debug, Default)]

@@ -84,6 +84,8 @@ pub struct Tables {
     pub(crate) owned: FxHashMap<Arc<str>, BTreeSet<GroupId>>,
     /// Where groups without a queue go.
     pub(crate) default_queue: Arc<str>,
+    /// A namespace has another queue than before: groups that follow it are to be moved.
+    pub(crate) queues_to_inherit: bool,
     /// Pods with a promise of room.
     pub(crate) fences: BTreeSet<TaskId>,
     /// Pods that we are evicting.
@@ -129,6 +131,7 @@ impl Tables {
             shapes: FxHashMap::default(),
             owned: FxHashMap::default(),
             default_queue: default_queue.into(),
+            queues_to_inherit: false,
             fences: BTreeSet::new(),
             evicting: BTreeSet::new(),
             journal: Journal::default(),

@@ -236,7 +236,7 @@ impl Scene<'_> {
 
     /// Marks for surplus and refused pods: once they are gone, or are wanted again before that, they were not evicted.
     pub(super) fn own_marks(&self) -> Vec<Effect> {
-        let refused = self.census.slots().filter(|pod| pod.refused.is_some());
+        let refused = self.census.slots().filter(|pod| pod.refused.is_some() && !self.rests(pod));
         let fresh = refused.chain(self.census.surplus.iter().copied());
         let fresh = fresh.filter(|pod| pod.mark.is_none() && pod.terminating_since.is_none());
         fresh.map(|pod| Effect::MarkPod { pod: pod.existing(), mark: Mark::read(None) }).collect()
@@ -244,7 +244,8 @@ impl Scene<'_> {
 
     /// Deletes surplus and refused pods, and those that `chosen` picks, unless they are being deleted already.
     pub(super) fn deletions(&self, chosen: impl Fn(&PodFacts) -> bool) -> Vec<Effect> {
-        let pods = self.census.slots().filter(|pod| pod.refused.is_some() || chosen(pod));
+        let refused = |pod: &PodFacts| pod.refused.is_some() && !self.rests(pod);
+        let pods = self.census.slots().filter(|pod| refused(pod) || chosen(pod));
         let going = pods.chain(self.census.surplus.iter().copied()).filter(|pod| pod.terminating_since.is_none());
         going.map(|pod| Effect::DeletePod(pod.existing())).collect()
     }

@@ -22,7 +22,8 @@ use crate::usage::{self, Usage};
 /// What `kubectl apply` was last given, as large as the object itself; annotation.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Annotations that are about the Job object itself.
-const NOT_COPIED: &[&str] = &[LAST_APPLIED, memory::EVICTED, memory::ENDED_INDICES, raises::MEMORY_RAISES];
+const NOT_COPIED: &[&str] =
+    &[LAST_APPLIED, memory::EVICTED, memory::ENDED_INDICES, memory::REFUSED, raises::MEMORY_RAISES];
 
 /// Makes the group.
 pub(super) fn build(job: &Job, priorities: &BTreeMap<String, i32>) -> PodGroup {

@@ -24,6 +24,10 @@ const REPLICAS_MAX: i64 = 100_000;
 
 impl Scene<'_> {
     pub(super) fn sync(&self) -> Plan {
+        self.with_refusals(self.agree())
+    }
+
+    fn agree(&self) -> Plan {
         let mut records = Vec::new();
         let mut draft = self.draft();
         let owed = self.owed(&[]);
@@ -174,7 +178,8 @@ impl Scene<'_> {
     fn refusals(&self) -> impl Iterator<Item = Effect> {
         let reasons: BTreeSet<&str> = self.census.slots().filter_map(|pod| pod.refused.as_deref()).collect();
         let tell = |reason| {
-            let message = format!("a node refused pods of the job: {reason}; they are made again and cost no retry");
+            let message =
+                format!("a node refused pods of the job: {reason}; they are made again, ever later, and cost no retry");
             Effect::warning("PodRefused", message)
         };
         reasons.into_iter().map(tell)

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::scheduling::v1alpha2::PodGroup as NativeGroup;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use pumice_api::names;
 use pumice_api::scheduling::{
@@ -13,6 +12,7 @@ use pumice_api::scheduling::{
 };
 use serde_json::{Map, Value, json};
 
+use super::native::Native;
 use super::{GroupEffect, GroupView, Newest, Owner, Source};
 use crate::usage::{self, Usage};
 
@@ -31,7 +31,7 @@ pub(super) fn wanted(view: &GroupView<'_>, newest: &Newest<'_>) -> Option<PodGro
         ..PodGroupSpec::default()
     };
     match view.source {
-        Source::Native(native) => follow(native?, &mut spec),
+        Source::Native(native) => follow(&native?, &mut spec),
         Source::Owner(Owner::There(owner)) => {
             spec.min_member = min_member(&owner.annotations);
             let taken = owner.annotations.iter().filter(|(key, _)| key.starts_with(names::VOLCANO_PREFIX));
@@ -71,8 +71,8 @@ fn owners(view: &GroupView<'_>, newest: &Newest<'_>) -> Vec<OwnerReference> {
     };
     match view.source {
         Source::Native(native) => {
-            let uid = native.and_then(|native| native.metadata.uid.as_deref()).unwrap_or_default();
-            vec![reference("scheduling.k8s.io/v1alpha2", "PodGroup", view.name, uid)]
+            let reference = |native: Native<'_>| reference(native.api_version, "PodGroup", view.name, native.uid);
+            native.map(reference).into_iter().collect()
         }
         Source::Owner(_) => newest.owners.to_vec(),
         Source::Pod => vec![reference("v1", "Pod", newest.name, newest.uid)],
@@ -80,21 +80,18 @@ fn owners(view: &GroupView<'_>, newest: &Newest<'_>) -> Vec<OwnerReference> {
 }
 
 /// What a PodGroup of Kubernetes' own says. Its domain is a tier of that name: HyperNodes found by labels are called so.
-fn follow(native: &NativeGroup, spec: &mut PodGroupSpec) {
-    let said = &native.spec;
-    spec.min_member = said.scheduling_policy.gang.as_ref().map_or(1, |gang| gang.min_count.max(0));
-    if let Some(class) = said.priority_class_name.as_ref().filter(|class| !class.is_empty()) {
-        spec.priority_class_name.clone_from(class);
+fn follow(native: &Native<'_>, spec: &mut PodGroupSpec) {
+    spec.min_member = native.min_member();
+    if let Some(class) = native.priority_class() {
+        class.clone_into(&mut spec.priority_class_name);
     }
-    let annotations = native.metadata.annotations.as_ref();
-    if let Some(queue) = annotations.and_then(|all| all.get(names::SCHEDULING_QUEUE_NAME)) {
-        spec.queue.clone_from(queue);
+    if let Some(queue) = native.queue() {
+        queue.clone_into(&mut spec.queue);
     }
-    let constraints = said.scheduling_constraints.as_ref().and_then(|constraints| constraints.topology.as_ref());
-    if let Some(constraint) = constraints.and_then(|topology| topology.first()) {
+    if let Some(key) = native.topology_key() {
         spec.network_topology = Some(NetworkTopologySpec {
             mode: Some(NetworkTopologyMode::Hard),
-            highest_tier_name: constraint.key.clone(),
+            highest_tier_name: key.to_owned(),
             ..NetworkTopologySpec::default()
         });
     }

@@ -279,11 +279,11 @@ fn the_group_of_an_owner_that_wants_no_pods_goes() {
 
 #[test]
 fn a_pod_group_of_kubernetes_own_is_followed() {
-    let native = |spec: Value| -> NativeGroup {
-        serde_json::from_value(json!({"metadata": {"namespace": "n", "name": "gang", "uid": "g",
-            "annotations": {names::SCHEDULING_QUEUE_NAME: "q"}}, "spec": spec}))
-        .unwrap()
-    };
+    let annotations = [(names::SCHEDULING_QUEUE_NAME.to_owned(), "q".to_owned())].into();
+    let native = |spec: Value| NativeGroup::new(&annotations, serde_json::from_value(spec).unwrap());
+    fn with<'a>(group: &'a NativeGroup, workload: Option<&'a Workload>) -> Source<'a> {
+        Source::Native(Some(Native { api_version: "scheduling.k8s.io/v1alpha2", uid: "g", group, workload }))
+    }
     let spec = json!({"schedulingGroup": {"podGroupName": "gang"}, "priorityClassName": "of-the-pod"});
     let member = Member::of(&pod(json!({"ownerReferences": owner("Job")}), spec)).unwrap();
     assert_eq!((&*member.group, &member.origin), ("gang", &Origin::Native));
@@ -291,17 +291,51 @@ fn a_pod_group_of_kubernetes_own_is_followed() {
 
     let gang = native(json!({"schedulingPolicy": {"gang": {"minCount": 4}}, "priorityClassName": "high",
         "schedulingConstraints": {"topology": [{"key": "example.com/rack"}]}}));
-    let group = created(&view(&member, Source::Native(Some(&gang)), None));
+    let group = created(&view(&member, with(&gang, None), None));
     assert_eq!((group.spec.min_member, &*group.spec.queue, &*group.spec.priority_class_name), (4, "q", "high"));
     let topology = group.spec.network_topology.clone().unwrap();
     assert_eq!((topology.mode, &*topology.highest_tier_name), (Some(NetworkTopologyMode::Hard), "example.com/rack"));
     let owners = group.metadata.owner_references.clone().unwrap();
     assert_eq!((owners.len(), &*owners[0].api_version, &*owners[0].uid), (1, "scheduling.k8s.io/v1alpha2", "g"));
-    assert_eq!(step(&view(&member, Source::Native(Some(&gang)), Some(&group))), [], "its pods say it in their spec");
+    assert_eq!(step(&view(&member, with(&gang, None), Some(&group))), [], "its pods say it in their spec");
 
     let basic = native(json!({"schedulingPolicy": {"basic": {}}}));
-    let group = created(&view(&member, Source::Native(Some(&basic)), None));
+    let group = created(&view(&member, with(&basic, None), None));
     assert_eq!((group.spec.min_member, &*group.spec.priority_class_name), (1, "of-the-pod"));
+
+    // What it leaves to the template of a Workload that it refers to, in the words of each version.
+    let workload: WorkloadSpec = serde_json::from_value(json!({"controllerRef": null, "podGroupTemplates": [
+        {"name": "other", "schedulingPolicy": {"gang": {"minCount": 9}}},
+        {"name": "w", "schedulingPolicy": {"gang": {"minCount": 3}}, "priorityClassName": "of-the-template",
+            "schedulingConstraints": {"topology": [{"key": "example.com/block"}]}}]}))
+    .unwrap();
+    let workload = Workload::from(workload);
+    let references = [
+        json!({"podGroupTemplateRef": {"workload": {"workloadName": "job", "podGroupTemplateName": "w"}}}),
+        json!({"workloadRef": {"workloadName": "job", "templateName": "w"}}),
+    ];
+    for mut spec in references {
+        spec["schedulingPolicy"] = json!({"gang": {"minCount": 2}});
+        spec["schedulingConstraints"] = Value::Null;
+        let gang = native(spec);
+        assert_eq!(gang.workload(), Some("job"));
+        let group = created(&view(&member, with(&gang, Some(&workload)), None));
+        let tier = group.spec.network_topology.as_ref().map(|topology| &*topology.highest_tier_name);
+        assert_eq!(
+            (group.spec.min_member, &*group.spec.priority_class_name, tier),
+            (2, "of-the-template", Some("example.com/block"))
+        );
+        // The Workload goes, and the group stays as it is; one that is made without it follows it when it comes.
+        assert_eq!(step(&view(&member, with(&gang, None), Some(&group))), []);
+        let early = created(&view(&member, with(&gang, None), None));
+        assert_eq!(early.spec.network_topology, None);
+        let effects = step(&view(&member, with(&gang, Some(&workload)), Some(&early)));
+        let [GroupEffect::Patch(patch)] = effects.as_slice() else { panic!("{effects:?}") };
+        assert_eq!(patched(&early, patch).spec, group.spec);
+    }
+    let silent =
+        native(json!({"podGroupTemplateRef": {"workload": {"workloadName": "job", "podGroupTemplateName": "w"}}}));
+    assert_eq!(created(&view(&member, with(&silent, Some(&workload)), None)).spec.min_member, 3);
 }
 
 fn any_text() -> impl Strategy<Value = String> {

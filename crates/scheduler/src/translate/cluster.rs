@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
+use pumice_api::names;
 use pumice_api::shard::NodeShard;
 use pumice_api::topology::{HyperNode, Member, MemberType};
 use pumice_engine::{
@@ -80,5 +81,6 @@ pub(crate) fn namespace(namespace: &Namespace) -> Delta {
         name: text(namespace.metadata.name.as_ref()),
         weight: weight.unwrap_or(1_i64).clamp(1, NAMESPACE_WEIGHT_MAX),
         labels: namespace.metadata.labels.clone().unwrap_or_default(),
+        queue: annotation(&namespace.metadata, names::SCHEDULING_QUEUE_NAME).map(str::to_owned),
     }
 }

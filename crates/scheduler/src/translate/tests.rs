@@ -333,4 +333,6 @@ fn smaller_objects_are_read() {
         let object = read(json!({"metadata": {"name": "ns", "annotations": {"pumice.sh/weight": text}}}));
         assert!(matches!(namespace(&object), Delta::NamespaceUpsert { weight, .. } if weight == wanted), "{text}");
     }
+    let object = read(json!({"metadata": {"name": "ns", "annotations": {"scheduling.volcano.sh/queue-name": "q"}}}));
+    assert!(matches!(namespace(&object), Delta::NamespaceUpsert { queue: Some(queue), .. } if queue == "q"));
 }

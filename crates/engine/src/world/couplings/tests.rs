@@ -242,7 +242,7 @@ impl Pair {
             Change::Namespace(name, labels) => {
                 self.plain.namespaces.insert(name.clone(), labels.clone());
                 let labels = labels.clone();
-                self.tables.apply(&Delta::NamespaceUpsert { name: name.clone(), weight: 1, labels });
+                self.tables.apply(&Delta::NamespaceUpsert { name: name.clone(), weight: 1, labels, queue: None });
             }
         }
     }

@@ -22,7 +22,7 @@ fn singles(lab: &mut Lab, namespace: &str, from: u32, count: u32, priority: &str
 
 fn weight(lab: &mut Lab, name: &str, weight: i64) {
     let labels = [].into();
-    lab.apply(Delta::NamespaceUpsert { name: name.to_owned(), weight, labels });
+    lab.apply(Delta::NamespaceUpsert { name: name.to_owned(), weight, labels, queue: None });
 }
 
 /// Binds per namespace, whose names have one letter.

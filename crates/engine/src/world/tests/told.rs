@@ -234,3 +234,103 @@ fn reasons_that_go_back_and_forth_are_told_to_pods_now_and_then() {
     lab.apply(cordon(true));
     assert_eq!(lab.cycle().pods.len(), 0);
 }
+
+/// Names of the pods that a cycle tells something.
+fn told(plan: &Plan) -> Vec<&str> {
+    plan.pods.iter().map(|notice| notice.name.as_str()).collect()
+}
+
+#[test]
+fn pods_are_told_that_their_group_is_not_there_after_a_while_and_once() {
+    let mut lab = Lab::new(&[1_000]);
+    lab.pod(pod("spark", 0, 500));
+    lab.pod(pod("podgroup-7", 0, 500));
+    let first = lab.cycle();
+    assert_eq!(told(&first), [""; 0], "it may come in a moment");
+    lab.now = lab.now.plus_ms(1_000);
+    lab.pod(pod("spark", 1, 500));
+    let second = lab.cycle();
+    assert_eq!(told(&second), [""; 0]);
+    assert_eq!(second.next_wakeup, first.next_wakeup, "whatever happens before");
+    lab.now = second.next_wakeup.unwrap();
+    let plan = lab.cycle();
+    assert_eq!(told(&plan), ["spark-0", "spark-1", "podgroup-7-0"]);
+    assert!(plan.groups.is_empty() && plan.next_wakeup.is_none(), "{plan:?}");
+    let notice = &plan.pods[0];
+    assert_eq!(notice.reason, "Unschedulable");
+    assert!(notice.message.starts_with("PodGroup ns/spark does not exist: create it"), "{}", notice.message);
+    assert!(plan.pods[2].message.contains("the controllers make it"), "{}", plan.pods[2].message);
+    assert!(lab.why("spark").contains("PodGroup ns/spark does not exist"), "{}", lab.why("spark"));
+    lab.now = lab.now.plus_ms(60_000);
+    assert_eq!(told(&lab.cycle()), [""; 0], "once");
+    // Others of the same group are told when they come.
+    lab.pod(pod("spark", 2, 500));
+    assert_eq!(told(&lab.cycle()), ["spark-2"]);
+    lab.apply(Delta::GroupUpsert(Box::new(group("spark", 1))));
+    assert_eq!(lab.cycle().binds.len(), 2);
+}
+
+#[test]
+fn a_group_that_comes_in_a_moment_is_not_missed() {
+    let mut lab = Lab::new(&[1_000]);
+    lab.pod(pod("j", 0, 500));
+    lab.pod(pod("gone", 0, 500));
+    let wakeup = lab.cycle().next_wakeup.unwrap();
+    lab.apply(Delta::GroupUpsert(Box::new(group("j", 1))));
+    lab.apply(Delta::TaskRemove("uid-gone-0".to_owned()));
+    let plan = lab.cycle();
+    assert_eq!((plan.binds.len(), told(&plan)), (1, vec![]));
+    lab.now = wakeup;
+    assert_eq!(told(&lab.cycle()), [""; 0]);
+    // One that goes is missed like one that never came, from then on.
+    lab.pod(pod("j", 1, 2_000));
+    assert_eq!(told(&lab.cycle()), ["j-1"], "no room");
+    lab.apply(Delta::GroupRemove { namespace: "ns".to_owned(), name: "j".to_owned(), uid: String::new() });
+    assert_eq!(told(&lab.cycle()), [""; 0]);
+    lab.now = lab.now.plus_ms(20_000);
+    assert_eq!(told(&lab.cycle()), ["j-1"]);
+}
+
+#[test]
+fn pods_alone_are_in_the_queue_of_their_namespace() {
+    let mut lab = Lab::new(&[8_000]);
+    for name in ["q", "r"] {
+        lab.queue(name, &[]);
+    }
+    let namespace = |queue: Option<&str>| Delta::NamespaceUpsert {
+        name: "ns".to_owned(),
+        weight: 1,
+        labels: [].into(),
+        queue: queue.map(str::to_owned),
+    };
+    let alone = |index: u32, queue: Option<&str>| PodFacts {
+        group: None,
+        queue: queue.map(str::to_owned),
+        ..pod("bare", index, 1_000)
+    };
+    let held = |lab: &mut Lab| -> Vec<(String, i64)> {
+        lab.cycle();
+        let cpu = |queue: QueueView| (queue.name, queue.allocated.get("cpu").copied().unwrap_or(0));
+        lab.world.queues().into_iter().map(cpu).collect()
+    };
+    let of = |default: i64, q: i64, r: i64| {
+        [("default", default), ("q", q), ("r", r)].map(|(name, cpu)| (name.to_owned(), cpu)).to_vec()
+    };
+    // Before the namespace is known, and after.
+    lab.pod(alone(0, None));
+    lab.pod(alone(1, Some("default")));
+    lab.pod(alone(2, Some("r")));
+    assert_eq!(held(&mut lab), of(2_000, 0, 1_000));
+    lab.apply(namespace(Some("q")));
+    assert_eq!(held(&mut lab), of(0, 2_000, 1_000));
+    lab.pod(alone(3, None));
+    assert_eq!(held(&mut lab), of(0, 3_000, 1_000));
+    lab.apply(namespace(Some("r")));
+    assert_eq!(held(&mut lab), of(0, 0, 4_000));
+    // Once its PodGroup is there, that says it.
+    let made = GroupFacts { queue: "q".to_owned(), ..group("podgroup-uid-bare-0", 1) };
+    lab.apply(Delta::GroupUpsert(Box::new(made)));
+    assert_eq!(held(&mut lab), of(0, 1_000, 3_000));
+    lab.apply(Delta::NamespaceRemove("ns".to_owned()));
+    assert_eq!(held(&mut lab), of(2_000, 1_000, 1_000));
+}

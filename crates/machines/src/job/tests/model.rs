@@ -28,7 +28,7 @@ pub(super) struct Model {
     pub linger: bool,
     /// Counts alone are not written, as if the shell held them back.
     pub hold_counts: bool,
-    /// Time goes on only by [`Model::sleep`]; otherwise a retry that waits comes to its time by itself.
+    /// Time goes on only by [`Model::sleep`]; otherwise retries, and pods that were refused, come to their time by themselves.
     pub watches_time: bool,
     /// The definitions are Volcano's: what they don't know of a status is dropped.
     pub prunes: bool,
@@ -156,11 +156,16 @@ impl Model {
             let settled = plan.stages.iter().flatten().all(|effect| effect.is_record() || held(effect));
             // They are told once.
             self.evicted.clear();
-            let wake_at =
-                plan.wake_at.filter(|_| settled && self.phase() == JobPhase::Restarting && !self.watches_time);
+            let is_refused = |pod: &Pod| JobPod::observe(pod).unwrap().facts.refused.is_some();
+            let waits = match self.phase() {
+                JobPhase::Restarting => true,
+                JobPhase::Pending | JobPhase::Running => self.pods.values().any(is_refused),
+                _ => false,
+            };
+            let wake_at = plan.wake_at.filter(|_| settled && waits && !self.watches_time);
             self.apply(plan, usize::MAX);
             match wake_at {
-                // A retry waits for its time.
+                // A retry waits for its time, and so does the successor of a refused pod.
                 Some(at) => self.now = at,
                 None if settled => return,
                 None => {}

@@ -467,6 +467,53 @@ fn a_pod_refused_by_a_kubelet_is_made_again_and_costs_nothing() {
 }
 
 #[test]
+fn pods_that_nodes_go_on_refusing_are_made_again_ever_later() {
+    let mut model = Model::running(simple(2, json!({})));
+    model.watches_time = true;
+    model.sleep(10);
+    let refuse = |model: &mut Model, wait: i64| {
+        let old = model.uid("j-w-1");
+        model.refuse("j-w-1", "OutOfcpu");
+        model.settle();
+        if wait > 0 {
+            assert_eq!(model.plan(None).wake_at.unwrap().duration_since(model.now).as_secs(), wait);
+            model.sleep(wait - 1);
+            model.settle();
+            assert_eq!(model.uid("j-w-1"), old, "{wait}");
+            model.sleep(1);
+            model.settle();
+        }
+        assert_ne!(model.uid("j-w-1"), old, "{wait}");
+    };
+    // One that waited for longer than the pause is made again at once.
+    for wait in [0, 2, 4, 8, 16, 32, 60, 60] {
+        refuse(&mut model, wait);
+    }
+    model.sleep(3_600);
+    refuse(&mut model, 0);
+    refuse(&mut model, 60);
+    model.pod("j-w-1", "Running");
+    model.settle();
+    assert!(!model.job.metadata.annotations.as_ref().unwrap().contains_key("pumice.sh/refused-indices"));
+    model.pod("j-w-0", "Running");
+    model.evict("j-w-1");
+    model.settle();
+    refuse(&mut model, 1);
+    assert_eq!((model.job.status.retry_count, model.pods.len()), (0, 2));
+}
+
+#[test]
+fn a_clock_that_goes_wrong_keeps_no_refused_pod() {
+    let mut model = Model::running(simple(1, json!({})));
+    model.watches_time = true;
+    let old = model.uid("j-w-0");
+    model.sleep(-3_600);
+    model.refuse("j-w-0", "OutOfcpu");
+    model.settle();
+    assert_ne!(model.uid("j-w-0"), old);
+}
+
+#[test]
 fn a_refused_pod_keeps_no_job_from_ending_or_restarting() {
     let mut model = Model::running(simple(2, on("PodFailed", "RestartPod")));
     model.refuse("j-w-1", "OutOfcpu");
