@@ -43,8 +43,7 @@ impl Cluster {
     pub async fn without_controllers(admission: Arc<dyn pumice_apiserver::Admission>) -> Self {
         let store = Store::in_memory(pumice_store::Options::default()).unwrap();
         let server = ApiServer::builder(store, Policy::new(built_in())).admission(admission).build().await.unwrap();
-        let service = server.client_service(Identity::new("admin", [names::GROUP_MASTERS]));
-        let admin = Client::new(service, "default");
+        let admin = Client::new(as_admin(&server), "default");
         let cluster = Self { admin, server, controllers: None };
         let definitions: Api<CustomResourceDefinition> = Api::all(cluster.admin.clone());
         for definition in pumice_api::crds::at_work() {
@@ -68,6 +67,11 @@ impl Cluster {
             )
             .await;
         cluster
+    }
+
+    /// The API as an administrator sees it.
+    pub fn admin_service(&self) -> pumice_apiserver::ClientService {
+        as_admin(&self.server)
     }
 
     /// The API as the controllers may see it.
@@ -252,6 +256,10 @@ impl Cluster {
         };
         tokio::time::timeout(DEADLINE, found).await.unwrap_or_else(|_| panic!("no event {reason} about {job}"))
     }
+}
+
+fn as_admin(server: &ApiServer) -> pumice_apiserver::ClientService {
+    server.client_service(Identity::new("admin", [names::GROUP_MASTERS]))
 }
 
 pub fn group_name(job: &Job) -> String {

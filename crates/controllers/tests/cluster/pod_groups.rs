@@ -1,5 +1,6 @@
 //! PodGroups of pods that nobody made one for.
 
+use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
@@ -9,6 +10,7 @@ use pumice_api::names;
 use pumice_api::scheduling::PodGroup;
 use pumice_cluster::write::{PodRef, bind_pod};
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
 use crate::harness::Cluster;
 
@@ -140,22 +142,34 @@ async fn pods_of_an_owner_that_can_not_be_read_are_grouped_all_the_same() {
     }
 }
 
-/// A kind of `scheduling.k8s.io`, as a server of Kubernetes 1.37 has it.
+/// Where the test's server has what Kubernetes 1.37 has in `scheduling.k8s.io`, a group of its own which takes no definitions.
+const NATIVE: &str = "native.example.com";
+
+/// Serves a kind of Kubernetes' own there.
 async fn serve_native(cluster: &Cluster, kind: &str) -> Api<DynamicObject> {
-    const GROUP: &str = "scheduling.k8s.io";
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1beta1", kind));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(NATIVE, "v1beta1", kind));
     let plural = resource.plural.as_str();
-    let name = format!("{plural}.{GROUP}");
+    let name = format!("{plural}.{NATIVE}");
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.admin.clone());
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": name, "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"}},
-        "spec": {"group": GROUP, "scope": "Namespaced", "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+        "metadata": {"name": name},
+        "spec": {"group": NATIVE, "scope": "Namespaced", "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
             "versions": [{"name": "v1beta1", "served": true, "storage": true, "schema": schema}]}});
     cluster.create(&definitions, definition).await;
     cluster.wait(&definitions, &name, |crd| conditions::is_crd_established().matches_object(crd)).await;
-    let client: Client = cluster.admin.clone();
-    Api::namespaced_with(client, "default", &resource)
+    Api::namespaced_with(cluster.admin.clone(), "default", &resource)
+}
+
+/// The API with that group where Kubernetes has it.
+fn with_natives(cluster: &Cluster) -> Client {
+    let there = format!("/apis/{NATIVE}/v1beta1/");
+    let service = cluster.admin_service().map_request(move |mut request: Request<kube::client::Body>| {
+        let uri = request.uri().to_string().replace("/apis/scheduling.k8s.io/v1beta1/", &there);
+        *request.uri_mut() = uri.parse().unwrap();
+        request
+    });
+    Client::new(service, "default")
 }
 
 #[tokio::test]
@@ -165,9 +179,9 @@ async fn pod_groups_of_kubernetes_own_say_what_the_template_of_their_workload_ad
     let natives = serve_native(&cluster, "PodGroup").await;
     let template = json!({"name": "workers", "schedulingPolicy": {"gang": {"minCount": 7}},
         "schedulingConstraints": {"topology": [{"key": "example.com/rack"}]}});
-    let workload = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload", "metadata": {"name": "training"},
+    let workload = json!({"apiVersion": format!("{NATIVE}/v1beta1"), "kind": "Workload", "metadata": {"name": "training"},
         "spec": {"podGroupTemplates": [template]}});
-    let native = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "gang"},
+    let native = json!({"apiVersion": format!("{NATIVE}/v1beta1"), "kind": "PodGroup", "metadata": {"name": "gang"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": 3}},
             "workloadRef": {"workloadName": "training", "templateName": "workers"}}});
     let workload: DynamicObject = cluster.create(&workloads, workload).await;
@@ -175,7 +189,7 @@ async fn pod_groups_of_kubernetes_own_say_what_the_template_of_their_workload_ad
     make_pod(&cluster, "m", json!({}), member).await;
     // Pods alone beside it: a Workload groups nothing by itself.
     let alone = make_pod(&cluster, "alone", json!({}), json!({})).await;
-    cluster.start_controllers();
+    cluster.start_controllers_over(with_natives(&cluster));
     wait_told(&cluster, "alone", &format!("podgroup-{}", uid(&alone))).await;
     assert_eq!(cluster.api::<PodGroup>().get_opt("gang").await.unwrap(), None, "Kubernetes' own comes yet");
 
