@@ -69,6 +69,34 @@ impl Operator {
         });
     }
 
+    /// Deletes a pod, waits until `count` pods run that did not before, and gives these.
+    fn lose(&self, process: &Process, selector: &str, pod: &str, count: usize) -> Vec<Value> {
+        let before: Vec<_> = self.running(selector).iter().map(|pod| pod["metadata"]["uid"].clone()).collect();
+        self.cluster.kubectl(["delete", "pod", pod, "--wait=false"]).ok();
+        eventually(&format!("{count} pods of {selector} run anew after {pod} was lost"), || {
+            let mut running = self.running(selector);
+            running.retain(|pod| !before.contains(&pod["metadata"]["uid"]));
+            match running.len() {
+                found if found == count => Ok(running),
+                found => Err(format!("{found} do; groups {:?}; {}", self.groups(), process.tail())),
+            }
+        })
+    }
+
+    /// Waits until what was made for a pod goes with that pod: Kubernetes looks for new kinds every half minute only.
+    fn wait_for_garbage_collection(&self) {
+        let owner =
+            json!({"apiVersion": "v1", "kind": "Pod", "name": "nobody", "uid": "00000000-0000-0000-0000-000000000000"});
+        self.create(&json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+            "metadata": {"name": "of-nobody", "ownerReferences": [owner]}, "spec": {"minMember": 1}}));
+        eventually("groups go with their owners", || {
+            match self.cluster.get("podgroups.scheduling.volcano.sh", "of-nobody") {
+                None => Ok(()),
+                Some(group) => Err(group.to_string()),
+            }
+        });
+    }
+
     fn groups(&self) -> Vec<Value> {
         let text = self
             .cluster
@@ -103,7 +131,7 @@ fn the_mpi_operator_runs_a_job() {
     operator.create(&json!({
         "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "pi"},
         "spec": {"slotsPerWorker": 1, "runPolicy": {"cleanPodPolicy": "Running"}, "mpiReplicaSpecs": {
-            "Launcher": replica(1, json!({"pumice.sh/simulated-duration": "10s"})), "Worker": replica(2, json!({}))}},
+            "Launcher": replica(1, json!({"pumice.sh/simulated-duration": "20s"})), "Worker": replica(2, json!({}))}},
     }));
     operator.wait_for_running(&process, "training.kubeflow.org/job-name=pi", 3);
     let groups = operator.groups();
@@ -113,6 +141,8 @@ fn the_mpi_operator_runs_a_job() {
         json!({"minMember": 3, "queue": "default", "minResources": {"cpu": "3", "memory": "192Mi"}})
     );
     assert_written_by(&groups[0], "mpi-operator");
+    // One that is lost joins the gang that runs.
+    operator.lose(&process, "training.kubeflow.org/job-name=pi", "pi-worker-0", 1);
 
     eventually("the job has succeeded", || {
         let job = operator.cluster.get("mpijob", "pi").ok_or("no job")?;
@@ -211,6 +241,20 @@ fn leader_worker_set_makes_a_group_for_each_replica() {
         );
         assert_eq!(group["metadata"]["annotations"]["volcano.sh/sla-waiting-time"], "5m", "{group}");
         assert_written_by(group, "lws");
+    }
+
+    // With any of its pods the set gives a whole replica up, and makes it again: leader, group and workers.
+    operator.wait_for_garbage_collection();
+    for (replica, lost) in [(0, "serve-0-1"), (1, "serve-1")] {
+        let selector = format!("{all},leaderworkerset.sigs.k8s.io/group-index={replica}");
+        let new = operator.lose(&process, &selector, lost, 3);
+        let leader = new.iter().find(|pod| pod["metadata"]["name"] == format!("serve-{replica}")).expect("a leader");
+        // The group of the leader before may have let them start, and goes with its owner.
+        eventually(&format!("replica {replica} has a group of its own"), || {
+            let groups = operator.groups();
+            let mut owners = groups.iter().map(|group| &group["metadata"]["ownerReferences"][0]["uid"]);
+            if owners.any(|uid| *uid == leader["metadata"]["uid"]) { Ok(()) } else { Err(format!("{groups:?}")) }
+        });
     }
 
     // A replica that is no longer wanted takes its group along.
