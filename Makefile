@@ -37,7 +37,7 @@ fmt: ## format everything
 gen: ## write generated sources anew
 	$(CARGO) run --quiet -p xtask -- codegen
 
-bench: ## measure; NAME=admission, engine, endtoend, idle, latency, realkube (on a real Kubernetes, built first) or soak (the long one): only that; writes bench/results/latest.jsonl
+bench: ## measure; NAME=admission, engine, endtoend, idle, latency, jobs (ten minutes), realkube (on a real Kubernetes, built first) or soak (the long one): only that; writes bench/results/latest.jsonl
 	$(CARGO) build --release -p pumice -p jobctl
 	$(CARGO) bench -p pumice-bench --no-fail-fast $(addprefix --bench ,$(or $(NAME),admission engine endtoend idle latency))
 

@@ -3,7 +3,7 @@
 //! The bare server is the same one with the same disk, admission, rights and simulated nodes, reached without a socket, as the
 //! platform's own components reach it. The scheduler can run beside it, so that the same watches are served.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,14 @@ use http_body_util::BodyExt;
 use pumice_admission::VolcanoAdmission;
 use pumice_api::names;
 use pumice_apiserver::ApiServer;
-use pumice_auth::{Identity, MASTERS, Policy};
+use pumice_auth::{Ca, Identity, MASTERS, Policy, server_config};
 use pumice_cluster::{Client, client_over, install_definitions};
 use pumice_jobs::Connection;
 use pumice_jobs::target::Target;
 use pumice_node::{Faults, SimulatedHandle, SimulatedOptions};
 use pumice_store::Store;
 use serde_json::Value;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -144,7 +145,7 @@ pub struct Bare {
     store: Store,
     components: JoinSet<()>,
     stop: CancellationToken,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Bare {
@@ -200,7 +201,36 @@ impl Bare {
         handle.registered().await;
         let cluster = Cluster { client: administrator, pid: std::process::id() };
         cluster.default_queue().await?;
-        Ok(Bare { cluster, simulated: handle, api, store, components, stop, _directory: directory })
+        Ok(Bare { cluster, simulated: handle, api, store, components, stop, directory })
+    }
+
+    /// The objects, as they are kept.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// A directory that ends with it.
+    pub fn scratch(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Serves on a socket of this machine, too; gives the kubeconfig of `user`.
+    ///
+    /// # Errors
+    /// When there is no port, or no certificate.
+    #[allow(clippy::disallowed_methods)] // a benchmark's own clock
+    pub async fn serve(&mut self, user: &str) -> anyhow::Result<PathBuf> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let url = format!("https://{}", listener.local_addr()?);
+        let now = jiff::Timestamp::now();
+        let ca = Ca::open_or_create(&self.scratch().join("pki"), now)?;
+        let tls = server_config(&ca, &ca.issue_server(&["127.0.0.1".to_owned()], now)?)?;
+        let kubeconfig = self.scratch().join("kubeconfig");
+        let text = pumice_auth::kubeconfig(&url, &ca, &ca.issue_client(user, &[], now)?);
+        pumice_auth::write_private(&kubeconfig, text.as_bytes())?;
+        let (api, stop) = (self.api.clone(), self.stop.clone());
+        self.components.spawn(async move { api.serve(listener, tls, stop).await });
+        Ok(kubeconfig)
     }
 
     /// Ends it.

@@ -74,7 +74,7 @@ const CONTROLLERS: &[Line] = &[
     (&["batch"], &["jobs"], &["get"]),
     (CORE, &["replicationcontrollers"], &["get"]),
     (&["scheduling.k8s.io"], &["podgroups", "workloads"], READ),
-    (&["networking.k8s.io"], &["networkpolicies"], &["get", "create", "delete"]),
+    (&["networking.k8s.io"], &["networkpolicies"], &["get", "list", "watch", "create", "delete"]),
     (SCHEDULING, &["podgroups", "queues"], EDIT),
     (SCHEDULING, &["podgroups/status", "queues/status"], WRITE),
     (BUS, &["commands"], &["get", "list", "watch", "delete"]),

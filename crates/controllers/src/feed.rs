@@ -3,31 +3,41 @@
 //! Invariant: pods are listed after Jobs, so that a job's status never counts a pod that the index has yet to see; a pod that
 //! is missing then is gone.
 
+use std::fmt::Debug;
+
 use futures::stream::{BoxStream, SelectAll, StreamExt};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::{Api, Client};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client, Resource};
 use pumice_api::batch::Job;
 use pumice_api::bus::Command;
 use pumice_api::names;
 use pumice_api::scheduling::{PodGroup, Queue};
-use pumice_cluster::{Change, WatchScope, watch, watch_all};
+use pumice_cluster::{Change, WatchScope, watch, watch_all, watch_optional};
+use pumice_machines::job::ObjectKind;
+use serde::de::DeserializeOwned;
 
 use crate::slim::SlimPod;
 
 /// A change of one kind.
 pub(crate) enum Input {
     Job(Change<Job>),
-    Pod(Box<Change<Pod>>),
+    Pod(Box<Change<SlimPod>>),
     Group(Change<PodGroup>),
     Queue(Change<Queue>),
     Command(Change<Command>),
     Claim(Change<PersistentVolumeClaim>),
     Priority(Change<PriorityClass>),
+    /// Objects of plugins, of this kind.
+    Made(ObjectKind, Change<ObjectMeta>),
 }
 
 /// Kinds that must have been listed before anything is decided.
-pub(crate) const KINDS: usize = 7;
+pub(crate) const KINDS: usize = 11;
 
 impl Input {
     /// A number for the kind, if this is a complete list of it.
@@ -40,6 +50,10 @@ impl Input {
             Self::Command(Change::Replace(_)) => Some(4),
             Self::Claim(Change::Replace(_)) => Some(5),
             Self::Priority(Change::Replace(_)) => Some(6),
+            Self::Made(ObjectKind::ConfigMap, Change::Replace(_)) => Some(7),
+            Self::Made(ObjectKind::Secret, Change::Replace(_)) => Some(8),
+            Self::Made(ObjectKind::Service, Change::Replace(_)) => Some(9),
+            Self::Made(ObjectKind::NetworkPolicy, Change::Replace(_)) => Some(10),
             _ => None,
         }
     }
@@ -57,12 +71,27 @@ pub(crate) fn start(client: &Client) -> Feed {
     feed.push(watch(Api::<Command>::all(client.clone()), all()).map(Input::Command).boxed());
     feed.push(watch(Api::<PersistentVolumeClaim>::all(client.clone()), all()).map(Input::Claim).boxed());
     feed.push(watch(Api::<PriorityClass>::all(client.clone()), all()).map(Input::Priority).boxed());
+    feed.push(made::<ConfigMap>(client, ObjectKind::ConfigMap));
+    feed.push(made::<Secret>(client, ObjectKind::Secret));
+    feed.push(made::<Service>(client, ObjectKind::Service));
+    feed.push(made::<NetworkPolicy>(client, ObjectKind::NetworkPolicy));
     feed
+}
+
+/// The objects of a kind that carry the label of a job. What is in them is not asked for.
+fn made<K>(client: &Client, kind: ObjectKind) -> BoxStream<'static, Input>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    K: Clone + Debug + Default + DeserializeOwned + Send + Sync + 'static,
+{
+    let objects = Api::<PartialObjectMeta<K>>::all(client.clone());
+    let objects = watch_optional(objects, WatchScope::labels(names::JOB_NAME));
+    objects.map(move |change| Input::Made(kind, change.map(|object| object.metadata))).boxed()
 }
 
 /// Adds the pods of jobs.
 pub(crate) fn add_pods(feed: &mut Feed, client: &Client) {
     let scope = WatchScope::labels(names::JOB_NAME);
     let pods = watch_all::<SlimPod>(client, scope);
-    feed.push(pods.map(|change| Input::Pod(Box::new(change.map(|pod| pod.0)))).boxed());
+    feed.push(pods.map(|change| Input::Pod(Box::new(change))).boxed());
 }

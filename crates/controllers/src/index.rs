@@ -3,11 +3,12 @@
 //! Invariant: an object is never replaced by an older state of itself, so an answer that is ahead of the watch stays; an answer
 //! that is behind it is dropped, because its object may have gone since. Owned by the loop.
 
+mod made;
 mod pods;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use pumice_api::batch::Job;
 use pumice_api::names;
@@ -15,6 +16,7 @@ use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::Change;
 use pumice_machines::queue::GroupCounts;
 
+pub(crate) use made::{CONTENT, Lost, MadeObjects};
 pub(crate) use pods::{Doubtful, Gone, JobPods, ask};
 
 /// Namespace and name.
@@ -59,6 +61,7 @@ pub(crate) struct Index {
     pub jobs: HashMap<Key, Job>,
     jobs_told: Told,
     pub pods: JobPods,
+    pub made: MadeObjects,
     pub groups: HashMap<Key, PodGroup>,
     groups_told: Told,
     groups_of_queue: HashMap<String, GroupCounts>,
@@ -119,6 +122,8 @@ impl Index {
         let key = key(&job.metadata);
         if self.jobs.get(&key).is_none_or(|known| is_newer(&known.metadata, &job.metadata)) {
             complete(&mut job);
+            // Who wrote what is as long as a small job itself.
+            job.metadata.managed_fields = None;
             self.jobs.insert(key.clone(), job);
             touched.push(Touched::Job(key));
         }
@@ -145,7 +150,8 @@ impl Index {
         }
     }
 
-    fn put_group(&mut self, group: PodGroup, touched: &mut Vec<Touched>) {
+    fn put_group(&mut self, mut group: PodGroup, touched: &mut Vec<Touched>) {
+        group.metadata.managed_fields = None;
         let key = key(&group.metadata);
         let known = self.groups.get(&key);
         if known.is_some_and(|known| !is_newer(&known.metadata, &group.metadata)) {
@@ -314,9 +320,14 @@ pub(crate) fn job_queue(job: &Job) -> &str {
 
 /// The Job that controls an object.
 fn owner_job(metadata: &ObjectMeta) -> Option<Key> {
+    let owner = owner_reference(metadata)?;
+    Some((metadata.namespace.clone().unwrap_or_default(), owner.name.clone()))
+}
+
+/// Says which Job controls an object.
+fn owner_reference(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
-    let is_job = owner.kind == "Job" && owner.api_version.starts_with("batch.volcano.sh/");
-    is_job.then(|| (metadata.namespace.clone().unwrap_or_default(), owner.name.clone()))
+    (owner.kind == "Job" && owner.api_version.starts_with("batch.volcano.sh/")).then_some(owner)
 }
 
 /// Fills in what a job can't live without, where no admission has: its pods name their task and their scheduler, and are

@@ -5,6 +5,7 @@
 
 mod ensure;
 pub(crate) mod execute;
+mod pace;
 mod status_patch;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use pumice_api::batch::Job;
+use pumice_api::batch::{Job, JobPhase};
 use pumice_cluster::EventRecorder;
 use pumice_cluster::events::{self, Occurrence};
 use pumice_machines::job::{Effect, Evicted, JobView, ObjectId, Plan, PodFacts, Severity, step};
@@ -22,19 +23,14 @@ use tokio::time::Instant;
 
 use crate::backoff;
 use crate::commands::{Ticket, Wish};
-use crate::index::{Gone, Index, Key, Touched, job_queue};
+use crate::index::{Gone, Index, Key, Lost, Touched, job_queue};
 
 use execute::Observed;
 #[cfg(test)]
 use execute::Trouble;
 pub(crate) use execute::{Answer, JobPlan};
+use pace::Pace;
 
-/// How long a status in which only counts moved waits for more of them, or for a write that is due anyway.
-const COUNTS_WAIT: Duration = Duration::from_millis(100);
-/// How long the first status of a job waits for the first counts: a job without one is read as pending.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// Shortest time from a write of a job's status to one in which only counts moved.
-const COUNTS_APART: Duration = Duration::from_millis(500);
 /// Longest sleep; the wall clock may jump.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// Reasons of Events that a restart of the job doesn't make news again.
@@ -55,10 +51,7 @@ struct Entry {
     generation: Option<i64>,
     failures: u32,
     not_before: Option<Instant>,
-    /// Since when the status has counts that are not written.
-    counts_since: Option<Instant>,
-    /// When the status was last written.
-    wrote_at: Option<Instant>,
+    pace: Pace,
     told: VecDeque<u64>,
 }
 
@@ -134,10 +127,21 @@ impl JobWork {
         }
     }
 
+    /// Notes objects of plugins that went away; a job that still needs one makes it again.
+    pub fn lost(&mut self, lost: Vec<Lost>, touched: &mut Vec<Touched>) {
+        for Lost { job, job_uid, id } in lost {
+            let entry = self.entries.get_mut(&job).filter(|entry| entry.uid == job_uid);
+            if entry.is_some_and(|entry| entry.applied.remove(&id).is_some()) {
+                touched.push(Touched::Job(job));
+            }
+        }
+    }
+
     /// A plan crashed: the job waits for its next change.
     pub fn crashed(&mut self, key: &Key) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.busy = false;
+            entry.pace.answered(Instant::now());
         }
     }
 
@@ -160,9 +164,18 @@ impl JobWork {
             return Begin::Wait(at);
         }
         entry.not_before = None;
+        if let Some(at) = entry.pace.rests_until(now) {
+            return Begin::Wait(at);
+        }
+        entry.pace.looked(surroundings.index.pods.of(&entry.uid).len(), now);
         let Some(mut plan) = look(entry, job, surroundings) else { return Begin::Nothing };
+        leave_out_right(entry, &mut plan, &key.0, surroundings.index);
+        if let Some(at) = entry.pace.waits_until(&plan, now) {
+            return Begin::Wait(at);
+        }
         tell(entry, job, &mut plan, surroundings);
-        let held = hold_back(entry, &mut plan, job.status.state.phase.is_none(), now);
+        let is_pending = matches!(job.status.state.phase, None | Some(JobPhase::Pending));
+        let held = entry.pace.hold_back(&mut plan, is_pending, now);
         let wake_at = plan.wake_at.map(|at| now + until(at, surroundings.now)).into_iter().chain(held).min();
         plan.stages.retain(|stage| !stage.is_empty());
         let wish = entry.wish.is_some() && !plan.command_waits;
@@ -200,6 +213,7 @@ impl JobWork {
         let uid = answer.job.metadata.uid.clone().unwrap_or_default();
         let Some(entry) = self.entries.get_mut(&answer.key) else { return };
         entry.busy = false;
+        entry.pace.answered(now);
         let same = entry.uid == uid;
         let progress = !answer.observed.is_empty();
         for observed in answer.observed {
@@ -257,6 +271,22 @@ fn look(entry: &Entry, job: &Job, surroundings: &Surroundings<'_>) -> Option<Pla
     }
 }
 
+/// Takes out of a plan what an earlier life of the controllers has done: objects of plugins that are right.
+fn leave_out_right(entry: &mut Entry, plan: &mut Plan, namespace: &str, index: &Index) {
+    let Entry { uid, applied, .. } = entry;
+    for effect in plan.stages.iter_mut().flat_map(|stage| {
+        let is_right = |effect: &mut Effect| match effect {
+            Effect::Ensure { id, object, .. } => index.made.is_right(namespace, id, uid, &ensure::content(object)),
+            _ => false,
+        };
+        stage.extract_if(.., is_right)
+    }) {
+        if let Effect::Ensure { id, generation, .. } = effect {
+            applied.insert(id, generation);
+        }
+    }
+}
+
 /// Takes the Events out of a plan and records those that are new.
 fn tell(entry: &mut Entry, job: &Job, plan: &mut Plan, surroundings: &Surroundings<'_>) {
     for stage in &mut plan.stages {
@@ -287,25 +317,6 @@ fn tell_one(entry: &mut Entry, job: &Job, record: &Effect, recorder: &EventRecor
     recorder.record(Occurrence { about, severity, reason: (*reason).to_owned(), message: message.clone(), at });
 }
 
-/// Takes a write of mere counts, or of a first status, out of a plan until it has waited long enough; tells when that is.
-fn hold_back(entry: &mut Entry, plan: &mut Plan, first: bool, now: Instant) -> Option<Instant> {
-    let is_counts = |effect: &mut Effect| matches!(effect, Effect::WriteStatus { urgent: false, .. });
-    let since = entry.counts_since.unwrap_or(now);
-    let wait = if first { FIRST_WAIT } else { COUNTS_WAIT };
-    let due = entry.wrote_at.map_or(since, |at| at + COUNTS_APART).max(since + wait);
-    let mut held = false;
-    if due > now {
-        for stage in &mut plan.stages {
-            held |= stage.extract_if(.., is_counts).count() > 0;
-        }
-    }
-    entry.counts_since = held.then_some(since);
-    if plan.stages.iter().flatten().any(|effect| matches!(effect, Effect::WriteStatus { .. })) {
-        entry.wrote_at = Some(now);
-    }
-    held.then_some(due)
-}
-
 fn until(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO).min(SLEEP_MAX)
 }
@@ -322,7 +333,7 @@ fn take_in(
     match observed {
         Observed::Job(job) => index.job_answered(*job, touched),
         Observed::JobAbsent => index.remove_job(key, job_uid, touched),
-        Observed::Pod(pod) => index.pods.answered(&pod, touched),
+        Observed::Pod(pod) => index.pods.answered(*pod, touched),
         Observed::PodDeleting { pod, now } => {
             index.pods.deleting(job_uid, &pod.name, &pod.uid, now);
             entry.deleting.insert(pod.uid);

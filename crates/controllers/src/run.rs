@@ -7,7 +7,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures::{FutureExt as _, StreamExt as _};
-use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use pumice_cluster::{Change, EventRecorder};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -19,6 +18,7 @@ use crate::index::{self, Doubtful, Index, Touched};
 use crate::job::{self, JobWork};
 use crate::keys::Keys;
 use crate::queue::{self, QueueWork};
+use crate::slim::SlimPod;
 use crate::timers::Timers;
 use crate::{Error, clock, discovery};
 
@@ -33,7 +33,7 @@ enum Answer {
     Queue(queue::Answer),
     Asked(Option<commands::Asked>),
     CommandGone(commands::CommandKey),
-    Pods(Vec<(Doubtful, Option<Pod>)>),
+    Pods(Vec<(Doubtful, Option<SlimPod>)>),
     Discovered { network_policies: bool },
     Nothing,
 }
@@ -143,15 +143,19 @@ impl Loop {
                     change.map(|class| (class.metadata.name.unwrap_or_default(), class.value.unwrap_or(0))),
                 );
             }
+            Input::Made(kind, change) => {
+                let lost = index.made.changed(kind, change);
+                self.jobs.lost(lost, &mut touched);
+            }
         }
         self.dirty.extend(touched);
         jobs_listed
     }
 
-    fn asked(&mut self, answers: Vec<(Doubtful, Option<Pod>)>, touched: &mut Vec<Touched>) {
+    fn asked(&mut self, answers: Vec<(Doubtful, Option<SlimPod>)>, touched: &mut Vec<Touched>) {
         for (doubtful, found) in answers {
             match found {
-                Some(pod) => self.index.pods.answered(&pod, touched),
+                Some(pod) => self.index.pods.answered(pod, touched),
                 None => {
                     let gone = self.index.pods.absent(&doubtful.job_uid, &doubtful.pod);
                     touched.extend(gone.iter().map(|gone| Touched::Job(gone.job.clone())));

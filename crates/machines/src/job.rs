@@ -51,7 +51,7 @@ pub use scale_up::{ON_OOM, ScaleUp, ScaleUpError};
 
 use census::Census;
 use events::Signal;
-use kill::Target;
+use kill::Targets;
 use memory::Memory;
 use policy::{Judgement, Order};
 use status::Draft;
@@ -180,7 +180,7 @@ impl Scene<'_> {
     }
 
     /// The same once `marks` are on the pods of `targets`.
-    fn draft_after(&self, marks: &[Effect], targets: &[Target]) -> Draft<'_> {
+    fn draft_after(&self, marks: &[Effect], targets: &Targets) -> Draft<'_> {
         let mut pods = self.view.pods.clone();
         for effect in marks {
             if let Effect::MarkPod { pod, mark } = effect

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use pumice_cluster::{Change, failure};
 use pumice_machines::job::{Existing, JobPod, PodFacts};
 
 use super::{Key, Told, Touched, version};
 use crate::backoff;
+use crate::slim::SlimPod;
 
 /// Most pods asked for at a time.
 const ASKS_MAX: usize = 32;
@@ -63,26 +63,26 @@ impl JobPods {
     }
 
     /// Takes a change; tells which pods went away, and which must be asked for.
-    pub fn changed(&mut self, change: Change<Pod>, touched: &mut Vec<Touched>) -> Outcome {
+    pub fn changed(&mut self, change: Change<SlimPod>, touched: &mut Vec<Touched>) -> Outcome {
         self.told.hear(&change);
         match change {
             Change::Applied(pod) => {
-                self.put(&pod, touched);
+                self.put(pod, touched);
                 Outcome::default()
             }
             Change::Deleted(pod) => {
-                Outcome { gone: self.deleted(&pod, touched).into_iter().collect(), ..Outcome::default() }
+                Outcome { gone: self.deleted(pod, touched).into_iter().collect(), ..Outcome::default() }
             }
             Change::Replace(all) => {
                 let outcome = self.lacking(&all, touched);
-                all.iter().for_each(|pod| self.put(pod, touched));
+                all.into_iter().for_each(|pod| self.put(pod, touched));
                 outcome
             }
         }
     }
 
     /// Finds what a complete list lacks. Pods that we heard of after the list was made stay until somebody has asked.
-    fn lacking(&mut self, all: &[Pod], touched: &mut Vec<Touched>) -> Outcome {
+    fn lacking(&mut self, all: &[SlimPod], touched: &mut Vec<Touched>) -> Outcome {
         let listed: HashSet<&str> = all.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
         let newest = all.iter().map(|pod| version(&pod.metadata)).max().unwrap_or(0);
         let mut outcome = Outcome::default();
@@ -111,19 +111,19 @@ impl JobPods {
     }
 
     /// Takes the pod that a call of ours brought.
-    pub fn answered(&mut self, pod: &Pod, touched: &mut Vec<Touched>) {
+    pub fn answered(&mut self, pod: SlimPod, touched: &mut Vec<Touched>) {
         if !self.told.covers(&pod.metadata) {
             self.put(pod, touched);
         }
     }
 
     /// Takes the state of a pod, unless a newer one is known.
-    pub(super) fn put(&mut self, pod: &Pod, touched: &mut Vec<Touched>) {
-        let Some(observed) = JobPod::observe(pod) else { return };
-        let key = (pod.metadata.namespace.clone().unwrap_or_default(), observed.job_name);
-        let pods = self.by_job.entry(observed.job_uid).or_default();
-        let facts = observed.facts;
-        let at = version(&pod.metadata);
+    pub(super) fn put(&mut self, pod: SlimPod, touched: &mut Vec<Touched>) {
+        let SlimPod { metadata, of_job: Some(of_job) } = pod else { return };
+        let JobPod { job_name, job_uid, facts } = *of_job;
+        let at = version(&metadata);
+        let key = (metadata.namespace.unwrap_or_default(), job_name);
+        let pods = self.by_job.entry(job_uid).or_default();
         let known = pods.facts.get(&facts.name).map(|known| known.uid == facts.uid);
         let newest = pods.versions.get(&facts.name).copied().unwrap_or(0);
         if known == Some(true) && at < newest {
@@ -135,10 +135,9 @@ impl JobPods {
         touched.push(Touched::Job(key));
     }
 
-    fn deleted(&mut self, pod: &Pod, touched: &mut Vec<Touched>) -> Option<Gone> {
-        let observed = JobPod::observe(pod)?;
-        let pods = self.by_job.get_mut(&observed.job_uid)?;
-        let facts = observed.facts;
+    fn deleted(&mut self, pod: SlimPod, touched: &mut Vec<Touched>) -> Option<Gone> {
+        let JobPod { job_uid, facts, .. } = *pod.of_job?;
+        let pods = self.by_job.get_mut(&job_uid)?;
         // A successor of the same name may be known already.
         if pods.facts.get(&facts.name).is_none_or(|known| known.uid != facts.uid) {
             return None;
@@ -148,9 +147,9 @@ impl JobPods {
         let job = pods.key.clone();
         touched.push(Touched::Job(job.clone()));
         if pods.facts.is_empty() {
-            self.by_job.remove(&observed.job_uid);
+            self.by_job.remove(&job_uid);
         }
-        Some(Gone { job, job_uid: observed.job_uid, facts })
+        Some(Gone { job, job_uid, facts })
     }
 
     /// Notes that the API server has taken our wish to delete a pod; the watch will tell when it is gone.
@@ -172,9 +171,9 @@ impl JobPods {
 }
 
 /// Asks for pods that a list may have been too old to have; `None` for one that is not there. Repeats until answered.
-pub(crate) async fn ask(client: Client, doubtful: Vec<Doubtful>) -> Vec<(Doubtful, Option<Pod>)> {
+pub(crate) async fn ask(client: Client, doubtful: Vec<Doubtful>) -> Vec<(Doubtful, Option<SlimPod>)> {
     let asked = stream::iter(doubtful).map(|one| {
-        let pods: Api<Pod> = Api::namespaced(client.clone(), &one.namespace);
+        let pods: Api<SlimPod> = Api::namespaced(client.clone(), &one.namespace);
         async move {
             let mut failures = 0_u32;
             loop {

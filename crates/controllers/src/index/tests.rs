@@ -1,10 +1,10 @@
 //! The index against changes in any order.
 
 use super::*;
-use k8s_openapi::api::core::v1::Pod;
+use crate::slim::SlimPod;
 use serde_json::json;
 
-fn pod(uid: &str, version: u32, phase: &str) -> Pod {
+fn pod(uid: &str, version: u32, phase: &str) -> SlimPod {
     serde_json::from_value(json!({
         "metadata": {"name": "j-w-0", "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(),
             "annotations": {"volcano.sh/task-spec": "w", "volcano.sh/task-index": "0", "volcano.sh/job-version": "0"},
@@ -22,9 +22,9 @@ fn state(pods: &JobPods) -> Option<(String, &'static str)> {
 #[test]
 fn an_older_state_never_replaces_a_newer_one() {
     let (mut pods, mut touched) = (JobPods::default(), Vec::new());
-    pods.put(&pod("a", 7, "Running"), &mut touched);
+    pods.put(pod("a", 7, "Running"), &mut touched);
     touched.clear();
-    pods.put(&pod("a", 5, "Pending"), &mut touched);
+    pods.put(pod("a", 5, "Pending"), &mut touched);
     assert_eq!(state(&pods), Some(("a".into(), "Running")));
     assert_eq!(touched, []);
 }
@@ -32,8 +32,8 @@ fn an_older_state_never_replaces_a_newer_one() {
 #[test]
 fn the_end_of_a_predecessor_leaves_the_successor() {
     let (mut pods, mut touched) = (JobPods::default(), Vec::new());
-    pods.put(&pod("a", 7, "Running"), &mut touched);
-    pods.put(&pod("b", 9, "Pending"), &mut touched);
+    pods.put(pod("a", 7, "Running"), &mut touched);
+    pods.put(pod("b", 9, "Pending"), &mut touched);
     assert_eq!(pods.changed(Change::Deleted(pod("a", 8, "Running")), &mut touched).gone, []);
     assert_eq!(state(&pods), Some(("b".into(), "Pending")));
     let gone = pods.changed(Change::Deleted(pod("b", 10, "Pending")), &mut touched).gone;
@@ -44,7 +44,7 @@ fn the_end_of_a_predecessor_leaves_the_successor() {
 #[test]
 fn what_a_new_list_lacks_is_gone() {
     let (mut pods, mut touched) = (JobPods::default(), Vec::new());
-    pods.put(&pod("a", 7, "Running"), &mut touched);
+    pods.put(pod("a", 7, "Running"), &mut touched);
     let gone = pods.changed(Change::Replace(vec![pod("b", 12, "Pending")]), &mut touched).gone;
     assert_eq!(gone.iter().map(|gone| gone.facts.uid.as_str()).collect::<Vec<_>>(), ["a"]);
     assert_eq!(state(&pods), Some(("b".into(), "Pending")));
@@ -53,7 +53,7 @@ fn what_a_new_list_lacks_is_gone() {
 #[test]
 fn a_list_that_may_be_too_old_loses_no_pod() {
     let (mut pods, mut touched) = (JobPods::default(), Vec::new());
-    pods.put(&pod("a", 7, "Running"), &mut touched);
+    pods.put(pod("a", 7, "Running"), &mut touched);
     let outcome = pods.changed(Change::Replace(Vec::new()), &mut touched);
     assert_eq!((outcome.gone.len(), outcome.doubtful.len()), (0, 1));
     assert_eq!(state(&pods), Some(("a".into(), "Running")), "we ask first");
@@ -97,13 +97,13 @@ fn an_answer_that_comes_after_the_end_brings_nothing_back() {
     };
     index.job_changed(Change::Applied(job(4)), &mut touched);
     index.job_answered(job(5), &mut touched);
-    index.pods.answered(&pod("a", 6, "Pending"), &mut touched);
+    index.pods.answered(pod("a", 6, "Pending"), &mut touched);
     assert_eq!(state(&index.pods), Some(("a".into(), "Pending")), "an answer ahead of the watch counts");
     index.job_changed(Change::Deleted(job(9)), &mut touched);
     index.pods.changed(Change::Deleted(pod("a", 10, "Pending")), &mut touched);
     touched.clear();
     index.job_answered(job(8), &mut touched);
-    index.pods.answered(&pod("a", 7, "Running"), &mut touched);
+    index.pods.answered(pod("a", 7, "Running"), &mut touched);
     assert!(index.jobs.is_empty());
     assert_eq!(state(&index.pods), None);
     assert_eq!(touched, []);

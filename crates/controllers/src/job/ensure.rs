@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 use super::execute::{Target, Trouble};
+use crate::index::CONTENT;
 
 const REASON: &str = "PluginError";
 
@@ -27,33 +28,52 @@ pub(super) fn is_controlled(metadata: &ObjectMeta, job_uid: Option<&str>) -> boo
     owners.into_iter().any(|owner| owner.controller == Some(true) && Some(owner.uid.as_str()) == job_uid)
 }
 
-/// Makes an object be as the plugin wants it.
-pub(super) async fn ensure(target: &Target<'_>, id: &ObjectId, object: Ensured) -> Result<(), Trouble> {
+/// A hash of what a plugin wants, the same in each life of the controllers. Keys are none of it: they are made once.
+pub(super) fn content(object: &Ensured) -> String {
+    let text = match object {
+        Ensured::ConfigMap(wanted) => json!(wanted.data).to_string(),
+        Ensured::Service(wanted) => json!(wanted.spec).to_string(),
+        Ensured::NetworkPolicy(wanted) => json!(wanted.spec).to_string(),
+        Ensured::SshSecret(plan) => plan.config.clone(),
+    };
+    // FNV-1a of 64 bits.
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
+}
+
+/// Makes an object be as the plugin wants it, and says so on it.
+pub(super) async fn ensure(target: &Target<'_>, id: &ObjectId, mut object: Ensured) -> Result<(), Trouble> {
+    let note = content(&object);
+    let metadata = match &mut object {
+        Ensured::ConfigMap(wanted) => &mut wanted.metadata,
+        Ensured::Service(wanted) => &mut wanted.metadata,
+        Ensured::NetworkPolicy(wanted) => &mut wanted.metadata,
+        Ensured::SshSecret(plan) => &mut plan.metadata,
+    };
+    metadata.annotations.get_or_insert_default().insert(CONTENT.to_owned(), note.clone());
     match object {
         Ensured::ConfigMap(wanted) => {
-            if let Some(found) = create_or_find(target, id, &*wanted).await?
-                && found.data != wanted.data
-            {
-                let patch = json!({"data": entries(found.data.as_ref(), wanted.data.as_ref())});
-                change::<ConfigMap>(target, id, &patch).await?;
+            if let Some(found) = create_or_find(target, id, &*wanted).await? {
+                let differs = found.data != wanted.data;
+                let patch = differs.then(|| json!({"data": entries(found.data.as_ref(), wanted.data.as_ref())}));
+                change(target, id, &found, patch, &note).await?;
             }
         }
         Ensured::Service(wanted) => {
-            if let Some(found) = create_or_find(target, id, &*wanted).await?
-                && let Some(patch) = service_patch(found.spec.as_ref(), wanted.spec.as_ref())
-            {
-                change::<Service>(target, id, &patch).await?;
+            if let Some(found) = create_or_find(target, id, &*wanted).await? {
+                let patch = service_patch(found.spec.as_ref(), wanted.spec.as_ref());
+                change(target, id, &found, patch, &note).await?;
             }
         }
         // It depends on nothing that changes.
         Ensured::NetworkPolicy(wanted) => drop(create_or_find(target, id, &*wanted).await?),
-        Ensured::SshSecret(plan) => ensure_secret(target, id, &plan).await?,
+        Ensured::SshSecret(plan) => ensure_secret(target, id, &plan, &note).await?,
     }
     Ok(())
 }
 
 /// Keys are made only if there are none; the config follows the plan.
-async fn ensure_secret(target: &Target<'_>, id: &ObjectId, plan: &SecretPlan) -> Result<(), Trouble> {
+async fn ensure_secret(target: &Target<'_>, id: &ObjectId, plan: &SecretPlan, note: &str) -> Result<(), Trouble> {
     let secrets = target.api::<Secret>();
     let found = secrets.get_opt(&id.name).await.map_err(|error| trouble(id, &error))?;
     let found = match found {
@@ -76,10 +96,9 @@ async fn ensure_secret(target: &Target<'_>, id: &ObjectId, plan: &SecretPlan) ->
         return Err(foreign(id));
     }
     let config = ByteString(plan.config.clone().into_bytes());
-    if found.data.as_ref().and_then(|data| data.get(ssh::CONFIG)) != Some(&config) {
-        change::<Secret>(target, id, &json!({"data": {ssh::CONFIG: config}})).await?;
-    }
-    Ok(())
+    let differs = found.data.as_ref().and_then(|data| data.get(ssh::CONFIG)) != Some(&config);
+    let patch = differs.then(|| json!({"data": {ssh::CONFIG: config}}));
+    change(target, id, &found, patch, note).await
 }
 
 /// Creates an object; if it was there and is this job's, returns it.
@@ -102,12 +121,25 @@ where
     }
 }
 
-async fn change<K>(target: &Target<'_>, id: &ObjectId, patch: &Value) -> Result<(), Trouble>
+/// Patches an object if something differs, or if the object does not say yet what it holds.
+async fn change<K>(
+    target: &Target<'_>,
+    id: &ObjectId,
+    found: &K,
+    patch: Option<Value>,
+    note: &str,
+) -> Result<(), Trouble>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
     K::DynamicType: Default,
 {
-    let changed = write::merge(&target.api::<K>(), &id.name, patch).await;
+    let said = found.meta().annotations.as_ref().and_then(|all| all.get(CONTENT)).map(String::as_str);
+    if patch.is_none() && said == Some(note) {
+        return Ok(());
+    }
+    let mut patch = patch.unwrap_or_else(|| json!({}));
+    patch["metadata"] = json!({"annotations": {CONTENT: note}});
+    let changed = write::merge(&target.api::<K>(), &id.name, &patch).await;
     changed.map(drop).map_err(|error| trouble(id, &error))
 }
 

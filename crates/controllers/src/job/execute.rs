@@ -57,7 +57,7 @@ pub(crate) struct Answer {
 pub(crate) enum Observed {
     Job(Box<Job>),
     JobAbsent,
-    Pod(Box<Pod>),
+    Pod(Box<SlimPod>),
     PodDeleting { pod: Existing, now: Timestamp },
     PodAbsent(Existing),
     Group(Box<PodGroup>),
@@ -179,7 +179,7 @@ async fn mark_pod(target: &Target<'_>, pod: Existing, mark: &Mark) -> Done {
     let patch = json!({"metadata": {"uid": pod.uid, "annotations": {
         names::CONTROLLER_OUT_OF_SYNC: "true", names::RESTART: mark.write(),
     }}});
-    match write::merge(&target.api::<Pod>(), &pod.name, &patch).await {
+    match write::merge(&target.api::<SlimPod>(), &pod.name, &patch).await {
         Ok(marked) => Ok(Some(Observed::Pod(Box::new(marked)))),
         Err(error) => unless_gone(target, pod, "mark", &error).await,
     }
@@ -213,14 +213,14 @@ async fn create_pod(target: &Target<'_>, pod: &Pod) -> Done {
     let pods = target.api::<Pod>();
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let error = match make_pod(target, pod).await {
-        Ok(SlimPod(created)) => return Ok(Some(Observed::Pod(Box::new(created)))),
+        Ok(created) => return Ok(Some(Observed::Pod(Box::new(created)))),
         Err(error) => error,
     };
     if failure(&error) != Failure::AlreadyExists {
         return Err(Trouble::new("FailedCreate", &format!("create pod {name}"), &error));
     }
     match pods.get_opt(name).await {
-        Ok(Some(found)) if is_ours(target, &found) => Ok(Some(Observed::Pod(Box::new(found)))),
+        Ok(Some(found)) if is_ours(target, &found) => Ok(Some(Observed::Pod(Box::new(found.into())))),
         Ok(None) => Err(Trouble { failure: Failure::Conflict, event: None }),
         Ok(Some(found)) => {
             let going = found.metadata.deletion_timestamp.is_some();

@@ -103,37 +103,3 @@ async fn a_job_goes_on_once_its_predecessors_pods_are_gone() {
     refused.jobs.gone(vec![Gone { job: key(), job_uid: "earlier".into(), facts }], Timestamp::UNIX_EPOCH);
     assert!(refused.goes_on());
 }
-
-#[tokio::test]
-async fn counts_alone_are_written_twice_a_second_at_most() {
-    let start = Instant::now();
-    let mut entry = Entry::default();
-    let mut held = |millis: u64, urgent: bool| {
-        let mut plan = Plan::only(vec![Effect::WriteStatus { status: Box::default(), urgent }]);
-        let until = hold_back(&mut entry, &mut plan, false, start + Duration::from_millis(millis));
-        assert_eq!(until.is_some(), plan.is_settled());
-        until.map(|at| at.duration_since(start).as_millis())
-    };
-    assert_eq!(held(0, false), Some(100), "more may come with it");
-    assert_eq!(held(60, false), Some(100));
-    assert_eq!(held(100, false), None);
-    assert_eq!(held(150, false), Some(600));
-    assert_eq!(held(200, true), None, "a decision waits for nothing");
-    assert_eq!(held(210, false), Some(700));
-    assert_eq!(held(700, false), None);
-}
-
-#[tokio::test]
-async fn a_first_status_waits_for_the_first_counts() {
-    let start = Instant::now();
-    let mut entry = Entry::default();
-    let mut held = |millis: u64, urgent: bool| {
-        let mut plan = Plan::only(vec![Effect::WriteStatus { status: Box::default(), urgent }]);
-        let until = hold_back(&mut entry, &mut plan, true, start + Duration::from_millis(millis));
-        until.map(|at| at.duration_since(start).as_millis())
-    };
-    assert_eq!(held(0, false), Some(1_000));
-    assert_eq!(held(400, false), Some(1_000), "the first counts come with it");
-    assert_eq!(held(1_000, false), None);
-    assert_eq!(held(1_100, true), None);
-}

@@ -8,7 +8,7 @@ use pumice_api::batch::{Job, JobPhase};
 
 use super::census::{Census, TaskCensus};
 use super::facts::PodPhase;
-use super::kill::{self, Target};
+use super::kill::{self, Targets};
 use super::memory::{self, Memory};
 use super::plan::{Effect, Plan};
 use super::{JobView, Scene};
@@ -100,7 +100,7 @@ fn unseen(job: &Job, task: &TaskCensus<'_>, memory: &mut Memory) {
 
 impl Scene<'_> {
     /// Lets the job remember what has ended, but for what these targets restart, before it does anything else.
-    pub(super) fn with_ended(&self, targets: &[Target], mut plan: Plan) -> Plan {
+    pub(super) fn with_ended(&self, targets: &Targets, mut plan: Plan) -> Plan {
         if let Ok(Some(annotate)) = self.ended_beside(targets).change(self.view.job, memory::ENDED_INDICES, None) {
             plan.stages.insert(0, vec![annotate]);
         }
@@ -108,10 +108,10 @@ impl Scene<'_> {
     }
 
     /// What has ended and is gone, but for what these targets restart.
-    pub(super) fn ended_beside(&self, targets: &[Target]) -> Memory {
+    pub(super) fn ended_beside(&self, targets: &Targets) -> Memory {
         let mut left = Memory::default();
         for task in &self.census.tasks {
-            let restarted = |index: i32| targets.iter().any(|target| target.has(task.spec, index));
+            let restarted = |index: i32| targets.has(task.spec, index);
             for (index, phase) in task.ended.iter().filter(|(index, _)| !restarted(**index)) {
                 number(*phase).into_iter().for_each(|number| left.set(&task.spec.name, *index, number));
             }

@@ -4,7 +4,9 @@
 //! a restart. A kill of the whole job is written as a new `status.version`; pods of an older version are then known to be
 //! on their way out. A restart of some pods is written on these pods first, with the number the restart will have.
 
-use pumice_api::batch::{JobPhase, TaskSpec};
+use std::collections::BTreeMap;
+
+use pumice_api::batch::{Job, JobPhase, JobStatus, TaskSpec};
 use pumice_api::bus::Action;
 use pumice_api::names;
 
@@ -12,7 +14,8 @@ use super::census::TaskCensus;
 use super::facts::PodFacts;
 use super::plan::{Effect, Existing, Plan};
 use super::policy::Order;
-use super::{Scene, retry, rules, updated};
+use super::{Scene, plugin_objects, retry, rules, updated};
+use crate::plugins;
 
 /// A restart as it is written on the pods it takes away. One marked pod is enough to know all that must be marked.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +61,7 @@ enum Scope {
 }
 
 /// The pods of one targeted restart.
-pub(super) struct Target {
+struct Target {
     action: Action,
     task: String,
     index: i32,
@@ -71,10 +74,57 @@ impl Target {
         let cause = order.cause.as_ref().filter(|_| targeted)?;
         Some(Self { action: order.action.clone(), task: cause.task.clone()?, index: cause.index? })
     }
+}
 
-    pub fn has(&self, task: &TaskSpec, candidate: i32) -> bool {
-        self.task == task.name && in_target(&self.action, task, self.index, candidate)
+/// The pods of several targeted restarts. It is asked for each pod of a job of very many, all of which may have failed.
+#[derive(Default)]
+pub(super) struct Targets {
+    tasks: BTreeMap<String, OfTask>,
+}
+
+/// Restarts in a task, with the place of each among all.
+#[derive(Default)]
+struct OfTask {
+    whole: Option<(usize, Action)>,
+    by_partition: BTreeMap<i32, (usize, Action)>,
+    by_index: BTreeMap<i32, (usize, Action)>,
+}
+
+impl Targets {
+    fn of(job: &Job, all: impl IntoIterator<Item = Target>) -> Self {
+        let mut targets = Self::default();
+        for (place, Target { action, task, index }) in all.into_iter().enumerate() {
+            let spec = job.spec.tasks.iter().find(|spec| spec.name == task);
+            let size = spec.and_then(partition_size);
+            let of_task = targets.tasks.entry(task).or_default();
+            let restart = (place, action.clone());
+            match (action, size) {
+                (Action::RestartPod, _) => drop(of_task.by_index.entry(index).or_insert(restart)),
+                (Action::RestartPartition, Some(size)) => {
+                    of_task.by_partition.entry(index / size).or_insert(restart);
+                }
+                // A task that is not split is one partition.
+                _ => drop(of_task.whole.get_or_insert(restart)),
+            }
+        }
+        targets
     }
+
+    /// The first of the restarts that takes the pod at an index.
+    fn restart(&self, task: &TaskSpec, index: i32) -> Option<&Action> {
+        let of_task = self.tasks.get(&task.name)?;
+        let by_partition = partition_size(task).and_then(|size| of_task.by_partition.get(&(index / size)));
+        let all = [of_task.whole.as_ref(), by_partition, of_task.by_index.get(&index)];
+        all.into_iter().flatten().min_by_key(|(place, _)| place).map(|(_, action)| action)
+    }
+
+    pub fn has(&self, task: &TaskSpec, index: i32) -> bool {
+        self.restart(task, index).is_some()
+    }
+}
+
+fn partition_size(task: &TaskSpec) -> Option<i32> {
+    task.partition_policy.as_ref().map(|policy| policy.partition_size).filter(|size| *size > 0)
 }
 
 impl Scene<'_> {
@@ -91,13 +141,14 @@ impl Scene<'_> {
         });
         let targets: Vec<Target> = marked.collect();
         let action = targets.first()?.action.clone();
-        Some(self.restart_pods(&action, &targets, None))
+        Some(self.restart_pods(&action, &Targets::of(self.view.job, targets), None))
     }
 
     pub(super) fn restart_job(&self, order: Option<&Order>) -> Plan {
         let mut draft = self.draft();
         draft.next.version = draft.next.version.saturating_add(1);
         draft.next.retry_count = draft.next.retry_count.saturating_add(1);
+        self.note_plugins(&mut draft.next);
         updated::acted(self.view.job, &mut draft.next);
         draft.enter(JobPhase::Restarting, RESTART_JOB, &message(order), self.now);
         Plan::only(draft.write(self.now).into_iter().chain(record(order)).collect())
@@ -118,31 +169,32 @@ impl Scene<'_> {
         self.restart_pods(&order.action, &self.due_targets(), Some(order))
     }
 
-    fn due_targets(&self) -> Vec<Target> {
-        self.due.iter().filter_map(Target::of).collect()
+    fn due_targets(&self) -> Targets {
+        Targets::of(self.view.job, self.due.iter().filter_map(Target::of))
     }
 
-    fn restart_pods(&self, action: &Action, targets: &[Target], order: Option<&Order>) -> Plan {
+    fn restart_pods(&self, action: &Action, targets: &Targets, order: Option<&Order>) -> Plan {
         let restart = self.view.job.status.retry_count.saturating_add(1);
         // The last restart is none: the job fails, and its pods stay for inspection.
         let last = restart >= rules::max_retry(&self.view.job.spec);
         let marks = if last { Vec::new() } else { self.marks(targets, restart) };
-        let restarted: &[Target] = if last { &[] } else { targets };
+        let none = Targets::default();
+        let restarted = if last { &none } else { targets };
         let mut draft = self.draft_after(&marks, restarted);
         draft.next.retry_count = restart;
+        self.note_plugins(&mut draft.next);
         draft.enter(JobPhase::Restarting, action.as_str(), &message(order), self.now);
         let write = draft.write(self.now).into_iter().chain(record(order)).collect();
         self.with_owed(targets, self.with_ended(restarted, Plan::stages(vec![marks, write])))
     }
 
     /// Marks for the pods of the targets that have none.
-    fn marks(&self, targets: &[Target], restart: i32) -> Vec<Effect> {
+    fn marks(&self, targets: &Targets, restart: i32) -> Vec<Effect> {
         let mut marks = Vec::new();
         for task in &self.census.tasks {
-            let targets: Vec<&Target> = targets.iter().filter(|target| target.task == task.spec.name).collect();
             for pod in task.slots.values().filter(|pod| pod.mark.is_none()) {
-                if let Some(target) = targets.iter().find(|target| target.has(task.spec, pod.index)) {
-                    let mark = Mark { restart, action: target.action.clone() };
+                if let Some(action) = targets.restart(task.spec, pod.index) {
+                    let mark = Mark { restart, action: action.clone() };
                     marks.push(Effect::MarkPod { pod: pod.existing(), mark });
                 }
             }
@@ -153,10 +205,20 @@ impl Scene<'_> {
     pub(super) fn begin_kill(&self, to: JobPhase, order: Option<&Order>) -> Plan {
         let mut draft = self.draft();
         draft.next.version = draft.next.version.saturating_add(1);
+        self.note_plugins(&mut draft.next);
         let reason = order.map_or("", |order| order.action.as_str()).to_owned();
         updated::acted(self.view.job, &mut draft.next);
         draft.enter(to, &reason, &message(order), self.now);
-        self.with_ended(&[], Plan::only(draft.write(self.now).into_iter().chain(record(order)).collect()))
+        self.with_ended(
+            &Targets::default(),
+            Plan::only(draft.write(self.now).into_iter().chain(record(order)).collect()),
+        )
+    }
+
+    /// Notes what plugins may have made: whoever removes it must know, also if there was no write since.
+    fn note_plugins(&self, next: &mut JobStatus) {
+        let plugins = plugins::of_job(self.view.job).unwrap_or_default();
+        next.controlled_resources.extend(plugin_objects::recorded(&plugins));
     }
 
     /// Unlike in Volcano, a resume costs no retry.
@@ -185,7 +247,7 @@ impl Scene<'_> {
                 Some(plan) => plan,
                 None => {
                     let kills = self.deletions(|pod| pod.mark.is_some());
-                    self.with_owed(&self.due_targets(), self.with_ended(&[], self.let_go(kills)))
+                    self.with_owed(&self.due_targets(), self.with_ended(&Targets::default(), self.let_go(kills)))
                 }
             },
             Scope::OlderUnfinished => {
@@ -222,9 +284,7 @@ impl Scene<'_> {
     fn join(&self) -> Option<Plan> {
         let targets = self.due_targets();
         let marks = self.marks(&targets, self.view.job.status.retry_count);
-        let restarts = |task: &TaskCensus<'_>| {
-            task.ended.keys().any(|index| targets.iter().any(|target| target.has(task.spec, *index)))
-        };
+        let restarts = |task: &TaskCensus<'_>| task.ended.keys().any(|index| targets.has(task.spec, *index));
         if marks.is_empty() && !self.census.tasks.iter().any(restarts) {
             return None;
         }
@@ -268,21 +328,6 @@ impl Scene<'_> {
         }
         let name = metadata.name.clone()?;
         Some(Effect::DeleteGroup(Existing { name, uid: metadata.uid.clone().unwrap_or_default() }))
-    }
-}
-
-/// Whether the pod at `candidate` is one of those that an action on the pod at `index` is about.
-fn in_target(action: &Action, task: &TaskSpec, index: i32, candidate: i32) -> bool {
-    match action {
-        Action::RestartPod => candidate == index,
-        Action::RestartPartition => match &task.partition_policy {
-            Some(policy) if policy.partition_size > 0 => {
-                candidate / policy.partition_size == index / policy.partition_size
-            }
-            // A task that is not split is one partition.
-            _ => true,
-        },
-        _ => true,
     }
 }
 

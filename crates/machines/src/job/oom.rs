@@ -16,7 +16,7 @@ use pumice_units::Quantity;
 use super::census::Census;
 use super::facts::PodFacts;
 use super::index_runs::IndexRuns;
-use super::kill::Mark;
+use super::kill::{Mark, Targets};
 use super::plan::{Effect, Existing, Plan};
 use super::raises::Raises;
 use super::scale_up::{ON_OOM, ScaleUp};
@@ -118,8 +118,10 @@ impl Decision {
     /// Whether a raise answers this, so that no other policy does.
     pub fn answers(&self, signal: &Signal) -> bool {
         let about_end = matches!(signal.event, Event::OomKilled | Event::PodFailed | Event::PodEvicted);
-        let place = signal.task.clone().zip(signal.index).filter(|_| about_end && !self.raises.is_empty());
-        place.is_some_and(|place| self.raises.contains_key(&place))
+        if !about_end || self.raises.is_empty() {
+            return false;
+        }
+        signal.task.clone().zip(signal.index).is_some_and(|place| self.raises.contains_key(&place))
     }
 }
 
@@ -243,10 +245,11 @@ impl Scene<'_> {
         if let Some(next) = self.unwritten() {
             // First the status: where it is kept, it is to say so, wherever we stop.
             let mut draft = self.draft();
+            draft.begin(self.now);
             draft.next.memory_raises = next.write();
             let write = draft.write_now(self.now).into_iter().collect();
             let plan = Plan::stages(vec![write, vec![next.annotate(self.view.job)]]);
-            return Some(self.with_owed(&[], self.with_ended(&[], plan)));
+            return Some(self.with_owed(&Targets::default(), self.with_ended(&Targets::default(), plan)));
         }
         let decision = &self.memory;
         if decision.raises.is_empty() {
@@ -255,10 +258,13 @@ impl Scene<'_> {
         let mark = Mark { restart: 0, action: Action::ScaleUpMemory };
         let marks = decision.raises.values().cloned();
         let marks: Vec<Effect> = marks.map(|pod| Effect::MarkPod { pod, mark: mark.clone() }).collect();
-        let mut draft = self.draft_after(&marks, &[]);
+        let mut draft = self.draft_after(&marks, &Targets::default());
+        draft.begin(self.now);
         draft.next.memory_raises = decision.next.write();
         let write = draft.write_now(self.now).into_iter().chain(decision.made.iter().cloned()).collect();
-        Some(self.with_owed(&[], self.with_ended(&[], Plan::stages(vec![marks, write]))))
+        Some(
+            self.with_owed(&Targets::default(), self.with_ended(&Targets::default(), Plan::stages(vec![marks, write]))),
+        )
     }
 
     /// Raises of pods that are marked for one, which the job does not remember: we stopped before they were written, or the

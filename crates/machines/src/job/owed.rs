@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use pumice_api::batch::Job;
 use pumice_api::bus::Event;
 
-use super::kill::Target;
+use super::kill::Targets;
 use super::memory::{self, Memory};
 use super::plan::{Effect, Plan};
 use super::{Scene, policy};
@@ -20,12 +20,12 @@ pub(super) fn remembered(job: &Job) -> Memory {
 
 impl Scene<'_> {
     /// Evictions of pods without a successor that the restart of these targets does not answer.
-    pub(super) fn owed(&self, targets: &[Target]) -> Memory {
+    pub(super) fn owed(&self, targets: &Targets) -> Memory {
         let mut owed = Memory::default();
         for signal in self.signals.iter().filter(|signal| signal.event == Event::PodEvicted) {
             let Some((name, index)) = signal.task.as_deref().zip(signal.index) else { continue };
             let Some(task) = self.census.task(name).filter(|task| task.is_free(index)) else { continue };
-            let met = targets.iter().any(|target| target.has(task.spec, index));
+            let met = targets.has(task.spec, index);
             if !met && policy::answer(&self.view.job.spec, signal).is_some() {
                 owed.set(name, index, signal.at.unwrap_or(self.changed_at).as_second());
             }
@@ -34,7 +34,7 @@ impl Scene<'_> {
     }
 
     /// Lets the job remember what is owed before it does anything else.
-    pub(super) fn with_owed(&self, targets: &[Target], plan: Plan) -> Plan {
+    pub(super) fn with_owed(&self, targets: &Targets, plan: Plan) -> Plan {
         self.remember(&self.owed(targets), plan)
     }
 

@@ -112,7 +112,7 @@ pub enum Ensured {
 }
 
 /// Kind of a plugin's object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
     /// `v1` ConfigMap.
     ConfigMap,
@@ -125,7 +125,7 @@ pub enum ObjectKind {
 }
 
 /// A plugin's object in the job's namespace.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
     /// Its kind.
     pub kind: ObjectKind,

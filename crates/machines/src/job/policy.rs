@@ -3,6 +3,8 @@
 //! Invariant: task policies come before the job's, the first rule that matches wins, and an internal event matches nothing.
 //! Delays count from when the event was observed in the objects, so they survive the controller. Called once per step.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use pumice_api::batch::{JobSpec, LifecyclePolicy};
 use pumice_api::bus::{Action, Event};
@@ -57,6 +59,8 @@ pub(super) struct Judgement {
 pub(super) fn judge(spec: &JobSpec, signals: &[Signal], unknown: Timestamp, now: Timestamp) -> Judgement {
     let mut due: Vec<(Timestamp, u8, Order)> = Vec::new();
     let mut judgement = Judgement::default();
+    // One Event for all pods of a task that wait for the same.
+    let mut waiting = BTreeSet::new();
     for signal in signals {
         let Some((action, delay)) = matching(spec, signal) else { continue };
         if action == Action::SyncJob {
@@ -69,8 +73,7 @@ pub(super) fn judge(spec: &JobSpec, signals: &[Signal], unknown: Timestamp, now:
             due.push((at, rank(&signal.event), Order { action, cause: Some(signal.clone()) }));
         } else {
             judgement.wake_at = judgement.wake_at.into_iter().chain([at]).min();
-            let message = format!("Execute action {} after {delay}: {}", action.as_str(), describe(signal));
-            judgement.waiting.push(Effect::normal("ExecuteAction", message));
+            waiting.insert((signal.event.as_str(), signal.task.as_deref(), action.as_str().to_owned(), delay));
         }
     }
     due.sort_by(|a, b| {
@@ -78,8 +81,8 @@ pub(super) fn judge(spec: &JobSpec, signals: &[Signal], unknown: Timestamp, now:
         (a.0, a.1, place(&a.2)).cmp(&(b.0, b.1, place(&b.2)))
     });
     judgement.due = due.into_iter().map(|(_, _, order)| order).collect();
-    if !judgement.due.is_empty() {
-        judgement.waiting.clear();
+    if judgement.due.is_empty() {
+        judgement.waiting = waiting.into_iter().map(tell).collect();
     }
     judgement
 }
@@ -126,6 +129,11 @@ fn matched(rule: &LifecyclePolicy, signal: &Signal) -> Option<(Action, GoDuratio
     let by_code = rule.exit_code.is_some_and(|code| code != 0 && signal.exit_code == Some(code));
     let action = rule.action.clone().unwrap_or(Action::SyncJob);
     (by_event || by_code).then(|| (action, delay.unwrap_or(GoDuration::ZERO)))
+}
+
+fn tell((event, task, action, delay): (&str, Option<&str>, String, GoDuration)) -> Effect {
+    let task = task.map(|task| format!(" of task {task}")).unwrap_or_default();
+    Effect::normal("ExecuteAction", format!("Execute action {action} after {delay}: {event}{task}"))
 }
 
 fn describe(signal: &Signal) -> String {
@@ -267,6 +275,16 @@ mod tests {
         let due = judge(&spec, &signals, Timestamp::MIN, Timestamp::from_second(1030).unwrap());
         assert_eq!(actions(&due), [Action::RestartJob]);
         assert!(due.waiting.is_empty());
+    }
+
+    #[test]
+    fn many_pods_that_wait_for_the_same_are_told_of_once() {
+        let spec = spec(json!([]), json!([{"event": "PodPending", "action": "RestartJob", "timeout": "10m"}]));
+        let pending = |index| Signal { index: Some(index), ..signal(Event::PodPending, None) };
+        let signals: Vec<Signal> = (0..1_000).map(pending).collect();
+        let judgement = judge(&spec, &signals, Timestamp::MIN, Timestamp::from_second(1001).unwrap());
+        let text = "Execute action RestartJob after 10m0s: PodPending of task w".to_owned();
+        assert_eq!(judgement.waiting, [Effect::normal("ExecuteAction", text)]);
     }
 
     #[test]

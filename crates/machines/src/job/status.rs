@@ -12,6 +12,7 @@ use pumice_units::GoDuration;
 
 use super::census::Census;
 use super::plan::Effect;
+use super::plugin_objects;
 use super::rules::Verdict;
 
 /// A status in the making.
@@ -41,6 +42,13 @@ impl<'a> Draft<'a> {
         }
         let created_at = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
         Self { old, created_at, next }
+    }
+
+    /// Gives a status that says nothing yet its first phase.
+    pub fn begin(&mut self, now: Timestamp) {
+        if self.next.state.phase.is_none() {
+            self.enter(JobPhase::Pending, "", "", now);
+        }
     }
 
     pub fn goto(&mut self, verdict: &Verdict, now: Timestamp) {
@@ -91,9 +99,17 @@ impl<'a> Draft<'a> {
         };
         let urgent = must
             || decided(&self.next) != decided(self.old)
-            || self.next.controlled_resources != self.old.controlled_resources;
+            || !adds_plugins_at_most(&self.old.controlled_resources, &self.next.controlled_resources);
         Some(Effect::WriteStatus { status: Box::new(self.next), urgent })
     }
+}
+
+/// Whether nothing but entries of plugins is new. Those come with the next write that there is: a job that is ended before it
+/// gets them from its spec.
+fn adds_plugins_at_most(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> bool {
+    let kept = old.iter().all(|(key, value)| new.get(key) == Some(value));
+    let mut added = new.keys().filter(|key| !old.contains_key(*key));
+    kept && added.all(|key| key.starts_with(plugin_objects::PREFIX))
 }
 
 fn keep_results(old: &JobStatus, next: &mut JobStatus) {

@@ -9,6 +9,7 @@ use pumice_api::batch::JobPhase;
 use pumice_api::scheduling::{PodGroupConditionType, PodGroupPhase};
 
 use super::claims::Claims;
+use super::kill::Targets;
 use super::memory::Memory;
 use super::plan::{Effect, Plan};
 use super::raises::Raises;
@@ -30,12 +31,10 @@ impl Scene<'_> {
     fn agree(&self) -> Plan {
         let mut records = Vec::new();
         let mut draft = self.draft();
-        let owed = self.owed(&[]);
+        let owed = self.owed(&Targets::default());
         let mut covered = Memory::default();
         let preparations = self.prepare(&mut records);
-        if self.view.job.status.state.phase.is_none() {
-            draft.enter(JobPhase::Pending, "", "", self.now);
-        }
+        draft.begin(self.now);
         let mut first = Vec::new();
         let mut second = self.deletions(|pod| pod.mark.is_some());
         let deletes = !second.is_empty();
@@ -52,7 +51,7 @@ impl Scene<'_> {
             draft.goto(&verdict, self.now);
             if verdict.phase.is_finished() {
                 let write = draft.write(self.now).into_iter().collect();
-                return self.with_ended(&[], self.remember(&owed, Plan::only(write)));
+                return self.with_ended(&Targets::default(), self.remember(&owed, Plan::only(write)));
             }
         }
         records.extend(self.group_pending());
@@ -61,10 +60,11 @@ impl Scene<'_> {
         first.extend(records);
         if !owed.is_empty() && owed == covered && !deletes {
             // Each successor says it. Until all are there, the counts must go on missing what they replace.
-            return self.with_ended(&[], Plan::stages(vec![first, second, write.into_iter().collect()]));
+            return self
+                .with_ended(&Targets::default(), Plan::stages(vec![first, second, write.into_iter().collect()]));
         }
         first.extend(write);
-        self.with_ended(&[], self.remember(&owed, Plan::stages(vec![first, second])))
+        self.with_ended(&Targets::default(), self.remember(&owed, Plan::stages(vec![first, second])))
     }
 
     /// The phases to go through now. A job whose pods ended before they were seen to run passes Running on its way out.

@@ -57,6 +57,30 @@ fn the_first_plan_makes_the_group_and_a_status_that_may_wait_for_counts() {
 }
 
 #[test]
+fn the_entries_of_plugins_come_with_the_next_write_and_are_there_when_a_job_is_ended() {
+    let plugins = json!({"plugins": {"svc": [], "ssh": []}});
+    for started in [false, true] {
+        let mut model = Model::new(simple(1, plugins.clone()));
+        model.hold_counts = true;
+        model.settle();
+        model.admit();
+        model.settle();
+        assert!(!model.applied.is_empty() && model.job.status.controlled_resources.is_empty(), "a write for no news");
+        if started {
+            model.all_pods("Running");
+            model.settle();
+            assert_eq!(model.phase(), P::Running);
+            assert_eq!(model.job.status.controlled_resources.len(), 2);
+        }
+        model.command(Action::AbortJob);
+        model.settle();
+        assert_eq!(model.phase(), P::Aborted);
+        assert!(model.applied.is_empty(), "started: {started}");
+        assert!(model.job.status.controlled_resources.is_empty(), "started: {started}");
+    }
+}
+
+#[test]
 fn counts_only_are_not_urgent() {
     let mut model = Model::running(simple(3, json!({"minAvailable": 1})));
     model.pod("j-w-0", "Succeeded");

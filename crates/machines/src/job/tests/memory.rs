@@ -30,6 +30,19 @@ fn told<'a>(model: &'a Model, reason: &str) -> Vec<&'a str> {
 }
 
 #[test]
+fn a_raise_before_the_first_status_is_that_of_a_pending_job() {
+    let mut model = Model::new(job(spec(1, json!({"policies": [rule(json!({"factor": 1.5, "tries": 2}))]}))));
+    model.hold_counts = true;
+    model.settle();
+    model.admit();
+    model.settle();
+    assert_eq!(model.job.status.state.phase, None, "it waits for the first counts");
+    model.out_of_memory("j-w-0");
+    model.settle();
+    assert_eq!((model.job.status.state.phase.clone(), model.limit("j-w-0")), (Some(P::Pending), "1536Mi"));
+}
+
+#[test]
 fn a_pod_is_made_again_with_more_and_the_others_stay() {
     let mut model = running(3, json!([rule(json!({"factor": 1.5, "tries": 2}))]));
     let stays = [model.uid("j-w-0"), model.uid("j-w-2")];

@@ -1,0 +1,187 @@
+//! How often a job is looked at, and how often its status is written.
+//!
+//! Invariant: of three writes of a status the last begins a second or more after the first was answered, so that the API
+//! server sees two within any second at most, whatever happens to the job. A write of mere counts waits for company, and a
+//! look at very many pods for more news of them. One for each job, asked before each plan.
+
+use std::time::Duration;
+
+use pumice_machines::job::{Effect, Plan};
+use tokio::time::Instant;
+
+/// The time in which a status is written twice at most.
+const WINDOW: Duration = Duration::from_secs(1);
+/// How long a status in which only counts moved waits for more of them, or for a write that is due anyway.
+const COUNTS_WAIT: Duration = Duration::from_millis(100);
+/// How long the counts of a job that has not started wait for its start: most start soon, and one without a status is read as
+/// pending.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// Shortest time from a write of a job's status to one in which only counts moved.
+const COUNTS_APART: Duration = WINDOW;
+/// Jobs of fewer pods are looked at whenever something happens.
+const MANY_PODS: usize = 1_000;
+/// Rest after a look, for each pod: a look costs in proportion to the pods, and half a second at 100,000 keeps the looks of a
+/// job whose pods all start at a small part of a core.
+const REST_OF_A_POD: Duration = Duration::from_micros(5);
+
+/// When a job was looked at, and when its status was written.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// When the last write was answered; while it is under way, when it began.
+    last: Option<Instant>,
+    /// The same of the one before.
+    before: Option<Instant>,
+    is_writing: bool,
+    /// Since when the status has counts that are not written.
+    counts_since: Option<Instant>,
+    /// Not looked at before.
+    rested_at: Option<Instant>,
+}
+
+impl Pace {
+    /// When the job may be looked at, if not now.
+    pub fn rests_until(&self, now: Instant) -> Option<Instant> {
+        self.rested_at.filter(|at| *at > now)
+    }
+
+    /// The job, which has so many pods, is looked at now.
+    pub fn looked(&mut self, pods: usize, now: Instant) {
+        let many = u32::try_from(pods).ok().filter(|_| pods >= MANY_PODS);
+        self.rested_at = many.map(|pods| now + REST_OF_A_POD * pods);
+    }
+
+    /// When a plan with a write that can't be left out may begin, if not now.
+    pub fn waits_until(&self, plan: &Plan, now: Instant) -> Option<Instant> {
+        let is_urgent = |effect: &Effect| matches!(effect, Effect::WriteStatus { urgent: true, .. });
+        self.is_free_at().filter(|at| *at > now && effects(plan).any(is_urgent))
+    }
+
+    /// Takes a write of mere counts out of a plan until it has waited long enough; tells when that is.
+    pub fn hold_back(&mut self, plan: &mut Plan, is_pending: bool, now: Instant) -> Option<Instant> {
+        let is_counts = |effect: &mut Effect| matches!(effect, Effect::WriteStatus { urgent: false, .. });
+        let since = self.counts_since.unwrap_or(now);
+        let wait = if is_pending && self.last.is_none() { FIRST_WAIT } else { COUNTS_WAIT };
+        let apart = self.last.map(|at| at + COUNTS_APART);
+        let due = [apart, self.is_free_at()].into_iter().flatten().fold(since + wait, Instant::max);
+        let mut held = false;
+        if due > now {
+            for stage in &mut plan.stages {
+                held |= stage.extract_if(.., is_counts).count() > 0;
+            }
+        }
+        self.counts_since = held.then_some(since);
+        if effects(plan).any(|effect| matches!(effect, Effect::WriteStatus { .. })) {
+            self.before = self.last;
+            self.last = Some(now);
+            self.is_writing = true;
+        }
+        held.then_some(due)
+    }
+
+    /// The plan that was under way is over.
+    pub fn answered(&mut self, now: Instant) {
+        if std::mem::take(&mut self.is_writing) {
+            self.last = Some(now);
+        }
+    }
+
+    fn is_free_at(&self) -> Option<Instant> {
+        self.before.map(|at| at + WINDOW)
+    }
+}
+
+fn effects(plan: &Plan) -> impl Iterator<Item = &Effect> {
+    plan.stages.iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(urgent: bool) -> Plan {
+        Plan::only(vec![Effect::WriteStatus { status: Box::default(), urgent }])
+    }
+
+    /// What becomes of a plan: when it is due in place of now, in milliseconds. What goes through is answered 10 ms later.
+    struct Clock {
+        start: Instant,
+        pace: Pace,
+    }
+
+    impl Clock {
+        fn new() -> Self {
+            Self { start: Instant::now(), pace: Pace::default() }
+        }
+
+        fn at(&mut self, millis: u64, urgent: bool, is_pending: bool) -> Option<u128> {
+            let now = self.start + Duration::from_millis(millis);
+            let mut plan = write(urgent);
+            let due = self.pace.waits_until(&plan, now).or_else(|| {
+                let held = self.pace.hold_back(&mut plan, is_pending, now);
+                assert_eq!(held.is_some(), plan.is_settled());
+                held
+            });
+            self.pace.answered(now + Duration::from_millis(10));
+            due.map(|at| at.duration_since(self.start).as_millis())
+        }
+    }
+
+    #[tokio::test]
+    async fn counts_wait_for_company() {
+        let mut clock = Clock::new();
+        assert_eq!(clock.at(0, false, false), Some(100), "more may come with it");
+        assert_eq!(clock.at(60, false, false), Some(100));
+        assert_eq!(clock.at(100, false, false), None);
+        assert_eq!(clock.at(150, false, false), Some(1_110));
+        assert_eq!(clock.at(200, true, false), None, "a decision waits for nothing");
+        assert_eq!(clock.at(220, false, false), Some(1_210));
+        assert_eq!(clock.at(1_210, false, false), None);
+    }
+
+    #[tokio::test]
+    async fn the_counts_of_a_job_that_has_not_started_wait_for_its_start() {
+        let mut clock = Clock::new();
+        assert_eq!(clock.at(0, false, true), Some(1_000));
+        assert_eq!(clock.at(400, false, true), Some(1_000), "the first counts come with it");
+        assert_eq!(clock.at(1_000, false, true), None);
+        assert_eq!(clock.at(1_100, true, true), None);
+        let mut soon = Clock::new();
+        assert_eq!(soon.at(0, false, true), Some(1_000));
+        assert_eq!((soon.at(200, true, false), soon.at(400, true, false)), (None, None), "started, and ended");
+    }
+
+    #[tokio::test]
+    async fn a_third_write_within_a_second_waits_however_urgent() {
+        let mut clock = Clock::new();
+        assert_eq!(clock.at(0, true, false), None);
+        assert_eq!(clock.at(300, true, false), None);
+        assert_eq!(clock.at(600, true, false), Some(1_010), "a second after the first was answered");
+        assert_eq!(clock.at(1_010, true, false), None);
+        assert_eq!(clock.at(1_020, true, false), Some(1_310));
+        assert_eq!(clock.at(5_000, true, false), None);
+        assert_eq!(clock.at(5_001, true, false), None);
+    }
+
+    #[tokio::test]
+    async fn a_plan_without_a_write_never_waits() {
+        let mut clock = Clock::new();
+        assert_eq!((clock.at(0, true, false), clock.at(1, true, false)), (None, None));
+        let now = clock.start + Duration::from_millis(2);
+        let mut plan = Plan::only(vec![Effect::DeleteJob]);
+        assert_eq!(clock.pace.waits_until(&plan, now), None);
+        assert_eq!(clock.pace.hold_back(&mut plan, false, now), None);
+        assert_eq!(plan, Plan::only(vec![Effect::DeleteJob]));
+    }
+
+    #[tokio::test]
+    async fn the_rest_after_a_look_grows_with_the_pods() {
+        let (now, mut pace) = (Instant::now(), Pace::default());
+        let cases = [(0, None), (999, None), (1_000, Some(5)), (100_000, Some(500)), (10, None)];
+        for (pods, expected) in cases {
+            pace.looked(pods, now);
+            let rest = pace.rests_until(now).map(|at| at.duration_since(now).as_millis());
+            assert_eq!(rest, expected, "{pods} pods");
+            assert_eq!(pace.rests_until(now + Duration::from_millis(500)), None);
+        }
+    }
+}
