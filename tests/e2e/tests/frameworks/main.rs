@@ -7,11 +7,18 @@ mod mpi;
 mod ray;
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pumice_testkit::Platform;
 use tempfile::TempDir;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/frameworks");
+
+/// Keeps those apart that want every core: one of them measures what more cores give.
+fn all_cores() -> MutexGuard<'static, ()> {
+    static CORES: Mutex<()> = Mutex::new(());
+    CORES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs a job to its end and gives what its pods printed.
 fn run(platform: &Platform, name: &str, manifest: &str) -> String {
