@@ -64,13 +64,13 @@ pub fn called(program: Program) -> ExitCode {
         Program::Vjobs(args) => vjobs(args),
         Program::Vqueues(args) => vqueues(&args),
         Program::Vcancel(args) => {
-            one(&args, "cancel job", async |session, job| job::delete(session, job, "cancel").await)
+            one(&args, "cancel job", async |session, job, form| job::delete(session, job, "cancel", form).await)
         }
         Program::Vsuspend(args) => {
-            one(&args, "suspend job", async |session, it| job::ask(session, it, Action::AbortJob, None).await)
+            one(&args, "suspend job", async |session, job, form| job::ask(session, job, Action::AbortJob, form).await)
         }
         Program::Vresume(args) => {
-            one(&args, "resume job", async |session, it| job::ask(session, it, Action::ResumeJob, None).await)
+            one(&args, "resume job", async |session, job, form| job::ask(session, job, Action::ResumeJob, form).await)
         }
     }
 }
@@ -123,11 +123,11 @@ fn vqueues(args: &QueuesArgs) -> ExitCode {
 fn one(
     args: &OneArgs,
     words: &str,
-    act: impl AsyncFnOnce(&mut Session<'_>, (&str, &str)) -> Result<(), Error>,
+    act: impl AsyncFnOnce(&mut Session<'_>, (&str, &str), Option<Form>) -> Result<(), Error>,
 ) -> ExitCode {
     talk(&args.place, words, async |session| {
         let name = named(&args.job.name, "job name", words)?;
-        act(session, (&args.job.namespace, name)).await
+        act(session, (&args.job.namespace, name), args.output.form()).await
     })
 }
 
@@ -167,7 +167,9 @@ async fn on_jobs(session: &mut Session<'_>, verb: JobVerb) -> Result<(), Error> 
         JobVerb::Resume(Shown { named, output }) => {
             job::ask(session, place_of(&named, "job name", words)?, Action::ResumeJob, output.form()).await
         }
-        JobVerb::Delete(named) => job::delete(session, place_of(&named, "job name", words)?, "delete").await,
+        JobVerb::Delete(Shown { named, output }) => {
+            job::delete(session, place_of(&named, "job name", words)?, "delete", output.form()).await
+        }
     }
 }
 
@@ -206,7 +208,10 @@ async fn on_queues(session: &mut Session<'_>, verb: QueueVerb) -> Result<(), Err
             };
             queue::operate(session, name, operation, args.output.form()).await
         }
-        QueueVerb::Delete(args) => queue::delete(session, named(&args.name, "queue name", words)?).await,
+        QueueVerb::Delete(args) => {
+            let name = named(&args.queue.name, "queue name", words)?;
+            queue::delete(session, name, args.output.form()).await
+        }
     }
 }
 
@@ -228,7 +233,9 @@ async fn on_pods(session: &mut Session<'_>, verb: PodVerb) -> Result<(), Error> 
         PodVerb::Get(args) => {
             pod::get(session, place_of(&args.named, "pod name", words)?, args.output.or_table()).await
         }
-        PodVerb::Delete(named) => pod::delete(session, place_of(&named, "pod name", words)?).await,
+        PodVerb::Delete(Shown { named, output }) => {
+            pod::delete(session, place_of(&named, "pod name", words)?, output.form()).await
+        }
     }
 }
 
@@ -285,7 +292,7 @@ async fn on_crons(session: &mut Session<'_>, verb: CronVerb) -> Result<(), Error
 
 async fn create(session: &mut Session<'_>, kind: Kind, args: &FromFile) -> Result<(), Error> {
     let source = (args.file.as_path(), &mut std::io::stdin() as &mut dyn std::io::Read);
-    documents::each(session, kind, source, &args.namespace.namespace, Deed::Create(args.output.form())).await
+    documents::each(session, kind, source, &args.namespace.namespace, (Deed::Create, args.output.form())).await
 }
 
 async fn list(session: &mut Session<'_>, kind: Kind, columns: &[Column], args: &Listed) -> Result<(), Error> {
@@ -300,14 +307,15 @@ async fn get(session: &mut Session<'_>, kind: Kind, columns: &[Column], args: &S
 
 async fn delete(session: &mut Session<'_>, kind: Kind, args: &DeleteArgs) -> Result<(), Error> {
     let namespace = &args.named.namespace.namespace;
+    let form = args.output.form();
     match &args.file {
         Some(file) => {
             let source = (file.as_path(), &mut std::io::stdin() as &mut dyn std::io::Read);
-            documents::each(session, kind, source, namespace, Deed::Delete).await
+            documents::each(session, kind, source, namespace, (Deed::Delete, form)).await
         }
         None => {
-            let (namespace, name) = place_of(&args.named, "name", &format!("delete {}", kind.word))?;
-            documents::delete(session, kind, namespace, name).await
+            let it = place_of(&args.named, "name", &format!("delete {}", kind.word))?;
+            documents::delete(session, kind, it, form).await
         }
     }
 }

@@ -8,37 +8,43 @@ use std::path::Path;
 
 use pumice_jobs::call;
 use pumice_jobs::manifest::{self, Object};
+use serde_json::Value;
 
 use crate::error::Error;
 use crate::kinds::Kind;
+use crate::list::ListWriter;
 use crate::session::{Form, Session};
 
 /// What is done with each document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed {
-    /// Its object is made; printed in this form, or as `Created Kind: ns/name`.
-    Create(Option<Form>),
-    /// Its object is deleted; printed as `Deleted Kind: ns/name`.
+    /// Its object is made; printed as `Created Kind: ns/name`, or in the form that was asked for.
+    Create,
+    /// Its object is deleted; printed as `Deleted Kind: ns/name`, or in the form that was asked for.
     Delete,
 }
 
 /// Does `deed` with each document of a file that has to hold objects of `kind`; those that name no namespace are meant for
-/// `namespace`.
+/// `namespace`. Of several documents JSON and YAML are a `List` of those that did not fail.
 pub async fn each(
     session: &mut Session<'_>,
     kind: Kind,
     (path, stdin): (&Path, &mut dyn Read),
     namespace: &str,
-    deed: Deed,
+    (deed, form): (Deed, Option<Form>),
 ) -> Result<(), Error> {
     let objects = manifest::read(path, stdin)?;
     let all = objects.len();
+    let whole = form.filter(|form| all > 1 && matches!(form, Form::Json | Form::Yaml));
+    let mut list = whole.map(|form| ListWriter::new(kind, form));
     let (mut failed, mut code) = (0, 0);
     for object in objects {
         let origin = object.origin.clone();
-        match one(session, kind, object, namespace, deed).await {
-            Ok(()) => {}
-            Err(error @ Error::Output(_)) => return Err(error),
+        match one(session, kind, object, namespace, (deed, form)).await {
+            Ok((object, text)) => match &mut list {
+                Some(list) => list.item(object, session.out)?,
+                None => session.done(kind, object, form, &text)?,
+            },
             Err(error) => {
                 let verb = if deed == Deed::Delete { "delete" } else { "create" };
                 session.note(&format!("Failed to {verb} {} ({origin}): {}", kind.title, error.sentence()));
@@ -47,16 +53,20 @@ pub async fn each(
             }
         }
     }
+    if let Some(list) = list {
+        list.end(session.out)?;
+    }
     if failed == 0 { Ok(()) } else { Err(Error::Documents { failed, all, code }) }
 }
 
+/// Does it with one document; gives the object and the line that says so.
 async fn one(
-    session: &mut Session<'_>,
+    session: &Session<'_>,
     kind: Kind,
     mut object: Object,
     namespace: &str,
-    deed: Deed,
-) -> Result<(), Error> {
+    (deed, form): (Deed, Option<Form>),
+) -> Result<(Value, String), Error> {
     let [title, version] = ["/kind", "/apiVersion"].map(|pointer| call::text_at(&object.body, pointer));
     if title != kind.title || version != kind.api_version() {
         return Err(Error::usage(format!(
@@ -71,18 +81,30 @@ async fn one(
         own => own.to_owned(),
     };
     match deed {
-        Deed::Create(form) => {
+        Deed::Create => {
             object.body["metadata"]["namespace"] = namespace.as_str().into();
             let made = session.create(kind, &namespace, &object.body).await?;
             let text = format!("Created {}: {namespace}/{}", kind.title, call::text_at(&made, "/metadata/name"));
-            session.done(kind, made, form, &text)
+            Ok((made, text))
         }
-        Deed::Delete => delete(session, kind, &namespace, &name).await,
+        Deed::Delete => {
+            let deleted = session.delete(kind, &namespace, &name, form).await?;
+            Ok((deleted, deleted_text(kind, &namespace, &name)))
+        }
     }
 }
 
 /// Deletes an object and says so as Volcano does for flows.
-pub async fn delete(session: &mut Session<'_>, kind: Kind, namespace: &str, name: &str) -> Result<(), Error> {
-    session.delete(kind, namespace, name).await?;
-    session.say(&format!("Deleted {}: {}", kind.title, kind.full_name(namespace, name)))
+pub async fn delete(
+    session: &mut Session<'_>,
+    kind: Kind,
+    (namespace, name): (&str, &str),
+    form: Option<Form>,
+) -> Result<(), Error> {
+    let deleted = session.delete(kind, namespace, name, form).await?;
+    session.done(kind, deleted, form, &deleted_text(kind, namespace, name))
+}
+
+fn deleted_text(kind: Kind, namespace: &str, name: &str) -> String {
+    format!("Deleted {}: {}", kind.title, kind.full_name(namespace, name))
 }

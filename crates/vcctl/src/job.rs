@@ -136,9 +136,14 @@ pub async fn view(session: &mut Session<'_>, (namespace, name): (&str, &str), fo
 }
 
 /// Deletes a Job; `verb` is the one of the text.
-pub async fn delete(session: &mut Session<'_>, (namespace, name): (&str, &str), verb: &str) -> Result<(), Error> {
-    session.delete(JOB, namespace, name).await?;
-    session.say(&format!("{verb} job {name} successfully"))
+pub async fn delete(
+    session: &mut Session<'_>,
+    (namespace, name): (&str, &str),
+    verb: &str,
+    form: Option<Form>,
+) -> Result<(), Error> {
+    let deleted = session.delete(JOB, namespace, name, form).await?;
+    session.done(JOB, deleted, form, &format!("{verb} job {name} successfully"))
 }
 
 /// Asks for an action on a Job by a Command. Without a form nothing is printed, as with Volcano.

@@ -72,9 +72,13 @@ pub async fn get(session: &mut Session<'_>, (namespace, name): (&str, &str), for
 }
 
 /// Deletes a pod; of a Job that goes on it is made again.
-pub async fn delete(session: &mut Session<'_>, (namespace, name): (&str, &str)) -> Result<(), Error> {
-    session.delete(POD, namespace, name).await?;
-    session.say(&format!("delete pod {name} successfully"))
+pub async fn delete(
+    session: &mut Session<'_>,
+    (namespace, name): (&str, &str),
+    form: Option<Form>,
+) -> Result<(), Error> {
+    let deleted = session.delete(POD, namespace, name, form).await?;
+    session.done(POD, deleted, form, &format!("delete pod {name} successfully"))
 }
 
 /// Labels that are asked for, and an annotation to look at in what comes.

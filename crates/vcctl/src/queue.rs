@@ -130,9 +130,13 @@ pub async fn operate(
     }
 }
 
-/// Deletes a queue. Nothing is printed, as with Volcano.
-pub async fn delete(session: &mut Session<'_>, name: &str) -> Result<(), Error> {
-    session.delete(QUEUE, "", name).await
+/// Deletes a queue. Without a form nothing is printed, as with Volcano.
+pub async fn delete(session: &mut Session<'_>, name: &str, form: Option<Form>) -> Result<(), Error> {
+    let deleted = session.delete(QUEUE, "", name, form).await?;
+    match form {
+        None => Ok(()),
+        Some(form) => session.done(QUEUE, deleted, Some(form), &format!("delete queue {name} successfully")),
+    }
 }
 
 /// Lists queues in these columns.

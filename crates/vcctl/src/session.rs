@@ -7,7 +7,7 @@ use std::io::Write;
 use jiff::Timestamp;
 use pumice_jobs::Connection;
 use pumice_jobs::call::{self, CallError};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::kinds::Kind;
@@ -85,11 +85,17 @@ impl Session<'_> {
         Ok(call::create(&self.connection, &path, object, &format!("create {} {name}", kind.word)).await?)
     }
 
-    /// Deletes an object.
-    pub async fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Result<(), Error> {
+    /// Deletes an object. Gives as much of it as `form` shows: its name, or the whole as it was read before; a server says
+    /// of some objects only that they are gone.
+    pub async fn delete(&self, kind: Kind, namespace: &str, name: &str, form: Option<Form>) -> Result<Value, Error> {
         let path = kind.object(namespace, name)?;
-        call::delete(&self.connection, &path, &format!("delete {} {name}", kind.word)).await?;
-        Ok(())
+        let doing = format!("delete {} {name}", kind.word);
+        let object = match form {
+            Some(Form::Json | Form::Yaml) => call::get(&self.connection, &path, &doing).await?,
+            _ => json!({"metadata": {"name": name}}),
+        };
+        call::delete(&self.connection, &path, &doing).await?;
+        Ok(object)
     }
 
     /// Merges `patch` into an object.
@@ -98,7 +104,7 @@ impl Session<'_> {
         Ok(call::merge(&self.connection, &path, patch, &format!("change {} {name}", kind.word)).await?)
     }
 
-    /// Prints an object that was made or changed: `text`, or the object in the form asked for.
+    /// Prints an object that was made, changed or deleted: `text`, or the object in the form asked for.
     pub fn done(&mut self, kind: Kind, object: Value, form: Option<Form>, text: &str) -> Result<(), Error> {
         match form {
             None | Some(Form::Table | Form::Wide) => self.say(text),

@@ -151,12 +151,18 @@ fn jobs_and_their_pods() {
     vcctl.quiet("vcctl job resume -N sleeper").ok();
     vcctl.until("vcctl job view -N sleeper", "Running=2");
     vcctl.run("vcctl pod delete -N sleeper-default0-1", 0);
-    vcctl.run("vcctl job delete -N sleeper", 0);
+    vcctl.run("vcctl pod delete -N sleeper-default0-0 -o name", 0);
+    // What is deleted is printed whole, as it was.
+    let deleted = vcctl.json("vcctl job delete -N sleeper -o json");
+    assert_eq!((&deleted["kind"], &deleted["metadata"]["name"]), (&"Job".into(), &"sleeper".into()), "{deleted}");
     eventually("the job is gone", || match vcctl.quiet("vcctl job view -N sleeper").code {
         3 => Ok(()),
         code => Err(format!("exit code {code}")),
     });
     vcctl.run(&format!("vcctl job run -f {EXAMPLES}/gang.yaml -o name"), 0);
+    vcctl.run("vcctl job delete -N gang", 0);
+    vcctl.run(&format!("vcctl job run -N short {SLEEPER}"), 0);
+    vcctl.run("vcctl job delete -N short -o name", 0);
     vcctl.run(
         &format!("cat {EXAMPLES}/gang.yaml | sed 's/name: gang$/name: other/' | vcctl job run -f - -n default"),
         0,
@@ -277,6 +283,16 @@ fn queues() {
     vcctl.run("vcctl queue operate -n research -a close -o name", 0);
     vcctl.until("vcctl queue get -n research", "Closed");
     vcctl.run("vcctl queue delete -n research", 0);
+    vcctl.run("vcctl queue create -n other -o wide", 0);
+    vcctl.run("vcctl queue create -n third", 0);
+    for queue in ["other", "third"] {
+        vcctl.until(&format!("vcctl queue get -n {queue}"), "Open");
+        vcctl.run(&format!("vcctl queue operate -n {queue} -a close"), 0);
+        vcctl.until(&format!("vcctl queue get -n {queue}"), "Closed");
+    }
+    vcctl.run("vcctl queue delete -n other -o name", 0);
+    let deleted = vcctl.quiet("vcctl queue delete -n third -o yaml").ok();
+    assert!(deleted.contains("kind: Queue") && deleted.contains("state: Closed"), "{deleted}");
     insta::assert_snapshot!(vcctl.text);
 }
 
@@ -313,9 +329,18 @@ fn flows_and_templates() {
     let described = vcctl.json("vcctl jobflow describe -N nightly --format json");
     assert_eq!(described["spec"]["flows"].as_array().map(Vec::len), Some(2), "{described}");
     assert_eq!(vcctl.json("vcctl jobtemplate describe -o json")["items"].as_array().map(Vec::len), Some(2));
-    vcctl.run("vcctl jobflow delete -f flow.yaml", 0);
+    vcctl.run("vcctl jobflow delete -f flow.yaml -o name", 0);
     vcctl.run("vcctl jobtemplate delete -N train", 0);
     vcctl.run(&format!("vcctl jobtemplate delete -f {EXAMPLES}/flow.yaml"), 3);
+    // Of several documents JSON and YAML are one List, of those that went well.
+    let flow = std::fs::read_to_string(format!("{EXAMPLES}/flow.yaml")).unwrap();
+    platform.file("two.yaml", flow.split("---\n").take(2).collect::<Vec<_>>().join("---\n"));
+    let made = vcctl.json("vcctl jobtemplate create -f two.yaml -o json");
+    assert_eq!((&made["kind"], made["items"].as_array().map(Vec::len)), (&"List".into(), Some(2)), "{made}");
+    vcctl.run("vcctl jobtemplate delete -N train -o name", 0);
+    let half = vcctl.quiet("vcctl jobtemplate delete -f two.yaml -o yaml");
+    assert!(half.code == 3 && half.stdout.starts_with("apiVersion: v1\nitems:\n"), "{half:?}");
+    assert_eq!(half.stdout.matches("kind: JobTemplate").count(), 1, "{half:?}");
     insta::assert_snapshot!(vcctl.text);
 }
 
@@ -334,7 +359,7 @@ fn cron_jobs() {
         "vcctl cronjob resume -N tick",
         "vcctl cronjob list --all-namespaces",
         "vcctl cronjob get -N tick -o name",
-        "vcctl cronjob delete -N tick",
+        "vcctl cronjob delete -N tick -o name",
     ] {
         vcctl.run(line, 0);
     }
@@ -357,7 +382,14 @@ fn the_slurm_like_programs() {
     platform.wait_for_phase("train", "Aborted");
     slurm.run("vresume -n train", 0);
     platform.wait_for_phase("train", "Running");
+    let asked = slurm.json("vsuspend -n train -o json");
+    assert_eq!((&asked["kind"], &asked["action"]), (&"Command".into(), &"AbortJob".into()), "{asked}");
+    platform.wait_for_phase("train", "Aborted");
+    slurm.run("vresume -n train -o name | sed 's/-[^-]*$/-NAME/'", 0);
+    platform.wait_for_phase("train", "Running");
     slurm.run("vcancel -n train", 0);
+    slurm.quiet(&format!("vsub -n again {SLEEPER}")).ok();
+    slurm.run("vcancel -n again -o name", 0);
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n";
     platform.kubectl_with_input(["create", "-f", "-"], namespace).ok();
     slurm.run(

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{FromFile, Listed, Named, Shown};
+use super::{FromFile, Listed, Named, Output, Shown};
 
 /// The verbs of both groups.
 #[derive(Debug, Subcommand)]
@@ -29,4 +29,6 @@ pub struct DeleteArgs {
     /// Manifest that names them; `-` is standard input
     #[arg(short = 'f', long, value_name = "FILE")]
     pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
 }

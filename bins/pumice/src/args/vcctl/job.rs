@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use pumice_vcctl::job::Filter;
 use pumice_vcctl::job::new::NewJob;
 
-use super::{Named, Namespaces, Output, Shown};
+use super::{Namespaces, Output, Shown};
 
 /// The verbs of `job`.
 #[derive(Debug, Subcommand)]
@@ -23,7 +23,7 @@ pub enum Verb {
     /// Let a suspended Job go on
     Resume(Shown),
     /// Delete a Job and its pods
-    Delete(Named),
+    Delete(Shown),
 }
 
 /// Flags of `job run`.

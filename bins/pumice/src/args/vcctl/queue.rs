@@ -19,7 +19,7 @@ pub enum Verb {
     /// Open or close a queue, or change its weight
     Operate(OperateArgs),
     /// Delete a queue
-    Delete(QueueNamed),
+    Delete(QueueShown),
 }
 
 /// A queue.

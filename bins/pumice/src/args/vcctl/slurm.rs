@@ -89,6 +89,8 @@ pub struct OneArgs {
     pub place: Where,
     #[command(flatten)]
     pub job: JobName,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// Flags of `vjobs`.
@@ -190,6 +192,30 @@ mod tests {
                 let words = std::iter::once("pumice").chain(rest.split_whitespace());
                 Cli::try_parse_from(words).unwrap_or_else(|error| panic!("pumice {rest}: {error}"));
             }
+        }
+    }
+
+    /// Every verb there is, but those that print a version.
+    #[test]
+    fn every_verb_takes_every_form() {
+        let mut verbs = Vec::new();
+        for program in Called::command().get_subcommands() {
+            let groups: Vec<_> = program.get_subcommands().collect();
+            for group in &groups {
+                let all =
+                    group.get_subcommands().map(|verb| (format!("{} {}", group.get_name(), verb.get_name()), verb));
+                verbs.extend(all.map(|(line, verb)| (line, verb.clone())));
+            }
+            if groups.is_empty() {
+                verbs.push((program.get_name().to_owned(), program.clone()));
+            }
+        }
+        assert_eq!(verbs.len(), 36, "{:?}", verbs.iter().map(|(line, _)| line).collect::<Vec<_>>());
+        for (line, verb) in verbs {
+            let output = verb.get_arguments().find(|arg| arg.get_short() == Some('o'));
+            let output = output.unwrap_or_else(|| panic!("{line} has no -o"));
+            let forms: Vec<_> = output.get_possible_values().iter().map(|form| form.get_name().to_owned()).collect();
+            assert_eq!(forms, ["table", "wide", "json", "yaml", "name"], "{line}");
         }
     }
 

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::flow::DeleteArgs;
-use super::{FromFile, Listed, Named, Namespaces, Output, Shown};
+use super::{FromFile, Listed, Namespaces, Output, Shown};
 
 /// The verbs of `pod`.
 #[derive(Debug, Subcommand)]
@@ -13,7 +13,7 @@ pub enum PodVerb {
     /// Show one pod
     Get(Shown),
     /// Delete a pod; a Job that goes on makes it again
-    Delete(Named),
+    Delete(Shown),
 }
 
 /// Flags of `pod list`.
