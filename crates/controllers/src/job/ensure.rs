@@ -12,6 +12,7 @@ use kube::{Api, Resource};
 use pumice_cluster::{Failure, failure, write};
 use pumice_machines::job::{Ensured, ObjectId, ObjectKind};
 use pumice_machines::plugins::ssh::{self, SecretPlan};
+use pumice_units::stable_hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -36,9 +37,7 @@ pub(super) fn content(object: &Ensured) -> String {
         Ensured::NetworkPolicy(wanted) => json!(wanted.spec).to_string(),
         Ensured::SshSecret(plan) => plan.config.clone(),
     };
-    // FNV-1a of 64 bits.
-    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
+    format!("{:016x}", stable_hash(text.bytes()))
 }
 
 /// Makes an object be as the plugin wants it, and says so on it.

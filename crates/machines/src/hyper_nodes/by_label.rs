@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pumice_api::names::TOPOLOGY_SOURCE;
 use pumice_api::topology::{ExactMatch, HyperNode, HyperNodeSpec, Member, MemberSelector, MemberType};
 use pumice_objects::names::suffix;
+use pumice_units::stable_hash;
 
 use super::{HyperNodeEffect, LabelSource, NetworkView};
 
@@ -134,10 +135,9 @@ impl Domain<'_> {
     }
 }
 
-/// FNV-1a, 64 bits, of texts with an end each.
+/// Of texts with an end each.
 fn hash<'t>(texts: impl Iterator<Item = &'t str>) -> u64 {
-    let bytes = texts.flat_map(|text| text.bytes().chain([0xff]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    stable_hash(texts.flat_map(|text| text.bytes().chain([0xff])))
 }
 
 fn hyper_node(

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use pumice_api::batch::{Job, VolumeSpec};
+use pumice_units::stable_hash;
 
 use super::plan::Effect;
 use crate::job_object;
@@ -56,11 +57,9 @@ pub(super) fn resources(job: &Job) -> BTreeMap<String, String> {
     claims.map(|claim| (format!("{RESOURCE_PREFIX}{claim}"), claim)).collect()
 }
 
-/// Twelve characters that look random and aren't: FNV-1a of uid and place.
+/// Twelve characters that look random and aren't: a hash of uid and place.
 fn suffix(uid: &str, position: usize) -> String {
-    let bytes = uid.bytes().chain(position.to_le_bytes());
-    let mut hash =
-        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let mut hash = stable_hash(uid.bytes().chain(position.to_le_bytes()));
     let digit = |hash: &mut u64| {
         let digit = DIGITS[(*hash % 36) as usize];
         *hash /= 36;

@@ -10,6 +10,7 @@ use pumice_api::names;
 use pumice_api::scheduling::{
     NetworkTopologyMode, NetworkTopologySpec, PodGroup, PodGroupPhase, PodGroupSpec, PodGroupStatus,
 };
+use pumice_units::stable_hash;
 use serde_json::{Map, Value, json};
 
 use super::native::Native;
@@ -148,9 +149,8 @@ fn merge_from(have: &Map<String, Value>, want: &Map<String, Value>) -> Map<Strin
     patch
 }
 
-/// FNV-1a of what it says as JSON, in 16 digits: short enough for a label, and the same in every version of this program.
+/// A hash of what it says as JSON, in 16 digits: short enough for a label, and the same in every version of this program.
 fn digest(content: &impl serde::Serialize) -> String {
     let bytes = serde_json::to_vec(content).unwrap_or_default();
-    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    format!("{:016x}", bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold))
+    format!("{:016x}", stable_hash(bytes))
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
+use pumice_units::stable_hash;
 use serde::{Deserialize, Serialize};
 
 use super::addresses::{self, PREFIX, Subnet};
@@ -129,12 +130,7 @@ fn bridge_name(node_hash: u64) -> String {
 
 /// The host's end of a pod's pair of links.
 pub(crate) fn pair_name(node_hash: u64, uid: &str) -> String {
-    format!("pv{:012x}", hash(&format!("{node_hash}/{uid}")) >> 16)
-}
-
-/// FNV-1a: the same in every version, unlike the standard library's.
-pub(crate) fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    format!("pv{:012x}", stable_hash(format!("{node_hash}/{uid}").bytes()) >> 16)
 }
 
 #[cfg(test)]
@@ -143,7 +139,7 @@ mod tests {
 
     #[test]
     fn names_fit_the_kernels_limit_and_never_change() {
-        assert_eq!(hash("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(stable_hash("a".bytes()), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(bridge_name(u64::MAX), "pmffffffff");
         let name = pair_name(1, "0196a3c0-0000-7000-8000-000000000000");
         assert!(name.len() <= 15, "{name}");

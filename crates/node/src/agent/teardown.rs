@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::bridge::{self, NodeNetwork};
+use pumice_units::stable_hash;
+
+use super::bridge::NodeNetwork;
 use super::pods::removal;
 use crate::cgroup::{self, CgroupSpec, Hierarchy, PUMICE};
 use crate::shim::control;
@@ -26,7 +28,7 @@ impl NodePaths {
     /// The paths of an existing data directory.
     pub(crate) fn of(data_dir: &Path) -> std::io::Result<NodePaths> {
         let data_dir = fs::canonicalize(data_dir)?;
-        let hash = bridge::hash(&data_dir.to_string_lossy());
+        let hash = stable_hash(data_dir.to_string_lossy().bytes());
         let node_dir = data_dir.join("node");
         Ok(NodePaths {
             pods_dir: node_dir.join("pods"),
