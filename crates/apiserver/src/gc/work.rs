@@ -7,7 +7,7 @@ use futures::StreamExt;
 use futures::stream;
 use pumice_objects::meta::{self, OwnerReference};
 use pumice_objects::status::{GroupResource, Status};
-use pumice_store::{ApplyError, Change, Expect, Key};
+use pumice_store::{ApplyError, Change, Expect, Key, Object};
 use serde_json::{Value, json};
 
 use super::Item;
@@ -106,10 +106,25 @@ fn ancestors(state: &State, key: &Key, object: &Value) -> HashSet<String> {
     found
 }
 
-/// Deletes an object whose owners are gone; cuts it loose from those that are while others stay.
+/// Looks at an object until a look stands that nothing has overtaken.
 async fn dependent(state: &Arc<State>, key: &Key, has_dependents: bool) -> Result<(), Status> {
-    let Some(stored) = state.store.get(key) else { return Ok(()) };
-    let object = parse_metadata(&stored);
+    for _ in 0..ATTEMPTS_MAX {
+        let Some(stored) = state.store.get(key) else { return Ok(()) };
+        match settle(state, &stored, has_dependents).await {
+            Err(status) if status.code == 409 => {}
+            settled => return settled,
+        }
+    }
+    Err(Status::conflict_modified(GroupResource { group: "", resource: &key.resource }, &key.name))
+}
+
+/// Deletes an object whose owners are gone; cuts it loose from those that are while others stay.
+///
+/// Only this version of it (409 otherwise): between the look at the object and the look at its owners, an owner may have
+/// cut it loose and gone, and a deletion by name would take what was to be kept.
+async fn settle(state: &Arc<State>, stored: &Object, has_dependents: bool) -> Result<(), Status> {
+    let key = &stored.key;
+    let object = parse_metadata(stored);
     let owners = meta::owner_references(&object);
     if owners.is_empty() || object["metadata"]["deletionTimestamp"].is_string() {
         return Ok(());
@@ -135,14 +150,10 @@ async fn dependent(state: &Arc<State>, key: &Key, has_dependents: bool) -> Resul
     let foreground = waiting > 0 && has_dependents;
     let wish = Wish {
         propagation: foreground.then_some(Propagation::Foreground),
-        uid: meta::uid(&object).map(str::to_owned),
+        revision: Some(stored.revision),
         ..Wish::default()
     };
-    match delete::remove(state, &descriptor, &key.namespace, &key.name, &wish).await {
-        // Another object has taken the name meanwhile: not ours to delete.
-        Err(status) if status.code == 409 => Ok(()),
-        other => other.map(|_| ()),
-    }
+    delete::remove(state, &descriptor, &key.namespace, &key.name, &wish).await.map(|_| ())
 }
 
 fn cut_loose(object: &mut Value, uids: &[String]) {
@@ -282,4 +293,43 @@ async fn edit(state: &State, key: &Key, change: impl Fn(&mut Value)) -> Result<(
         }
     }
     Err(Status::conflict_modified(resource, &key.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_auth::{Policy, built_in};
+    use pumice_store::{Options, Store};
+
+    use super::*;
+    use crate::server::ApiServer;
+
+    fn map(name: &str, owners: &Value) -> (Key, Value) {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+            "namespace": "default", "name": name, "uid": format!("uid-of-{name}"), "ownerReferences": owners,
+        }});
+        (Key::new("configmaps", "default", name), object)
+    }
+
+    #[tokio::test]
+    async fn what_was_cut_loose_after_the_look_stays() {
+        let store = Store::in_memory(Options::default()).expect("store");
+        let server = ApiServer::builder(store, Policy::new(built_in())).build().await.expect("server");
+        server.stop().await;
+        let state = &server.state;
+        let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "uid-of-owner"}]);
+        let (key, child) = map("child", &owners);
+        let change = Change::Put { key: key.clone(), draft: draft(&child), expect: Expect::Absent };
+        let seen = state.commit(change).await.expect("child");
+        // Its owner orphans it and goes, before anybody looks for that owner.
+        edit(state, &key, |object| cut_loose(object, &["uid-of-owner".to_owned()])).await.expect("edit");
+        let overtaken = settle(state, &seen, false).await.expect_err("an old look must not stand");
+        assert_eq!(overtaken.code, 409);
+        dependent(state, &key, false).await.expect("a new look");
+        let kept = state.store.get(&key).expect("it is kept");
+        // The same without the race: nobody owns what names an owner that is not there.
+        let change = Change::Put { key: key.clone(), draft: draft(&child), expect: Expect::Revision(kept.revision) };
+        state.commit(change).await.expect("owned again");
+        dependent(state, &key, false).await.expect("garbage");
+        assert!(state.store.get(&key).is_none());
+    }
 }
