@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use pumice_admission::VolcanoAdmission;
-use pumice_admission::server::{Endpoint, Options, Rotation, enabled};
+use pumice_admission::server::{Endpoint, Options, Rotation, Source, enabled};
 use pumice_api::names::{ADMISSION_CONFIGURATION, ADMISSION_SECRET, NAMESPACE_SYSTEM, USER_ADMISSION};
 use pumice_apiserver::ApiServer;
 use pumice_auth::{Identity, MASTERS, Policy, built_in, client_config};
@@ -83,9 +83,11 @@ pub async fn steady(setting: &Setting, figures: &mut Figures) -> anyhow::Result<
         endpoint: Endpoint::Url(format!("https://127.0.0.1:{port}")),
         routes: enabled("")?,
         resource_groups: None,
-        rotation: ROTATION,
-        namespace: NAMESPACE_SYSTEM.to_owned(),
-        secret: ADMISSION_SECRET.to_owned(),
+        certificate: Source::Secret {
+            namespace: NAMESPACE_SYSTEM.to_owned(),
+            name: ADMISSION_SECRET.to_owned(),
+            rotation: ROTATION,
+        },
         drain: Duration::from_secs(1),
     }
     .build()?;

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use anyhow::{Context as _, Result};
 use pumice_admission::VolcanoAdmission;
 use pumice_admission::server::Options;
+use pumice_cluster::Pages;
 use tokio::net::TcpListener;
 
 use crate::alone;
@@ -14,24 +15,27 @@ use crate::args::admission::AdmissionArgs;
 pub fn run(args: &AdmissionArgs) -> Result<()> {
     args.warn();
     let routes = args.routes().map_err(anyhow::Error::msg)?;
-    let rotation = args.rotation().map_err(anyhow::Error::msg)?;
+    let certificate = args.certificate().map_err(anyhow::Error::msg)?;
     alone::run(&args.cluster, async |client, stop| {
         let options = Options {
             client,
-            admission: VolcanoAdmission::new(args.rules.rules()),
+            admission: VolcanoAdmission::new(args.rules.rules(&args.webhook_namespace)),
             endpoint: args.endpoint(),
             routes,
             resource_groups: args.admission_conf.clone(),
-            rotation,
-            namespace: args.webhook_namespace.clone(),
-            secret: args.certificate_secret.clone(),
+            certificate,
             drain: args.graceful_shutdown_time,
         };
         let server = options.build().context("set up admission")?;
         let address = address(args)?;
         let listener = TcpListener::bind(address).await;
         let listener = listener.with_context(|| format!("{address} can't be listened on: choose another --port"))?;
-        Box::pin(server.run(listener, stop)).await.context("run admission")
+        let pages = Pages { metrics: true, health: true };
+        let watched = alone::answered(args.health.address(), pages, server.handle()).await?;
+        tokio::select! {
+            result = Box::pin(server.run(listener, stop)) => result.context("run admission"),
+            () = watched => Ok(()),
+        }
     })
 }
 

@@ -3,19 +3,24 @@
 //! Invariant: what is built and run is what `pumice up` builds and runs; only where the client comes from, the Lease and
 //! the signals are of this file. Each ends at a signal, or when it may no longer go on: whoever runs it starts it again.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
 use pumice_cluster::connect::client_from;
-use pumice_cluster::{Client, Elector, LeaseOptions};
+use pumice_cluster::{Client, Elector, LeaseOptions, Pages, Vitals, serve};
 use pumice_node::SimulatedOptions;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::cluster::{ClusterArgs, ControllersArgs, NodeArgs};
+use crate::args::serving::ServingArgs;
 
 /// Name of the Lease of Volcano's controllers.
 const CONTROLLERS_LEASE: &str = "vc-controller-manager";
+/// Volcano's port of the controllers' metrics.
+const CONTROLLERS_METRICS_PORT: u16 = 8081;
 
 /// Connects to the cluster and does `work` until it ends; the token is cancelled by a signal.
 pub fn run(args: &ClusterArgs, work: impl AsyncFnOnce(Client, CancellationToken) -> Result<()>) -> Result<()> {
@@ -33,8 +38,46 @@ pub fn identity() -> String {
     format!("{}_{}", crate::up::host_name(), std::process::id())
 }
 
+/// Listens where the flags say. What comes back answers what a component says of itself, and never ends.
+pub async fn watched(args: &ServingArgs, port: u16, vitals: impl Vitals) -> Result<impl Future<Output = ()>> {
+    let metrics = answered(args.metrics(port), Pages { metrics: true, health: true }, vitals.clone()).await?;
+    let health = answered(args.health(), Pages { metrics: false, health: true }, vitals).await?;
+    Ok(async {
+        tokio::select! {
+            () = metrics => {}
+            () = health => {}
+        }
+    })
+}
+
+/// Listens at `address`, if there is one. What comes back answers, and never ends.
+pub async fn answered(
+    address: Option<SocketAddr>,
+    pages: Pages,
+    vitals: impl Vitals,
+) -> Result<impl Future<Output = ()>> {
+    let listener = match address {
+        None => None,
+        Some(address) => {
+            let bound = TcpListener::bind(address).await;
+            let bound = bound.with_context(|| format!("{address} can't be listened on: choose another address"))?;
+            let address = bound.local_addr().unwrap_or(address);
+            let what = if pages.metrics { "/metrics and /healthz" } else { "/healthz" };
+            tracing::info!(%address, what, "metrics and health are served");
+            Some(bound)
+        }
+    };
+    Ok(async move {
+        match listener {
+            Some(listener) => serve(vitals, listener, pages).await,
+            None => std::future::pending().await,
+        }
+    })
+}
+
 /// `pumice controllers run`.
 pub fn controllers(args: &ControllersArgs) -> Result<()> {
+    args.warn();
     let lease = args.lease.lease(CONTROLLERS_LEASE, identity()).map_err(anyhow::Error::msg)?;
     run(&args.cluster, async |client, stop| {
         let mut options = pumice_controllers::Options::new(client.clone());
@@ -43,8 +86,17 @@ pub fn controllers(args: &ControllersArgs) -> Result<()> {
             options.scheduler_names.clone_from(&args.scheduler_name);
         }
         let controllers = options.build();
-        let work = async { controllers.run(stop.clone()).await.context("run the controllers") };
-        Box::pin(while_leading(client, lease, &stop, work)).await
+        let handle = controllers.handle();
+        // Who stands by is watched, too.
+        let watched = watched(&args.serving, CONTROLLERS_METRICS_PORT, handle.clone()).await?;
+        let work = async {
+            handle.leads(true);
+            controllers.run(stop.clone()).await.context("run the controllers")
+        };
+        tokio::select! {
+            result = Box::pin(while_leading(client, lease, &stop, work)) => result,
+            () = watched => Ok(()),
+        }
     })
 }
 

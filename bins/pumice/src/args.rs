@@ -8,8 +8,10 @@ use clap::{Args, Parser, Subcommand};
 pub mod admission;
 pub mod cluster;
 pub mod controllers;
+pub mod install;
 mod meaningless;
 pub mod scheduler;
+pub mod serving;
 pub mod vcctl;
 use pumice_node::{Faults, NodeShape};
 
@@ -43,6 +45,10 @@ pub enum Command {
     Node(NodeCommand),
     #[command(flatten)]
     Vcctl(vcctl::Group),
+    /// Print the custom resource definitions, for kubectl apply -f -
+    Crds,
+    /// Print the namespace, service accounts and rights of the components on a cluster, for kubectl apply -f -
+    Roles(install::RolesArgs),
     /// Make links to this program under Volcano's names: vcctl, vsub, vjobs, vqueues, vcancel, vsuspend, vresume
     Links {
         /// Where to make them [default: where this program is]
@@ -76,7 +82,7 @@ pub enum SchedulerCommand {
 #[derive(Debug, Subcommand)]
 pub enum ControllersCommand {
     /// Run the controllers on a cluster
-    Run(cluster::ControllersArgs),
+    Run(Box<cluster::ControllersArgs>),
 }
 
 /// What `pumice admission` can do.

@@ -7,6 +7,7 @@ mod alone;
 mod args;
 mod data_dir;
 mod down;
+mod install;
 mod scheduler;
 mod up;
 mod vcctl;
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Command::Node(NodeCommand::Simulated(args)) => alone::simulated_nodes(args),
+        Command::Crds => install::definitions(),
+        Command::Roles(args) => install::roles(&args),
         Command::Links { dir } => vcctl::links(dir.as_deref()),
         Command::Vcctl(group) => return vcctl::run(group),
         Command::Shim { args } => return pumice_node::shim_main(args),

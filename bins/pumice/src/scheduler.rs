@@ -6,16 +6,17 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use pumice_api::names;
+use pumice_scheduler::Options;
 use pumice_scheduler::check::{Counts, check};
-use pumice_scheduler::{Options, Pages};
-use tokio::net::TcpListener;
 
 use crate::alone;
 use crate::args::SchedulerCommand;
-use crate::args::scheduler::{Address, RunArgs};
+use crate::args::scheduler::RunArgs;
 
 /// A case failed.
 const FAILED: u8 = 1;
+/// Volcano's port of the scheduler's metrics.
+const METRICS_PORT: u16 = 8080;
 /// There was nothing to check.
 const UNREADABLE: u8 = 2;
 
@@ -51,32 +52,12 @@ fn run_alone(args: &RunArgs) -> anyhow::Result<()> {
         args.policy.apply(&mut options);
         options.lease = args.lease(alone::identity()).map_err(anyhow::Error::msg)?;
         let scheduler = options.build().context("start the scheduler")?;
-        let handle = scheduler.handle();
-        let metrics = listen(args.enable_metrics, args.listen_address).await?;
-        let health = listen(args.enable_healthz, args.healthz_address).await?;
-        let serve = |listener, pages| {
-            let handle = handle.clone();
-            async move {
-                match listener {
-                    Some(listener) => handle.serve(listener, pages).await,
-                    None => std::future::pending().await,
-                }
-            }
-        };
+        let watched = alone::watched(&args.serving, METRICS_PORT, scheduler.handle()).await?;
         tokio::select! {
             result = scheduler.run(stop) => result.context("run the scheduler"),
-            () = serve(metrics, Pages { metrics: true, health: true }) => Ok(()),
-            () = serve(health, Pages { metrics: false, health: true }) => Ok(()),
+            () = watched => Ok(()),
         }
     })
-}
-
-async fn listen(wanted: bool, address: Address) -> anyhow::Result<Option<TcpListener>> {
-    if !wanted {
-        return Ok(None);
-    }
-    let bound = TcpListener::bind(address.0).await;
-    bound.map(Some).with_context(|| format!("{} can't be listened on: choose another address", address.0))
 }
 
 fn check_file(file: &Path) -> anyhow::Result<Counts> {

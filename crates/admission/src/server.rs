@@ -19,6 +19,7 @@ use hyper::service::service_fn;
 use kube::Client;
 use pumice_apiserver::{ConnectionError, serve_connections};
 use pumice_auth::{ShownCertificate, TlsError, changing_server_config};
+use pumice_cluster::Vitals;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -31,6 +32,7 @@ use crate::review::{BadReview, REVIEW_BYTES_MAX, Request, Verdict};
 
 mod certificate;
 mod configuration;
+mod files;
 mod groups;
 mod keeper;
 mod metrics;
@@ -39,6 +41,7 @@ mod routes;
 
 pub use certificate::Rotation;
 pub use configuration::Endpoint;
+pub use files::{CertificateFiles, CertificateFilesError};
 pub use groups::{GroupsError, GroupsFile};
 pub use routes::{Phase, ROUTES, Route, UnknownPath, enabled, route};
 
@@ -64,14 +67,26 @@ pub struct Options {
     pub routes: Vec<&'static Route>,
     /// File of resource groups; with one, pods of all schedulers are sent.
     pub resource_groups: Option<PathBuf>,
-    /// When there is a new certificate.
-    pub rotation: Rotation,
-    /// Namespace of the Secret.
-    pub namespace: String,
-    /// Name of the Secret that all replicas share.
-    pub secret: String,
+    /// What is shown to API servers.
+    pub certificate: Source,
     /// How long requests under way may take after the shutdown.
     pub drain: Duration,
+}
+
+/// Where the certificate comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// It is made and replaced here, and kept in a Secret that all replicas share.
+    Secret {
+        /// Namespace of the Secret.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// When there is a new certificate.
+        rotation: Rotation,
+    },
+    /// Somebody else does that.
+    Files(CertificateFiles),
 }
 
 /// Admission, ready to run.
@@ -91,6 +106,9 @@ pub enum Error {
         /// What was given.
         url: String,
     },
+    /// The certificate can't be used.
+    #[error("the certificate can't be used")]
+    Files(#[from] CertificateFilesError),
     /// The resource groups can't be used.
     #[error("the resource groups can't be used")]
     Groups(#[from] GroupsError),
@@ -132,6 +150,9 @@ impl Options {
         let rules = self.admission.rules();
         let groups = self.resource_groups.map(|path| GroupsFile::load(&path, &rules)).transpose()?;
         let shown = Arc::new(ShownCertificate::default());
+        if let Source::Files(files) = &self.certificate {
+            files.show(&files.read()?, &shown)?;
+        }
         let registration = Registration {
             endpoint: self.endpoint,
             schedulers: rules.get().scheduler_names.clone(),
@@ -140,10 +161,8 @@ impl Options {
         };
         let keeper = Keeper {
             client: self.client.clone(),
-            namespace: self.namespace,
-            secret: self.secret,
+            certificate: self.certificate,
             names,
-            rotation: self.rotation,
             registration,
             routes: self.routes.clone(),
             shown: Arc::clone(&shown),
@@ -172,7 +191,26 @@ fn names_of(endpoint: &Endpoint) -> Result<BTreeSet<String>, Error> {
     }
 }
 
+/// Asks admission what it has counted; cheap to clone.
+#[derive(Clone)]
+pub struct Handle(Arc<Asked>);
+
+impl Vitals for Handle {
+    fn metrics(&self) -> String {
+        self.0.metrics.page()
+    }
+
+    fn is_well(&self) -> bool {
+        self.0.is_ready()
+    }
+}
+
 impl Server {
+    /// Tells what it does, also while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle(Arc::clone(&self.asked))
+    }
+
     /// Answers on `listener` until `shutdown`, keeping certificate and registration. The registration stays: other replicas
     /// may go on.
     pub async fn run(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), Error> {

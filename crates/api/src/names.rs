@@ -116,6 +116,12 @@ pub const USER_SCHEDULER: &str = "system:pumice:scheduler";
 pub const USER_CONTROLLERS: &str = "system:pumice:controllers";
 /// User of admission.
 pub const USER_ADMISSION: &str = "system:pumice:admission";
+/// Service account of the scheduler on a cluster.
+pub const SERVICE_ACCOUNT_SCHEDULER: &str = "pumice-scheduler";
+/// Service account of the controllers on a cluster.
+pub const SERVICE_ACCOUNT_CONTROLLERS: &str = "pumice-controllers";
+/// Service account of admission on a cluster.
+pub const SERVICE_ACCOUNT_ADMISSION: &str = "pumice-admission";
 /// User of the node agent.
 pub const USER_NODE: &str = "system:pumice:node";
 /// User of the garbage collector.
@@ -137,6 +143,11 @@ pub fn unnamed_task(index: usize) -> String {
 /// Name of a job's pod.
 pub fn pod_name(job: &str, task: &str, index: i32) -> String {
     format!("{job}-{task}-{index}")
+}
+
+/// The user that the pods of a service account are.
+pub fn service_account_user(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
 }
 
 /// Name of a job's PodGroup.

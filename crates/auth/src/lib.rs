@@ -7,6 +7,7 @@
 mod ca;
 mod files;
 mod identity;
+mod installation;
 mod kubeconfig;
 mod rbac;
 mod roles;
@@ -15,6 +16,7 @@ mod tls;
 pub use ca::{Ca, CaError, Issued};
 pub use files::{FileError, write_private};
 pub use identity::{ANONYMOUS, AUTHENTICATED, Identity, IdentityError, MASTERS, UNAUTHENTICATED, identity_of};
+pub use installation::{Component, Identities, installation};
 pub use kubeconfig::kubeconfig;
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target};
 pub use roles::built_in;

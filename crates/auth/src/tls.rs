@@ -53,11 +53,16 @@ pub fn server_config(ca: &Ca, issued: &Issued) -> Result<Arc<ServerConfig>, TlsE
 pub struct ShownCertificate(RwLock<Option<Arc<CertifiedKey>>>);
 
 impl ShownCertificate {
-    /// Shows this certificate from now on. Refused, and nothing changed, where the key does not belong to it.
+    /// Shows this certificate from now on, and those that follow it, up to its authority. Refused, and nothing changed, where
+    /// the key does not belong to it.
     pub fn show(&self, certificate_pem: &str, key_pem: &str) -> Result<(), TlsError> {
-        let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(TlsError::ReadPem)?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate_pem.as_bytes()).collect();
+        let chain = chain.map_err(TlsError::ReadPem)?;
+        if chain.is_empty() {
+            return Err(TlsError::ReadPem(rustls::pki_types::pem::Error::NoItemsFound));
+        }
         let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(TlsError::ReadPem)?;
-        let shown = CertifiedKey::from_der(vec![certificate], key, &provider()).map_err(TlsError::Configure)?;
+        let shown = CertifiedKey::from_der(chain, key, &provider()).map_err(TlsError::Configure)?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(shown));
         Ok(())
     }

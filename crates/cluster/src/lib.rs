@@ -2,14 +2,17 @@
 //!
 //! This crate is the one place where a Kubernetes API is on one side and plain values are on the
 //! other: components get ordered [`Change`]s from [`watch`], and write through the functions of
-//! [`write`]. It holds no state of its own, so that a component's view is always its own index.
+//! [`write`]. It holds no state of its own, so that a component's view is always its own index. What components say of
+//! themselves, [`metrics`] and health, is formed and [served](mod@serve) here too.
 
 pub mod connect;
 pub mod events;
 pub mod install;
 pub mod lease;
+pub mod metrics;
 pub mod pace;
 mod partly_read;
+pub mod serve;
 pub mod watch;
 pub mod window;
 pub mod write;
@@ -20,7 +23,8 @@ pub use install::install_definitions;
 /// A client of a Kubernetes API, for those who only hand it on.
 pub use kube::Client;
 pub use lease::{Elector, LeaseOptions};
-pub use pace::paced;
+pub use pace::{Pace, paced};
+pub use serve::{Pages, Vitals, serve};
 pub use watch::{Change, WatchScope, watch, watch_all, watch_optional};
 pub use window::Window;
 pub use write::{Failure, PodRef, failure, words};

@@ -1,7 +1,8 @@
 //! A client that has no more writes under way than the API server keeps up with.
 //!
 //! Invariant: of all writes through one paced client and its clones, at most a [`Window`]'s limit are under way; reads
-//! and watches pass at once. A write that waits for room has not been sent, so dropping it undoes nothing.
+//! and watches pass at once. A write that waits for room has not been sent, so dropping it undoes nothing. Each write that was
+//! answered is counted, by what it was about and the answer's code.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -11,32 +12,64 @@ use http::{Method, Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use crate::metrics::{Counts, Histogram, Page};
 use crate::window::Window;
 
+/// Milliseconds up to which one write falls into each class.
+const BOUNDS_MS: &[f64] = &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 5_000.0, 30_000.0];
+
 /// The same client, its writes paced: many at once while the server answers, fewer when it is slow or asks to slow down.
-/// Needs a tokio runtime.
-pub fn paced(client: Client) -> Client {
+/// Needs a tokio runtime. What its writes come to is told by the [`Pace`].
+pub fn paced(client: Client) -> (Client, Pace) {
     let namespace = client.default_namespace().to_owned();
-    Client::new(
-        Paced { client, pace: Arc::new(Pace { window: Mutex::new(Window::default()), room: Notify::new() }) },
-        namespace,
-    )
+    let pace = Pace(Arc::new(Shared {
+        window: Mutex::new(Window::default()),
+        room: Notify::new(),
+        answers: Counts::new(["verb", "resource", "code"]),
+        times: Histogram::new(BOUNDS_MS),
+    }));
+    (Client::new(Paced { client, pace: pace.clone() }, namespace), pace)
 }
 
-struct Pace {
+/// The writes of a paced client; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Pace(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     window: Mutex<Window>,
     /// Woken, one after another, while there is room.
     room: Notify,
+    answers: Counts<3>,
+    times: Histogram,
 }
 
 #[derive(Clone)]
 struct Paced {
     client: Client,
-    pace: Arc<Pace>,
+    pace: Pace,
 }
 
 impl Pace {
+    /// Writes what was counted, each name with `prefix` before it.
+    pub fn write(&self, page: &mut Page, prefix: &str) {
+        let shared = &*self.0;
+        let help = "Writes that the API server has answered, by what was written and the code";
+        page.counts(&format!("{prefix}_writes_total"), help, &shared.answers);
+        let help = "From the sending of a write to its answer, in milliseconds";
+        page.histogram(&format!("{prefix}_write_milliseconds"), help, &[], &shared.times);
+        let (under_way, limit) = {
+            let window = shared.window();
+            (window.in_flight() as u64, window.limit() as u64)
+        };
+        page.gauge(&format!("{prefix}_calls"), "Writes under way", under_way);
+        page.gauge(&format!("{prefix}_calls_limit"), "Most writes that may be under way at once", limit);
+    }
+}
+
+impl Shared {
     fn window(&self) -> MutexGuard<'_, Window> {
         // A window is whole at every moment.
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
@@ -77,7 +110,7 @@ impl Pace {
 
 /// A place in the window; left when dropped, be it answered or given up.
 struct Passage<'p> {
-    pace: &'p Pace,
+    pace: &'p Shared,
     overloaded: bool,
 }
 
@@ -91,6 +124,32 @@ impl Drop for Passage<'_> {
             self.pace.room.notify_one();
         }
     }
+}
+
+/// Verb and resource of a write, as rights and kubectl name them: `patch` and `jobs.batch.volcano.sh/status`.
+fn written<'r>(method: &Method, path: &'r str) -> (&'static str, String) {
+    let verb = match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "other",
+    };
+    let mut parts = path.trim_matches('/').split('/');
+    let group: Option<&'r str> = match parts.next() {
+        Some("api") => Some(""),
+        Some("apis") => parts.next(),
+        _ => None,
+    };
+    let rest: Vec<&str> = parts.skip(1).collect();
+    let rest = match rest[..] {
+        ["namespaces", _, _, ..] => &rest[2..],
+        _ => &rest[..],
+    };
+    let (Some(group), Some(resource)) = (group, rest.first()) else { return (verb, "other".to_owned()) };
+    let dot = if group.is_empty() { "" } else { "." };
+    let subresource = rest.get(2).map(|name| format!("/{name}")).unwrap_or_default();
+    (verb, format!("{resource}{dot}{group}{subresource}"))
 }
 
 fn is_read(method: &Method) -> bool {
@@ -123,9 +182,15 @@ impl tower::Service<Request<Body>> for Paced {
             if is_read(request.method()) {
                 return client.send(request).await;
             }
-            let mut passage = pace.enter().await;
+            let shared = &*pace.0;
+            let (verb, resource) = written(request.method(), request.uri().path());
+            let mut passage = shared.enter().await;
+            let sent = Instant::now();
             let answer = client.send(request).await;
             passage.overloaded = is_overloaded(&answer);
+            shared.times.observe(sent.elapsed());
+            let code = answer.as_ref().ok().map(Response::status);
+            shared.answers.add([verb, &resource, code.as_ref().map_or("none", StatusCode::as_str)]);
             answer
         })
     }
@@ -158,6 +223,10 @@ mod tests {
         }
 
         fn client(&self) -> Client {
+            self.paced().0
+        }
+
+        fn paced(&self) -> (Client, Pace) {
             let server = self.clone();
             paced(crate::client_over(tower::service_fn(move |_: Request<Body>| {
                 let server = server.clone();
@@ -204,6 +273,46 @@ mod tests {
         server.answers.add_permits(1_000);
         assert_eq!(writes.join_all().await, [StatusCode::CREATED; 1_000]);
         assert!(server.most.load(Ordering::SeqCst) <= 512, "never more than the window's limit");
+    }
+
+    #[test]
+    fn a_write_is_named_as_rights_name_it() {
+        for (method, path, wanted) in [
+            (Method::POST, "/api/v1/namespaces/a/pods", ("create", "pods")),
+            (Method::POST, "/api/v1/namespaces/a/pods/p/binding", ("create", "pods/binding")),
+            (Method::DELETE, "/api/v1/namespaces/a", ("delete", "namespaces")),
+            (
+                Method::PATCH,
+                "/apis/batch.volcano.sh/v1alpha1/namespaces/a/jobs/j/status",
+                ("patch", "jobs.batch.volcano.sh/status"),
+            ),
+            (Method::PUT, "/apis/scheduling.volcano.sh/v1beta1/queues/q", ("update", "queues.scheduling.volcano.sh")),
+            (Method::POST, "/apis", ("create", "other")),
+            (Method::POST, "/", ("create", "other")),
+        ] {
+            let (verb, resource) = written(&method, path);
+            assert_eq!((verb, resource.as_str()), wanted, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_answered_is_counted_and_reads_are_not() {
+        let server = Server::new(StatusCode::CREATED);
+        let (client, pace) = server.paced();
+        server.answers.add_permits(4);
+        calls(&client, &Method::POST, 3).join_all().await;
+        calls(&client, &Method::GET, 1).join_all().await;
+        let mut page = Page::default();
+        pace.write(&mut page, "x");
+        let text = page.into_text();
+        for line in [
+            "x_writes_total{verb=\"create\",resource=\"pods\",code=\"201\"} 3\n",
+            "x_write_milliseconds_count 3\n",
+            "x_calls 0\n",
+            "x_calls_limit 32\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
     }
 
     #[tokio::test]

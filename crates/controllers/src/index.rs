@@ -204,12 +204,15 @@ impl Index {
                 self.remove_queue(&name);
                 self.touch_jobs(touched, |job| job_queue(job) == name);
                 self.touch_children(&name, touched);
+                // What is remembered of it goes, too.
+                touched.push(Touched::Queue(name));
             }
             Change::Replace(all) => {
                 let keep: HashSet<&str> = all.iter().filter_map(|queue| queue.metadata.name.as_deref()).collect();
                 let gone: Vec<String> =
                     self.queues.keys().filter(|name| !keep.contains(name.as_str())).cloned().collect();
                 gone.iter().for_each(|name| self.remove_queue(name));
+                touched.extend(gone.into_iter().map(Touched::Queue));
                 all.into_iter().for_each(|queue| self.put_queue(queue, touched));
             }
         }

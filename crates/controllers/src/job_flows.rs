@@ -21,6 +21,7 @@ use serde_json::json;
 use crate::clock;
 use crate::index::{self, key};
 use crate::made_jobs::{controller_of, delete};
+use crate::metrics::Metrics;
 use crate::shelf::Shelf;
 use crate::small_loop::{Answer, Controller, Plan};
 
@@ -45,6 +46,7 @@ fn job_input(change: Change<Job>) -> Input {
 pub(crate) struct JobFlows {
     client: Client,
     recorder: EventRecorder,
+    metrics: Metrics,
     flows: Shelf<JobFlow>,
     templates: Shelf<JobTemplate>,
     jobs: Shelf<Job>,
@@ -53,10 +55,11 @@ pub(crate) struct JobFlows {
 }
 
 impl JobFlows {
-    pub fn new(client: Client, recorder: EventRecorder) -> Self {
+    pub fn new(client: Client, recorder: EventRecorder, metrics: Metrics) -> Self {
         Self {
             client,
             recorder,
+            metrics,
             flows: Shelf::default(),
             templates: Shelf::default(),
             jobs: Shelf::default(),
@@ -147,8 +150,12 @@ impl Controller for JobFlows {
             Key::Flow(place) => {
                 let Some(effects) = self.flow(place).filter(|effects| !effects.is_empty()) else { return idle };
                 let Some(flow) = self.flows.items.get(place) else { return idle };
-                let carrying =
-                    Carrying { client: self.client.clone(), recorder: self.recorder.clone(), flow: flow.clone() };
+                let carrying = Carrying {
+                    client: self.client.clone(),
+                    recorder: self.recorder.clone(),
+                    metrics: self.metrics.clone(),
+                    flow: flow.clone(),
+                };
                 Plan { call: Some(carrying.carry_out(effects).boxed()), look_again: None }
             }
             Key::Template(place) => {
@@ -176,6 +183,7 @@ impl Controller for JobFlows {
 struct Carrying {
     client: Client,
     recorder: EventRecorder,
+    metrics: Metrics,
     /// The flow as the plan saw it.
     flow: JobFlow,
 }
@@ -217,7 +225,12 @@ impl Carrying {
                 let api: Api<JobFlow> = Api::namespaced(self.client.clone(), &namespace);
                 // A merge would keep lists and entries that the new status leaves out.
                 let flow = JobFlow { status: *status, ..self.flow.clone() };
-                answer(api.replace_status(&name, &PostParams::default(), &flow).await, Input::Flow)
+                let written = api.replace_status(&name, &PostParams::default(), &flow).await;
+                let phase = flow.status.state.phase.as_ref();
+                if written.is_ok() && phase != self.flow.status.state.phase.as_ref() {
+                    self.metrics.flow_ended(&namespace, phase);
+                }
+                answer(written, Input::Flow)
             }
             FlowEffect::Warn { .. } => nothing(),
         }

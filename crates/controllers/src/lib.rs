@@ -24,6 +24,7 @@ mod job;
 mod job_flows;
 mod keys;
 mod made_jobs;
+mod metrics;
 mod node_table;
 mod pod_groups;
 mod queue;
@@ -39,12 +40,14 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, select_all};
 use kube::Client;
 use pumice_api::names;
-use pumice_cluster::EventRecorder;
+use pumice_cluster::{EventRecorder, Pace};
 use tokio_util::sync::CancellationToken;
 
 use crate::enabled::Part;
+use crate::metrics::Metrics;
 
 pub use enabled::{Enabled, EnabledError};
+pub use metrics::Handle;
 pub use pumice_machines::sharding::Sharding;
 pub use settings::SettingsPlace;
 
@@ -71,8 +74,10 @@ pub struct Options {
 
 /// The controllers, ready to run.
 pub struct Controllers {
-    /// All writes of all controllers share one window of calls.
     options: Options,
+    /// All writes of all controllers share one window of calls.
+    pace: Pace,
+    metrics: Metrics,
 }
 
 /// Why the controllers stopped by themselves.
@@ -108,11 +113,17 @@ impl Options {
 
     /// Builds the controllers; nothing runs yet.
     pub fn build(self) -> Controllers {
-        Controllers { options: Options { client: pumice_cluster::paced(self.client.clone()), ..self } }
+        let (client, pace) = pumice_cluster::paced(self.client.clone());
+        Controllers { options: Options { client, ..self }, pace, metrics: Metrics::default() }
     }
 }
 
 impl Controllers {
+    /// Tells what they do, also while they run.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.metrics.clone(), self.pace.clone())
+    }
+
     /// Runs until `shutdown`. Calls in flight are dropped then: each is safe to repeat at the next start.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
         let (recorder, writer) = EventRecorder::new(self.options.client.clone(), COMPONENT);
@@ -129,33 +140,36 @@ impl Controllers {
     fn parts(self, recorder: &EventRecorder) -> Vec<BoxFuture<'static, Result<(), Error>>> {
         let Options { client, enabled, scheduler_names, network_settings, sharding_settings, sharding } = self.options;
         let with = || (client.clone(), recorder.clone());
+        let metrics = || self.metrics.clone();
         let mut parts = Vec::new();
         if enabled.has(Part::Jobs) {
             let (client, recorder) = with();
-            parts.push(run::Loop::new(client, recorder).run().boxed());
+            parts.push(run::Loop::new(client, recorder, metrics()).run().boxed());
         }
         if enabled.has(Part::JobFlows) {
             let (client, recorder) = with();
-            parts.push(small_loop::run(client.clone(), job_flows::JobFlows::new(client, recorder)).boxed());
+            let flows = job_flows::JobFlows::new(client.clone(), recorder, metrics());
+            parts.push(small_loop::run(client, flows, metrics()).boxed());
         }
         if enabled.has(Part::CronJobs) {
             let (client, recorder) = with();
-            parts.push(small_loop::run(client.clone(), cron_jobs::CronJobs::new(client, recorder)).boxed());
+            let crons = cron_jobs::CronJobs::new(client.clone(), recorder);
+            parts.push(small_loop::run(client, crons, metrics()).boxed());
         }
         if enabled.has(Part::PodGroups) {
             let (client, recorder) = with();
             let pod_groups = pod_groups::PodGroups::new(client.clone(), recorder, scheduler_names);
-            parts.push(small_loop::run(client, pod_groups).boxed());
+            parts.push(small_loop::run(client, pod_groups, metrics()).boxed());
         }
         if enabled.has(Part::HyperNodes) {
             let (client, recorder) = with();
             let hyper_nodes = hyper_nodes::HyperNodes::new(client.clone(), recorder, network_settings);
-            parts.push(small_loop::run(client, hyper_nodes).boxed());
+            parts.push(small_loop::run(client, hyper_nodes, metrics()).boxed());
         }
         if enabled.has(Part::Sharding) {
             let (client, recorder) = with();
             let shards = sharding::Shards::new(client.clone(), recorder, sharding_settings, sharding);
-            parts.push(small_loop::run(client, shards).boxed());
+            parts.push(small_loop::run(client, shards, metrics()).boxed());
         }
         parts
     }

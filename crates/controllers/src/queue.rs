@@ -71,6 +71,13 @@ pub(crate) struct Answer {
     done: bool,
 }
 
+impl Answer {
+    /// Whether all of the plan was carried out.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+}
+
 impl QueueWork {
     /// Notes the wish of a Command for a queue.
     pub fn wish(&mut self, name: &str, action: Action, ticket: Ticket) {

@@ -17,6 +17,7 @@ use crate::feed::{self, Input};
 use crate::index::{self, Doubtful, Index, Touched};
 use crate::job::{self, JobWork};
 use crate::keys::Keys;
+use crate::metrics::{Metrics, Rounds};
 use crate::queue::{self, QueueWork};
 use crate::slim::SlimPod;
 use crate::timers::Timers;
@@ -53,11 +54,17 @@ pub(crate) struct Loop {
     timers: Timers<Touched>,
     listed: BTreeSet<usize>,
     network_policies: Option<bool>,
+    metrics: Metrics,
+    of_jobs: Arc<Rounds>,
+    of_queues: Arc<Rounds>,
 }
 
 impl Loop {
-    pub fn new(client: Client, recorder: EventRecorder) -> Self {
+    pub fn new(client: Client, recorder: EventRecorder, metrics: Metrics) -> Self {
         Self {
+            of_jobs: metrics.of("job"),
+            of_queues: metrics.of("queue"),
+            metrics,
             client,
             recorder,
             index: Index::default(),
@@ -115,7 +122,16 @@ impl Loop {
             if self.listed.len() == feed::KINDS && self.network_policies.is_some() {
                 self.work();
             }
+            self.count();
         }
+    }
+
+    /// Says how much there is to do.
+    fn count(&self) {
+        let queues = self.dirty.range(Touched::Queue(String::new())..).count();
+        let queue_plans = self.plans.values().filter(|touched| matches!(touched, Touched::Queue(_))).count();
+        self.of_jobs.stand(self.dirty.len() - queues, self.plans.len() - queue_plans);
+        self.of_queues.stand(queues, queue_plans);
     }
 
     /// Takes a change into the index; true when the Jobs have been listed for the first time.
@@ -210,10 +226,12 @@ impl Loop {
             }
             Err(error) => match self.plans.remove(&error.id()) {
                 Some(Touched::Job(key)) => {
+                    self.of_jobs.crashed();
                     tracing::error!(namespace = key.0, job = key.1, %error, "a plan crashed; the job waits for a change");
                     self.jobs.crashed(&key);
                 }
                 Some(Touched::Queue(queue)) => {
+                    self.of_queues.crashed();
                     tracing::error!(queue, %error, "a plan crashed; the queue waits for a change");
                     self.queues.crashed(&queue);
                 }
@@ -231,18 +249,29 @@ impl Loop {
         {
             match &touched {
                 Touched::Job(key) => self.work_on_job(key.clone(), touched),
-                Touched::Queue(name) => match self.queues.begin(name, &self.index, &self.recorder) {
-                    queue::Begin::Nothing => {}
-                    queue::Begin::Wait(at) => self.timers.at(&touched, at),
-                    queue::Begin::Carry(plan) => {
-                        let call = queue::carry_out(self.client.clone(), plan);
-                        let handle = self.calls.spawn(async move { Answer::Queue(call.await) });
-                        self.plans.insert(handle.id(), touched);
-                    }
-                },
+                Touched::Queue(name) => self.work_on_queue(&name.clone(), touched),
             }
         }
         self.settle_commands(None);
+    }
+
+    fn work_on_queue(&mut self, name: &str, touched: Touched) {
+        let groups = self.index.queues.contains_key(name).then(|| self.index.groups_in(name));
+        self.metrics.queue(name, groups);
+        match self.queues.begin(name, &self.index, &self.recorder) {
+            queue::Begin::Nothing => {}
+            queue::Begin::Wait(at) => self.timers.at(&touched, at),
+            queue::Begin::Carry(plan) => {
+                let call = queue::carry_out(self.client.clone(), plan);
+                let (rounds, begun) = (Arc::clone(&self.of_queues), Instant::now());
+                let handle = self.calls.spawn(async move {
+                    let answer = call.await;
+                    rounds.ended(begun.elapsed(), answer.is_done());
+                    Answer::Queue(answer)
+                });
+                self.plans.insert(handle.id(), touched);
+            }
+        }
     }
 
     fn work_on_job(&mut self, key: crate::index::Key, touched: Touched) {
@@ -262,8 +291,13 @@ impl Loop {
                 if let Some(at) = plan.wake_at {
                     self.timers.at(&touched, at);
                 }
+                let watch = self.metrics.job_begins(&plan);
                 let call = job::execute::carry_out(self.client.clone(), Arc::clone(&self.keys), plan);
-                let handle = self.calls.spawn(async move { Answer::Job(call.await) });
+                let handle = self.calls.spawn(async move {
+                    let answer = call.await;
+                    watch.ended(&answer);
+                    Answer::Job(answer)
+                });
                 self.plans.insert(handle.id(), touched);
             }
         }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
@@ -16,6 +17,7 @@ use pumice_cluster::Failure;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
+use crate::metrics::{Metrics, Rounds};
 use crate::timers::Timers;
 use crate::{Error, backoff};
 
@@ -70,10 +72,11 @@ struct Loop<C: Controller> {
     /// Plans in a row that went well and left something to do.
     rounds: HashMap<C::Key, u32>,
     timers: Timers<C::Key>,
+    counted: Arc<Rounds>,
 }
 
 /// Runs a controller. Ends only when a watch does.
-pub(crate) async fn run<C: Controller>(client: Client, controller: C) -> Result<(), Error> {
+pub(crate) async fn run<C: Controller>(client: Client, controller: C, metrics: Metrics) -> Result<(), Error> {
     let mut feed = controller.feed(&client);
     let mut state = Loop {
         controller,
@@ -83,6 +86,7 @@ pub(crate) async fn run<C: Controller>(client: Client, controller: C) -> Result<
         failures: HashMap::new(),
         rounds: HashMap::new(),
         timers: Timers::new(),
+        counted: metrics.of(C::NAME),
     };
     loop {
         let due = state.timers.next();
@@ -108,6 +112,7 @@ pub(crate) async fn run<C: Controller>(client: Client, controller: C) -> Result<
             () = wake => {}
         }
         state.work();
+        state.counted.stand(state.dirty.len(), state.plans.len());
     }
 }
 
@@ -117,6 +122,7 @@ impl<C: Controller> Loop<C> {
             Ok((id, answer)) => (id, answer),
             Err(error) => {
                 let object = self.plans.remove(&error.id());
+                self.counted.crashed();
                 tracing::error!(controller = C::NAME, ?object, %error, "a plan crashed; the object waits for a change");
                 return;
             }
@@ -169,7 +175,7 @@ impl<C: Controller> Loop<C> {
             }
             match plan.call {
                 Some(call) => {
-                    let handle = self.calls.spawn(call);
+                    let handle = self.calls.spawn(self.counted.watched(call));
                     self.plans.insert(handle.id(), key);
                 }
                 None => {

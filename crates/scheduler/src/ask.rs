@@ -6,6 +6,7 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::metrics::Metrics;
+use pumice_cluster::Vitals;
 use pumice_engine::{GroupView, Reasons, World};
 
 /// The World, owned by the loop, readable by handles.
@@ -54,12 +55,6 @@ impl Handle {
         Self { world, metrics }
     }
 
-    /// What was counted, in the text format of Prometheus. O(queues), blocks for a cycle at most.
-    pub fn metrics(&self) -> String {
-        let queues = self.world.read().queues();
-        self.metrics.render(&queues)
-    }
-
     /// Why a Job, or a PodGroup, waits; nothing if it does not. O(groups), blocks for a cycle at most.
     pub fn why(&self, namespace: &str, name: &str) -> Option<Waiting> {
         let world = self.world.read();
@@ -81,6 +76,14 @@ impl Handle {
             (&left.namespace, &left.name, &left.group).cmp(&(&right.namespace, &right.name, &right.group))
         });
         found
+    }
+}
+
+impl Vitals for Handle {
+    /// O(queues), blocks for a cycle at most.
+    fn metrics(&self) -> String {
+        let queues = self.world.read().queues();
+        self.metrics.render(&queues)
     }
 }
 

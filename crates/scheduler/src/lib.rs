@@ -18,7 +18,6 @@ use pumice_cluster::{Elector, EventRecorder};
 pub use pumice_engine::Sharding;
 use pumice_engine::plugin::Registry;
 use pumice_engine::{Config, ConfigError, World};
-pub use serve::Pages;
 use tokio_util::sync::CancellationToken;
 
 mod ask;
@@ -32,7 +31,6 @@ mod patches;
 mod prebind;
 mod reload;
 mod run;
-mod serve;
 mod start;
 mod suspects;
 mod translate;

@@ -3,17 +3,13 @@
 //! Invariant: counting takes no lock but for names that are seen the first time; labels are queues, actions, stages and
 //! kinds of results, never pods or jobs, so there are never many lines. Counted by the loop, read by handles.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_cluster::metrics::{Cell, Counts, Histogram, Page};
 use pumice_engine::QueueView;
 
 mod queues;
-mod text;
-
-use text::{Histogram, Page};
 
 /// Most queues that have lines of their own.
 const QUEUES_MAX: usize = 10_000;
@@ -21,24 +17,6 @@ const QUEUES_MAX: usize = 10_000;
 /// Milliseconds up to which one cycle, or one call, falls into each class.
 const BOUNDS_MS: &[f64] =
     &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 2_000.0, 5_000.0, 10_000.0, 60_000.0];
-
-/// A counter, or a gauge.
-#[derive(Debug, Default)]
-struct Cell(AtomicU64);
-
-impl Cell {
-    fn add(&self, more: u64) {
-        self.0.fetch_add(more, Ordering::Relaxed);
-    }
-
-    fn set(&self, value: usize) {
-        self.0.store(value as u64, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// The counters of one scheduler; cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -61,8 +39,8 @@ struct Cells {
     panics: Cell,
     quarantined: Cell,
     leads: Cell,
-    refusals: RwLock<BTreeMap<String, u64>>,
-    evictions: RwLock<BTreeMap<String, u64>>,
+    refusals: Counts<1>,
+    evictions: Counts<1>,
 }
 
 impl Default for Cells {
@@ -84,8 +62,8 @@ impl Default for Cells {
             panics: Cell::default(),
             quarantined: Cell::default(),
             leads: Cell::default(),
-            refusals: RwLock::default(),
-            evictions: RwLock::default(),
+            refusals: Counts::new(["reason"]),
+            evictions: Counts::new(["action"]),
         }
     }
 }
@@ -134,12 +112,12 @@ impl Metrics {
 
     /// A pod is being evicted by an action.
     pub(crate) fn evicting(&self, action: &str) {
-        count(&self.0.evictions, action);
+        self.0.evictions.add([action]);
     }
 
     /// A kubelet refused a pod that was bound to it.
     pub(crate) fn refused(&self, reason: &str) {
-        count(&self.0.refusals, reason);
+        self.0.refusals.add([reason]);
     }
 
     /// The engine panicked; so many objects are put aside.
@@ -177,16 +155,10 @@ impl Metrics {
             page.line("volcano_schedule_attempts_total", &[("result", result)], cell.get());
         }
         page.gauge("volcano_pod_preemption_victims", "Victims of the last cycle that had any", cells.victims.get());
-        let evictions = cells.evictions.read().unwrap_or_else(PoisonError::into_inner);
-        page.head("volcano_total_preemption_attempts", "counter", "Evictions in all");
-        page.line("volcano_total_preemption_attempts", &[], evictions.values().sum::<u64>());
-        page.head("volcano_eviction_transactions_total", "counter", "Evictions, by action");
-        for (action, count) in &*evictions {
-            page.line("volcano_eviction_transactions_total", &[("action", action)], *count);
-        }
-        drop(evictions);
+        page.counter("volcano_total_preemption_attempts", "Evictions in all", cells.evictions.sum());
+        page.counts("volcano_eviction_transactions_total", "Evictions, by action", &cells.evictions);
         page.gauge("volcano_unschedule_job_count", "Groups that wait", cells.unscheduled_groups.get());
-        page.queues(&queues[..queues.len().min(QUEUES_MAX)]);
+        queues::write(&mut page, &queues[..queues.len().min(QUEUES_MAX)]);
         self.render_ours(&mut page);
         page.into_text()
     }
@@ -200,18 +172,7 @@ impl Metrics {
         page.gauge("pumice_scheduler_quarantined", "Objects put aside after a panic", cells.quarantined.get());
         page.gauge("pumice_scheduler_leads", "1 if this instance schedules", cells.leads.get());
         let name = "pumice_scheduler_kubelet_refusals_total";
-        page.head(name, "counter", "Pods that a node refused after they were bound to it, by reason");
-        for (reason, count) in &*cells.refusals.read().unwrap_or_else(PoisonError::into_inner) {
-            page.line(name, &[("reason", reason)], *count);
-        }
-    }
-}
-
-fn count(counts: &RwLock<BTreeMap<String, u64>>, name: &str) {
-    let mut counts = counts.write().unwrap_or_else(PoisonError::into_inner);
-    match counts.get_mut(name) {
-        Some(count) => *count += 1,
-        None => drop(counts.insert(name.to_owned(), 1)),
+        page.counts(name, "Pods that a node refused after they were bound to it, by reason", &cells.refusals);
     }
 }
 

@@ -17,6 +17,7 @@ use pumice_api::names;
 use pumice_api::scheduling::{PodGroup, PodGroupPhase, Queue, QueueState};
 use pumice_apiserver::{AdmitAll, ApiServer};
 use pumice_auth::{Identity, Policy, built_in};
+use pumice_cluster::Vitals as _;
 use pumice_scheduler::{Handle, LeaseOptions, Options};
 use pumice_store::Store;
 use serde::Serialize;

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pumice_api::names;
-use pumice_auth::{Ca, Issued, MASTERS, Scope, Subject, kubeconfig, write_private};
+use pumice_auth::{Ca, Component as Role, Identities, Issued, MASTERS, installation, kubeconfig, write_private};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -171,29 +171,39 @@ impl RealKube {
         cluster
     }
 
-    /// Installs Volcano's definitions, and the roles and the namespace of our components.
+    /// Installs Volcano's definitions, and the roles and the namespace of our components, which are users here.
     pub fn install(&mut self) {
         let list = |items: Vec<Value>| json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
-        // Too long for the annotation of `kubectl apply`.
         self.kubectl_with_input(["create", "-f", "-"], &list(pumice_api::crds::all())).ok();
-        self.kubectl(["create", "namespace", names::NAMESPACE_SYSTEM]).ok();
-        self.kubectl_with_input(["create", "-f", "-"], &list(roles())).ok();
+        let all = [Role::Scheduler, Role::Controllers, Role::Admission, Role::Nodes];
+        let rights = installation(&all, names::NAMESPACE_SYSTEM, Identities::Users);
+        self.kubectl_with_input(["create", "-f", "-"], &list(rights)).ok();
         self.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).ok();
     }
 
     /// Runs `pumice ARGS` as `user` beside the test.
     pub fn start_component(&mut self, name: &str, user: &str, args: &[&str]) {
+        self.start_component_with(name, self.pki.kubeconfig_of(user, &[]), args);
+    }
+
+    /// Runs `pumice ARGS` with a kubeconfig of the test's own beside the test.
+    pub fn start_component_with(&mut self, name: &str, kubeconfig: PathBuf, args: &[&str]) {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let kubeconfig = self.pki.kubeconfig_of(user, &[]);
         self.components.push(Component::start(name, kubeconfig, args, self.directory.path()));
     }
 
     /// Runs admission beside the test, and waits until the API server asks it.
     pub fn start_admission(&mut self, flags: &[&str]) {
+        let kubeconfig = self.pki.kubeconfig_of(names::USER_ADMISSION, &[]);
+        self.start_admission_with(kubeconfig, &[&["admission", "run"], flags].concat());
+    }
+
+    /// The same with a kubeconfig and all flags of the test's own, but where it listens.
+    pub fn start_admission_with(&mut self, kubeconfig: PathBuf, args: &[&str]) {
         let port = free_port();
         let (url, port) = (format!("https://127.0.0.1:{port}"), port.to_string());
-        let own = ["admission", "run", "--listen-address", "127.0.0.1", "--port", &port, "--webhook-url", &url];
-        self.start_component("admission", names::USER_ADMISSION, &[&own, flags].concat());
+        let place = ["--listen-address", "127.0.0.1", "--port", &port, "--webhook-url", &url];
+        self.start_component_with("admission", kubeconfig, &[args, &place].concat());
         self.wait("the API server asks admission", |clients| {
             let queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: asked}\n\
                          spec: {weight: 1, parent: asked}\n";
@@ -250,6 +260,30 @@ impl RealKube {
     /// The kubeconfig of a user who has no rights but those that are given to it here.
     pub fn kubeconfig_of(&self, user: &str) -> PathBuf {
         self.pki.kubeconfig_of(user, &[])
+    }
+
+    /// The kubeconfig of a service account, as its pods have it: by a token.
+    pub fn kubeconfig_of_account(&self, namespace: &str, account: &str) -> PathBuf {
+        let token = self.kubectl(["create", "token", account, "-n", namespace]).ok();
+        let path = self.scratch().join(format!("{account}.kubeconfig"));
+        // Clusters are the same for everybody, and so is the authority.
+        std::fs::copy(self.kubeconfig(), &path).expect("copy a kubeconfig");
+        let file = path.display().to_string();
+        let config = ["config", "--kubeconfig", &file];
+        self.kubectl([&config[..], &["set-credentials", account, "--token", token.trim()]].concat()).ok();
+        self.kubectl([&config[..], &["set-context", "--current", "--user", account]].concat()).ok();
+        path
+    }
+
+    /// Files in `directory` with a new certificate for this machine, its key, and their authority, which stays the same.
+    pub fn certificate_files(&self, directory: &Path) -> (PathBuf, PathBuf, PathBuf) {
+        std::fs::create_dir_all(directory).expect("a directory for a certificate");
+        let issued = self.pki.ca.issue_server(&["127.0.0.1".to_owned()], now()).expect("a certificate");
+        let [certificate, key, authority] = ["tls.crt", "tls.key", "ca.crt"].map(|name| directory.join(name));
+        write_private(&certificate, issued.certificate_pem.as_bytes()).expect("write a certificate");
+        write_private(&key, issued.key_pem.as_bytes()).expect("write a key");
+        write_private(&authority, self.pki.ca.pem().as_bytes()).expect("write a certificate");
+        (certificate, key, authority)
     }
 
     /// A program that `tests/realkube/build` has built; what it brings from its own source is beside it, as `NAME.source`.
@@ -395,31 +429,6 @@ impl Pki {
         }
         path
     }
-}
-
-/// The rights of our components, as a cluster's own objects.
-fn roles() -> Vec<Value> {
-    let grants = pumice_auth::built_in().into_iter();
-    let of_components = grants.filter_map(|grant| match grant.subject {
-        Subject::User(user) => Some((user, grant.role, grant.scope)),
-        Subject::Group(_) => None,
-    });
-    let objects = of_components.flat_map(|(user, role, scope)| {
-        let group = "rbac.authorization.k8s.io";
-        let version = format!("{group}/v1");
-        let name = &role.name;
-        let (kind, metadata) = match scope {
-            Scope::Cluster => ("ClusterRole", json!({"name": name})),
-            Scope::Namespace(namespace) => ("Role", json!({"name": name, "namespace": namespace})),
-        };
-        [
-            json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": role.rules}),
-            json!({"apiVersion": version, "kind": format!("{kind}Binding"), "metadata": metadata,
-                "roleRef": {"apiGroup": group, "kind": kind, "name": name},
-                "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}),
-        ]
-    });
-    objects.collect()
 }
 
 fn is_ready(node: &Value) -> bool {

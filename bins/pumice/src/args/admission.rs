@@ -6,14 +6,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args};
 use pumice_admission::Rules;
 use pumice_admission::policies::Policies;
-use pumice_admission::server::{Endpoint, Rotation, Route, enabled};
-use pumice_api::names::{ADMISSION_SECRET, NAMESPACE_SYSTEM, SCHEDULERS_CLUSTER, USER_CONTROLLERS};
+use pumice_admission::server::{CertificateFiles, Endpoint, Rotation, Route, Source, enabled};
+use pumice_api::names::{
+    ADMISSION_SECRET, NAMESPACE_SYSTEM, SCHEDULERS_CLUSTER, SERVICE_ACCOUNT_CONTROLLERS, USER_CONTROLLERS,
+    service_account_user,
+};
 
 use super::cluster::{ClusterArgs, duration};
 use super::meaningless::meaningless;
+use super::serving::HealthArgs;
 
 /// Where the API server finds us, unless it is told otherwise; Volcano's name.
 const SERVICE: &str = "volcano-admission-service";
@@ -44,6 +49,15 @@ pub struct AdmissionArgs {
     /// Resource groups: what pods of some namespaces or annotations are given; changes are taken while it runs
     #[arg(long, value_name = "FILE")]
     pub admission_conf: Option<PathBuf>,
+    /// Certificate to show, PEM, in place of one that is made here; read again when it changes
+    #[arg(long, value_name = "FILE", value_parser = file())]
+    tls_cert_file: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", value_parser = file())]
+    tls_private_key_file: Option<PathBuf>,
+    /// Authority that API servers shall trust for it [default: the certificate itself]
+    #[arg(long, value_name = "FILE", value_parser = file())]
+    ca_cert_file: Option<PathBuf>,
     /// Secret of the certificate that all instances share
     #[arg(long, value_name = "NAME", default_value = ADMISSION_SECRET)]
     pub certificate_secret: String,
@@ -56,6 +70,9 @@ pub struct AdmissionArgs {
     /// How long requests under way may take when this server is stopped
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub graceful_shutdown_time: Duration,
+    /// /healthz and /metrics are always on --port, over TLS; this is for a plain listener beside it
+    #[command(flatten)]
+    pub health: HealthArgs,
     #[command(flatten)]
     pub rules: RulesArgs,
     #[command(flatten)]
@@ -71,7 +88,8 @@ pub struct PoliciesArgs {
     /// Schedulers whose pods are ours; the first is that of jobs that name none; repeatable [default: volcano and pumice]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub scheduler_name: Vec<String>,
-    /// User of the controllers, who make jobs in the name of others, beside system:pumice:controllers; repeatable
+    /// User of the controllers, who make jobs in the name of others, beside system:pumice:controllers and the service account
+    /// pumice-controllers of --webhook-namespace; repeatable
     #[arg(long, value_name = "USER")]
     pub controller_user: Vec<String>,
     /// Namespace of the components, where nothing is judged
@@ -84,7 +102,7 @@ impl PoliciesArgs {
     pub fn text(&self) -> String {
         let policies = Policies {
             schedulers: schedulers(&self.scheduler_name),
-            trusted: controllers(&self.controller_user),
+            trusted: controllers(&self.webhook_namespace, &self.controller_user),
             namespace: self.webhook_namespace.clone(),
         };
         match self.what.as_str() {
@@ -95,6 +113,11 @@ impl PoliciesArgs {
     }
 }
 
+/// A file, or nothing: what a deployment gives for a flag that it does not use.
+fn file() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
 /// Those given, or the ones of a cluster.
 fn schedulers(given: &[String]) -> Vec<String> {
     match given {
@@ -103,9 +126,10 @@ fn schedulers(given: &[String]) -> Vec<String> {
     }
 }
 
-/// Ours, and those given.
-fn controllers(given: &[String]) -> Vec<String> {
-    std::iter::once(USER_CONTROLLERS).chain(given.iter().map(String::as_str)).map(str::to_owned).collect()
+/// Ours, as a user and as the service account that `pumice roles` makes, and those given.
+fn controllers(namespace: &str, given: &[String]) -> Vec<String> {
+    let ours = [USER_CONTROLLERS.to_owned(), service_account_user(namespace, SERVICE_ACCOUNT_CONTROLLERS)];
+    ours.into_iter().chain(given.iter().cloned()).collect()
 }
 
 /// What is refused, and filled in.
@@ -114,7 +138,8 @@ pub struct RulesArgs {
     /// Schedulers whose pods are ours; the first is that of jobs that name none; repeatable [default: volcano and pumice]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub scheduler_name: Vec<String>,
-    /// User of the controllers, who make jobs in the name of others, beside system:pumice:controllers; repeatable
+    /// User of the controllers, who make jobs in the name of others, beside system:pumice:controllers and the service account
+    /// pumice-controllers of --webhook-namespace; repeatable
     #[arg(long, value_name = "USER")]
     pub controller_user: Vec<String>,
     /// Most queues on a path below root
@@ -131,11 +156,11 @@ pub struct RulesArgs {
 }
 
 impl RulesArgs {
-    /// The rules that these flags describe.
-    pub fn rules(&self) -> Rules {
+    /// The rules that these flags describe, where the components are in `namespace`.
+    pub fn rules(&self, namespace: &str) -> Rules {
         Rules {
             scheduler_names: schedulers(&self.scheduler_name),
-            controller_users: controllers(&self.controller_user),
+            controller_users: controllers(namespace, &self.controller_user),
             queue_depth_max: self.max_queue_depth,
             root_queue_protected: self.enable_root_queue_protection,
             queue_with_pods_protected: self.enable_queue_allocated_pods_check,
@@ -160,8 +185,28 @@ impl AdmissionArgs {
         }
     }
 
+    /// The certificate to show.
+    pub fn certificate(&self) -> Result<Source, String> {
+        let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
+        match (given(&self.tls_cert_file), given(&self.tls_private_key_file)) {
+            (Some(certificate), Some(key)) => {
+                Ok(Source::Files(CertificateFiles { certificate, key, authority: given(&self.ca_cert_file) }))
+            }
+            (None, None) => Ok(Source::Secret {
+                namespace: self.webhook_namespace.clone(),
+                name: self.certificate_secret.clone(),
+                rotation: self.rotation()?,
+            }),
+            _ => Err(
+                "--tls-cert-file and --tls-private-key-file go together; give both, or neither for a certificate that \
+                is made here"
+                    .to_owned(),
+            ),
+        }
+    }
+
     /// When there is a new certificate.
-    pub fn rotation(&self) -> Result<Rotation, String> {
+    fn rotation(&self) -> Result<Rotation, String> {
         let (every, settle) = (self.certificate_every, self.certificate_settle);
         if settle.is_zero() || every <= settle {
             return Err("--certificate-settle must be more than nothing and less than --certificate-every".to_owned());
@@ -172,17 +217,15 @@ impl AdmissionArgs {
     /// Says what has no meaning.
     pub fn warn(&self) {
         self.meaningless.warn();
+        if self.ca_cert_file.is_some() && self.tls_cert_file.is_none() {
+            eprintln!("pumice: --ca-cert-file has no effect without --tls-cert-file: the authority is made here");
+        }
     }
 }
 
 meaningless! {
-    tls_cert_file, "tls-cert-file", "the certificate is made, kept in --certificate-secret and replaced by itself";
-    tls_private_key_file, "tls-private-key-file", "the certificate is made and replaced by itself";
-    ca_cert_file, "ca-cert-file", "the authority is made and replaced by itself";
     kube_api_qps, "kube-api-qps", "queues and namespaces are watched, few calls are made";
     kube_api_burst, "kube-api-burst", "queues and namespaces are watched, few calls are made";
-    enable_healthz, "enable-healthz", "/healthz is always there, on --port";
-    healthz_address, "healthz-address", "/healthz is on --port";
     feature_gates, "feature-gates", "features are not switched";
     logtostderr, "logtostderr", "use --log";
     verbosity, "v", "use --log";
@@ -212,13 +255,17 @@ mod tests {
              --enable-queue-allocated-pods-check --graceful-shutdown-time=5s --kube-api-qps=50",
         );
         assert_eq!(args.routes().unwrap().len(), 2);
-        assert_eq!(args.meaningless.given().len(), 8);
+        assert_eq!(args.meaningless.given().len(), 3);
+        assert_eq!(args.health.address().map(|at| at.to_string()).as_deref(), Some("0.0.0.0:11251"));
+        let Ok(Source::Files(files)) = args.certificate() else { panic!("{args:?}") };
+        assert_eq!((files.certificate, files.authority), ("/c/tls.crt".into(), Some("/c/ca.crt".into())));
         assert_eq!(args.graceful_shutdown_time, Duration::from_secs(5));
-        let rules = args.rules.rules();
+        let rules = args.rules.rules("volcano-system");
         assert_eq!((rules.queue_depth_max, rules.queue_with_pods_protected), (3, true));
         assert!(rules.root_queue_protected);
         assert_eq!(rules.scheduler_names, ["volcano", "batch"]);
-        assert_eq!(parsed("--controller-user=c").rules.rules().controller_users, ["system:pumice:controllers", "c"]);
+        let users = parsed("--controller-user=c").rules.rules("n").controller_users;
+        assert_eq!(users, ["system:pumice:controllers", "system:serviceaccount:n:pumice-controllers", "c"]);
     }
 
     #[test]
@@ -235,6 +282,9 @@ mod tests {
         assert!(parsed("--enabled-admission=/jobs").routes().unwrap_err().contains("/jobs/validate"));
         assert!(parsed("--certificate-every=1m").rotation().unwrap_err().contains("--certificate-settle"));
         assert!(parsed("--certificate-settle=0s").rotation().is_err());
-        assert!(parsed("").rotation().is_ok());
+        assert!(matches!(parsed("").certificate(), Ok(Source::Secret { .. })));
+        assert!(matches!(parsed("--tls-cert-file= --tls-private-key-file=").certificate(), Ok(Source::Secret { .. })));
+        assert!(parsed("--tls-cert-file=/c").certificate().unwrap_err().contains("go together"));
+        assert!(parsed("--tls-private-key-file=/k").certificate().is_err());
     }
 }

@@ -83,7 +83,18 @@ pub struct ControllersArgs {
     #[command(flatten)]
     pub which: super::controllers::WhichArgs,
     #[command(flatten)]
+    pub serving: super::serving::ServingArgs,
+    #[command(flatten)]
     pub lease: LeaseArgs,
+    #[command(flatten)]
+    pub(super) meaningless: super::controllers::MeaninglessArgs,
+}
+
+impl ControllersArgs {
+    /// Says what has no meaning.
+    pub fn warn(&self) {
+        self.meaningless.warn();
+    }
 }
 
 /// `pumice node simulated`.

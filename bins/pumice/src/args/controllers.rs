@@ -1,6 +1,7 @@
 //! Flags that say which controllers run, and where their settings stand.
 //!
-//! Invariant: names and defaults are those of Volcano's controller manager.
+//! Invariant: names and defaults are those of Volcano's controller manager. Every flag of it is accepted; what has no meaning
+//! here is said to have none, by a warning that names what takes its place.
 
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use clap::{ArgAction, Args};
 use pumice_controllers::{Enabled, Options};
 
 use super::cluster::duration;
+use super::meaningless::meaningless;
 
 /// Which controllers, and their settings.
 #[derive(Debug, Args)]
@@ -60,5 +62,50 @@ impl WhichArgs {
         options.sharding.period = self.shard_sync_period;
         options.sharding.follows_nodes = self.enable_node_event_trigger;
         Ok(())
+    }
+}
+
+meaningless! {
+    kube_api_qps, "kube-api-qps", "calls adapt to how fast the API server answers";
+    kube_api_burst, "kube-api-burst", "calls adapt to how fast the API server answers";
+    worker_threads, "worker-threads", "calls adapt to how fast the API server answers";
+    worker_threads_for_cronjob, "worker-threads-for-cronjob", "calls adapt to how fast the API server answers";
+    worker_threads_for_podgroup, "worker-threads-for-podgroup", "calls adapt to how fast the API server answers";
+    worker_threads_for_queue, "worker-threads-for-queue", "calls adapt to how fast the API server answers";
+    worker_threads_for_gc, "worker-threads-for-gc", "calls adapt to how fast the API server answers";
+    max_requeue_num, "max-requeue-num", "what fails is tried again, ever later, and never given up";
+    inherit_owner_annotations, "inherit-owner-annotations", "annotations of owners always count";
+    lock_object_namespace, "lock-object-namespace", "use --leader-elect-resource-namespace";
+    leader_elect_resource_lock, "leader-elect-resource-lock", "the lock is always a Lease";
+    ca_cert_file, "ca-cert-file", "metrics are served over plain HTTP";
+    tls_cert_file, "tls-cert-file", "metrics are served over plain HTTP";
+    tls_private_key_file, "tls-private-key-file", "metrics are served over plain HTTP";
+    feature_gates, "feature-gates", "features are not switched; see --controllers";
+    logtostderr, "logtostderr", "use --log";
+    verbosity, "v", "use --log";
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::args::cluster::ControllersArgs;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ControllersArgs,
+    }
+
+    #[test]
+    fn the_command_line_of_a_volcano_deployment_is_understood() {
+        let line = "run --logtostderr --enable-healthz=true --enable-metrics=true --leader-elect=false --kube-api-qps=50 \
+            --kube-api-burst=100 --worker-threads=3 --worker-threads-for-gc=5 --worker-threads-for-podgroup=5 \
+            --worker-threads-for-queue=5 --worker-threads-for-cronjob=3 --max-requeue-num=15 \
+            --inherit-owner-annotations=true --scheduler-name=volcano --controllers=*,-sharding-controller --v=4";
+        let args = Line::try_parse_from(line.split_whitespace()).unwrap().args;
+        assert_eq!(args.meaningless.given().len(), 11);
+        assert_eq!(args.serving.metrics(8081).map(|at| at.port()), Some(8081));
+        assert_eq!(args.serving.health().map(|at| at.port()), Some(11251));
     }
 }

@@ -14,13 +14,13 @@ macro_rules! meaningless {
 
         impl MeaninglessArgs {
             /// Those that were given, and why they have no effect.
-            fn given(&self) -> Vec<(&'static str, &'static str)> {
+            pub(super) fn given(&self) -> Vec<(&'static str, &'static str)> {
                 let all = [$((!self.$name.is_empty(), $flag, $why),)+];
                 all.into_iter().filter(|(given, ..)| *given).map(|(_, flag, why)| (flag, why)).collect()
             }
 
             /// Says so.
-            fn warn(&self) {
+            pub(super) fn warn(&self) {
                 for (flag, why) in self.given() {
                     eprintln!("pumice: --{flag} has no effect: {why}");
                 }

@@ -3,31 +3,15 @@
 //! Invariant: every flag of Volcano's scheduler is accepted. What has no meaning here is said to have none, by a warning
 //! that names what takes its place.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{ArgAction, Args};
+use clap::Args;
 use pumice_scheduler::{LeaseOptions, Options, Sharding};
 
 use super::cluster::{ClusterArgs, LeaseArgs};
 use super::meaningless::meaningless;
-
-/// The address of a listener in Go's way: `:8080` is every address of this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Address(pub SocketAddr);
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let whole = match text.strip_prefix(':') {
-            Some(port) => port.parse().map(|port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).ok(),
-            None => text.parse().ok(),
-        };
-        whole.map(Self).ok_or_else(|| format!("{text:?} is no address to listen on; try :8080 or 127.0.0.1:8080"))
-    }
-}
+use super::serving::ServingArgs;
 
 /// `key:value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,20 +114,8 @@ pub struct RunArgs {
     pub policy: PolicyArgs,
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Serve /metrics
-    #[arg(long, value_name = "true|false", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
-        default_missing_value = "true", require_equals = true)]
-    pub enable_metrics: bool,
-    /// Where /metrics is served
-    #[arg(long, value_name = "ADDRESS", default_value = ":8080")]
-    pub listen_address: Address,
-    /// Serve /healthz
-    #[arg(long, value_name = "true|false", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
-        default_missing_value = "true", require_equals = true)]
-    pub enable_healthz: bool,
-    /// Where /healthz is served
-    #[arg(long, value_name = "ADDRESS", default_value = ":11251")]
-    pub healthz_address: Address,
+    #[command(flatten)]
+    pub serving: ServingArgs,
     #[command(flatten)]
     lease: LeaseArgs,
 }
@@ -183,12 +155,12 @@ mod tests {
              --schedule-period=1s --node-worker-threads=20 --percentage-nodes-to-find=0 --feature-gates=A=true \
              --node-selector=pool:a --node-selector=pool:b --v=3",
         );
-        assert!(run.enable_healthz && run.enable_metrics && !run.lease.leader_elect);
+        assert!(run.serving.health().is_some() && !run.lease.leader_elect);
         assert_eq!(run.policy.node_selector, [Label("pool".into(), "a".into()), Label("pool".into(), "b".into())]);
         let given: Vec<&str> = run.policy.meaningless.given().into_iter().map(|(flag, _)| flag).collect();
         assert_eq!(given.len(), 8, "{given:?}");
         assert!(matches!(run.lease("me".into()), Ok(None)));
-        assert_eq!(run.listen_address.0.to_string(), "0.0.0.0:8080");
+        assert_eq!(run.serving.metrics(8080).map(|at| at.to_string()).as_deref(), Some("0.0.0.0:8080"));
     }
 
     #[test]
@@ -202,9 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_labels_are_refused_with_what_to_try() {
-        assert!("8080".parse::<Address>().unwrap_err().contains("try :8080"));
+    fn labels_are_refused_with_what_to_try() {
         assert!("pool=a".parse::<Label>().unwrap_err().contains("try key:value"));
-        assert_eq!("127.0.0.1:0".parse::<Address>().map(|address| address.0.port()), Ok(0));
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps the certificate and the webhook configurations as they have to be.
+//! Keeps the certificate and the webhook configurations as they have to be; with a certificate of files, the latter.
 //!
 //! Invariant: replicas need no leader. The Secret is only written against the version that was read, so that of several who
 //! take the same step one does, and the others read what it wrote; the configurations are the same from all of them. Only
@@ -18,8 +18,10 @@ use pumice_api::names::ADMISSION_CONFIGURATION;
 use pumice_auth::ShownCertificate;
 use pumice_cluster::{Change, Failure, WatchScope, failure, watch, words};
 
+use super::Source;
 use super::certificate::{Certificates, Pair, Rotation, Step};
 use super::configuration::{Registration, kind};
+use super::files::{CertificateFiles, Texts};
 use super::routes::{Phase, Route};
 use crate::clock::now;
 
@@ -29,15 +31,15 @@ const FIELD_MANAGER: &str = "pumice-admission";
 const PAUSE: Duration = Duration::from_secs(2);
 /// The task looks again at the latest after that, whatever the clock does meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
+/// How often files are looked at.
+const FILES_EVERY: Duration = Duration::from_secs(2);
 
 /// What is kept, and how.
 pub(crate) struct Keeper {
     pub client: Client,
-    pub namespace: String,
-    pub secret: String,
-    /// What the certificate has to be good for.
+    pub certificate: Source,
+    /// What a certificate of our own has to be good for.
     pub names: BTreeSet<String>,
-    pub rotation: Rotation,
     pub registration: Registration,
     pub routes: Vec<&'static Route>,
     pub shown: Arc<ShownCertificate>,
@@ -54,6 +56,8 @@ enum Event {
 struct Known {
     /// The Secret, once it was looked for.
     secret: Option<Option<Secret>>,
+    /// What the files said that are shown.
+    texts: Option<Texts>,
     /// What the configurations say by our own writes, and since when.
     announced: Option<(Registration, Timestamp)>,
     /// The versions that we have written.
@@ -87,9 +91,11 @@ impl Keeper {
     }
 
     fn events(&self) -> SelectAll<BoxStream<'static, Event>> {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut events = SelectAll::new();
-        events.push(watch(secrets, named(&self.secret)).map(|change| Event::Secret(Box::new(change))).boxed());
+        if let Source::Secret { namespace, name, .. } = &self.certificate {
+            let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+            events.push(watch(secrets, named(name)).map(|change| Event::Secret(Box::new(change))).boxed());
+        }
         events.push(registered(&self.client, Phase::Mutate));
         events.push(registered(&self.client, Phase::Validate));
         events
@@ -97,17 +103,44 @@ impl Keeper {
 
     /// Brings everything one step further; says when to look again, or what went wrong.
     async fn keep(&mut self, known: &mut Known) -> Result<Duration, String> {
+        match self.certificate.clone() {
+            Source::Secret { namespace, name, rotation } => {
+                let place = Place { secrets: Api::namespaced(self.client.clone(), &namespace), name };
+                self.keep_secret(known, &place, rotation).await
+            }
+            Source::Files(files) => self.keep_files(known, files).await,
+        }
+    }
+
+    /// Shows what the files say and makes it trusted.
+    async fn keep_files(&mut self, known: &mut Known, files: CertificateFiles) -> Result<Duration, String> {
+        let reading = files.clone();
+        let read = tokio::task::spawn_blocking(move || reading.read()).await;
+        let texts = read.map_err(|error| error.to_string())?.map_err(|error| super::chain(&error))?;
+        if known.texts.as_ref() != Some(&texts) {
+            files.show(&texts, &self.shown).map_err(|error| super::chain(&error))?;
+            if known.texts.is_some() {
+                tracing::info!(certificate = %files.certificate.display(), "another certificate is shown");
+            }
+            self.registration.trusted.clone_from(&texts.trusted);
+            known.texts = Some(texts);
+        }
+        self.announce(known).await?;
+        Ok(FILES_EVERY)
+    }
+
+    async fn keep_secret(&mut self, known: &mut Known, place: &Place, rotation: Rotation) -> Result<Duration, String> {
         let Some(secret) = known.secret.clone() else { return Ok(LOOK_EVERY) };
         let Some(held) = secret.as_ref().and_then(Certificates::from_secret) else {
             let pair = Pair::make(&self.names, now()).map_err(|error| error.to_string())?;
             let first = Certificates::new(pair, self.names.clone(), now());
-            tracing::info!(secret = self.secret, "a first certificate is made");
-            return self.write(known, secret, &first).await;
+            tracing::info!(secret = place.name, "a first certificate is made");
+            return place.write(known, secret, &first).await;
         };
         self.shown.show(&held.shown.certificate, &held.shown.key).map_err(|error| error.to_string())?;
         self.registration.trusted = held.trusted();
         let announced = self.announce(known).await?;
-        let step = held.step(&self.names, self.rotation, announced, now());
+        let step = held.step(&self.names, rotation, announced, now());
         let make = || Pair::make(&self.names.union(&held.names).cloned().collect(), now());
         let changed = match step {
             Step::Wait(until) => return Ok(Duration::try_from(now().duration_until(until)).unwrap_or_default()),
@@ -120,33 +153,7 @@ impl Keeper {
             Step::Forget => held.without_former(now()),
         };
         tracing::info!(?step, "the certificate changes");
-        self.write(known, secret, &changed).await
-    }
-
-    /// Writes the Secret against the version that was read; whoever comes too late reads what is there.
-    async fn write(&self, known: &mut Known, found: Option<Secret>, wanted: &Certificates) -> Result<Duration, String> {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let written = match found {
-            Some(mut secret) => {
-                wanted.write(&mut secret);
-                secrets.replace(&self.secret, &parameters(), &secret).await
-            }
-            None => {
-                let mut secret = Secret::default();
-                secret.metadata.name = Some(self.secret.clone());
-                wanted.write(&mut secret);
-                secrets.create(&parameters(), &secret).await
-            }
-        };
-        let there = match written {
-            Ok(secret) => Some(secret),
-            Err(error) if matches!(failure(&error), Failure::Conflict | Failure::AlreadyExists | Failure::NotFound) => {
-                secrets.get_opt(&self.secret).await.map_err(|error| words(&error))?
-            }
-            Err(error) => return Err(format!("the Secret {} can't be written: {}", self.secret, words(&error))),
-        };
-        known.secret = Some(there);
-        Ok(Duration::ZERO)
+        place.write(known, secret, &changed).await
     }
 
     /// Makes the configurations say what they have to, and says since when they do; nothing if that has to wait.
@@ -185,6 +192,39 @@ impl Keeper {
             return Ok(api.replace(ADMISSION_CONFIGURATION, &parameters(), &object).await?.resource_version());
         }
         Ok(api.create(&parameters(), &object).await?.resource_version())
+    }
+}
+
+/// The Secret.
+struct Place {
+    secrets: Api<Secret>,
+    name: String,
+}
+
+impl Place {
+    /// Writes the Secret against the version that was read; whoever comes too late reads what is there.
+    async fn write(&self, known: &mut Known, found: Option<Secret>, wanted: &Certificates) -> Result<Duration, String> {
+        let written = match found {
+            Some(mut secret) => {
+                wanted.write(&mut secret);
+                self.secrets.replace(&self.name, &parameters(), &secret).await
+            }
+            None => {
+                let mut secret = Secret::default();
+                secret.metadata.name = Some(self.name.clone());
+                wanted.write(&mut secret);
+                self.secrets.create(&parameters(), &secret).await
+            }
+        };
+        let there = match written {
+            Ok(secret) => Some(secret),
+            Err(error) if matches!(failure(&error), Failure::Conflict | Failure::AlreadyExists | Failure::NotFound) => {
+                self.secrets.get_opt(&self.name).await.map_err(|error| words(&error))?
+            }
+            Err(error) => return Err(format!("the Secret {} can't be written: {}", self.name, words(&error))),
+        };
+        known.secret = Some(there);
+        Ok(Duration::ZERO)
     }
 }
 

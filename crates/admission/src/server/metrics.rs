@@ -2,9 +2,9 @@
 //!
 //! Invariant: one line for each path and outcome, never more; counting takes no lock.
 
-use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use pumice_cluster::metrics::{Cell, Histogram, Page};
 
 use super::routes::{ROUTES, Route};
 
@@ -20,43 +20,46 @@ pub(crate) enum Outcome {
 const OUTCOMES: [(Outcome, &str); 3] =
     [(Outcome::Admitted, "admitted"), (Outcome::Refused, "refused"), (Outcome::Failed, "failed")];
 
+/// Milliseconds up to which one request falls into each class; the API server waits for ten seconds.
+const BOUNDS_MS: &[f64] = &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 5_000.0, 10_000.0];
+
 /// The counters of one server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Metrics {
-    ends: [[AtomicU64; OUTCOMES.len()]; ROUTES.len()],
-    micros: [AtomicU64; ROUTES.len()],
+    ends: [[Cell; OUTCOMES.len()]; ROUTES.len()],
+    times: [Histogram; ROUTES.len()],
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self { ends: Default::default(), times: std::array::from_fn(|_| Histogram::new(BOUNDS_MS)) }
+    }
 }
 
 impl Metrics {
     /// Counts a request to `route` that took so long.
     pub fn count(&self, route: &Route, outcome: Outcome, took: Duration) {
         let Some(row) = ROUTES.iter().position(|known| known.path == route.path) else { return };
-        self.ends[row][outcome as usize].fetch_add(1, Ordering::Relaxed);
-        self.micros[row].fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.ends[row][outcome as usize].add(1);
+        self.times[row].observe(took);
     }
 
     /// The page of `/metrics`.
     pub fn page(&self) -> String {
-        let mut page = String::from(
-            "# HELP pumice_admission_reviews_total Requests by path and outcome\n\
-             # TYPE pumice_admission_reviews_total counter\n",
-        );
-        // A String takes whatever is written to it.
+        let mut page = Page::default();
+        let name = "pumice_admission_reviews_total";
+        page.head(name, "counter", "Requests by path and outcome");
         for (route, ends) in ROUTES.iter().zip(&self.ends) {
             for ((_, outcome), end) in OUTCOMES.iter().zip(ends) {
-                let (path, end) = (route.path, end.load(Ordering::Relaxed));
-                let _ = writeln!(page, "pumice_admission_reviews_total{{path=\"{path}\",outcome=\"{outcome}\"}} {end}");
+                page.line(name, &[("path", route.path), ("outcome", outcome)], end.get());
             }
         }
-        page.push_str(
-            "# HELP pumice_admission_review_seconds_total Time spent on requests, waits for other objects included\n\
-             # TYPE pumice_admission_review_seconds_total counter\n",
-        );
-        for (route, micros) in ROUTES.iter().zip(&self.micros) {
-            let seconds = Duration::from_micros(micros.load(Ordering::Relaxed)).as_secs_f64();
-            let _ = writeln!(page, "pumice_admission_review_seconds_total{{path=\"{}\"}} {seconds}", route.path);
+        let name = "pumice_admission_review_milliseconds";
+        page.head(name, "histogram", "Time of a request, waits for other objects included, in milliseconds");
+        for (route, times) in ROUTES.iter().zip(&self.times) {
+            page.classes(name, &[("path", route.path)], times);
         }
-        page
+        page.into_text()
     }
 }
 
@@ -76,7 +79,8 @@ mod tests {
             "pumice_admission_reviews_total{path=\"/jobs/validate\",outcome=\"refused\"} 2\n",
             "pumice_admission_reviews_total{path=\"/jobs/validate\",outcome=\"failed\"} 1\n",
             "pumice_admission_reviews_total{path=\"/jobs/mutate\",outcome=\"failed\"} 0\n",
-            "pumice_admission_review_seconds_total{path=\"/jobs/validate\"} 1.5\n",
+            "pumice_admission_review_milliseconds_sum{path=\"/jobs/validate\"} 1500\n",
+            "pumice_admission_review_milliseconds_bucket{path=\"/jobs/validate\",le=\"200\"} 0\n",
         ] {
             assert!(page.contains(line), "{line}{page}");
         }

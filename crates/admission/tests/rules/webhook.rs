@@ -8,14 +8,15 @@ use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use pumice_admission::VolcanoAdmission;
-use pumice_admission::server::{Endpoint, Options, Rotation, Server, enabled};
+use pumice_admission::server::{CertificateFiles, Endpoint, Options, Rotation, Server, Source, enabled};
 use pumice_api::names::{ADMISSION_SECRET, NAMESPACE_SYSTEM, USER_ADMISSION};
 use pumice_apiserver::ApiServer;
-use pumice_auth::{Identity, MASTERS, Policy, built_in, client_config};
+use pumice_auth::{Ca, Identity, MASTERS, Policy, built_in, client_config};
 use pumice_cluster::{client_over, install_definitions};
 use pumice_store::Store;
 use rustls::pki_types::ServerName;
@@ -66,8 +67,13 @@ impl Cluster {
         self.create("scheduling.volcano.sh", "v1beta1", "Queue", "queues", object).await;
     }
 
-    /// Another server; gives its port.
+    /// Another server, with a certificate of its own; gives its port.
     async fn server(&mut self, paths: &str, rotation: Rotation) -> u16 {
+        let (namespace, name) = (NAMESPACE_SYSTEM.to_owned(), ADMISSION_SECRET.to_owned());
+        self.server_with(paths, Source::Secret { namespace, name, rotation }).await
+    }
+
+    async fn server_with(&mut self, paths: &str, certificate: Source) -> u16 {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let server: Server = Options {
@@ -76,9 +82,7 @@ impl Cluster {
             endpoint: Endpoint::Url("https://127.0.0.1:1/".to_owned()),
             routes: enabled(paths).expect("paths"),
             resource_groups: None,
-            rotation,
-            namespace: NAMESPACE_SYSTEM.to_owned(),
-            secret: ADMISSION_SECRET.to_owned(),
+            certificate,
             drain: Duration::from_secs(1),
         }
         .build()
@@ -269,4 +273,55 @@ async fn certificates_are_replaced_without_a_failure() {
     .await;
     assert_eq!(failures, Vec::<String>::new());
     assert!(bundles.iter().all(|bundle| (1..=2).contains(&bundle.matches("BEGIN").count())), "{bundles:?}");
+}
+
+/// A certificate of somebody else's, in files: whoever trusts what is registered is answered, before and after it is replaced,
+/// and while the files don't fit each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_of_files_is_shown_and_followed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ca = Ca::open_or_create(&directory.path().join("pki"), now()).expect("an authority");
+    let file = |name: &str| directory.path().join(name);
+    let issue = || ca.issue_server(&["127.0.0.1".to_owned()], now()).expect("a certificate");
+    let (first, second) = (issue(), issue());
+    std::fs::write(file("tls.crt"), &first.certificate_pem).expect("write");
+    std::fs::write(file("tls.key"), &first.key_pem).expect("write");
+    std::fs::write(file("ca.crt"), ca.pem()).expect("write");
+    let files =
+        CertificateFiles { certificate: file("tls.crt"), key: file("tls.key"), authority: Some(file("ca.crt")) };
+    let mut cluster = Cluster::start().await;
+    let port = cluster.server_with("", Source::Files(files)).await;
+    let trusted = cluster.trusted().await;
+    assert_eq!(trusted, ca.pem());
+    let asked = send(&trusted, port, Method::POST, "/jobs/validate", review("default")).await.expect("an answer");
+    assert!(allowed(&asked));
+    assert_eq!(shown(&trusted, port).await, first.certificate.as_ref());
+
+    // One file after the other: what fits goes on being shown.
+    std::fs::write(file("tls.crt"), &second.certificate_pem).expect("write");
+    assert_eq!(shown(&trusted, port).await, first.certificate.as_ref());
+    std::fs::write(file("tls.key"), &second.key_pem).expect("write");
+    eventually(async || (shown(&trusted, port).await == second.certificate.as_ref()).then_some(())).await;
+
+    // Another authority is told to the API server.
+    let other = Ca::open_or_create(&directory.path().join("other"), now()).expect("an authority");
+    std::fs::write(file("ca.crt"), format!("{}{}", ca.pem(), other.pem())).expect("write");
+    eventually(async || (cluster.trusted().await == format!("{}{}", ca.pem(), other.pem())).then_some(())).await;
+    let secrets: Api<Secret> = Api::namespaced(cluster.administrator.clone(), NAMESPACE_SYSTEM);
+    assert!(secrets.get_opt(ADMISSION_SECRET).await.expect("an answer").is_none(), "none of its own is made");
+}
+
+/// The certificate that a server shows.
+async fn shown(trusted: &str, port: u16) -> Vec<u8> {
+    let config = client_config(trusted, None).expect("a configuration");
+    let name = ServerName::try_from("127.0.0.1").expect("an address");
+    let socket = TcpStream::connect(("127.0.0.1", port)).await.expect("a connection");
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, socket).await.expect("a handshake");
+    let certificates = stream.get_ref().1.peer_certificates().expect("a certificate");
+    certificates[0].as_ref().to_vec()
+}
+
+#[allow(clippy::disallowed_methods)] // a test's own clock
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
 }

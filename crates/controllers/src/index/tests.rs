@@ -149,6 +149,6 @@ fn a_queue_that_changes_touches_its_children_wherever_they_move() {
     assert_eq!(change(Change::Applied(queue("c", "b", 5, "Open"))), "c");
     assert_eq!(change(Change::Applied(queue("a", "root", 6, "Open"))), "a");
     assert_eq!(change(Change::Applied(queue("b", "root", 7, "Closed"))), "b c");
-    assert_eq!(change(Change::Replace(vec![queue("b", "root", 7, "Closed")])), "b");
-    assert_eq!(change(Change::Deleted(queue("b", "root", 7, "Closed"))), "");
+    assert_eq!(change(Change::Replace(vec![queue("b", "root", 7, "Closed")])), "a b c", "those that are gone, too");
+    assert_eq!(change(Change::Deleted(queue("b", "root", 7, "Closed"))), "b");
 }

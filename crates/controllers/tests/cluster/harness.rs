@@ -30,6 +30,7 @@ pub struct Cluster {
     pub admin: Client,
     server: ApiServer,
     controllers: Option<(CancellationToken, JoinHandle<()>)>,
+    vitals: Option<pumice_controllers::Handle>,
 }
 
 impl Cluster {
@@ -44,7 +45,7 @@ impl Cluster {
         let store = Store::in_memory(pumice_store::Options::default()).unwrap();
         let server = ApiServer::builder(store, Policy::new(built_in())).admission(admission).build().await.unwrap();
         let admin = Client::new(as_admin(&server), "default");
-        let cluster = Self { admin, server, controllers: None };
+        let cluster = Self { admin, server, controllers: None, vitals: None };
         let definitions: Api<CustomResourceDefinition> = Api::all(cluster.admin.clone());
         for definition in pumice_api::crds::at_work() {
             let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
@@ -91,9 +92,16 @@ impl Cluster {
     pub fn start_controllers_with(&mut self, options: pumice_controllers::Options) {
         let shutdown = CancellationToken::new();
         let controllers = options.build();
+        self.vitals = Some(controllers.handle());
         let token = shutdown.clone();
         let task = tokio::spawn(async move { controllers.run(token).await.unwrap() });
         self.controllers = Some((shutdown, task));
+    }
+
+    /// What the running controllers have counted.
+    pub fn counted(&self) -> String {
+        use pumice_cluster::Vitals as _;
+        self.vitals.as_ref().unwrap().metrics()
     }
 
     pub async fn stop_controllers(&mut self) {

@@ -10,6 +10,7 @@ mod hyper_nodes;
 mod jobs;
 mod killed;
 mod late;
+mod metrics;
 mod pod_groups;
 mod queues;
 mod restarts;

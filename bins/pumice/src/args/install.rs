@@ -1,0 +1,44 @@
+//! Flags of what is printed for a cluster.
+
+use clap::{Args, ValueEnum};
+use pumice_api::names::NAMESPACE_SYSTEM;
+use pumice_auth::Component;
+
+/// `pumice roles`.
+#[derive(Debug, Args)]
+pub struct RolesArgs {
+    /// Components that get rights [default: scheduler, controllers and admission]
+    #[arg(value_enum, value_name = "COMPONENT")]
+    pub components: Vec<ComponentArg>,
+    /// Namespace of the components, which is printed too
+    #[arg(long, value_name = "NAME", default_value = NAMESPACE_SYSTEM)]
+    pub namespace: String,
+    /// Give the rights to users, for components that show certificates, in place of service accounts
+    #[arg(long)]
+    pub users: bool,
+}
+
+/// A component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ComponentArg {
+    /// The scheduler
+    Scheduler,
+    /// The controllers
+    Controllers,
+    /// Admission
+    Admission,
+    /// Simulated nodes
+    Nodes,
+}
+
+impl ComponentArg {
+    /// What is meant.
+    pub fn component(self) -> Component {
+        match self {
+            Self::Scheduler => Component::Scheduler,
+            Self::Controllers => Component::Controllers,
+            Self::Admission => Component::Admission,
+            Self::Nodes => Component::Nodes,
+        }
+    }
+}
