@@ -18,7 +18,8 @@ use crate::world::sub_jobs::JOB_HYPER_NODE;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
-/// Missing pods, and missing groups, are reported on objects only after this: a controller takes a moment to make them.
+/// Missing pods, and missing groups, are reported on objects only after this: a controller takes a moment to make them. Of
+/// pods, after the last one that came: a large gang is told nothing while it is being made.
 const MAKING_GRACE_MS: i64 = 5_000;
 /// A group's pods are told of another kind of reason at most this often.
 const NOTICE_GAP_MS: i64 = 10_000;
@@ -109,9 +110,11 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     };
     let failure = cycle.failures.remove(&group).or_else(of_bucket);
     let reasons = reasons(cycle, group, failure);
-    let told = reasons.as_ref().filter(|reasons| worth_telling(cycle.now, reasons)).cloned();
-    if let Some(reasons) = reasons.as_ref().filter(|_| told.is_none()) {
-        cycle.wake_at(reasons.since.plus_ms(MAKING_GRACE_MS));
+    let worth_telling_at = reasons.as_ref().map(|reasons| worth_telling_at(cycle, group, reasons));
+    let too_early = worth_telling_at.filter(|at| *at > cycle.now);
+    let told = reasons.as_ref().filter(|_| too_early.is_none()).cloned();
+    if let Some(at) = too_early {
+        cycle.wake_at(at);
     }
     await_group(cycle, group, reasons.as_ref());
     cycle.tables.groups.row_mut(group).reasons = reasons.map(Box::new);
@@ -134,9 +137,19 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
 }
 
 /// Pods and groups that are only being made are no news.
-fn worth_telling(now: TimeMs, reasons: &Reasons) -> bool {
-    let is_made = matches!(reasons.stage, Stage::NoPods | Stage::NoGroup);
-    !is_made || now >= reasons.since.plus_ms(MAKING_GRACE_MS)
+fn worth_telling_at(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) -> TimeMs {
+    match reasons.stage {
+        Stage::NoGroup => reasons.since.plus_ms(MAKING_GRACE_MS),
+        Stage::NoPods => {
+            let row = cycle.tables.groups.row_mut(group);
+            if row.tasks.len() > row.arrived.0 {
+                row.arrived.1 = cycle.now;
+            }
+            row.arrived.0 = row.tasks.len();
+            row.arrived.1.max(reasons.since).plus_ms(MAKING_GRACE_MS)
+        }
+        _ => reasons.since,
+    }
 }
 
 /// Groups that were not there a while ago; most are by now. The next cycle that is wanted for the others is asked for.

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 const WINDOW: Duration = Duration::from_secs(1);
 /// How long a status in which only counts moved waits for more of them, or for a write that is due anyway.
 const COUNTS_WAIT: Duration = Duration::from_millis(100);
-/// How long the counts of a job that has not started wait for its start: most start soon, and one without a status is read as
-/// pending.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// How long the counts of a job that has not started wait for its start: most start soon, also on a server that needs a second
+/// for the way there, and one without a status is read as pending.
+const FIRST_WAIT: Duration = Duration::from_secs(3);
 /// Shortest time from a write of a job's status to one in which only counts moved.
 const COUNTS_APART: Duration = WINDOW;
 /// Jobs of fewer pods are looked at whenever something happens.
@@ -141,12 +141,12 @@ mod tests {
     #[tokio::test]
     async fn the_counts_of_a_job_that_has_not_started_wait_for_its_start() {
         let mut clock = Clock::new();
-        assert_eq!(clock.at(0, false, true), Some(1_000));
-        assert_eq!(clock.at(400, false, true), Some(1_000), "the first counts come with it");
-        assert_eq!(clock.at(1_000, false, true), None);
-        assert_eq!(clock.at(1_100, true, true), None);
+        assert_eq!(clock.at(0, false, true), Some(3_000));
+        assert_eq!(clock.at(400, false, true), Some(3_000), "the first counts come with it");
+        assert_eq!(clock.at(3_000, false, true), None);
+        assert_eq!(clock.at(3_100, true, true), None);
         let mut soon = Clock::new();
-        assert_eq!(soon.at(0, false, true), Some(1_000));
+        assert_eq!(soon.at(0, false, true), Some(3_000));
         assert_eq!((soon.at(200, true, false), soon.at(400, true, false)), (None, None), "started, and ended");
     }
 

@@ -131,6 +131,8 @@ pub struct GroupRow {
     /// A write of the status is in flight.
     pub(crate) writing: bool,
     pub(crate) reasons: Option<Box<Reasons>>,
+    /// How many pods a cycle that waited for more of them found last, and when it last found more than before.
+    pub(crate) arrived: (usize, TimeMs),
     pub(crate) noticed: Option<Noticed>,
     /// Counts changes of what the group asks for.
     pub(crate) shape_version: u64,
@@ -291,6 +293,7 @@ impl Groups {
             ended: false,
             writing: false,
             reasons: None,
+            arrived: (0, TimeMs(0)),
             noticed: None,
             shape_version: 0,
         };

@@ -156,6 +156,28 @@ fn missing_pods_are_news_only_after_a_while() {
 }
 
 #[test]
+fn a_gang_is_told_nothing_while_its_pods_come() {
+    let mut lab = Lab::new(&[1_000]);
+    lab.gang("j", 100, 1, 1);
+    for index in 1..20 {
+        lab.now = lab.now.plus_ms(1_000);
+        lab.pod(pod("j", index, 1));
+        let plan = lab.cycle();
+        assert!(plan.groups.is_empty() && plan.pods.is_empty(), "{plan:?}");
+    }
+    let last = lab.now;
+    lab.now = lab.cycle().next_wakeup.unwrap();
+    assert_eq!(lab.now, last.plus_ms(5_000));
+    let plan = lab.cycle();
+    assert_eq!((plan.groups.len(), plan.pods.len()), (1, 20), "no more come");
+    lab.now = lab.now.plus_ms(60_000);
+    assert!(lab.cycle().is_empty(), "once");
+    lab.apply(Delta::TaskRemove("uid-j-0".to_owned()));
+    lab.now = lab.now.plus_ms(6_000);
+    assert_eq!(lab.cycle().pods.len(), 0, "one that goes puts nothing off, and is nothing new");
+}
+
+#[test]
 fn phases_follow_the_pods() {
     let mut lab = Lab::new(&[4_000]);
     lab.gang("j", 2, 2, 1_000);
