@@ -70,8 +70,16 @@ impl Cluster {
     ///
     /// # Errors
     /// When the server does not answer.
-    #[allow(clippy::disallowed_methods)] // a benchmark's own clock
     pub async fn quiet(&self, limit: Duration) -> anyhow::Result<u64> {
+        self.quiet_for(QUIET, limit).await
+    }
+
+    /// As [`Self::quiet`], where nothing may have been written for as long as `rest`.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    #[allow(clippy::disallowed_methods)] // a benchmark's own clock
+    pub async fn quiet_for(&self, rest: Duration, limit: Duration) -> anyhow::Result<u64> {
         let deadline = Instant::now() + limit;
         let (mut last, mut since) = (self.revision().await?, Instant::now());
         loop {
@@ -80,7 +88,7 @@ impl Cluster {
             if revision != last {
                 (last, since) = (revision, Instant::now());
             }
-            if since.elapsed() >= QUIET || Instant::now() >= deadline {
+            if since.elapsed() >= rest || Instant::now() >= deadline {
                 return Ok(last);
             }
         }
