@@ -49,6 +49,13 @@ fn can_be_followed(document: &str, seen: &[&str]) {
 }
 
 #[test]
+fn the_readme_can_be_followed() {
+    for language in ["README.md", "README.zh-CN.md"] {
+        can_be_followed(language, &["hello", "job/big", "job.batch.volcano.sh/restart"]);
+    }
+}
+
+#[test]
 fn first_steps_can_be_followed() {
     can_be_followed("docs/first-steps.md", &["hello", "9", "Completed"]);
 }
