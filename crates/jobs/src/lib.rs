@@ -18,6 +18,7 @@ pub mod outcome;
 pub mod progress;
 pub mod render;
 pub mod select;
+pub mod shards;
 pub mod submit;
 pub mod target;
 pub mod watch;

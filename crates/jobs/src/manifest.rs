@@ -5,7 +5,7 @@
 //! kubectl kept: `0644` is octal, and `yes`/`on` stay text. Called by `submit` and `run`.
 
 mod split;
-mod strict_json;
+pub(crate) mod strict_json;
 
 use std::io::Read;
 use std::path::Path;
