@@ -48,9 +48,8 @@ fn is_holiday(day: Date) -> bool {
                 nth(3, Weekday::Monday)
             }
         }
-        // A Saturday's holiday of 30 May 1970 was kept on the Friday.
-        5 if year <= 1970 => falls_on(day, 30, true),
-        5 => day.weekday() == Weekday::Monday && day.day() > 24,
+        // In 1970 it was kept by its date, a Saturday, and Friday was a trading day.
+        5 => year > 1970 && day.weekday() == Weekday::Monday && day.day() > 24,
         6 => year >= 2022 && falls_on(day, 19, true),
         7 => falls_on(day, 4, true),
         9 => nth(1, Weekday::Monday),
@@ -82,4 +81,48 @@ fn good_friday(year: i16) -> (i8, i8) {
     // Easter as a day of March, which may be beyond 31; two days before it is Good Friday.
     let day = (epact + weekday - 7 * late + 22 - 2) as i8;
     if day > 31 { (4, day - 31) } else { (3, day) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shards::days::each_day;
+
+    /// Trading days of a year; also checked by hand, day by day, against two independent Python packages for 1970 to 2100.
+    #[test]
+    fn trading_days_of_each_year() {
+        let count = |year: i16| each_day(date(year, 1, 1), date(year, 12, 31)).filter(|day| is_open(*day)).count();
+        let counts = |first: i16| (first..first + 10).map(count).collect::<Vec<_>>();
+        assert_eq!(counts(1970), [254, 253, 251, 252, 253, 253, 253, 252, 252, 253]);
+        assert_eq!(counts(1980), [253, 253, 253, 253, 253, 252, 253, 253, 253, 252]);
+        assert_eq!(counts(1990), [253, 253, 254, 253, 252, 252, 254, 253, 252, 252]);
+        assert_eq!(counts(2000), [252, 248, 252, 252, 252, 252, 251, 251, 253, 252]);
+        assert_eq!(counts(2010), [252, 252, 250, 252, 252, 252, 252, 251, 251, 252]);
+        assert_eq!(counts(2020), [253, 252, 251, 250, 252, 250, 251, 251, 251, 251]);
+        assert_eq!((2030..=2100).map(count).sum::<usize>(), 17824);
+    }
+
+    #[test]
+    fn days_that_rules_alone_get_wrong() {
+        for (day, open, why) in [
+            (date(1970, 2, 23), false, "Washington's birthday by its date, a Sunday"),
+            (date(1970, 5, 29), true, "Memorial Day by its date, a Saturday: the Friday was a trading day"),
+            (date(1971, 12, 31), true, "New Year's Day on a Saturday is not kept"),
+            (date(1997, 1, 20), true, "before Martin Luther King's day was kept"),
+            (date(1998, 1, 19), false, "its first"),
+            (date(2001, 9, 14), false, "the attacks"),
+            (date(2001, 9, 17), true, "the opening after them"),
+            (date(2010, 12, 31), true, "New Year's Day on a Saturday is not kept"),
+            (date(2012, 10, 30), false, "the second day of a hurricane"),
+            (date(2018, 12, 5), false, "a president's funeral"),
+            (date(2021, 6, 18), true, "before Juneteenth was kept"),
+            (date(2021, 12, 24), false, "Christmas on a Saturday is kept on Friday"),
+            (date(2022, 6, 20), false, "Juneteenth on a Sunday is kept on Monday"),
+            (date(2024, 3, 29), false, "Good Friday in March"),
+            (date(2025, 1, 9), false, "a president's funeral"),
+            (date(2038, 4, 23), false, "the latest Good Friday there is"),
+        ] {
+            assert_eq!(is_open(day), open, "{day}: {why}");
+        }
+    }
 }
