@@ -141,6 +141,7 @@ fn rows_of_both_formats() {
     let rows = read(Format::JsonLines, KeyBy::Content, json).unwrap();
     assert_eq!(rows[0].json, br#"{"a":1.5,"b":true}"#);
     assert_eq!(rows[1].json, br#"{"a":null,"b":"x"}"#);
+    assert_eq!(read(Format::Csv, KeyBy::Content, "a\n\"\"\n").unwrap()[0].json, br#"{"a":""}"#);
     // A key by content is the same in every release and for every order of the columns.
     assert_eq!(rows[0].key.len(), 20);
     let turned = read(Format::JsonLines, KeyBy::Content, "{\"a\":1.5,\"b\":true}").unwrap();
@@ -160,6 +161,7 @@ fn bad_rows_are_named() {
         "a,b\n",
         "a,b\n1\n",
         "a,b\n1,2\n\n3,4\n",
+        "a\n1\n\n",
         "a,b\n1,2,3\n",
         "a,b\nx\"y,2\n",
         "a,b\n\"x\"y,2\n",

@@ -67,13 +67,13 @@ impl Group {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DaysError {
     /// Not `FIRST:LAST`.
-    #[error("{text:?} is no range of days; write the first and the last as 2024-01-01:2024-12-31")]
+    #[error("--days {text:?} is no range of days; write the first and the last as 2024-01-01:2024-12-31")]
     Range {
         /// What was given, cut to 40 characters.
         text: String,
     },
     /// A range that runs backwards.
-    #[error("{from}:{to} ends before it begins; write the earlier day first")]
+    #[error("--days {from}:{to} ends before it begins; write the earlier day first")]
     Backwards {
         /// The first day.
         from: Date,
@@ -81,7 +81,7 @@ pub enum DaysError {
         to: Date,
     },
     /// A year nobody means.
-    #[error("{from}:{to} is not within 1900 to 2199; correct the year")]
+    #[error("--days {from}:{to} is not within 1900 to 2199; correct the year")]
     Years {
         /// The first day.
         from: Date,
@@ -89,7 +89,9 @@ pub enum DaysError {
         to: Date,
     },
     /// Beyond what is known of an exchange.
-    #[error("{from}:{to}: the rules of XNYS are known for 1970 to 2100; shorten the range or use a file of days")]
+    #[error(
+        "--days {from}:{to}: the rules of XNYS are known for 1970 to 2100; shorten the range or use a file of days"
+    )]
     ExchangeYears {
         /// The first day.
         from: Date,
@@ -97,7 +99,7 @@ pub enum DaysError {
         to: Date,
     },
     /// No record at all.
-    #[error("{from}:{to} has no day that is in the calendar; widen the range or use --calendar all")]
+    #[error("--days {from}:{to} has no day that is in the calendar; widen the range or use --calendar all")]
     NoDays {
         /// The first day.
         from: Date,

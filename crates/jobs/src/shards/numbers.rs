@@ -251,8 +251,8 @@ mod tests {
         fn any_set_survives_its_text(numbers in proptest::collection::btree_set(0u32..400, 1..120), probe in 0u32..400) {
             let ascending: Vec<u32> = numbers.iter().copied().collect();
             let set = Numbers::from_ascending(&ascending);
-            proptest::prop_assert_eq!(set.iter().collect::<Vec<_>>(), ascending.clone());
-            proptest::prop_assert_eq!(set.to_string().parse::<Numbers>().unwrap(), set.clone());
+            proptest::prop_assert!(set.iter().eq(ascending.iter().copied()));
+            proptest::prop_assert_eq!(&set.to_string().parse::<Numbers>().unwrap(), &set);
             proptest::prop_assert_eq!(set.position(probe).and_then(|at| set.nth(at)), numbers.get(&probe).copied());
             for (position, number) in ascending.iter().enumerate() {
                 proptest::prop_assert_eq!(set.nth(position as u32), Some(*number));

@@ -1,6 +1,6 @@
 //! `--params FILE`: rows of parameters as CSV or JSON lines, read as a stream.
 //!
-//! Invariant: memory is bounded by one row and some 40 bytes a row for its key, whatever the file. A row comes out as
+//! Invariant: memory is bounded by one row and less than 50 bytes a row for its key, whatever the file. A row comes out as
 //! canonical JSON with a key that no other row has. Nothing is guessed: what is not exactly a table is refused with its line.
 //! Called by what packs bundles.
 

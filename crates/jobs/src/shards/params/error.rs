@@ -51,7 +51,10 @@ pub enum Fault {
     /// No names at all.
     #[error("there is no row of column names; write one first, such as lr,seed")]
     NoHeader,
-    /// A line without a row.
+    /// A row of CSV without a field.
+    #[error("the line is empty; remove it, or write \"\" for an empty value of an only column")]
+    EmptyRow,
+    /// A line without JSON.
     #[error("the line is empty; remove it")]
     EmptyLine,
     /// Over the bound of a row.
@@ -93,7 +96,7 @@ pub enum Fault {
         field: usize,
     },
     /// A row of another length.
-    #[error("the row has {found} fields and there are {expected} columns; correct the commas or quote the fields")]
+    #[error("fields in the row: {found}, columns: {expected}; correct the commas or quote the fields")]
     Ragged {
         /// How many the row has.
         found: usize,
@@ -101,8 +104,10 @@ pub enum Fault {
         expected: usize,
     },
     /// Not JSON.
-    #[error("the line is not JSON: {text}")]
+    #[error("the line is not JSON: {text} (byte {column} of the line); write one object a line")]
     NotJson {
+        /// Where, in bytes from 1.
+        column: usize,
         /// What the parser says.
         text: String,
     },

@@ -29,6 +29,9 @@ pub struct Row {
     pub line: u64,
 }
 
+/// The first line of a row, and its values.
+type Numbered = (u64, Map<String, Value>);
+
 /// A file of parameters, read row by row.
 pub struct Params<R> {
     origin: String,
@@ -37,9 +40,9 @@ pub struct Params<R> {
     lines: Lines<R>,
     columns: Vec<String>,
     /// The first row of JSON lines, which is read for its names.
-    first: Option<(u64, Map<String, Value>)>,
-    /// The line of each key by 64 bits of its hash: a thirtieth of what the keys themselves may take. That two of ten
-    /// million keys share them has a chance of three in a million.
+    first: Option<Numbered>,
+    /// The line of each key by 64 bits of its hash, as the keys themselves could take gigabytes. That any two of ten million
+    /// keys share these bits, and are refused for it, has a chance of three in a million.
     seen: HashMap<u64, u64>,
     ended: bool,
 }
@@ -116,19 +119,11 @@ impl<R: BufRead> Params<R> {
     }
 
     /// The next row with its names.
-    fn object(&mut self) -> Result<Option<(u64, Map<String, Value>)>, ParamsError> {
+    fn object(&mut self) -> Result<Option<Numbered>, ParamsError> {
         let Some((line, text)) = self.row_text()? else { return Ok(None) };
         let row = without_end(&text);
         let object = match self.format {
-            Format::Csv => csv::fields(row).and_then(|fields| {
-                let (found, expected) = (fields.len(), self.columns.len());
-                match () {
-                    // Of one column, an empty line is an empty value.
-                    () if row.is_empty() && expected > 1 => Err(Fault::EmptyLine),
-                    () if found != expected => Err(Fault::Ragged { found, expected }),
-                    () => Ok(self.columns.iter().cloned().zip(fields.into_iter().map(Value::String)).collect()),
-                }
-            }),
+            Format::Csv => named_fields(&self.columns, row),
             Format::JsonLines => flat_object(row),
         };
         object.map(|object| Some((line, object))).map_err(|fault| self.at(line, fault))
@@ -176,6 +171,19 @@ impl<R: BufRead> Iterator for Params<R> {
     }
 }
 
+/// Reads a row of CSV: a field for each column.
+fn named_fields(columns: &[String], row: &str) -> Result<Map<String, Value>, Fault> {
+    // An empty value of an only column is written in quotes, so that a stray line is never a run.
+    if row.is_empty() {
+        return Err(Fault::EmptyRow);
+    }
+    let fields = csv::fields(row)?;
+    if fields.len() != columns.len() {
+        return Err(Fault::Ragged { found: fields.len(), expected: columns.len() });
+    }
+    Ok(columns.iter().cloned().zip(fields.into_iter().map(Value::String)).collect())
+}
+
 /// Reads a line of JSON: an object of plain values, each name once.
 fn flat_object(line: &str) -> Result<Map<String, Value>, Fault> {
     if line.trim().is_empty() {
@@ -191,7 +199,12 @@ fn flat_object(line: &str) -> Result<Map<String, Value>, Fault> {
             }
         }
         Ok(_) => Err(Fault::NotObject),
-        Err(error) => Err(Fault::NotJson { text: error.to_string() }),
+        Err(error) => {
+            // The parser counts lines within this one.
+            let text = error.to_string();
+            let text = text.split(" at line ").next().unwrap_or_default().to_owned();
+            Err(Fault::NotJson { text, column: error.column() })
+        }
     }
 }
 
