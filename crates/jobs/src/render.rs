@@ -25,8 +25,8 @@ pub const TASK: &str = "main";
 const WORKDIR_VOLUME: &str = "workdir";
 /// The most characters of a Job's name: pod names append the task and an index and must stay within 63.
 pub const NAME_MAX: usize = 45;
-/// The most pods of a rendered Job.
-pub const REPLICAS_MAX: u32 = 1_000_000;
+/// The most pods of a Job, as the platform allows them.
+pub const REPLICAS_MAX: u32 = 100_000;
 
 /// What a user may say on the command line or from Python.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -303,7 +303,7 @@ fn any_shards() -> impl Strategy<Value = Shards> {
         },
     );
     let kinds = prop_oneof![Just(Kind::Params), Just(Kind::Array), Just(Kind::Day), Just(Kind::Period(Group::Week))];
-    let bundled = (kinds, 1u32..1_000_000, proptest::collection::vec("[a-z_][a-z0-9_.-]{0,9}", 0..5))
+    let bundled = (kinds, 1u32..100_000, proptest::collection::vec("[a-z_][a-z0-9_.-]{0,9}", 0..5))
         .prop_map(|(kind, rows, columns)| Shards::Bundled(Bundled { kind, rows, columns }));
     prop_oneof![numbers, days, bundled]
 }
