@@ -11,6 +11,7 @@ const IN_JOB_SPECS: &[&str] = &[
     "policies.items.properties.event.enum[OOMKilled]",
     "policies.items.properties.events.items.enum[OOMKilled]",
     "policies.items.properties.scaleUp",
+    "tasks.items.properties.maxParallel",
     "tasks.items.properties.minSuccess",
     "tasks.items.properties.policies.items.properties.event.enum[OOMKilled]",
     "tasks.items.properties.policies.items.properties.events.items.enum[OOMKilled]",

@@ -11,6 +11,7 @@ mod annotations;
 mod create;
 mod dependencies;
 mod mutate;
+mod parallel;
 mod partition;
 mod plugins;
 mod pod_template;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use pumice_api::batch::{Job, LifecyclePolicy, TaskSpec};
 use pumice_api::bus::{Action, Event};
-use pumice_machines::job::{MIN_SUCCESS, ON_OOM, ScaleUp, min_success};
+use pumice_machines::job::{ON_OOM, ScaleUp, TASK_NUMBERS};
 
 use super::name_of;
 use crate::Findings;
@@ -15,7 +15,7 @@ pub(super) fn validate(job: &Job, findings: &mut Findings) {
     on_oom(job, findings);
     for task in &job.spec.tasks {
         rule(of_template(task), &task.policies, &format!("task {}", task.name), findings);
-        successes(task, findings);
+        numbers(task, findings);
     }
     for task in job.spec.tasks.iter().filter(|task| is_raised(job, task) && !has_memory(&task.template)) {
         findings.warn(format!(
@@ -60,15 +60,16 @@ fn rule(annotations: Option<&Annotations>, policies: &[LifecyclePolicy], place: 
     }
 }
 
-fn successes(task: &TaskSpec, findings: &mut Findings) {
-    let without_field = TaskSpec { min_success: None, ..task.clone() };
-    match (task.min_success, min_success(&without_field)) {
-        (_, Err(error)) => findings.refuse(format!("annotation of task {}: {error};", task.name)),
-        (Some(field), Ok(Some(annotated))) if field != annotated => findings.refuse(format!(
-            "task {} has minSuccess {field} and annotation {MIN_SUCCESS} {annotated}; leave one of them out;",
-            task.name
-        )),
-        _ => {}
+fn numbers(task: &TaskSpec, findings: &mut Findings) {
+    for number in TASK_NUMBERS {
+        match (number.by_field(task), number.annotated(task)) {
+            (_, Err(error)) => findings.refuse(format!("annotation of task {}: {error};", task.name)),
+            (Some(field), Ok(Some(annotated))) if field != annotated => findings.refuse(format!(
+                "task {} has {} {field} and annotation {} {annotated}; leave one of them out;",
+                task.name, number.field, number.annotation
+            )),
+            _ => {}
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use pumice_objects::names::check_qualified_name;
 use pumice_units::GoDuration;
 
 use super::{
-    BOTH_TIERS, annotations, dependencies, name_of, names_tier_twice, partition, plugins, pod_template, policies,
-    replicas, volumes,
+    BOTH_TIERS, annotations, dependencies, name_of, names_tier_twice, parallel, partition, plugins, pod_template,
+    policies, replicas, volumes,
 };
 use crate::Findings;
 use crate::pod::budget_refusal;
@@ -37,6 +37,7 @@ pub fn validate_create(job: &Job, view: &dyn View, findings: &mut Findings) {
     if replicas(&job.spec.tasks) < i64::from(job.spec.min_available) {
         findings.refuse("job 'minAvailable' should not be greater than total replicas in tasks;");
     }
+    parallel::validate(job, findings);
     policies::validate(&job.spec.policies, "spec.policies", findings);
     policies::doubt(&job.spec.policies, findings);
     budget(job, findings);

@@ -3,6 +3,7 @@
 //! Idempotent. Values of a wrong type are left alone: the schema refuses them in its own words.
 
 use pumice_api::names::{DEFAULT_QUEUE, unnamed_task};
+use pumice_machines::job::MAX_PARALLEL;
 use serde_json::{Map, Value, json};
 
 use crate::Rules;
@@ -61,7 +62,7 @@ fn fill_task(task: &mut Map<String, Value>, index: usize) -> Option<i64> {
     }
     let least = match partitions_needed(task) {
         Some(least) => least,
-        None => number(task, "replicas")?,
+        None => number(task, "replicas")?.min(most_at_once(task).unwrap_or(i64::MAX)),
     };
     task.insert("minAvailable".to_owned(), least.into());
     Some(least)
@@ -72,6 +73,15 @@ fn partitions_needed(task: &Map<String, Value>) -> Option<i64> {
     let policy = task.get("partitionPolicy")?.as_object()?;
     let least = number(policy, "minPartitions").filter(|least| *least > 0)?;
     least.checked_mul(number(policy, "partitionSize")?)
+}
+
+/// Pods that a task may have at once, where it says so.
+fn most_at_once(task: &Map<String, Value>) -> Option<i64> {
+    if let Some(field) = task.get(MAX_PARALLEL.field).filter(|value| !value.is_null()) {
+        return field.as_i64();
+    }
+    let text = task.get("template")?.get("metadata")?.get("annotations")?.get(MAX_PARALLEL.annotation)?.as_str()?;
+    MAX_PARALLEL.read(text).ok().map(i64::from)
 }
 
 fn imply_plugins(spec: &mut Map<String, Value>) {

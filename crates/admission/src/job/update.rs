@@ -1,8 +1,9 @@
-//! What may change in a Job: the size of the gang, the numbers of pods, the priority class. Nothing else of its spec.
+//! What may change in a Job: the size of the gang, the numbers of pods, how many of them there are at once, the priority
+//! class. Nothing else of its spec.
 
 use pumice_api::batch::{Job, JobSpec};
 
-use super::{BOTH_TIERS, annotations, names_tier_twice, partition, plugins, replicas};
+use super::{BOTH_TIERS, annotations, names_tier_twice, parallel, partition, plugins, replicas};
 use crate::Findings;
 
 /// Judges a changed job.
@@ -31,6 +32,7 @@ pub fn validate_update(job: &Job, old: &Job, findings: &mut Findings) {
     if job.spec.tasks.iter().zip(&old.spec.tasks).any(|(new, old)| new.replicas > old.replicas) {
         plugins::validate(job, findings);
     }
+    parallel::validate(job, findings);
     annotations::validate_change(job, old, findings);
     if job.spec.tasks.len() != old.spec.tasks.len() {
         findings.refuse("job updates may not add or remove tasks");
@@ -49,6 +51,7 @@ fn without_variable(spec: &JobSpec) -> JobSpec {
     for task in &mut spec.tasks {
         task.replicas = 0;
         task.min_available = None;
+        task.max_parallel = None;
     }
     for volume in spec.volumes.iter_mut().filter(|volume| volume.volume_claim.is_some()) {
         volume.volume_claim_name.clear();

@@ -44,6 +44,8 @@ const NAMES: &[&str] = &[
     "minSuccess",
     "pumice.sh/on-oom",
     "pumice.sh/min-success",
+    "maxParallel",
+    "pumice.sh/max-parallel",
     "volcano.sh/hierarchy",
     "volcano.sh/hierarchy-weights",
     "pumice.sh/user",

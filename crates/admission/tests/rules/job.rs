@@ -366,6 +366,48 @@ fn more_memory_is_asked_for_by_a_policy_or_by_an_annotation() {
 }
 
 #[test]
+fn a_gang_is_no_larger_than_what_may_be_there_at_once() {
+    let task = "/spec/tasks/0";
+    let template = "/spec/tasks/0/template/metadata";
+    let annotated = json!({ "annotations": { "pumice.sh/max-parallel": "2" } });
+    let parallel = |most: i32| ("/spec/tasks/0/maxParallel", json!(most));
+    let least = |task: i32, job: i32| {
+        [
+            ("/spec/tasks/0/minAvailable", json!(task)),
+            ("/spec/minAvailable", json!(job)),
+            ("/spec/tasks/0/replicas", json!(5)),
+        ]
+    };
+    let with_all = |more: &[(&'static str, Value)], least: [(&'static str, Value); 3]| {
+        create(&with(&more.iter().cloned().chain(least).collect::<Vec<_>>()))
+    };
+    for most in [parallel(2), (template, annotated.clone())] {
+        assert_eq!(with_all(&[most.clone()], least(2, 2)), Findings::default());
+        let findings = with_all(&[most.clone()], least(3, 2));
+        assert_eq!(findings.refusals.len(), 1, "{findings:?}");
+        assert!(findings.refusals[0].contains("'minAvailable' 3 is greater than 'maxParallel' 2"), "{findings:?}");
+        let findings = with_all(&[most], least(1, 3));
+        assert_eq!(findings.refusals.len(), 1, "{findings:?}");
+        assert!(findings.refusals[0].contains("job 'minAvailable' 3 is greater than the 2 pods"), "{findings:?}");
+    }
+    let bad = json!({ "annotations": { "pumice.sh/max-parallel": "0" } });
+    assert!(create(&with(&[(template, bad)])).refusals[0].contains("write a whole number from 1"));
+    let both = create(&with(&[(template, annotated), parallel(1)]));
+    assert!(both.refusals[0].contains("task a has maxParallel 1 and annotation pumice.sh/max-parallel 2"), "{both:?}");
+    let mut job = with(&[("/spec/tasks/0/replicas", json!(5)), parallel(2)]);
+    for pointer in [task, "/spec"] {
+        job.pointer_mut(pointer).unwrap().as_object_mut().unwrap().remove("minAvailable");
+    }
+    job::mutate(&mut job, &Rules::default());
+    assert_eq!((&job["spec"]["minAvailable"], &job["spec"]["tasks"][0]["minAvailable"]), (&json!(2), &json!(2)));
+    let mut findings = Findings::default();
+    let mut more = job.clone();
+    more["spec"]["tasks"][0]["maxParallel"] = 4.into();
+    job::validate_update(&typed::<Job>(&more), &typed(&job), &mut findings);
+    assert_eq!(findings, Findings::default(), "it may change while the job runs");
+}
+
+#[test]
 fn a_rule_may_change_but_not_into_nonsense() {
     let annotated = |text: &str| with(&[("/metadata/annotations", json!({ "pumice.sh/on-oom": text }))]);
     let update = |new: &Value, old: &Value| {

@@ -83,6 +83,10 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub min_success: Option<i32>,
+    /// Pods of this task that may be unfinished at once; the others are made as those end. Absent = all. Not in Volcano.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_parallel: Option<i32>,
     /// What each pod looks like.
     #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
     pub template: PodTemplateSpec,

@@ -10,6 +10,7 @@ use pumice_api::batch::{Job, TaskSpec, TaskState};
 use super::ended;
 use super::facts::{PodFacts, PodPhase};
 use super::memory::Memory;
+use super::task_numbers::{MAX_PARALLEL, at_once};
 
 /// Numbers of pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub(super) struct TaskCensus<'a> {
     /// Results of pods with an index below `replicas` that ended and are gone.
     pub ended: BTreeMap<i32, PodPhase>,
     pub counts: Counts,
+    /// Pods that have not ended, those beyond `replicas` too.
+    unfinished: usize,
 }
 
 impl TaskCensus<'_> {
@@ -81,6 +84,12 @@ impl TaskCensus<'_> {
         let replicas = self.spec.replicas.max(0);
         let count = usize::try_from(replicas).unwrap_or(0).saturating_sub(self.slots.len() + self.ended.len());
         (0..replicas).filter(|index| self.is_free(*index)).take(count)
+    }
+
+    /// Those of the missing that are to be made now: the lowest, as far as `maxParallel` has room.
+    pub fn next(&self) -> impl Iterator<Item = i32> {
+        let most = MAX_PARALLEL.of(self.spec).map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(0));
+        self.missing().take(most.saturating_sub(self.unfinished))
     }
 
     /// Whether an index is wanted and has neither a pod nor a result.
@@ -105,14 +114,23 @@ impl<'a> Census<'a> {
             .spec
             .tasks
             .iter()
-            .map(|spec| TaskCensus { spec, slots: BTreeMap::new(), ended: BTreeMap::new(), counts: Counts::default() })
+            .map(|spec| TaskCensus {
+                spec,
+                slots: BTreeMap::new(),
+                ended: BTreeMap::new(),
+                counts: Counts::default(),
+                unfinished: 0,
+            })
             .collect();
         let by_name: BTreeMap<&str, usize> =
             job.spec.tasks.iter().enumerate().rev().map(|(position, task)| (task.name.as_str(), position)).collect();
         let mut surplus = Vec::new();
         let mut counts = Counts::default();
         for pod in pods.values() {
-            let task = by_name.get(pod.task.as_str()).map(|position| &mut tasks[*position]);
+            let mut task = by_name.get(pod.task.as_str()).map(|position| &mut tasks[*position]);
+            if let Some(task) = task.as_mut().filter(|_| !pod.has_ended()) {
+                task.unfinished += 1;
+            }
             match task.filter(|task| (0..task.spec.replicas).contains(&pod.index)) {
                 Some(task) => {
                     task.counts.add(pod);
@@ -158,11 +176,11 @@ impl<'a> Census<'a> {
     }
 }
 
-/// Pods the gang needs of a task: said by the user, or whole partitions, or all.
+/// Pods the gang needs of a task: said by the user, or whole partitions, or all that may be there at once.
 pub(super) fn min_available(task: &TaskSpec) -> i32 {
     let partitions = task.partition_policy.as_ref().filter(|policy| policy.min_partitions > 0);
     task.min_available
         .or_else(|| partitions.map(|policy| policy.min_partitions.saturating_mul(policy.partition_size)))
-        .unwrap_or(task.replicas)
+        .unwrap_or(at_once(task))
         .max(0)
 }

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::census::min_available;
 use super::raises::{self, Raises};
+use super::task_numbers::at_once;
 use super::{memory, oom, sync};
 use crate::job_object;
 use crate::usage::{self, Usage};
@@ -117,14 +118,14 @@ fn min_resources(job: &Job, priorities: &BTreeMap<String, i32>) -> ResourceList 
         left -= taken;
         taken
     };
-    let replicas = |task: &TaskSpec| i64::from(task.replicas.max(0));
+    let most = |task: &TaskSpec| i64::from(at_once(task).max(0));
     let mut counts: Vec<i64> = Vec::with_capacity(tasks.len());
     if wanted < minimum {
-        counts.extend(tasks.iter().map(|task| take(replicas(task))));
+        counts.extend(tasks.iter().map(|task| take(most(task))));
     } else {
         counts.extend(tasks.iter().map(|task| take(i64::from(min_available(task)))));
         for (task, count) in tasks.iter().zip(&mut counts) {
-            *count += take(replicas(task) - *count);
+            *count += take(most(task) - *count);
         }
     }
     let mut total = Usage::new();

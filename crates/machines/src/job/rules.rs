@@ -5,7 +5,7 @@
 use pumice_api::batch::{JobPhase, JobSpec};
 
 use super::census::Census;
-use super::min_success::min_success;
+use super::task_numbers::MIN_SUCCESS;
 
 /// `maxRetry` when the job says none, as Volcano's webhook sets it.
 const MAX_RETRY_DEFAULT: i32 = 3;
@@ -71,7 +71,7 @@ impl Goal<'_> {
 fn goals<'a>(spec: &JobSpec, census: &Census<'a>) -> Vec<Goal<'a>> {
     let job = spec.min_success.map(|wanted| Goal { task: None, succeeded: census.counts.succeeded, wanted });
     let tasks = census.tasks.iter().filter_map(|task| {
-        let (wanted, succeeded) = (min_success(task.spec).ok()??, task.counts.succeeded);
+        let (wanted, succeeded) = (MIN_SUCCESS.of(task.spec)?, task.counts.succeeded);
         Some(Goal { task: Some(task.spec.name.as_str()), succeeded, wanted })
     });
     job.into_iter().chain(tasks).collect()

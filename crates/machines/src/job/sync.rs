@@ -160,7 +160,7 @@ impl Scene<'_> {
     fn creations(&self, plugins: &[Plugin], owed: &Memory, covered: &mut Memory) -> Vec<Effect> {
         let job = self.view.job;
         let ready = self.census.tasks.iter().filter(|task| depends::ready(task.spec, &self.census));
-        let missing = ready.flat_map(|task| task.missing().map(move |index| (task.spec, index)));
+        let missing = ready.flat_map(|task| task.next().map(move |index| (task.spec, index)));
         let raises = Raises::read(job);
         missing
             .take(CREATE_MAX)

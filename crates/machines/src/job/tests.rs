@@ -7,5 +7,6 @@ mod laws;
 mod life;
 mod memory;
 mod model;
+mod parallel;
 mod restarts;
 mod table;

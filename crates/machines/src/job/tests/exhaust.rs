@@ -302,6 +302,15 @@ fn two_tasks_whatever_happens_and_wherever_the_controller_stops() {
     assert!(states > 40, "{states}");
 }
 
+#[test]
+fn one_pod_at_a_time_of_two_whatever_happens_and_wherever_the_controller_stops() {
+    for (mut spec, label) in specs(&[2], 2, &[RULES[0], RULES[1], RULES[3], RULES[7]]) {
+        spec["tasks"][0]["maxParallel"] = 1.into();
+        let states = explore(spec, &label, true, &mut Edges::new());
+        assert!(states > 20, "{label}: {states}");
+    }
+}
+
 /// Which phase each action leads to, and what leads from phase to phase, as a page of the docs.
 fn page(edges: &Edges) -> String {
     let actions = [

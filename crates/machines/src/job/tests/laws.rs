@@ -81,8 +81,8 @@ fn policies() -> impl Strategy<Value = serde_json::Value> {
     prop::collection::vec(one, 0..3).prop_map(serde_json::Value::from)
 }
 
-/// Replicas, minAvailable, minSuccess, whether it depends on the first task, whether it is split.
-type Drawn = (i32, i32, Option<i32>, Option<()>, bool);
+/// Replicas, minAvailable, minSuccess, maxParallel, whether it depends on the first task, whether it is split.
+type Drawn = (i32, i32, Option<i32>, Option<i32>, Option<()>, bool);
 
 /// Jobs of one to three tasks, with all that decides when they run and end.
 fn specs() -> impl Strategy<Value = serde_json::Value> {
@@ -90,16 +90,20 @@ fn specs() -> impl Strategy<Value = serde_json::Value> {
         0..4_i32,
         0..4_i32,
         prop::option::weighted(0.2, 1..3_i32),
+        prop::option::weighted(0.3, 1..3_i32),
         prop::option::weighted(0.2, Just(())),
         any::<bool>(),
     );
     let tasks = prop::collection::vec(task, 1..4).prop_map(|tasks| {
-        let one = |(at, (replicas, least, success, depends, split)): (usize, Drawn)| {
+        let one = |(at, (replicas, least, success, parallel, depends, split)): (usize, Drawn)| {
             let name = ["a", "b", "c"][at];
             let mut task = json!({"name": name, "replicas": replicas, "minAvailable": least.min(replicas),
                 "template": {"spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]}}});
             if let Some(success) = success {
                 task["minSuccess"] = success.into();
+            }
+            if let Some(parallel) = parallel {
+                task["maxParallel"] = parallel.max(least).into();
             }
             if depends.is_some() && at > 0 {
                 task["dependsOn"] = json!({"name": ["a"]});

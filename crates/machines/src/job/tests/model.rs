@@ -198,7 +198,10 @@ impl Model {
                 let mut pod = *pod;
                 pod.metadata.uid = Some(uid);
                 pod.metadata.creation_timestamp = Some(Time(self.now));
+                let task = JobPod::observe(&pod).unwrap().facts.task;
                 self.pods.insert(name, pod);
+                let most = self.job.spec.tasks.iter().find(|one| one.name == task).and_then(|one| one.max_parallel);
+                assert!(most.is_none_or(|most| self.unfinished(&task) <= most as usize), "too many at once");
             }
             Effect::CreateGroup(group) => {
                 assert_eq!(self.group, None);
@@ -379,6 +382,12 @@ impl Model {
 
     pub fn sleep(&mut self, seconds: i64) {
         self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+    }
+
+    /// How many pods of a task have not ended.
+    pub fn unfinished(&self, task: &str) -> usize {
+        let all = self.pods.values().map(|pod| JobPod::observe(pod).unwrap().facts);
+        all.filter(|pod| pod.task == task && !pod.has_ended()).count()
     }
 
     /// `pending running succeeded failed terminating`.
