@@ -16,6 +16,7 @@ const IN_JOB_SPECS: &[&str] = &[
     "tasks.items.properties.policies.items.properties.event.enum[OOMKilled]",
     "tasks.items.properties.policies.items.properties.events.items.enum[OOMKilled]",
     "tasks.items.properties.policies.items.properties.scaleUp",
+    "tasks.items.properties.retries",
 ];
 
 /// Where specs of Jobs are.
@@ -27,7 +28,10 @@ const JOB_SPECS: &[(&str, &str)] = &[
 ];
 
 /// What else ours has and theirs has not.
-const ELSEWHERE: &[(&str, &str)] = &[("batch.volcano.sh_jobs", "status.properties.memoryRaises")];
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("batch.volcano.sh_jobs", "status.properties.memoryRaises"),
+    ("batch.volcano.sh_jobs", "status.properties.podRetries"),
+];
 
 /// All of it, as paths.
 fn additions() -> BTreeSet<String> {

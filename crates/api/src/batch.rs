@@ -10,7 +10,7 @@ pub use crate::network_topology::{NetworkTopologyMode, NetworkTopologySpec};
 pub use cron_job::{ConcurrencyPolicy, CronJob, CronJobSpec, CronJobStatus, JobTemplateSpec};
 pub use policy::{LifecyclePolicy, MemoryScaleUp};
 pub use spec::{DependsOn, Iteration, JobSpec, NumaPolicy, PartitionPolicySpec, TaskSpec, VolumeSpec};
-pub use status::{JobCondition, JobPhase, JobState, JobStatus, MemoryRaise, TaskState};
+pub use status::{JobCondition, JobPhase, JobState, JobStatus, MemoryRaise, PodRetry, TaskState};
 
 custom_resource! {
     /// A batch job: groups of identical pods that start together.

@@ -20,6 +20,7 @@ mod phase;
 mod plan;
 mod plugin_objects;
 mod pod_group;
+mod pod_retries;
 mod pods;
 mod policy;
 mod raises;
@@ -29,6 +30,7 @@ mod rules;
 mod scale_up;
 mod status;
 mod sync;
+mod tally;
 mod task_numbers;
 mod ttl;
 mod updated;
@@ -47,7 +49,7 @@ pub use kill::Mark;
 pub use phase::{Transition, transition};
 pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity};
 pub use scale_up::{ON_OOM, ScaleUp, ScaleUpError};
-pub use task_numbers::{MAX_PARALLEL, MIN_SUCCESS, TASK_NUMBERS, TaskNumber, TaskNumberError, at_once};
+pub use task_numbers::{MAX_PARALLEL, MIN_SUCCESS, RETRIES, TASK_NUMBERS, TaskNumber, TaskNumberError, at_once};
 
 use census::Census;
 use events::Signal;
@@ -105,18 +107,19 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
         _ => Vec::new(),
     };
     let oom = oom::decide(view, &census, &phase);
-    signals.retain(|signal| !oom.answers(signal));
+    let retries = pod_retries::decide(view, &census, &phase, &oom);
+    signals.retain(|signal| !oom.answers(signal) && !retries.answers(signal));
     let changed_at = view.job.status.state.last_transition_time.as_ref().map_or(now, |time| time.0);
     let Judgement { due, wake_at, waiting } = policy::judge(&view.job.spec, &signals, changed_at, now);
     let refusals = Memory::read(view.job, memory::REFUSED, None);
-    let scene = Scene { view, census, phase, signals, due, memory: oom, refusals, changed_at, now };
+    let scene = Scene { view, census, phase, signals, due, memory: oom, retries, refusals, changed_at, now };
     let judged = matches!(scene.phase, JobPhase::Pending | JobPhase::Running) && view.command.is_none();
     let order = match view.command {
         Some(action) => Some(Order::command(action.clone())),
         None => scene.due.first().filter(|_| judged).cloned(),
     };
     let mut plan = scene.act(order.as_ref());
-    let rest_ends = scene.rest_ends();
+    let rest_ends = scene.rest_ends().into_iter().chain(scene.pause_ends());
     plan.prepend_records(no_room.into_iter().chain(scene.memory.refused).collect());
     if judged {
         plan.prepend_records(waiting);
@@ -136,6 +139,8 @@ struct Scene<'a> {
     due: Vec<Order>,
     /// What is done about pods killed for want of memory, before anything else.
     memory: oom::Decision,
+    /// What is done about pods that failed and have retries left, after that.
+    retries: pod_retries::Decision,
     /// What the job remembers of pods that nodes refused.
     refusals: Memory,
     /// When the status last changed: since when what has happened at an unknown time counts.
@@ -145,7 +150,7 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     fn act(&self, order: Option<&Order>) -> Plan {
-        if let Some(plan) = self.finish_restart().or_else(|| self.raise_memory()) {
+        if let Some(plan) = self.finish_restart().or_else(|| self.raise_memory()).or_else(|| self.retry_pods()) {
             return Plan { command_waits: self.view.command.is_some(), ..plan };
         }
         let action = order.map_or(&Action::SyncJob, |order| &order.action);

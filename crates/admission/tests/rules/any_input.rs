@@ -46,6 +46,8 @@ const NAMES: &[&str] = &[
     "pumice.sh/min-success",
     "maxParallel",
     "pumice.sh/max-parallel",
+    "retries",
+    "pumice.sh/retries",
     "volcano.sh/hierarchy",
     "volcano.sh/hierarchy-weights",
     "pumice.sh/user",

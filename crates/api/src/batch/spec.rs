@@ -87,6 +87,10 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_parallel: Option<i32>,
+    /// How often a pod of this task that failed is made again, for each index. Not in Volcano.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub retries: Option<i32>,
     /// What each pod looks like.
     #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
     pub template: PodTemplateSpec,

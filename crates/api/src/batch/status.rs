@@ -65,6 +65,21 @@ pub struct JobStatus {
     /// At most 32 KiB of text in all. Not in Volcano.
     #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
     pub memory_raises: Vec<MemoryRaise>,
+    /// Pods that failed and were made again by the retries of their task. At most 32 KiB of text in all. Not in Volcano.
+    #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
+    pub pod_retries: Vec<PodRetry>,
+}
+
+/// How often the pods of a task were made again, by index.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodRetry {
+    /// The task.
+    #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
+    pub task: String,
+    /// Indices, each with its number of retries unless that is 1: `0-3,7:2`.
+    #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "wire::is_default")]
+    pub indices: String,
 }
 
 /// How often the memory of a container was raised, by pod index.

@@ -81,8 +81,10 @@ async fn a_corrected_job_is_tried_at_once() {
 async fn a_job_goes_on_once_its_predecessors_pods_are_gone() {
     let mut refused = Refused::new();
     let facts = PodFacts {
+        disrupted: false,
         killed: Vec::new(),
         raised: Vec::new(),
+        retried: 0,
         name: "j-w-0".into(),
         uid: "p".into(),
         task: "w".into(),

@@ -63,6 +63,12 @@ impl Signal {
         signals
     }
 
+    /// The pod whose end this is about.
+    pub fn ended_pod(&self) -> Option<(String, i32)> {
+        let about_end = matches!(self.event, Event::OomKilled | Event::PodFailed | Event::PodEvicted);
+        self.task.clone().zip(self.index).filter(|_| about_end)
+    }
+
     fn pod(event: Event, task: &TaskCensus<'_>, index: i32, at: Option<Timestamp>) -> Self {
         Self { event, at, task: Some(task.spec.name.clone()), index: Some(index), exit_code: None }
     }

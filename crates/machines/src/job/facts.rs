@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pumice_api::{kubelet, names};
 
 use super::kill::Mark;
-use super::oom;
+use super::{oom, pod_retries};
 
 /// Longest grace of a deletion that is believed, in seconds.
 const GRACE_MAX: i64 = 366 * 24 * 3600;
@@ -68,10 +68,14 @@ pub struct PodFacts {
     pub mark: Option<Mark>,
     /// Why a kubelet refused the pod, which never started and is replaced.
     pub refused: Option<String>,
+    /// Whether it failed by no fault of its own: its node was lost, or it was evicted.
+    pub disrupted: bool,
     /// Containers killed for want of memory, now or before the kubelet started them again.
     pub killed: Vec<String>,
     /// How often the memory of its containers was raised when it was made.
     pub raised: Vec<(String, i64)>,
+    /// How often its index had been retried when it was made.
+    pub retried: i64,
     /// Exit code of the first container, if it has ended.
     pub exit_code: Option<i32>,
     /// Restarts of all its containers.
@@ -136,6 +140,7 @@ impl JobPod {
             terminating_since,
             mark: marked.then(|| Mark::read(annotation(names::RESTART))),
             refused: reason.filter(|reason| kubelet::is_refusal(reason)).map(str::to_owned),
+            disrupted: phase == PodPhase::Failed && status.is_some_and(kubelet::is_disrupted),
             killed: containers
                 .iter()
                 .chain(init)
@@ -143,6 +148,7 @@ impl JobPod {
                 .map(|one| one.name.clone())
                 .collect(),
             raised: oom::read_level(annotation(oom::MEMORY_RAISED)),
+            retried: annotation(pod_retries::RETRIED).and_then(|text| text.parse().ok()).unwrap_or(0),
             exit_code: containers.first().and_then(exit_code),
             restarts: containers.iter().chain(init).fold(0_i32, |sum, one| sum.saturating_add(one.restart_count)),
             ready: !containers.is_empty() && containers.iter().all(|one| one.ready),

@@ -22,7 +22,7 @@ use crate::plugins;
 pub struct Mark {
     /// The job's `retryCount` once the restart is counted; 0 = the mark says only that we delete the pod.
     pub restart: i32,
-    /// RestartTask, RestartPod or RestartPartition; ScaleUpMemory, which is no restart.
+    /// RestartTask, RestartPod or RestartPartition; without a restart ScaleUpMemory, or RestartPod for a retry of this pod alone.
     pub action: Action,
 }
 
@@ -292,6 +292,16 @@ impl Scene<'_> {
         let causes = self.due.iter().filter(|order| Target::of(order).is_some());
         let write = write.into_iter().chain(causes.filter_map(|order| record(Some(order))));
         Some(self.with_owed(&targets, self.with_ended(&targets, Plan::stages(vec![marks, write.collect()]))))
+    }
+
+    /// Marks pods that are made again by themselves, then writes down why; they go in a later step.
+    pub(super) fn set_aside(&self, marks: Vec<Effect>, told: Vec<Effect>, note: impl FnOnce(&mut JobStatus)) -> Plan {
+        let none = Targets::default();
+        let mut draft = self.draft_after(&marks, &none);
+        draft.begin(self.now);
+        note(&mut draft.next);
+        let write = draft.write_now(self.now).into_iter().chain(told).collect();
+        self.with_owed(&none, self.with_ended(&none, Plan::stages(vec![marks, write])))
     }
 
     /// Marks for surplus and refused pods: once they are gone, or are wanted again before that, they were not evicted.

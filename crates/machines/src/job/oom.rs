@@ -16,7 +16,7 @@ use pumice_units::Quantity;
 use super::census::Census;
 use super::facts::PodFacts;
 use super::index_runs::IndexRuns;
-use super::kill::{Mark, Targets};
+use super::kill::Mark;
 use super::plan::{Effect, Existing, Plan};
 use super::raises::Raises;
 use super::scale_up::{ON_OOM, ScaleUp};
@@ -61,21 +61,25 @@ enum Refusal {
 /// Things said of pods, with the indices they are said of.
 type Said<T> = BTreeMap<T, BTreeMap<i32, i64>>;
 
-/// Looks for pods killed for memory that a policy gives more.
-pub(super) fn decide(view: &JobView<'_>, census: &Census<'_>, phase: &JobPhase) -> Decision {
-    let job = view.job;
-    let may = match phase {
+/// Whether single pods may be made again in this phase.
+pub(super) fn may_replace(job: &Job, phase: &JobPhase) -> bool {
+    match phase {
         JobPhase::Pending | JobPhase::Running => true,
         // On the last retry nothing is restarted.
         JobPhase::Restarting => job.status.retry_count < rules::max_retry(&job.spec),
         _ => false,
-    };
+    }
+}
+
+/// Looks for pods killed for memory that a policy gives more.
+pub(super) fn decide(view: &JobView<'_>, census: &Census<'_>, phase: &JobPhase) -> Decision {
+    let job = view.job;
     let is_news = |pod: &PodFacts| {
         !pod.killed.is_empty() && pod.mark.is_none() && pod.refused.is_none() && pod.version >= job.status.version
     };
     let mut decision = Decision::default();
     let mut killed = census.tasks.iter().flat_map(|task| task.slots.values().map(move |pod| (task.spec, *pod)));
-    if !may || !killed.any(|(_, pod)| is_news(pod)) {
+    if !may_replace(job, phase) || !killed.any(|(_, pod)| is_news(pod)) {
         return decision;
     }
     let known = Raises::read(job);
@@ -117,11 +121,12 @@ pub(super) fn decide(view: &JobView<'_>, census: &Census<'_>, phase: &JobPhase) 
 impl Decision {
     /// Whether a raise answers this, so that no other policy does.
     pub fn answers(&self, signal: &Signal) -> bool {
-        let about_end = matches!(signal.event, Event::OomKilled | Event::PodFailed | Event::PodEvicted);
-        if !about_end || self.raises.is_empty() {
-            return false;
-        }
-        signal.task.clone().zip(signal.index).is_some_and(|place| self.raises.contains_key(&place))
+        !self.raises.is_empty() && signal.ended_pod().is_some_and(|place| self.raises.contains_key(&place))
+    }
+
+    /// Whether the pod at an index gets more.
+    pub fn takes(&self, task: &str, index: i32) -> bool {
+        !self.raises.is_empty() && self.raises.contains_key(&(task.to_owned(), index))
     }
 }
 
@@ -244,12 +249,9 @@ impl Scene<'_> {
     pub(super) fn raise_memory(&self) -> Option<Plan> {
         if let Some(next) = self.unwritten() {
             // First the status: where it is kept, it is to say so, wherever we stop.
-            let mut draft = self.draft();
-            draft.begin(self.now);
-            draft.next.memory_raises = next.write();
-            let write = draft.write_now(self.now).into_iter().collect();
-            let plan = Plan::stages(vec![write, vec![next.annotate(self.view.job)]]);
-            return Some(self.with_owed(&Targets::default(), self.with_ended(&Targets::default(), plan)));
+            let mut plan = self.set_aside(Vec::new(), Vec::new(), |status| status.memory_raises = next.write());
+            plan.stages.push(vec![next.annotate(self.view.job)]);
+            return Some(plan);
         }
         let decision = &self.memory;
         if decision.raises.is_empty() {
@@ -257,14 +259,9 @@ impl Scene<'_> {
         }
         let mark = Mark { restart: 0, action: Action::ScaleUpMemory };
         let marks = decision.raises.values().cloned();
-        let marks: Vec<Effect> = marks.map(|pod| Effect::MarkPod { pod, mark: mark.clone() }).collect();
-        let mut draft = self.draft_after(&marks, &Targets::default());
-        draft.begin(self.now);
-        draft.next.memory_raises = decision.next.write();
-        let write = draft.write_now(self.now).into_iter().chain(decision.made.iter().cloned()).collect();
-        Some(
-            self.with_owed(&Targets::default(), self.with_ended(&Targets::default(), Plan::stages(vec![marks, write]))),
-        )
+        let marks = marks.map(|pod| Effect::MarkPod { pod, mark: mark.clone() }).collect();
+        let raises = decision.next.write();
+        Some(self.set_aside(marks, decision.made.clone(), |status| status.memory_raises = raises))
     }
 
     /// Raises of pods that are marked for one, which the job does not remember: we stopped before they were written, or the

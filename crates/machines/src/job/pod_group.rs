@@ -16,15 +16,21 @@ use serde_json::{Map, Value};
 use super::census::min_available;
 use super::raises::{self, Raises};
 use super::task_numbers::at_once;
-use super::{memory, oom, sync};
+use super::{memory, oom, pod_retries, sync};
 use crate::job_object;
 use crate::usage::{self, Usage};
 
 /// What `kubectl apply` was last given, as large as the object itself; annotation.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Annotations that are about the Job object itself.
-const NOT_COPIED: &[&str] =
-    &[LAST_APPLIED, memory::EVICTED, memory::ENDED_INDICES, memory::REFUSED, raises::MEMORY_RAISES];
+const NOT_COPIED: &[&str] = &[
+    LAST_APPLIED,
+    memory::EVICTED,
+    memory::ENDED_INDICES,
+    memory::REFUSED,
+    raises::MEMORY_RAISES,
+    pod_retries::POD_RETRIES,
+];
 
 /// Makes the group.
 pub(super) fn build(job: &Job, priorities: &BTreeMap<String, i32>) -> PodGroup {

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_api::batch::{Job, TaskSpec};
 use pumice_api::names;
 
+use super::pod_retries::{self, PodRetries};
 use super::raises::Raises;
 use super::{oom, sync, volumes};
 use crate::job_object;
@@ -28,6 +29,7 @@ pub(super) fn build(
     index: i32,
     plugins: &[Plugin],
     raises: &Raises,
+    retries: &PodRetries,
     evicted_at: Option<Timestamp>,
 ) -> Pod {
     let name = names::pod_name(job_object::name(job), &task.name, index);
@@ -36,7 +38,12 @@ pub(super) fn build(
         annotations.insert(names::EVICTED_AT.to_owned(), at.to_string());
     }
     let mut spec = task.template.spec.clone().unwrap_or_default();
-    if let Some(raised) = oom::give(job, task, &oom::level(raises, &task.name, index), &mut spec) {
+    let retried = retries.times(&task.name, index);
+    if retried > 0 {
+        annotations.insert(pod_retries::RETRIED.to_owned(), retried.to_string());
+    }
+    let level = oom::level(raises, &task.name, index);
+    if let Some(raised) = oom::give(job, task, &level, &mut spec) {
         // It asks for more than its neighbours, so it can't stand in for one of them.
         annotations.entry(names::TEMPLATE_UID.to_owned()).and_modify(|uid| *uid = format!("{uid}-{raised}"));
         annotations.insert(oom::MEMORY_RAISED.to_owned(), raised);

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the wait follows from the job alone: its count of retries, and when it entered Restarting. The first retry is
 //! made at once, the next waits ten seconds, each further one twice as long as the one before, up to five minutes. Called by
-//! `kill`.
+//! `kill`, and for the retries of single pods, each of which counts for itself, by `pod_retries`.
 
 use jiff::{SignedDuration, Timestamp};
 use pumice_api::batch::{Job, JobPhase};
@@ -17,17 +17,18 @@ const LONGEST: SignedDuration = SignedDuration::from_mins(5);
 
 /// When a job that is Restarting may go on; `None` = at once.
 pub(super) fn due(job: &Job) -> Option<Timestamp> {
-    let wait = wait(job);
+    let wait = wait(job, job.status.retry_count);
     let entered = job.status.conditions.iter().find(|condition| condition.status == JobPhase::Restarting)?;
     let entered = entered.last_transition_time.as_ref().filter(|_| wait > SignedDuration::ZERO)?;
     Some(entered.0.checked_add(wait).unwrap_or(Timestamp::MAX))
 }
 
-fn wait(job: &Job) -> SignedDuration {
+/// What a retry waits, the first being 1.
+pub(super) fn wait(job: &Job, retry: impl Into<i64>) -> SignedDuration {
     let annotation = job.metadata.annotations.as_ref().and_then(|all| all.get(RETRY_BACKOFF));
     let said = annotation.and_then(|text| text.parse::<GoDuration>().ok());
     let first = said.map_or(FIRST, |said| SignedDuration::from_nanos(said.as_nanos().max(0)));
-    let doublings = match job.status.retry_count {
+    let doublings = match retry.into() {
         ..=1 => return SignedDuration::ZERO,
         retry => u32::try_from(retry - 2).unwrap_or(u32::MAX).min(30),
     };
@@ -42,10 +43,9 @@ mod tests {
     fn waits_double_up_to_the_longest() {
         let seconds = |retry_count, text: Option<&str>| {
             let mut job = Job::default();
-            job.status.retry_count = retry_count;
             let annotation = |text: &str| [(RETRY_BACKOFF.to_owned(), text.to_owned())].into();
             job.metadata.annotations = text.map(annotation);
-            wait(&job).as_secs()
+            wait(&job, retry_count).as_secs()
         };
         assert_eq!(
             [0, 1, 2, 3, 4, 6, 7, i32::MAX].map(|retry| seconds(retry, None)),

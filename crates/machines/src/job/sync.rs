@@ -12,6 +12,7 @@ use super::claims::Claims;
 use super::kill::Targets;
 use super::memory::Memory;
 use super::plan::{Effect, Plan};
+use super::pod_retries::PodRetries;
 use super::raises::Raises;
 use super::rules::Verdict;
 use super::{Scene, claims, depends, plugin_objects, pod_group, pods, rules, updated};
@@ -36,7 +37,7 @@ impl Scene<'_> {
         let preparations = self.prepare(&mut records);
         draft.begin(self.now);
         let mut first = Vec::new();
-        let mut second = self.deletions(|pod| pod.mark.is_some());
+        let mut second = self.deletions(|pod| pod.mark.is_some() && !self.pauses(pod));
         let deletes = !second.is_empty();
         first.extend(self.own_marks());
         if let Some(ready) = preparations {
@@ -161,7 +162,7 @@ impl Scene<'_> {
         let job = self.view.job;
         let ready = self.census.tasks.iter().filter(|task| depends::ready(task.spec, &self.census));
         let missing = ready.flat_map(|task| task.next().map(move |index| (task.spec, index)));
-        let raises = Raises::read(job);
+        let (raises, retries) = (Raises::read(job), PodRetries::read(job));
         missing
             .take(CREATE_MAX)
             .map(|(task, index)| {
@@ -169,7 +170,7 @@ impl Scene<'_> {
                 if let Some(at) = evicted_at {
                     covered.set(&task.name, index, at.as_second());
                 }
-                Effect::CreatePod(Box::new(pods::build(job, task, index, plugins, &raises, evicted_at)))
+                Effect::CreatePod(Box::new(pods::build(job, task, index, plugins, &raises, &retries, evicted_at)))
             })
             .collect()
     }

@@ -37,8 +37,12 @@ pub const MAX_PARALLEL: TaskNumber = TaskNumber {
     of: |task| task.max_parallel,
 };
 
+/// How often a pod that failed is made again.
+pub const RETRIES: TaskNumber =
+    TaskNumber { field: "retries", annotation: "pumice.sh/retries", least: 0, most: 1000, of: |task| task.retries };
+
 /// All of them.
-pub const TASK_NUMBERS: &[TaskNumber] = &[MIN_SUCCESS, MAX_PARALLEL];
+pub const TASK_NUMBERS: &[TaskNumber] = &[MIN_SUCCESS, MAX_PARALLEL, RETRIES];
 
 /// An annotation that is no such number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

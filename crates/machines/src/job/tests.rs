@@ -9,4 +9,5 @@ mod memory;
 mod model;
 mod parallel;
 mod restarts;
+mod retries;
 mod table;

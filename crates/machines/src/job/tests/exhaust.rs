@@ -110,7 +110,7 @@ fn sort(model: &Model, name: &str) -> String {
         return format!("going {age} {}", facts.mark.is_some());
     }
     let mark = facts.mark.map(|mark| (mark.restart - model.job.status.retry_count).clamp(-1, 1));
-    let memory = (facts.killed.is_empty(), facts.raised.first().map(|(_, times)| *times));
+    let memory = (facts.killed.is_empty(), facts.raised.first().map(|(_, times)| *times), facts.retried);
     format!(
         "{:?}{}{age}{mark:?}{:?}{memory:?}",
         facts.phase,
@@ -140,14 +140,15 @@ fn key(model: &Model) -> String {
         annotations.contains_key(memory::EVICTED),
     );
     let raises = crate::job::raises::Raises::read(&model.job);
+    let retries = crate::job::pod_retries::PodRetries::read(&model.job);
     let mut tasks = Vec::new();
     for task in &model.job.spec.tasks {
-        let raised = |index| raises.times(&task.name, "c", index);
+        let raised = |index| (raises.times(&task.name, "c", index), retries.times(&task.name, index));
         let runs = runs(&task.name);
         let mut slots: Vec<String> = (0..task.replicas)
             .map(|index| {
                 let sort = sort(model, &format!("j-{}-{index}", task.name));
-                format!("{sort}{:?}{}", runs.get(index), raised(index))
+                format!("{sort}{:?}{:?}", runs.get(index), raised(index))
             })
             .collect();
         slots.sort();
@@ -306,6 +307,15 @@ fn two_tasks_whatever_happens_and_wherever_the_controller_stops() {
 fn one_pod_at_a_time_of_two_whatever_happens_and_wherever_the_controller_stops() {
     for (mut spec, label) in specs(&[2], 2, &[RULES[0], RULES[1], RULES[3], RULES[7]]) {
         spec["tasks"][0]["maxParallel"] = 1.into();
+        let states = explore(spec, &label, true, &mut Edges::new());
+        assert!(states > 20, "{label}: {states}");
+    }
+}
+
+#[test]
+fn a_pod_with_a_retry_whatever_happens_and_wherever_the_controller_stops() {
+    for (mut spec, label) in specs(&[1], 2, &[RULES[0], RULES[1], RULES[3], RULES[12]]) {
+        spec["tasks"][0]["retries"] = 1.into();
         let states = explore(spec, &label, true, &mut Edges::new());
         assert!(states > 20, "{label}: {states}");
     }

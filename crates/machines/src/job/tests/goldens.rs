@@ -154,7 +154,7 @@ fn of_object(object: &Value) -> Value {
 }
 
 fn of_task(job: &Job, task: &TaskSpec, plugins: &[plugins::Plugin]) -> Value {
-    let pod = |index| pods::build(job, task, index, plugins, &Default::default(), None);
+    let pod = |index| pods::build(job, task, index, plugins, &Default::default(), &Default::default(), None);
     let (first, last) = (pod(0), pod(task.replicas - 1));
     let name = |pod: &Pod| pod.metadata.name.clone().unwrap();
     let spec = first.spec.as_ref().unwrap();

@@ -81,8 +81,8 @@ fn policies() -> impl Strategy<Value = serde_json::Value> {
     prop::collection::vec(one, 0..3).prop_map(serde_json::Value::from)
 }
 
-/// Replicas, minAvailable, minSuccess, maxParallel, whether it depends on the first task, whether it is split.
-type Drawn = (i32, i32, Option<i32>, Option<i32>, Option<()>, bool);
+/// Replicas, minAvailable, minSuccess, maxParallel, retries, whether it depends on the first task, whether it is split.
+type Drawn = (i32, i32, Option<i32>, Option<i32>, Option<i32>, Option<()>, bool);
 
 /// Jobs of one to three tasks, with all that decides when they run and end.
 fn specs() -> impl Strategy<Value = serde_json::Value> {
@@ -91,11 +91,12 @@ fn specs() -> impl Strategy<Value = serde_json::Value> {
         0..4_i32,
         prop::option::weighted(0.2, 1..3_i32),
         prop::option::weighted(0.3, 1..3_i32),
+        prop::option::weighted(0.3, 0..3_i32),
         prop::option::weighted(0.2, Just(())),
         any::<bool>(),
     );
     let tasks = prop::collection::vec(task, 1..4).prop_map(|tasks| {
-        let one = |(at, (replicas, least, success, parallel, depends, split)): (usize, Drawn)| {
+        let one = |(at, (replicas, least, success, parallel, retries, depends, split)): (usize, Drawn)| {
             let name = ["a", "b", "c"][at];
             let mut task = json!({"name": name, "replicas": replicas, "minAvailable": least.min(replicas),
                 "template": {"spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]}}});
@@ -104,6 +105,9 @@ fn specs() -> impl Strategy<Value = serde_json::Value> {
             }
             if let Some(parallel) = parallel {
                 task["maxParallel"] = parallel.max(least).into();
+            }
+            if let Some(retries) = retries {
+                task["retries"] = retries.into();
             }
             if depends.is_some() && at > 0 {
                 task["dependsOn"] = json!({"name": ["a"]});
@@ -206,6 +210,13 @@ fn check(model: &Model, before: usize) -> Result<(), TestCaseError> {
     prop_assert!(model.job.status.retry_count <= model.job.spec.max_retry);
     for name in model.pods.keys() {
         prop_assert!(["1Gi", "2Gi", "4Gi", "8Gi"].contains(&model.limit(name)), "three tries: {}", model.limit(name));
+    }
+    let retried = crate::job::pod_retries::PodRetries::read(&model.job);
+    for task in &model.job.spec.tasks {
+        for index in 0..4 {
+            let times = retried.times(&task.name, index);
+            prop_assert!(times <= i64::from(task.retries.unwrap_or(0)), "{} {index}: {times}", task.name);
+        }
     }
     let conditions = &model.job.status.conditions;
     for (index, condition) in conditions.iter().enumerate() {

@@ -28,7 +28,8 @@ pub(super) struct Model {
     pub linger: bool,
     /// Counts alone are not written, as if the shell held them back.
     pub hold_counts: bool,
-    /// Time goes on only by [`Model::sleep`]; otherwise retries, and pods that were refused, come to their time by themselves.
+    /// Time goes on only by [`Model::sleep`]; otherwise retries, of pods too, and pods that were refused come to their time by
+    /// themselves.
     pub watches_time: bool,
     /// The definitions are Volcano's: what they don't know of a status is dropped.
     pub prunes: bool,
@@ -156,10 +157,13 @@ impl Model {
             let settled = plan.stages.iter().flatten().all(|effect| effect.is_record() || held(effect));
             // They are told once.
             self.evicted.clear();
-            let is_refused = |pod: &Pod| JobPod::observe(pod).unwrap().facts.refused.is_some();
+            let rests = |pod: &Pod| {
+                let facts = JobPod::observe(pod).unwrap().facts;
+                facts.refused.is_some() || (facts.phase.is_finished() && facts.mark.is_some())
+            };
             let waits = match self.phase() {
                 JobPhase::Restarting => true,
-                JobPhase::Pending | JobPhase::Running => self.pods.values().any(is_refused),
+                JobPhase::Pending | JobPhase::Running => self.pods.values().any(rests),
                 _ => false,
             };
             let wake_at = plan.wake_at.filter(|_| settled && waits && !self.watches_time);
@@ -237,6 +241,7 @@ impl Model {
                 let mut status: pumice_api::batch::JobStatus = serde_json::from_str(&wire).unwrap();
                 if self.prunes {
                     status.memory_raises.clear();
+                    status.pod_retries.clear();
                 }
                 let phase = status.state.phase.clone().unwrap();
                 if self.phases.last() != Some(&phase) {

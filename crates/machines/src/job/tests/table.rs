@@ -164,7 +164,7 @@ fn rules_of_restarting_and_pending() {
 fn pods_of(job: &pumice_api::batch::Job, letters: &str) -> BTreeMap<String, crate::job::PodFacts> {
     let slots = job.spec.tasks.iter().flat_map(|task| (0..task.replicas).map(move |index| (task, index)));
     let built = slots.zip(letters.chars()).map(|((task, index), letter)| {
-        let mut pod = crate::job::pods::build(job, task, index, &[], &Default::default(), None);
+        let mut pod = crate::job::pods::build(job, task, index, &[], &Default::default(), &Default::default(), None);
         let phase = match letter {
             'P' => "Pending",
             'S' => "Succeeded",
