@@ -26,7 +26,7 @@ pub const KNOWN: &[&str] = &["env", "svc", "ssh", "tensorflow", "pytorch", "mpi"
 /// A plugin with its arguments read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plugin {
-    /// The index of the pod in the environment.
+    /// The index of the pod in the environment, and which run of it this is.
     Env,
     /// Names and addresses of all pods, and a Service to resolve them.
     Svc(svc::Arguments),
@@ -79,6 +79,8 @@ pub struct PodPlace<'a> {
     pub pod_name: &'a str,
     /// Its index in its task.
     pub index: i32,
+    /// Which run of this index it is, from 1.
+    pub attempt: i64,
 }
 
 /// Reads the plugins of a job, in the order in which they shape a pod.

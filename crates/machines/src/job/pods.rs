@@ -60,7 +60,9 @@ pub(super) fn build(
     };
     fill(job, &mut spec);
     volumes::mount(job, &mut spec);
-    let place = PodPlace { job, task, pod_name: &name, index };
+    let raised: i64 = level.iter().map(|(_, times)| *times).sum();
+    let attempt = 1 + i64::from(job.status.retry_count) + retried + raised;
+    let place = PodPlace { job, task, pod_name: &name, index, attempt };
     for plugin in plugins {
         plugin.shape_pod(&place, &mut metadata, &mut spec);
     }

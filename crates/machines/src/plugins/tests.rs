@@ -33,7 +33,7 @@ pub(super) fn shape_all(job: &Job, plugins: &[Plugin], task_name: &str, index: i
     let mut metadata = task.template.metadata.clone().unwrap_or_default();
     let mut pod = task.template.spec.clone().unwrap();
     let pod_name = names::pod_name("j", task_name, index);
-    let place = PodPlace { job, task, pod_name: &pod_name, index };
+    let place = PodPlace { job, task, pod_name: &pod_name, index, attempt: 1 };
     for plugin in plugins {
         plugin.shape_pod(&place, &mut metadata, &mut pod);
     }
