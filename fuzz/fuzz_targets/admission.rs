@@ -104,6 +104,7 @@ fn begin(resource: &str, object: &Value) {
                 claims: &BTreeSet::from(["claim".to_owned()]),
                 applied: &BTreeMap::new(),
                 priorities: &BTreeMap::new(),
+                awaited: &BTreeMap::new(),
                 network_policies: true,
                 command: None,
             };

@@ -3,6 +3,7 @@
 //! Invariant: an object is never replaced by an older state of itself, so an answer that is ahead of the watch stays; an answer
 //! that is behind it is dropped, because its object may have gone since. Owned by the loop.
 
+mod dependents;
 mod made;
 mod pods;
 
@@ -16,6 +17,7 @@ use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::Change;
 use pumice_machines::queue::GroupCounts;
 
+use dependents::Dependents;
 pub(crate) use made::{CONTENT, Lost, MadeObjects};
 pub(crate) use pods::{Doubtful, Gone, JobPods, ask};
 
@@ -60,6 +62,7 @@ impl Told {
 pub(crate) struct Index {
     pub jobs: HashMap<Key, Job>,
     jobs_told: Told,
+    pub dependents: Dependents,
     pub pods: JobPods,
     pub made: MadeObjects,
     pub groups: HashMap<Key, PodGroup>,
@@ -94,10 +97,7 @@ impl Index {
             Change::Replace(all) => {
                 let keep: HashSet<Key> = all.iter().map(|job| key(&job.metadata)).collect();
                 let gone: Vec<Key> = self.jobs.keys().filter(|key| !keep.contains(*key)).cloned().collect();
-                for key in gone {
-                    self.jobs.remove(&key);
-                    touched.push(Touched::Job(key));
-                }
+                gone.iter().for_each(|key| self.forget_job(key, touched));
                 all.into_iter().for_each(|job| self.put_job(job, touched));
             }
         }
@@ -106,9 +106,14 @@ impl Index {
     /// Forgets a job, if it is that very one.
     pub fn remove_job(&mut self, key: &Key, uid: &str, touched: &mut Vec<Touched>) {
         if self.jobs.get(key).is_some_and(|known| known.metadata.uid.as_deref().unwrap_or_default() == uid) {
-            self.jobs.remove(key);
-            touched.push(Touched::Job(key.clone()));
+            self.forget_job(key, touched);
         }
+    }
+
+    fn forget_job(&mut self, key: &Key, touched: &mut Vec<Touched>) {
+        let old = self.jobs.remove(key);
+        self.dependents.changed(key, old.as_ref(), None, &self.jobs, touched);
+        touched.push(Touched::Job(key.clone()));
     }
 
     /// Takes the job that a call of ours brought.
@@ -124,6 +129,7 @@ impl Index {
             complete(&mut job);
             // Who wrote what is as long as a small job itself.
             job.metadata.managed_fields = None;
+            self.dependents.changed(&key, self.jobs.get(&key), Some(&job), &self.jobs, touched);
             self.jobs.insert(key.clone(), job);
             touched.push(Touched::Job(key));
         }

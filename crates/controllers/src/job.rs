@@ -258,6 +258,7 @@ fn look(entry: &Entry, job: &Job, surroundings: &Surroundings<'_>) -> Option<Pla
         claims: index.claims.get(namespace).unwrap_or(&none),
         applied: &entry.applied,
         priorities: &index.priorities,
+        awaited: &index.dependents.awaited(namespace, job),
         network_policies: surroundings.network_policies,
         command: entry.wish.as_ref().map(|wish| &wish.action),
     };

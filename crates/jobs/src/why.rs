@@ -75,7 +75,13 @@ pub fn explain(job: &Job, group: Option<&Value>, pods: &[Pod]) -> Why {
         let word = phase.map_or_else(String::new, ToString::to_string);
         return Why { text: format!("the job does not wait: it is {word}"), stage: word, reasons: vec![] };
     }
+    let state = &job.status.state;
     let Some(group) = group else {
+        // It waits for something before it has a group, and says so.
+        if !state.reason.is_empty() && !state.message.is_empty() {
+            let reason = json!({"about": "job", "reason": state.reason, "message": state.message});
+            return Why { stage: state.reason.clone(), reasons: vec![reason], text: state.message.clone() };
+        }
         let text = "the job controller has not made the job's group yet".to_owned();
         return Why { stage: "New".to_owned(), reasons: vec![], text };
     };

@@ -229,6 +229,10 @@ fn reasons_from_objects() {
     assert_eq!(text(why::explain(&running, None, &[])), "Running: the job does not wait: it is Running");
     assert_eq!(text(why::explain(&waiting, None, &[])), "New: the job controller has not made the job's group yet");
     assert_eq!(text(why::explain(&waiting, Some(&json!({})), &[])), "Pending: the job waits to be let into its queue");
+    let state =
+        json!({"state": {"phase": "Pending", "reason": "WaitsForJobs", "message": "waits for job a to succeed"}});
+    let after = job(json!({}), state);
+    assert_eq!(text(why::explain(&after, None, &[])), "WaitsForJobs: waits for job a to succeed");
     let why = why::explain(&waiting, Some(&group("Inqueue")), &[unplaced]);
     assert_eq!(
         text(why.clone()),

@@ -4,6 +4,7 @@
 //! [`Plan`] out, puts the answers into its index and steps again until nothing is left to do. Called by the job controller
 //! for each job that something happened to.
 
+mod after;
 mod census;
 mod claims;
 mod cleanup;
@@ -43,6 +44,7 @@ use pumice_api::batch::{Job, JobPhase};
 use pumice_api::bus::Action;
 use pumice_api::scheduling::PodGroup;
 
+pub use after::{AFTER, After, AfterError};
 pub use events::Evicted;
 pub use facts::{JobPod, PodFacts, PodPhase};
 pub use kill::Mark;
@@ -76,6 +78,8 @@ pub struct JobView<'a> {
     pub applied: &'a BTreeMap<ObjectId, i64>,
     /// Values of the priority classes.
     pub priorities: &'a BTreeMap<String, i32>,
+    /// Phases of the jobs that this one waits for ([`After`]), as far as they exist; of one that is gone, how it ended.
+    pub awaited: &'a BTreeMap<String, JobPhase>,
     /// Whether the cluster serves NetworkPolicy.
     pub network_policies: bool,
     /// A Command for this job. It is deleted once the plan was carried out, and the job is not stepped before it is gone.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use pumice_api::batch::{Job, LifecyclePolicy, TaskSpec};
 use pumice_api::bus::{Action, Event};
-use pumice_machines::job::{ON_OOM, ScaleUp, TASK_NUMBERS};
+use pumice_machines::job::{AFTER, After, ON_OOM, ScaleUp, TASK_NUMBERS};
 
 use super::name_of;
 use crate::Findings;
@@ -13,6 +13,7 @@ use crate::Findings;
 /// Judges the annotations of a new job and of its tasks.
 pub(super) fn validate(job: &Job, findings: &mut Findings) {
     on_oom(job, findings);
+    after(job, findings);
     for task in &job.spec.tasks {
         rule(of_template(task), &task.policies, &format!("task {}", task.name), findings);
         numbers(task, findings);
@@ -25,17 +26,34 @@ pub(super) fn validate(job: &Job, findings: &mut Findings) {
     }
 }
 
-/// Judges the annotation of a job that is changed: those of its tasks can't be.
+/// Judges the annotations of a job that is changed, if they are: those of its tasks can't be.
 pub(super) fn validate_change(job: &Job, old: &Job, findings: &mut Findings) {
-    let text = |job: &Job| job.metadata.annotations.as_ref().and_then(|all| all.get(ON_OOM)).cloned();
-    if text(job) != text(old) {
+    let differs = |key: &str| {
+        let text = |job: &'_ Job| job.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
+        text(job) != text(old)
+    };
+    if differs(ON_OOM) {
         on_oom(job, findings);
+    }
+    if differs(AFTER) {
+        after(job, findings);
     }
 }
 
 fn on_oom(job: &Job, findings: &mut Findings) {
     let place = format!("job {}", name_of(job));
     rule(job.metadata.annotations.as_ref(), &job.spec.policies, &place, findings);
+}
+
+/// A circle of several jobs can't be seen from one of them; its jobs say what they wait for.
+fn after(job: &Job, findings: &mut Findings) {
+    match After::of(job) {
+        Err(error) => findings.refuse(format!("{error};")),
+        Ok(Some(after)) if after.jobs().any(|name| name == name_of(job)) => {
+            findings.refuse(format!("annotation {AFTER}: job {} can't wait for itself;", name_of(job)));
+        }
+        Ok(_) => {}
+    }
 }
 
 type Annotations = BTreeMap<String, String>;

@@ -48,6 +48,7 @@ const NAMES: &[&str] = &[
     "pumice.sh/max-parallel",
     "retries",
     "pumice.sh/retries",
+    "pumice.sh/after",
     "volcano.sh/hierarchy",
     "volcano.sh/hierarchy-weights",
     "pumice.sh/user",

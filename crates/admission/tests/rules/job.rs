@@ -408,6 +408,30 @@ fn a_gang_is_no_larger_than_what_may_be_there_at_once() {
 }
 
 #[test]
+fn what_a_job_waits_for_is_read_when_it_is_written() {
+    let after = |text: &str| with(&[("/metadata/annotations", json!({ "pumice.sh/after": text }))]);
+    assert_eq!(create(&after("ok:a,failed:b, any:c.d")), Findings::default());
+    let bad = [
+        ("a", "\"a\" is none of ok:JOB, failed:JOB and any:JOB"),
+        ("", "\"\" is none of"),
+        ("ok:a,any:a", "names job a twice"),
+        ("ok:j", "job j can't wait for itself"),
+    ];
+    let update = |new: &Value, old: &Value| {
+        let mut findings = Findings::default();
+        job::validate_update(&typed::<Job>(new), &typed(old), &mut findings);
+        findings.refusals
+    };
+    for (text, fragment) in bad {
+        let findings = create(&after(text));
+        assert_eq!(findings.refusals.len(), 1, "{text}: {findings:?}");
+        assert!(findings.refusals[0].contains(fragment), "{text}: {findings:?}");
+        assert_eq!(update(&after(text), &after("ok:a")).len(), 1, "{text}");
+        assert_eq!(update(&after(text), &after(text)), [""; 0], "{text}");
+    }
+}
+
+#[test]
 fn a_rule_may_change_but_not_into_nonsense() {
     let annotated = |text: &str| with(&[("/metadata/annotations", json!({ "pumice.sh/on-oom": text }))]);
     let update = |new: &Value, old: &Value| {

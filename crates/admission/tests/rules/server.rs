@@ -77,6 +77,7 @@ async fn a_new_job_has_the_status_that_its_controller_would_write() {
         claims: &BTreeSet::new(),
         applied: &BTreeMap::new(),
         priorities: &BTreeMap::new(),
+        awaited: &BTreeMap::new(),
         network_policies: false,
         command: None,
     };

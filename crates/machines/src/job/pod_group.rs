@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use super::census::min_available;
 use super::raises::{self, Raises};
 use super::task_numbers::at_once;
-use super::{memory, oom, pod_retries, sync};
+use super::{after, memory, oom, pod_retries, sync};
 use crate::job_object;
 use crate::usage::{self, Usage};
 
@@ -30,6 +30,7 @@ const NOT_COPIED: &[&str] = &[
     memory::REFUSED,
     raises::MEMORY_RAISES,
     pod_retries::POD_RETRIES,
+    after::AFTER_MET,
 ];
 
 /// Makes the group.

@@ -15,7 +15,7 @@ use super::plan::{Effect, Plan};
 use super::pod_retries::PodRetries;
 use super::raises::Raises;
 use super::rules::Verdict;
-use super::{Scene, claims, depends, plugin_objects, pod_group, pods, rules, updated};
+use super::{Scene, after, claims, depends, plugin_objects, pod_group, pods, rules, updated};
 use crate::job_object;
 use crate::plugins::{self, Plugin};
 
@@ -26,7 +26,7 @@ const REPLICAS_MAX: i64 = 100_000;
 
 impl Scene<'_> {
     pub(super) fn sync(&self) -> Plan {
-        self.with_refusals(self.agree())
+        self.wait_for_jobs().unwrap_or_else(|| self.with_refusals(self.agree()))
     }
 
     fn agree(&self) -> Plan {
@@ -36,6 +36,7 @@ impl Scene<'_> {
         let mut covered = Memory::default();
         let preparations = self.prepare(&mut records);
         draft.begin(self.now);
+        after::waits_no_more(&mut draft.next);
         let mut first = Vec::new();
         let mut second = self.deletions(|pod| pod.mark.is_some() && !self.pauses(pod));
         let deletes = !second.is_empty();

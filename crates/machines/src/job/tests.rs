@@ -1,5 +1,6 @@
 //! The Job machine against a model of a cluster.
 
+mod after;
 mod ended;
 mod exhaust;
 mod goldens;

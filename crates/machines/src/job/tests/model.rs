@@ -23,6 +23,8 @@ pub(super) struct Model {
     pub applied: BTreeMap<ObjectId, i64>,
     pub evicted: Vec<Evicted>,
     pub queue_exists: bool,
+    /// Phases of other jobs.
+    pub awaited: BTreeMap<String, JobPhase>,
     pub now: Timestamp,
     /// Deleted pods stay until [`Model::reap`].
     pub linger: bool,
@@ -76,6 +78,7 @@ impl Model {
             applied: BTreeMap::new(),
             evicted: Vec::new(),
             queue_exists: true,
+            awaited: BTreeMap::new(),
             now: "2026-01-01T00:01:00Z".parse().unwrap(),
             linger: false,
             hold_counts: false,
@@ -115,6 +118,7 @@ impl Model {
             claims: &self.claims,
             applied: &self.applied,
             priorities: &BTreeMap::new(),
+            awaited: &self.awaited,
             network_policies: false,
             command,
         };
