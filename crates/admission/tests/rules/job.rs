@@ -378,15 +378,15 @@ fn a_gang_is_no_larger_than_what_may_be_there_at_once() {
             ("/spec/tasks/0/replicas", json!(5)),
         ]
     };
-    let with_all = |more: &[(&'static str, Value)], least: [(&'static str, Value); 3]| {
-        create(&with(&more.iter().cloned().chain(least).collect::<Vec<_>>()))
+    let with_all = |most: &(&'static str, Value), least: [(&'static str, Value); 3]| {
+        create(&with(&least.into_iter().chain([most.clone()]).collect::<Vec<_>>()))
     };
     for most in [parallel(2), (template, annotated.clone())] {
-        assert_eq!(with_all(&[most.clone()], least(2, 2)), Findings::default());
-        let findings = with_all(&[most.clone()], least(3, 2));
+        assert_eq!(with_all(&most, least(2, 2)), Findings::default());
+        let findings = with_all(&most, least(3, 2));
         assert_eq!(findings.refusals.len(), 1, "{findings:?}");
         assert!(findings.refusals[0].contains("'minAvailable' 3 is greater than 'maxParallel' 2"), "{findings:?}");
-        let findings = with_all(&[most], least(1, 3));
+        let findings = with_all(&most, least(1, 3));
         assert_eq!(findings.refusals.len(), 1, "{findings:?}");
         assert!(findings.refusals[0].contains("job 'minAvailable' 3 is greater than the 2 pods"), "{findings:?}");
     }
