@@ -19,6 +19,9 @@ const IN_JOB_SPECS: &[&str] = &[
     "tasks.items.properties.retries",
 ];
 
+/// Definitions that Volcano has not.
+const OURS: &[&str] = &["pumice.sh_resourceprofiles.yaml"];
+
 /// Where specs of Jobs are.
 const JOB_SPECS: &[(&str, &str)] = &[
     ("batch.volcano.sh_jobs", "spec"),
@@ -109,7 +112,7 @@ fn no_definition_is_left_out() {
     let mut theirs: Vec<String> =
         files.map(|file| file.expect("file").file_name().into_string().expect("UTF-8")).collect();
     let ours = xtask::codegen::crd::definitions().expect("generates");
-    let mut ours: Vec<String> = ours.iter().map(file_of).collect();
+    let mut ours: Vec<String> = ours.iter().map(file_of).filter(|file| !OURS.contains(&file.as_str())).collect();
     theirs.sort();
     ours.sort();
     assert_eq!(ours, theirs);
@@ -125,6 +128,9 @@ fn definitions_say_what_volcano_says() {
     let mut added = Vec::new();
     for ours in xtask::codegen::crd::definitions().expect("generates") {
         let file = file_of(&ours);
+        if OURS.contains(&file.as_str()) {
+            continue;
+        }
         let Some(theirs) = upstream(&file) else { return };
         compare(&theirs, &ours, file.trim_end_matches(".yaml"), &mut differences, &mut added);
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pumice_api::batch::Job;
+use pumice_jobs::memory_news::MemoryNews;
 use pumice_jobs::progress::{Counts, Progress};
 
 use crate::failure::Failure;
@@ -28,6 +29,7 @@ pub struct Terminal {
     started: tokio::time::Instant,
     phase: String,
     waits: String,
+    memory: MemoryNews,
 }
 
 impl Terminal {
@@ -52,6 +54,7 @@ impl Terminal {
             started: tokio::time::Instant::now(),
             phase: String::new(),
             waits: String::new(),
+            memory: MemoryNews::default(),
         }
     }
 
@@ -72,6 +75,9 @@ impl Terminal {
                 self.progress_note(&text);
             }
             self.phase = phase;
+        }
+        for news in self.memory.take(job) {
+            self.progress_note(&format!("{}: {news}", self.name));
         }
         self.draw();
     }

@@ -102,6 +102,7 @@ impl Admission for VolcanoAdmission {
             Kind::Job => {
                 if created {
                     job::mutate(object, &rules);
+                    job::inherit_queue_rule(object, &Stored(request.objects));
                     status = Some(job::first_status(object, Time(request.now)));
                 } else {
                     job::mutate_again(object, &rules);

@@ -16,12 +16,14 @@ mod partition;
 mod plugins;
 mod pod_template;
 pub(crate) mod policies;
+mod queue_rule;
 mod status;
 mod update;
 mod volumes;
 
 pub use create::validate_create;
 pub use mutate::{mutate, mutate_again};
+pub use queue_rule::inherit_queue_rule;
 pub use status::first_status;
 pub use update::validate_update;
 

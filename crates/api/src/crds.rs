@@ -9,7 +9,7 @@ const ALL: &str = include_str!("../crds/all.json");
 /// Definitions that nothing of ours acts on yet: an object of theirs would be a promise that nobody keeps.
 const IDLE: &[&str] = &["colocationconfigurations.config.volcano.sh"];
 
-/// The definitions of all of Volcano's kinds. Parses about 300 KB.
+/// The definitions of all of Volcano's kinds and of ours. Parses about 300 KB.
 pub fn all() -> Vec<serde_json::Value> {
     serde_json::from_str(ALL).expect("generated JSON; the freshness test compares it with the types")
 }
@@ -38,8 +38,11 @@ mod tests {
             "jobflows.flow",
             "jobtemplates.flow",
             "colocationconfigurations.config",
-        ];
-        assert_eq!(names, wanted.map(|name| format!("\"{name}.volcano.sh\"")));
+        ]
+        .map(|name| format!("\"{name}.volcano.sh\""));
+        let ours = "\"resourceprofiles.pumice.sh\"".to_owned();
+        let wanted: Vec<String> = wanted.into_iter().chain([ours]).collect();
+        assert_eq!(names, wanted);
         assert_eq!(super::at_work().len() + super::IDLE.len(), wanted.len());
     }
 }

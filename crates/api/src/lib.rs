@@ -23,6 +23,7 @@ pub mod kubelet;
 pub mod names;
 pub mod network_topology;
 pub mod nodeinfo;
+pub mod profile;
 pub mod scheduling;
 pub mod shard;
 pub mod topology;

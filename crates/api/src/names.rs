@@ -87,6 +87,10 @@ pub const USER: &str = "pumice.sh/user";
 pub const RESTART: &str = "pumice.sh/restart";
 /// When a pod's predecessor was evicted; a delayed PodEvicted policy counts from it; annotation.
 pub const EVICTED_AT: &str = "pumice.sh/evicted-at";
+/// What pods of a Job start with because it was learned, `{"uid": .., "tasks": {TASK: {CONTAINER: AMOUNT}}}`; annotation.
+pub const MEMORY_START: &str = "pumice.sh/memory-start";
+/// Reason of the state of a Job whose pods were given more memory than any node has.
+pub const MEMORY_EXCEEDS_NODES: &str = "MemoryExceedsNodes";
 /// Name of the CronJob that made a Job; label.
 pub const CRON_JOB: &str = "pumice.sh/cron-job";
 /// What a PodGroup that the controllers made for pods without one was made of; label.

@@ -6,6 +6,7 @@ use pumice_api::bus::Command;
 use pumice_api::colocation::ColocationConfiguration;
 use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::nodeinfo::Numatopology;
+use pumice_api::profile::ResourceProfile;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_api::shard::NodeShard;
 use pumice_api::topology::HyperNode;
@@ -130,6 +131,7 @@ survive! {
     any_queue: Queue,
     any_hyper_node: HyperNode,
     any_node_shard: NodeShard,
+    any_resource_profile: ResourceProfile,
     any_numatopology: Numatopology,
     any_job_flow: JobFlow,
     any_job_template: JobTemplate,

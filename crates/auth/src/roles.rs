@@ -21,6 +21,7 @@ const BATCH: &[&str] = &["batch.volcano.sh"];
 const FLOW: &[&str] = &["flow.volcano.sh"];
 const SCHEDULING: &[&str] = &["scheduling.volcano.sh"];
 const BUS: &[&str] = &["bus.volcano.sh"];
+const OURS: &[&str] = &["pumice.sh"];
 
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["update", "patch"];
@@ -69,6 +70,8 @@ const CONTROLLERS: &[Line] = &[
     (&["topology.volcano.sh"], &["hypernodes/status"], WRITE),
     (&["shard.volcano.sh"], &["nodeshards"], EDIT),
     (&["shard.volcano.sh"], &["nodeshards/status"], WRITE),
+    // What is learned of jobs.
+    (OURS, &["resourceprofiles"], &["get", "list", "watch", "create", "patch"]),
     // What owns pods whose PodGroups are made here.
     (&["apps"], &["replicasets", "statefulsets", "daemonsets"], READ),
     (&["batch"], &["jobs"], &["get"]),

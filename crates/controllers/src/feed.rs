@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 use futures::stream::{BoxStream, SelectAll, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Secret, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,6 +16,7 @@ use kube::{Api, Client, Resource};
 use pumice_api::batch::Job;
 use pumice_api::bus::Command;
 use pumice_api::names;
+use pumice_api::profile::ResourceProfile;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::{Change, WatchScope, watch, watch_all, watch_optional};
 use pumice_machines::job::ObjectKind;
@@ -32,12 +33,14 @@ pub(crate) enum Input {
     Command(Change<Command>),
     Claim(Change<PersistentVolumeClaim>),
     Priority(Change<PriorityClass>),
+    Profile(Change<ResourceProfile>),
+    Node(Box<Change<Node>>),
     /// Objects of plugins, of this kind.
     Made(ObjectKind, Change<ObjectMeta>),
 }
 
 /// Kinds that must have been listed before anything is decided.
-pub(crate) const KINDS: usize = 11;
+pub(crate) const KINDS: usize = 13;
 
 impl Input {
     /// A number for the kind, if this is a complete list of it.
@@ -54,6 +57,8 @@ impl Input {
             Self::Made(ObjectKind::Secret, Change::Replace(_)) => Some(8),
             Self::Made(ObjectKind::Service, Change::Replace(_)) => Some(9),
             Self::Made(ObjectKind::NetworkPolicy, Change::Replace(_)) => Some(10),
+            Self::Profile(Change::Replace(_)) => Some(11),
+            Self::Node(change) if matches!(**change, Change::Replace(_)) => Some(12),
             _ => None,
         }
     }
@@ -71,6 +76,8 @@ pub(crate) fn start(client: &Client) -> Feed {
     feed.push(watch(Api::<Command>::all(client.clone()), all()).map(Input::Command).boxed());
     feed.push(watch(Api::<PersistentVolumeClaim>::all(client.clone()), all()).map(Input::Claim).boxed());
     feed.push(watch(Api::<PriorityClass>::all(client.clone()), all()).map(Input::Priority).boxed());
+    feed.push(watch_optional(Api::<ResourceProfile>::all(client.clone()), all()).map(Input::Profile).boxed());
+    feed.push(watch_all::<Node>(client, all()).map(|change| Input::Node(Box::new(change))).boxed());
     feed.push(made::<ConfigMap>(client, ObjectKind::ConfigMap));
     feed.push(made::<Secret>(client, ObjectKind::Secret));
     feed.push(made::<Service>(client, ObjectKind::Service));

@@ -5,7 +5,9 @@
 
 mod dependents;
 mod made;
+mod nodes;
 mod pods;
+mod profiles;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -19,7 +21,9 @@ use pumice_machines::queue::GroupCounts;
 
 use dependents::Dependents;
 pub(crate) use made::{CONTENT, Lost, MadeObjects};
+use nodes::Nodes;
 pub(crate) use pods::{Doubtful, Gone, JobPods, ask};
+use profiles::Profiles;
 
 /// Namespace and name.
 pub(crate) type Key = (String, String);
@@ -33,6 +37,7 @@ pub(crate) fn key(metadata: &ObjectMeta) -> Key {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Touched {
     Job(Key),
+    Profile(Key),
     Queue(String),
 }
 
@@ -74,6 +79,8 @@ pub(crate) struct Index {
     queues_told: Told,
     pub claims: HashMap<String, BTreeSet<String>>,
     pub priorities: BTreeMap<String, i32>,
+    profiles: Profiles,
+    nodes: Nodes,
 }
 
 /// Whether `new` may replace `old`: it is not an older state of the same object.

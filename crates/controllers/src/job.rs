@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use pumice_api::batch::{Job, JobPhase};
 use pumice_cluster::EventRecorder;
 use pumice_cluster::events::{self, Occurrence};
-use pumice_machines::job::{Effect, Evicted, JobView, ObjectId, Plan, PodFacts, Severity, step};
+use pumice_machines::job::{Effect, Evicted, JobView, Lesson, ObjectId, Plan, PodFacts, Severity, step};
 use tokio::time::Instant;
 
 use crate::backoff;
@@ -76,6 +76,8 @@ pub(crate) struct JobWork {
     entries: HashMap<Key, Entry>,
     /// Commands that were carried out, or are for jobs that are gone.
     done: Vec<Ticket>,
+    /// What jobs have taught, with their namespaces.
+    lessons: Vec<(String, Lesson)>,
 }
 
 /// The entry of a job as it is now.
@@ -108,6 +110,11 @@ impl JobWork {
     /// Commands to delete, since the last call.
     pub fn done(&mut self) -> Vec<Ticket> {
         std::mem::take(&mut self.done)
+    }
+
+    /// What jobs have taught since the last call.
+    pub fn lessons(&mut self) -> Vec<(String, Lesson)> {
+        std::mem::take(&mut self.lessons)
     }
 
     /// Notes pods that went away; those we did not ask to go were evicted.
@@ -154,7 +161,7 @@ impl JobWork {
             }
             return Begin::Nothing;
         };
-        let Self { entries, done } = self;
+        let Self { entries, done, .. } = self;
         let entry = enter(entries, done, key, job);
         if entry.busy {
             return Begin::Nothing;
@@ -217,6 +224,10 @@ impl JobWork {
         let same = entry.uid == uid;
         let progress = !answer.observed.is_empty();
         for observed in answer.observed {
+            if let Observed::Lesson(lesson) = observed {
+                self.lessons.push((answer.key.0.clone(), *lesson));
+                continue;
+            }
             take_in(observed, &answer.key, &uid, entry, same, index, touched);
         }
         touched.push(Touched::Job(answer.key));
@@ -260,6 +271,8 @@ fn look(entry: &Entry, job: &Job, surroundings: &Surroundings<'_>) -> Option<Pla
         priorities: &index.priorities,
         awaited: &index.dependents.awaited(namespace, job),
         network_policies: surroundings.network_policies,
+        profiles: index.profiles_of(namespace),
+        largest_node: index.largest_node(),
         command: entry.wish.as_ref().map(|wish| &wish.action),
     };
     match std::panic::catch_unwind(AssertUnwindSafe(|| step(&view, surroundings.now))) {
@@ -354,7 +367,7 @@ fn take_in(
         Observed::Removed(id) => {
             entry.applied.remove(&id);
         }
-        Observed::Applied(..) => {}
+        Observed::Applied(..) | Observed::Lesson(_) => {}
     }
 }
 

@@ -27,6 +27,7 @@ mod made_jobs;
 mod metrics;
 mod node_table;
 mod pod_groups;
+mod profiles;
 mod queue;
 mod run;
 mod settings;

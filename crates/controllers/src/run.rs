@@ -18,6 +18,7 @@ use crate::index::{self, Doubtful, Index, Touched};
 use crate::job::{self, JobWork};
 use crate::keys::Keys;
 use crate::metrics::{Metrics, Rounds};
+use crate::profiles::{self, ProfileWork};
 use crate::queue::{self, QueueWork};
 use crate::slim::SlimPod;
 use crate::timers::Timers;
@@ -32,6 +33,7 @@ const PLANS_MAX: usize = 64;
 enum Answer {
     Job(job::Answer),
     Queue(queue::Answer),
+    Profile(profiles::Answer),
     Asked(Option<commands::Asked>),
     CommandGone(commands::CommandKey),
     Pods(Vec<(Doubtful, Option<SlimPod>)>),
@@ -45,6 +47,7 @@ pub(crate) struct Loop {
     index: Index,
     jobs: JobWork,
     queues: QueueWork,
+    profiles: ProfileWork,
     commands: Commands,
     keys: Arc<Keys>,
     calls: JoinSet<Answer>,
@@ -70,6 +73,7 @@ impl Loop {
             index: Index::default(),
             jobs: JobWork::default(),
             queues: QueueWork::default(),
+            profiles: ProfileWork::default(),
             commands: Commands::default(),
             keys: Arc::default(),
             calls: JoinSet::new(),
@@ -159,6 +163,8 @@ impl Loop {
                     change.map(|class| (class.metadata.name.unwrap_or_default(), class.value.unwrap_or(0))),
                 );
             }
+            Input::Profile(change) => index.profile_changed(change),
+            Input::Node(change) => index.node_changed(*change, &mut touched),
             Input::Made(kind, change) => {
                 let lost = index.made.changed(kind, change);
                 self.jobs.lost(lost, &mut touched);
@@ -207,7 +213,11 @@ impl Loop {
             Ok((id, answer)) => {
                 self.plans.remove(&id);
                 match answer {
-                    Answer::Job(answer) => self.jobs.answered(answer, &mut self.index, &self.recorder, &mut touched),
+                    Answer::Job(answer) => {
+                        self.jobs.answered(answer, &mut self.index, &self.recorder, &mut touched);
+                        self.profiles.learn(self.jobs.lessons(), &mut touched);
+                    }
+                    Answer::Profile(answer) => self.profiles.answered(answer, Instant::now(), &mut touched),
                     Answer::Queue(answer) => self.queues.answered(answer, &mut self.index, &mut touched),
                     Answer::Asked(Some(asked)) => {
                         let (index, jobs, queues) = (&mut self.index, &mut self.jobs, &mut self.queues);
@@ -230,6 +240,10 @@ impl Loop {
                     tracing::error!(namespace = key.0, job = key.1, %error, "a plan crashed; the job waits for a change");
                     self.jobs.crashed(&key);
                 }
+                Some(Touched::Profile(key)) => {
+                    tracing::error!(namespace = key.0, profile = key.1, %error, "a write crashed");
+                    self.profiles.crashed(&key);
+                }
                 Some(Touched::Queue(queue)) => {
                     self.of_queues.crashed();
                     tracing::error!(queue, %error, "a plan crashed; the queue waits for a change");
@@ -249,6 +263,7 @@ impl Loop {
         {
             match &touched {
                 Touched::Job(key) => self.work_on_job(key.clone(), touched),
+                Touched::Profile(key) => self.work_on_profile(&key.clone(), touched),
                 Touched::Queue(name) => self.work_on_queue(&name.clone(), touched),
             }
         }
@@ -269,6 +284,18 @@ impl Loop {
                     rounds.ended(begun.elapsed(), answer.is_done());
                     Answer::Queue(answer)
                 });
+                self.plans.insert(handle.id(), touched);
+            }
+        }
+    }
+
+    fn work_on_profile(&mut self, key: &crate::index::Key, touched: Touched) {
+        match self.profiles.begin(key, &self.index, Instant::now()) {
+            profiles::Begin::Nothing => {}
+            profiles::Begin::Wait(at) => self.timers.at(&touched, at),
+            profiles::Begin::Write(write) => {
+                let call = profiles::carry_out(self.client.clone(), write);
+                let handle = self.calls.spawn(async move { Answer::Profile(call.await) });
                 self.plans.insert(handle.id(), touched);
             }
         }

@@ -13,6 +13,7 @@ pub mod error;
 pub mod list;
 pub mod logs;
 pub mod manifest;
+pub mod memory_news;
 pub mod names;
 pub mod outcome;
 pub mod progress;

@@ -14,6 +14,7 @@ mod events;
 mod facts;
 mod index_runs;
 mod kill;
+mod learned;
 mod memory;
 mod oom;
 mod owed;
@@ -24,15 +25,19 @@ mod pod_group;
 mod pod_retries;
 mod pods;
 mod policy;
+mod profile;
 mod raises;
 mod refused;
 mod retry;
 mod rules;
 mod scale_up;
+mod signature;
+mod sizes;
 mod status;
 mod sync;
 mod tally;
 mod task_numbers;
+mod too_large;
 mod ttl;
 mod updated;
 mod volumes;
@@ -42,15 +47,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use pumice_api::batch::{Job, JobPhase};
 use pumice_api::bus::Action;
+use pumice_api::profile::ResourceProfile;
 use pumice_api::scheduling::PodGroup;
 
 pub use after::{AFTER, After, AfterError};
 pub use events::Evicted;
 pub use facts::{JobPod, PodFacts, PodPhase};
 pub use kill::Mark;
+pub use learned::LEARN_MEMORY;
+pub use oom::rule_of;
 pub use phase::{Transition, transition};
 pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity};
+pub use profile::Lesson;
 pub use scale_up::{ON_OOM, ScaleUp, ScaleUpError};
+pub use sizes::gets_more_memory;
 pub use task_numbers::{MAX_PARALLEL, MIN_SUCCESS, RETRIES, TASK_NUMBERS, TaskNumber, TaskNumberError, at_once};
 
 use census::Census;
@@ -82,6 +92,10 @@ pub struct JobView<'a> {
     pub awaited: &'a BTreeMap<String, JobPhase>,
     /// Whether the cluster serves NetworkPolicy.
     pub network_policies: bool,
+    /// What was learned of earlier runs in the job's namespace, by name.
+    pub profiles: &'a BTreeMap<String, ResourceProfile>,
+    /// Bytes of memory that the largest node has for pods; none while no node is known.
+    pub largest_node: Option<i64>,
     /// A Command for this job. It is deleted once the plan was carried out, and the job is not stepped before it is gone.
     pub command: Option<&'a Action>,
 }
@@ -123,6 +137,7 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
         None => scene.due.first().filter(|_| judged).cloned(),
     };
     let mut plan = scene.act(order.as_ref());
+    learned::teach(view, &scene.census, &scene.phase, &mut plan);
     let rest_ends = scene.rest_ends().into_iter().chain(scene.pause_ends());
     plan.prepend_records(no_room.into_iter().chain(scene.memory.refused).collect());
     if judged {

@@ -8,6 +8,7 @@ use pumice_api::bus::Command;
 use pumice_api::colocation::ColocationConfiguration;
 use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::nodeinfo::Numatopology;
+use pumice_api::profile::ResourceProfile;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_api::shard::NodeShard;
 use pumice_api::topology::HyperNode;
@@ -56,6 +57,7 @@ pub fn definitions() -> anyhow::Result<Vec<Value>> {
         definition::<JobFlow>(&markers, job_flow_columns(), json!({ "status": {} }))?,
         definition::<JobTemplate>(&markers, json!([]), json!({ "status": {} }))?,
         definition::<ColocationConfiguration>(&markers, json!([]), json!({ "status": {} }))?,
+        definition::<ResourceProfile>(&markers, profile_columns(), Value::Null)?,
     ])
 }
 
@@ -138,6 +140,16 @@ fn job_flow_columns() -> Value {
     json!([
         { "name": "Status", "type": "string", "jsonPath": ".status.state.phase" },
         { "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp" },
+    ])
+}
+
+fn profile_columns() -> Value {
+    json!([
+        { "name": "Job", "type": "string", "jsonPath": ".spec.job" },
+        { "name": "Task", "type": "string", "jsonPath": ".spec.task" },
+        { "name": "Memory", "type": "string", "jsonPath": ".status.containers[*].memory" },
+        { "name": "Runs", "type": "integer", "jsonPath": ".status.runs" },
+        { "name": "Learned", "type": "date", "jsonPath": ".status.observedAt" },
     ])
 }
 

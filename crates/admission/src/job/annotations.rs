@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use pumice_api::batch::{Job, LifecyclePolicy, TaskSpec};
-use pumice_api::bus::{Action, Event};
-use pumice_machines::job::{AFTER, After, ON_OOM, ScaleUp, TASK_NUMBERS};
+use pumice_api::bus::Event;
+use pumice_machines::job::{AFTER, After, LEARN_MEMORY, ON_OOM, ScaleUp, TASK_NUMBERS, rule_of};
 
 use super::name_of;
 use crate::Findings;
@@ -14,11 +14,12 @@ use crate::Findings;
 pub(super) fn validate(job: &Job, findings: &mut Findings) {
     on_oom(job, findings);
     after(job, findings);
+    learn_memory(job, findings);
     for task in &job.spec.tasks {
         rule(of_template(task), &task.policies, &format!("task {}", task.name), findings);
         numbers(task, findings);
     }
-    for task in job.spec.tasks.iter().filter(|task| is_raised(job, task) && !has_memory(&task.template)) {
+    for task in job.spec.tasks.iter().filter(|task| rule_of(job, task).is_some() && !has_memory(&task.template)) {
         findings.warn(format!(
             "task {} has no container with a memory limit or request, so there is nothing that ScaleUpMemory could raise",
             task.name
@@ -28,15 +29,28 @@ pub(super) fn validate(job: &Job, findings: &mut Findings) {
 
 /// Judges the annotations of a job that is changed, if they are: those of its tasks can't be.
 pub(super) fn validate_change(job: &Job, old: &Job, findings: &mut Findings) {
-    let differs = |key: &str| {
-        let text = |job: &'_ Job| job.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
-        text(job) != text(old)
-    };
+    let differs = |key: &str| text(job, key) != text(old, key);
     if differs(ON_OOM) {
         on_oom(job, findings);
     }
     if differs(AFTER) {
         after(job, findings);
+    }
+    if differs(LEARN_MEMORY) {
+        learn_memory(job, findings);
+    }
+}
+
+fn text<'a>(job: &'a Job, key: &str) -> Option<&'a str> {
+    job.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn learn_memory(job: &Job, findings: &mut Findings) {
+    if let Some(text) = text(job, LEARN_MEMORY).filter(|text| *text != "off") {
+        let name = name_of(job);
+        findings.refuse(format!(
+            "annotation {LEARN_MEMORY} of job {name}: {text:?} is not off; write off, or leave it out;"
+        ));
     }
 }
 
@@ -69,12 +83,12 @@ fn answers_oom(policy: &LifecyclePolicy) -> bool {
 /// A place has one rule.
 fn rule(annotations: Option<&Annotations>, policies: &[LifecyclePolicy], place: &str, findings: &mut Findings) {
     let Some(text) = annotations.and_then(|all| all.get(ON_OOM)) else { return };
-    if let Err(error) = ScaleUp::of_annotation(text) {
-        findings.refuse(format!("annotation {ON_OOM} of {place}: {error};"));
-    } else if policies.iter().any(answers_oom) {
-        findings.refuse(format!(
+    match ScaleUp::of_annotation(text) {
+        Err(error) => findings.refuse(format!("annotation {ON_OOM} of {place}: {error};")),
+        Ok(Some(_)) if policies.iter().any(answers_oom) => findings.refuse(format!(
             "{place} says what to do on OOMKilled by a policy and by annotation {ON_OOM}; leave one of them out;"
-        ));
+        )),
+        Ok(_) => {}
     }
 }
 
@@ -89,15 +103,6 @@ fn numbers(task: &TaskSpec, findings: &mut Findings) {
             _ => {}
         }
     }
-}
-
-/// Whether memory of the task's pods is to be raised, by its own rule or the job's.
-fn is_raised(job: &Job, task: &TaskSpec) -> bool {
-    let raises = |annotations: Option<&Annotations>, policies: &[LifecyclePolicy]| {
-        let by_policy = |policy: &LifecyclePolicy| answers_oom(policy) && policy.action == Some(Action::ScaleUpMemory);
-        annotations.is_some_and(|all| all.contains_key(ON_OOM)) || policies.iter().any(by_policy)
-    };
-    raises(of_template(task), &task.policies) || raises(job.metadata.annotations.as_ref(), &job.spec.policies)
 }
 
 fn has_memory(template: &PodTemplateSpec) -> bool {

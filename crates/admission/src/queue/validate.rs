@@ -2,6 +2,7 @@
 
 use pumice_api::names::{DEFAULT_QUEUE, ROOT_QUEUE};
 use pumice_api::scheduling::{Queue, QueueSpec, QueueState};
+use pumice_machines::job::{ON_OOM, ScaleUp};
 use pumice_objects::field::FieldError;
 
 use super::{amounts, hierarchy, tree};
@@ -11,6 +12,7 @@ use crate::{Findings, Rules};
 /// Judges a new queue, or a changed one beside what it was.
 pub fn validate(queue: &Queue, old: Option<&Queue>, view: &dyn View, rules: &Rules, findings: &mut Findings) {
     amounts::validate(&queue.spec, findings);
+    rule_of_jobs(queue, old, findings);
     if let Some(state) = queue.status.state.as_ref().filter(|state| !is_settable(state, old)) {
         let error = FieldError::invalid("status.state", state.as_str(), "queue state must be in [Open Closed]");
         findings.refuse(error.to_string());
@@ -28,6 +30,16 @@ pub fn validate(queue: &Queue, old: Option<&Queue>, view: &dyn View, rules: &Rul
     }
     if resized || old.is_some_and(|old| old.spec.parent != queue.spec.parent) {
         tree::validate_sums(queue, &queues, findings);
+    }
+}
+
+/// The rule that jobs inherit, if it is new.
+fn rule_of_jobs(queue: &Queue, old: Option<&Queue>, findings: &mut Findings) {
+    let text = |queue: &Queue| queue.metadata.annotations.as_ref().and_then(|all| all.get(ON_OOM)).cloned();
+    if let Some(text) = text(queue).filter(|new| old.and_then(text).as_ref() != Some(new))
+        && let Err(error) = ScaleUp::of_annotation(&text)
+    {
+        findings.refuse(format!("annotation {ON_OOM} of queue {}: {error};", name_of(queue)));
     }
 }
 

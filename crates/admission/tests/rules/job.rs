@@ -332,6 +332,8 @@ fn more_memory_is_asked_for_by_a_policy_or_by_an_annotation() {
             ("/spec/policies", policy.clone()),
         ],
         &[("/spec/policies", json!([{ "event": "OOMKilled", "action": "RestartJob" }]))],
+        &[("/spec/policies", policy.clone()), ("/metadata/annotations", annotated("off"))],
+        &[("/metadata/annotations", json!({ "pumice.sh/learn-memory": "off" }))],
         &[(template, json!({ "annotations": { "pumice.sh/min-success": "2" } }))],
     ];
     for changes in good {
@@ -341,6 +343,10 @@ fn more_memory_is_asked_for_by_a_policy_or_by_an_annotation() {
         (
             &[("/metadata/annotations", annotated("a lot"))],
             "annotation pumice.sh/on-oom of job j: \"a lot\" is none of",
+        ),
+        (
+            &[("/metadata/annotations", json!({ "pumice.sh/learn-memory": "no" }))],
+            "annotation pumice.sh/learn-memory of job j: \"no\" is not off; write off, or leave it out",
         ),
         (&[(template, json!({ "annotations": annotated("") }))], "annotation pumice.sh/on-oom of task a: write a rule"),
         (

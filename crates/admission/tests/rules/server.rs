@@ -79,11 +79,46 @@ async fn a_new_job_has_the_status_that_its_controller_would_write() {
         priorities: &BTreeMap::new(),
         awaited: &BTreeMap::new(),
         network_policies: false,
+        profiles: &BTreeMap::new(),
+        largest_node: None,
         command: None,
     };
     let now = job.metadata.creation_timestamp.clone().expect("the server gives one").0;
     let effects: Vec<Effect> = step(&view, now).stages.into_iter().flatten().collect();
     assert!(matches!(effects.as_slice(), [Effect::CreateGroup(_)]), "{effects:?}");
+}
+
+#[tokio::test]
+async fn a_job_that_says_nothing_has_the_memory_rule_of_its_queue() {
+    const RULE: &str = "pumice.sh/on-oom";
+    let server = server().await;
+    let mut grown = queue("grown", json!({}));
+    grown["metadata"]["annotations"] = json!({ RULE: "much" });
+    let (code, _, body) = send(&server, "root", Method::POST, QUEUES, grown.clone()).await;
+    let refused = body["message"]
+        .as_str()
+        .is_some_and(|text| text.contains("annotation pumice.sh/on-oom of queue grown: \"much\""));
+    assert!(code == StatusCode::BAD_REQUEST && refused, "{body}");
+    grown["metadata"]["annotations"] = json!({ RULE: "factor=1.5,ceiling=8Gi" });
+    let (code, _, body) = send(&server, "root", Method::POST, QUEUES, grown).await;
+    assert_eq!(code, StatusCode::CREATED, "{body}");
+    let rule_of = async |name: &str, in_queue: &str, annotations: Value, policies: Value| {
+        let mut job = job(name);
+        job["metadata"]["annotations"] = annotations;
+        (job["spec"]["queue"], job["spec"]["policies"]) = (in_queue.into(), policies);
+        job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"] =
+            json!({ "limits": { "memory": "1Gi" } });
+        let (code, _, stored) = send(&server, "ann", Method::POST, JOBS, job).await;
+        assert_eq!(code, StatusCode::CREATED, "{stored}");
+        stored["metadata"]["annotations"][RULE].clone()
+    };
+    assert_eq!(rule_of("plain", "grown", Value::Null, json!([])).await, "factor=1.5,ceiling=8Gi");
+    assert_eq!(rule_of("other", "default", Value::Null, json!([])).await, Value::Null);
+    assert_eq!(rule_of("off", "grown", json!({ RULE: "off" }), json!([])).await, "off");
+    let restarts = json!([{ "event": "OOMKilled", "action": "RestartJob" }]);
+    assert_eq!(rule_of("restarts", "grown", Value::Null, restarts).await, Value::Null);
+    let failed = json!([{ "event": "PodFailed", "action": "RestartJob" }]);
+    assert_eq!(rule_of("failed", "grown", json!({}), failed).await, "factor=1.5,ceiling=8Gi");
 }
 
 #[tokio::test]

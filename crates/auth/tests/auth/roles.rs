@@ -77,12 +77,15 @@ fn the_controllers_own_jobs_and_their_children() {
             ("patch", "topology.volcano.sh", "hypernodes", Some("status")),
             ("delete", "shard.volcano.sh", "nodeshards", None),
             ("patch", "shard.volcano.sh", "nodeshards", Some("status")),
+            ("create", "pumice.sh", "resourceprofiles", None),
+            ("patch", "pumice.sh", "resourceprofiles", None),
         ],
         &[
             ("create", "", "pods", Some("binding")),
             ("update", "", "pods", Some("status")),
             ("update", "", "nodes", None),
             ("create", "bus.volcano.sh", "commands", None),
+            ("delete", "pumice.sh", "resourceprofiles", None),
             ("delete", "", "namespaces", None),
         ],
     );

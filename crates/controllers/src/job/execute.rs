@@ -16,7 +16,7 @@ use pumice_api::batch::{Job, JobStatus};
 use pumice_api::names;
 use pumice_api::scheduling::PodGroup;
 use pumice_cluster::{Failure, failure, write};
-use pumice_machines::job::{Effect, Existing, JobPod, Mark, ObjectId};
+use pumice_machines::job::{Effect, Existing, JobPod, Lesson, Mark, ObjectId};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -58,13 +58,18 @@ pub(crate) enum Observed {
     Job(Box<Job>),
     JobAbsent,
     Pod(Box<SlimPod>),
-    PodDeleting { pod: Existing, now: Timestamp },
+    PodDeleting {
+        pod: Existing,
+        now: Timestamp,
+    },
     PodAbsent(Existing),
     Group(Box<PodGroup>),
     GroupAbsent(Existing),
     Claim(String),
     Applied(ObjectId, i64),
     Removed(ObjectId),
+    /// Not of a call: to be written at its time.
+    Lesson(Box<Lesson>),
 }
 
 /// Why a plan stopped.
@@ -158,6 +163,7 @@ async fn one(target: &Target<'_>, effect: Effect) -> Outcome {
         Effect::DeleteObject(id) => ensure::remove(target, &id).await.map(|()| Some(Observed::Removed(id))),
         Effect::Annotate { key, value } => return annotate(target, key, value).await,
         Effect::WriteStatus { status, .. } => return write_status(target, &status).await,
+        Effect::Learn(lesson) => Ok(Some(Observed::Lesson(lesson))),
         Effect::DeleteJob => delete_job(target).await,
         Effect::Record { .. } => Ok(None),
     };

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use pumice_api::batch::{Job, JobPhase, JobStatus};
+use pumice_api::batch::{Job, JobPhase};
 use serde_json::{Value, json};
 
 use super::Scene;
@@ -20,7 +20,7 @@ pub const AFTER: &str = "pumice.sh/after";
 /// Those of them that have ended as wanted; annotation of a Job.
 pub(super) const AFTER_MET: &str = "pumice.sh/after-met";
 /// `status.state.reason` of a job that waits.
-const WAITS: &str = "WaitsForJobs";
+pub(super) const WAITS: &str = "WaitsForJobs";
 /// `status.state.reason` of a job that has waited for nothing.
 const UNMET: &str = "DependencyNotMet";
 /// Longest text, in bytes.
@@ -158,14 +158,6 @@ fn met(job: &Job) -> BTreeSet<String> {
     list.into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect()
 }
 
-/// Takes out of a status that the job waits.
-pub(super) fn waits_no_more(next: &mut JobStatus) {
-    if next.state.reason == WAITS {
-        next.state.reason.clear();
-        next.state.message.clear();
-    }
-}
-
 impl Scene<'_> {
     /// What to do about a job that has not begun and waits for others; nothing when it may begin, or has.
     pub(super) fn wait_for_jobs(&self) -> Option<Plan> {
@@ -210,8 +202,7 @@ impl Scene<'_> {
     fn waiting(&self, message: String) -> Plan {
         let mut draft = self.draft();
         draft.begin(self.now);
-        WAITS.clone_into(&mut draft.next.state.reason);
-        draft.next.state.message.clone_from(&message);
+        draft.say(WAITS, Some(&message));
         Plan::only(draft.write(self.now).into_iter().chain([Effect::normal(WAITS, message)]).collect())
     }
 

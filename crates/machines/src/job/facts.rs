@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pumice_api::{kubelet, names};
 
 use super::kill::Mark;
-use super::{oom, pod_retries};
+use super::{oom, pod_retries, sizes};
 
 /// Longest grace of a deletion that is believed, in seconds.
 const GRACE_MAX: i64 = 366 * 24 * 3600;
@@ -147,7 +147,7 @@ impl JobPod {
                 .filter(|one| is_killed(one, phase))
                 .map(|one| one.name.clone())
                 .collect(),
-            raised: oom::read_level(annotation(oom::MEMORY_RAISED)),
+            raised: sizes::read_level(annotation(oom::MEMORY_RAISED)),
             retried: annotation(pod_retries::RETRIED).and_then(|text| text.parse().ok()).unwrap_or(0),
             exit_code: containers.first().and_then(exit_code),
             restarts: containers.iter().chain(init).fold(0_i32, |sum, one| sum.saturating_add(one.restart_count)),

@@ -5,10 +5,8 @@
 //! down, then the pod goes; a controller that stops in between goes on from there. Called at each step, and for what pods
 //! and their group ask for.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use pumice_api::batch::{Job, JobPhase, LifecyclePolicy, TaskSpec};
 use pumice_api::bus::{Action, Event};
 use pumice_units::Quantity;
@@ -20,11 +18,11 @@ use super::kill::Mark;
 use super::plan::{Effect, Existing, Plan};
 use super::raises::Raises;
 use super::scale_up::{ON_OOM, ScaleUp};
+use super::sizes::{self, Sizes};
 use super::{JobView, Scene, Signal, rules};
 
 /// How often the containers of a pod were raised when it was made, `<container>=<times>`; annotation of a pod.
 pub(super) const MEMORY_RAISED: &str = "pumice.sh/memory-raised";
-const MEMORY: &str = "memory";
 
 /// What is to be done about pods killed for memory.
 #[derive(Default)]
@@ -82,8 +80,8 @@ pub(super) fn decide(view: &JobView<'_>, census: &Census<'_>, phase: &JobPhase) 
     if !may_replace(job, phase) || !killed.any(|(_, pod)| is_news(pod)) {
         return decision;
     }
-    let known = Raises::read(job);
-    let mut next = known.clone();
+    let known = Sizes::read(job);
+    let mut next = known.raises.clone();
     let (mut made, mut refused): (Said<Raise>, Said<(String, String, Refusal)>) = Default::default();
     for task in &census.tasks {
         let Some(rule) = rule_of(job, task.spec) else { continue };
@@ -130,12 +128,12 @@ impl Decision {
     }
 }
 
-fn raise(rule: &ScaleUp, task: &TaskSpec, pod: &PodFacts, container: &str, known: &Raises) -> Result<Raise, Refusal> {
-    let bytes = template(task).and_then(|spec| decisive(containers(spec).find(|one| one.name == container)?));
-    let bytes = bytes.ok_or(Refusal::NoAmount)?;
+fn raise(rule: &ScaleUp, task: &TaskSpec, pod: &PodFacts, container: &str, known: &Sizes) -> Result<Raise, Refusal> {
+    let bytes = sizes::container(task, container).and_then(sizes::decisive).ok_or(Refusal::NoAmount)?;
+    let bytes = known.start_of(task, container, rule, bytes);
     let before = pod.raised.iter().find(|(name, _)| name == container).map_or(0, |(_, times)| *times);
     // All pods of the task may have been raised since this one was made.
-    let times = known.times(&task.name, container, pod.index).max(before.saturating_add(1));
+    let times = known.raises.times(&task.name, container, pod.index).max(before.saturating_add(1));
     let (from, to) = (rule.raised(bytes, before), rule.raised(bytes, times));
     if from >= to {
         return Err(Refusal::Ceiling { bytes: from });
@@ -146,17 +144,25 @@ fn raise(rule: &ScaleUp, task: &TaskSpec, pod: &PodFacts, container: &str, known
     Ok(Raise { task: task.name.clone(), container: container.to_owned(), times, tries: rule.tries(), from, to })
 }
 
-/// The rule of a task: its own before the job's, an annotation before a policy.
-fn rule_of(job: &Job, task: &TaskSpec) -> Option<ScaleUp> {
+/// The rule of a task: its own before the job's, an annotation before a policy. A job that says `off` has none at all.
+pub fn rule_of(job: &Job, task: &TaskSpec) -> Option<ScaleUp> {
+    let of_job = job.metadata.annotations.as_ref();
+    if annotated(of_job) == Some(None) {
+        return None;
+    }
     let own = task.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
     let of_task = rule_at(own, &task.policies);
-    of_task.or_else(|| rule_at(job.metadata.annotations.as_ref(), &job.spec.policies)).flatten()
+    of_task.or_else(|| rule_at(of_job, &job.spec.policies)).flatten()
 }
 
-/// `Some(None)` where another action answers the event.
+/// `Some(None)` where it says `off`.
+fn annotated(annotations: Option<&BTreeMap<String, String>>) -> Option<Option<ScaleUp>> {
+    annotations.and_then(|all| all.get(ON_OOM)).and_then(|text| ScaleUp::of_annotation(text).ok())
+}
+
+/// `Some(None)` where another action answers the event, or none is to.
 fn rule_at(annotations: Option<&BTreeMap<String, String>>, policies: &[LifecyclePolicy]) -> Option<Option<ScaleUp>> {
-    let annotated = annotations.and_then(|all| all.get(ON_OOM)).and_then(|text| ScaleUp::of_annotation(text).ok());
-    if annotated.is_some() {
+    if let Some(annotated) = annotated(annotations) {
         return Some(annotated);
     }
     let listens = |rule: &&LifecyclePolicy| rule.event.iter().chain(&rule.events).any(|one| *one == Event::OomKilled);
@@ -165,83 +171,6 @@ fn rule_at(annotations: Option<&BTreeMap<String, String>>, policies: &[Lifecycle
         return Some(None);
     }
     ScaleUp::of_policy(rule.scale_up.as_ref()).ok().map(Some)
-}
-
-fn template(task: &TaskSpec) -> Option<&PodSpec> {
-    task.template.spec.as_ref()
-}
-
-fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
-    spec.containers.iter().chain(spec.init_containers.iter().flatten())
-}
-
-/// The amount that a container may not go beyond, else the one it asks for.
-fn decisive(container: &Container) -> Option<i64> {
-    let resources = container.resources.as_ref()?;
-    let memory = |list: &Option<BTreeMap<String, _>>| list.as_ref().and_then(|list| list.get(MEMORY)).and_then(bytes);
-    memory(&resources.limits).or_else(|| memory(&resources.requests))
-}
-
-fn bytes(amount: &k8s_openapi::apimachinery::pkg::api::resource::Quantity) -> Option<i64> {
-    amount.0.parse::<Quantity>().ok().map(Quantity::value).filter(|bytes| *bytes > 0)
-}
-
-/// How often each container of a pod was raised.
-pub(super) type Level = Vec<(String, i64)>;
-
-/// The level of a pod that is made now.
-pub(super) fn level(raises: &Raises, task: &str, index: i32) -> Level {
-    let of = raises.of_task(task).filter_map(|(container, runs)| Some((container.to_owned(), runs.get(index)?)));
-    of.collect()
-}
-
-/// The first `count` pods of a task by their levels, with how many of each there are.
-pub(super) fn levels(raises: &Raises, task: &str, count: i64) -> Vec<(Level, i64)> {
-    let end = i32::try_from(count).unwrap_or(i32::MAX);
-    let mut borders = BTreeSet::from([0, end.max(0)]);
-    borders.extend(raises.of_task(task).flat_map(|(_, runs)| runs.borders()).filter(|border| *border < end));
-    let pairs = borders.iter().zip(borders.iter().skip(1));
-    pairs.map(|(first, next)| (level(raises, task, *first), i64::from(next - first))).collect()
-}
-
-/// Gives the containers of a pod what they were raised to; returns what to write on the pod.
-pub(super) fn give(job: &Job, task: &TaskSpec, level: &Level, spec: &mut PodSpec) -> Option<String> {
-    if level.is_empty() {
-        return None;
-    }
-    let rule = rule_of(job, task)?;
-    let mut given = Vec::new();
-    for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
-        let Some((name, times)) = level.iter().find(|(name, _)| *name == container.name) else { continue };
-        let Some(resources) = &mut container.resources else { continue };
-        for list in [&mut resources.requests, &mut resources.limits].into_iter().flatten() {
-            if let Some((amount, had)) = list.get_mut(MEMORY).and_then(|amount| Some((bytes(amount)?, amount))) {
-                let more = rule.raised(amount, *times);
-                if more > amount {
-                    had.0 = Quantity::from_bytes(more).to_string();
-                }
-            }
-        }
-        given.push(format!("{name}={times}"));
-    }
-    (!given.is_empty()).then(|| given.join(","))
-}
-
-/// The template of pods of a level.
-pub(super) fn template_of<'a>(job: &Job, task: &'a TaskSpec, level: &Level) -> Cow<'a, PodTemplateSpec> {
-    let mut template = Cow::Borrowed(&task.template);
-    if !level.is_empty()
-        && let Some(spec) = &mut template.to_mut().spec
-    {
-        give(job, task, level, spec);
-    }
-    template
-}
-
-/// Reads [`MEMORY_RAISED`].
-pub(super) fn read_level(text: Option<&str>) -> Level {
-    let pairs = text.into_iter().flat_map(|text| text.split(',')).filter_map(|part| part.split_once('='));
-    pairs.filter_map(|(container, times)| Some((container.to_owned(), times.parse().ok()?))).collect()
 }
 
 impl Scene<'_> {
@@ -277,8 +206,8 @@ impl Scene<'_> {
         {
             return None;
         }
-        let known = Raises::read(job);
-        let mut next = known.clone();
+        let known = Sizes::read(job);
+        let mut next = known.raises.clone();
         for task in &self.census.tasks {
             let Some(rule) = rule_of(job, task.spec) else { continue };
             for pod in task.slots.values().filter(|pod| is_ours(pod)) {
@@ -289,7 +218,7 @@ impl Scene<'_> {
                 }
             }
         }
-        next.fit(job).ok().filter(|next| *next != known)
+        next.fit(job).ok().filter(|next| *next != known.raises)
     }
 }
 

@@ -11,6 +11,7 @@ use pumice_api::scheduling::PodGroup;
 use serde_json::Value;
 
 use super::kill::Mark;
+use super::profile::Lesson;
 use crate::plugins::ssh::SecretPlan;
 
 /// The changes a step wants, and when to look again even if nothing happens.
@@ -94,6 +95,8 @@ pub enum Effect {
         /// A sentence for people.
         message: String,
     },
+    /// Remember what a run of the job taught, for the next one.
+    Learn(Box<Lesson>),
     /// Delete the job itself, in the foreground: its time to live is over.
     DeleteJob,
 }

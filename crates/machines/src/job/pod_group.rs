@@ -14,9 +14,9 @@ use pumice_units::Quantity;
 use serde_json::{Map, Value};
 
 use super::census::min_available;
-use super::raises::{self, Raises};
+use super::sizes::Sizes;
 use super::task_numbers::at_once;
-use super::{after, memory, oom, pod_retries, sync};
+use super::{after, memory, pod_retries, raises, sync};
 use crate::job_object;
 use crate::usage::{self, Usage};
 
@@ -31,6 +31,7 @@ const NOT_COPIED: &[&str] = &[
     raises::MEMORY_RAISES,
     pod_retries::POD_RETRIES,
     after::AFTER_MET,
+    names::MEMORY_START,
 ];
 
 /// Makes the group.
@@ -136,10 +137,10 @@ fn min_resources(job: &Job, priorities: &BTreeMap<String, i32>) -> ResourceList 
         }
     }
     let mut total = Usage::new();
-    let raises = Raises::read(job);
+    let sizes = Sizes::read(job);
     for (task, count) in tasks.iter().zip(counts).filter(|(_, count)| *count > 0) {
-        for (level, count) in oom::levels(&raises, &task.name, count) {
-            let template = oom::template_of(job, task, &level);
+        for (level, count) in sizes.levels(&task.name, count) {
+            let template = sizes.template(job, task, &level);
             usage::add_times(&mut total, &usage::quota_usage(template.spec.as_ref()), count);
         }
     }

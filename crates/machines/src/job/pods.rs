@@ -12,8 +12,8 @@ use pumice_api::batch::{Job, TaskSpec};
 use pumice_api::names;
 
 use super::pod_retries::{self, PodRetries};
-use super::raises::Raises;
-use super::{oom, sync, volumes};
+use super::sizes::Sizes;
+use super::{learned, oom, sync, volumes};
 use crate::job_object;
 use crate::plugins::{Plugin, PodPlace};
 
@@ -28,7 +28,7 @@ pub(super) fn build(
     task: &TaskSpec,
     index: i32,
     plugins: &[Plugin],
-    raises: &Raises,
+    sizes: &Sizes,
     retries: &PodRetries,
     evicted_at: Option<Timestamp>,
 ) -> Pod {
@@ -42,8 +42,10 @@ pub(super) fn build(
     if retried > 0 {
         annotations.insert(pod_retries::RETRIED.to_owned(), retried.to_string());
     }
-    let level = oom::level(raises, &task.name, index);
-    if let Some(raised) = oom::give(job, task, &level, &mut spec) {
+    let level = sizes.level(&task.name, index);
+    let given = sizes.give(job, task, &level, &mut spec);
+    annotations.extend(given.learned.map(|learned| (learned::MEMORY_LEARNED.to_owned(), learned)));
+    if let Some(raised) = given.raised {
         // It asks for more than its neighbours, so it can't stand in for one of them.
         annotations.entry(names::TEMPLATE_UID.to_owned()).and_modify(|uid| *uid = format!("{uid}-{raised}"));
         annotations.insert(oom::MEMORY_RAISED.to_owned(), raised);

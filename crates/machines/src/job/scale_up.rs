@@ -10,9 +10,11 @@ use pumice_api::batch::MemoryScaleUp;
 use pumice_units::Quantity;
 
 /// The rule of a job (annotation of the Job) or of a task (annotation of its pod template), such as
-/// `factor=1.5,ceiling=64Gi,tries=3`. For clusters whose definitions are Volcano's.
+/// `factor=1.5,ceiling=64Gi,tries=3`, or `off`. For clusters whose definitions are Volcano's.
 pub const ON_OOM: &str = "pumice.sh/on-oom";
 
+/// The word that turns a rule, or learning, off.
+pub(super) const OFF: &str = "off";
 /// The factor of a rule that has neither factor nor step.
 const FACTOR: &str = "2";
 /// Largest factor.
@@ -64,7 +66,9 @@ pub enum ScaleUpError {
     #[error("tries {0} is no number from 1 to {TRIES_MAX}")]
     Tries(String),
     /// A word of an annotation that means nothing.
-    #[error("{0:?} is none of factor=, step=, ceiling= and tries=; write for example factor=1.5,ceiling=64Gi,tries=3")]
+    #[error(
+        "{0:?} is none of factor=, step=, ceiling= and tries=; write for example factor=1.5,ceiling=64Gi,tries=3, or off"
+    )]
     Word(String),
     /// A word that is there twice.
     #[error("{0} is there twice")]
@@ -89,11 +93,14 @@ impl ScaleUp {
         Self::new(factor, amount(&said.step), amount(&said.ceiling), tries)
     }
 
-    /// Reads an annotation.
+    /// Reads an annotation; `None` where it says `off`.
     ///
     /// # Errors
     /// When a word is none of the rule's, is there twice, or is out of its range.
-    pub fn of_annotation(text: &str) -> Result<Self, ScaleUpError> {
+    pub fn of_annotation(text: &str) -> Result<Option<Self>, ScaleUpError> {
+        if text.trim() == OFF {
+            return Ok(None);
+        }
         if text.trim().is_empty() || text.len() > TEXT_MAX {
             return Err(ScaleUpError::Length);
         }
@@ -106,7 +113,7 @@ impl ScaleUp {
             }
         }
         let mut take = |word| said.remove(word);
-        Self::new(take("factor"), take("step"), take("ceiling"), take("tries"))
+        Self::new(take("factor"), take("step"), take("ceiling"), take("tries")).map(Some)
     }
 
     fn new(
@@ -203,9 +210,10 @@ mod tests {
         for (policy, annotation) in cases {
             let rule = of_policy(policy.clone());
             assert!(rule.is_ok(), "{policy}: {rule:?}");
-            assert_eq!(rule, ScaleUp::of_annotation(annotation), "{annotation}");
+            assert_eq!(rule.map(Some), ScaleUp::of_annotation(annotation), "{annotation}");
         }
         assert_eq!(ScaleUp::of_policy(None), of_policy(json!({})));
+        assert_eq!(ScaleUp::of_annotation(" off"), Ok(None));
     }
 
     #[test]
@@ -234,7 +242,7 @@ mod tests {
     #[test]
     fn amounts_grow_up_to_the_ceiling() {
         let amounts = |text: &str, bytes: i64| {
-            let rule = ScaleUp::of_annotation(text).unwrap();
+            let rule = ScaleUp::of_annotation(text).unwrap().unwrap();
             [0, 1, 2, 3].map(|times| rule.raised(bytes, times))
         };
         assert_eq!(amounts("factor=2", GI), [GI, 2 * GI, 4 * GI, 8 * GI]);
@@ -252,7 +260,7 @@ mod tests {
             bytes in 0_i64..,
             times in any::<i64>(),
         ) {
-            let rule = ScaleUp::of_annotation(&text).unwrap();
+            let rule = ScaleUp::of_annotation(&text).unwrap().unwrap();
             let (once, again) = (rule.raised(bytes, times), rule.raised(bytes, times.saturating_add(1)));
             prop_assert!(bytes <= once && once <= again);
             prop_assert!(rule.ceiling().is_none_or(|ceiling| again <= ceiling.max(bytes)));

@@ -51,6 +51,16 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Explains the state, or takes back what it was explained by for this reason. Another reason stays.
+    pub fn say(&mut self, reason: &str, message: Option<&String>) {
+        let state = &mut self.next.state;
+        let (free, ours) = (state.reason.is_empty(), state.reason == reason);
+        if ours || free && message.is_some() {
+            message.map_or("", |_| reason).clone_into(&mut state.reason);
+            message.map_or("", String::as_str).clone_into(&mut state.message);
+        }
+    }
+
     pub fn goto(&mut self, verdict: &Verdict, now: Timestamp) {
         self.enter(verdict.phase.clone(), verdict.reason, &verdict.message, now);
     }

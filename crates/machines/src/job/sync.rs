@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use pumice_api::batch::JobPhase;
+use pumice_api::names;
 use pumice_api::scheduling::{PodGroupConditionType, PodGroupPhase};
 
 use super::claims::Claims;
@@ -13,8 +14,8 @@ use super::kill::Targets;
 use super::memory::Memory;
 use super::plan::{Effect, Plan};
 use super::pod_retries::PodRetries;
-use super::raises::Raises;
 use super::rules::Verdict;
+use super::sizes::Sizes;
 use super::{Scene, after, claims, depends, plugin_objects, pod_group, pods, rules, updated};
 use crate::job_object;
 use crate::plugins::{self, Plugin};
@@ -30,13 +31,18 @@ impl Scene<'_> {
     }
 
     fn agree(&self) -> Plan {
+        if let Some(plan) = self.start_as_learned() {
+            return plan;
+        }
         let mut records = Vec::new();
         let mut draft = self.draft();
         let owed = self.owed(&Targets::default());
         let mut covered = Memory::default();
         let preparations = self.prepare(&mut records);
         draft.begin(self.now);
-        after::waits_no_more(&mut draft.next);
+        draft.say(after::WAITS, None);
+        let too_large = self.too_large();
+        draft.say(names::MEMORY_EXCEEDS_NODES, too_large.first());
         let mut first = Vec::new();
         let mut second = self.deletions(|pod| pod.mark.is_some() && !self.pauses(pod));
         let deletes = !second.is_empty();
@@ -58,6 +64,7 @@ impl Scene<'_> {
         }
         records.extend(self.group_pending());
         records.extend(self.refusals());
+        records.extend(too_large.into_iter().map(|message| Effect::warning(names::MEMORY_EXCEEDS_NODES, message)));
         let write = if deletes { draft.write_now(self.now) } else { draft.write(self.now) };
         first.extend(records);
         if !owed.is_empty() && owed == covered && !deletes {
@@ -163,7 +170,7 @@ impl Scene<'_> {
         let job = self.view.job;
         let ready = self.census.tasks.iter().filter(|task| depends::ready(task.spec, &self.census));
         let missing = ready.flat_map(|task| task.next().map(move |index| (task.spec, index)));
-        let (raises, retries) = (Raises::read(job), PodRetries::read(job));
+        let (sizes, retries) = (Sizes::read(job), PodRetries::read(job));
         missing
             .take(CREATE_MAX)
             .map(|(task, index)| {
@@ -171,7 +178,7 @@ impl Scene<'_> {
                 if let Some(at) = evicted_at {
                     covered.set(&task.name, index, at.as_second());
                 }
-                Effect::CreatePod(Box::new(pods::build(job, task, index, plugins, &raises, &retries, evicted_at)))
+                Effect::CreatePod(Box::new(pods::build(job, task, index, plugins, &sizes, &retries, evicted_at)))
             })
             .collect()
     }
@@ -217,7 +224,7 @@ struct Preparations {
 /// The queue of a job.
 pub(super) fn queue_name(job: &pumice_api::batch::Job) -> &str {
     match job.spec.queue.as_str() {
-        "" => pumice_api::names::DEFAULT_QUEUE,
+        "" => names::DEFAULT_QUEUE,
         queue => queue,
     }
 }

@@ -5,6 +5,7 @@ mod ended;
 mod exhaust;
 mod goldens;
 mod laws;
+mod learning;
 mod life;
 mod memory;
 mod model;

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Conta
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pumice_api::batch::{Job, JobPhase};
 use pumice_api::bus::Action;
+use pumice_api::profile::ResourceProfile;
 use pumice_api::scheduling::{PodGroup, PodGroupPhase};
 use serde_json::{Value, json};
 
@@ -25,6 +26,9 @@ pub(super) struct Model {
     pub queue_exists: bool,
     /// Phases of other jobs.
     pub awaited: BTreeMap<String, JobPhase>,
+    /// What earlier runs taught, and this one.
+    pub profiles: BTreeMap<String, ResourceProfile>,
+    pub largest_node: Option<i64>,
     pub now: Timestamp,
     /// Deleted pods stay until [`Model::reap`].
     pub linger: bool,
@@ -79,6 +83,8 @@ impl Model {
             evicted: Vec::new(),
             queue_exists: true,
             awaited: BTreeMap::new(),
+            profiles: BTreeMap::new(),
+            largest_node: None,
             now: "2026-01-01T00:01:00Z".parse().unwrap(),
             linger: false,
             hold_counts: false,
@@ -120,6 +126,8 @@ impl Model {
             priorities: &BTreeMap::new(),
             awaited: &self.awaited,
             network_policies: false,
+            profiles: &self.profiles,
+            largest_node: self.largest_node,
             command,
         };
         step(&view, self.now)
@@ -257,6 +265,11 @@ impl Model {
                 if !self.records.iter().any(|seen| seen.0 == reason && seen.1 == message) {
                     self.records.push((reason, message));
                 }
+            }
+            Effect::Learn(lesson) => {
+                let profile = self.profiles.entry(lesson.name.clone()).or_default();
+                profile.status = lesson.written(Some(&profile.status), 1, self.now);
+                profile.spec = lesson.runs;
             }
             Effect::DeleteJob => self.job.metadata.deletion_timestamp = Some(Time(self.now)),
         }
