@@ -72,6 +72,7 @@ impl Error {
             Error::Submit(SubmitError::Call { source, .. }) => exit_of_class(source.class()),
             Error::NoJob { .. } | Error::NoJobs { .. } | Error::NoPod { .. } => Exit::NotFound,
             Error::Submit(SubmitError::NotServed { .. }) => Exit::NotFound,
+            Error::Submit(SubmitError::OtherJob { .. }) => Exit::Conflict,
             Error::Connect(_) | Error::Manifest(_) | Error::Render(_) | Error::Submit(_) | Error::Name(_) => {
                 Exit::Usage
             }
@@ -93,6 +94,9 @@ impl Error {
             Error::Render(_) => Some("jobctl run --help".to_owned()),
             Error::Manifest(_) | Error::Submit(SubmitError::Check { .. } | SubmitError::NotServed { .. }) => {
                 Some(CORRECT.to_owned())
+            }
+            Error::Submit(SubmitError::OtherJob { name, namespace, .. }) => {
+                Some(format!("jobctl get {name} --namespace {namespace}"))
             }
             Error::Submit(SubmitError::Call { source, name, kind, .. }) if kind == "Job" => match source.class() {
                 FailureClass::Conflict => Some(format!("jobctl get {name}")),

@@ -4,15 +4,27 @@
 //! sane is refused here with the flag's name. Called by `jobctl run` and `submit`, and by Python.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{
-    Container, EnvVar, HostPathVolumeSource, PodSpec, PodTemplateSpec, ResourceRequirements, Volume, VolumeMount,
-};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use pumice_api::batch::{Action, Event, Job, JobSpec, LifecyclePolicy, TaskSpec};
 
-use crate::names::{self, NameError};
+use crate::names;
+use crate::script::Script;
+use counts::{Counts, in_range};
+
+mod counts;
+mod error;
+mod metadata;
+mod pod;
+mod rules;
+mod script;
+mod shards;
+mod volumes;
+
+pub use error::RenderError;
+pub use script::config_map;
+pub use shards::{RULE_VARIABLE, ShardRun};
 
 /// The image of a container that runs the host's own programs.
 ///
@@ -21,8 +33,6 @@ use crate::names::{self, NameError};
 pub const HOST_IMAGE: &str = "pumice.sh/host";
 /// The task of a rendered Job, so its hosts are in `/etc/volcano/main.host`.
 pub const TASK: &str = "main";
-/// The volume of a working directory that is this machine's own.
-const WORKDIR_VOLUME: &str = "workdir";
 /// The most characters of a Job's name: pod names append the task and an index and must stay within 63.
 pub const NAME_MAX: usize = 45;
 /// The most pods of a Job, as the platform allows them.
@@ -33,111 +43,101 @@ pub const REPLICAS_MAX: u32 = 100_000;
 pub struct JobFlags {
     /// The Job's name; generated from the command's if `None`.
     pub name: Option<String>,
+    /// What a generated name begins with; made of the command's if `None`.
+    pub name_stem: Option<String>,
     /// The namespace; the connection's if `None`.
     pub namespace: Option<String>,
-    /// Number of pods; 1 if `None`.
+    /// Labels of the Job and of its pods.
+    pub labels: Vec<(String, String)>,
+    /// Submitting the same again under this key gives the same job.
+    pub idempotency_key: Option<String>,
+    /// The queue; the server's default if `None`.
+    pub queue: Option<String>,
+    /// The zone whose nodes may run it.
+    pub zone: Option<String>,
+    /// The priority class.
+    pub priority_class: Option<String>,
+    /// Jobs to wait for, as `ok:JOB`, `any:JOB` or `failed:JOB`, also several with commas.
+    pub after: Vec<String>,
+    /// Records that the pods share; there is a pod for each slice of them.
+    pub shards: Option<ShardRun>,
+    /// Number of pods; 1 if `None`. Excludes `shards`.
     pub replicas: Option<u32>,
+    /// All pods must run together, also those of shards.
+    pub gang: bool,
+    /// Pods that must run together; if `None` all of them, or 1 of pods that go one by one (shards, `max_parallel`).
+    pub min_available: Option<u32>,
+    /// The most pods at a time.
+    pub max_parallel: Option<u32>,
+    /// Successes that complete the job, as a number or a percentage.
+    pub min_success: Option<String>,
+    /// How often a failed pod of one index is made again; the others run on.
+    pub retries: Option<u32>,
+    /// Runs the whole job again when a pod fails, until it ran this many times.
+    pub max_retry: Option<u32>,
+    /// `factor=1.5,max=64Gi,tries=3` or `off`.
+    pub on_oom: Option<String>,
+    /// How long a pod may run.
+    pub timeout: Option<Duration>,
+    /// `TERM@SECONDS`: how long a pod has between the signal and the kill.
+    pub signal: Option<String>,
     /// CPU of each pod, as a quantity.
     pub cpu: Option<String>,
     /// Memory of each pod, as a quantity.
     pub memory: Option<String>,
-    /// The queue; the server's default if `None`.
-    pub queue: Option<String>,
+    /// GPUs of each pod.
+    pub gpu: Option<u32>,
     /// Image; [`HOST_IMAGE`] if `None`.
     pub image: Option<String>,
     /// Environment variables.
     pub env: Vec<(String, String)>,
+    /// `HOST:POD[:ro]` or `claim:NAME:POD[:ro]`, with absolute paths.
+    pub volumes: Vec<String>,
     /// Absolute working directory.
     pub workdir: Option<String>,
     /// The platform runs on this machine: the working directory is this machine's own, and what pods write there stays.
     pub share_workdir: bool,
-    /// Pods that must run together; all of them if `None`.
-    pub min_available: Option<u32>,
-    /// Runs the whole job again when a pod fails, until it ran this many times.
-    pub max_retry: Option<u32>,
-    /// The priority class.
-    pub priority_class: Option<String>,
+    /// A script that travels with the job; `command` is its arguments then. Its [`config_map`] must be submitted, too.
+    pub script: Option<Script>,
     /// The program and its arguments.
     pub command: Vec<String>,
 }
 
-/// Flags that make no Job.
-#[derive(Debug, thiserror::Error, PartialEq)]
-pub enum RenderError {
-    /// No program.
-    #[error("no command: name it after `--`, as in `jobctl run -- python train.py`")]
-    NoCommand,
-    /// A name that is none.
-    #[error(transparent)]
-    Name(#[from] NameError),
-    /// A job's name that can't name its Service.
-    #[error("--name {name:?} is not valid: use lower case letters, digits and '-', and begin with a letter")]
-    ServiceName {
-        /// The name.
-        name: String,
-    },
-    /// Not a quantity, or not positive.
-    #[error("{flag} {value:?} is not a positive quantity such as 500m, 2 or 1Gi")]
-    Quantity {
-        /// The flag.
-        flag: &'static str,
-        /// What it was given.
-        value: String,
-    },
-    /// A number out of range.
-    #[error("{flag} {value} is not within {min} to {max}")]
-    Range {
-        /// The flag.
-        flag: &'static str,
-        /// What it was given.
-        value: u32,
-        /// The least.
-        min: u32,
-        /// The most.
-        max: u32,
-    },
-    /// An environment variable's name.
-    #[error("--env {name:?} is not a variable's name: no '=' and no control characters in it")]
-    EnvName {
-        /// The name.
-        name: String,
-    },
-    /// A relative directory.
-    #[error("--workdir {path:?} is not an absolute path")]
-    Workdir {
-        /// The path.
-        path: String,
-    },
-}
-
 /// Renders the Job. Deterministic: without a name the server generates one from `generateName`.
 pub fn render(flags: &JobFlags) -> Result<Job, RenderError> {
-    let program = flags.command.first().filter(|p| !p.is_empty()).ok_or(RenderError::NoCommand)?;
-    let replicas = in_range("--replicas", flags.replicas.unwrap_or(1), 1, REPLICAS_MAX)?;
-    let min_available = match flags.min_available {
-        Some(n) => in_range("--min-available", n, 1, flags.replicas.unwrap_or(1))?,
-        None => replicas,
+    let program = match &flags.script {
+        Some(script) => &script.file_name,
+        None => flags.command.first().filter(|p| !p.is_empty()).ok_or(RenderError::NoCommand)?,
     };
+    let counts = counts(flags)?;
     // Volcano reads 0 as "not said", which is 3.
     let max_retry = flags.max_retry.map(|n| in_range("--max-retry", n, 1, 1000)).transpose()?;
+    if max_retry.is_some() && flags.retries.is_some() {
+        let problem = "the one runs the whole job again, the other just the pod that failed; leave one out";
+        return Err(RenderError::Together { flags: "--max-retry and --retries", problem });
+    }
     let restart = max_retry.map(|_| LifecyclePolicy {
         event: Some(Event::PodFailed),
         action: Some(Action::RestartJob),
         ..LifecyclePolicy::default()
     });
     Ok(Job {
-        metadata: metadata(flags, program)?,
+        metadata: metadata::of_job(flags, program)?,
         spec: JobSpec {
-            queue: checked("queue", flags.queue.as_deref(), 253)?.unwrap_or_default(),
-            min_available,
+            queue: checked("--queue", flags.queue.as_deref(), 253)?.unwrap_or_default(),
+            min_available: counts.min_available,
+            min_success: counts.min_success,
             max_retry: max_retry.unwrap_or_default(),
             policies: restart.into_iter().collect(),
-            priority_class_name: checked("priority class", flags.priority_class.as_deref(), 253)?.unwrap_or_default(),
+            priority_class_name: checked("--priority", flags.priority_class.as_deref(), 253)?.unwrap_or_default(),
             plugins: BTreeMap::from([("env".to_owned(), vec![]), ("svc".to_owned(), vec![])]),
             tasks: vec![TaskSpec {
                 name: TASK.to_owned(),
-                replicas,
-                template: template(flags)?,
+                replicas: counts.replicas,
+                template: PodTemplateSpec {
+                    metadata: metadata::of_pods(flags, &counts)?,
+                    spec: Some(pod::spec(flags)?),
+                },
                 ..TaskSpec::default()
             }],
             ..JobSpec::default()
@@ -146,152 +146,35 @@ pub fn render(flags: &JobFlags) -> Result<Job, RenderError> {
     })
 }
 
-fn metadata(flags: &JobFlags, program: &str) -> Result<ObjectMeta, RenderError> {
-    let mut metadata = ObjectMeta {
-        name: checked("job name", flags.name.as_deref(), NAME_MAX)?,
-        namespace: checked("namespace", flags.namespace.as_deref(), 63)?,
-        ..ObjectMeta::default()
-    };
-    // Pods find each other by a Service of the job's name, which is one label.
-    if let Some(name) = metadata.name.as_ref().filter(|name| !is_service_name(name)) {
-        return Err(RenderError::ServiceName { name: name.clone() });
-    }
-    if metadata.name.is_none() {
-        let file_name = program.rsplit('/').next().unwrap_or(program);
-        // Six characters are left for the server's suffix.
-        let stem = names::from_text(file_name, NAME_MAX - 6 - 4);
-        let front = if is_service_name(&stem) { "" } else { "job-" };
-        metadata.generate_name = Some(format!("{front}{stem}-"));
-    }
-    Ok(metadata)
-}
-
-/// Of names that are valid for a job: whether a Service can have it.
-fn is_service_name(name: &str) -> bool {
-    !name.contains('.') && !name.starts_with(|c: char| c.is_ascii_digit())
-}
-
-fn template(flags: &JobFlags) -> Result<PodTemplateSpec, RenderError> {
-    let mut requests = BTreeMap::new();
-    for (flag, resource, value) in [("--cpu", "cpu", &flags.cpu), ("--memory", "memory", &flags.memory)] {
-        if let Some(value) = value {
-            requests.insert(resource.to_owned(), quantity(flag, value)?);
+fn counts(flags: &JobFlags) -> Result<Counts, RenderError> {
+    let pods = match (&flags.shards, flags.replicas) {
+        (Some(_), Some(_)) => {
+            let problem = "each shard is a pod, so their number is known; leave --replicas out";
+            return Err(RenderError::Together { flags: "--replicas and shards", problem });
         }
-    }
-    // A limit on memory as asked for, so that a runaway program is stopped and not its neighbour.
-    let limits: BTreeMap<_, _> =
-        requests.iter().filter(|(k, _)| *k == "memory").map(|(k, v)| (k.clone(), v.clone())).collect();
-    let resources = (!requests.is_empty()).then(|| ResourceRequirements {
-        requests: Some(requests),
-        limits: (!limits.is_empty()).then_some(limits),
-        ..ResourceRequirements::default()
-    });
-    if let Some(path) = flags.workdir.as_deref().filter(|path| !path.starts_with('/')) {
-        return Err(RenderError::Workdir { path: path.to_owned() });
-    }
-    // The root itself can't be laid over the root.
-    let shared = flags.workdir.clone().filter(|path| flags.share_workdir && !path.trim_matches('/').is_empty());
-    let mount = |path: &String| VolumeMount {
-        name: WORKDIR_VOLUME.to_owned(),
-        mount_path: path.clone(),
-        ..VolumeMount::default()
+        (Some(shards), None) => shards.pods(),
+        (None, replicas) => replicas.unwrap_or(1),
     };
-    let volume = |path: String| Volume {
-        name: WORKDIR_VOLUME.to_owned(),
-        host_path: Some(HostPathVolumeSource { path, type_: Some("Directory".to_owned()) }),
-        ..Volume::default()
+    let replicas = in_range("--replicas", pods, 1, REPLICAS_MAX)?;
+    let max_parallel = flags.max_parallel.map(|n| in_range("--max-parallel", n, 1, REPLICAS_MAX)).transpose()?;
+    // Such pods don't need each other, and each is to succeed.
+    let one_by_one = (flags.shards.is_some() || max_parallel.is_some()) && !flags.gang;
+    let min_available = match flags.min_available {
+        Some(n) => in_range("--gang", n, 1, pods)?,
+        None if one_by_one => 1,
+        None => replicas,
     };
-    let container = Container {
-        name: TASK.to_owned(),
-        image: Some(flags.image.clone().unwrap_or_else(|| HOST_IMAGE.to_owned())),
-        command: Some(flags.command.iter().map(|word| literal(word)).collect()),
-        env: env(flags)?,
-        working_dir: flags.workdir.clone(),
-        resources,
-        volume_mounts: shared.as_ref().map(|path| vec![mount(path)]),
-        ..Container::default()
-    };
-    Ok(PodTemplateSpec {
-        metadata: None,
-        spec: Some(PodSpec {
-            containers: vec![container],
-            restart_policy: Some("Never".to_owned()),
-            volumes: shared.map(|path| vec![volume(path)]),
-            ..PodSpec::default()
-        }),
-    })
-}
-
-/// A variable said twice keeps its last value, as in a shell.
-fn env(flags: &JobFlags) -> Result<Option<Vec<EnvVar>>, RenderError> {
-    let mut variables: Vec<EnvVar> = Vec::new();
-    for (name, value) in &flags.env {
-        if name.is_empty() || name.contains(|c: char| c == '=' || c.is_control()) {
-            return Err(RenderError::EnvName { name: name.clone() });
-        }
-        let variable = EnvVar { name: name.clone(), value: Some(literal(value)), ..EnvVar::default() };
-        match variables.iter_mut().find(|known| known.name == *name) {
-            Some(known) => *known = variable,
-            None => variables.push(variable),
-        }
+    if max_parallel.is_some_and(|most| most < min_available) {
+        let problem = "fewer pods may run than must run together; change one of them";
+        return Err(RenderError::Together { flags: "--max-parallel and --gang", problem });
     }
-    Ok((!variables.is_empty()).then_some(variables))
-}
-
-/// Writes a text so that it reaches the process as it is: in commands and values of variables
-/// Kubernetes replaces `$(NAME)` and reads `$$` as `$`, which would break `sh -c 'kill $$'`.
-fn literal(text: &str) -> String {
-    if text.contains("$(") || text.contains("$$") { text.replace('$', "$$") } else { text.to_owned() }
+    let min_success = match &flags.min_success {
+        Some(text) => Some(counts::min_success(text, replicas)?),
+        None => one_by_one.then_some(replicas),
+    };
+    Ok(Counts { replicas, min_available, min_success, max_parallel })
 }
 
 fn checked(what: &'static str, name: Option<&str>, max: usize) -> Result<Option<String>, RenderError> {
     name.map(|name| names::check(what, name, max).map(|()| name.to_owned())).transpose().map_err(Into::into)
-}
-
-fn in_range(flag: &'static str, value: u32, min: u32, max: u32) -> Result<i32, RenderError> {
-    i32::try_from(value).ok().filter(|_| (min..=max).contains(&value)).ok_or(RenderError::Range {
-        flag,
-        value,
-        min,
-        max,
-    })
-}
-
-fn quantity(flag: &'static str, value: &str) -> Result<Quantity, RenderError> {
-    value
-        .parse::<pumice_units::Quantity>()
-        .ok()
-        .filter(|quantity| !quantity.is_negative() && !quantity.is_zero())
-        .map(|_| Quantity(value.to_owned()))
-        .ok_or_else(|| RenderError::Quantity { flag, value: value.to_owned() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::literal;
-
-    /// Kubernetes' rule for a text that names no known variable.
-    fn expanded(text: &str) -> String {
-        let mut expanded = String::new();
-        let mut characters = text.chars().peekable();
-        while let Some(character) = characters.next() {
-            expanded.push(character);
-            if character == '$' && characters.peek() == Some(&'$') {
-                characters.next();
-            }
-        }
-        expanded
-    }
-
-    #[test]
-    fn words_reach_the_process_as_typed() {
-        for text in
-            ["plain", "$HOME", "kill -TERM $$", "$(date)", "echo $$(A)", "$", "a$", "$$$", "$((1 + $$))", "é$(x"]
-        {
-            let written = literal(text);
-            assert_eq!(expanded(&written), text, "{written}");
-            assert!(!written.replace("$$", "").contains("$("), "{written}: nothing is left to replace");
-        }
-        assert_eq!(literal("echo $HOME"), "echo $HOME", "what needs no care stays readable");
-    }
 }

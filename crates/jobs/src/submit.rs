@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::call::{self, CallError, FailureClass};
 use crate::connection::Connection;
+use crate::idempotency;
 use crate::manifest::Object;
 use crate::names;
 use crate::select::JobRef;
@@ -46,6 +47,16 @@ pub enum SubmitError {
         /// Why.
         #[source]
         source: Box<CallError>,
+    },
+    /// Another job was submitted with the same idempotency key.
+    #[error("--idempotency-key {key:?} is that of job {name} in namespace {namespace}, which asks for something else")]
+    OtherJob {
+        /// The key.
+        key: String,
+        /// The job that has it.
+        name: String,
+        /// Where it is.
+        namespace: String,
     },
 }
 
@@ -165,6 +176,55 @@ pub async fn submit(
     Ok(all)
 }
 
+/// Submits a job and what it brings along, which is owned by it and goes with it. Call [`check`] first.
+///
+/// What it brings can only name its owner once the job is there; pods wait for what they mount. A job whose belongings the
+/// server refuses would wait for ever, so it is taken back.
+pub async fn submit_with_belongings(
+    connection: &Connection,
+    job: &Object,
+    belongings: &[Object],
+    mut done: impl FnMut(&Submitted),
+) -> Result<Submitted, SubmitError> {
+    let bodies: Vec<Value> = belongings.iter().map(|object| object.body.clone()).collect();
+    let sealed = Object { body: idempotency::sealed(job.body.clone(), &bodies), origin: job.origin.clone() };
+    let mut kinds = HashMap::new();
+    let submitted = submit_one(connection, &sealed, &mut kinds).await?;
+    for object in belongings {
+        let object = Object { body: owned(&object.body, &submitted), origin: object.origin.clone() };
+        if let Err(error) = submit_one(connection, &object, &mut kinds).await {
+            if submitted.effect == Effect::Created {
+                let path = path_of(&submitted.object);
+                // The first failure is the one to tell of.
+                let _ = call::delete(connection, &path, &format!("delete {}", submitted.reference())).await;
+            }
+            return Err(error);
+        }
+    }
+    done(&submitted);
+    Ok(submitted)
+}
+
+/// The object with the job as its owner, in the job's namespace.
+fn owned(body: &Value, job: &Submitted) -> Value {
+    let mut body = body.clone();
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        let [api_version, uid, namespace] =
+            ["/apiVersion", "/metadata/uid", "/metadata/namespace"].map(|pointer| call::text_at(&job.object, pointer));
+        let owner = json!({"apiVersion": api_version, "kind": job.kind, "name": job.name(), "uid": uid});
+        metadata.insert("ownerReferences".to_owned(), json!([owner]));
+        metadata.insert("namespace".to_owned(), json!(namespace));
+    }
+    body
+}
+
+/// Where a job is.
+fn path_of(job: &Value) -> String {
+    let [api_version, namespace, name] =
+        ["/apiVersion", "/metadata/namespace", "/metadata/name"].map(|pointer| call::text_at(job, pointer));
+    format!("{}/namespaces/{namespace}/jobs/{name}", root_path(api_version))
+}
+
 async fn submit_one(
     connection: &Connection,
     object: &Object,
@@ -198,6 +258,16 @@ async fn submit_one(
     let lower = kind.to_ascii_lowercase();
     match call::create(connection, &path, &body, &format!("create {lower} {name}")).await {
         Ok(object) => Ok(Submitted { kind, effect: Effect::Created, object }),
+        Err(error) if error.class() == FailureClass::Conflict && idempotency::key(&body).is_some() => {
+            let found =
+                call::get(connection, &path_of(&body), &format!("read {lower} {name}")).await.map_err(&failed)?;
+            if idempotency::is_same(&body, &found) {
+                return Ok(Submitted { kind, effect: Effect::Unchanged, object: found });
+            }
+            let key = idempotency::key(&body).unwrap_or_default().to_owned();
+            let namespace = call::text_at(&found, "/metadata/namespace").to_owned();
+            Err(SubmitError::OtherJob { key, name, namespace })
+        }
         // A second Job of a name would be another run; other kinds are settings.
         Err(error) if error.class() == FailureClass::Conflict && !is_job(&body) => {
             let path = format!("{path}/{}", call::query_value(&name));

@@ -18,7 +18,7 @@ use pumice_jobs::manifest::Object;
 use pumice_jobs::outcome::JobEnd;
 use pumice_jobs::select::JobRef;
 use pumice_jobs::submit::{self, Effect};
-use pumice_jobs::{Connection, Exit};
+use pumice_jobs::{Connection, Exit, idempotency};
 use serde_json::{Value, json};
 
 /// What the API does with one request.
@@ -372,4 +372,70 @@ async fn refused_objects_say_where_and_which_code() {
     let unknown = json!({"apiVersion": "v9", "kind": "Nothing", "metadata": {"name": "x"}});
     let error = submit::submit(&script.connection(), &[object(unknown)], |_| {}).await.unwrap_err();
     assert_eq!(error.to_string(), "f:1: the server does not know Nothing of v9");
+}
+
+/// A script's ConfigMap as it is rendered, before its job is there.
+fn belonging() -> Object {
+    object(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a.sh": "x"}}))
+}
+
+fn core_kinds() -> Answer {
+    Answer::Json(200, json!({"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": true}]}))
+}
+
+#[tokio::test]
+async fn what_a_job_brings_along_is_owned_by_it() {
+    let script = Script::default()
+        .on("POST /apis/", [Answer::Json(201, job(1, "", 0))])
+        .on("GET /api/v1", [core_kinds()])
+        .on("POST /api/v1/namespaces/default/configmaps?", [Answer::Json(201, json!({"kind": "ConfigMap"}))]);
+    let mut told = Vec::new();
+    let objects = [object(job(0, "", 0)), belonging()];
+    let done = |one: &submit::Submitted| told.push(one.reference());
+    let submitted = submit::submit_with_belongings(&script.connection(), &objects[0], &objects[1..], done).await;
+    assert_eq!(submitted.unwrap().effect, Effect::Created);
+    assert_eq!(told, ["job/j"], "a user hears of the job");
+    let owner = json!([{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "u"}]);
+    assert_eq!(script.bodies.lock().unwrap()[1]["metadata"]["ownerReferences"], owner);
+}
+
+#[tokio::test]
+async fn a_job_whose_belongings_are_refused_is_taken_back() {
+    let script = Script::default()
+        .on("POST /apis/", [Answer::Json(201, job(1, "", 0))])
+        .on("GET /api/v1", [core_kinds()])
+        .on("POST /api/v1/", [status(403, "Forbidden")])
+        .on("DELETE /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j", [Answer::Json(200, json!({}))]);
+    let objects = [object(job(0, "", 0)), belonging()];
+    let error = submit::submit_with_belongings(&script.connection(), &objects[0], &objects[1..], |_| {}).await;
+    assert_eq!(pumice_jobs::Error::from(error.unwrap_err()).exit(), Exit::Denied);
+    let seen = script.seen.lock().unwrap().clone();
+    assert!(seen.iter().any(|line| line.starts_with("DELETE ")), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_key_gives_the_job_that_has_it_and_refuses_another() {
+    let keyed = |replicas: u32| {
+        let mut body = job(0, "", 0);
+        body["metadata"] =
+            json!({"generateName": "x-", "namespace": "default", "annotations": {idempotency::KEY: "k"}});
+        body["spec"]["tasks"][0]["replicas"] = replicas.into();
+        object(body)
+    };
+    let there = idempotency::sealed(keyed(1).body, &[]);
+    let name = there["metadata"]["name"].as_str().unwrap().to_owned();
+    for (replicas, same) in [(1, true), (2, false)] {
+        let script = Script::default()
+            .on("POST ", [status(409, "AlreadyExists")])
+            .on("/jobs/key-k-", [Answer::Json(200, there.clone())]);
+        let found = submit::submit_with_belongings(&script.connection(), &keyed(replicas), &[], |_| {}).await;
+        match found {
+            Ok(found) => assert_eq!((found.effect, found.name(), same), (Effect::Unchanged, name.as_str(), true)),
+            Err(error) => {
+                let error = pumice_jobs::Error::from(error);
+                assert_eq!((error.exit(), same), (Exit::Conflict, false), "{error}");
+                assert_eq!(error.next_command(None), Some(format!("jobctl get {name} --namespace default")));
+            }
+        }
+    }
 }

@@ -1,0 +1,114 @@
+//! One job for one key: submitting the same again gives the job that is there.
+//!
+//! Invariant: the Job's name follows from the key alone, so of two that submit at once the server refuses one, which then
+//! reads what the other made. Whether it is the same is told by a hash of all that was asked for. Pure; called by
+//! `render`, which notes the key, and by `submit`, which compares.
+
+use pumice_units::stable_hash;
+use serde_json::{Value, json};
+
+use crate::call::text_at;
+use crate::names;
+
+/// The key that a Job was submitted with; annotation.
+pub const KEY: &str = "pumice.sh/idempotency-key";
+/// Hash of what was submitted with it; annotation.
+pub const SPEC: &str = "pumice.sh/idempotency-spec";
+/// Longest key.
+const KEY_MAX: usize = 128;
+/// Characters of the key that are readable in the name.
+const STEM_MAX: usize = 24;
+
+/// Says what is wrong with a key, as the rest of a sentence.
+pub fn check(key: &str) -> Result<(), &'static str> {
+    if key.is_empty() || key.len() > KEY_MAX || key.chars().any(char::is_control) {
+        return Err("is no key: use 1 to 128 bytes of text without control characters");
+    }
+    Ok(())
+}
+
+/// Sixteen digits that stand for a key.
+pub fn tag(key: &str) -> String {
+    format!("{:016x}", stable_hash(key.bytes()))
+}
+
+/// Whether a Job carries a key.
+pub fn key(job: &Value) -> Option<&str> {
+    annotation(job, KEY)
+}
+
+/// The Job with the name of its key and the hash of what it asks for, beside what it brings along.
+/// One without a key comes back as it is.
+pub fn sealed(mut job: Value, belongings: &[Value]) -> Value {
+    let Some(key) = key(&job).map(str::to_owned) else { return job };
+    let content = json!([job, belongings]).to_string();
+    if let Some(metadata) = job.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("generateName");
+        metadata.insert("name".to_owned(), json!(name(&key)));
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.insert(SPEC.to_owned(), json!(tag(&content)));
+        }
+    }
+    job
+}
+
+/// Whether `found` was submitted with the same key and asks for the same as `wanted`.
+pub fn is_same(wanted: &Value, found: &Value) -> bool {
+    [KEY, SPEC].into_iter().all(|name| annotation(wanted, name) == annotation(found, name))
+}
+
+fn name(key: &str) -> String {
+    // A Service has the job's name, which begins with a letter.
+    format!("key-{}-{}", names::from_text(key, STEM_MAX), tag(key))
+}
+
+fn annotation<'a>(job: &'a Value, name: &str) -> Option<&'a str> {
+    // '/' in a JSON pointer is '~1'.
+    let pointer = format!("/metadata/annotations/{}", name.replace('/', "~1"));
+    Some(text_at(job, &pointer)).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(key: &str, replicas: u32) -> Value {
+        let metadata = json!({"generateName": "x-", "annotations": {KEY: key}});
+        sealed(json!({"metadata": metadata, "spec": {"tasks": [{"replicas": replicas}]}}), &[])
+    }
+
+    #[test]
+    fn the_key_names_the_job_and_the_hash_tells_jobs_apart() {
+        let (one, again, other) =
+            (job("nightly 2024-01-02", 1), job("nightly 2024-01-02", 1), job("nightly 2024-01-02", 2));
+        assert_eq!(one, again);
+        assert_eq!(text_at(&one, "/metadata/name"), "key-nightly-2024-01-02-1fa278645c78be47");
+        assert_eq!(text_at(&one, "/metadata/name"), text_at(&other, "/metadata/name"));
+        assert!(is_same(&one, &again) && !is_same(&one, &other));
+        assert_ne!(text_at(&one, "/metadata/name"), text_at(&job("weekly", 1), "/metadata/name"));
+        let bare = json!({"metadata": {"name": "key-x"}});
+        assert!(!is_same(&one, &bare), "a job of that name by hand is another");
+        assert_eq!(sealed(bare.clone(), &[]), bare);
+    }
+
+    #[test]
+    fn every_key_gives_a_name_of_a_job() {
+        let long = "é".repeat(64);
+        for key in ["a", "7", "///", "A b C", &long] {
+            assert_eq!(check(key), Ok(()));
+            let name = name(key);
+            assert!(names::check("job name", &name, crate::render::NAME_MAX).is_ok(), "{name}");
+        }
+        for bad in ["", "a\n", &"x".repeat(129)] {
+            assert!(check(bad).is_err());
+        }
+    }
+
+    #[test]
+    fn what_travels_along_counts() {
+        let asked = |script: &str| {
+            sealed(json!({"metadata": {"annotations": {KEY: "k"}}}), &[json!({"data": {"a.sh": script}})])
+        };
+        assert!(is_same(&asked("x"), &asked("x")) && !is_same(&asked("x"), &asked("y")));
+    }
+}

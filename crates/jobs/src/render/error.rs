@@ -1,0 +1,85 @@
+//! What is wrong with flags that make no Job, each with the flag's name.
+
+use crate::names::NameError;
+use crate::shards::rule::NoRule;
+use crate::shards::template::TemplateError;
+
+/// Flags that make no Job.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum RenderError {
+    /// No program.
+    #[error("no command: name it after `--`, as in `jobctl run -- python train.py`")]
+    NoCommand,
+    /// A name that is none.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A job's name that can't name its Service.
+    #[error("--name {name:?} is not valid: use lower case letters, digits and '-', and begin with a letter")]
+    ServiceName {
+        /// The name.
+        name: String,
+    },
+    /// Not a quantity, or not positive.
+    #[error("{flag} {value:?} is not a positive quantity such as 500m, 2 or 1Gi")]
+    Quantity {
+        /// The flag.
+        flag: &'static str,
+        /// What it was given.
+        value: String,
+    },
+    /// A number out of range.
+    #[error("{flag} {value} is not within {min} to {max}")]
+    Range {
+        /// The flag.
+        flag: &'static str,
+        /// What it was given.
+        value: u32,
+        /// The least.
+        min: u32,
+        /// The most.
+        max: u32,
+    },
+    /// A text that is not what the flag takes.
+    #[error("{flag} {value:?} {problem}")]
+    Text {
+        /// The flag.
+        flag: &'static str,
+        /// What it was given, cut to 80 characters.
+        value: String,
+        /// What is wrong with it, as the rest of the sentence.
+        problem: String,
+    },
+    /// Two flags that exclude each other, or one that needs another.
+    #[error("{flags}: {problem}")]
+    Together {
+        /// The flags.
+        flags: &'static str,
+        /// Why not.
+        problem: &'static str,
+    },
+    /// Names in braces that no record has.
+    #[error(transparent)]
+    Template(TemplateError),
+    /// Records that can't be computed from a short text.
+    #[error(transparent)]
+    Rule(NoRule),
+    /// An environment variable's name.
+    #[error("--env {name:?} is not a variable's name: no '=' and no control characters in it")]
+    EnvName {
+        /// The name.
+        name: String,
+    },
+    /// A relative directory.
+    #[error("--workdir {path:?} is not an absolute path")]
+    Workdir {
+        /// The path.
+        path: String,
+    },
+}
+
+impl RenderError {
+    /// A text that is not what `flag` takes.
+    pub(super) fn text(flag: &'static str, value: &str, problem: impl Into<String>) -> Self {
+        RenderError::Text { flag, value: value.chars().take(80).collect(), problem: problem.into() }
+    }
+}

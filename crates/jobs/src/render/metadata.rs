@@ -1,0 +1,102 @@
+//! Names, labels and annotations of a rendered Job and of its pods.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pumice_objects::names as wire;
+
+use super::counts::Counts;
+use super::{JobFlags, NAME_MAX, RenderError, checked, rules};
+use crate::idempotency;
+use crate::names;
+
+/// What a pod that ran out of memory gets; of a pod template.
+pub(super) const ON_OOM: &str = "pumice.sh/on-oom";
+/// The most pods of a task at a time; of its pod template.
+pub(super) const MAX_PARALLEL: &str = "pumice.sh/max-parallel";
+/// How often a failed pod of one index is made again; of its pod template.
+pub(super) const RETRIES: &str = "pumice.sh/retries";
+/// The jobs that a job waits for; of the Job.
+pub(super) const AFTER: &str = "pumice.sh/after";
+/// The most retries of one index.
+const RETRIES_MAX: u32 = 100;
+
+/// The Job's own.
+pub(super) fn of_job(flags: &JobFlags, program: &str) -> Result<ObjectMeta, RenderError> {
+    let mut metadata = ObjectMeta {
+        name: checked("--name", flags.name.as_deref(), NAME_MAX)?,
+        namespace: checked("--namespace", flags.namespace.as_deref(), 63)?,
+        labels: labels(flags)?,
+        ..ObjectMeta::default()
+    };
+    // Pods find each other by a Service of the job's name, which is one label.
+    if let Some(name) = metadata.name.as_ref().filter(|name| !is_service_name(name)) {
+        return Err(RenderError::ServiceName { name: name.clone() });
+    }
+    let mut annotations = BTreeMap::new();
+    annotations.extend(rules::after(&flags.after)?.map(|rule| (AFTER.to_owned(), rule)));
+    if let Some(key) = &flags.idempotency_key {
+        if metadata.name.is_some() {
+            let problem = "the key names the job, so that a second one of it can't be; leave one out";
+            return Err(RenderError::Together { flags: "--name and --idempotency-key", problem });
+        }
+        idempotency::check(key).map_err(|problem| RenderError::text("--idempotency-key", key, problem))?;
+        annotations.insert(idempotency::KEY.to_owned(), key.clone());
+    }
+    metadata.annotations = (!annotations.is_empty()).then_some(annotations);
+    if metadata.name.is_none() {
+        // Six characters are left for the server's suffix.
+        let front = flags.name_stem.as_deref().unwrap_or(program);
+        metadata.generate_name = Some(format!("{}-", stem(front, NAME_MAX - 6)));
+    }
+    Ok(metadata)
+}
+
+/// The pods' own; `None` without any.
+pub(super) fn of_pods(flags: &JobFlags, counts: &Counts) -> Result<Option<ObjectMeta>, RenderError> {
+    let mut annotations = BTreeMap::new();
+    let mut add = |key: &str, value: Option<String>| annotations.extend(value.map(|value| (key.to_owned(), value)));
+    if let Some(rule) = &flags.on_oom {
+        let rule = rules::on_oom(rule)?;
+        if rule.is_some() && flags.memory.is_none() {
+            let problem = "there is nothing to raise without the other; say both";
+            return Err(RenderError::Together { flags: "--on-oom and --memory", problem });
+        }
+        add(ON_OOM, rule);
+    }
+    add(MAX_PARALLEL, counts.max_parallel.map(|count| count.to_string()));
+    let retries = flags.retries.map(|count| super::counts::in_range("--retries", count, 0, RETRIES_MAX)).transpose()?;
+    add(RETRIES, retries.map(|count| count.to_string()));
+    let labels = labels(flags)?;
+    Ok((!annotations.is_empty() || labels.is_some()).then(|| ObjectMeta {
+        annotations: (!annotations.is_empty()).then_some(annotations),
+        labels,
+        ..ObjectMeta::default()
+    }))
+}
+
+/// The start of a name, made of a program's; a Service can have it.
+pub(super) fn stem(program: &str, max: usize) -> String {
+    let file_name = program.rsplit('/').next().unwrap_or(program);
+    let stem = names::from_text(file_name, max - 4);
+    let front = if is_service_name(&stem) { "" } else { "job-" };
+    format!("{front}{stem}")
+}
+
+fn labels(flags: &JobFlags) -> Result<Option<BTreeMap<String, String>>, RenderError> {
+    let mut labels = BTreeMap::new();
+    for (key, value) in &flags.labels {
+        wire::check_qualified_name(key)
+            .map_err(|error| RenderError::text("--label", key, format!("is no key: {error}")))?;
+        wire::check_label_value(value).map_err(|error| {
+            RenderError::text("--label", &format!("{key}={value}"), format!("has a wrong value: {error}"))
+        })?;
+        labels.insert(key.clone(), value.clone());
+    }
+    Ok((!labels.is_empty()).then_some(labels))
+}
+
+/// Of names that are valid for a job: whether a Service can have it.
+fn is_service_name(name: &str) -> bool {
+    !name.contains('.') && !name.starts_with(|c: char| c.is_ascii_digit())
+}
