@@ -1,10 +1,16 @@
 //! The command line of `jobctl`.
 
+mod job;
+mod shard;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pumice_jobs::select::Selector;
+
+pub use job::{Gang, JobArgs, Work};
+pub use shard::{ShardArgs, ShardCommand};
 
 /// Submit jobs, watch them, and get their results.
 #[derive(Debug, Parser)]
@@ -62,59 +68,8 @@ pub enum Command {
     Wait(WaitArgs),
     /// End a job
     Cancel(CancelArgs),
-}
-
-/// A job, by manifest or by flags.
-#[derive(Debug, Args)]
-pub struct Work {
-    /// Manifest, YAML or JSON; `-` is standard input
-    #[arg(short, long = "file", value_name = "FILE", conflicts_with_all = ["FromFlags", "argv"])]
-    pub files: Vec<PathBuf>,
-    /// Program and arguments of each pod
-    #[arg(last = true, value_name = "COMMAND")]
-    pub argv: Vec<String>,
-    #[command(flatten)]
-    pub flags: FromFlags,
-}
-
-/// A job by flags.
-#[derive(Debug, Args)]
-#[group(id = "FromFlags", multiple = true)]
-#[command(next_help_heading = "Job")]
-pub struct FromFlags {
-    /// Name [default: made of the program's]
-    #[arg(long)]
-    pub name: Option<String>,
-    /// Number of pods [default: 1]
-    #[arg(long, value_name = "N")]
-    pub replicas: Option<u32>,
-    /// CPU of each pod, such as 500m or 2
-    #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true)]
-    pub cpu: Option<String>,
-    /// Memory of each pod, such as 512Mi; more than that and it is killed
-    #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true)]
-    pub memory: Option<String>,
-    /// Queue [default: default]
-    #[arg(long)]
-    pub queue: Option<String>,
-    /// Image [default: the host's own programs]
-    #[arg(long)]
-    pub image: Option<String>,
-    /// Variable of the environment; `NAME` alone takes its value from here
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub env: Vec<String>,
-    /// Working directory
-    #[arg(long, value_name = "DIR")]
-    pub workdir: Option<PathBuf>,
-    /// Pods that must be able to run together [default: all]
-    #[arg(long, value_name = "N")]
-    pub min_available: Option<u32>,
-    /// Run the job again when a pod fails, at most N times in all
-    #[arg(long, value_name = "N")]
-    pub max_retry: Option<u32>,
-    /// Priority class
-    #[arg(long, value_name = "NAME")]
-    pub priority_class: Option<String>,
+    /// In a pod of a job with shards: run, show or name the records of this pod
+    Shard(ShardArgs),
 }
 
 /// Flags of `run`.
@@ -123,6 +78,9 @@ pub struct RunArgs {
     /// Don't print what the pods write
     #[arg(long)]
     pub no_logs: bool,
+    /// Form of what --dry-run prints
+    #[arg(short, long, value_enum, default_value_t = Form::Yaml, requires = "dry_run")]
+    pub output: Form,
     #[command(flatten)]
     pub work: Work,
 }
@@ -256,6 +214,11 @@ mod tests {
             &["logs", "-f", "last"],
             &["wait", "a", "b", "--timeout", "1h30m"],
             &["cancel", "a", "--no-wait"],
+            &["submit", "train.sh", "--epochs", "3", "--", "x"],
+            &["submit", "--array", "0-9%2", "--gang", "--", "true"],
+            &["run", "--gang", "2", "--dry-run", "-o", "json", "--", "true"],
+            &["shard", "exec", "--", "echo", "{key}"],
+            &["shard", "list"],
         ] {
             parse(args).unwrap_or_else(|error| panic!("{args:?}: {error}"));
         }
@@ -266,7 +229,6 @@ mod tests {
         for args in [
             &["run", "-f", "job.yaml", "--", "true"][..],
             &["run", "-f", "job.yaml", "--name", "x"],
-            &["run", "true"],
             &["get"],
             &["get", "A_B"],
             &["wait", "a", "--timeout", "soon"],

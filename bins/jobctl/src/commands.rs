@@ -5,6 +5,7 @@ mod get;
 mod list;
 mod logs;
 mod run;
+mod shard;
 mod submit;
 mod wait;
 mod why;
@@ -76,5 +77,6 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Logs(args) => logs::run(&session, &args),
         Command::Wait(args) => wait::run(&session, &args),
         Command::Cancel(args) => cancel::run(&session, &args),
+        Command::Shard(args) => shard::run(&args.command),
     }
 }

@@ -7,6 +7,7 @@ mod args;
 mod commands;
 mod environment;
 mod failure;
+mod files;
 mod output;
 mod terminal;
 

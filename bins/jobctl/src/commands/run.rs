@@ -6,9 +6,11 @@ use pumice_jobs::logs::{JobLogs, LogOptions, STREAMS_MAX};
 use pumice_jobs::outcome::{JobEnd, exit_of_run};
 use pumice_jobs::progress::Counts;
 use pumice_jobs::select::JobRef;
-use pumice_jobs::{Connection, Exit, submit};
+use pumice_jobs::submit::Submitted;
+use pumice_jobs::{Connection, Exit};
 
-use super::{Session, logs, work};
+use super::work::Submission;
+use super::{Session, logs};
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::terminal::{self, Terminal};
@@ -20,19 +22,21 @@ const FAILURES_SHOWN: usize = 5;
 
 /// Submits, then attends one job after the other; the first code that isn't 0 wins.
 pub fn run(session: &Session, args: &RunArgs) -> Result<Exit, Failure> {
-    let objects = work::objects(session, &args.work)?;
-    let by_flags = args.work.files.is_empty();
+    let submission = Submission::read(session, &args.work)?;
+    if args.work.dry_run {
+        return submission.print(args.output);
+    }
+    // With flags there is one job, and its name matters only if it was made up.
+    let known = matches!(submission, Submission::Job { named: true, .. });
     session.talk(|connection| async move {
-        let submitted = submit::submit(&connection, &objects, |one| {
-            // With flags there is one job, and its name matters only if it was made up.
-            let known = by_flags && args.work.flags.name.is_some();
+        let say = |one: &Submitted| {
             if !session.global.no_progress && !known {
                 terminal::say(&format!("{} {}", one.reference(), one.effect.word()));
             }
-        })
-        .await?;
+        };
+        let submitted = submission.send(&connection, say).await?;
         let mut exit = Exit::Success;
-        for job in submitted.iter().filter_map(submit::Submitted::job) {
+        for job in submitted.iter().filter_map(Submitted::job) {
             let own = attend(session, args, &connection, &job).await?;
             if own == Exit::Interrupted {
                 return Ok(own);

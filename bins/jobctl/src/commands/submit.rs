@@ -1,18 +1,23 @@
 //! `jobctl submit`: submit and return.
 
-use pumice_jobs::{Exit, submit};
+use pumice_jobs::Exit;
+use pumice_jobs::submit::Submitted;
 
-use super::{Session, work};
+use super::Session;
+use super::work::Submission;
 use crate::args::{Form, SubmitArgs};
 use crate::failure::Failure;
 use crate::output;
 
 /// Prints each object as it is submitted, so that a failure half-way hides none.
 pub fn run(session: &Session, args: &SubmitArgs) -> Result<Exit, Failure> {
-    let objects = work::objects(session, &args.work)?;
+    let submission = Submission::read(session, &args.work)?;
+    if args.work.dry_run {
+        return submission.print(args.output);
+    }
     session.talk(|connection| async move {
         let mut printed = Ok(());
-        let submitted = submit::submit(&connection, &objects, |one| {
+        let print = |one: &Submitted| {
             if printed.is_err() {
                 return;
             }
@@ -21,8 +26,8 @@ pub fn run(session: &Session, args: &SubmitArgs) -> Result<Exit, Failure> {
                 Form::Table | Form::Wide => output::text(&format!("{} {}\n", one.reference(), one.effect.word())),
                 Form::Json | Form::Yaml => Ok(()),
             };
-        })
-        .await?;
+        };
+        let submitted = submission.send(&connection, print).await?;
         printed?;
         if matches!(args.output, Form::Json | Form::Yaml) {
             let mut objects: Vec<_> = submitted.into_iter().map(|one| one.object).collect();

@@ -1,62 +1,162 @@
-//! From `-f FILE` or flags to the objects to submit; shared by `run` and `submit`.
+//! From `-f FILE`, a command or a script to what is submitted; shared by `run` and `submit`.
+
+mod records;
+mod script;
+
+use std::path::{Path, PathBuf};
 
 use pumice_jobs::manifest::{self, Object};
 use pumice_jobs::render::{self, JobFlags};
-use pumice_jobs::submit;
+use pumice_jobs::submit::{self, SubmitError, Submitted};
+use pumice_jobs::{Connection, Exit, idempotency};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::Session;
-use crate::args::{FromFlags, Work};
+use crate::args::{Form, Gang, JobArgs, Work};
 use crate::environment::variable;
 use crate::failure::Failure;
+use crate::output;
 
-/// The objects, checked as far as that goes without a server.
-pub fn objects(session: &Session, work: &Work) -> Result<Vec<Object>, Failure> {
-    let objects = if work.files.is_empty() {
-        vec![rendered(session, work)?]
-    } else {
-        let mut objects = Vec::new();
-        for file in &work.files {
-            objects.extend(manifest::read(file, std::io::stdin().lock())?);
-        }
-        objects
-    };
-    submit::check(&objects, session.global.namespace.as_deref())?;
-    Ok(objects)
+/// What is submitted.
+pub enum Submission {
+    /// The objects of manifests.
+    Manifest(Vec<Object>),
+    /// A job and what it brings along.
+    Job {
+        /// The job.
+        job: Object,
+        /// What it brings.
+        belongings: Vec<Object>,
+        /// Whether the user gave it its name.
+        named: bool,
+    },
 }
 
-fn rendered(session: &Session, work: &Work) -> Result<Object, Failure> {
-    let FromFlags { name, replicas, cpu, memory, queue, image, env, workdir, min_available, max_retry, priority_class } =
-        &work.flags;
+impl Submission {
+    /// Reads files and flags, and checks them as far as that goes without a server.
+    pub fn read(session: &Session, work: &Work) -> Result<Submission, Failure> {
+        let submission = if work.files.is_empty() { rendered(session, work)? } else { read_manifests(work)? };
+        submit::check(&submission.objects(), session.global.namespace.as_deref())?;
+        Ok(submission)
+    }
+
+    /// Sends it; `done` hears of each object that a user knows of.
+    pub async fn send(
+        &self,
+        connection: &Connection,
+        done: impl FnMut(&Submitted),
+    ) -> Result<Vec<Submitted>, SubmitError> {
+        match self {
+            Submission::Manifest(objects) => submit::submit(connection, objects, done).await,
+            Submission::Job { job, belongings, .. } => {
+                Ok(vec![submit::submit_with_belongings(connection, job, belongings, done).await?])
+            }
+        }
+    }
+
+    /// Prints it.
+    pub fn print(self, form: Form) -> Result<Exit, Failure> {
+        let mut bodies: Vec<Value> = match self {
+            Submission::Manifest(objects) => objects.into_iter().map(|object| object.body).collect(),
+            Submission::Job { job, belongings, .. } => {
+                let belongings: Vec<Value> = belongings.into_iter().map(|object| object.body).collect();
+                let job = idempotency::sealed(job.body, &belongings);
+                [job].into_iter().chain(belongings).collect()
+            }
+        };
+        let whole = if bodies.len() == 1 { bodies.remove(0) } else { output::list_of(bodies) };
+        output::object(&whole, if form == Form::Json { Form::Json } else { Form::Yaml })?;
+        Ok(Exit::Success)
+    }
+
+    fn objects(&self) -> Vec<Object> {
+        match self {
+            Submission::Manifest(objects) => objects.clone(),
+            Submission::Job { job, belongings, .. } => [job].into_iter().chain(belongings).cloned().collect(),
+        }
+    }
+}
+
+fn read_manifests(work: &Work) -> Result<Submission, Failure> {
+    let mut objects = Vec::new();
+    for file in &work.files {
+        objects.extend(manifest::read(file, std::io::stdin().lock())?);
+    }
+    Ok(Submission::Manifest(objects))
+}
+
+fn rendered(session: &Session, work: &Work) -> Result<Submission, Failure> {
+    let script = script::read(work)?;
+    let args = match &script {
+        Some(script) => work.flags.clone().over(script.args.clone()),
+        None => work.flags.clone(),
+    };
+    let flags = JobFlags {
+        script: script.map(|script| script.script),
+        command: if work.script.is_empty() { work.argv.clone() } else { work.script[1..].to_vec() },
+        ..job_flags(session, args)?
+    };
+    let job = object(&render::render(&flags)?, "flags")?;
+    let belongings = flags
+        .script
+        .as_ref()
+        .map(|script| object(&render::config_map(script, session.global.namespace.as_deref()), &script.file_name));
+    let belongings = belongings.transpose()?.into_iter().collect();
+    Ok(Submission::Job { job, belongings, named: flags.name.is_some() })
+}
+
+fn object(value: &impl Serialize, origin: &str) -> Result<Object, Failure> {
+    let body = serde_json::to_value(value).map_err(|error| Failure::Machine(error.into()))?;
+    Ok(Object { body, origin: origin.to_owned() })
+}
+
+/// The flags as the library takes them: with what this process knows of directories and variables.
+fn job_flags(session: &Session, args: JobArgs) -> Result<JobFlags, Failure> {
     // On this machine a command finds what it would find in this shell, and leaves what it would leave.
-    let here = session.is_local() && image.is_none();
-    let workdir = match (workdir, &session.surroundings.directory) {
+    let here = session.is_local() && args.image.is_none();
+    let records = records::read(&args, here)?;
+    let workdir = match (&args.workdir, &session.surroundings.directory) {
         (Some(dir), Some(current)) => Some(current.join(dir)),
         (None, current) if here => current.clone(),
         (dir, _) => dir.clone(),
     };
-    let workdir = workdir.map(|dir| match dir.to_str() {
-        Some(text) => Ok(text.to_owned()),
-        None => Err(usage(format!("--workdir {} is not UTF-8 text", dir.display()))),
-    });
-    let flags = JobFlags {
-        name: name.clone(),
+    let volumes = args.volume.iter().map(|text| volume(text, session.surroundings.directory.as_deref()));
+    Ok(JobFlags {
+        name: args.name,
+        name_stem: args.name_stem,
         namespace: session.global.namespace.clone(),
-        replicas: *replicas,
-        cpu: cpu.clone(),
-        memory: memory.clone(),
-        queue: queue.clone(),
-        image: image.clone(),
-        env: env.iter().map(|text| assignment(text)).collect::<Result<_, _>>()?,
-        workdir: workdir.transpose()?,
+        labels: args.label.iter().map(|text| label(text)).collect::<Result<_, _>>()?,
+        idempotency_key: args.idempotency_key,
+        queue: args.queue,
+        zone: args.zone,
+        priority_class: args.priority,
+        after: args.after,
+        replicas: args.replicas,
+        max_parallel: args.max_parallel.or(records.max_parallel),
+        shards: records.shards,
+        gang: args.gang == Some(Gang::All),
+        min_available: match args.gang {
+            Some(Gang::Of(pods)) => Some(pods),
+            _ => args.min_available,
+        },
+        min_success: args.min_success,
+        retries: args.retries,
+        max_retry: args.max_retry,
+        on_oom: args.on_oom,
+        timeout: args.timeout,
+        signal: args.signal,
+        cpu: args.cpu,
+        memory: args.memory,
+        gpu: args.gpu,
+        image: args.image,
+        env: args.env.iter().map(|text| assignment(text)).collect::<Result<_, _>>()?,
+        volumes: volumes.collect::<Result<_, _>>()?,
+        workdir: workdir.map(|dir| text_of(&dir, "--workdir")).transpose()?,
         share_workdir: here,
-        min_available: *min_available,
-        max_retry: *max_retry,
-        priority_class: priority_class.clone(),
-        command: work.argv.clone(),
-    };
-    let job = render::render(&flags)?;
-    let body = serde_json::to_value(job).map_err(|error| Failure::Machine(error.into()))?;
-    Ok(Object { body, origin: "flags".to_owned() })
+        script: None,
+        command: Vec::new(),
+    })
 }
 
 /// `NAME=VALUE`, or `NAME` with the value it has here.
@@ -69,6 +169,29 @@ fn assignment(text: &str) -> Result<(String, String), Failure> {
         Some(Err(_)) => Err(usage(format!("--env {text}: its value here is not UTF-8 text"))),
         None => Err(usage(format!("--env {text}: no such variable here; write {text}=VALUE"))),
     }
+}
+
+fn label(text: &str) -> Result<(String, String), Failure> {
+    let (key, value) = text.split_once('=').ok_or_else(|| usage(format!("--label {text}: write KEY=VALUE")))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// A directory that is named from here gets its whole path.
+fn volume(text: &str, here: Option<&Path>) -> Result<String, Failure> {
+    match here.filter(|_| text.starts_with('.')) {
+        None => Ok(text.to_owned()),
+        Some(here) => {
+            let (host, rest) = text.split_once(':').unwrap_or((text, ""));
+            // Without the `.` in the middle.
+            let host: PathBuf = here.join(host).components().collect();
+            let host = text_of(&host, "--volume")?;
+            Ok(format!("{host}:{rest}"))
+        }
+    }
+}
+
+fn text_of(path: &Path, flag: &str) -> Result<String, Failure> {
+    path.to_str().map(str::to_owned).ok_or_else(|| usage(format!("{flag} {} is not UTF-8 text", path.display())))
 }
 
 fn usage(message: String) -> Failure {

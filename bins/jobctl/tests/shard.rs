@@ -1,0 +1,141 @@
+//! `jobctl shard` as a pod runs it: its slice from two variables, a command for each record, signals, exit codes.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pumice_jobs::shards::{Array, Calendar, Days, Plan, Shards};
+
+fn array(text: &str, chunk: u32) -> String {
+    Plan::new(Shards::Numbers(text.parse::<Array>().unwrap().numbers), chunk).unwrap().rule().unwrap()
+}
+
+fn days(range: &str, chunk: u32) -> String {
+    let (from, to) = Days::parse_range(range).unwrap();
+    let days = Days::new(from, to, Calendar::named("weekdays").unwrap(), None).unwrap();
+    Plan::new(Shards::Days(days), chunk).unwrap().rule().unwrap()
+}
+
+fn command(rule: &str, index: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_jobctl"));
+    command.arg("shard").args(args).env_clear().env("PATH", "/usr/bin:/bin");
+    command.env("PUMICE_SHARDS", rule).env("VC_TASK_INDEX", index);
+    command
+}
+
+fn run(rule: &str, index: &str, args: &[&str]) -> (String, String, i32) {
+    let output = command(rule, index, args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr), output.status.code().unwrap_or(-1))
+}
+
+fn sh<'a>(script: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    ["exec", "--", "sh", "-c", script].into_iter().chain(more.iter().copied()).collect()
+}
+
+#[test]
+fn each_record_runs_once_in_order_with_its_variables() {
+    let echo = [
+        "exec",
+        "--",
+        "sh",
+        "-c",
+        "echo $0 $PUMICE_SHARD_KEY $PUMICE_SHARD_INDEX/$PUMICE_SHARD_COUNT $SLURM_ARRAY_TASK_ID",
+        "{key}",
+    ];
+    let all: String = (0..4).map(|pod| run(&array("1,4,7-9,20-22", 2), &pod.to_string(), &echo).0).collect();
+    assert_eq!(
+        all,
+        "1 1 0/8 1\n4 4 1/8 4\n7 7 2/8 7\n8 8 3/8 8\n9 9 4/8 9\n20 20 5/8 20\n21 21 6/8 21\n22 22 7/8 22\n"
+    );
+    let day = ["exec", "--", "sh", "-c", "echo $0 $PUMICE_DAY", "{day}"];
+    assert_eq!(
+        run(&days("2024-01-04:2024-01-09", 3), "0", &day).0,
+        "2024-01-04 2024-01-04\n2024-01-05 2024-01-05\n2024-01-08 2024-01-08\n"
+    );
+}
+
+#[test]
+fn a_record_that_fails_stops_no_other_and_the_first_code_counts() {
+    let (stdout, stderr, code) =
+        run(&array("0-4", 5), "0", &sh("echo $0; test $0 -ne 1 || exit 7; test $0 -ne 3 || kill -KILL $$", &["{key}"]));
+    assert_eq!((stdout.as_str(), code), ("0\n1\n2\n3\n4\n", 7));
+    assert_eq!(stderr, "2 of 5 records failed: 1 (exit code 7), 3 (exit code 137)\n");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_said_for_one_record_and_for_many() {
+    for chunk in [1, 2] {
+        let (_, stderr, code) = run(&array("0-1", chunk), "0", &["exec", "--", "/no/such/program"]);
+        assert_eq!(code, 127, "{stderr}");
+        assert!(stderr.contains("cannot start /no/such/program"), "{stderr}");
+    }
+    let (_, _, code) = run(&array("0-1", 2), "0", &["exec", "--", "/etc"]);
+    assert_eq!(code, 126);
+}
+
+#[test]
+fn a_pod_of_one_record_becomes_its_command() {
+    let mut child = command(&array("0-1", 1), "1", &sh("echo $$", &[])).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), child.id().to_string());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_signal_reaches_the_command_and_ends_the_slice() {
+    for (script, wanted) in [
+        ("trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done", ("saved", 143)),
+        ("trap 'echo saved; exit 3' TERM; echo up; while :; do sleep 0.05; done", ("saved", 3)),
+        ("echo up; exec sleep 1000", ("", 143)),
+    ] {
+        let mut child = command(&array("0-9", 10), "0", &sh(script, &[]))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "up");
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+        let rest: Vec<_> = lines.map(Result::unwrap).collect();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((rest.concat().as_str(), output.status.code().unwrap()), wanted, "{script}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.contains("ended by SIGTERM; 9 records of this pod did not begin"), "{told}");
+    }
+}
+
+#[test]
+fn scripts_ask_for_their_records() {
+    let rule = days("2024-01-04:2024-01-09", 3);
+    assert_eq!(run(&rule, "0", &["list"]).0, "2024-01-04\n2024-01-05\n2024-01-08\n");
+    assert_eq!(run(&rule, "1", &["key"]).0, "2024-01-09\n");
+    assert_eq!(run(&rule, "0", &["key", "2"]).0, "2024-01-08\n");
+    let (stdout, _, _) = run(&rule, "0", &["env", "1"]);
+    assert!(stdout.contains("export PUMICE_DAY='2024-01-05'\n"), "{stdout}");
+    assert!(stdout.contains("export PUMICE_SHARD_INDEX='1'\n"), "{stdout}");
+}
+
+#[test]
+fn what_is_no_pod_of_a_job_with_shards_is_told_so() {
+    let rule = array("0-3", 2);
+    let mut table = String::new();
+    for (rule, index, args) in [
+        (rule.as_str(), "2", &["list"][..]),
+        (&rule, "-1", &["list"]),
+        (&rule, "", &["list"]),
+        ("", "0", &["list"]),
+        ("nonsense", "0", &["list"]),
+        (&rule, "0", &["key", "2"]),
+        (&rule, "0", &["exec", "--", "echo", "{day}"]),
+    ] {
+        let (stdout, stderr, code) = run(rule, index, args);
+        assert_eq!((stdout.as_str(), code), ("", 2), "{stderr}");
+        table.push_str(&format!("{rule:?} {index:?} {args:?}\n{stderr}\n"));
+    }
+    insta::assert_snapshot!(table);
+}
