@@ -1,0 +1,103 @@
+//! Jobs of many records through `jobctl`, on real processes: days, arrays with failures, scripts, one job for one key.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
+
+use pumice_testkit::Platform;
+use serde_json::Value;
+
+/// The sorted lines of a job's output.
+fn lines(text: &str) -> Vec<String> {
+    // Lines of many pods begin with the pod's name.
+    let mut lines: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn each_weekday_of_a_month_runs_once() {
+    let platform = Platform::new();
+    let output = platform.jobctl([
+        "run",
+        "--name",
+        "days",
+        "--days",
+        "2024-02-01:2024-02-29",
+        "--days-per-task",
+        "4",
+        "--max-parallel",
+        "3",
+        "--",
+        "sh",
+        "-c",
+        "echo $PUMICE_DAY > $PUMICE_SHARD_KEY.done; echo $0",
+        "{day}",
+    ]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let written = std::fs::read_dir(platform.scratch()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut days: Vec<_> = written.filter_map(|name| name.to_str()?.strip_suffix(".done").map(str::to_owned)).collect();
+    days.sort();
+    assert_eq!(days.len(), 21, "February 2024 has 21 weekdays: {days:?}");
+    assert_eq!((days[0].as_str(), days[20].as_str()), ("2024-02-01", "2024-02-29"));
+    assert_eq!(lines(&output.stdout), days, "each was told of once");
+    let job = platform.get("jobs.batch.volcano.sh", "days").unwrap();
+    assert_eq!((&job["status"]["succeeded"], &job["spec"]["minAvailable"]), (&6.into(), &1.into()), "{job}");
+}
+
+#[test]
+fn a_failing_index_fails_the_array_unless_enough_succeed() {
+    let platform = Platform::new();
+    let array = |name: &str, more: &[&str]| {
+        let front = ["run", "--name", name, "--array", "0-4"];
+        let command = ["--", "sh", "-c", "test $0 -ne 3 || exit 7", "{key}"];
+        platform.jobctl(front.iter().chain(more).chain(&command))
+    };
+    let strict = array("strict", &[]);
+    assert_eq!(strict.code, 7, "{strict:?}");
+    let job = platform.wait_for_phase("strict", "Failed");
+    assert_eq!(
+        (&job["status"]["succeeded"], &job["status"]["failed"]),
+        (&4.into(), &1.into()),
+        "the others ran on: {job}"
+    );
+    assert_eq!(platform.jobctl(["wait", "strict"]).code, 9, "partly succeeded");
+    let enough = array("enough", &["--min-success", "80%"]);
+    assert_eq!(enough.code, 0, "{enough:?}");
+}
+
+#[test]
+fn a_script_written_for_slurm_runs_as_an_array() {
+    let platform = Platform::new();
+    let script = "#!/bin/sh\n#SBATCH --job-name=Back_Test\n#SBATCH --array=0-2 --mem=64 -o out.txt\n\
+        echo \"$SLURM_ARRAY_TASK_ID:$1\"\n";
+    platform.file("backtest.sh", script);
+    let output = platform.jobctl(["run", "backtest.sh", "--alpha"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert_eq!(lines(&output.stdout), ["0:--alpha", "1:--alpha", "2:--alpha"]);
+    assert!(output.stderr.contains("warning: backtest.sh, line 3: #SBATCH -o is ignored"), "{output:?}");
+    let job = platform.list("jobs.batch.volcano.sh").remove(0);
+    let name = job["metadata"]["name"].as_str().unwrap();
+    assert!(name.starts_with("back-test-"), "{name}");
+    assert_eq!(job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"], "64Mi");
+    let copy = platform.list("configmaps").into_iter().find(|map| map["data"]["backtest.sh"] == script).unwrap();
+    assert_eq!(copy["metadata"]["ownerReferences"][0]["uid"], job["metadata"]["uid"], "it goes with its job");
+}
+
+#[test]
+fn of_two_that_submit_the_same_at_once_there_is_one_job() {
+    let platform = Platform::new();
+    platform.file("a.sh", "#!/bin/sh\necho once\n");
+    let submit = |text: &str| platform.jobctl(["submit", "--idempotency-key", "nightly", "--env", text, "a.sh"]);
+    let names: Vec<String> = std::thread::scope(|scope| {
+        let racers: Vec<_> = (0..6).map(|_| scope.spawn(|| submit("A=1").ok())).collect();
+        racers.into_iter().map(|racer| racer.join().unwrap()).collect()
+    });
+    assert!(names.iter().all(|name| *name == names[0]), "{names:?}");
+    let jobs: Vec<Value> = platform.list("jobs.batch.volcano.sh");
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    let name = names[0].trim().trim_start_matches("job/");
+    platform.jobctl(["wait", name, "--timeout", "60s"]).ok();
+    assert_eq!(submit("A=1").ok(), names[0], "also after its end");
+    let other = submit("A=2");
+    assert_eq!(other.code, 6, "{other:?}");
+    assert!(other.stderr.contains(name) && other.stderr.contains("next:  jobctl get"), "{other:?}");
+    assert!(platform.jobctl(["logs", name]).ok().contains("once"));
+}
