@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pumice_jobs::render::ShardRun;
+use pumice_jobs::shards::days::DaysError;
 use pumice_jobs::shards::{Array, Calendar, Days, Group, Plan, Shards, calendar};
 
 use super::{text_of, usage};
@@ -61,8 +62,8 @@ pub fn read(args: &JobArgs, here: bool) -> Result<Records, Failure> {
 }
 
 fn days(args: &JobArgs, text: &str) -> Result<Days, Failure> {
-    let wrong = |error: &dyn std::fmt::Display| usage(format!("--days: {error}"));
-    let (from, to) = Days::parse_range(text).map_err(|error| wrong(&error))?;
+    let wrong = |error: DaysError| usage(error.to_string());
+    let (from, to) = Days::parse_range(text).map_err(wrong)?;
     let name = args.calendar.as_deref().unwrap_or("weekdays");
     let calendar = match Calendar::named(name) {
         Some(calendar) => calendar,
@@ -72,7 +73,7 @@ fn days(args: &JobArgs, text: &str) -> Result<Days, Failure> {
         .group
         .as_deref()
         .map(|name| Group::named(name).ok_or_else(|| usage(format!("--group {name} is none of week, month and year"))));
-    Days::new(from, to, calendar, group.transpose()?).map_err(|error| wrong(&error))
+    Days::new(from, to, calendar, group.transpose()?).map_err(wrong)
 }
 
 fn calendar_file(path: &str) -> Result<Calendar, Failure> {
