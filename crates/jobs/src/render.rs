@@ -3,7 +3,6 @@
 //! Invariant: the Job that comes out passes Volcano's admission if the flags are sane; what is not
 //! sane is refused here with the flag's name. Called by `jobctl run` and `submit`, and by Python.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -130,7 +129,7 @@ pub fn render(flags: &JobFlags) -> Result<Job, RenderError> {
             max_retry: max_retry.unwrap_or_default(),
             policies: restart.into_iter().collect(),
             priority_class_name: checked("--priority", flags.priority_class.as_deref(), 253)?.unwrap_or_default(),
-            plugins: BTreeMap::from([("env".to_owned(), vec![]), ("svc".to_owned(), vec![])]),
+            plugins: counts.plugins().map(|name| (name.to_owned(), vec![])).collect(),
             tasks: vec![TaskSpec {
                 name: TASK.to_owned(),
                 replicas: counts.replicas,
@@ -157,7 +156,6 @@ fn counts(flags: &JobFlags) -> Result<Counts, RenderError> {
     };
     let replicas = in_range("--replicas", pods, 1, REPLICAS_MAX)?;
     let max_parallel = flags.max_parallel.map(|n| in_range("--max-parallel", n, 1, REPLICAS_MAX)).transpose()?;
-    // Such pods don't need each other, and each is to succeed.
     let one_by_one = (flags.shards.is_some() || max_parallel.is_some()) && !flags.gang;
     let min_available = match flags.min_available {
         Some(n) => in_range("--gang", n, 1, pods)?,
@@ -172,7 +170,7 @@ fn counts(flags: &JobFlags) -> Result<Counts, RenderError> {
         Some(text) => Some(counts::min_success(text, replicas)?),
         None => one_by_one.then_some(replicas),
     };
-    Ok(Counts { replicas, min_available, min_success, max_parallel })
+    Ok(Counts { replicas, min_available, min_success, max_parallel, one_by_one })
 }
 
 fn checked(what: &'static str, name: Option<&str>, max: usize) -> Result<Option<String>, RenderError> {

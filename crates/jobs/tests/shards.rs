@@ -71,6 +71,26 @@ fn variables_and_words_of_a_record() {
 }
 
 #[test]
+fn only_names_in_braces_are_places() {
+    let shards = array("5");
+    let record = shards.record(0).unwrap();
+    for (word, filled) in [
+        ("{key}{index}", "50"),
+        ("$({key})${key}", "$(5)${key}"),
+        ("echo ${HOME} {1..3} {a,b}", "echo ${HOME} {1..3} {a,b}"),
+        ("awk '{print $1}' {} \\;", "awk '{print $1}' {} \\;"),
+        (r#"{"key": {"a": {}}, "n": {key}}"#, r#"{"key": {"a": {}}, "n": 5}"#),
+        ("{{key}} {{other}}", "{key} {other}"),
+        ("{{{key}}}", "{{key}}"),
+        ("{ key }{key", "{ key }{key"),
+        ("é{key}}", "é5}"),
+    ] {
+        let template = Template::new(&[word.to_owned()], &shards.names()).unwrap();
+        assert_eq!(template.fill(&record).unwrap(), [filled], "{word}");
+    }
+}
+
+#[test]
 fn rules_are_short_and_stay_as_they_are() {
     let (from, to) = (date(2000, 1, 1), date(2023, 12, 31));
     let listed = Calendar::Listed(
@@ -241,7 +261,7 @@ fn bad_words_are_named() {
         plan(Shards::params(10_000_001, vec![]), 100),
     ];
     let template = |word: &str| Template::new(&[word.to_owned()], &array("1").names()).unwrap_err().to_string();
-    let templates = ["{x}", "{", "a}", "awk '{print $1}'", "{}"].map(template);
+    let templates = ["{x}", "--out={key}/{keys}"].map(template);
     let rules = [
         "",
         "v2 chunk=1 array=1",

@@ -5,6 +5,8 @@ use super::RenderError;
 /// The counts of a rendered Job, all from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
+    /// Pods that don't need each other, each of which is to succeed.
+    pub one_by_one: bool,
     /// Pods.
     pub replicas: i32,
     /// Pods that must run together.
@@ -13,6 +15,13 @@ pub(super) struct Counts {
     pub min_success: Option<i32>,
     /// The most pods at a time.
     pub max_parallel: Option<i32>,
+}
+
+impl Counts {
+    /// The job plugins: pods that need each other find each other by name. The names of very many pods have no room.
+    pub fn plugins(&self) -> impl Iterator<Item = &'static str> + use<> {
+        ["env"].into_iter().chain((!self.one_by_one).then_some("svc"))
+    }
 }
 
 /// A number within bounds.

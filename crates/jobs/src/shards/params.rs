@@ -10,6 +10,7 @@ mod lines;
 mod table;
 
 pub use error::{Fault, ParamsError};
+pub(super) use table::is_name;
 pub use table::{Params, Row};
 
 /// The longest row, in bytes.

@@ -1,9 +1,11 @@
 //! Names in braces in the words of a command: `--seed={seed}`, `out/{key}.parquet`.
 //!
-//! Invariant: a word without braces is never changed, and a template that was read can be filled from any record with its
-//! names. `{{` and `}}` stand for a brace. Called where a command is submitted, and in the pod for each record.
+//! Invariant: only a name in braces is a place, so that shell, awk and JSON stay as they are: `${HOME}`, `{1..3}`,
+//! `{print $1}`, `{"a": {}}`. `{{name}}` stands for `{name}`. A template that was read can be filled from any record with its
+//! names. Called where a command is submitted, and in the pod for each record.
 
 use super::Record;
+use super::params::is_name;
 
 /// The words of a command, with places for values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +23,7 @@ enum Piece {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// A name that no record has.
-    #[error("{{{name}}} in {word:?} is not known; the names are {known}; for a brace itself write {{{{ or }}}}")]
+    #[error("{{{name}}} in {word:?} is not known; the names are {known}; for {{{name}}} itself write {{{{{name}}}}}")]
     Unknown {
         /// The name, cut to 40 characters.
         name: String,
@@ -29,14 +31,6 @@ pub enum TemplateError {
         word: String,
         /// The names there are.
         known: String,
-    },
-    /// A brace without its other half.
-    #[error("{word:?} has a {brace} without its other half; for a brace itself write {{{{ or }}}}")]
-    Lone {
-        /// The word, cut to 80 characters.
-        word: String,
-        /// The brace.
-        brace: char,
     },
     /// A record that lacks a value.
     #[error("record {key:?} has no {name:?}; the bundle does not belong to this job, submit it again")]
@@ -79,32 +73,36 @@ impl Template {
 
 fn parse_word(word: &str, names: &[String]) -> Result<Vec<Piece>, TemplateError> {
     let cut = |text: &str, max| text.chars().take(max).collect::<String>();
-    let lone = |brace| TemplateError::Lone { word: cut(word, 80), brace };
     let mut pieces = Vec::new();
     let mut text = String::new();
     let mut rest = word;
-    while let Some(at) = rest.find(['{', '}']) {
-        text.push_str(&rest[..at]);
-        let (brace, after) = rest[at..].split_at(1);
-        if let Some(doubled) = after.strip_prefix(brace) {
-            text.push_str(brace);
-            rest = doubled;
-            continue;
+    while let Some(at) = rest.find('{') {
+        let (before, opened) = rest.split_at(at);
+        text.push_str(before);
+        if let Some((name, after)) = opened.strip_prefix("{{").and_then(|inner| split_name(inner, "}}")) {
+            text.push_str(&format!("{{{name}}}"));
+            rest = after;
+        } else if let Some((name, after)) = split_name(&opened[1..], "}").filter(|_| !text.ends_with('$')) {
+            if !names.iter().any(|known| known == name) {
+                return Err(TemplateError::Unknown { name: cut(name, 40), word: cut(word, 80), known: listed(names) });
+            }
+            pieces.extend((!text.is_empty()).then(|| Piece::Text(std::mem::take(&mut text))));
+            pieces.push(Piece::Name(name.to_owned()));
+            rest = after;
+        } else {
+            text.push('{');
+            rest = &opened[1..];
         }
-        if brace == "}" {
-            return Err(lone('}'));
-        }
-        let (name, after) = after.split_once('}').ok_or_else(|| lone('{'))?;
-        if !names.iter().any(|known| known == name) {
-            return Err(TemplateError::Unknown { name: cut(name, 40), word: cut(word, 80), known: listed(names) });
-        }
-        pieces.extend((!text.is_empty()).then(|| Piece::Text(std::mem::take(&mut text))));
-        pieces.push(Piece::Name(name.to_owned()));
-        rest = after;
     }
     text.push_str(rest);
     pieces.extend((!text.is_empty()).then_some(Piece::Text(text)));
     Ok(pieces)
+}
+
+/// The name that a text begins with, if just the closing braces follow it, and what comes after them.
+fn split_name<'a>(text: &'a str, close: &str) -> Option<(&'a str, &'a str)> {
+    let (name, after) = text.split_once(close)?;
+    is_name(name).then_some((name, after))
 }
 
 /// The first names there are; a table may have many columns.

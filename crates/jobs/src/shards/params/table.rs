@@ -209,15 +209,20 @@ fn flat_object(line: &str) -> Result<Map<String, Value>, Fault> {
 }
 
 /// Checks names of columns, which are in a rule, in templates and in variables.
+/// Whether a text is a column's name.
+pub(in crate::shards) fn is_name(text: &str) -> bool {
+    let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    let others = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    first && others && text.len() <= NAME_BYTES_MAX
+}
+
 fn check_names(columns: &[String]) -> Result<(), Fault> {
     if columns.len() > COLUMNS_MAX {
         return Err(Fault::TooManyColumns { found: columns.len() });
     }
     let mut variables: HashMap<String, &String> = HashMap::new();
     for (position, name) in (1..).zip(columns) {
-        let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-        let others = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
-        if !first || !others || name.len() > NAME_BYTES_MAX {
+        if !is_name(name) {
             return Err(Fault::Name { position, name: name.chars().take(80).collect() });
         }
         if name == "index" || name == "key" {
