@@ -19,7 +19,7 @@ pub(super) const RETRIES: &str = "pumice.sh/retries";
 /// The jobs that a job waits for; of the Job.
 pub(super) const AFTER: &str = "pumice.sh/after";
 /// The most retries of one index.
-const RETRIES_MAX: u32 = 100;
+const RETRIES_MAX: u32 = 1000;
 
 /// The Job's own.
 pub(super) fn of_job(flags: &JobFlags, program: &str) -> Result<ObjectMeta, RenderError> {
@@ -58,11 +58,11 @@ pub(super) fn of_pods(flags: &JobFlags, counts: &Counts) -> Result<Option<Object
     let mut add = |key: &str, value: Option<String>| annotations.extend(value.map(|value| (key.to_owned(), value)));
     if let Some(rule) = &flags.on_oom {
         let rule = rules::on_oom(rule)?;
-        if rule.is_some() && flags.memory.is_none() {
+        if rule != rules::OFF && flags.memory.is_none() {
             let problem = "there is nothing to raise without the other; say both";
             return Err(RenderError::Together { flags: "--on-oom and --memory", problem });
         }
-        add(ON_OOM, rule);
+        add(ON_OOM, Some(rule));
     }
     add(MAX_PARALLEL, counts.max_parallel.map(|count| count.to_string()));
     let retries = flags.retries.map(|count| super::counts::in_range("--retries", count, 0, RETRIES_MAX)).transpose()?;

@@ -15,12 +15,15 @@ const OOM_MAX: f64 = 100.0;
 /// The most jobs that one may wait for.
 const AFTER_MAX: usize = 100;
 
-/// The annotation that `--on-oom factor=1.5,max=64Gi,tries=3` stands for; `None` for `off`.
-pub(super) fn on_oom(text: &str) -> Result<Option<String>, RenderError> {
+/// Memory stays as it is, whatever the queue says.
+pub(super) const OFF: &str = "off";
+
+/// The annotation that `--on-oom factor=1.5,max=64Gi,tries=3` or `--on-oom off` stands for.
+pub(super) fn on_oom(text: &str) -> Result<String, RenderError> {
     const FLAG: &str = "--on-oom";
     let bad = |problem: &str| RenderError::text(FLAG, text, problem);
-    if text == "off" {
-        return Ok(None);
+    if text == OFF {
+        return Ok(OFF.to_owned());
     }
     let mut found: [Option<&str>; 4] = [None; 4];
     for part in text.split(',') {
@@ -46,7 +49,7 @@ pub(super) fn on_oom(text: &str) -> Result<Option<String>, RenderError> {
     }
     let words = [("factor", factor), ("step", step), ("ceiling", max), ("tries", tries)];
     let words = words.into_iter().filter_map(|(word, value)| Some(format!("{word}={}", value?)));
-    Ok(Some(words.collect::<Vec<_>>().join(",")))
+    Ok(words.collect::<Vec<_>>().join(","))
 }
 
 /// The seconds that `--signal TERM@SECONDS` leaves a pod between the signal and the kill.
