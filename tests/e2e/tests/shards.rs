@@ -101,3 +101,23 @@ fn of_two_that_submit_the_same_at_once_there_is_one_job() {
     assert!(other.stderr.contains(name) && other.stderr.contains("next:  jobctl get"), "{other:?}");
     assert!(platform.jobctl(["logs", name]).ok().contains("once"));
 }
+
+#[test]
+fn flaky_runs_of_an_array_are_tried_again_a_few_at_a_time_before_the_job_after_it() {
+    let platform = Platform::new();
+    let script = "echo + >> running; echo $PUMICE_ATTEMPT >> $1.tries; echo - >> running; \
+        test $1 != 2 || test $PUMICE_ATTEMPT = 2";
+    let first = ["submit", "--name", "first", "--array", "0-5%2", "--retries", "1", "--", "sh", "-c", script];
+    platform.jobctl(first.iter().chain(&["sh", "{key}"])).ok();
+    let then = ["run", "--name", "then", "--after", "ok:first", "--", "cat", "2.tries", "5.tries"];
+    let then = platform.jobctl(then);
+    assert_eq!((then.code, lines(&then.stdout)), (0, vec!["1".to_owned(), "1".to_owned(), "2".to_owned()]), "{then:?}");
+    let job = platform.get("jobs.batch.volcano.sh", "first").unwrap();
+    assert_eq!((&job["status"]["state"]["phase"], &job["status"]["succeeded"]), (&"Completed".into(), &6.into()));
+    let running = std::fs::read_to_string(platform.scratch().join("running")).unwrap();
+    let counts = running.lines().scan(0, |now, sign| {
+        *now += if sign == "+" { 1 } else { -1 };
+        Some(*now)
+    });
+    assert!(counts.max().unwrap() <= 2, "{running}");
+}
