@@ -41,7 +41,8 @@ bench: ## measure; NAME=admission, engine, endtoend, idle, latency, jobs (ten mi
 	$(CARGO) build --release -p pumice -p jobctl
 	$(CARGO) bench -p pumice-bench --no-fail-fast $(addprefix --bench ,$(or $(NAME),admission engine endtoend idle latency))
 
-crash: ## kill -9 the platform in the middle of a job of 200 pods, 20 seeds, and the controllers 200 times in jobs of 1,000
+crash: ## kill -9 the platform in the middle of a job of 200 pods, 20 seeds, the controllers 200 times in jobs of 1,000, and 180 writers of results
 	$(CARGO) build --workspace --bins
 	PUMICE_CRASH_SEEDS=20 $(CARGO) test -p pumice-e2e --test crash -- --nocapture
 	PUMICE_KILL_ALL=1 $(CARGO) test -p pumice-controllers --test cluster killed -- --nocapture
+	PUMICE_KILL_ROUNDS=120 $(CARGO) test -p pumice-jobs --test bundle killed -- --nocapture

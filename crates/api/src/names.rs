@@ -95,6 +95,8 @@ pub const MEMORY_EXCEEDS_NODES: &str = "MemoryExceedsNodes";
 pub const CRON_JOB: &str = "pumice.sh/cron-job";
 /// What a PodGroup that the controllers made for pods without one was made of; label.
 pub const MADE_OF: &str = "pumice.sh/made-of";
+/// The bundle that a ConfigMap is a part of; label.
+pub const BUNDLE: &str = "pumice.sh/bundle";
 /// Annotations only the platform writes.
 pub const RESERVED_KEYS: &[&str] = &[USER];
 

@@ -3,6 +3,8 @@
 //! Invariant: every error has an exit code and, where one exists, the one command to run next.
 //! Called by `jobctl`'s `main` and by Python's exceptions.
 
+use crate::bundle::place::FOLDER_FLAG;
+use crate::bundle::{BundleError, LocationError, PlaceError};
 use crate::call::{CallError, FailureClass};
 use crate::connection::ConnectError;
 use crate::manifest::ManifestError;
@@ -39,6 +41,15 @@ pub enum Error {
     /// A name is none.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// A bundle or results can't be written or read.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// There is no place for a bundle.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// A text says no place of a bundle.
+    #[error(transparent)]
+    Location(#[from] LocationError),
     /// The job does not exist.
     #[error("no job {name} in namespace {namespace}")]
     NoJob {
@@ -70,12 +81,16 @@ impl Error {
             Error::Connect(ConnectError::Locate(error)) | Error::Target(error) => exit_of_target(error),
             Error::Call(error) => exit_of_class(error.class()),
             Error::Submit(SubmitError::Call { source, .. }) => exit_of_class(source.class()),
+            Error::Place(PlaceError::Call(error)) | Error::Bundle(BundleError::Place(PlaceError::Call(error))) => {
+                exit_of_class(error.class())
+            }
             Error::NoJob { .. } | Error::NoJobs { .. } | Error::NoPod { .. } => Exit::NotFound,
-            Error::Submit(SubmitError::NotServed { .. }) => Exit::NotFound,
+            Error::Submit(SubmitError::NotServed { .. }) | Error::Bundle(BundleError::Missing { .. }) => Exit::NotFound,
             Error::Submit(SubmitError::OtherJob { .. }) => Exit::Conflict,
             Error::Connect(_) | Error::Manifest(_) | Error::Render(_) | Error::Submit(_) | Error::Name(_) => {
                 Exit::Usage
             }
+            Error::Bundle(_) | Error::Place(_) | Error::Location(_) => Exit::Usage,
         }
     }
 
@@ -104,6 +119,15 @@ impl Error {
             },
             Error::Submit(SubmitError::Call { source, .. }) => next_after_call(source, target),
             Error::Call(error) => next_after_call(error, target),
+            Error::Place(error) | Error::Bundle(BundleError::Place(error)) => match error {
+                PlaceError::Call(error) => next_after_call(error, target),
+                PlaceError::Bound { .. } | PlaceError::Full { .. } | PlaceError::NoLinks { .. } => {
+                    Some(format!("jobctl run {FOLDER_FLAG} ..."))
+                }
+                _ => None,
+            },
+            Error::Bundle(_) => None,
+            Error::Location(_) => Some(CORRECT.to_owned()),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod age;
 pub mod attend;
+pub mod bundle;
 pub mod call;
 pub mod cancel;
 pub mod connection;

@@ -3,6 +3,9 @@
 //! Invariant: a name that passes here needs no escaping in a URL. Called before any request is
 //! built from what a user typed.
 
+/// The most characters of a DNS-1123 label.
+const LABEL_CHARACTERS_MAX: usize = 63;
+
 /// A name that Kubernetes would refuse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -33,6 +36,26 @@ pub fn check(what: &'static str, name: &str, max: usize) -> Result<(), NameError
     Err(NameError { what, name: name.chars().take(80).collect(), max })
 }
 
+/// A name that is no DNS-1123 label.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{what} {name:?} is not valid: use lower case letters, digits and '-', starting and ending with a letter or digit, at most {LABEL_CHARACTERS_MAX} characters"
+)]
+pub struct LabelError {
+    /// What was named, for example `run`.
+    pub what: &'static str,
+    /// The name as given, cut to 80 characters.
+    pub name: String,
+}
+
+/// Checks a DNS-1123 label.
+pub fn check_label(what: &'static str, name: &str) -> Result<(), LabelError> {
+    match check(what, name, LABEL_CHARACTERS_MAX) {
+        Ok(()) if !name.contains('.') => Ok(()),
+        _ => Err(LabelError { what, name: name.chars().take(80).collect() }),
+    }
+}
+
 /// A name made of any text, for example of a program's name: `My_Script.sh` becomes `my-script-sh`.
 /// Falls back to `job` if nothing usable is left. At most `max` characters.
 pub fn from_text(text: &str, max: usize) -> String {
@@ -53,7 +76,7 @@ pub fn from_text(text: &str, max: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{check, from_text};
+    use super::{check, check_label, from_text};
 
     #[test]
     fn names_are_dns_subdomains() {
@@ -62,7 +85,9 @@ mod tests {
         }
         for bad in ["", "-a", "a-", "A", "a_b", "a..b", "../x", "a/b", "é", "a b", &"x".repeat(64)] {
             assert!(check("job name", bad, 63).is_err(), "{bad}");
+            assert!(check_label("run", bad).is_err(), "{bad}");
         }
+        assert!(check_label("run", "a-b").is_ok() && check_label("run", "a.b").is_err());
     }
 
     #[test]

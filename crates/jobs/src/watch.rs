@@ -247,7 +247,7 @@ impl<T: DeserializeOwned> Follower<T> {
 }
 
 /// The pause after so many failures.
-fn backoff(failures: u32) -> Duration {
+pub(crate) fn backoff(failures: u32) -> Duration {
     BACKOFF_MIN.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX)
 }
 

@@ -1,0 +1,138 @@
+//! Results of a whole run, in the order of the records.
+//!
+//! Invariant: each record of the slices gives exactly one row, also one that nobody recorded; the memory needed is that of
+//! the results of a few shards. Reading needs no list of the place, so nobody has to be allowed one.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::{self, Stream, StreamExt, TryStreamExt};
+
+use super::entry::Outcome;
+use super::error::BundleError;
+use super::place::{Place, RunId};
+use super::read::{Bundle, read_value};
+use super::record::{Slice, read_entry};
+use super::tree::Value;
+
+/// Shards whose logs are read at a time.
+const SHARDS_AT_ONCE: usize = 8;
+
+/// What came of a record in the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row<V = Bytes> {
+    /// The shard that has the record.
+    pub shard: u32,
+    /// The record's number.
+    pub record: u64,
+    /// Its success, else its last failure, else nothing: it was never told.
+    pub outcome: Option<Outcome<V>>,
+}
+
+/// The records of which nothing was told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// How many there are.
+    pub count: u64,
+    /// The keys of the first of them, in order.
+    pub keys: Vec<String>,
+}
+
+/// The rows of all records. `slices` are the shards' records, from shard 0 on, as the rule of the run gives them; it is
+/// read as the stream is.
+pub fn collect<I>(
+    place: Arc<dyn Place>,
+    run: RunId,
+    slices: I,
+) -> impl Stream<Item = Result<Row, BundleError>> + Send + use<I>
+where
+    I: IntoIterator<Item = Range<u64>>,
+    I::IntoIter: Send,
+{
+    let values = Arc::clone(&place);
+    // Values are read in order, one at a time: a large one does not wait in memory behind others.
+    rows(place, run, slices).and_then(move |row| {
+        let place = Arc::clone(&values);
+        async move {
+            let Row { shard, record, outcome } = row;
+            let outcome = match outcome {
+                Some(outcome) => Some({
+                    let value = read_value(&*place, &outcome.value).await?;
+                    outcome.with(value)
+                }),
+                None => None,
+            };
+            Ok(Row { shard, record, outcome })
+        }
+    })
+}
+
+/// The records without an outcome, with the keys of the first `keys_max` of them. Values are not read.
+pub async fn missing<I>(bundle: &Bundle, run: RunId, slices: I, keys_max: usize) -> Result<Missing, BundleError>
+where
+    I: IntoIterator<Item = Range<u64>>,
+    I::IntoIter: Send,
+{
+    let mut count = 0;
+    let mut first = Vec::new();
+    let mut rows = std::pin::pin!(rows(Arc::clone(bundle.place()), run, slices));
+    while let Some(row) = rows.try_next().await? {
+        if row.outcome.is_none() {
+            count += 1;
+            if first.len() < keys_max {
+                first.push(row.record);
+            }
+        }
+    }
+    Ok(Missing { count, keys: bundle.keys(first).await? })
+}
+
+/// All that was ever told of a shard, in the order of its log: the failures of every attempt, too. Values are not read.
+pub async fn history(place: &dyn Place, slice: &Slice) -> Result<Vec<Outcome<()>>, BundleError> {
+    let mut all = Vec::new();
+    let mut number = 0;
+    while let Some(entry) = read_entry(place, slice, number).await? {
+        all.extend(entry.into_iter().map(|outcome| outcome.with(())));
+        number += 1;
+    }
+    Ok(all)
+}
+
+fn rows<I>(
+    place: Arc<dyn Place>,
+    run: RunId,
+    slices: I,
+) -> impl Stream<Item = Result<Row<Value>, BundleError>> + Send + use<I>
+where
+    I: IntoIterator<Item = Range<u64>>,
+    I::IntoIter: Send,
+{
+    let shards = (0_u32..).zip(slices).map(move |(shard, records)| {
+        let (place, slice) = (Arc::clone(&place), Slice { run: run.clone(), shard, records });
+        async move { shard_rows(&*place, &slice).await }
+    });
+    stream::iter(shards).buffered(SHARDS_AT_ONCE).map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten()
+}
+
+async fn shard_rows(place: &dyn Place, slice: &Slice) -> Result<Vec<Row<Value>>, BundleError> {
+    let mut standing: BTreeMap<u64, Outcome<Value>> = BTreeMap::new();
+    let mut left = slice.records.end.saturating_sub(slice.records.start);
+    let mut number = 0;
+    // Once all are done nothing later counts, so the end of the log need not be looked for.
+    while left > 0
+        && let Some(entry) = read_entry(place, slice, number).await?
+    {
+        number += 1;
+        for outcome in entry {
+            if standing.get(&outcome.record).is_none_or(Outcome::is_open) {
+                left -= u64::from(!outcome.is_open());
+                standing.insert(outcome.record, outcome);
+            }
+        }
+    }
+    let shard = slice.shard;
+    let row = |record| Row { shard, record, outcome: standing.remove(&record) };
+    Ok(slice.records.clone().map(row).collect())
+}

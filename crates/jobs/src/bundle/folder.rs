@@ -1,0 +1,221 @@
+//! A folder as a place: a file for each object, on a volume that the pods see at the same path.
+//!
+//! Invariant: a file has its name only when all of it is on disk, and never gets another content. It is written under
+//! `tmp`, synced, and then linked to its name, which fails if the name is taken; so a kill at any point leaves at most a
+//! file in `tmp`, which a later [`Folder::make`] sweeps away. Works over NFS, whose links are atomic, too.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::chunk::STORED_BYTES_MAX;
+use super::place::{EntryName, Made, Name, Place, PlaceError};
+
+/// What the file [`FORMAT_FILE`] says.
+const FORMAT: &str = "pumice bundles, format 1\n";
+/// The file that makes a folder one of ours. A volume that is not mounted lacks it.
+const FORMAT_FILE: &str = "FORMAT";
+/// Where files are until they have their name.
+const TEMPORARY: &str = "tmp";
+/// What is left in [`TEMPORARY`] for so long belongs to nobody.
+const TEMPORARY_LIFE: Duration = Duration::from_secs(24 * 3600);
+/// Shards whose results share a folder.
+const SHARDS_PER_FOLDER: u32 = 1000;
+
+/// What Linux answers where a file system has no links.
+const EPERM: i32 = 1;
+
+/// A folder for bundles and results. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    root: PathBuf,
+}
+
+impl Folder {
+    /// Makes the folder one for bundles, if it is none yet. Who may read it is up to the umask: pods that run as other
+    /// users must be able to write there. Blocks.
+    pub fn make(root: &Path) -> Result<Self, PlaceError> {
+        let folder = Folder { root: root.to_owned() };
+        folder.ensure_folder(&root.join(TEMPORARY))?;
+        folder.create_file(&root.join(FORMAT_FILE), FORMAT.as_bytes())?;
+        folder.sweep()?;
+        Self::open(root)
+    }
+
+    /// A folder that was made one for bundles. Blocks.
+    pub fn open(root: &Path) -> Result<Self, PlaceError> {
+        let folder = Folder { root: root.to_owned() };
+        match folder.read_file(&root.join(FORMAT_FILE))? {
+            Some(format) if format == FORMAT.as_bytes() => Ok(folder),
+            Some(found) => Err(PlaceError::OtherFormat {
+                folder: folder.root,
+                found: String::from_utf8_lossy(&found).chars().take(80).collect(),
+                known: FORMAT,
+            }),
+            None => Err(PlaceError::NoFolder { folder: folder.root }),
+        }
+    }
+
+    /// Where the file of an object is.
+    pub fn path_of(&self, name: &Name) -> PathBuf {
+        match name {
+            Name::Chunk(id) => {
+                let id = id.to_string();
+                self.root.join("chunks").join(&id[..2]).join(&id)
+            }
+            Name::Entry(EntryName { run, shard, number }) => {
+                let thousand = (shard / SHARDS_PER_FOLDER).to_string();
+                self.root.join("runs").join(run.as_str()).join(thousand).join(format!("{shard}.{number}"))
+            }
+        }
+    }
+
+    fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, PlaceError> {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut bytes = Vec::new();
+            let most = STORED_BYTES_MAX as u64;
+            File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 > most {
+                return Err(io::Error::new(ErrorKind::FileTooLarge, format!("larger than {most} bytes")));
+            }
+            Ok(bytes)
+        };
+        match read() {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed("read", path, error)),
+        }
+    }
+
+    fn create_file(&self, path: &Path, bytes: &[u8]) -> Result<Made, PlaceError> {
+        let parent = path.parent().unwrap_or(&self.root);
+        let made = if path.exists() {
+            Made::Existing
+        } else {
+            self.ensure_folder(parent)?;
+            let temporary = self.root.join(TEMPORARY).join(random_name()?);
+            let linked = self.write_and_link(&temporary, path, bytes);
+            // One that stays is swept away some day.
+            let _ = fs::remove_file(&temporary);
+            linked?
+        };
+        // Also where another made it: whoever builds on it must find it after a loss of power.
+        self.sync_folder(parent)?;
+        Ok(made)
+    }
+
+    fn write_and_link(&self, temporary: &Path, path: &Path, bytes: &[u8]) -> Result<Made, PlaceError> {
+        let write = || -> io::Result<()> {
+            let mut file = File::options().write(true).create_new(true).open(temporary)?;
+            file.write_all(bytes)?;
+            file.sync_all()
+        };
+        write().map_err(|error| self.failed("write", temporary, error))?;
+        match fs::hard_link(temporary, path) {
+            Ok(()) => Ok(Made::New),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Made::Existing),
+            Err(source) if source.kind() == ErrorKind::Unsupported || source.raw_os_error() == Some(EPERM) => {
+                Err(PlaceError::NoLinks { folder: self.root.clone(), source })
+            }
+            Err(error) => Err(self.failed("link", path, error)),
+        }
+    }
+
+    fn ensure_folder(&self, folder: &Path) -> Result<(), PlaceError> {
+        if folder.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(folder).map_err(|error| self.failed("make folder", folder, error))?;
+        folder.ancestors().take_while(|one| one.starts_with(&self.root)).try_for_each(|one| self.sync_folder(one))
+    }
+
+    fn sync_folder(&self, folder: &Path) -> Result<(), PlaceError> {
+        File::open(folder).and_then(|file| file.sync_all()).map_err(|error| self.failed("sync", folder, error))
+    }
+
+    /// Removes what killed writers left long ago, by the clock that stamps the files.
+    fn sweep(&self) -> Result<(), PlaceError> {
+        let folder = self.root.join(TEMPORARY);
+        let failed = |error| self.failed("sweep", &folder, error);
+        let modified = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
+        let probe = folder.join(random_name()?);
+        File::create_new(&probe).map_err(failed)?;
+        let now = modified(&probe).map_err(failed);
+        fs::remove_file(&probe).map_err(failed)?;
+        let now = now?;
+        for file in fs::read_dir(&folder).map_err(failed)?.flatten() {
+            // Another may sweep at the same time, so nothing here has to work.
+            let age = modified(&file.path()).ok().and_then(|then| now.duration_since(then).ok());
+            if age.is_some_and(|age| age > TEMPORARY_LIFE) {
+                let _ = fs::remove_file(file.path());
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, doing: &'static str, path: &Path, source: io::Error) -> PlaceError {
+        match source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => PlaceError::Full { folder: self.root.clone(), source },
+            _ => PlaceError::File { doing, path: path.to_owned(), source },
+        }
+    }
+
+    /// Runs what blocks beside the runtime. It runs to its end, also when nobody waits for it any more.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Folder) -> Result<T, PlaceError> + Send + 'static,
+    ) -> Result<T, PlaceError> {
+        let folder = self.clone();
+        tokio::task::spawn_blocking(move || work(folder)).await.map_err(|_| PlaceError::Stopped)?
+    }
+}
+
+/// A name that nobody else has, on no machine.
+fn random_name() -> Result<String, PlaceError> {
+    let mut random = [0_u8; 16];
+    SystemRandom::new().fill(&mut random).map_err(|_| PlaceError::File {
+        doing: "read",
+        path: "/dev/urandom".into(),
+        source: io::Error::other("the system gives no random numbers"),
+    })?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl fmt::Display for Folder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "folder {}", self.root.display())
+    }
+}
+
+impl Place for Folder {
+    fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, PlaceError>> {
+        let path = self.path_of(&name);
+        self.blocking(move |folder| Ok(folder.read_file(&path)?.map(Bytes::from))).boxed()
+    }
+
+    fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, PlaceError>> {
+        let path = self.path_of(&name);
+        self.blocking(move |folder| folder.create_file(&path, &bytes)).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_says_what_to_do() {
+        let folder = Folder { root: "/data".into() };
+        // ENOSPC, EDQUOT, EIO.
+        for (code, full) in [(28, true), (122, true), (5, false)] {
+            let text = folder.failed("write", Path::new("/data/tmp/x"), io::Error::from_raw_os_error(code)).to_string();
+            assert_eq!(text.contains("no space is left in /data: free some there"), full, "{text}");
+        }
+    }
+}

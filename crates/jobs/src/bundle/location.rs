@@ -1,0 +1,197 @@
+//! Where a bundle is and which run records into it, as one text: what pods get in `PUMICE_BUNDLE`.
+//!
+//! Invariant: a text that parses prints as itself. The text is `SPOT#ROOT` or `SPOT#ROOT/RUN`; a spot is `folder:PATH` or
+//! `objects:NAMESPACE/NAME`.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::chunk::{ChunkId, ChunkIdError};
+use super::folder::Folder;
+use super::objects::{Objects, shard_bytes_max};
+use super::place::{Place, PlaceError, RunId};
+use crate::Connection;
+use crate::names::{self, LabelError};
+
+/// The variable that a pod finds its bundle by.
+pub const VARIABLE: &str = "PUMICE_BUNDLE";
+/// Longest text of a location in bytes.
+pub const TEXT_BYTES_MAX: usize = 8 << 10;
+/// The volume that brings a folder of the host into a pod.
+const VOLUME: &str = "pumice-bundle";
+
+/// A place that can be named from another machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Spot {
+    /// An absolute path.
+    Folder(PathBuf),
+    /// ConfigMaps.
+    Objects {
+        /// Their namespace.
+        namespace: String,
+        /// The name of their anchor.
+        name: String,
+    },
+}
+
+/// A bundle and, for who records results, the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// Where it is.
+    pub spot: Spot,
+    /// Its root.
+    pub root: ChunkId,
+    /// The run whose results belong to it.
+    pub run: Option<RunId>,
+}
+
+/// A text that is no location.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LocationError {
+    /// It is too long.
+    #[error("the place of a bundle has {found} bytes, and at most {TEXT_BYTES_MAX} are allowed")]
+    TooLong {
+        /// Its bytes.
+        found: usize,
+    },
+    /// It is not of the form.
+    #[error("{text:?} is no place of a bundle: write folder:/PATH#ROOT or objects:NAMESPACE/NAME#ROOT")]
+    Form {
+        /// The text, cut to 200 characters.
+        text: String,
+    },
+    /// Its path could mean another folder elsewhere.
+    #[error("{} is no path for a bundle: it must be absolute, UTF-8 and without '..'", path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Its root is none.
+    #[error("the root of a bundle is wrong")]
+    Root(#[from] ChunkIdError),
+    /// A name in it is none.
+    #[error(transparent)]
+    Name(#[from] LabelError),
+}
+
+impl Spot {
+    /// A folder, if its path means the same everywhere.
+    pub fn folder(path: &Path) -> Result<Self, LocationError> {
+        let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        let text = path.to_str().is_some_and(|text| !text.contains('\0'));
+        if path.is_absolute() && plain && text {
+            return Ok(Spot::Folder(path.to_owned()));
+        }
+        Err(LocationError::Path { path: path.to_owned() })
+    }
+
+    /// ConfigMaps.
+    pub fn objects(namespace: &str, name: &str) -> Result<Self, LocationError> {
+        names::check_label("namespace", namespace)?;
+        names::check_label("bundle", name)?;
+        Ok(Spot::Objects { namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+
+    /// The place itself, to read a bundle and to record the results of one shard of so many. Objects need a connection.
+    pub async fn open(&self, connection: Option<&Connection>, shards: u32) -> Result<Arc<dyn Place>, PlaceError> {
+        match (self, connection) {
+            (Spot::Folder(path), _) => Ok(Arc::new(Folder::open(path)?)),
+            (Spot::Objects { namespace, name }, Some(connection)) => {
+                Ok(Arc::new(Objects::open(connection, namespace, name, shard_bytes_max(shards)?).await?))
+            }
+            (Spot::Objects { .. }, None) => Err(PlaceError::NoConnection { spot: self.to_string() }),
+        }
+    }
+
+    /// For a folder of the host: an entry of a pod's `volumes` and one of a container's `volumeMounts`, at the same path.
+    pub fn host_volume(&self) -> Option<(Value, Value)> {
+        let Spot::Folder(path) = self else { return None };
+        let volume = json!({"name": VOLUME, "hostPath": {"path": path, "type": "Directory"}});
+        Some((volume, json!({"name": VOLUME, "mountPath": path})))
+    }
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Spot::Folder(path) => write!(f, "folder:{}", path.display()),
+            Spot::Objects { namespace, name } => write!(f, "objects:{namespace}/{name}"),
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.spot, self.root)?;
+        self.run.iter().try_for_each(|run| write!(f, "/{run}"))
+    }
+}
+
+impl FromStr for Location {
+    type Err = LocationError;
+
+    fn from_str(text: &str) -> Result<Self, LocationError> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(LocationError::TooLong { found: text.len() });
+        }
+        let form = || LocationError::Form { text: text.chars().take(200).collect() };
+        // A path may have a '#'; a root and a run have none.
+        let (spot, rest) = text.rsplit_once('#').ok_or_else(form)?;
+        let (root, run) = rest.split_once('/').map_or((rest, None), |(root, run)| (root, Some(run)));
+        let spot = match spot.split_once(':').ok_or_else(form)? {
+            ("folder", path) => Spot::folder(Path::new(path))?,
+            ("objects", named) => {
+                let (namespace, name) = named.split_once('/').ok_or_else(form)?;
+                Spot::objects(namespace, name)?
+            }
+            _ => return Err(form()),
+        };
+        Ok(Location { spot, root: root.parse()?, run: run.map(RunId::new).transpose()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_prints_as_it_was_written() {
+        let root = ChunkId::of(b"");
+        for text in [
+            format!("folder:/data/bundles#{root}"),
+            format!("folder:/odd #name/日本#{root}/train-x7-main"),
+            format!("objects:alpha/train-x7#{root}"),
+            format!("objects:alpha/train-x7#{root}/main"),
+        ] {
+            assert_eq!(text.parse::<Location>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_location_is_refused() {
+        let root = ChunkId::of(b"");
+        let error = |text: String| text.parse::<Location>().unwrap_err().to_string();
+        for text in ["", "folder:/x", "/x#abc", &format!("s3:bucket#{root}"), &format!("objects:alpha#{root}")] {
+            assert!(error(text.to_owned()).contains("write folder:/PATH#ROOT"), "{text}");
+        }
+        for path in ["x", "", "/a/../b", "./a"] {
+            assert!(error(format!("folder:{path}#{root}")).contains("absolute"), "{path}");
+        }
+        assert_eq!(error("folder:/x#abc".to_owned()), "the root of a bundle is wrong");
+        assert!(error(format!("objects:Alpha/x#{root}")).contains("namespace \"Alpha\" is not valid"));
+        assert!(error(format!("folder:/x#{root}/a.b")).contains("run \"a.b\" is not valid"));
+        assert!(error(format!("folder:/{}#{root}", "x".repeat(9000))).contains("at most 8192"));
+    }
+
+    #[test]
+    fn a_folder_comes_into_the_pod_at_the_same_path() {
+        let (volume, mount) = Spot::folder(Path::new("/data")).unwrap().host_volume().unwrap();
+        assert_eq!(volume["hostPath"]["path"], "/data");
+        assert_eq!((&mount["mountPath"], &mount["name"]), (&volume["hostPath"]["path"], &volume["name"]));
+        assert!(Spot::objects("a", "b").unwrap().host_volume().is_none());
+    }
+}

@@ -1,0 +1,223 @@
+//! Where stored objects are: names to bytes, each name written once.
+//!
+//! Invariant: a place never replaces what a name stands for, and of two that create the same name exactly one makes it.
+//! Everything else (hashes, order, retries of a shard) is built on these two operations, so that another kind of store
+//! needs no more than them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt, ready};
+
+use super::chunk::{ChunkId, STORED_BYTES_MAX};
+use crate::call::CallError;
+use crate::names::{self, LabelError};
+
+/// The flag that puts a bundle into a folder; errors name it.
+pub const FOLDER_FLAG: &str = "--bundle-dir FOLDER";
+
+/// The results of one task of one job: lower case letters, digits and `-`, at most 63 characters.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RunId(Arc<str>);
+
+impl RunId {
+    /// Checks a name.
+    pub fn new(name: &str) -> Result<Self, LabelError> {
+        names::check_label("run", name)?;
+        Ok(RunId(name.into()))
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An entry in the log of a shard's results.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryName {
+    /// Of which run.
+    pub run: RunId,
+    /// The shard's index in its task.
+    pub shard: u32,
+    /// Its place in the log, from 0.
+    pub number: u32,
+}
+
+/// The name of a stored object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Name {
+    /// A chunk, by its hash.
+    Chunk(ChunkId),
+    /// An entry of results, by its place in the log.
+    Entry(EntryName),
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Name::Chunk(id) => write!(f, "chunk {id}"),
+            Name::Entry(EntryName { run, shard, number }) => write!(f, "entry {number} of shard {shard} of {run}"),
+        }
+    }
+}
+
+/// What became of a creation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    /// The name is new.
+    New,
+    /// The name stood for something already, which stays.
+    Existing,
+}
+
+/// A place for stored objects. Its text says where it is, for messages.
+pub trait Place: Send + Sync + fmt::Debug + fmt::Display {
+    /// What the name stands for, at most [`STORED_BYTES_MAX`]; `None` if nothing.
+    fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, PlaceError>>;
+
+    /// Lets a new name stand for these bytes, durably. Dropping it leaves the name either made whole or not at all.
+    fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, PlaceError>>;
+}
+
+/// Why a place failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// A file can't be read or written.
+    #[error("cannot {doing} {}", path.display())]
+    File {
+        /// What was being done.
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The disk is full, or the user's part of it.
+    #[error("no space is left in {}: free some there, or name another folder by {FOLDER_FLAG}", folder.display())]
+    Full {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The folder was never made one for bundles, or is not mounted here.
+    #[error("{} holds no bundles: is the volume mounted here, at the same path as where the job was submitted?", folder.display())]
+    NoFolder {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder has another format.
+    #[error("{} is in format {found:?}, and this program knows {known:?}; use a newer pumice or another folder", folder.display())]
+    OtherFormat {
+        /// The folder.
+        folder: PathBuf,
+        /// What it says of itself.
+        found: String,
+        /// What it should say.
+        known: &'static str,
+    },
+    /// The folder's file system can't make a file appear whole and only once.
+    #[error("the file system of {} has no hard links, without which a result might be recorded twice; name another folder by {FOLDER_FLAG}", folder.display())]
+    NoLinks {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The API did not do it.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// It does not belong into API objects.
+    #[error(
+        "{what}: {found}, and objects in the API are for at most {max}; name a folder that the pods see too by {FOLDER_FLAG}"
+    )]
+    Bound {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much.
+        found: u64,
+        /// The most.
+        max: u64,
+    },
+    /// A name in the API that is none.
+    #[error(transparent)]
+    Name(#[from] LabelError),
+    /// An object of the API that is not one of ours.
+    #[error("ConfigMap {namespace}/{name} is no part of a bundle")]
+    Foreign {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// It is in the API, and there is no way there.
+    #[error("{spot} is in the API, and nothing says how to reach that from here")]
+    NoConnection {
+        /// Where it is.
+        spot: String,
+    },
+    /// A task of the runtime was stopped.
+    #[error("the program is being shut down")]
+    Stopped,
+}
+
+/// A place in this process's memory, for tests and for back ends that run in one process.
+#[derive(Debug, Default)]
+pub struct Memory {
+    objects: Mutex<BTreeMap<Name, Bytes>>,
+}
+
+impl Memory {
+    /// Everything in it, by name.
+    pub fn objects(&self) -> BTreeMap<Name, Bytes> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets a name stand for other bytes, or for none: what a careless hand would do.
+    pub fn damage(&self, name: Name, bytes: Option<Bytes>) {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        match bytes {
+            Some(bytes) => objects.insert(name, bytes),
+            None => objects.remove(&name),
+        };
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("memory")
+    }
+}
+
+impl Place for Memory {
+    fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, PlaceError>> {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        ready(Ok(objects.get(&name).cloned())).boxed()
+    }
+
+    fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, PlaceError>> {
+        debug_assert!(bytes.len() <= STORED_BYTES_MAX);
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = match objects.entry(name) {
+            std::collections::btree_map::Entry::Occupied(_) => Made::Existing,
+            std::collections::btree_map::Entry::Vacant(vacant) => {
+                vacant.insert(bytes);
+                Made::New
+            }
+        };
+        ready(Ok(made)).boxed()
+    }
+}

@@ -1,0 +1,198 @@
+//! A bundle by its root: single records, records in a row, attachments.
+//!
+//! Invariant: no byte is given out that was not checked against the hash it was asked for by. One record costs the root,
+//! which is read once, at most [`LEVELS_MAX`](super::tree::LEVELS_MAX) index nodes, and one leaf.
+
+use std::io::Write;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures::Stream;
+use futures::stream::try_unfold;
+
+use super::chunk::ChunkId;
+use super::error::{BundleError, FormatError};
+use super::place::{Name, Place};
+use super::tree::{Blob, Child, Root, Value, read_index, read_leaf, read_piece, read_pieces};
+
+/// A record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its number, from 0.
+    pub number: u64,
+    /// Its stable name.
+    pub key: String,
+    /// Its content.
+    pub value: Bytes,
+}
+
+/// A bundle that is there.
+#[derive(Debug, Clone)]
+pub struct Bundle {
+    place: Arc<dyn Place>,
+    id: ChunkId,
+    root: Arc<Root>,
+}
+
+impl Bundle {
+    /// Reads the root.
+    pub async fn open(place: Arc<dyn Place>, id: ChunkId) -> Result<Self, BundleError> {
+        let root = fetch(&*place, id, Root::read).await?;
+        Ok(Bundle { place, id, root: Arc::new(root) })
+    }
+
+    /// Its id.
+    pub fn id(&self) -> ChunkId {
+        self.id
+    }
+
+    /// Where it is.
+    pub(super) fn place(&self) -> &Arc<dyn Place> {
+        &self.place
+    }
+
+    /// How many records it has.
+    pub fn records(&self) -> u64 {
+        self.root.tree.map_or(0, |(top, _)| top.records)
+    }
+
+    /// The names of its attachments, in order, and their sizes in bytes.
+    pub fn attachments(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.root.attachments.iter().map(|(name, blob)| (name.as_str(), blob.length))
+    }
+
+    /// One record.
+    pub async fn record(&self, number: u64) -> Result<Record, BundleError> {
+        let (key, value) = self.raw(&mut Walk::default(), number).await?;
+        let value = read_value(&*self.place, &value).await?;
+        Ok(Record { number, key, value })
+    }
+
+    /// Records in a row, each leaf read once. Ends after an error; a range that goes beyond the last record gives one.
+    pub fn range(&self, numbers: Range<u64>) -> impl Stream<Item = Result<Record, BundleError>> + Send + '_ {
+        try_unfold((Walk::default(), numbers), async |(mut walk, mut left)| {
+            let Some(number) = left.next() else { return Ok(None) };
+            let (key, value) = self.raw(&mut walk, number).await?;
+            let value = read_value(&*self.place, &value).await?;
+            Ok(Some((Record { number, key, value }, (walk, left))))
+        })
+    }
+
+    /// Keys of records, in the order asked for; values that stand apart are not read, and each leaf is read once if they
+    /// come in order.
+    pub async fn keys(&self, numbers: impl IntoIterator<Item = u64>) -> Result<Vec<String>, BundleError> {
+        let mut walk = Walk::default();
+        let mut keys = Vec::new();
+        for number in numbers {
+            keys.push(self.raw(&mut walk, number).await?.0);
+        }
+        Ok(keys)
+    }
+
+    /// Copies an attachment out, piece by piece, and says how many bytes it has. `into` blocks while it is written.
+    pub async fn attachment(&self, name: &str, into: &mut (dyn Write + Send)) -> Result<u64, BundleError> {
+        let blob = *self
+            .root
+            .attachments
+            .get(name)
+            .ok_or_else(|| BundleError::NoAttachment { name: name.to_owned(), root: self.id })?;
+        for (id, length) in piece_list(&*self.place, blob).await? {
+            let content = fetch(&*self.place, id, |bytes| read_piece(bytes, length)).await?;
+            into.write_all(&content).map_err(|source| BundleError::Copy { name: name.to_owned(), source })?;
+        }
+        Ok(blob.length)
+    }
+
+    /// Key and value of a record. `walk` remembers the way to it for the next one.
+    async fn raw(&self, walk: &mut Walk, number: u64) -> Result<(String, Value), BundleError> {
+        let no_record = || BundleError::NoRecord { record: number, records: self.records(), root: self.id };
+        let (mut here, levels) = self.root.tree.filter(|(top, _)| number < top.records).ok_or_else(no_record)?;
+        let mut first = 0;
+        for level in (1..=levels).rev() {
+            let children = walk.index(&*self.place, here, level).await?;
+            // The children's records add up to the node's, so one of them has it.
+            for child in children {
+                here = *child;
+                if number - first < child.records {
+                    break;
+                }
+                first += child.records;
+            }
+        }
+        let leaf = walk.leaf(&*self.place, here).await?;
+        let at = usize::try_from(number - first).map_err(|_| no_record())?;
+        leaf.get(at).cloned().ok_or_else(no_record)
+    }
+}
+
+/// The index nodes and the leaf that were read last, so that neighbours are found without reading again.
+#[derive(Debug, Default)]
+struct Walk {
+    /// By level, from 1.
+    nodes: Vec<Option<(ChunkId, Vec<Child>)>>,
+    leaf: Option<(ChunkId, Vec<(String, Value)>)>,
+}
+
+impl Walk {
+    async fn index(&mut self, place: &dyn Place, node: Child, level: u8) -> Result<&[Child], BundleError> {
+        let at = usize::from(level);
+        if self.nodes.len() <= at {
+            self.nodes.resize_with(at + 1, || None);
+        }
+        let kept = self.nodes[at].take().filter(|(id, _)| *id == node.id);
+        let kept = match kept {
+            Some(kept) => kept,
+            None => (node.id, fetch(place, node.id, |bytes| read_index(bytes, level, node.records)).await?),
+        };
+        Ok(&self.nodes[at].insert(kept).1)
+    }
+
+    async fn leaf(&mut self, place: &dyn Place, leaf: Child) -> Result<&[(String, Value)], BundleError> {
+        let kept = match self.leaf.take().filter(|(id, _)| *id == leaf.id) {
+            Some(kept) => kept,
+            None => {
+                let records = fetch(place, leaf.id, |bytes| match read_leaf(bytes)? {
+                    records if records.len() as u64 == leaf.records => Ok(records),
+                    _ => Err(FormatError::Sum { what: "the records of a leaf" }),
+                });
+                (leaf.id, records.await?)
+            }
+        };
+        Ok(&self.leaf.insert(kept).1)
+    }
+}
+
+/// A chunk, checked against its id and read.
+async fn fetch<T>(
+    place: &dyn Place,
+    id: ChunkId,
+    read: impl FnOnce(&Bytes) -> Result<T, FormatError>,
+) -> Result<T, BundleError> {
+    let name = Name::Chunk(id);
+    let Some(bytes) = place.get(name.clone()).await? else {
+        return Err(BundleError::Missing { name, place: place.to_string() });
+    };
+    let checked = if ChunkId::of(&bytes) == id { read(&bytes) } else { Err(FormatError::Hash) };
+    checked.map_err(|source| BundleError::unreadable(&name, place, source))
+}
+
+async fn piece_list(place: &dyn Place, blob: Blob) -> Result<Vec<(ChunkId, u64)>, BundleError> {
+    if blob.is_piece() {
+        return Ok(vec![(blob.id, blob.length)]);
+    }
+    fetch(place, blob.id, |bytes| read_pieces(bytes, blob.length)).await
+}
+
+/// The bytes of a value, wherever they are.
+pub(super) async fn read_value(place: &dyn Place, value: &Value) -> Result<Bytes, BundleError> {
+    let blob = match value {
+        Value::Inline(bytes) => return Ok(bytes.clone()),
+        Value::Blob(blob) => *blob,
+    };
+    let mut whole = BytesMut::new();
+    for (id, length) in piece_list(place, blob).await? {
+        whole.extend_from_slice(&fetch(place, id, |bytes| read_piece(bytes, length)).await?);
+    }
+    Ok(whole.freeze())
+}

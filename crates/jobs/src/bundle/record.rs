@@ -1,0 +1,202 @@
+//! Results out of a shard: each attempt appends to the shard's log what came of its records.
+//!
+//! Invariant: a record's success stands in the log at most once, however many attempts race and wherever they are killed.
+//! An entry is created only when no other has its number; whoever loses that race reads the winner's entry, drops what is
+//! done already, and takes the next number.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::entry::{self, ENTRIES_MAX, ENTRY_BYTES_FULL, OUTCOMES_MAX, Outcome, Status};
+use super::error::{BundleError, FormatError};
+use super::place::{EntryName, Made, Name, Place, RunId};
+use super::tree::Value;
+use super::write::Saver;
+
+/// Which records a shard has, and in which run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slice {
+    /// The run.
+    pub run: RunId,
+    /// The shard's index in its task.
+    pub shard: u32,
+    /// The numbers of its records.
+    pub records: Range<u64>,
+}
+
+/// What a flush came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// Records whose outcome of this attempt stands in the log now.
+    pub recorded: Vec<u64>,
+    /// Records that another attempt had done before; what this one had to say of them is dropped.
+    pub done_before: Vec<u64>,
+}
+
+/// Records what comes of one attempt at a shard.
+#[derive(Debug)]
+pub struct Recorder {
+    slice: Slice,
+    attempt: u32,
+    saver: Saver,
+    /// The number of the next entry.
+    next: u32,
+    /// By record, what stands in the log.
+    standing: BTreeMap<u64, Outcome<()>>,
+    /// What is not in the log yet.
+    open: Vec<Outcome<Value>>,
+    open_weight: usize,
+    /// What was flushed since the caller was told.
+    flushed: Flushed,
+}
+
+impl Recorder {
+    /// Reads what stands in the log of this shard already. `attempt` counts from 1.
+    pub async fn open(place: Arc<dyn Place>, slice: Slice, attempt: u32) -> Result<Self, BundleError> {
+        let mut recorder = Recorder {
+            slice,
+            attempt,
+            saver: Saver::new(place),
+            next: 0,
+            standing: BTreeMap::new(),
+            open: Vec::new(),
+            open_weight: 0,
+            flushed: Flushed::default(),
+        };
+        while let Some(entry) = read_entry(&**recorder.saver.place(), &recorder.slice, recorder.next).await? {
+            recorder.stand(entry.iter());
+            recorder.next += 1;
+        }
+        Ok(recorder)
+    }
+
+    /// What stands in the log of a record: its success, else its last failure.
+    pub fn standing(&self, record: u64) -> Option<&Outcome<()>> {
+        self.standing.get(&record)
+    }
+
+    /// The records that nobody has done yet, in order.
+    pub fn left(&self) -> impl Iterator<Item = u64> {
+        self.slice.records.clone().filter(|record| self.standing(*record).is_none_or(Outcome::is_open))
+    }
+
+    /// Takes what came of a record. It is in the log after the next [`Recorder::flush`], or before where much was taken.
+    /// In a folder flush after each record; in objects of the API, where every entry is one of them, when all are done or
+    /// some seconds have passed. `value` has at most 64 MiB; a large one is stored here and now. After an error the result
+    /// was not taken.
+    pub async fn record(&mut self, record: u64, key: &str, status: Status, value: Bytes) -> Result<(), BundleError> {
+        let Slice { shard, records, .. } = &self.slice;
+        if !records.contains(&record) {
+            let (first, last) = (records.start, records.end.saturating_sub(1));
+            return Err(BundleError::NotInSlice { record, shard: *shard, first, last });
+        }
+        // Before, so that no entry grows over its bound while the place fails again and again.
+        if self.open_weight >= ENTRY_BYTES_FULL || self.open.len() as u64 >= OUTCOMES_MAX {
+            self.append().await?;
+        }
+        let refused = |source| BundleError::Refused { what: format!("the result of {key:.80}"), source };
+        let value = self.saver.value(value).await.map_err(|error| match error {
+            BundleError::Refused { source, .. } => refused(source),
+            other => other,
+        })?;
+        let outcome = Outcome { record, key: key.to_owned(), attempt: self.attempt, status, value };
+        outcome.check().map_err(refused)?;
+        self.open_weight += outcome.weight();
+        self.open.push(outcome);
+        Ok(())
+    }
+
+    /// Brings all that was taken into the log, durably. After an error it may be called again; dropping it loses nothing
+    /// that was in the log.
+    pub async fn flush(&mut self) -> Result<Flushed, BundleError> {
+        self.append().await?;
+        Ok(std::mem::take(&mut self.flushed))
+    }
+
+    async fn append(&mut self) -> Result<(), BundleError> {
+        // What an entry refers to is there before the entry is.
+        self.saver.settle().await?;
+        loop {
+            self.drop_what_is_done();
+            if self.open.is_empty() {
+                return Ok(());
+            }
+            if self.next >= ENTRIES_MAX {
+                let Slice { run, shard, .. } = &self.slice;
+                return Err(BundleError::TooManyEntries { run: run.to_string(), shard: *shard, entries: self.next });
+            }
+            let bytes = entry::write(self.slice.shard, self.open.iter());
+            let place = Arc::clone(self.saver.place());
+            let made = place.create(self.slice.entry(self.next), bytes).await?;
+            let there = match made {
+                Made::New => std::mem::take(&mut self.open),
+                Made::Existing => read_entry(&*place, &self.slice, self.next)
+                    .await?
+                    .ok_or_else(|| self.slice.vanished(self.next, &*place))?,
+            };
+            // One that is just ours is ours: the answer to an earlier try was lost.
+            let mine = made == Made::New || there == self.open;
+            self.next += 1;
+            self.stand(there.iter());
+            if mine {
+                self.open.clear();
+                self.open_weight = 0;
+                self.flushed.recorded.extend(there.iter().map(|outcome| outcome.record));
+            }
+        }
+    }
+
+    /// Of what is to be appended, drops what stands already, and all but the last word on each record.
+    fn drop_what_is_done(&mut self) {
+        let mut last: BTreeMap<u64, Outcome<Value>> = BTreeMap::new();
+        for outcome in self.open.drain(..) {
+            if self.standing.get(&outcome.record).is_some_and(|standing| !standing.is_open()) {
+                self.flushed.done_before.push(outcome.record);
+            } else if last.get(&outcome.record).is_none_or(Outcome::is_open) {
+                last.insert(outcome.record, outcome);
+            }
+        }
+        self.open = last.into_values().collect();
+        self.open_weight = self.open.iter().map(Outcome::weight).sum();
+    }
+
+    fn stand<'o>(&mut self, entry: impl Iterator<Item = &'o Outcome<Value>>) {
+        for outcome in entry {
+            if self.standing(outcome.record).is_none_or(Outcome::is_open) {
+                self.standing.insert(outcome.record, outcome.clone().with(()));
+            }
+        }
+    }
+}
+
+impl Slice {
+    /// The name of an entry in the log of this shard.
+    fn entry(&self, number: u32) -> Name {
+        Name::Entry(EntryName { run: self.run.clone(), shard: self.shard, number })
+    }
+
+    fn vanished(&self, number: u32, place: &dyn Place) -> BundleError {
+        BundleError::Missing { name: self.entry(number), place: place.to_string() }
+    }
+}
+
+/// The results of an entry; `None` where the log ends.
+pub(super) async fn read_entry(
+    place: &dyn Place,
+    slice: &Slice,
+    number: u32,
+) -> Result<Option<Vec<Outcome<Value>>>, BundleError> {
+    if number >= ENTRIES_MAX {
+        return Ok(None);
+    }
+    let name = slice.entry(number);
+    let Some(bytes) = place.get(name.clone()).await? else { return Ok(None) };
+    let outcomes = entry::read(&bytes, slice.shard).and_then(|outcomes| {
+        let foreign = outcomes.iter().any(|outcome| !slice.records.contains(&outcome.record));
+        if foreign { Err(FormatError::Sum { what: "the records of an entry and of its shard" }) } else { Ok(outcomes) }
+    });
+    outcomes.map(Some).map_err(|source| BundleError::unreadable(&name, place, source))
+}

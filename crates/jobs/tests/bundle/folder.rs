@@ -1,0 +1,81 @@
+//! The folder: what makes it one, what breaks it, who races in it.
+
+use std::fs::{self, File};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pumice_jobs::bundle::{Bundle, ChunkId, Folder, Location, Name, Place, Spot};
+use pumice_jobs::error::sentence;
+
+use crate::support::{pack, race, run, told};
+
+#[tokio::test]
+async fn a_bundle_is_found_by_its_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("new/bundles");
+    let place = Arc::new(Folder::make(&folder).unwrap());
+    let packed = pack(place, [Bytes::from_static(b"x")], &[]).await.unwrap();
+    let location = Location { spot: Spot::folder(&folder).unwrap(), root: packed.root, run: Some(run()) };
+    let location: Location = location.to_string().parse().unwrap();
+    let place = location.spot.open(None, 1).await.unwrap();
+    assert_eq!(Bundle::open(place, location.root).await.unwrap().record(0).await.unwrap().value, "x");
+    assert_eq!(fs::read_dir(folder.join("tmp")).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_racing_attempts_one_records() {
+    for _ in 0..5 {
+        let dir = tempfile::tempdir().unwrap();
+        race(Arc::new(Folder::make(dir.path()).unwrap()), 4, 20).await;
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_one_of_ours_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = sentence(&Folder::open(dir.path()).unwrap_err());
+    assert!(text.contains("holds no bundles: is the volume mounted here"), "{text}");
+    fs::write(dir.path().join("FORMAT"), "pumice bundles, format 2\n").unwrap();
+    for tried in [Folder::open(dir.path()), Folder::make(dir.path())] {
+        assert!(sentence(&tried.unwrap_err()).contains("use a newer pumice"));
+    }
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let text = sentence(&Folder::make(&file).unwrap_err());
+    assert!(text.contains("cannot make folder") && text.contains("file/tmp"), "{text}");
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_named_and_never_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Arc::new(Folder::make(dir.path()).unwrap());
+    let packed = pack(place.clone(), [Bytes::from_static(b"x")], &[]).await.unwrap();
+    let name = Name::Chunk(packed.root);
+    let path = place.path_of(&name);
+    let whole = fs::read(&path).unwrap();
+    for damaged in [&whole[..whole.len() - 1], b"", &vec![0; 1 << 20]] {
+        fs::write(&path, damaged).unwrap();
+        let text = told(Bundle::open(place.clone(), packed.root).await.unwrap_err());
+        let shown = dir.path().to_str().unwrap();
+        assert!(text.contains(&packed.root.to_string()) && text.contains(shown), "{text}");
+        pack(place.clone(), [Bytes::from_static(b"x")], &[]).await.unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), damaged);
+    }
+    fs::remove_file(&path).unwrap();
+    pack(place.clone(), [Bytes::from_static(b"x")], &[]).await.unwrap();
+    assert_eq!(fs::read(&path).unwrap(), whole);
+    let absent = ChunkId::of(b"absent");
+    assert_eq!(place.get(Name::Chunk(absent)).await.unwrap(), None);
+}
+
+#[test]
+fn what_killed_writers_left_is_swept_away_after_a_day() {
+    let dir = tempfile::tempdir().unwrap();
+    Folder::make(dir.path()).unwrap();
+    let (old, fresh) = (dir.path().join("tmp/old"), dir.path().join("tmp/fresh"));
+    let now = File::create(&fresh).unwrap().metadata().unwrap().modified().unwrap();
+    File::create(&old).unwrap().set_modified(now - Duration::from_secs(25 * 3600)).unwrap();
+    Folder::make(dir.path()).unwrap();
+    assert!(fresh.exists() && !old.exists());
+}

@@ -1,0 +1,205 @@
+//! Results: each record once, whoever races, fails or is told nothing.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use futures::future::{BoxFuture, FutureExt};
+use pumice_jobs::bundle::{
+    Bundle, Flushed, Made, Memory, Missing, Name, Place, PlaceError, Recorder, Row, Slice, Status, collect, history,
+    missing,
+};
+
+use crate::support::{memory, pack, race, rows, run, slice, told};
+
+async fn record(recorder: &mut Recorder, record: u64, status: Status, value: &'static str) {
+    recorder.record(record, &format!("day-{record}"), status, Bytes::from_static(value.as_bytes())).await.unwrap();
+}
+
+fn short(rows: &[Row]) -> Vec<String> {
+    let line = |row: &Row| match &row.outcome {
+        None => format!("{} missing", row.record),
+        Some(outcome) => {
+            let value = String::from_utf8_lossy(&outcome.value);
+            format!("{} {} {:?} {} {value}", row.record, outcome.key, outcome.status, outcome.attempt)
+        }
+    };
+    rows.iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn a_second_attempt_does_only_what_is_left() {
+    let place = memory();
+    let mut first = Recorder::open(place.clone(), slice(4), 1).await.unwrap();
+    record(&mut first, 0, Status::Succeeded, "a").await;
+    record(&mut first, 1, Status::Failed, "first error").await;
+    assert_eq!(first.flush().await.unwrap(), Flushed { recorded: vec![0, 1], done_before: vec![] });
+    // Told and never flushed: lost with the attempt.
+    record(&mut first, 2, Status::Succeeded, "lost").await;
+    drop(first);
+
+    let mut second = Recorder::open(place.clone(), slice(4), 2).await.unwrap();
+    assert_eq!(second.left().collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(second.standing(1).unwrap().attempt, 1);
+    record(&mut second, 0, Status::Failed, "too late").await;
+    record(&mut second, 1, Status::Failed, "second error").await;
+    record(&mut second, 2, Status::Failed, "within an attempt the last word counts").await;
+    record(&mut second, 2, Status::Succeeded, "c").await;
+    assert_eq!(second.flush().await.unwrap(), Flushed { recorded: vec![1, 2], done_before: vec![0] });
+    assert_eq!(second.flush().await.unwrap(), Flushed::default());
+    assert_eq!(
+        short(&rows(place.clone(), 4).await),
+        ["0 day-0 Succeeded 1 a", "1 day-1 Failed 2 second error", "2 day-2 Succeeded 2 c", "3 missing"]
+    );
+    let all = history(&*place, &slice(4)).await.unwrap();
+    let all: Vec<_> = all.iter().map(|outcome| (outcome.record, outcome.attempt, outcome.status)).collect();
+    use Status::{Failed, Succeeded};
+    assert_eq!(all, [(0, 1, Succeeded), (1, 1, Failed), (1, 2, Failed), (2, 2, Succeeded)]);
+}
+
+#[tokio::test]
+async fn rows_come_in_order_over_all_shards_and_what_is_missing_is_named() {
+    let place = memory();
+    let packed = pack(place.clone(), (0..100).map(|_| Bytes::new()), &[]).await.unwrap();
+    let bundle = Bundle::open(place.clone(), packed.root).await.unwrap();
+    let slices = || (0..25).map(|shard| 4 * shard..4 * (shard + 1));
+    // Shard 7 is never run, shard 20 stops in the middle, and the last are told first.
+    for (shard, records) in (0..).zip(slices()).collect::<Vec<_>>().into_iter().rev().filter(|(shard, _)| *shard != 7) {
+        let slice = Slice { run: run(), shard, records: records.clone() };
+        let mut recorder = Recorder::open(place.clone(), slice, 1).await.unwrap();
+        for number in records.take(if shard == 20 { 3 } else { 4 }) {
+            let value = Bytes::from(vec![1; number as usize * 1000]);
+            recorder.record(number, &number.to_string(), Status::Succeeded, value).await.unwrap();
+        }
+        recorder.flush().await.unwrap();
+    }
+    let rows: Vec<Row> = collect(place, run(), slices()).try_collect().await.unwrap();
+    for (number, row) in (0..).zip(&rows) {
+        assert_eq!((row.record, u64::from(row.shard)), (number, number / 4));
+        let length = row.outcome.as_ref().map(|outcome| outcome.value.len() as u64);
+        assert_eq!(length, (!matches!(number, 28..32 | 83)).then_some(number * 1000));
+    }
+    assert_eq!(rows.len(), 100);
+    let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
+    assert_eq!(
+        missing(&bundle, run(), slices(), 10).await.unwrap(),
+        Missing { count: 5, keys: keys(&["28", "29", "30", "31", "83"]) }
+    );
+    assert_eq!(missing(&bundle, run(), slices(), 2).await.unwrap(), Missing { count: 5, keys: keys(&["28", "29"]) });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_racing_attempts_one_records() {
+    for _ in 0..20 {
+        race(memory(), 4, 50).await;
+    }
+}
+
+/// Fails once, and may have done what it was told even so.
+#[derive(Debug)]
+struct BadLine {
+    place: Arc<Memory>,
+    fail: AtomicBool,
+    /// Whether what fails is done.
+    done: bool,
+}
+
+impl BadLine {
+    fn new(done: bool) -> Arc<Self> {
+        Arc::new(BadLine { place: memory(), fail: AtomicBool::new(true), done })
+    }
+}
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("memory behind a bad line")
+    }
+}
+
+impl Place for BadLine {
+    fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, PlaceError>> {
+        self.place.get(name)
+    }
+
+    fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, PlaceError>> {
+        async move {
+            let fails = self.fail.swap(false, Ordering::SeqCst);
+            if fails && !self.done {
+                return Err(PlaceError::Stopped);
+            }
+            let made = self.place.create(name, bytes).await?;
+            if fails { Err(PlaceError::Stopped) } else { Ok(made) }
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_records_nothing_twice() {
+    let place = BadLine::new(true);
+    let mut recorder = Recorder::open(place.clone(), slice(2), 1).await.unwrap();
+    record(&mut recorder, 0, Status::Succeeded, "a").await;
+    recorder.flush().await.unwrap_err();
+    assert_eq!(recorder.flush().await.unwrap(), Flushed { recorded: vec![0], done_before: vec![] });
+    record(&mut recorder, 1, Status::Succeeded, "b").await;
+    recorder.flush().await.unwrap();
+    assert_eq!(place.place.objects().len(), 2);
+    assert_eq!(short(&rows(place, 2).await), ["0 day-0 Succeeded 1 a", "1 day-1 Succeeded 1 b"]);
+}
+
+#[tokio::test]
+async fn a_large_result_is_stored_before_it_is_recorded() {
+    let place = BadLine::new(false);
+    let mut recorder = Recorder::open(place.clone(), slice(1), 1).await.unwrap();
+    let value = Bytes::from(vec![7; 100_000]);
+    recorder.record(0, "0", Status::Succeeded, value.clone()).await.unwrap();
+    // Its chunk fails, so there must be no entry that speaks of it.
+    recorder.flush().await.unwrap_err();
+    assert_eq!(place.place.objects().len(), 0);
+    assert_eq!(recorder.flush().await.unwrap().recorded, [0]);
+    assert_eq!(rows(place, 1).await[0].outcome.as_ref().unwrap().value, value);
+}
+
+#[tokio::test]
+async fn much_is_recorded_before_it_is_asked_for() {
+    let place = memory();
+    let mut recorder = Recorder::open(place.clone(), slice(10_000), 1).await.unwrap();
+    for number in 0..10_000 {
+        record(&mut recorder, number, Status::Succeeded, "x").await;
+    }
+    assert_eq!(place.objects().len(), 2, "entries of 4,096");
+    assert_eq!(recorder.flush().await.unwrap().recorded.len(), 10_000);
+    assert_eq!(recorder.left().count(), 0);
+    assert_eq!(rows(place, 10_000).await.len(), 10_000);
+}
+
+#[tokio::test]
+async fn what_there_is_no_room_for_is_not_taken() {
+    let place = BadLine::new(false);
+    let mut recorder = Recorder::open(place.clone(), slice(5000), 1).await.unwrap();
+    for number in 0..4096 {
+        record(&mut recorder, number, Status::Succeeded, "x").await;
+    }
+    recorder.record(4096, "4096", Status::Failed, Bytes::new()).await.unwrap_err();
+    for number in 4096..5000 {
+        record(&mut recorder, number, Status::Succeeded, "x").await;
+    }
+    assert_eq!(recorder.flush().await.unwrap().recorded.len(), 5000);
+    assert!(rows(place, 5000).await.iter().all(|row| row.outcome.as_ref().unwrap().status == Status::Succeeded));
+}
+
+#[tokio::test]
+async fn a_record_of_another_shard_is_refused() {
+    let place = memory();
+    let other = Slice { records: 5..8, ..slice(0) };
+    let mut recorder = Recorder::open(place.clone(), other, 1).await.unwrap();
+    let error = recorder.record(8, "8", Status::Succeeded, Bytes::new()).await.unwrap_err();
+    assert_eq!(told(error), "record 8 is none of shard 0, which has 5 to 7");
+    record(&mut recorder, 7, Status::Succeeded, "x").await;
+    recorder.flush().await.unwrap();
+    // The same log read with another rule of sharding.
+    let text = told(Recorder::open(place, slice(3), 2).await.unwrap_err());
+    assert!(text.contains("the records of an entry and of its shard don't add up"), "{text}");
+}

@@ -1,0 +1,90 @@
+//! Short ways to pack, to read, and to look at what is stored.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pumice_jobs::bundle::{
+    BundleError, BundleWriter, EntryName, Memory, Name, Packed, Place, Recorder, Row, RunId, Slice, Status, collect,
+};
+use pumice_jobs::error::sentence;
+
+pub fn memory() -> Arc<Memory> {
+    Arc::new(Memory::default())
+}
+
+pub fn run() -> RunId {
+    RunId::new("train-x7-main").unwrap()
+}
+
+/// The shard with the first `records` of all.
+pub fn slice(records: u64) -> Slice {
+    Slice { run: run(), shard: 0, records: 0..records }
+}
+
+pub fn entry(number: u32) -> Name {
+    Name::Entry(EntryName { run: run(), shard: 0, number })
+}
+
+/// Records whose key is their number and whose value is given by it.
+pub async fn pack(
+    place: Arc<dyn Place>,
+    records: impl IntoIterator<Item = Bytes>,
+    attachments: &[(&str, &[u8])],
+) -> Result<Packed, BundleError> {
+    let mut writer = BundleWriter::new(place);
+    for (name, mut content) in attachments.iter().copied() {
+        writer.attach(name, &mut content).await?;
+    }
+    for (number, value) in records.into_iter().enumerate() {
+        writer.record(&number.to_string(), value).await?;
+    }
+    writer.finish().await
+}
+
+/// The rows of the only shard.
+pub async fn rows(place: Arc<dyn Place>, records: u64) -> Vec<Row> {
+    use futures::TryStreamExt;
+    collect(place, run(), std::iter::once(0..records)).try_collect().await.unwrap()
+}
+
+pub fn told(error: BundleError) -> String {
+    sentence(&error)
+}
+
+/// Several attempts record the same shard at once, each in portions of its own; every record must be recorded by exactly one.
+pub async fn race(place: Arc<dyn Place>, attempts: u32, records: u64) {
+    let attempt = |attempt: u32| {
+        let place = Arc::clone(&place);
+        async move {
+            let mut recorder = Recorder::open(place, slice(records), attempt).await.unwrap();
+            let mut recorded = Vec::new();
+            for record in 0..records {
+                let value = Bytes::from(format!("{record} by {attempt}"));
+                recorder.record(record, &record.to_string(), Status::Succeeded, value).await.unwrap();
+                if record % u64::from(attempt) == 0 {
+                    recorded.extend(recorder.flush().await.unwrap().recorded);
+                }
+            }
+            recorded.extend(recorder.flush().await.unwrap().recorded);
+            (attempt, recorded)
+        }
+    };
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 1..=attempts {
+        tasks.spawn(attempt(number));
+    }
+    let mut recorders = BTreeMap::new();
+    while let Some(done) = tasks.join_next().await {
+        let (attempt, recorded) = done.unwrap();
+        for record in recorded {
+            assert_eq!(recorders.insert(record, attempt), None, "record {record} was recorded twice");
+        }
+    }
+    assert_eq!(recorders.len() as u64, records);
+    for row in rows(place, records).await {
+        let outcome = row.outcome.unwrap();
+        assert_eq!(outcome.attempt, recorders[&row.record], "who was told to have recorded it has");
+        assert_eq!(outcome.value, format!("{} by {}", row.record, outcome.attempt));
+    }
+}
