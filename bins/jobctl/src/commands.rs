@@ -16,6 +16,7 @@ use std::future::Future;
 use anyhow::Context;
 use pumice_jobs::target::{self, Flags, Target, TargetError};
 use pumice_jobs::{Connection, Exit};
+use tokio::runtime::Runtime;
 
 use crate::args::{Cli, Command, Global};
 use crate::environment::{self, Surroundings};
@@ -50,11 +51,7 @@ impl Session {
         F: Future<Output = Result<Exit, Failure>>,
     {
         let target = self.target()?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("cannot start the runtime")
-            .map_err(Failure::Machine)?;
+        let runtime = runtime()?;
         let outcome = runtime.block_on(async {
             let connection = Connection::open(target.clone(), self.global.namespace.as_deref()).await?;
             verb(connection).await
@@ -63,6 +60,12 @@ impl Session {
         runtime.shutdown_background();
         outcome.map_err(|failure| failure.about(&target))
     }
+}
+
+/// A runtime of one thread, for what waits.
+fn runtime() -> Result<Runtime, Failure> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.context("cannot start the runtime").map_err(Failure::Machine)
 }
 
 /// Does what the command line says.

@@ -14,6 +14,8 @@ pub struct Surroundings {
     pub plain: bool,
     /// The working directory, if it exists.
     pub directory: Option<PathBuf>,
+    /// Where a user's programs keep what they can make again.
+    pub cache: Option<PathBuf>,
 }
 
 /// Reads it.
@@ -28,6 +30,7 @@ pub fn read() -> Surroundings {
         },
         plain: variable("NO_COLOR").is_some(),
         directory: std::env::current_dir().ok(),
+        cache: path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache"))).map(|cache| cache.join("pumice")),
     }
 }
 

@@ -11,6 +11,8 @@ use crate::manifest::ManifestError;
 use crate::names::NameError;
 use crate::outcome::Exit;
 use crate::render::RenderError;
+use crate::shards::params::ParamsError;
+use crate::shards::record::RecordError;
 use crate::submit::SubmitError;
 use crate::target::{Target, TargetError};
 
@@ -50,6 +52,12 @@ pub enum Error {
     /// A text says no place of a bundle.
     #[error(transparent)]
     Location(#[from] LocationError),
+    /// A table of parameters is wrong.
+    #[error(transparent)]
+    Params(#[from] ParamsError),
+    /// A record of a bundle was made of something else.
+    #[error(transparent)]
+    Record(#[from] RecordError),
     /// The job does not exist.
     #[error("no job {name} in namespace {namespace}")]
     NoJob {
@@ -90,7 +98,9 @@ impl Error {
             Error::Connect(_) | Error::Manifest(_) | Error::Render(_) | Error::Submit(_) | Error::Name(_) => {
                 Exit::Usage
             }
-            Error::Bundle(_) | Error::Place(_) | Error::Location(_) => Exit::Usage,
+            Error::Bundle(_) | Error::Place(_) | Error::Location(_) | Error::Params(_) | Error::Record(_) => {
+                Exit::Usage
+            }
         }
     }
 
@@ -126,8 +136,8 @@ impl Error {
                 }
                 _ => None,
             },
-            Error::Bundle(_) => None,
-            Error::Location(_) => Some(CORRECT.to_owned()),
+            Error::Bundle(_) | Error::Record(_) => None,
+            Error::Location(_) | Error::Params(_) => Some(CORRECT.to_owned()),
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod memory_news;
 pub mod names;
 pub mod outcome;
 pub mod progress;
+pub mod records;
 pub mod render;
 pub mod script;
 pub mod select;

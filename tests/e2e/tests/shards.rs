@@ -121,3 +121,30 @@ fn flaky_runs_of_an_array_are_tried_again_a_few_at_a_time_before_the_job_after_i
     });
     assert!(counts.max().unwrap() <= 2, "{running}");
 }
+
+#[test]
+fn each_row_of_a_table_runs_with_its_parameters() {
+    let platform = Platform::new();
+    let rows: String = (0..40).map(|row| format!("r{row},\"a, {row}\"\n")).collect();
+    platform.file("grid.csv", format!("name,text\n{rows}"));
+    let table = ["run", "--params", "grid.csv", "--key", "name", "--rows-per-task", "7", "--bundle-dir", "bundles"];
+    let command = ["--", "sh", "-c", "echo \"$PUMICE_PARAM_TEXT\" > $PUMICE_SHARD_KEY.row; echo $0", "{name}"];
+    let output = platform.jobctl(table.iter().chain(&command));
+    assert_eq!(output.code, 0, "{output:?}");
+    let names: Vec<_> = (0..40).map(|row| format!("r{row}")).collect();
+    for (row, name) in names.iter().enumerate() {
+        let written = std::fs::read_to_string(platform.scratch().join(format!("{name}.row"))).unwrap();
+        assert_eq!(written, format!("a, {row}\n"));
+    }
+    let (mut told, mut names) = (lines(&output.stdout), names);
+    told.sort();
+    names.sort();
+    assert_eq!(told, names, "each once");
+    let job = platform.list("jobs.batch.volcano.sh").remove(0);
+    assert_eq!(job["status"]["succeeded"], 6, "six pods for 40 rows: {}", job["status"]);
+
+    platform.file("bad.csv", "name,text\nr0,a\nr1\n");
+    let bad = platform.jobctl(["run", "--params", "bad.csv", "--bundle-dir", "bundles", "--", "true"]);
+    assert_eq!(bad.code, 2, "{bad:?}");
+    assert!(bad.stderr.contains("bad.csv:3: fields in the row: 1, columns: 2"), "{bad:?}");
+}

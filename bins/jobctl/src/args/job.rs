@@ -81,14 +81,17 @@ pub struct JobArgs {
     #[arg(long, value_name = "week|month|year", help_heading = "Shards")]
     pub group: Option<String>,
     /// A pod for each row of a table, CSV with a header or JSON lines
-    #[arg(long, value_name = "FILE", help_heading = "Shards", hide = true)]
+    #[arg(long, value_name = "FILE", help_heading = "Shards")]
     pub params: Option<PathBuf>,
     /// Column of the table that names its rows [default: their content]
-    #[arg(long, value_name = "COLUMN", help_heading = "Shards", hide = true)]
+    #[arg(long, value_name = "COLUMN", help_heading = "Shards")]
     pub key: Option<String>,
     /// Rows of one pod, which runs them in turn [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Shards", hide = true)]
+    #[arg(long, value_name = "N", help_heading = "Shards")]
     pub rows_per_task: Option<u32>,
+    /// Folder that the pods see too, at the same path, for rows of a table [default on this machine: one in the user's cache]
+    #[arg(long, value_name = "FOLDER", help_heading = "Shards")]
+    pub bundle_dir: Option<PathBuf>,
 
     /// Number of pods [default: 1]
     #[arg(long, value_name = "N", help_heading = "Pods")]
@@ -199,6 +202,7 @@ impl JobArgs {
             params: self.params.or(under.params.filter(|_| !sharded)),
             key: self.key.or(under.key.filter(|_| !sharded)),
             rows_per_task: self.rows_per_task.or(under.rows_per_task.filter(|_| !sharded)),
+            bundle_dir: self.bundle_dir.or(under.bundle_dir),
             replicas: self.replicas.or(under.replicas.filter(|_| !sharded)),
             gang: self.gang.or(under.gang.filter(|_| !ganged)),
             min_available: self.min_available.or(under.min_available.filter(|_| !ganged)),

@@ -1,15 +1,21 @@
 //! `jobctl shard`, in a pod: the records that are this pod's own, and a command for each.
 //!
-//! Invariant: which records are a pod's own follows from two variables alone, so it talks to nobody and starts no runtime.
+//! Invariant: which records are a pod's own follows from two variables alone, so it talks to nobody; a runtime is started only to read
+//! records from a bundle.
 
 mod exec;
 
+use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::Arc;
 
-use pumice_jobs::Exit;
+use pumice_jobs::bundle::{Bundle, Folder, Location, Spot, location};
 use pumice_jobs::render::RULE_VARIABLE;
 use pumice_jobs::shards::{Kind, Plan, Record};
+use pumice_jobs::{Exit, records};
+use tokio::runtime::Runtime;
 
+use super::runtime;
 use crate::args::ShardCommand;
 use crate::environment::variable;
 use crate::failure::Failure;
@@ -40,10 +46,15 @@ pub fn run(command: &ShardCommand) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
+/// Records of a bundle that are read at once; each has at most 64 KiB.
+const WINDOW: u32 = 64;
+
 /// The records of one pod.
 struct Slice {
     plan: Plan,
     records: Range<u32>,
+    /// Those that can't be computed.
+    bundled: Option<Bundled>,
 }
 
 impl Slice {
@@ -57,12 +68,16 @@ impl Slice {
         let records = index.parse().ok().and_then(|index| plan.slice(index)).ok_or_else(|| {
             outside(format!("{INDEX_VARIABLE} {index:?} is not the index of one of {} pods", plan.pods()))
         })?;
-        Ok(Slice { plan, records })
+        let bundled = plan.bundle().map(|_| Bundled::open()).transpose()?;
+        Ok(Slice { plan, records, bundled })
     }
 
     fn record(&self, index: u32) -> Result<Record, Failure> {
-        let known = self.plan.shards().record(index);
-        known.ok_or_else(|| outside("the records are in a bundle, which this version does not read".to_owned()))
+        let record = match &self.bundled {
+            Some(bundled) => bundled.record(index, self.records.end)?,
+            None => self.plan.shards().record(index),
+        };
+        record.ok_or_else(|| outside(format!("there is no record {index}: {RULE_VARIABLE} counts more than there are")))
     }
 
     /// The record at a place of this pod, from 0.
@@ -85,6 +100,44 @@ impl Slice {
 }
 
 /// A text that a shell reads back as it is.
+/// Records of a bundle, read some at a time: they are taken in order, and lie side by side.
+struct Bundled {
+    bundle: Bundle,
+    runtime: Runtime,
+    /// Those that were read last.
+    window: RefCell<Vec<Record>>,
+}
+
+impl Bundled {
+    /// Opens the bundle that this pod was told of.
+    fn open() -> Result<Bundled, Failure> {
+        let (bundle, runtime) = open_bundle()?;
+        Ok(Bundled { bundle, runtime, window: RefCell::default() })
+    }
+
+    /// A record, and in the same go those after it, but not beyond `end`.
+    fn record(&self, index: u32, end: u32) -> Result<Option<Record>, Failure> {
+        let mut window = self.window.borrow_mut();
+        if !window.iter().any(|record| record.index == index) {
+            let numbers = index..index.saturating_add(WINDOW).min(end);
+            *window = self.runtime.block_on(records::read(&self.bundle, numbers))?;
+        }
+        Ok(window.iter().find(|record| record.index == index).cloned())
+    }
+}
+
+fn open_bundle() -> Result<(Bundle, Runtime), Failure> {
+    let text = variable(location::VARIABLE).and_then(|value| value.into_string().ok());
+    let text = text.ok_or_else(|| outside(format!("{} is not set, and has the records", location::VARIABLE)))?;
+    let location: Location = text.parse()?;
+    let Spot::Folder(folder) = &location.spot else {
+        return Err(outside(format!("{text} is no folder, and jobctl shard reads records from folders")));
+    };
+    let runtime = runtime()?;
+    let bundle = runtime.block_on(Bundle::open(Arc::new(Folder::open(folder)?), location.root))?;
+    Ok((bundle, runtime))
+}
+
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -115,7 +115,7 @@ fn object(value: &impl Serialize, origin: &str) -> Result<Object, Failure> {
 fn job_flags(session: &Session, args: JobArgs) -> Result<JobFlags, Failure> {
     // On this machine a command finds what it would find in this shell, and leaves what it would leave.
     let here = session.is_local() && args.image.is_none();
-    let records = records::read(&args, here)?;
+    let records = records::read(session, &args, here)?;
     let workdir = match (&args.workdir, &session.surroundings.directory) {
         (Some(dir), Some(current)) => Some(current.join(dir)),
         (None, current) if here => current.clone(),

@@ -8,8 +8,6 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::chunk::{ChunkId, ChunkIdError};
 use super::folder::Folder;
 use super::objects::{Objects, shard_bytes_max};
@@ -21,8 +19,6 @@ use crate::names::{self, LabelError};
 pub const VARIABLE: &str = "PUMICE_BUNDLE";
 /// Longest text of a location in bytes.
 pub const TEXT_BYTES_MAX: usize = 8 << 10;
-/// The volume that brings a folder of the host into a pod.
-const VOLUME: &str = "pumice-bundle";
 
 /// A place that can be named from another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,13 +102,6 @@ impl Spot {
             (Spot::Objects { .. }, None) => Err(PlaceError::NoConnection { spot: self.to_string() }),
         }
     }
-
-    /// For a folder of the host: an entry of a pod's `volumes` and one of a container's `volumeMounts`, at the same path.
-    pub fn host_volume(&self) -> Option<(Value, Value)> {
-        let Spot::Folder(path) = self else { return None };
-        let volume = json!({"name": VOLUME, "hostPath": {"path": path, "type": "Directory"}});
-        Some((volume, json!({"name": VOLUME, "mountPath": path})))
-    }
 }
 
 impl fmt::Display for Spot {
@@ -185,13 +174,5 @@ mod tests {
         assert!(error(format!("objects:Alpha/x#{root}")).contains("namespace \"Alpha\" is not valid"));
         assert!(error(format!("folder:/x#{root}/a.b")).contains("run \"a.b\" is not valid"));
         assert!(error(format!("folder:/{}#{root}", "x".repeat(9000))).contains("at most 8192"));
-    }
-
-    #[test]
-    fn a_folder_comes_into_the_pod_at_the_same_path() {
-        let (volume, mount) = Spot::folder(Path::new("/data")).unwrap().host_volume().unwrap();
-        assert_eq!(volume["hostPath"]["path"], "/data");
-        assert_eq!((&mount["mountPath"], &mount["name"]), (&volume["hostPath"]["path"], &volume["name"]));
-        assert!(Spot::objects("a", "b").unwrap().host_volume().is_none());
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::counts::in_range;
 use super::volumes::Volumes;
-use super::{HOST_IMAGE, JobFlags, RULE_VARIABLE, RenderError, TASK, rules, script};
+use super::{HOST_IMAGE, JobFlags, RenderError, TASK, rules, script};
 use crate::names;
 
 /// The volume of a working directory that is this machine's own.
@@ -97,6 +97,9 @@ fn volumes(flags: &JobFlags) -> Result<Volumes, RenderError> {
     for text in &flags.volumes {
         volumes.add_flag(text)?;
     }
+    if let Some(shards) = &flags.shards {
+        shards.mount(&mut volumes);
+    }
     Ok(volumes)
 }
 
@@ -114,8 +117,9 @@ fn env(flags: &JobFlags) -> Result<Option<Vec<EnvVar>>, RenderError> {
         }
     }
     if let Some(shards) = &flags.shards {
-        variables.retain(|known| known.name != RULE_VARIABLE);
-        variables.push(shards.variable()?);
+        let own = shards.variables()?;
+        variables.retain(|known| own.iter().all(|one| one.name != known.name));
+        variables.extend(own);
     }
     Ok((!variables.is_empty()).then_some(variables))
 }

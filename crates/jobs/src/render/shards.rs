@@ -3,10 +3,15 @@
 use k8s_openapi::api::core::v1::EnvVar;
 
 use super::RenderError;
+use super::volumes::Volumes;
+use crate::bundle::{Location, Spot, location};
 use crate::shards::{Plan, Template};
 
 /// The variable with the rule; `VC_TASK_INDEX` beside it tells which slice is a pod's own.
 pub const RULE_VARIABLE: &str = "PUMICE_SHARDS";
+
+/// The volume of a bundle's folder.
+const VOLUME: &str = "bundle";
 
 /// Records, and what runs them in a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +20,8 @@ pub struct ShardRun {
     pub plan: Plan,
     /// The `jobctl` of the pods: a path, or a name on their `PATH`.
     pub jobctl: String,
+    /// Where the records are that a pod can't compute.
+    pub bundle: Option<Location>,
 }
 
 impl ShardRun {
@@ -30,9 +37,20 @@ impl ShardRun {
         Ok(own.into_iter().map(str::to_owned).chain(words).collect())
     }
 
-    /// The variable with the rule.
-    pub(super) fn variable(&self) -> Result<EnvVar, RenderError> {
+    /// The variables with the rule, and with the place of the records.
+    pub(super) fn variables(&self) -> Result<Vec<EnvVar>, RenderError> {
         let rule = self.plan.rule().map_err(RenderError::Rule)?;
-        Ok(EnvVar { name: RULE_VARIABLE.to_owned(), value: Some(rule), ..EnvVar::default() })
+        let bundle = self.bundle.as_ref().map(|bundle| (location::VARIABLE, bundle.to_string()));
+        let variable =
+            |(name, value): (&str, _)| EnvVar { name: name.to_owned(), value: Some(value), ..EnvVar::default() };
+        Ok([(RULE_VARIABLE, rule)].into_iter().chain(bundle).map(variable).collect())
+    }
+
+    /// Shows the pod the folder of the records, at the same path.
+    pub(super) fn mount(&self, volumes: &mut Volumes) {
+        let Some(Location { spot: Spot::Folder(path), .. }) = &self.bundle else { return };
+        if let Some(path) = path.to_str().filter(|path| !volumes.has(path)) {
+            volumes.add_directory(VOLUME, path);
+        }
     }
 }

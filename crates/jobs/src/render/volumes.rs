@@ -34,6 +34,11 @@ impl Volumes {
         self.add(volume, path.to_owned(), false);
     }
 
+    /// Whether a volume is seen at just this path.
+    pub fn has(&self, path: &str) -> bool {
+        self.mounts.iter().any(|mount| mount.mount_path == path)
+    }
+
     /// Adds what `--volume` says.
     pub fn add_flag(&mut self, text: &str) -> Result<(), RenderError> {
         let bad = |problem: &str| RenderError::text("--volume", text, problem);
@@ -47,7 +52,7 @@ impl Volumes {
         if path.trim_matches('/').is_empty() || !path.starts_with('/') {
             return Err(bad("needs an absolute path in the pod, other than /"));
         }
-        if self.mounts.iter().any(|mount| mount.mount_path == path) {
+        if self.has(path) {
             return Err(bad("puts a second volume at the same path of the pod"));
         }
         if self.volumes.len() >= VOLUMES_MAX {

@@ -1,13 +1,20 @@
 //! `--array`, `--days` and `--params` as the records of a job.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use pumice_jobs::bundle::place::FOLDER_FLAG;
+use pumice_jobs::bundle::{ChunkId, Folder, Location, Spot};
+use pumice_jobs::records;
 use pumice_jobs::render::ShardRun;
 use pumice_jobs::shards::days::DaysError;
-use pumice_jobs::shards::{Array, Calendar, Days, Group, Plan, Shards, calendar};
+use pumice_jobs::shards::{Array, Calendar, Days, Format, Group, KeyBy, Params, Plan, Shards, calendar};
 
 use super::{text_of, usage};
 use crate::args::JobArgs;
+use crate::commands::{Session, runtime};
 use crate::failure::Failure;
 
 /// What the flags say of records.
@@ -20,7 +27,7 @@ pub struct Records {
 }
 
 /// Reads them. `here` tells that pods see this machine's files.
-pub fn read(args: &JobArgs, here: bool) -> Result<Records, Failure> {
+pub fn read(session: &Session, args: &JobArgs, here: bool) -> Result<Records, Failure> {
     only_with(
         args.days.is_some(),
         "--days",
@@ -41,6 +48,7 @@ pub fn read(args: &JobArgs, here: bool) -> Result<Records, Failure> {
     if let (Some(one), Some(other)) = (given.next(), given.next()) {
         return Err(usage(format!("{one} and {other}: a job has one kind of shards; leave one out")));
     }
+    let mut bundle = None;
     let (flag, shards, chunk, max_parallel) = if let Some(text) = &args.array {
         let array = text.parse::<Array>().map_err(|error| usage(error.to_string()))?;
         if array.max_parallel.is_some() && args.max_parallel.is_some() {
@@ -51,14 +59,62 @@ pub fn read(args: &JobArgs, here: bool) -> Result<Records, Failure> {
         ("--array", Shards::Numbers(array.numbers), 1, array.max_parallel)
     } else if let Some(text) = &args.days {
         ("--days", Shards::Days(days(args, text)?), args.days_per_task.unwrap_or(1), None)
-    } else if args.params.is_some() {
-        // The rows go into a bundle that travels with the job; `ShardRun` gets its plan.
-        return Err(usage("--params: tables of parameters are not in this version".to_owned()));
+    } else if let Some(path) = &args.params {
+        let store = Store::of(session, args, here)?;
+        let rows = rows(path, args.key.clone())?;
+        let (shards, root) = runtime()?.block_on(records::pack_rows(store.place()?, rows))?;
+        bundle = Some(store.location(root));
+        ("--params", shards, args.rows_per_task.unwrap_or(1), None)
     } else {
         return Ok(Records::default());
     };
-    let plan = Plan::new(shards, chunk).map_err(|error| usage(format!("{flag}: {error}")))?;
-    Ok(Records { shards: Some(ShardRun { plan, jobctl: program(here)? }), max_parallel })
+    let mut plan = Plan::new(shards, chunk).map_err(|error| usage(format!("{flag}: {error}")))?;
+    if plan.rule().is_err() {
+        let store = Store::of(session, args, here)?;
+        bundle = Some(store.location(runtime()?.block_on(records::pack(store.place()?, plan.shards()))?));
+        plan = plan.bundled();
+    }
+    Ok(Records { shards: Some(ShardRun { plan, jobctl: program(here)?, bundle }), max_parallel })
+}
+
+/// The folder for what pods can't compute.
+struct Store {
+    folder: PathBuf,
+    spot: Spot,
+}
+
+impl Store {
+    fn of(session: &Session, args: &JobArgs, here: bool) -> Result<Store, Failure> {
+        let surroundings = &session.surroundings;
+        let own = surroundings.cache.as_ref().filter(|_| here).map(|cache| cache.join("bundles"));
+        let folder = match (&args.bundle_dir, &surroundings.directory) {
+            (Some(folder), Some(current)) => current.join(folder),
+            (Some(folder), None) => folder.clone(),
+            (None, _) => own.ok_or_else(|| {
+                usage(format!(
+                    "the pods can't compute these records: say {FOLDER_FLAG}, one that they see too, at the same path"
+                ))
+            })?,
+        };
+        Ok(Store { spot: Spot::folder(&folder)?, folder })
+    }
+
+    fn place(&self) -> Result<Arc<Folder>, Failure> {
+        Ok(Arc::new(Folder::make(&self.folder)?))
+    }
+
+    fn location(&self, root: ChunkId) -> Location {
+        Location { spot: self.spot.clone(), root, run: None }
+    }
+}
+
+fn rows(path: &Path, key: Option<String>) -> Result<Params<BufReader<File>>, Failure> {
+    let origin = text_of(path, "--params")?;
+    let format = Format::of_path(&origin)
+        .ok_or_else(|| usage(format!("--params {origin} is neither .csv nor .jsonl; rename it by what it is")))?;
+    let file = File::open(path).map_err(|error| usage(format!("--params {origin} can't be read: {error}")))?;
+    let key = key.map_or(KeyBy::Content, KeyBy::Column);
+    Ok(Params::open(&origin, format, key, BufReader::new(file))?)
 }
 
 fn days(args: &JobArgs, text: &str) -> Result<Days, Failure> {
