@@ -1,16 +1,35 @@
 //! The command line of `jobctl`.
 
-mod job;
-mod shard;
-
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use pumice_jobs::select::Selector;
 
+mod change;
+mod debug;
+mod job;
+mod jobs;
+mod list;
+mod logs;
+mod platform;
+mod progress;
+mod shard;
+mod wait;
+mod watch;
+
+pub use change::{ActArgs, Careful, RetryArgs};
+pub use debug::DebugArgs;
 pub use job::{Gang, JobArgs, Work};
+pub use jobs::{JobsArgs, OneJob, SeveralJobs};
+pub use list::{ListArgs, ListForm, OrderWord};
+pub use logs::LogsArgs;
+pub use platform::{
+    CheckArgs, ContextCommand, NodeCommand, QueueCommand, Shown, TopArgs, UsageArgs, UsageBy, VersionArgs,
+};
+pub use progress::{ProgressArgs, ProgressForm};
 pub use shard::{ShardArgs, ShardCommand};
+pub use wait::WaitArgs;
+pub use watch::WatchArgs;
 
 /// Submit jobs, watch them, and get their results.
 #[derive(Debug, Parser)]
@@ -58,16 +77,49 @@ pub enum Command {
     /// List jobs
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Show one job
-    Get(OneJob),
+    /// Show jobs
+    Get(SeveralJobs),
     /// Say why a job waits
     Why(OneJob),
     /// Print what a job's pods wrote
     Logs(LogsArgs),
-    /// Wait until a job ends
+    /// Wait until jobs end
     Wait(WaitArgs),
-    /// End a job
-    Cancel(CancelArgs),
+    /// Show how far jobs are
+    Progress(ProgressArgs),
+    /// End jobs for good
+    Cancel(ActArgs),
+    /// End the pods of jobs until they are resumed
+    Suspend(ActArgs),
+    /// Let suspended jobs go on
+    Resume(ActArgs),
+    /// Submit ended jobs anew, under new names; prints job/NAME
+    Retry(RetryArgs),
+    /// Show what failed in a pod, or run its command here
+    Debug(DebugArgs),
+    /// Show all jobs live
+    #[command(visible_alias = "ui")]
+    Watch(WatchArgs),
+    /// Show what running pods ask for and use
+    Top(TopArgs),
+    /// Show what running pods hold, by queue, namespace or job
+    Usage(UsageArgs),
+    /// List queues, show one, ask whether it would take a job
+    #[command(subcommand)]
+    Queue(QueueCommand),
+    /// List nodes, show one, let it take pods or not
+    #[command(subcommand)]
+    Node(NodeCommand),
+    /// Name platforms and choose among them
+    #[command(subcommand)]
+    Context(ContextCommand),
+    /// Print the completion script of a shell
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the versions of this program and of the platform
+    Version(VersionArgs),
     /// In a pod of a job with shards: run, show or name the records of this pod
     Shard(ShardArgs),
 }
@@ -95,74 +147,6 @@ pub struct SubmitArgs {
     pub output: Form,
 }
 
-/// Flags of `list`.
-#[derive(Debug, Args)]
-pub struct ListArgs {
-    /// Jobs of all namespaces
-    #[arg(short = 'A', long)]
-    pub all_namespaces: bool,
-    /// Only jobs with these labels, such as team=a,stage!=test
-    #[arg(short = 'l', long, value_name = "LABELS")]
-    pub selector: Option<String>,
-    /// Form of what is printed
-    #[arg(short, long, value_enum, default_value_t = Form::Table)]
-    pub output: Form,
-}
-
-/// One job and a form.
-#[derive(Debug, Args)]
-pub struct OneJob {
-    /// Name, job/NAME, or `last` for the newest
-    pub job: Selector,
-    /// Form of what is printed
-    #[arg(short, long, value_enum, default_value_t = Form::Table)]
-    pub output: Form,
-}
-
-/// Flags of `logs`.
-#[derive(Debug, Args)]
-pub struct LogsArgs {
-    /// Name, job/NAME, or `last` for the newest
-    pub job: Selector,
-    /// Go on until the job ends
-    #[arg(short, long)]
-    pub follow: bool,
-    /// Only the last lines of each pod
-    #[arg(long, value_name = "LINES")]
-    pub tail: Option<u32>,
-    /// Only this pod
-    #[arg(long)]
-    pub pod: Option<String>,
-    /// Only this container
-    #[arg(short, long)]
-    pub container: Option<String>,
-    /// Begin lines with the pod's name [default: with more than one pod]
-    #[arg(long)]
-    pub prefix: Option<bool>,
-}
-
-/// Flags of `wait`.
-#[derive(Debug, Args)]
-pub struct WaitArgs {
-    /// Names, job/NAME, or `last` for the newest
-    #[arg(required = true)]
-    pub jobs: Vec<Selector>,
-    /// Give up after this long, such as 90s, 10m or 1h30m
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub timeout: Option<Duration>,
-}
-
-/// Flags of `cancel`.
-#[derive(Debug, Args)]
-pub struct CancelArgs {
-    /// Names, job/NAME, or `last` for the newest
-    #[arg(required = true)]
-    pub jobs: Vec<Selector>,
-    /// Return at once
-    #[arg(long)]
-    pub no_wait: bool,
-}
-
 /// How data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
@@ -179,7 +163,7 @@ pub enum Form {
 }
 
 /// A duration as Go writes it; a bare number is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let text = if text.bytes().all(|b| b.is_ascii_digit()) { format!("{text}s") } else { text.to_owned() };
     let parsed: pumice_units::GoDuration = text.parse().map_err(|error| format!("{error}"))?;
     let millis = u64::try_from(parsed.as_millis()).map_err(|_| "it is negative".to_owned())?;
@@ -219,6 +203,26 @@ mod tests {
             &["run", "--gang", "2", "--dry-run", "-o", "json", "--", "true"],
             &["shard", "exec", "--", "echo", "{key}"],
             &["shard", "list"],
+            &["cancel", "sweep-*", "--dry-run"],
+            &["suspend", "--all", "--yes"],
+            &["resume", "-l", "team=a", "--state", "suspended"],
+            &["list", "sweep-*", "--queue", "q", "--state", "running,failed", "--since", "2h", "--sort", "name"],
+            &["list", "--limit", "10", "--columns", "name,ok,fail", "-o", "csv"],
+            &["get", "a", "b"],
+            &["progress", "last", "--follow", "-o", "json"],
+            &["retry", "sweep-*", "--failed", "--dry-run"],
+            &["debug", "last", "--shard", "3", "--run"],
+            &["watch", "-A"],
+            &["ui"],
+            &["top"],
+            &["top", "node", "-o", "json"],
+            &["usage", "--by", "job"],
+            &["queue", "check", "q", "--cpu", "500m", "--memory", "4Gi", "--pods", "100"],
+            &["node", "cordon", "n"],
+            &["context", "add", "east", "--kubeconfig", "/k", "-n", "team"],
+            &["context", "use"],
+            &["completion", "zsh"],
+            &["version", "--client", "-o", "json"],
         ] {
             parse(args).unwrap_or_else(|error| panic!("{args:?}: {error}"));
         }
@@ -233,6 +237,14 @@ mod tests {
             &["get", "A_B"],
             &["wait", "a", "--timeout", "soon"],
             &["list", "-o", "xml"],
+            &["list", "--columns", "name,shoe-size"],
+            &["list", "--state", "frozen"],
+            &["cancel"],
+            &["cancel", "a", "--all"],
+            &["why", "a", "b"],
+            &["queue", "check", "q", "--cpu", "lots"],
+            &["completion", "tcsh"],
+            &["debug", "last", "--run", "-o", "json"],
             &["frobnicate"],
         ] {
             let error = parse(args).err().unwrap_or_else(|| panic!("{args:?} was accepted"));

@@ -1,21 +1,33 @@
 //! From a parsed command line to its verb.
 
-mod cancel;
+mod act;
+mod careful;
+mod context;
+mod debug;
 mod get;
 mod list;
 mod logs;
+mod node;
+mod progress;
+mod queue;
+mod retry;
 mod run;
 mod shard;
 mod submit;
+mod top;
+mod version;
 mod wait;
+mod watch;
 mod why;
 mod work;
 
 use std::future::Future;
 
 use anyhow::Context;
-use pumice_jobs::target::{self, Flags, Target, TargetError};
-use pumice_jobs::{Connection, Exit};
+use pumice_jobs::act::Wish;
+use pumice_jobs::context::{self as places, Contexts};
+use pumice_jobs::target::{self, Environment, Flags, Target};
+use pumice_jobs::{Connection, Error, Exit};
 use tokio::runtime::Runtime;
 
 use crate::args::{Cli, Command, Global};
@@ -33,16 +45,41 @@ pub struct Session {
 impl Session {
     /// Whether the platform is the one that runs on this machine.
     pub fn is_local(&self) -> bool {
-        matches!(self.target(), Ok(Target::Local { .. }))
+        matches!(self.target(), Ok((Target::Local { .. }, _)))
     }
 
-    fn target(&self) -> Result<Target, TargetError> {
+    /// The platform, and the namespace of commands that name none.
+    fn target(&self) -> Result<(Target, Option<String>), Error> {
         let flags = Flags {
             kubeconfig: self.global.kubeconfig.clone(),
             context: self.global.context.clone(),
             data_dir: self.global.data_dir.clone(),
         };
-        target::choose(&flags, &self.surroundings.target)
+        let environment = &self.surroundings.target;
+        let contexts = match places::file(environment) {
+            Ok(path) => places::read(&path)?,
+            Err(_) => Contexts::default(),
+        };
+        let (flags, namespace) = contexts.apply(flags, environment);
+        let named = flags.kubeconfig.is_some() || flags.data_dir.is_some();
+        // A name from the environment that stood for a place must not be taken for a context there, too.
+        let environment =
+            if named { Environment { context: None, ..environment.clone() } } else { environment.clone() };
+        Ok((target::choose(&flags, &environment)?, namespace))
+    }
+
+    /// Runs a verb that takes Ctrl-C for a wish to stop waiting. A second one ends it at once.
+    fn attend<F>(&self, verb: impl FnOnce(Connection) -> F) -> Result<Exit, Failure>
+    where
+        F: Future<Output = Result<Exit, Failure>>,
+    {
+        self.talk(|connection| async move {
+            tokio::select! {
+                biased;
+                outcome = verb(connection) => outcome,
+                () = interrupted_twice() => Ok(Exit::Interrupted),
+            }
+        })
     }
 
     /// Runs a verb against the platform. The runtime starts here and not before.
@@ -50,10 +87,11 @@ impl Session {
     where
         F: Future<Output = Result<Exit, Failure>>,
     {
-        let target = self.target()?;
+        let (target, namespace) = self.target()?;
+        let namespace = self.global.namespace.clone().or(namespace);
         let runtime = runtime()?;
         let outcome = runtime.block_on(async {
-            let connection = Connection::open(target.clone(), self.global.namespace.as_deref()).await?;
+            let connection = Connection::open(target.clone(), namespace.as_deref()).await?;
             verb(connection).await
         });
         // Open watches must not keep the process.
@@ -68,6 +106,15 @@ fn runtime() -> Result<Runtime, Failure> {
     built.context("cannot start the runtime").map_err(Failure::Machine)
 }
 
+async fn interrupted_twice() {
+    for _ in 0..2 {
+        if tokio::signal::ctrl_c().await.is_err() {
+            // No handler could be set: the system ends the process at the first one.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 /// Does what the command line says.
 pub fn run(cli: Cli) -> Result<Exit, Failure> {
     let session = Session { global: cli.global, surroundings: environment::read() };
@@ -79,7 +126,20 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Why(args) => why::run(&session, &args),
         Command::Logs(args) => logs::run(&session, &args),
         Command::Wait(args) => wait::run(&session, &args),
-        Command::Cancel(args) => cancel::run(&session, &args),
         Command::Shard(args) => shard::run(&args.command),
+        Command::Cancel(args) => act::run(&session, &args, Wish::Cancel),
+        Command::Progress(args) => progress::run(&session, &args),
+        Command::Retry(args) => retry::run(&session, &args),
+        Command::Debug(args) => debug::run(&session, &args),
+        Command::Watch(args) => watch::run(&session, &args),
+        Command::Top(args) => top::top(&session, &args),
+        Command::Usage(args) => top::usage(&session, &args),
+        Command::Queue(command) => queue::run(&session, &command),
+        Command::Node(command) => node::run(&session, &command),
+        Command::Context(command) => context::run(&session, &command),
+        Command::Completion { shell } => version::completion(shell),
+        Command::Version(args) => version::version(&session, &args),
+        Command::Suspend(args) => act::run(&session, &args, Wish::Suspend),
+        Command::Resume(args) => act::run(&session, &args, Wish::Resume),
     }
 }

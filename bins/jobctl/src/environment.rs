@@ -25,6 +25,7 @@ pub fn read() -> Surroundings {
         target: Environment {
             context: variable("PUMICE_CONTEXT").and_then(|value| value.into_string().ok()),
             data_dir: path("PUMICE_DATA_DIR"),
+            xdg_config_home: path("XDG_CONFIG_HOME"),
             xdg_data_home: path("XDG_DATA_HOME"),
             home: path("HOME"),
         },

@@ -10,6 +10,7 @@ mod failure;
 mod files;
 mod output;
 mod terminal;
+mod view;
 
 use std::process::ExitCode;
 

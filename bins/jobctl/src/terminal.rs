@@ -10,13 +10,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pumice_api::batch::Job;
 use pumice_jobs::memory_news::MemoryNews;
 use pumice_jobs::progress::{Counts, Progress};
+use pumice_jobs::select::JobRef;
 
+use crate::environment::Surroundings;
 use crate::failure::Failure;
 use crate::output;
 
 /// Redraws a second.
 const REDRAWS_HZ: u8 = 4;
-/// Characters of the progress line; narrower terminals cut it.
+/// Characters of the progress line where no terminal says.
 const WIDTH: usize = 120;
 
 /// Standard error of a command that waits.
@@ -35,8 +37,7 @@ pub struct Terminal {
 impl Terminal {
     /// For a job called `name`. Must run inside a Tokio runtime.
     pub fn new(name: &str, no_progress: bool, plain: bool) -> Self {
-        let draw = !no_progress && std::io::stderr().is_terminal();
-        let bar = draw.then(|| {
+        let bar = draws(no_progress).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(REDRAWS_HZ));
             if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
                 bar.set_style(style);
@@ -127,7 +128,8 @@ impl Terminal {
 
     fn draw(&self) {
         let Some(bar) = &self.bar else { return };
-        let line = self.progress.line(WIDTH, self.blocks);
+        let columns = width().saturating_sub(self.name.chars().count() + 1);
+        let line = self.progress.line(columns, self.blocks);
         let text = match self.waits.as_str() {
             "" => format!("{} {line}", self.name),
             reason => format!("{} waits: {reason}", self.name),
@@ -136,10 +138,32 @@ impl Terminal {
     }
 }
 
+/// Whether a progress line is drawn.
+pub fn draws(no_progress: bool) -> bool {
+    !no_progress && std::io::stderr().is_terminal()
+}
+
+/// Characters of a line on standard error.
+pub fn width() -> usize {
+    console::Term::stderr().size_checked().map_or(WIDTH, |(_, columns)| usize::from(columns))
+}
+
 /// A line on standard error.
 pub fn say(text: &str) {
     // There is nowhere to report a closed standard error to.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Says that the wait ends and the job doesn't, and how to come back or to end it.
+pub fn say_interrupted(job: &JobRef) {
+    let (name, flag) = (&job.name, job.namespace_flag());
+    say(&format!("job {name} goes on; jobctl wait {name}{flag} waits for it again"));
+    say(&format!("next:  jobctl cancel {name}{flag}, if it shall end"));
+}
+
+/// Whether what goes to standard output may have colours.
+pub fn colours(surroundings: &Surroundings) -> bool {
+    !surroundings.plain && std::io::stdout().is_terminal()
 }
 
 /// The time, for ages in tables.

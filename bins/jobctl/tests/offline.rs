@@ -69,6 +69,10 @@ fn every_failure_says_what_where_and_what_next() {
         (&["run", "--env", "NOT_SET_HERE", "--", "true"], "", 2),
         (&["run", "--", "true"], "", 5),
         (&["get", "last"], "", 5),
+        (&["cancel", "sweep-*"], "", 5),
+        (&["watch"], "", 2),
+        (&["context", "use", "east"], "", 3),
+        (&["context", "add", "east"], "", 2),
     ] {
         let output = jobctl(home, args, input);
         assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
@@ -76,6 +80,34 @@ fn every_failure_says_what_where_and_what_next() {
         text.push_str(&format!("$ jobctl {}\n{}\n", args.join(" "), output.stderr));
     }
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn what_needs_no_platform_works_without_one() {
+    let home = tempfile::tempdir().unwrap();
+    for (shell, word) in
+        [("bash", "complete"), ("zsh", "#compdef"), ("fish", "complete -c"), ("powershell", "Register")]
+    {
+        let output = jobctl(home.path(), &["completion", shell], "");
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        assert!(output.stdout.contains(word) && output.stdout.contains("suspend"), "{shell}: {}", output.stdout);
+    }
+    let version = jobctl(home.path(), &["version", "--client"], "");
+    assert_eq!((version.code, version.stderr.as_str()), (0, ""));
+    assert_eq!(version.stdout, format!("jobctl {}\n", env!("CARGO_PKG_VERSION")));
+    let add = jobctl(home.path(), &["context", "add", "east", "--kubeconfig", "east.yaml", "-n", "team"], "");
+    assert_eq!(add.code, 0, "{}", add.stderr);
+    jobctl(home.path(), &["context", "use", "east"], "");
+    let list = jobctl(home.path(), &["context", "list"], "");
+    // How wide the columns are depends on where this home is.
+    let words: Vec<&str> = list.stdout.split_whitespace().collect();
+    assert_eq!(words.join(" "), "CURRENT NAME WHERE NAMESPACE * east HOME/east.yaml team");
+    let gone = jobctl(home.path(), &["list"], "");
+    assert!(gone.stderr.contains("HOME/east.yaml"), "the context in use is used: {}", gone.stderr);
+    std::fs::write(home.path().join(".config/pumice/contexts.yaml"), "colour: red\n").unwrap();
+    let broken = jobctl(home.path(), &["list"], "");
+    assert_eq!(broken.code, 2, "{}", broken.stderr);
+    assert!(broken.stderr.contains("no list of contexts"), "{}", broken.stderr);
 }
 
 #[test]

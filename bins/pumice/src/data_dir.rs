@@ -21,6 +21,8 @@ impl DataDir {
         let environment = Environment {
             context: None,
             data_dir: variable("PUMICE_DATA_DIR"),
+            // Contexts are for clients.
+            xdg_config_home: None,
             xdg_data_home: variable("XDG_DATA_HOME"),
             home: variable("HOME"),
         };

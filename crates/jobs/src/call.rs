@@ -7,6 +7,8 @@
 use std::time::Duration;
 
 use http::{Method, Request};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::connection::Connection;
@@ -195,6 +197,21 @@ pub async fn list(
     Ok((items, revision))
 }
 
+/// One page of a list.
+#[derive(Debug, Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    items: Option<Vec<T>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PageMetadata {
+    r#continue: Option<String>,
+}
+
 /// A list read page by page, so that one of any length needs the memory of a page.
 #[derive(Debug)]
 pub struct Pages<'c> {
@@ -224,6 +241,23 @@ impl<'c> Pages<'c> {
 
     /// The next page, `None` after the last one. Not cancellation safe: a page may be lost.
     pub async fn next(&mut self) -> Result<Option<Value>, CallError> {
+        let Some(page) = self.page::<Value>().await? else { return Ok(None) };
+        self.go_on(text_at(&page, "/metadata/continue").to_owned());
+        Ok(Some(page))
+    }
+
+    /// The items of the next page, of which only what `T` holds is kept; otherwise like [`Pages::next`].
+    pub async fn next_items<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, CallError> {
+        let Some(page) = self.page::<Page<T>>().await? else { return Ok(None) };
+        self.go_on(page.metadata.r#continue.unwrap_or_default());
+        Ok(Some(page.items.unwrap_or_default()))
+    }
+
+    fn go_on(&mut self, token: String) {
+        self.token = Some(token).filter(|token| !token.is_empty());
+    }
+
+    async fn page<T: DeserializeOwned>(&mut self) -> Result<Option<T>, CallError> {
         let Some(token) = self.token.take() else { return Ok(None) };
         if self.read >= PAGES_MAX {
             let detail = format!("a list of more than {PAGES_MAX} pages");
@@ -233,9 +267,7 @@ impl<'c> Pages<'c> {
         let going_on = if token.is_empty() { String::new() } else { format!("&continue={}", query_value(&token)) };
         let path = format!("{}{going_on}", self.path);
         let accept = self.tables.then_some(Sent::Accept(TABLE));
-        let page = send(self.connection, Method::GET, &path, accept, &self.doing).await?;
-        self.token = Some(text_at(&page, "/metadata/continue").to_owned()).filter(|token| !token.is_empty());
-        Ok(Some(page))
+        send(self.connection, Method::GET, &path, accept, &self.doing).await.map(Some)
     }
 }
 
@@ -266,13 +298,13 @@ enum Sent<'b> {
     Accept(&'static str),
 }
 
-async fn send(
+async fn send<T: DeserializeOwned>(
     connection: &Connection,
     method: Method,
     path: &str,
     sent: Option<Sent<'_>>,
     doing: &str,
-) -> Result<Value, CallError> {
+) -> Result<T, CallError> {
     let content_type = match method {
         Method::PATCH => "application/merge-patch+json",
         _ => "application/json",
@@ -288,7 +320,7 @@ async fn send(
         None => {}
     }
     let request = request.body(bytes).map_err(|error| CallError::unreadable(doing, connection.url(), error))?;
-    match tokio::time::timeout(CALL_TIMEOUT, connection.client().request::<Value>(request)).await {
+    match tokio::time::timeout(CALL_TIMEOUT, connection.client().request::<T>(request)).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(CallError::new(doing, connection.url(), &error)),
         Err(_) => Err(CallError::timed_out(doing, connection.url(), CALL_TIMEOUT)),

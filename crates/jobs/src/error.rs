@@ -7,6 +7,7 @@ use crate::bundle::place::FOLDER_FLAG;
 use crate::bundle::{BundleError, LocationError, PlaceError};
 use crate::call::{CallError, FailureClass};
 use crate::connection::ConnectError;
+use crate::context::ContextError;
 use crate::manifest::ManifestError;
 use crate::names::NameError;
 use crate::outcome::Exit;
@@ -72,6 +73,51 @@ pub enum Error {
         /// Where.
         namespace: String,
     },
+    /// Nothing is what was asked for.
+    #[error("no job {wanted} in namespace {namespace}")]
+    NoMatch {
+        /// What was asked for.
+        wanted: String,
+        /// Where.
+        namespace: String,
+    },
+    /// A pattern stands for several jobs where one is wanted.
+    #[error("{pattern} means {hits} jobs, and this is for one")]
+    Several {
+        /// The pattern.
+        pattern: String,
+        /// How many jobs it hits.
+        hits: usize,
+    },
+    /// The job still goes on.
+    #[error("job {name} has not ended")]
+    NotEnded {
+        /// The job.
+        name: String,
+        /// What repeats its namespace on a command line; may be empty.
+        flag: String,
+    },
+    /// An object that is no job does not exist.
+    #[error("no {what} {name}")]
+    Missing {
+        /// Its kind, such as `queue`.
+        what: &'static str,
+        /// The name looked for.
+        name: String,
+    },
+    /// The list of contexts can't be used.
+    #[error(transparent)]
+    Context(#[from] ContextError),
+    /// No pod of the job has failed, or the one asked for has not.
+    #[error("no pod {}of job {job} has failed", index.map(|index| format!("of index {index} ")).unwrap_or_default())]
+    NoFailure {
+        /// The job.
+        job: String,
+        /// The pod's index.
+        index: Option<u32>,
+        /// What repeats its namespace on a command line; may be empty.
+        flag: String,
+    },
     /// A pod that was named is not one of the job's.
     #[error("job {job} has no pod {pod}")]
     NoPod {
@@ -92,7 +138,13 @@ impl Error {
             Error::Place(PlaceError::Call(error)) | Error::Bundle(BundleError::Place(PlaceError::Call(error))) => {
                 exit_of_class(error.class())
             }
-            Error::NoJob { .. } | Error::NoJobs { .. } | Error::NoPod { .. } => Exit::NotFound,
+            Error::NoJob { .. } | Error::NoJobs { .. } | Error::NoMatch { .. } | Error::NoPod { .. } => Exit::NotFound,
+            Error::NoFailure { .. } | Error::Missing { .. } | Error::Context(ContextError::Unknown { .. }) => {
+                Exit::NotFound
+            }
+            Error::Context(_) => Exit::Usage,
+            Error::NotEnded { .. } => Exit::Conflict,
+            Error::Several { .. } => Exit::Usage,
             Error::Submit(SubmitError::NotServed { .. }) | Error::Bundle(BundleError::Missing { .. }) => Exit::NotFound,
             Error::Submit(SubmitError::OtherJob { .. }) => Exit::Conflict,
             Error::Connect(_) | Error::Manifest(_) | Error::Render(_) | Error::Submit(_) | Error::Name(_) => {
@@ -112,9 +164,15 @@ impl Error {
             Error::Target(_) | Error::Connect(ConnectError::Locate(_)) => Some("pumice up".to_owned()),
             Error::Connect(ConnectError::Namespace(_)) | Error::Name(_) => Some("jobctl list".to_owned()),
             Error::Connect(_) => Some("jobctl --kubeconfig FILE list".to_owned()),
-            Error::NoJob { namespace, .. } | Error::NoJobs { namespace } => {
+            Error::NoJob { namespace, .. } | Error::NoJobs { namespace } | Error::NoMatch { namespace, .. } => {
                 Some(format!("jobctl list --namespace {namespace}"))
             }
+            Error::NoFailure { job, flag, .. } => Some(format!("jobctl get {job}{flag}")),
+            Error::Missing { what, .. } => Some(format!("jobctl {what} list")),
+            Error::Context(ContextError::Unknown { .. }) => Some("jobctl context list".to_owned()),
+            Error::Context(_) => Some(CORRECT.to_owned()),
+            Error::NotEnded { name, flag } => Some(format!("jobctl cancel {name}{flag}")),
+            Error::Several { pattern, .. } => Some(format!("jobctl list '{pattern}'")),
             Error::NoPod { job, .. } => Some(format!("jobctl logs {job}")),
             Error::Render(_) => Some("jobctl run --help".to_owned()),
             Error::Manifest(_) | Error::Submit(SubmitError::Check { .. } | SubmitError::NotServed { .. }) => {

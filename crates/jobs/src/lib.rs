@@ -4,27 +4,40 @@
 //! Every module that renders, counts or judges is pure; the ones that talk go through
 //! [`connection::Connection`] and [`call`], never poll, and survive a restart of the API server.
 
+pub mod act;
 pub mod age;
 pub mod attend;
 pub mod bundle;
 pub mod call;
-pub mod cancel;
+pub mod command;
 pub mod connection;
+pub mod context;
+pub mod debug;
 pub mod error;
+pub mod glob;
 pub mod idempotency;
 pub mod list;
+pub mod live;
+pub mod load;
 pub mod logs;
 pub mod manifest;
 pub mod memory_news;
 pub mod names;
+pub mod node;
 pub mod outcome;
+pub mod pick;
 pub mod progress;
+pub mod queue;
 pub mod records;
 pub mod render;
+pub mod retry;
 pub mod script;
 pub mod select;
 pub mod shards;
+pub mod state;
 pub mod submit;
+pub mod summary;
+pub mod table;
 pub mod target;
 pub mod watch;
 pub mod why;

@@ -1,114 +1,206 @@
 //! Jobs as rows of a table.
 //!
-//! Invariant: one row per job, oldest first within a namespace; cells never hold line breaks.
-//! Pure but for [`fetch`]; `now` is an argument. Called by `jobctl list` and `get`.
+//! Invariant: one row per job in the order given; cells never hold line breaks or what a terminal would obey. Pure; `now` is
+//! an argument. Called by `jobctl list` and `get`.
 
 use jiff::Timestamp;
-use pumice_api::batch::Job;
-use serde_json::Value;
 
 use crate::age;
-use crate::call;
-use crate::connection::Connection;
-use crate::error::Error;
-use crate::progress::Counts;
-use crate::select::jobs_path;
+use crate::summary::Summary;
+use crate::table::{Table, Tint};
 
-/// The jobs of the connection's namespace, or of all, as the server has them.
-pub async fn fetch(
-    connection: &Connection,
-    all_namespaces: bool,
-    label_selector: Option<&str>,
-) -> Result<Vec<Value>, Error> {
-    let path = jobs_path((!all_namespaces).then(|| connection.namespace()));
-    let query =
-        label_selector.map(|selector| format!("&labelSelector={}", call::query_value(selector))).unwrap_or_default();
-    let (mut jobs, _) = call::list(connection, &path, &query, "list jobs").await?;
-    jobs.sort_by_cached_key(|job| {
-        ["/metadata/namespace", "/metadata/creationTimestamp", "/metadata/uid"]
-            .map(|pointer| call::text_at(job, pointer).to_owned())
-    });
-    Ok(jobs)
+/// A column of a table of jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// Name.
+    Name,
+    /// Namespace.
+    Namespace,
+    /// The phase.
+    State,
+    /// Queue.
+    Queue,
+    /// Pods succeeded, failed, running and waiting.
+    Progress,
+    /// Pods in all.
+    Total,
+    /// Pods that succeeded.
+    Ok,
+    /// Pods that failed.
+    Fail,
+    /// Pods that run.
+    Run,
+    /// Pods that wait.
+    Wait,
+    /// How long ago it was made.
+    Age,
+    /// How long it has run.
+    Runtime,
+    /// When it was made.
+    Created,
+    /// Pods that must be able to run together.
+    Min,
+    /// Restarts so far.
+    Retries,
+    /// Priority class.
+    Priority,
+    /// Uid.
+    Uid,
 }
 
-/// Which columns to show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Columns {
-    /// The namespace, for lists over all.
-    pub namespace: bool,
-    /// Everything.
-    pub wide: bool,
-}
+/// All columns and their words, which in capitals are their heads.
+const WORDS: &[(&str, Column)] = &[
+    ("name", Column::Name),
+    ("namespace", Column::Namespace),
+    ("state", Column::State),
+    ("queue", Column::Queue),
+    ("progress", Column::Progress),
+    ("total", Column::Total),
+    ("ok", Column::Ok),
+    ("fail", Column::Fail),
+    ("run", Column::Run),
+    ("wait", Column::Wait),
+    ("age", Column::Age),
+    ("runtime", Column::Runtime),
+    ("created", Column::Created),
+    ("min", Column::Min),
+    ("retries", Column::Retries),
+    ("priority", Column::Priority),
+    ("uid", Column::Uid),
+];
 
-/// A table: a head and rows as wide as it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Table {
-    /// Names of the columns.
-    pub head: Vec<&'static str>,
-    /// Cells.
-    pub rows: Vec<Vec<String>>,
-}
+/// What the cells of [`Column::Progress`] are.
+const PROGRESS_HEAD: &str = "OK/FAIL/RUN/WAIT";
 
-/// The table of jobs.
-pub fn table(jobs: &[Job], columns: Columns, now: Timestamp) -> Table {
-    let mut head = vec!["NAME", "QUEUE", "STATUS", "OK", "RUN", "FAIL", "AGE"];
-    if columns.namespace {
-        head.insert(0, "NAMESPACE");
+/// A word that names no column.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no such column; known are {}", WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", "))]
+pub struct UnknownColumn;
+
+impl std::str::FromStr for Column {
+    type Err = UnknownColumn;
+
+    fn from_str(text: &str) -> Result<Self, UnknownColumn> {
+        WORDS.iter().find(|(word, _)| *word == text).map(|(_, column)| *column).ok_or(UnknownColumn)
     }
-    if columns.wide {
-        head.extend(["MIN", "RETRIES", "UID"]);
-    }
-    let rows = jobs.iter().map(|job| row(job, columns, now)).collect();
-    Table { head, rows }
 }
 
-fn row(job: &Job, columns: Columns, now: Timestamp) -> Vec<String> {
-    let counts = Counts::of(job);
-    let metadata = &job.metadata;
-    let created = metadata.creation_timestamp.as_ref();
-    let phase = job.status.state.phase.as_ref().map_or_else(|| "New".to_owned(), ToString::to_string);
-    let mut cells = vec![
-        metadata.name.clone().unwrap_or_default(),
-        if job.spec.queue.is_empty() { "default".to_owned() } else { job.spec.queue.clone() },
-        phase,
-        format!("{}/{}", counts.succeeded, counts.total),
-        counts.running.to_string(),
-        counts.failed.to_string(),
-        created.map_or_else(|| "?".to_owned(), |at| age::short(now.as_second() - at.0.as_second())),
+impl Column {
+    /// What people see.
+    pub const SHOWN: &'static [Column] =
+        &[Column::Name, Column::State, Column::Queue, Column::Progress, Column::Age, Column::Runtime];
+    /// What is added for wide screens.
+    pub const WIDE: &'static [Column] = &[Column::Min, Column::Retries, Column::Priority, Column::Uid];
+    /// What programs get.
+    pub const CSV: &'static [Column] = &[
+        Column::Namespace,
+        Column::Name,
+        Column::State,
+        Column::Queue,
+        Column::Total,
+        Column::Ok,
+        Column::Fail,
+        Column::Run,
+        Column::Wait,
+        Column::Created,
+        Column::Runtime,
     ];
-    if columns.namespace {
-        cells.insert(0, metadata.namespace.clone().unwrap_or_default());
+
+    fn word(self) -> &'static str {
+        WORDS.iter().find(|(_, column)| *column == self).map_or("", |(word, _)| word)
     }
-    if columns.wide {
-        cells.push(job.spec.min_available.to_string());
-        cells.push(job.status.retry_count.to_string());
-        cells.push(metadata.uid.clone().unwrap_or_default());
+
+    fn cell(self, job: &Summary, now: Timestamp, spans: fn(i64) -> String) -> String {
+        let counts = job.counts();
+        match self {
+            Column::Name => job.metadata.name.clone(),
+            Column::Namespace => job.metadata.namespace.clone(),
+            Column::State => job.state().to_owned(),
+            Column::Queue => job.queue().to_owned(),
+            Column::Progress => {
+                format!("{}/{}/{}/{}", counts.succeeded, counts.failed, counts.running, counts.waiting)
+            }
+            Column::Total => counts.total.to_string(),
+            Column::Ok => counts.succeeded.to_string(),
+            Column::Fail => counts.failed.to_string(),
+            Column::Run => counts.running.to_string(),
+            Column::Wait => counts.waiting.to_string(),
+            Column::Age => job.age_s(now).map_or_else(|| "?".to_owned(), spans),
+            Column::Runtime => job.runtime_s(now).map_or_else(String::new, spans),
+            Column::Created => job.metadata.creation_timestamp.as_ref().map_or_else(String::new, |t| t.0.to_string()),
+            Column::Min => job.spec.min_available.to_string(),
+            Column::Retries => job.status.retry_count.to_string(),
+            Column::Priority => job.spec.priority_class_name.clone(),
+            Column::Uid => job.metadata.uid.clone(),
+        }
     }
-    // A terminal must not obey what somebody wrote into a name.
-    cells.into_iter().map(|cell| cell.replace(char::is_control, " ")).collect()
 }
 
-impl Table {
-    /// Columns padded to their widest cell, three spaces between, no space at a line's end.
-    pub fn render(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-            cells.chain([self.head[column].len()]).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
-        let line = |cells: &mut dyn Iterator<Item = &str>| {
-            let mut line = String::new();
-            for (cell, width) in cells.zip(&widths) {
-                line.push_str(&format!("{cell:<width$}   ", width = *width));
-            }
-            line.truncate(line.trim_end().len());
-            line.push('\n');
-            line
-        };
-        let mut text = line(&mut self.head.iter().copied());
-        for row in &self.rows {
-            text.push_str(&line(&mut row.iter().map(String::as_str)));
-        }
-        text
+/// The order of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Oldest first.
+    Age,
+    /// By name.
+    Name,
+    /// By state.
+    State,
+    /// By queue.
+    Queue,
+    /// Furthest first.
+    Progress,
+    /// Longest first.
+    Runtime,
+}
+
+/// Puts jobs in order; where it says nothing they stay as they are.
+pub fn sort(jobs: &mut [Summary], order: Order, now: Timestamp) {
+    let done_ppm = |job: &Summary| {
+        let counts = job.counts();
+        ((counts.succeeded + counts.failed) * 1_000_000).checked_div(counts.total).unwrap_or(0)
+    };
+    match order {
+        Order::Age => jobs.sort_by(|a, b| a.birth().cmp(&b.birth())),
+        Order::Name => jobs.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name)),
+        Order::State => jobs.sort_by(|a, b| a.state().cmp(b.state())),
+        Order::Queue => jobs.sort_by(|a, b| a.queue().cmp(b.queue())),
+        Order::Progress => jobs.sort_by_key(|job| std::cmp::Reverse(done_ppm(job))),
+        Order::Runtime => jobs.sort_by_key(|job| std::cmp::Reverse(job.runtime_s(now))),
+    }
+}
+
+/// The table of jobs for people.
+pub fn table(jobs: &[Summary], columns: &[Column], now: Timestamp) -> Table {
+    let head = |column: &Column| match column {
+        Column::Progress => PROGRESS_HEAD.to_owned(),
+        other => other.word().to_uppercase(),
+    };
+    let mut table = Table::new(columns.iter().map(head));
+    if let Some(place) = columns.iter().position(|column| *column == Column::State) {
+        table.tint(place, tint_of_state);
+    }
+    for job in jobs {
+        table.push(columns.iter().map(|column| column.cell(job, now, age::short)));
+    }
+    table
+}
+
+/// The same for programs: heads are words, spans of time seconds.
+pub fn csv(jobs: &[Summary], columns: &[Column], now: Timestamp) -> String {
+    let mut table = Table::new(columns.iter().map(|column| column.word().to_owned()));
+    for job in jobs {
+        table.push(columns.iter().map(|column| column.cell(job, now, |seconds| seconds.max(0).to_string())));
+    }
+    table.csv()
+}
+
+/// What tells states apart at a glance.
+pub fn tint_of_state(state: &str) -> Tint {
+    match state {
+        "Completed" => Tint::Good,
+        "Failed" => Tint::Bad,
+        "Running" => Tint::Busy,
+        "Terminated" | "Aborted" | "Terminating" | "Aborting" => Tint::Faint,
+        _ => Tint::Waits,
     }
 }

@@ -3,7 +3,8 @@
 //! Invariant: counts come from the job's status, not from its pods, so a job of 300,000 pods costs
 //! the same as one of three. Pure: time comes in as milliseconds. Called while `run` and `wait` wait.
 
-use pumice_api::batch::Job;
+use pumice_api::batch::{Job, JobStatus};
+use serde::Serialize;
 
 use crate::age;
 
@@ -25,11 +26,16 @@ pub struct Counts {
 impl Counts {
     /// The counts in a job's status.
     pub fn of(job: &Job) -> Self {
+        Counts::new(job.spec.tasks.iter().map(|task| task.replicas), &job.status)
+    }
+
+    /// The counts of tasks of so many pods, by the job's status.
+    pub fn new(replicas: impl Iterator<Item = i32>, status: &JobStatus) -> Self {
         let positive = |n: i32| u64::try_from(n).unwrap_or(0);
-        let total = job.spec.tasks.iter().map(|task| positive(task.replicas)).sum();
-        let succeeded = positive(job.status.succeeded);
-        let failed = positive(job.status.failed);
-        let running = positive(job.status.running);
+        let total = replicas.map(positive).sum();
+        let succeeded = positive(status.succeeded);
+        let failed = positive(status.failed);
+        let running = positive(status.running);
         let waiting = u64::saturating_sub(total, succeeded + failed + running);
         Counts { total, succeeded, failed, running, waiting }
     }
@@ -80,6 +86,19 @@ impl Progress {
         (elapsed_ms > 0 && done > 0).then(|| done as f64 * 1000.0 / elapsed_ms as f64)
     }
 
+    /// Seconds until all pods have ended at the present rate; `None` without one, or when all have.
+    pub fn left_s(&self) -> Option<i64> {
+        let left = self.counts.total.saturating_sub(self.counts.done());
+        self.rate().filter(|_| left > 0).map(|rate| (left as f64 / rate).ceil() as i64)
+    }
+
+    /// The same as the line for programs.
+    pub fn snapshot(&self) -> Snapshot {
+        let Counts { total, succeeded, failed, running, waiting } = self.counts;
+        let rate = self.left_s().and(self.rate());
+        Snapshot { total, succeeded, failed, running, waiting, rate, left_seconds: self.left_s() }
+    }
+
     /// The line, at most `width` characters; the bar and then the tail go first where it is narrow.
     pub fn line(&self, width: usize, bar: bool) -> String {
         let Counts { total, succeeded, failed, running, waiting } = self.counts;
@@ -94,8 +113,7 @@ impl Progress {
         }
         if let Some(rate) = self.rate().filter(|_| waiting + running > 0) {
             parts.push(if rate >= 10.0 { format!("{rate:.0}/s") } else { format!("{rate:.1}/s") });
-            let left = (total.saturating_sub(self.counts.done())) as f64 / rate;
-            parts.push(format!("left {}", age::short(left.ceil() as i64)));
+            parts.extend(self.left_s().map(|left| format!("left {}", left_text(left))));
         }
         let bar = if bar { bar_of(self.counts.done(), total) } else { String::new() };
         let full = format!("{bar}{}", parts.join(" · "));
@@ -107,6 +125,31 @@ impl Progress {
         }
         parts.join(" · ").chars().take(width).collect()
     }
+}
+
+/// Progress for programs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// Pods the job asks for.
+    pub total: u64,
+    /// Pods that succeeded.
+    pub succeeded: u64,
+    /// Pods that failed.
+    pub failed: u64,
+    /// Pods that run.
+    pub running: u64,
+    /// Pods that wait or do not exist yet.
+    pub waiting: u64,
+    /// Pods that end in a second; `null` if unknown.
+    pub rate: Option<f64>,
+    /// Seconds until all have ended; `null` if unknown.
+    pub left_seconds: Option<i64>,
+}
+
+/// `68 s`, but `5m30s`.
+fn left_text(seconds: i64) -> String {
+    if seconds < 120 { format!("{seconds} s") } else { age::short(seconds) }
 }
 
 /// Eighths of blocks, followed by a space.

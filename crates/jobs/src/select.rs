@@ -1,6 +1,7 @@
-//! Which job a user means: a name, `job/NAME` as `submit` prints it, or `last`.
+//! What a user types for a job: a name, `job/NAME` as `submit` prints it, a pattern, or `last`; and the job's place.
 //!
-//! Invariant: a resolved [`JobRef`] names a valid path; whether the job exists is for the caller to see.
+//! Invariant: a [`JobRef`] names a valid path; whether the job exists is for the caller to see. Which jobs are meant where it
+//! may be several is in `pick`.
 
 use pumice_api::batch::Job;
 use serde_json::Value;
@@ -8,6 +9,7 @@ use serde_json::Value;
 use crate::call;
 use crate::connection::Connection;
 use crate::error::Error;
+use crate::glob::Glob;
 use crate::names::{self, NameError};
 
 /// A job's place.
@@ -43,6 +45,18 @@ pub enum Selector {
     Last,
     /// By name.
     Name(String),
+    /// All of this pattern.
+    Glob(Glob),
+}
+
+impl std::fmt::Display for Selector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Selector::Last => f.write_str("last"),
+            Selector::Name(name) => f.write_str(name),
+            Selector::Glob(glob) => glob.fmt(f),
+        }
+    }
 }
 
 impl std::str::FromStr for Selector {
@@ -56,6 +70,9 @@ impl std::str::FromStr for Selector {
             Some(("job" | "jobs" | "vcjob" | "job.batch.volcano.sh" | "jobs.batch.volcano.sh", name)) => name,
             _ => text,
         };
+        if Glob::is_one(name) {
+            return Ok(Selector::Glob(Glob::new("job name", name)?));
+        }
         names::check("job name", name, 253)?;
         Ok(Selector::Name(name.to_owned()))
     }
@@ -67,29 +84,6 @@ pub fn jobs_path(namespace: Option<&str>) -> String {
         Some(namespace) => format!("/apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs"),
         None => "/apis/batch.volcano.sh/v1alpha1/jobs".to_owned(),
     }
-}
-
-/// Finds the job a selector means. Asks the server only for `last`.
-pub async fn resolve(connection: &Connection, selector: &Selector) -> Result<JobRef, Error> {
-    let namespace = connection.namespace().to_owned();
-    let name = match selector {
-        Selector::Name(name) => name.clone(),
-        Selector::Last => {
-            let (jobs, _) = call::list(connection, &jobs_path(Some(&namespace)), "", "list jobs").await?;
-            newest(&jobs).ok_or_else(|| Error::NoJobs { namespace: namespace.clone() })?
-        }
-    };
-    Ok(JobRef { namespace, name })
-}
-
-/// The name of the job created last. Within one second the uid decides, which our server makes in
-/// the order of time.
-fn newest(jobs: &[Value]) -> Option<String> {
-    let key = |job: &Value| {
-        ["/metadata/creationTimestamp", "/metadata/uid"].map(|pointer| call::text_at(job, pointer).to_owned())
-    };
-    let newest = jobs.iter().max_by_key(|job| key(job))?;
-    Some(call::text_at(newest, "/metadata/name").to_owned())
 }
 
 /// Reads a job; [`Error::NoJob`] if there is none.
@@ -119,20 +113,9 @@ mod tests {
         assert_eq!("job/a-b".parse::<Selector>(), name("a-b"));
         assert_eq!("jobs.batch.volcano.sh/x".parse::<Selector>(), name("x"));
         assert_eq!("x".parse::<Selector>(), name("x"));
-        for bad in ["", "pod/x", "../x", "a/b/c", "X"] {
+        assert_eq!("job/a-*".parse::<Selector>().unwrap().to_string(), "a-*");
+        for bad in ["", "pod/x", "A*", "../x", "a/b/c", "X"] {
             assert!(bad.parse::<Selector>().is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn newest_by_time_then_uid() {
-        let job = |name: &str, at: &str, uid: &str| serde_json::json!({"metadata": {"name": name, "creationTimestamp": at, "uid": uid}});
-        let jobs = [
-            job("a", "2026-01-01T00:00:01Z", "01"),
-            job("c", "2026-01-01T00:00:02Z", "03"),
-            job("b", "2026-01-01T00:00:02Z", "02"),
-        ];
-        assert_eq!(newest(&jobs).as_deref(), Some("c"));
-        assert_eq!(newest(&[]), None);
     }
 }

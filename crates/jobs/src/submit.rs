@@ -209,13 +209,18 @@ pub async fn submit_with_belongings(
 fn owned(body: &Value, job: &Submitted) -> Value {
     let mut body = body.clone();
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-        let [api_version, uid, namespace] =
-            ["/apiVersion", "/metadata/uid", "/metadata/namespace"].map(|pointer| call::text_at(&job.object, pointer));
-        let owner = json!({"apiVersion": api_version, "kind": job.kind, "name": job.name(), "uid": uid});
-        metadata.insert("ownerReferences".to_owned(), json!([owner]));
+        metadata.insert("ownerReferences".to_owned(), json!([owner(&job.kind, &job.object)]));
+        let namespace = call::text_at(&job.object, "/metadata/namespace");
         metadata.insert("namespace".to_owned(), json!(namespace));
     }
     body
+}
+
+/// What names an object of this kind as an owner.
+pub(crate) fn owner(kind: &str, object: &Value) -> Value {
+    let [api_version, name, uid] =
+        ["/apiVersion", "/metadata/name", "/metadata/uid"].map(|pointer| call::text_at(object, pointer));
+    json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid})
 }
 
 /// Where a job is.

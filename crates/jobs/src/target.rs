@@ -22,6 +22,8 @@ pub struct Environment {
     pub context: Option<String>,
     /// `$PUMICE_DATA_DIR`.
     pub data_dir: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`.
+    pub xdg_config_home: Option<PathBuf>,
     /// `$XDG_DATA_HOME`.
     pub xdg_data_home: Option<PathBuf>,
     /// `$HOME`.

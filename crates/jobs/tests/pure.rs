@@ -4,10 +4,12 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use pumice_api::batch::Job;
-use pumice_jobs::list::{self, Columns};
+use pumice_jobs::act::Wish;
+use pumice_jobs::list::{self, Column};
 use pumice_jobs::outcome::{Exit, JobEnd, end_of, exit_of_end, exit_of_run, pod_failures};
 use pumice_jobs::render::{JobFlags, render};
-use pumice_jobs::{cancel, why};
+use pumice_jobs::summary::Summary;
+use pumice_jobs::why;
 use serde_json::{Value, json};
 
 fn flags(command: &[&str]) -> JobFlags {
@@ -191,22 +193,43 @@ fn exit_codes_are_a_contract() {
 #[test]
 fn tables() {
     let now = "2026-01-01T00:05:30Z".parse().unwrap();
-    let jobs = [
-        job(json!({"tasks": [{"replicas": 4}]}), json!({})),
-        job(
+    let summary = |name: &str, made: &str, spec: Value, status: Value| {
+        json!({"metadata": {"name": name, "namespace": "n", "uid": format!("u-{name}"), "creationTimestamp": made},
+               "spec": spec, "status": status})
+    };
+    let entered = |phase: &str, at: &str| json!({"status": phase, "lastTransitionTime": at});
+    let mut jobs: Vec<Summary> = serde_json::from_value(json!([
+        summary("fresh", "2026-01-01T00:05:00Z", json!({"tasks": [{"replicas": 4}]}), json!({})),
+        summary(
+            "sweep",
+            "2026-01-01T00:00:00Z",
             json!({"queue": "research", "minAvailable": 2, "tasks": [{"replicas": 100000}, {"replicas": 1}]}),
-            json!({"state": {"phase": "Running"}, "succeeded": 71240, "running": 9, "failed": 2, "retryCount": 1}),
+            json!({"state": {"phase": "Running"}, "succeeded": 71240, "running": 9, "failed": 2, "retryCount": 1,
+                   "conditions": [entered("Pending", "2026-01-01T00:00:01Z"), entered("Running", "2026-01-01T00:01:00Z")]}),
         ),
+        summary(
+            "done",
+            "2026-01-01T00:02:00Z",
+            json!({"priorityClassName": "high", "tasks": [{"replicas": 1}]}),
+            json!({"state": {"phase": "Completed"}, "succeeded": 1,
+                   "conditions": [entered("Running", "2026-01-01T00:02:01Z"), entered("Completed", "2026-01-01T00:02:41Z")]}),
+        ),
+    ]))
+    .unwrap();
+    let all = [Column::SHOWN, Column::WIDE].concat();
+    let mut texts = vec![
+        list::table(&jobs, Column::SHOWN, now).render(false),
+        list::table(&jobs, &all, now).render(false),
+        list::table(&[], Column::SHOWN, now).render(false),
+        list::csv(&jobs, Column::CSV, now),
     ];
-    let render = |columns| list::table(&jobs, columns, now).render();
-    insta::assert_snapshot!(
-        [
-            render(Columns::default()),
-            render(Columns { namespace: true, wide: true }),
-            list::table(&[], Columns::default(), now).render(),
-        ]
-        .join("\n")
-    );
+    use list::Order;
+    for order in [Order::Age, Order::Name, Order::State, Order::Queue, Order::Progress, Order::Runtime] {
+        list::sort(&mut jobs, order, now);
+        let names: Vec<&str> = jobs.iter().map(|job| job.metadata.name.as_str()).collect();
+        texts.push(format!("{order:?}: {}", names.join(" ")));
+    }
+    insta::assert_snapshot!(texts.join("\n"));
 }
 
 #[test]
@@ -243,6 +266,7 @@ fn reasons_from_objects() {
 }
 
 #[test]
-fn the_command_that_cancels() {
-    insta::assert_yaml_snapshot!(cancel::command(&job(json!({}), json!({}))));
+fn the_commands_that_are_given() {
+    let commands = [Wish::Cancel, Wish::Suspend, Wish::Resume].map(|wish| wish.command(&job(json!({}), json!({}))));
+    insta::assert_yaml_snapshot!(commands);
 }

@@ -8,14 +8,16 @@ pub mod view;
 use std::io::Read;
 use std::path::Path;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use pumice_api::bus::{Action, Command};
-use pumice_api::names;
-use pumice_jobs::{call, manifest, submit};
+use pumice_api::CustomResource;
+use pumice_api::batch::Job;
+use pumice_api::bus::Action;
+use pumice_api::names::JOB_TYPE;
+use pumice_jobs::command::{self, Reason};
+use pumice_jobs::{call, manifest, names, submit};
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::kinds::{COMMAND, JOB, Kind};
+use crate::kinds::{COMMAND, JOB};
 use crate::objects::{self, Listing};
 use crate::session::{Form, Scope, Session};
 use crate::table::{Column, Width, age, number, text};
@@ -29,7 +31,7 @@ pub const COLUMNS: &[Column] = &[
     }),
     Column::new("Phase", Width::Fixed(12), |job, _| text(job, "/status/state/phase")),
     Column::new("JobType", Width::Fixed(12), |job, _| {
-        let word = job["metadata"]["labels"][names::JOB_TYPE].as_str();
+        let word = job["metadata"]["labels"][JOB_TYPE].as_str();
         word.filter(|word| !word.is_empty()).unwrap_or("Batch").to_owned()
     }),
     Column::new("Replicas", Width::Fixed(12), |job, _| {
@@ -154,43 +156,25 @@ pub async fn ask(
     form: Option<Form>,
 ) -> Result<(), Error> {
     let job = session.get(JOB, namespace, name).await?;
-    let made = ask_for(session, JOB, &job, action, namespace).await?;
+    let made = ask_for::<Job>(session, &job, action, namespace).await?;
     match form {
         None => Ok(()),
         Some(form) => session.done(COMMAND, made, Some(form), &format!("{} was asked for", JOB.reference(name))),
     }
 }
 
-/// Makes the Command that asks for an action on an object, in `namespace`.
-pub(crate) async fn ask_for(
+/// Gives the Command that asks for an action on an object of kind `K`, in `namespace`.
+pub(crate) async fn ask_for<K: CustomResource>(
     session: &Session<'_>,
-    kind: Kind,
     object: &Value,
     action: Action,
     namespace: &str,
 ) -> Result<Value, Error> {
-    let name = call::text_at(object, "/metadata/name").to_owned();
-    let target = OwnerReference {
-        api_version: kind.api_version(),
-        kind: kind.title.to_owned(),
-        name: name.clone(),
-        uid: call::text_at(object, "/metadata/uid").to_owned(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    };
-    let command = Command {
-        metadata: ObjectMeta {
-            generate_name: Some(format!("{name}-{}-", action.as_str().to_ascii_lowercase())),
-            namespace: Some(namespace.to_owned()),
-            owner_references: Some(vec![target.clone()]),
-            ..ObjectMeta::default()
-        },
-        action: Some(action),
-        target: Some(target),
-        ..Command::default()
-    };
-    let failed = |error: serde_json::Error| session.unreadable("write a command", &error.to_string());
-    session.create(COMMAND, namespace, &serde_json::to_value(&command).map_err(failed)?).await
+    let [name, uid] = ["/metadata/name", "/metadata/uid"].map(|pointer| call::text_at(object, pointer));
+    names::check("namespace", namespace, 63)?;
+    let command = command::command::<K>((name, uid), namespace, action, Reason::default());
+    let doing = format!("create {} {}", COMMAND.word, command.metadata.generate_name.as_deref().unwrap_or_default());
+    Ok(command::give(&session.connection, &command, &doing).await?)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use pumice_api::bus::Action;
 use pumice_api::names;
+use pumice_api::scheduling::Queue;
 use pumice_jobs::call::{self, Pages};
 use serde_json::{Value, json};
 
@@ -96,7 +97,7 @@ pub async fn create(
     });
     let made = session.create(QUEUE, "", &queue).await?;
     if !open {
-        job::ask_for(session, QUEUE, &made, Action::CloseQueue, COMMANDS_IN).await?;
+        job::ask_for::<Queue>(session, &made, Action::CloseQueue, COMMANDS_IN).await?;
     }
     match form {
         None => Ok(()),
@@ -123,7 +124,7 @@ pub async fn operate(
         }
     };
     let queue = session.get(QUEUE, "", name).await?;
-    job::ask_for(session, QUEUE, &queue, action, COMMANDS_IN).await?;
+    job::ask_for::<Queue>(session, &queue, action, COMMANDS_IN).await?;
     match form {
         None => Ok(()),
         Some(form) => session.done(QUEUE, queue, Some(form), &format!("{} was asked for", QUEUE.reference(name))),

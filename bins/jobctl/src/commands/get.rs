@@ -1,36 +1,52 @@
-//! `jobctl get`: one job.
+//! `jobctl get`: jobs, and what went wrong in their pods.
 
-use pumice_jobs::list::{self, Columns};
+use pumice_jobs::list::{self, Column};
 use pumice_jobs::outcome::pod_failures;
-use pumice_jobs::{Exit, logs, select};
+use pumice_jobs::summary::Summary;
+use pumice_jobs::{Exit, logs, pick, select};
 
 use super::Session;
-use crate::args::{Form, OneJob};
+use crate::args::{Form, SeveralJobs};
 use crate::failure::Failure;
-use crate::output;
-use crate::terminal;
+use crate::{output, terminal};
 
-/// Failures listed under the table.
+/// Failures listed under the table, for each job.
 const FAILURES_SHOWN: usize = 10;
 
-/// Prints a job; for people its row and what went wrong in its pods.
-pub fn run(session: &Session, args: &OneJob) -> Result<Exit, Failure> {
+/// Prints jobs; for people their rows and what went wrong in their pods.
+pub fn run(session: &Session, args: &SeveralJobs) -> Result<Exit, Failure> {
     session.talk(|connection| async move {
-        let job = select::resolve(&connection, &args.job).await?;
-        let object = select::get(&connection, &job).await?;
+        let now = terminal::now();
+        let jobs = pick::pick(&connection, &args.jobs.filter(), now).await?;
+        let mut objects = Vec::new();
+        for job in &jobs {
+            objects.push(select::get(&connection, job).await?);
+        }
         match args.output {
-            Form::Json | Form::Yaml => output::object(&object, args.output)?,
-            Form::Name => output::text(&format!("job/{}\n", job.name))?,
-            Form::Table | Form::Wide => {
-                let typed = select::typed(&connection, &object)?;
-                let columns = Columns { namespace: true, wide: args.output == Form::Wide };
-                let mut text = list::table(&[typed], columns, terminal::now()).render();
-                let failures = pod_failures(&logs::failed_pods(&connection, &job).await?);
-                for failure in failures.iter().take(FAILURES_SHOWN) {
-                    text.push_str(&format!("{}\n", failure.sentence()));
+            Form::Json | Form::Yaml => match (objects.len(), objects.pop()) {
+                (1, Some(object)) => output::object(&object, args.output)?,
+                (_, last) => {
+                    output::object(&output::list_of(objects.into_iter().chain(last).collect()), args.output)?;
                 }
-                if failures.len() > FAILURES_SHOWN {
-                    text.push_str(&format!("and {} more\n", failures.len() - FAILURES_SHOWN));
+            },
+            Form::Name => output::text(&jobs.iter().map(|job| format!("job/{}\n", job.name)).collect::<String>())?,
+            Form::Table | Form::Wide => {
+                let mut columns = Column::SHOWN.to_vec();
+                columns.insert(0, Column::Namespace);
+                if args.output == Form::Wide {
+                    columns.extend(Column::WIDE);
+                }
+                let summaries: Vec<Summary> =
+                    objects.iter().map(|object| Summary::read(&connection, object)).collect::<Result<_, _>>()?;
+                let mut text = list::table(&summaries, &columns, now).render(terminal::colours(&session.surroundings));
+                for job in &jobs {
+                    let failures = pod_failures(&logs::failed_pods(&connection, job).await?);
+                    for failure in failures.iter().take(FAILURES_SHOWN) {
+                        text.push_str(&format!("{}\n", failure.sentence()));
+                    }
+                    if failures.len() > FAILURES_SHOWN {
+                        text.push_str(&format!("and {} more\n", failures.len() - FAILURES_SHOWN));
+                    }
                 }
                 output::text(&text)?;
             }

@@ -1,36 +1,75 @@
-//! `jobctl list`: jobs as a table or as objects.
+//! `jobctl list`: jobs as a table, as CSV or as objects.
 
-use pumice_jobs::list::{self, Columns};
-use pumice_jobs::{Exit, select};
+use pumice_jobs::list::{self, Column, Order};
+use pumice_jobs::pick::{self, Filter, Place};
+use pumice_jobs::summary::Summary;
+use pumice_jobs::{Connection, Exit};
 
 use super::Session;
-use crate::args::{Form, ListArgs};
+use crate::args::{Form, ListArgs, ListForm, OrderWord};
 use crate::failure::Failure;
-use crate::output;
-use crate::terminal;
+use crate::{output, terminal};
 
 /// Prints the jobs; an empty list is said on standard error.
 pub fn run(session: &Session, args: &ListArgs) -> Result<Exit, Failure> {
     session.talk(|connection| async move {
-        let jobs = list::fetch(&connection, args.all_namespaces, args.selector.as_deref()).await?;
+        let (filter, now) = (args.filter(), terminal::now());
+        let whole = matches!(args.output, ListForm::Json | ListForm::Yaml);
+        let place = Place { all_namespaces: args.all_namespaces, labels: filter.labels.as_deref() };
+        let mut jobs = filter.hits(pick::summaries(&connection, place, whole).await?, now);
+        if args.sort != OrderWord::Age {
+            list::sort(&mut jobs, Order::from(args.sort), now);
+        }
+        shorten(&mut jobs, args);
+        let columns = columns(args);
         match args.output {
-            Form::Json | Form::Yaml => output::object(&output::list_of(jobs), args.output)?,
-            Form::Name => {
-                for job in &jobs {
-                    let name = job.pointer("/metadata/name").and_then(|name| name.as_str()).unwrap_or_default();
-                    output::text(&format!("job/{name}\n"))?;
-                }
+            ListForm::Table | ListForm::Wide if jobs.is_empty() => terminal::say(&nothing(&connection, args, &filter)),
+            ListForm::Table | ListForm::Wide => {
+                let colours = terminal::colours(&session.surroundings);
+                output::text(&list::table(&jobs, &columns, now).render(colours))?;
             }
-            Form::Table | Form::Wide if jobs.is_empty() => {
-                let place = if args.all_namespaces { "any namespace" } else { connection.namespace() };
-                terminal::say(&format!("no jobs in {place}"));
+            ListForm::Csv => output::text(&list::csv(&jobs, &columns, now))?,
+            ListForm::Name => {
+                output::text(&jobs.iter().map(|job| format!("job/{}\n", job.metadata.name)).collect::<String>())?;
             }
-            Form::Table | Form::Wide => {
-                let typed = jobs.iter().map(|job| select::typed(&connection, job)).collect::<Result<Vec<_>, _>>()?;
-                let columns = Columns { namespace: args.all_namespaces, wide: args.output == Form::Wide };
-                output::text(&list::table(&typed, columns, terminal::now()).render())?;
+            ListForm::Json | ListForm::Yaml => {
+                let form = if args.output == ListForm::Json { Form::Json } else { Form::Yaml };
+                output::object(&output::list_of(jobs.into_iter().filter_map(|job| job.whole).collect()), form)?;
             }
         }
         Ok(Exit::Success)
     })
+}
+
+/// Keeps the newest where the newest come last, else the first ones.
+fn shorten(jobs: &mut Vec<Summary>, args: &ListArgs) {
+    let limit = args.limit.unwrap_or(usize::MAX);
+    if args.sort == OrderWord::Age {
+        jobs.drain(..jobs.len().saturating_sub(limit));
+    } else {
+        jobs.truncate(limit);
+    }
+}
+
+fn columns(args: &ListArgs) -> Vec<Column> {
+    if !args.columns.is_empty() {
+        return args.columns.clone();
+    }
+    if args.output == ListForm::Csv {
+        return Column::CSV.to_vec();
+    }
+    let mut columns = Column::SHOWN.to_vec();
+    if args.all_namespaces {
+        columns.insert(0, Column::Namespace);
+    }
+    if args.output == ListForm::Wide {
+        columns.extend(Column::WIDE);
+    }
+    columns
+}
+
+fn nothing(connection: &Connection, args: &ListArgs, filter: &Filter) -> String {
+    let place = if args.all_namespaces { "any namespace".to_owned() } else { connection.namespace().to_owned() };
+    let which = if *filter == Filter::default() { "no jobs" } else { "no such jobs" };
+    format!("{which} in {place}")
 }

@@ -4,7 +4,7 @@ use pumice_jobs::attend::{Attendance, Happening};
 use pumice_jobs::logs::{JobLogs, LogLine, LogOptions, PODS_FOLLOWED_MAX, STREAMS_MAX, pods};
 use pumice_jobs::progress::Counts;
 use pumice_jobs::select::JobRef;
-use pumice_jobs::{Connection, Error, Exit, select};
+use pumice_jobs::{Connection, Error, Exit, pick, select};
 
 use super::Session;
 use crate::args::LogsArgs;
@@ -13,8 +13,8 @@ use crate::{output, terminal};
 
 /// Prints the lines, with the pod's name in front where there are several pods.
 pub fn run(session: &Session, args: &LogsArgs) -> Result<Exit, Failure> {
-    session.talk(|connection| async move {
-        let job = select::resolve(&connection, &args.job).await?;
+    let verb = |connection: Connection| async move {
+        let job = pick::pick_one(&connection, &args.job).await?;
         let typed = select::typed(&connection, &select::get(&connection, &job).await?)?;
         let several = Counts::of(&typed).total > 1 && args.pod.is_none();
         let prefixed = args.prefix.unwrap_or(several);
@@ -30,7 +30,8 @@ pub fn run(session: &Session, args: &LogsArgs) -> Result<Exit, Failure> {
         } else {
             now(connection, job, options, prefixed).await
         }
-    })
+    };
+    if args.follow { session.attend(verb) } else { session.talk(verb) }
 }
 
 /// The front of a line of one of several pods: its name without the job's.

@@ -28,7 +28,7 @@ pub fn run(session: &Session, args: &RunArgs) -> Result<Exit, Failure> {
     }
     // With flags there is one job, and its name matters only if it was made up.
     let known = matches!(submission, Submission::Job { named: true, .. });
-    session.talk(|connection| async move {
+    session.attend(|connection| async move {
         let say = |one: &Submitted| {
             if !session.global.no_progress && !known {
                 terminal::say(&format!("{} {}", one.reference(), one.effect.word()));
@@ -61,7 +61,7 @@ async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job:
             biased;
             _ = &mut interrupt => {
                 terminal.finish();
-                interrupted(job);
+                terminal::say_interrupted(job);
                 return Ok(Exit::Interrupted);
             }
             happening = attendance.next() => happening?,
@@ -91,13 +91,6 @@ async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job:
                 .note(&format!("showing the output of {shown} pods; jobctl logs -f {} --pod NAME shows one", job.name));
         }
     }
-}
-
-/// Says how to come back.
-fn interrupted(job: &JobRef) {
-    let flag = job.namespace_flag();
-    terminal::say(&format!("job {} goes on", job.name));
-    terminal::say(&format!("next:  jobctl logs -f {}{flag}, or jobctl cancel {}{flag}", job.name, job.name));
 }
 
 /// Says what went wrong, and gives the code.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pumice_jobs::attend::{Attendance, Happening};
 use pumice_jobs::outcome::exit_of_end;
 use pumice_jobs::select::JobRef;
-use pumice_jobs::{Connection, Exit, select};
+use pumice_jobs::{Connection, Exit, pick};
 
 use super::Session;
 use crate::args::WaitArgs;
@@ -14,11 +14,10 @@ use crate::terminal::{self, Terminal};
 
 /// Waits for each job; the first code that isn't 0 wins.
 pub fn run(session: &Session, args: &WaitArgs) -> Result<Exit, Failure> {
-    session.talk(|connection| async move {
+    session.attend(|connection| async move {
         let deadline = args.timeout.map(|timeout| tokio::time::Instant::now() + timeout);
         let mut exit = Exit::Success;
-        for selector in &args.jobs {
-            let job = select::resolve(&connection, selector).await?;
+        for job in pick::pick(&connection, &args.jobs.filter(), terminal::now()).await? {
             let waiting = wait(session, &connection, &job);
             let own = match deadline {
                 Some(deadline) => match tokio::time::timeout_at(deadline, waiting).await {
@@ -54,6 +53,7 @@ async fn wait(session: &Session, connection: &Connection, job: &JobRef) -> Resul
             biased;
             _ = &mut interrupt => {
                 terminal.finish();
+                terminal::say_interrupted(job);
                 return Ok(Exit::Interrupted);
             }
             happening = attendance.next() => happening?,

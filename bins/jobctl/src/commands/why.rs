@@ -1,6 +1,6 @@
 //! `jobctl why`: the reason a job waits.
 
-use pumice_jobs::{Exit, select, why};
+use pumice_jobs::{Exit, pick, why};
 
 use super::Session;
 use crate::args::{Form, OneJob};
@@ -10,7 +10,7 @@ use crate::output;
 /// Prints the scheduler's answer.
 pub fn run(session: &Session, args: &OneJob) -> Result<Exit, Failure> {
     session.talk(|connection| async move {
-        let job = select::resolve(&connection, &args.job).await?;
+        let job = pick::pick_one(&connection, &args.job).await?;
         let why = why::fetch(&connection, &job).await?;
         match args.output {
             Form::Json | Form::Yaml => {

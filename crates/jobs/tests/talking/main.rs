@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod verbs;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -12,10 +14,8 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use kube::client::Body;
 use pumice_jobs::attend::{Attendance, Happening};
-use pumice_jobs::cancel::{Cancelled, cancel};
 use pumice_jobs::logs::{JobLogs, LogOptions};
 use pumice_jobs::manifest::Object;
-use pumice_jobs::outcome::JobEnd;
 use pumice_jobs::select::JobRef;
 use pumice_jobs::submit::{self, Effect};
 use pumice_jobs::{Connection, Exit, idempotency};
@@ -286,38 +286,6 @@ async fn a_waiting_job_is_asked_why() {
     let mut attendance = Attendance::new(script.connection(), job_ref(), None);
     let told = [words(&attendance.next().await.unwrap()), words(&attendance.next().await.unwrap())];
     assert_eq!(told, ["Pending 0", "waits: no cpu at all"]);
-}
-
-#[tokio::test]
-async fn cancelling_waits_for_the_end_and_repeats_a_command_lost_in_a_restart() {
-    let script = Script::default()
-        .on(
-            "GET /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j",
-            [Answer::Json(200, job(4, "Restarting", 0))],
-        )
-        .on("/commands", [Answer::Json(201, json!({})), Answer::Json(201, json!({}))])
-        .on("/jobs?limit", [list(5, vec![job(5, "Restarting", 0)])])
-        .on(
-            "/jobs?watch",
-            [Answer::Open(vec![
-                event("MODIFIED", job(6, "Pending", 0)),
-                event("MODIFIED", job(7, "Terminating", 1)),
-                event("MODIFIED", job(8, "Terminated", 0)),
-            ])],
-        );
-    let outcome = cancel(&script.connection(), &job_ref(), true).await.unwrap();
-    assert_eq!(outcome, Cancelled::Ended(JobEnd::Terminated));
-    let bodies = script.bodies.lock().unwrap();
-    assert_eq!(bodies.len(), 2, "{bodies:?}");
-    assert_eq!(bodies[0]["action"], "TerminateJob");
-    assert_eq!(bodies[0]["target"]["name"], "j");
-}
-
-#[tokio::test]
-async fn an_ended_job_is_not_cancelled() {
-    let script = Script::default().on("/jobs/j", [Answer::Json(200, job(4, "Completed", 0))]);
-    let outcome = cancel(&script.connection(), &job_ref(), true).await.unwrap();
-    assert_eq!(outcome, Cancelled::AlreadyEnded(JobEnd::Completed));
 }
 
 fn object(body: Value) -> Object {

@@ -1,0 +1,107 @@
+//! Flags of `list`.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use pumice_jobs::list::{Column, Order};
+use pumice_jobs::pick::Filter;
+use pumice_jobs::select::Selector;
+use pumice_jobs::state::State;
+
+use super::duration;
+
+/// Flags of `list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only these: names, patterns such as 'sweep-*', or `last`
+    #[arg(value_name = "JOB")]
+    pub jobs: Vec<Selector>,
+    /// Jobs of all namespaces
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+    /// Only jobs with these labels, such as team=a,stage!=test
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub selector: Option<String>,
+    /// Only jobs of this queue
+    #[arg(long, value_name = "NAME")]
+    pub queue: Option<String>,
+    /// Only jobs in these states, such as running or failed,terminated; also active and ended
+    #[arg(long, value_name = "STATE", value_delimiter = ',')]
+    pub state: Vec<State>,
+    /// Only jobs submitted so long ago or later, such as 2h
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub since: Option<Duration>,
+    /// Order
+    #[arg(long, value_enum, value_name = "BY", default_value_t = OrderWord::Age)]
+    pub sort: OrderWord,
+    /// At most so many, the last ones of the order by age, else the first ones
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Columns: name, namespace, state, queue, progress, total, ok, fail, run, wait, age, runtime, created, min, retries,
+    /// priority, uid
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    pub columns: Vec<Column>,
+    /// Form of what is printed
+    #[arg(short, long, value_enum, default_value_t = ListForm::Table)]
+    pub output: ListForm,
+}
+
+impl ListArgs {
+    /// Which jobs.
+    pub fn filter(&self) -> Filter {
+        Filter {
+            selectors: self.jobs.clone(),
+            states: self.state.clone(),
+            queue: self.queue.clone(),
+            since_s: self.since.map(|since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX)),
+            labels: self.selector.clone(),
+        }
+    }
+}
+
+/// How a list is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ListForm {
+    /// For people
+    Table,
+    /// For people with wide screens
+    Wide,
+    /// Comma-separated values; spans of time in seconds
+    Csv,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// job/NAME
+    Name,
+}
+
+/// What a list is sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OrderWord {
+    /// Oldest first
+    Age,
+    /// By name
+    Name,
+    /// By state
+    State,
+    /// By queue
+    Queue,
+    /// Furthest first
+    Progress,
+    /// Longest first
+    Runtime,
+}
+
+impl From<OrderWord> for Order {
+    fn from(word: OrderWord) -> Order {
+        match word {
+            OrderWord::Age => Order::Age,
+            OrderWord::Name => Order::Name,
+            OrderWord::State => Order::State,
+            OrderWord::Queue => Order::Queue,
+            OrderWord::Progress => Order::Progress,
+            OrderWord::Runtime => Order::Runtime,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Flags of the verbs about the platform: `top`, `usage`, `queue`, `node`, `context`, `completion`, `version`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use pumice_units::Quantity;
+
+use super::Form;
+
+/// Flags of `top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// A job (its pods), `queue`, `node`, or nothing for the jobs of the namespace; job/queue is a job called queue
+    #[arg(value_name = "JOB|queue|node")]
+    pub of: Option<String>,
+    /// Rows at most
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+    /// Form of what is printed
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    pub output: Form,
+}
+
+/// Flags of `usage`.
+#[derive(Debug, Args)]
+pub struct UsageArgs {
+    /// What to sum up by
+    #[arg(long, value_enum, default_value_t = UsageBy::Queue)]
+    pub by: UsageBy,
+    /// Form of what is printed
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    pub output: Form,
+}
+
+/// What usage is summed up by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum UsageBy {
+    /// Queues, of all namespaces
+    Queue,
+    /// Namespaces
+    Namespace,
+    /// Jobs of the namespace
+    Job,
+}
+
+/// What to do about queues.
+#[derive(Debug, Subcommand)]
+pub enum QueueCommand {
+    /// List queues
+    List(Shown),
+    /// Show one queue
+    Get(ShownOne),
+    /// Say whether a queue would take a job of this size
+    Check(CheckArgs),
+}
+
+/// A form.
+#[derive(Debug, Args)]
+pub struct Shown {
+    /// Form of what is printed
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    pub output: Form,
+}
+
+/// A name and a form.
+#[derive(Debug, Args)]
+pub struct ShownOne {
+    /// Name
+    pub name: String,
+    /// Form of what is printed
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    pub output: Form,
+}
+
+/// Flags of `queue check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The queue
+    pub name: String,
+    /// CPU of each pod
+    #[arg(long, value_name = "QUANTITY")]
+    pub cpu: Option<Quantity>,
+    /// Memory of each pod
+    #[arg(long, value_name = "QUANTITY")]
+    pub memory: Option<Quantity>,
+    /// Pods
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub pods: u32,
+    /// Form of what is printed
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    pub output: Form,
+}
+
+/// What to do about nodes.
+#[derive(Debug, Subcommand)]
+pub enum NodeCommand {
+    /// List nodes
+    List(Shown),
+    /// Show one node
+    Get(ShownOne),
+    /// Let no more pods onto a node; those there stay
+    Cordon {
+        /// Name
+        name: String,
+    },
+    /// Let pods onto it again
+    Uncordon {
+        /// Name
+        name: String,
+    },
+}
+
+/// What to do about contexts.
+#[derive(Debug, Subcommand)]
+pub enum ContextCommand {
+    /// List the platforms that have a name
+    List(Shown),
+    /// Use a context from now on; without a name, none: the pumice up of this machine
+    Use {
+        /// Its name
+        name: Option<String>,
+    },
+    /// Show a context, by default the one in use
+    Show {
+        /// Its name
+        name: Option<String>,
+    },
+    /// Name a platform: what --kubeconfig, --data-dir, --namespace say, under this name
+    Add {
+        /// Its name
+        name: String,
+        /// A context in the kubeconfig [default: its current one]
+        #[arg(long, value_name = "NAME")]
+        kube_context: Option<String>,
+    },
+    /// Forget a context
+    Remove {
+        /// Its name
+        name: String,
+    },
+}
+
+/// Flags of `version`.
+#[derive(Debug, Args)]
+pub struct VersionArgs {
+    /// Don't ask the platform
+    #[arg(long)]
+    pub client: bool,
+    /// Form of what is printed
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    pub output: Form,
+}

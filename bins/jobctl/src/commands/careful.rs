@@ -1,0 +1,87 @@
+//! Saying which jobs a command would change, and asking where it are many.
+//!
+//! Invariant: nothing is asked where nobody can answer (no terminal); a script that names a pattern means it.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use pumice_jobs::select::JobRef;
+use serde_json::Value;
+
+use crate::args::{Careful, Form};
+use crate::failure::Failure;
+use crate::output;
+
+/// Jobs that are changed without a question.
+const UNASKED_MAX: usize = 10;
+/// Names shown.
+const NAMES_SHOWN: usize = 10;
+
+/// What to do about the jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Change them.
+    GoOn,
+    /// Change nothing.
+    Leave,
+}
+
+/// Prints the jobs if that is all, and asks whether to go on if they are many.
+pub fn ask(verb: &str, jobs: &[JobRef], careful: &Careful) -> Result<Verdict, Failure> {
+    if careful.dry_run {
+        match careful.output {
+            None => output::text(&format!("would {}\n", preview(verb, jobs)))?,
+            Some(form) => print(jobs, form)?,
+        }
+        return Ok(Verdict::Leave);
+    }
+    let answers = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if jobs.len() > UNASKED_MAX && !careful.yes && answers {
+        let mut stderr = std::io::stderr().lock();
+        // Without an answer nothing happens, also when the question can't be written.
+        let _ = write!(stderr, "{}? [y/N] ", preview(verb, jobs)).and_then(|()| stderr.flush());
+        let mut answer = String::new();
+        std::io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::Machine(error.into()))?;
+        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            crate::terminal::say("nothing was changed");
+            return Ok(Verdict::Leave);
+        }
+    }
+    Ok(Verdict::GoOn)
+}
+
+/// `cancel 37 jobs: a, b, ... and 27 more`.
+fn preview(verb: &str, jobs: &[JobRef]) -> String {
+    let names: Vec<&str> = jobs.iter().take(NAMES_SHOWN).map(|job| job.name.as_str()).collect();
+    let more = match jobs.len() - names.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let noun = if jobs.len() == 1 { "job" } else { "jobs" };
+    format!("{verb} {} {noun}: {}{more}", jobs.len(), names.join(", "))
+}
+
+/// Prints the jobs as `job/NAME`.
+pub fn print(jobs: &[JobRef], form: Form) -> Result<(), Failure> {
+    let ids = jobs.iter().map(|job| format!("job/{}", job.name));
+    match form {
+        Form::Json | Form::Yaml => output::object(&ids.map(Value::from).collect(), form),
+        Form::Table | Form::Wide | Form::Name => output::text(&ids.map(|id| id + "\n").collect::<String>()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preview_counts_and_names_ten() {
+        let jobs =
+            |n: usize| (0..n).map(|i| JobRef { namespace: "n".into(), name: format!("j{i}") }).collect::<Vec<_>>();
+        assert_eq!(preview("cancel", &jobs(1)), "cancel 1 job: j0");
+        assert_eq!(preview("cancel", &jobs(2)), "cancel 2 jobs: j0, j1");
+        assert_eq!(
+            preview("suspend", &jobs(37)),
+            "suspend 37 jobs: j0, j1, j2, j3, j4, j5, j6, j7, j8, j9 and 27 more"
+        );
+    }
+}

@@ -1,0 +1,115 @@
+//! `jobctl progress`: how far jobs are, once or until the end.
+
+use std::time::Duration;
+
+use pumice_api::batch::Job;
+use pumice_jobs::attend::{Attendance, Happening};
+use pumice_jobs::progress::{Counts, Progress};
+use pumice_jobs::select::JobRef;
+use pumice_jobs::{Connection, Exit, pick, select, state};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::Session;
+use crate::args::{ProgressArgs, ProgressForm};
+use crate::failure::Failure;
+use crate::output;
+use crate::terminal::{self, Terminal};
+
+/// The shortest time between two lines.
+const LINE_EVERY: Duration = Duration::from_millis(250);
+
+/// Prints a line for each job, or the lines of one as it goes.
+pub fn run(session: &Session, args: &ProgressArgs) -> Result<Exit, Failure> {
+    let verb = |connection: Connection| async move {
+        let jobs = pick::pick(&connection, &args.jobs.filter(), terminal::now()).await?;
+        match jobs.as_slice() {
+            [job] if args.follow => follow(session, args, &connection, job).await,
+            [_, _, ..] if args.follow => Err(Failure::Usage {
+                message: format!("--follow is for one job, and these are {}", jobs.len()),
+                next: format!("jobctl progress --follow {}", jobs[0].name),
+            }),
+            _ => {
+                for job in &jobs {
+                    let typed = select::typed(&connection, &select::get(&connection, job).await?)?;
+                    let mut progress = Progress::default();
+                    progress.observe(Counts::of(&typed), 0);
+                    print(session, args, &typed, &progress)?;
+                }
+                Ok(Exit::Success)
+            }
+        }
+    };
+    if args.follow { session.attend(verb) } else { session.talk(verb) }
+}
+
+/// On a terminal one line that is redrawn, elsewhere one for each change.
+async fn follow(
+    session: &Session,
+    args: &ProgressArgs,
+    connection: &Connection,
+    job: &JobRef,
+) -> Result<Exit, Failure> {
+    let lines = args.output == ProgressForm::Json || !terminal::draws(session.global.no_progress);
+    let mut attendance = Attendance::new(connection.clone(), job.clone(), None);
+    let mut terminal = Terminal::new(&job.name, session.global.no_progress || lines, session.surroundings.plain);
+    let (started, mut progress) = (Instant::now(), Progress::default());
+    // A state that is not printed yet, and when it may be.
+    let (mut unprinted, mut next_line): (Option<Job>, Instant) = (None, Instant::now());
+    let interrupt = tokio::signal::ctrl_c();
+    tokio::pin!(interrupt);
+    loop {
+        let happening = tokio::select! {
+            biased;
+            _ = &mut interrupt => {
+                terminal.finish();
+                terminal::say_interrupted(job);
+                return Ok(Exit::Interrupted);
+            }
+            () = tokio::time::sleep_until(next_line), if unprinted.is_some() => {
+                next_line = Instant::now() + LINE_EVERY;
+                if let Some(state) = unprinted.take() {
+                    print(session, args, &state, &progress)?;
+                }
+                continue;
+            }
+            happening = attendance.next() => happening?,
+        };
+        match happening {
+            Happening::State(state) => {
+                progress.observe(Counts::of(&state), i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX));
+                terminal.state(&state);
+                unprinted = lines.then_some(*state);
+            }
+            Happening::Waits(why) => terminal.waits(&why.one_line()),
+            Happening::Lost(detail) => terminal.note(&format!("no answer, trying again: {detail}")),
+            Happening::Back => terminal.note("the server answers again"),
+            Happening::Line(_) | Happening::LogsLost(_) => {}
+            Happening::Ended(ending) => {
+                terminal.finish();
+                // On a terminal the last line stays.
+                print(session, args, &ending.job, &progress)?;
+                return Ok(Exit::Success);
+            }
+        }
+    }
+}
+
+fn print(session: &Session, args: &ProgressArgs, job: &Job, progress: &Progress) -> Result<(), Failure> {
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let state = state::word(job.status.state.phase.as_ref());
+    match args.output {
+        ProgressForm::Line => {
+            let width = terminal::width().saturating_sub(name.chars().count() + 1);
+            let line = progress.line(width, terminal::colours(&session.surroundings));
+            output::text(&format!("{name} {line}\n"))
+        }
+        ProgressForm::Json => {
+            let mut line = json!(progress.snapshot());
+            line["job"] = name.into();
+            line["namespace"] = job.metadata.namespace.as_deref().unwrap_or_default().into();
+            line["state"] = state.into();
+            output::text(&format!("{line}\n"))
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! `jobctl watch`: the live view on a terminal.
+//!
+//! Invariant: the terminal is given back as it was, whatever ends the view: a key, a failure, a signal, a panic.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anyhow::Context;
+use pumice_jobs::act::{self, act};
+use pumice_jobs::call;
+use pumice_jobs::live::{Change, Live};
+use pumice_jobs::logs::{JobLogs, LogOptions, PODS_FOLLOWED_MAX, failed_pods};
+use pumice_jobs::outcome::pod_failures;
+use pumice_jobs::select::JobRef;
+use pumice_jobs::{Connection, Exit, why};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::Session;
+use crate::args::WatchArgs;
+use crate::failure::Failure;
+use crate::terminal;
+use crate::view::{Detail, Key, View, Wish, draw::draw};
+
+/// Redraws are at least so far apart.
+const REDRAW_EVERY: Duration = Duration::from_millis(250);
+/// What is known of the chosen job is asked again after so many redraws.
+const REDRAWS_TO_ASK: u32 = 8;
+/// How long the end of the view waits for jobs that are being cancelled.
+const CANCELS_GRACE: Duration = Duration::from_secs(5);
+/// How long the reader of keys waits before it looks whether the view has ended.
+const KEYS_POLL: Duration = Duration::from_millis(100);
+/// Failed pods, events and lines of a log that are shown.
+const SHOWN_MAX: usize = 100;
+
+/// Answers to what the view asked for.
+enum Answer {
+    Detail(JobRef, Detail),
+    Log(JobRef, Vec<String>),
+    Note(String),
+}
+
+/// Shows the view until a key ends it.
+pub fn run(session: &Session, args: &WatchArgs) -> Result<Exit, Failure> {
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(Failure::Usage {
+            message: "the live view needs a terminal".to_owned(),
+            next: "jobctl list".to_owned(),
+        });
+    }
+    session.talk(|connection| async move {
+        let failed =
+            |what: &'static str| move |error: std::io::Error| Failure::Machine(anyhow::Error::new(error).context(what));
+        // Also sets a hook that gives the terminal back before a panic is told.
+        let mut screen = ratatui::try_init().map_err(failed("cannot take over the terminal"))?;
+        let outcome = show(session, args, connection, &mut screen).await;
+        ratatui::try_restore().map_err(failed("cannot give the terminal back"))?;
+        outcome
+    })
+}
+
+async fn show(
+    session: &Session,
+    args: &WatchArgs,
+    connection: Connection,
+    screen: &mut DefaultTerminal,
+) -> Result<Exit, Failure> {
+    let namespace = (!args.all_namespaces).then(|| connection.namespace().to_owned());
+    let mut view = View::new(namespace.as_deref());
+    let mut live = Live::new(connection.clone(), namespace.as_deref());
+    let mut keys = read_keys();
+    let handler = |kind| signal(kind).context("cannot hear signals").map_err(Failure::Machine);
+    let mut interrupt = handler(SignalKind::interrupt())?;
+    let (mut term, mut hangup) = (handler(SignalKind::terminate())?, handler(SignalKind::hangup())?);
+    let mut ticks = tokio::time::interval_at(Instant::now(), REDRAW_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut redraws = 0_u32;
+    // Whether jobs have changed since the last redraw.
+    let mut changed = false;
+    // What is being asked about the chosen job, and cancelled.
+    let (mut questions, mut cancels) = (JoinSet::new(), JoinSet::new());
+    loop {
+        let wish = tokio::select! {
+            biased;
+            _ = interrupt.recv() => return Ok(Exit::Interrupted),
+            _ = term.recv() => return Ok(Exit::Interrupted),
+            _ = hangup.recv() => return Ok(Exit::Interrupted),
+            key = keys.recv() => match key {
+                Some(key) => {
+                    let wish = view.press(key);
+                    paint(session, &view, screen)?;
+                    wish
+                }
+                None => return Ok(Exit::Success),
+            },
+            // One that was put off by a later question has no answer.
+            Some(answer) = questions.join_next() => {
+                answer.into_iter().for_each(|answer| take(&mut view, answer));
+                None
+            }
+            Some(answer) = cancels.join_next() => {
+                answer.into_iter().for_each(|answer| take(&mut view, answer));
+                None
+            }
+            _ = ticks.tick() => {
+                if std::mem::take(&mut changed) {
+                    view.take(live.jobs());
+                }
+                paint(session, &view, screen)?;
+                redraws = redraws.wrapping_add(1);
+                // A slow answer is waited for, not asked for again.
+                let ask = redraws.is_multiple_of(REDRAWS_TO_ASK) || redraws == 2;
+                let ask = ask && questions.is_empty();
+                if ask { view.refresh() } else { None }
+            }
+            change = live.next() => {
+                match change? {
+                    Change::Jobs => (view.lost, changed) = (false, true),
+                    Change::Lost => view.lost = true,
+                    Change::Back => view.lost = false,
+                }
+                None
+            }
+        };
+        match wish {
+            None => {}
+            Some(Wish::Quit) => {
+                // What was said yes to is sent, if the server answers at all.
+                let _ = tokio::time::timeout(CANCELS_GRACE, cancels.join_all()).await;
+                return Ok(Exit::Success);
+            }
+            Some(wish @ Wish::Cancel(_)) => {
+                cancels.spawn(carry_out(wish, connection.clone()));
+            }
+            Some(wish) => {
+                questions.abort_all();
+                questions.spawn(carry_out(wish, connection.clone()));
+            }
+        }
+    }
+}
+
+fn take(view: &mut View, answer: Answer) {
+    match answer {
+        Answer::Detail(job, detail) => view.learn(job, detail),
+        Answer::Log(job, lines) => view.read(job, lines),
+        Answer::Note(note) => view.note = note,
+    }
+}
+
+fn paint(session: &Session, view: &View, screen: &mut DefaultTerminal) -> Result<(), Failure> {
+    let colours = !session.surroundings.plain;
+    let drawn = screen.draw(|frame| draw(view, frame, terminal::now(), colours));
+    drawn.map(|_| ()).map_err(Failure::Output)
+}
+
+/// Keys from a thread of their own: reading them blocks. It ends when nobody listens any more.
+fn read_keys() -> mpsc::Receiver<Key> {
+    let (sender, receiver) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        while !sender.is_closed() {
+            let key = match event::poll(KEYS_POLL) {
+                Ok(false) => continue,
+                Ok(true) => event::read().map(|event| key_of(&event)),
+                Err(error) => Err(error),
+            };
+            match key {
+                Ok(Some(key)) if sender.blocking_send(key).is_err() => return,
+                Ok(_) => {}
+                // A terminal that is gone ends the view: nobody can press a key there.
+                Err(_) => return,
+            }
+        }
+    });
+    receiver
+}
+
+fn key_of(event: &Event) -> Option<Key> {
+    let Event::Key(key) = event else { return matches!(event, Event::Resize(..)).then_some(Key::Other) };
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    Some(match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Interrupt,
+        KeyCode::Char('k') | KeyCode::Up => Key::Up,
+        KeyCode::Char('j') | KeyCode::Down => Key::Down,
+        KeyCode::Char('g') | KeyCode::Home => Key::Top,
+        KeyCode::Char('G') | KeyCode::End => Key::Bottom,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Char('l') => Key::Logs,
+        KeyCode::Char('c') => Key::Cancel,
+        KeyCode::Char('y') => Key::Yes,
+        KeyCode::Char('q') | KeyCode::Esc => Key::Quit,
+        _ => Key::Other,
+    })
+}
+
+/// Asks beside the view, so that keys are never waited for.
+async fn carry_out(wish: Wish, connection: Connection) -> Answer {
+    let answer = match wish {
+        Wish::Quit => return Answer::Note(String::new()),
+        Wish::Detail(job) => detail(&connection, &job).await.map(|detail| Answer::Detail(job, detail)),
+        Wish::Log(job) => log(&connection, &job).await.map(|lines| Answer::Log(job, lines)),
+        Wish::Cancel(job) => act(&connection, &job, act::Wish::Cancel, false)
+            .await
+            .map(|_| Answer::Note(format!("{} is being cancelled", job.name))),
+    };
+    answer.unwrap_or_else(|error| Answer::Note(pumice_jobs::error::sentence(&error)))
+}
+
+async fn detail(connection: &Connection, job: &JobRef) -> Result<Detail, pumice_jobs::Error> {
+    let typed = pumice_jobs::select::typed(connection, &pumice_jobs::select::get(connection, job).await?)?;
+    let counts = pumice_jobs::progress::Counts::of(&typed);
+    let waits = counts.running == 0 && pumice_jobs::outcome::end_of(&typed).is_none();
+    let why = if waits { why::fetch(connection, job).await?.one_line() } else { String::new() };
+    let failures = if counts.failed > 0 { pod_failures(&failed_pods(connection, job).await?) } else { Vec::new() };
+    Ok(Detail {
+        why,
+        failures: failures.iter().take(SHOWN_MAX).map(|failure| failure.sentence()).collect(),
+        events: events(connection, job).await?,
+    })
+}
+
+/// Events of the job, newest first.
+async fn events(connection: &Connection, job: &JobRef) -> Result<Vec<String>, pumice_jobs::Error> {
+    let path = format!("/api/v1/namespaces/{}/events", job.namespace);
+    let selector = format!("involvedObject.kind=Job,involvedObject.name={}", job.name);
+    let query = format!("&fieldSelector={}", call::query_value(&selector));
+    let (mut events, _) = call::list(connection, &path, &query, "list events").await?;
+    events.sort_by_cached_key(|event| std::cmp::Reverse(call::text_at(event, "/lastTimestamp").to_owned()));
+    let line = |event: &Value| {
+        let [at, reason, message] = ["/lastTimestamp", "/reason", "/message"].map(|p| call::text_at(event, p));
+        let time = at.split('T').nth(1).unwrap_or(at).trim_end_matches('Z');
+        format!("{time}  {reason}  {message}")
+    };
+    Ok(events.iter().take(SHOWN_MAX).map(line).collect())
+}
+
+async fn log(connection: &Connection, job: &JobRef) -> Result<Vec<String>, pumice_jobs::Error> {
+    let typed = pumice_jobs::select::typed(connection, &pumice_jobs::select::get(connection, job).await?)?;
+    if pumice_jobs::progress::Counts::of(&typed).total > PODS_FOLLOWED_MAX {
+        return Ok(vec![format!("more than {PODS_FOLLOWED_MAX} pods: jobctl logs {} --pod NAME shows one", job.name)]);
+    }
+    let options = LogOptions { tail_lines: u32::try_from(SHOWN_MAX).ok(), ..LogOptions::default() };
+    let mut lines = JobLogs::new(connection.clone(), job.clone(), options);
+    let mut shown = Vec::new();
+    while let Some(line) = lines.next().await {
+        let line = line?;
+        shown.push(format!("{}{}", super::logs::prefix(job, &line), String::from_utf8_lossy(&line.text)));
+    }
+    shown.drain(..shown.len().saturating_sub(SHOWN_MAX));
+    Ok(shown)
+}

@@ -1,0 +1,153 @@
+//! A job anew: the same spec under a new name that says of which job it is a retry.
+//!
+//! Invariant: what the platform wrote on the old job (status, uid, who made it, what was learned) does not go along, and the
+//! new name is one that no job has. A script that the old job brought along belongs to both, so either may be deleted.
+//! [`again`] is pure. Called by `jobctl retry`.
+
+use std::collections::BTreeSet;
+
+use pumice_api::names as known;
+use serde_json::{Map, Value, json};
+
+use crate::call::{self, CallError, FailureClass};
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::idempotency;
+use crate::outcome::end_of;
+use crate::select::{self, JobRef};
+use crate::submit;
+
+/// The job that another is a retry of; label.
+pub const RETRY_OF: &str = "pumice.sh/retry-of";
+/// The most characters of a job's name: it is a label of its pods.
+const NAME_MAX: usize = 63;
+/// Names tried before giving up.
+const NAMES_MAX: u32 = 1000;
+/// Labels and annotations that say something of the old job only: how it was submitted, and what controllers noted.
+const LEFT_BEHIND: &[&str] = &[
+    "kubectl.kubernetes.io/last-applied-configuration",
+    idempotency::KEY,
+    idempotency::SPEC,
+    "pumice.sh/after-met",
+    "pumice.sh/ended-indices",
+    "pumice.sh/evicted",
+    "pumice.sh/memory-raises",
+    known::MEMORY_START,
+    "pumice.sh/pod-retries",
+    "pumice.sh/refused-indices",
+    known::CREATED_BY_JOB_FLOW,
+    known::CREATED_BY_JOB_TEMPLATE,
+    known::CRON_JOB,
+    known::CRON_JOB_TIME,
+    known::USER,
+];
+
+/// The `number`th run of a job, the first being itself.
+pub fn again(job: &Value, number: u32) -> Value {
+    let metadata = &job["metadata"];
+    let root = root(job);
+    let end = format!("-r{number}");
+    let front: String = root.chars().take(NAME_MAX - end.len()).collect();
+    let mut labels = kept(&metadata["labels"]);
+    labels.insert(RETRY_OF.to_owned(), root.into());
+    let mut fresh = json!({
+        "name": format!("{}{end}", front.trim_end_matches(['-', '.'])),
+        "namespace": metadata["namespace"],
+        "labels": labels,
+    });
+    let annotations = kept(&metadata["annotations"]);
+    if !annotations.is_empty() {
+        fresh["annotations"] = annotations.into();
+    }
+    json!({"apiVersion": job["apiVersion"], "kind": job["kind"], "metadata": fresh, "spec": job["spec"]})
+}
+
+/// The first job of a chain of retries.
+fn root(job: &Value) -> &str {
+    let label = job["metadata"]["labels"][RETRY_OF].as_str();
+    label.unwrap_or_else(|| call::text_at(job, "/metadata/name"))
+}
+
+fn kept(texts: &Value) -> Map<String, Value> {
+    let all = texts.as_object().into_iter().flatten();
+    all.filter(|(key, _)| !LEFT_BEHIND.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// Submits a job that has ended anew; [`Error::NotEnded`] if it has not.
+pub async fn retry(connection: &Connection, job: &JobRef) -> Result<JobRef, Error> {
+    let old = select::get(connection, job).await?;
+    if end_of(&select::typed(connection, &old)?).is_none() {
+        return Err(Error::NotEnded { name: job.name.clone(), flag: job.namespace_flag() });
+    }
+    let path = select::jobs_path(Some(&job.namespace));
+    let mut number = 2;
+    let made = loop {
+        match call::create(connection, &path, &again(&old, number), &format!("retry job {}", job.name)).await {
+            Ok(made) => break made,
+            Err(error) if error.class() == FailureClass::Conflict && number < NAMES_MAX => number += 1,
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let new = JobRef { namespace: job.namespace.clone(), name: call::text_at(&made, "/metadata/name").to_owned() };
+    if let Err(error) = share(connection, &old, &made).await {
+        // Its script would go with the old job. The first failure is the one to tell of.
+        let _ = call::delete(connection, &new.path(), &format!("delete job {}", new.name)).await;
+        return Err(error.into());
+    }
+    Ok(new)
+}
+
+/// Lets what the old job brought along, and the new one mounts too, belong to both.
+async fn share(connection: &Connection, old: &Value, made: &Value) -> Result<(), CallError> {
+    let [namespace, uid] = ["/metadata/namespace", "/metadata/uid"].map(|pointer| call::text_at(old, pointer));
+    for name in mounted(&old["spec"]) {
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}", call::query_value(name));
+        let found = match call::get(connection, &path, &format!("read ConfigMap {name}")).await {
+            Ok(found) => found,
+            // One that is not there belongs to nobody; pods say that they wait for it.
+            Err(error) if error.class() == FailureClass::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let mut owners = found["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        if !owners.iter().any(|owner| call::text_at(owner, "/uid") == uid) {
+            continue;
+        }
+        owners.push(submit::owner("Job", made));
+        let version = &found["metadata"]["resourceVersion"];
+        let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
+        call::merge(connection, &path, &patch, &format!("share ConfigMap {name}")).await?;
+    }
+    Ok(())
+}
+
+/// The ConfigMaps that the pods of a job mount.
+fn mounted(spec: &Value) -> BTreeSet<&str> {
+    let tasks = spec["tasks"].as_array().into_iter().flatten();
+    let volumes = tasks.flat_map(|task| task["template"]["spec"]["volumes"].as_array().into_iter().flatten());
+    volumes.map(|volume| call::text_at(volume, "/configMap/name")).filter(|name| !name.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retry_is_the_same_job_under_a_new_name() {
+        let old = json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+            "metadata": {"name": "sweep", "namespace": "n", "uid": "u", "resourceVersion": "7",
+                "ownerReferences": [{"name": "flow"}], "labels": {"team": "a", known::CRON_JOB: "c"},
+                "annotations": {known::USER: "ada", "note": "x", idempotency::KEY: "k", idempotency::SPEC: "s"}},
+            "spec": {"queue": "q", "tasks": [{"replicas": 3}]},
+            "status": {"state": {"phase": "Failed"}},
+        });
+        let second = again(&old, 2);
+        insta::assert_yaml_snapshot!(second);
+        // A retry of a retry counts on.
+        assert_eq!(again(&second, 3)["metadata"]["name"], "sweep-r3");
+        let long = json!({"metadata": {"name": format!("{}-{}", "a".repeat(59), "b".repeat(3))}});
+        assert_eq!(again(&long, 10)["metadata"]["name"], format!("{}-r10", "a".repeat(59)));
+    }
+}

@@ -1,0 +1,147 @@
+//! What cancels, suspends, resumes, retries and picks jobs, and sums up their loads, against scripted answers.
+
+use pumice_jobs::act::{Acted, Wish, act};
+use pumice_jobs::load;
+use pumice_jobs::outcome::JobEnd;
+use pumice_jobs::pick::{Filter, pick};
+use pumice_jobs::retry::retry;
+use serde_json::{Value, json};
+
+use super::{Answer, Script, event, job, job_ref, list, status};
+
+#[tokio::test]
+async fn cancelling_waits_for_the_end_and_repeats_a_command_lost_in_a_restart() {
+    let script = Script::default()
+        .on(
+            "GET /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j",
+            [Answer::Json(200, job(4, "Restarting", 0))],
+        )
+        .on("/commands", [Answer::Json(201, json!({})), Answer::Json(201, json!({}))])
+        .on("/jobs?limit", [list(5, vec![job(5, "Restarting", 0)])])
+        .on(
+            "/jobs?watch",
+            [Answer::Open(vec![
+                event("MODIFIED", job(6, "Pending", 0)),
+                event("MODIFIED", job(7, "Terminating", 1)),
+                event("MODIFIED", job(8, "Terminated", 0)),
+            ])],
+        );
+    let outcome = act(&script.connection(), &job_ref(), Wish::Cancel, true).await.unwrap();
+    assert_eq!(outcome, Acted::Ended(JobEnd::Terminated));
+    let bodies = script.bodies.lock().unwrap();
+    assert_eq!(bodies.len(), 2, "{bodies:?}");
+    assert_eq!(bodies[0]["action"], "TerminateJob");
+    assert_eq!(bodies[0]["target"]["name"], "j");
+}
+
+#[tokio::test]
+async fn an_ended_job_is_not_cancelled() {
+    let script = Script::default().on("/jobs/j", [Answer::Json(200, job(4, "Completed", 0))]);
+    let outcome = act(&script.connection(), &job_ref(), Wish::Cancel, true).await.unwrap();
+    assert_eq!(outcome, Acted::AlreadyEnded(JobEnd::Completed));
+}
+
+#[tokio::test]
+async fn a_resume_that_came_while_the_job_was_being_suspended_is_given_again() {
+    let script = Script::default()
+        .on("GET /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j", [Answer::Json(200, job(4, "Aborting", 1))])
+        .on("/commands", [Answer::Json(201, json!({})), Answer::Json(201, json!({}))])
+        .on("/jobs?limit", [list(5, vec![job(5, "Aborting", 0)])])
+        .on(
+            "/jobs?watch",
+            [Answer::Open(vec![event("MODIFIED", job(6, "Aborted", 0)), event("MODIFIED", job(7, "Restarting", 0))])],
+        );
+    let outcome = act(&script.connection(), &job_ref(), Wish::Resume, true).await.unwrap();
+    assert_eq!(outcome, Acted::GoesOn);
+    let bodies = script.bodies.lock().unwrap();
+    let actions: Vec<&Value> = bodies.iter().map(|body| &body["action"]).collect();
+    assert_eq!(actions, ["ResumeJob", "ResumeJob"]);
+}
+
+#[tokio::test]
+async fn what_needs_no_command_gets_none() {
+    for (phase, wish, acted) in [
+        ("Running", Wish::Resume, Acted::AlreadyGoesOn),
+        ("Failed", Wish::Resume, Acted::AlreadyEnded(JobEnd::Failed)),
+        ("Aborted", Wish::Suspend, Acted::AlreadyEnded(JobEnd::Aborted)),
+    ] {
+        let script = Script::default().on("/jobs/j", [Answer::Json(200, job(4, phase, 0))]);
+        assert_eq!(act(&script.connection(), &job_ref(), wish, true).await.unwrap(), acted, "{phase}");
+    }
+}
+
+#[tokio::test]
+async fn a_pattern_is_looked_for_on_every_page() {
+    let page = |names: &[&str], going_on: &str| {
+        let job = |name: &&str| json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {}, "status": {}});
+        let items: Vec<Value> = names.iter().map(job).collect();
+        Answer::Json(200, json!({"metadata": {"resourceVersion": "1", "continue": going_on}, "items": items}))
+    };
+    let script =
+        Script::default().on("/jobs?limit", [page(&["sweep-1", "other"], "a b"), page(&["sweep-2", "last"], "")]);
+    let filter = Filter::one(&"sweep-*".parse().unwrap());
+    let hits = pick(&script.connection(), &filter, jiff::Timestamp::UNIX_EPOCH).await.unwrap();
+    let names: Vec<&str> = hits.iter().map(|job| job.name.as_str()).collect();
+    assert_eq!(names, ["sweep-1", "sweep-2"]);
+    assert!(script.seen.lock().unwrap()[1].contains("continue=a%20b"));
+
+    let script = Script::default();
+    let names = Filter {
+        selectors: vec!["a".parse().unwrap(), "b".parse().unwrap(), "a".parse().unwrap()],
+        ..Filter::default()
+    };
+    let hits = pick(&script.connection(), &names, jiff::Timestamp::UNIX_EPOCH).await.unwrap();
+    assert_eq!(hits.len(), 2, "names alone ask for no list, and each is meant once");
+}
+
+#[tokio::test]
+async fn a_retry_takes_the_first_free_name() {
+    let made = json!({"metadata": {"name": "j-r3", "namespace": "default"}});
+    let script = Script::default()
+        .on("GET /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j", [Answer::Json(200, job(4, "Failed", 0))])
+        .on("POST", [status(409, "AlreadyExists"), Answer::Json(201, made)]);
+    assert_eq!(retry(&script.connection(), &job_ref()).await.unwrap().name, "j-r3");
+    let bodies = script.bodies.lock().unwrap();
+    let names: Vec<&Value> = bodies.iter().map(|body| &body["metadata"]["name"]).collect();
+    assert_eq!(names, ["j-r2", "j-r3"]);
+}
+
+#[tokio::test]
+async fn a_retry_shares_what_its_pods_mount_and_the_old_job_brought_along() {
+    let volumes = json!([{"configMap": {"name": "script"}}, {"configMap": {"name": "settings"}}, {"emptyDir": {}}]);
+    let mut old = job(4, "Failed", 0);
+    old["spec"]["tasks"] = json!([{"replicas": 1, "template": {"spec": {"volumes": volumes}}}]);
+    let owner = |uid: &str| json!({"kind": "Job", "uid": uid});
+    let map = |owner: Value| json!({"metadata": {"resourceVersion": "5", "ownerReferences": [owner]}});
+    let made = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "metadata": {"name": "j-r2", "uid": "new"}});
+    let script = || {
+        Script::default()
+            .on("GET /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j", [Answer::Json(200, old.clone())])
+            .on("POST", [Answer::Json(201, made.clone())])
+            .on("GET /api/v1/namespaces/default/configmaps/script", [Answer::Json(200, map(owner("u")))])
+            .on("GET /api/v1/namespaces/default/configmaps/settings", [Answer::Json(200, map(owner("other")))])
+    };
+    let told = script().on("PATCH", [Answer::Json(200, json!({}))]);
+    retry(&told.connection(), &job_ref()).await.unwrap();
+    let bodies = told.bodies.lock().unwrap().clone();
+    assert_eq!(bodies.len(), 2, "the settings of somebody else are left alone: {bodies:?}");
+    let owners = &bodies[1]["metadata"]["ownerReferences"];
+    assert_eq!(
+        (&owners[0]["uid"], &owners[1]["uid"], &owners[1]["name"]),
+        (&"u".into(), &"new".into(), &"j-r2".into())
+    );
+
+    let refused = script().on("PATCH", [status(403, "Forbidden")]).on("DELETE", [Answer::Json(200, json!({}))]);
+    assert!(retry(&refused.connection(), &job_ref()).await.is_err());
+    assert!(refused.seen.lock().unwrap().last().unwrap().contains("DELETE"), "a job without its script is taken back");
+}
+
+#[tokio::test]
+async fn usage_that_nobody_measures_is_none() {
+    let script = Script::default().on("/apis/metrics.k8s.io", [status(404, "NotFound")]);
+    assert_eq!(load::usage(&script.connection(), None).await.unwrap(), None);
+    let measured = json!({"metadata": {"name": "p", "namespace": "n"}, "containers": [{"usage": {"cpu": "12345678n", "memory": "20Mi"}}]});
+    let script = Script::default().on("/apis/metrics.k8s.io", [list(1, vec![measured])]);
+    let usage = load::usage(&script.connection(), Some("n")).await.unwrap().unwrap();
+    assert_eq!(usage[&("n".to_owned(), "p".to_owned())], load::Amounts { cpu_milli: 13, memory_bytes: 20 << 20 });
+}
