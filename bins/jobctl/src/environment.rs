@@ -22,13 +22,7 @@ pub struct Surroundings {
 pub fn read() -> Surroundings {
     let path = |name| variable(name).map(PathBuf::from);
     Surroundings {
-        target: Environment {
-            context: variable("PUMICE_CONTEXT").and_then(|value| value.into_string().ok()),
-            data_dir: path("PUMICE_DATA_DIR"),
-            xdg_config_home: path("XDG_CONFIG_HOME"),
-            xdg_data_home: path("XDG_DATA_HOME"),
-            home: path("HOME"),
-        },
+        target: Environment::read(variable),
         plain: variable("NO_COLOR").is_some(),
         directory: std::env::current_dir().ok(),
         cache: path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache"))).map(|cache| cache.join("pumice")),

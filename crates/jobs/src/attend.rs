@@ -162,6 +162,15 @@ impl Attendance {
         }
     }
 
+    /// Waits for the end and tells nothing of what happens before it.
+    pub async fn end(mut self) -> Result<Ending, Error> {
+        loop {
+            if let Happening::Ended(ending) = self.next().await? {
+                return Ok(*ending);
+            }
+        }
+    }
+
     fn take_news(&mut self, news: JobNews) -> Option<Happening> {
         match news {
             JobNews::Lost(detail) => return Some(Happening::Lost(detail)),

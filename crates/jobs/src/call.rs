@@ -298,6 +298,7 @@ enum Sent<'b> {
     Accept(&'static str),
 }
 
+/// Sends a request; where its server moved meanwhile, as a restarted `up` may have, one that only reads goes there too.
 async fn send<T: DeserializeOwned>(
     connection: &Connection,
     method: Method,
@@ -305,18 +306,37 @@ async fn send<T: DeserializeOwned>(
     sent: Option<Sent<'_>>,
     doing: &str,
 ) -> Result<T, CallError> {
-    let content_type = match method {
+    let answer = send_to(connection, &method, path, sent.as_ref(), doing).await;
+    match answer {
+        Err(error) if method == Method::GET && error.class() == FailureClass::Unreachable => {
+            match connection.moved().await {
+                Some(there) => send_to(&there, &method, path, sent.as_ref(), doing).await,
+                None => Err(error),
+            }
+        }
+        answer => answer,
+    }
+}
+
+async fn send_to<T: DeserializeOwned>(
+    connection: &Connection,
+    method: &Method,
+    path: &str,
+    sent: Option<&Sent<'_>>,
+    doing: &str,
+) -> Result<T, CallError> {
+    let content_type = match *method {
         Method::PATCH => "application/merge-patch+json",
         _ => "application/json",
     };
-    let mut request = Request::builder().method(method).uri(path);
+    let mut request = Request::builder().method(method.clone()).uri(path);
     let mut bytes = Vec::new();
     match sent {
         Some(Sent::Body(body)) => {
             bytes = serde_json::to_vec(body).map_err(|error| CallError::unreadable(doing, connection.url(), error))?;
             request = request.header(http::header::CONTENT_TYPE, content_type);
         }
-        Some(Sent::Accept(form)) => request = request.header(http::header::ACCEPT, form),
+        Some(Sent::Accept(form)) => request = request.header(http::header::ACCEPT, *form),
         None => {}
     }
     let request = request.body(bytes).map_err(|error| CallError::unreadable(doing, connection.url(), error))?;

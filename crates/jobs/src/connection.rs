@@ -142,6 +142,11 @@ impl Connection {
         }
     }
 
+    /// The same found anew, if the server is now elsewhere.
+    pub async fn moved(&self) -> Option<Self> {
+        Box::pin(self.reopen()).await.ok().filter(|there| there.url != self.url)
+    }
+
     /// The client.
     pub fn client(&self) -> &kube::Client {
         &self.client

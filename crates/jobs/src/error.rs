@@ -126,6 +126,14 @@ pub enum Error {
         /// The pod.
         pod: String,
     },
+    /// An index was asked for without saying of which task.
+    #[error("job {job} has several tasks: name one of {tasks}")]
+    WhichTask {
+        /// The job.
+        job: String,
+        /// Its tasks.
+        tasks: String,
+    },
 }
 
 impl Error {
@@ -153,6 +161,7 @@ impl Error {
             Error::Bundle(_) | Error::Place(_) | Error::Location(_) | Error::Params(_) | Error::Record(_) => {
                 Exit::Usage
             }
+            Error::WhichTask { .. } => Exit::Usage,
         }
     }
 
@@ -173,7 +182,7 @@ impl Error {
             Error::Context(_) => Some(CORRECT.to_owned()),
             Error::NotEnded { name, flag } => Some(format!("jobctl cancel {name}{flag}")),
             Error::Several { pattern, .. } => Some(format!("jobctl list '{pattern}'")),
-            Error::NoPod { job, .. } => Some(format!("jobctl logs {job}")),
+            Error::NoPod { job, .. } | Error::WhichTask { job, .. } => Some(format!("jobctl logs {job}")),
             Error::Render(_) => Some("jobctl run --help".to_owned()),
             Error::Manifest(_) | Error::Submit(SubmitError::Check { .. } | SubmitError::NotServed { .. }) => {
                 Some(CORRECT.to_owned())

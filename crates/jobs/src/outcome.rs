@@ -6,6 +6,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use pumice_api::batch::{Action, Job, JobPhase};
+use serde::Serialize;
 
 /// What a command ends with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +97,7 @@ pub fn end_of(job: &Job) -> Option<JobEnd> {
 }
 
 /// A container that ended badly.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PodFailure {
     /// The pod.
     pub pod: String,
@@ -111,6 +112,7 @@ pub struct PodFailure {
     /// A sentence, possibly empty.
     pub message: String,
     /// When it ended, as milliseconds since 1970; the last possible if unknown.
+    #[serde(skip)]
     finished_ms: i64,
 }
 

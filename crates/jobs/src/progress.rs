@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::age;
 
 /// Counts of a job's pods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
     /// Pods the job asks for.
     pub total: u64,

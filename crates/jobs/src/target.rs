@@ -4,6 +4,7 @@
 //! test on a laptop can't reach somebody's production cluster. The environment is an argument.
 //! Called once per command, and again by `connection` after an outage (`up` may have moved).
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,20 @@ pub struct Environment {
     pub xdg_data_home: Option<PathBuf>,
     /// `$HOME`.
     pub home: Option<PathBuf>,
+}
+
+impl Environment {
+    /// What the process's variables say; `variable` gives one that is set and not empty.
+    pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let path = |name| variable(name).map(PathBuf::from);
+        Environment {
+            context: variable("PUMICE_CONTEXT").and_then(|value| value.into_string().ok()),
+            data_dir: path("PUMICE_DATA_DIR"),
+            xdg_config_home: path("XDG_CONFIG_HOME"),
+            xdg_data_home: path("XDG_DATA_HOME"),
+            home: path("HOME"),
+        }
+    }
 }
 
 /// What the flags say; they win over the environment.

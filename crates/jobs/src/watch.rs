@@ -72,6 +72,19 @@ pub enum News<T> {
     Back,
 }
 
+impl<T> News<T> {
+    /// The same news of what the objects mean.
+    pub fn map<U>(self, meaning: impl Fn(T) -> U) -> News<U> {
+        match self {
+            News::Snapshot(items) => News::Snapshot(items.into_iter().map(meaning).collect()),
+            News::Changed(item) => News::Changed(meaning(item)),
+            News::Gone(item) => News::Gone(meaning(item)),
+            News::Lost(detail) => News::Lost(detail),
+            News::Back => News::Back,
+        }
+    }
+}
+
 type Events = BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>;
 
 /// An open watch.

@@ -1,0 +1,187 @@
+//! A job's pods as plain data: which shard each is, where it ran, how it ended.
+//!
+//! Invariant: what a pod ended with is its first failed container's word, else its main container's. Pods are read page
+//! by page and kept in this short form, so that many cost little. Called by the Python extension.
+
+use futures::stream::{BoxStream, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
+use pumice_api::batch::Job;
+use pumice_api::names;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::call::{CallError, Pages};
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::logs::pods_of;
+use crate::outcome::pod_failures;
+use crate::select::JobRef;
+use crate::watch::{self, Collection, News};
+
+/// The reason of a container that was killed for memory.
+const OOM_KILLED: &str = "OOMKilled";
+
+/// Where a pod is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PodBrief {
+    /// Its name.
+    pub name: String,
+    /// Its uid: a pod made again has the same name and another uid.
+    pub uid: String,
+    /// Its task.
+    pub task: String,
+    /// Its index in the task; nothing for a pod that the job's controller did not make.
+    pub index: Option<u32>,
+    /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    pub phase: String,
+    /// Why, in a word, such as `OOMKilled` or `Evicted`; may be empty.
+    pub reason: String,
+    /// The same in a sentence; may be empty.
+    pub message: String,
+    /// The exit code, once it ended.
+    pub exit_code: Option<i32>,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// Whether it was killed because it needed more memory than it had asked for.
+    pub oom: bool,
+    /// Its node; empty while it waits.
+    pub node: String,
+    /// When it began to run.
+    pub started: Option<Timestamp>,
+    /// When it ended.
+    pub finished: Option<Timestamp>,
+}
+
+impl PodBrief {
+    /// What a Pod object says.
+    pub fn of(pod: &Pod) -> Self {
+        let label = |key: &str| pod.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
+        let status = pod.status.as_ref();
+        let phase = status.and_then(|status| status.phase.clone()).unwrap_or_else(|| "Pending".to_owned());
+        let failure = pod_failures(std::slice::from_ref(pod)).into_iter().next();
+        let containers = || status.into_iter().flat_map(|status| status.container_statuses.iter().flatten());
+        let ended = containers().next().and_then(terminated).filter(|_| phase == "Succeeded");
+        let (reason, message) = match &failure {
+            Some(failure) => (failure.reason.clone(), failure.message.clone()),
+            None => (
+                status.and_then(|status| status.reason.clone()).unwrap_or_default(),
+                status.and_then(|status| status.message.clone()).unwrap_or_default(),
+            ),
+        };
+        PodBrief {
+            name: pod.metadata.name.clone().unwrap_or_default(),
+            uid: pod.metadata.uid.clone().unwrap_or_default(),
+            task: label(names::TASK_SPEC).unwrap_or_default(),
+            index: label(names::TASK_INDEX).and_then(|index| index.parse().ok()),
+            oom: reason == OOM_KILLED,
+            exit_code: failure.as_ref().map(|failure| failure.exit_code).or(ended.map(|ended| ended.exit_code)),
+            signal: failure.as_ref().and_then(|failure| failure.signal),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+            started: containers().filter_map(started).min(),
+            finished: match phase.as_str() {
+                "Succeeded" | "Failed" => {
+                    containers().filter_map(|one| Some(terminated(one)?.finished_at.as_ref()?.0)).max()
+                }
+                _ => None,
+            },
+            phase,
+            reason,
+            message,
+        }
+    }
+}
+
+fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    container.state.as_ref()?.terminated.as_ref()
+}
+
+fn started(container: &ContainerStatus) -> Option<Timestamp> {
+    let state = container.state.as_ref()?;
+    let running = state.running.as_ref().and_then(|running| running.started_at.as_ref());
+    running.or(terminated(container).and_then(|ended| ended.started_at.as_ref())).map(|at| at.0)
+}
+
+/// Which of a job's pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Only those of this task.
+    pub task: Option<String>,
+    /// Only this index.
+    pub index: Option<u32>,
+    /// Only those that failed.
+    pub failed: bool,
+}
+
+impl Selection {
+    /// The pods as a collection, picked by the server.
+    fn collection(&self, job: &JobRef) -> Collection {
+        let mut pods = pods_of(job);
+        if let Some(task) = &self.task {
+            pods.labels.push_str(&format!(",{}={task}", names::TASK_SPEC));
+        }
+        if let Some(index) = self.index {
+            pods.labels.push_str(&format!(",{}={index}", names::TASK_INDEX));
+        }
+        if self.failed {
+            pods.fields = "status.phase=Failed".to_owned();
+        }
+        pods
+    }
+}
+
+/// A job's pods now, by task and index.
+pub async fn fetch(connection: &Connection, job: &JobRef, selection: &Selection) -> Result<Vec<PodBrief>, Error> {
+    let pods = selection.collection(job);
+    let doing = format!("list the pods of job {}", job.name);
+    let mut pages = Pages::new(connection, &pods.path, &pods.query(), &doing);
+    let mut found = Vec::new();
+    while let Some(mut page) = pages.next().await? {
+        let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) else { continue };
+        for item in items {
+            let pod: Pod = serde_json::from_value(item)
+                .map_err(|error| CallError::unreadable("read a pod", connection.url(), error))?;
+            found.push(PodBrief::of(&pod));
+        }
+    }
+    found.sort_by(|a: &PodBrief, b| (&a.task, a.index, &a.name).cmp(&(&b.task, b.index, &b.name)));
+    Ok(found)
+}
+
+/// Follows a job's pods: what there is, then every change. The stream ends only with an error.
+pub fn follow(
+    connection: Connection,
+    job: &JobRef,
+    selection: &Selection,
+) -> BoxStream<'static, Result<News<PodBrief>, CallError>> {
+    let pods = watch::follow::<Pod>(connection, selection.collection(job));
+    pods.map(|news| news.map(|news| news.map(|pod| PodBrief::of(&pod)))).boxed()
+}
+
+/// The name of the pod of an index. A job with one task needs no task named.
+pub fn name_of(job: &Job, task: Option<&str>, index: u32) -> Result<String, Error> {
+    let name = job.metadata.name.clone().unwrap_or_default();
+    let missing = |pod: String| Error::NoPod { job: name.clone(), pod };
+    let task = match (task, job.spec.tasks.as_slice()) {
+        (Some(task), tasks) => tasks
+            .iter()
+            .find(|one| one.name == task)
+            .ok_or_else(|| missing(format!("of task {task}: its tasks are {}", tasks_of(job))))?,
+        (None, [task]) => task,
+        (None, _) => return Err(Error::WhichTask { job: name, tasks: tasks_of(job) }),
+    };
+    let of_task = i32::try_from(index).ok().filter(|index| *index < task.replicas);
+    let index = of_task.ok_or_else(|| missing(format!("{index}: task {} has {}", task.name, task.replicas)))?;
+    Ok(names::pod_name(&name, &task.name, index))
+}
+
+/// The task and index that a job's controller wrote into the name of a pod.
+pub fn place_in<'p>(job: &str, pod: &'p str) -> Option<(&'p str, u32)> {
+    let (task, index) = pod.strip_prefix(job)?.strip_prefix('-')?.rsplit_once('-')?;
+    Some((task, index.parse().ok()?))
+}
+
+/// The names of a job's tasks, for a message.
+fn tasks_of(job: &Job) -> String {
+    job.spec.tasks.iter().map(|task| task.name.as_str()).collect::<Vec<_>>().join(", ")
+}
