@@ -1,0 +1,74 @@
+"""Runs one record in a worker's process and says how it went, as bytes."""
+
+from __future__ import annotations
+
+import os
+import platform
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import outcome
+from .backend import Failure
+from .errors import NotPicklable
+from .pickling import dumps_value
+
+__all__ = ["LOG_LINES", "failure_from", "record_variables", "run"]
+
+LOG_LINES = 50
+"""How many of its last lines a failure carries."""
+
+
+def record_variables(key: str, index: int, count: int, attempt: int) -> dict[str, str]:
+    """What a user's function finds in its environment about the record it is run for."""
+    return {
+        "PUMICE_SHARD_KEY": key,
+        "PUMICE_SHARD_INDEX": str(index),
+        "PUMICE_SHARD_COUNT": str(count),
+        "PUMICE_ATTEMPT": str(attempt),
+    }
+
+
+def failure_from(error: BaseException, attempt: int, frames_to_drop: int = 1) -> Failure:
+    """A raised exception as a failure, without the frames of this library at its top."""
+    trace = error.__traceback__
+    for _ in range(frames_to_drop):
+        trace = trace.tb_next if trace is not None and trace.tb_next is not None else trace
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    try:
+        pickled: bytes | None = dumps_value(error)
+    except Exception:  # noqa: BLE001 - a user's exception may hold anything; its text goes back all the same
+        pickled = None
+    summary = "".join(traceback.format_exception_only(error)).strip()
+    return Failure(
+        "error",
+        f"raised {summary}",
+        traceback=text,
+        exception=pickled,
+        oom=isinstance(error, MemoryError),
+        node=platform.node(),
+        attempt=attempt,
+    )
+
+
+def run(function: Callable[..., Any], args: bytes, attempt: int, log_lines: Callable[[], tuple[str, ...]]) -> bytes:
+    """Call the function and give the outcome. Whatever it raises is an outcome, too."""
+    import pickle
+    from dataclasses import replace
+
+    try:
+        positional, named = pickle.loads(args)
+        value = function(*positional, **named)
+    except BaseException as error:  # noqa: BLE001 - SystemExit of a user's function is its failure, not the worker's end
+        return outcome.of_failure(replace(failure_from(error, attempt), log_lines=log_lines()))
+    try:
+        return outcome.of_value(value)
+    except Exception as error:  # noqa: BLE001 - a user's __reduce__ may raise anything
+        kind = type(value).__qualname__
+        refused = NotPicklable(f"The returned {kind} can't be sent back: {error}. Return plain values, arrays or tables.")
+        return outcome.of_failure(replace(failure_from(refused, attempt, 0), log_lines=log_lines()))
+
+
+def set_variables(environ: Mapping[str, str]) -> None:
+    """Put variables into this process's environment."""
+    os.environ.update(environ)

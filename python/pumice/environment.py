@@ -1,0 +1,77 @@
+"""The user's environment as it goes along with a job: the Python, the local modules, the packages."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from . import local_modules, packages
+from .errors import EnvironmentMismatch
+
+__all__ = ["Archive", "Environment", "check_python"]
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A zip, and the SHA-256 of it in hex: the same content makes the same bytes."""
+
+    hash: str
+    data: bytes
+
+
+class Environment:
+    """What this process has imported and installed, looked at when it is made; archives are built when asked for."""
+
+    def __init__(self, files: dict[str, Path] | None = None) -> None:
+        self._files = local_modules.find() if files is None else files
+
+    @property
+    def python(self) -> str:
+        """Version of this Python, as "3.11.7"."""
+        return platform.python_version()
+
+    @property
+    def executable(self) -> str:
+        """The interpreter, for back ends on the same machine."""
+        return sys.executable
+
+    @cached_property
+    def modules(self) -> Archive | None:
+        """A zip of the local modules that are imported: under the working directory, or installed to be edited."""
+        if not self._files:
+            return None
+        data = local_modules.pack(self._files)
+        return Archive(hashlib.sha256(data).hexdigest(), data)
+
+    @cached_property
+    def packages(self) -> tuple[str, ...]:
+        """All installed packages as `name==version`, sorted."""
+        return packages.installed()
+
+    @cached_property
+    def packages_hash(self) -> str:
+        """Names the packages and the Python they are for, in hex."""
+        return packages.fingerprint(self.packages)
+
+    def packages_archive(self) -> Archive:
+        """A zip of the folders that hold the packages, for nodes which don't have them. Can be large and take long."""
+        data = packages.pack(packages.folders())
+        return Archive(hashlib.sha256(data).hexdigest(), data)
+
+    @cached_property
+    def stamps(self) -> dict[str, tuple[int, int]]:
+        """Size and time of change of each local module's file: cheap, and only of meaning on this machine."""
+        return local_modules.stamps(self._files)
+
+
+def check_python(client: str, worker: str) -> None:
+    """Refuse to run on another minor version than pickled it: functions by value are bytecode."""
+    if client.split(".")[:2] != worker.split(".")[:2]:
+        raise EnvironmentMismatch(
+            f"This is Python {client}, the workers run Python {worker}: a function sent to them is bytecode, which differs. "
+            f"Use an image with Python {'.'.join(client.split('.')[:2])}, or run this with Python {worker}."
+        )

@@ -1,0 +1,75 @@
+"""Archives kept unpacked on a node, by the hash of their content, for all processes that come after."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from .errors import PumiceError
+
+__all__ = ["cache_folder", "prune", "unpack"]
+
+_UNPACKED_LIMIT = 32 << 30
+_ENTRIES_LIMIT = 1_000_000
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where archives are unpacked: `PUMICE_CACHE`, else a folder in the user's cache or in the temporary folder."""
+    if folder := environ.get("PUMICE_CACHE"):
+        return Path(folder)
+    home = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else tempfile.gettempdir())
+    return Path(home) / "pumice"
+
+
+def unpack(data: bytes, cache: Path) -> Path:
+    """The folder with an archive's files; unpacked once, whole or not at all."""
+    folder = cache / hashlib.sha256(data).hexdigest()
+    if folder.is_dir():
+        os.utime(folder)
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=cache, prefix=".part-"))
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = archive.infolist()
+            size = sum(entry.file_size for entry in entries)
+            if size > _UNPACKED_LIMIT or len(entries) > _ENTRIES_LIMIT:
+                raise PumiceError(
+                    f"The archive would be {size >> 20} MiB in {len(entries)} files; at most {_UNPACKED_LIMIT >> 20} MiB in "
+                    f"{_ENTRIES_LIMIT} are unpacked. Put the packages into the image."
+                )
+            archive.extractall(part)
+        try:
+            part.rename(folder)
+        except OSError:
+            if not folder.is_dir():
+                raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def prune(cache: Path, days: float) -> list[Path]:
+    """Remove what no process has asked for in so many days."""
+    removed = []
+    for folder in cache.iterdir() if cache.is_dir() else ():
+        if folder.is_dir() and folder.stat().st_mtime < time.time() - days * 86400:
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder)
+    return removed
+
+
+def add_to_path(folder: Path, *, first: bool) -> None:
+    """Make the modules in a folder importable, before or after what is there."""
+    if first:
+        sys.path.insert(0, str(folder))
+    else:
+        sys.path.append(str(folder))
