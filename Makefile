@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 DATA_DIR ?=
+BUILT = $(or $(CARGO_TARGET_DIR),target)/debug
 
 .PHONY: help up demo test test-realkube lint fmt gen bench crash
 
@@ -18,8 +19,9 @@ demo: ## build, run the tour, leave nothing behind
 
 test: ## every test, through the real binaries too
 	./tests/prerequisites
-	$(CARGO) build --workspace --bins --examples
+	$(CARGO) build --workspace --bins --examples --lib
 	$(CARGO) test --workspace
+	./tests/python/run test $(BUILT)
 
 test-realkube: ## the tests on a real Kubernetes; the first time builds one from source, which takes minutes
 	./tests/realkube/build
@@ -30,9 +32,11 @@ lint: ## format, clippy, the rules of the house
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --features pumice-realkube/lane --quiet -- -D warnings
 	$(CARGO) run --quiet -p xtask -- tidy
+	./tests/python/run lint
 
 fmt: ## format everything
 	$(CARGO) fmt --all
+	./tests/python/run fmt
 
 gen: ## write generated sources anew
 	$(CARGO) run --quiet -p xtask -- codegen

@@ -32,6 +32,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("jobs", &["units", "objects", "api"]),
     ("vcctl", &["units", "objects", "api", "jobs"]),
     ("jobctl", &["units", "api", "jobs"]),
+    ("python", &["jobs"]),
     ("xtask", &["api"]),
 ];
 

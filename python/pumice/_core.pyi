@@ -1,0 +1,277 @@
+"""The compiled part: the job library of `jobctl`. Typed dictionaries in and out; the package makes objects of them.
+
+Every call that asks the platform something frees the interpreter and ends at once with KeyboardInterrupt on Ctrl-C,
+which leaves the job as it is. Jobs are named as for `jobctl`: a name, "job/NAME", or "last".
+
+Forks: a child process may use a Connection it inherited, which opens itself anew there. A Stream belongs to the process
+that opened it.
+"""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, TypeVar, final
+
+_Message = TypeVar("_Message")
+
+__version__: str
+
+class CoreError(Exception):
+    """What `jobctl` would have ended with."""
+
+    exit_code: int
+    """The exit code of `jobctl` for it."""
+    next_command: str | None
+    """What to do next, a command where there is one."""
+
+class UsageError(CoreError):
+    """What was asked for is wrong in itself (2)."""
+
+class NotFoundError(CoreError):
+    """No such job or pod (3)."""
+
+class DeniedError(CoreError):
+    """Not allowed (4)."""
+
+class UnreachableError(CoreError):
+    """No answer; trying again makes sense (5)."""
+
+class ConflictError(CoreError):
+    """It exists already, or changed meanwhile (6)."""
+
+class TimedOutError(CoreError):
+    """The job has not ended in the time given (8)."""
+
+class Description(TypedDict):
+    url: str
+    namespace: str
+    local: bool
+    """Whether it is the `pumice up` of this machine."""
+    data_dir: str | None
+    kubeconfig: str | None
+    context: str | None
+
+class JobBrief(TypedDict):
+    name: str
+    namespace: str
+    uid: str
+    """Another job of the same name has another."""
+    queue: str
+    phase: str
+    """As Volcano writes it, such as "Running"; "New" before the controller has seen the job."""
+    reason: str
+    message: str
+    end: str | None
+    """How it ended: "completed", "failed", "terminated" or "suspended"; None while it goes on."""
+    exit_code: int | None
+    """The exit code that says how it ended."""
+    total: int
+    succeeded: int
+    failed: int
+    running: int
+    waiting: int
+    restarts: int
+    created: str | None
+    """RFC 3339, as all times here."""
+
+class PodFailure(TypedDict):
+    pod: str
+    container: str
+    exit_code: int
+    signal: int | None
+    reason: str
+    """A word such as "OOMKilled"."""
+    message: str
+
+class Ending(JobBrief):
+    failures: list[PodFailure]
+    """First one first."""
+
+class PodBrief(TypedDict):
+    name: str
+    uid: str
+    """A pod made again has the same name and another uid."""
+    task: str
+    index: int | None
+    phase: str
+    reason: str
+    message: str
+    exit_code: int | None
+    signal: int | None
+    oom: bool
+    node: str
+    started: str | None
+    finished: str | None
+
+class Why(TypedDict):
+    stage: str
+    reasons: list[dict[str, Any]]
+    text: str
+
+class Event(TypedDict):
+    at: str | None
+    kind: str
+    """Normal or Warning."""
+    reason: str
+    message: str
+    count: int
+
+class Cancelled(TypedDict):
+    end: str | None
+    """How the job ended; None if nobody waited for it."""
+    already_ended: bool
+
+class Line(TypedDict):
+    kind: Literal["line"]
+    pod: str
+    task: str | None
+    index: int | None
+    container: str
+    text: str
+    """Without the line's end; what is no UTF-8 is replaced."""
+
+class State(TypedDict):
+    kind: Literal["state"]
+    job: JobBrief
+
+class Waits(TypedDict):
+    """The job waits, for a reason not told before."""
+
+    kind: Literal["waits"]
+    why: Why
+
+class LogsLost(TypedDict):
+    """The log of one pod can't be read on; the others and the job go on."""
+
+    kind: Literal["logs_lost"]
+    detail: str
+
+class Lost(TypedDict):
+    """The server does not answer; it is tried again, and nothing will be missed."""
+
+    kind: Literal["lost"]
+    detail: str
+
+class Back(TypedDict):
+    """The server answers again."""
+
+    kind: Literal["back"]
+
+class Ended(TypedDict):
+    """The last message."""
+
+    kind: Literal["ended"]
+    job: Ending
+
+Happening: TypeAlias = State | Waits | Line | LogsLost | Lost | Back | Ended
+
+class Snapshot(TypedDict):
+    """All pods; those known before and not here are gone."""
+
+    kind: Literal["snapshot"]
+    pods: list[PodBrief]
+
+class Changed(TypedDict):
+    """A new or changed pod, or the last state of one that is gone."""
+
+    kind: Literal["changed", "gone"]
+    pod: PodBrief
+
+PodNews: TypeAlias = Snapshot | Changed | Lost | Back
+
+@final
+class Stream(Generic[_Message]):
+    """Messages as they come, each given once. Threads that read the same stream take turns."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> _Message: ...
+    def poll(self, timeout: float) -> _Message | None:
+        """The next message, or None if none comes within `timeout` seconds; look at `ended` then."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing comes any more."""
+
+    def close(self) -> None:
+        """End it; whoever waits for a message is told the end."""
+
+@final
+class Connection:
+    """One platform. May be used by any number of threads."""
+
+    @staticmethod
+    def open(
+        context: str | None = None,
+        kubeconfig: str | PathLike[str] | None = None,
+        data_dir: str | PathLike[str] | None = None,
+        namespace: str | None = None,
+    ) -> Connection:
+        """Find the platform as `jobctl` does: by these, else by $PUMICE_CONTEXT, else the running `pumice up`."""
+
+    @property
+    def namespace(self) -> str: ...
+    def describe(self) -> Description: ...
+    def submit(self, job: Mapping[str, Any] | str) -> str:
+        """Create a Job, given as a dictionary or as YAML (there with what it needs beside it); its name.
+
+        After Ctrl-C or UnreachableError it may or may not be there.
+        """
+
+    def get(self, job: str) -> dict[str, Any]:
+        """The Job as the server has it."""
+
+    def status(self, job: str) -> JobBrief: ...
+    def jobs(self, all_namespaces: bool = False, selector: str | None = None) -> list[JobBrief]:
+        """Jobs, oldest first in each namespace; `selector` is one of labels, such as "team=a,stage!=test"."""
+
+    def wait(self, job: str, timeout: float | None = None) -> Ending:
+        """Until the job ends, through restarts of the server; TimedOutError after `timeout` seconds."""
+
+    def cancel(self, job: str, wait: bool = True) -> Cancelled: ...
+    def why(self, job: str) -> Why:
+        """Why the job is where it is."""
+
+    def events(self, job: str, pod: str | None = None) -> list[Event]:
+        """What the platform wrote down about the job, or about one of its pods, oldest first."""
+
+    def pods(self, job: str, task: str | None = None, index: int | None = None, failed: bool = False) -> list[PodBrief]:
+        """The job's pods now, by task and index."""
+
+    def watch(self, job: str, logs: bool = False) -> Stream[Happening]:
+        """All that happens to the job up to its end, with what it writes if `logs`."""
+
+    def watch_pods(
+        self, job: str, task: str | None = None, index: int | None = None, failed: bool = False
+    ) -> Stream[PodNews]:
+        """The job's pods, then every change of them. Never ends by itself."""
+
+    def logs(
+        self,
+        job: str,
+        index: int | None = None,
+        task: str | None = None,
+        container: str | None = None,
+        tail: int | None = None,
+        follow: bool = False,
+    ) -> Stream[Line]:
+        """Lines of the job's pods, or of the one of `index`; with `follow` until the job ends, else what there is."""
+
+def days(first: str, last: str, calendar: str = "weekdays") -> list[str]:
+    """The days from `first` to `last`, both included, that count by a calendar: "all", "weekdays" or "XNYS"."""
+
+def render(
+    command: Sequence[str],
+    *,
+    name: str | None = None,
+    replicas: int | None = None,
+    cpu: str | None = None,
+    memory: str | None = None,
+    queue: str | None = None,
+    image: str | None = None,
+    env: Mapping[str, str] = ...,
+    workdir: str | None = None,
+    share_workdir: bool = False,
+    min_available: int | None = None,
+    max_retry: int | None = None,
+    priority_class: str | None = None,
+) -> dict[str, Any]:
+    """A Job for `command`, as `jobctl submit` would make it, for `Connection.submit`."""

@@ -1,0 +1,285 @@
+//! `Connection`: one platform, and what can be asked of it.
+//!
+//! Invariant: thin. Each method resolves the job, calls one function of `pumice-jobs` with the interpreter set free,
+//! and turns the answer into Python's values. A connection inherited through a fork is opened anew.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use pumice_jobs::act::{Acted, Wish, act};
+use pumice_jobs::attend::Attendance;
+use pumice_jobs::brief::JobBrief;
+use pumice_jobs::logs::{JobLogs, LogOptions};
+use pumice_jobs::manifest::{self, Object};
+use pumice_jobs::pick::{self, Place};
+use pumice_jobs::pods::{self, Selection};
+use pumice_jobs::select::{self, JobRef};
+use pumice_jobs::target::{self, Environment, Flags, Target};
+use pumice_jobs::{Error, Exit, events, submit, why};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use serde_json::{Value, json};
+
+use crate::errors::{exception, misuse, raised};
+use crate::runtime::{Owned, wait};
+use crate::stream::Stream;
+use crate::{json, messages};
+
+/// What errors call the job that was given.
+const ORIGIN: &str = "job";
+
+/// One platform.
+#[pyclass(frozen, module = "pumice._core")]
+pub struct Connection {
+    target: Target,
+    #[pyo3(get)]
+    namespace: String,
+    /// Held only for a moment and by who holds the interpreter, so a fork never finds it held.
+    open: Mutex<Owned<pumice_jobs::Connection>>,
+}
+
+impl Connection {
+    /// The open connection of this process.
+    fn here(&self, py: Python<'_>) -> PyResult<pumice_jobs::Connection> {
+        let known = self.open.lock().unwrap_or_else(PoisonError::into_inner).here().cloned();
+        if let Some(connection) = known {
+            return Ok(connection);
+        }
+        let opened = open(py, &self.target, Some(&self.namespace))?;
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Owned::new(opened.clone());
+        Ok(opened)
+    }
+
+    /// Asks something of the platform.
+    fn ask<T, F>(&self, py: Python<'_>, question: impl FnOnce(pumice_jobs::Connection) -> F) -> PyResult<T>
+    where
+        T: Send,
+        F: Future<Output = Result<T, Error>> + Send,
+    {
+        wait(py, question(self.here(py)?))?.map_err(|error| self.exception(py, error))
+    }
+
+    /// Asks something about the job that `job` selects.
+    fn ask_about<T, F>(
+        &self,
+        py: Python<'_>,
+        job: &str,
+        question: impl FnOnce(pumice_jobs::Connection, JobRef) -> F + Send,
+    ) -> PyResult<T>
+    where
+        T: Send,
+        F: Future<Output = Result<T, Error>> + Send,
+    {
+        let selector = job.parse().map_err(|error: pumice_jobs::names::NameError| self.exception(py, error))?;
+        self.ask(py, |connection| async move {
+            let job = pick::pick_one(&connection, &selector).await?;
+            question(connection, job).await
+        })
+    }
+
+    fn exception(&self, py: Python<'_>, error: impl Into<Error>) -> PyErr {
+        let error = error.into();
+        if error.exit() == Exit::Unreachable {
+            // A restarted `up` may listen elsewhere: the next call finds it.
+            self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        exception(py, error, Some(&self.target))
+    }
+}
+
+fn open(py: Python<'_>, target: &Target, namespace: Option<&str>) -> PyResult<pumice_jobs::Connection> {
+    wait(py, pumice_jobs::Connection::open(target.clone(), namespace))?
+        .map_err(|error| exception(py, error, Some(target)))
+}
+
+#[pymethods]
+impl Connection {
+    #[staticmethod]
+    #[pyo3(signature = (context=None, kubeconfig=None, data_dir=None, namespace=None))]
+    fn open(
+        py: Python<'_>,
+        context: Option<String>,
+        kubeconfig: Option<PathBuf>,
+        data_dir: Option<PathBuf>,
+        namespace: Option<&str>,
+    ) -> PyResult<Self> {
+        let environment = Environment::read(|name| std::env::var_os(name).filter(|value| !value.is_empty()));
+        let target = target::choose(&Flags { kubeconfig, context, data_dir }, &environment)
+            .map_err(|error| exception(py, error, None))?;
+        let opened = open(py, &target, namespace)?;
+        let namespace = opened.namespace().to_owned();
+        Ok(Connection { target, namespace, open: Mutex::new(Owned::new(opened)) })
+    }
+
+    fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let connection = self.here(py)?;
+        let (data_dir, kubeconfig, context) = match &self.target {
+            Target::Local { data_dir, context, .. } => (Some(data_dir), None, context),
+            Target::Kubeconfig { path, context } => (None, Some(path), context),
+        };
+        let described = json!({
+            "url": connection.url(), "namespace": self.namespace, "local": data_dir.is_some(),
+            "data_dir": data_dir, "kubeconfig": kubeconfig, "context": context,
+        });
+        json::to_python(py, &described)
+    }
+
+    fn submit(&self, py: Python<'_>, job: &Bound<'_, PyAny>) -> PyResult<String> {
+        let objects = match job.cast::<PyString>() {
+            Ok(text) => {
+                let text: String = text.extract()?;
+                py.detach(|| manifest::parse(&text, ORIGIN)).map_err(|error| self.exception(py, error))?
+            }
+            Err(_) => vec![Object { body: json::from_python(job)?, origin: ORIGIN.to_owned() }],
+        };
+        if objects.iter().filter(|object| submit::is_job(&object.body)).count() != 1 {
+            return Err(misuse(py, "give one Job of batch.volcano.sh, with what it needs beside it"));
+        }
+        submit::check(&objects, Some(&self.namespace)).map_err(|error| self.exception(py, error))?;
+        let submitted =
+            self.ask(py, |connection| async move { Ok(submit::submit(&connection, &objects, |_| ()).await?) })?;
+        Ok(submitted.iter().find_map(submit::Submitted::job).map(|job| job.name).unwrap_or_default())
+    }
+
+    fn get<'py>(&self, py: Python<'py>, job: &str) -> PyResult<Bound<'py, PyAny>> {
+        let object = self.ask_about(py, job, |connection, job| async move { select::get(&connection, &job).await })?;
+        json::to_python(py, &object)
+    }
+
+    fn status<'py>(&self, py: Python<'py>, job: &str) -> PyResult<Bound<'py, PyAny>> {
+        let summary = self.ask_about(py, job, |connection, job| async move {
+            let object = select::get(&connection, &job).await?;
+            Ok(JobBrief::of(&select::typed(&connection, &object)?))
+        })?;
+        json::to_python(py, &summary)
+    }
+
+    #[pyo3(signature = (all_namespaces=false, selector=None))]
+    fn jobs<'py>(&self, py: Python<'py>, all_namespaces: bool, selector: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+        let summaries = self.ask(py, |connection| async move {
+            let jobs = pick::summaries(&connection, Place { all_namespaces, labels: selector }, true).await?;
+            let brief = |job: &Value| select::typed(&connection, job).map(|job| JobBrief::of(&job));
+            jobs.iter().filter_map(|job| job.whole.as_ref()).map(brief).collect::<Result<Vec<_>, Error>>()
+        })?;
+        json::to_python(py, &summaries)
+    }
+
+    #[pyo3(signature = (job, timeout=None))]
+    fn wait<'py>(&self, py: Python<'py>, job: &str, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        let limit = timeout.map(|timeout| crate::seconds(py, timeout)).transpose()?;
+        let ending = self.ask_about(py, job, |connection, job| async move {
+            let end = Attendance::new(connection, job.clone(), None).end();
+            match limit {
+                None => Ok(Ok(end.await?)),
+                Some(limit) => match tokio::time::timeout(limit, end).await {
+                    Ok(ending) => Ok(Ok(ending?)),
+                    Err(_) => Ok(Err(job)),
+                },
+            }
+        })?;
+        match ending {
+            Ok(ending) => json::to_python(py, &messages::of_ending(&ending)),
+            Err(job) => {
+                let text = format!("job {} has not ended within {} s", job.name, timeout.unwrap_or_default());
+                let next = format!("jobctl why {}{}", job.name, job.namespace_flag());
+                Err(raised(py, Exit::TimedOut, text, Some(next)))
+            }
+        }
+    }
+
+    #[pyo3(signature = (job, wait=true))]
+    fn cancel<'py>(&self, py: Python<'py>, job: &str, wait: bool) -> PyResult<Bound<'py, PyAny>> {
+        let cancelled =
+            self.ask_about(py, job, |connection, job| async move { act(&connection, &job, Wish::Cancel, wait).await })?;
+        let (end, before) = match cancelled {
+            Acted::AlreadyEnded(end) => (Some(end.word()), true),
+            Acted::Ended(end) => (Some(end.word()), false),
+            // Of a cancelled job only the first is said.
+            Acted::Asked | Acted::AlreadyGoesOn | Acted::GoesOn => (None, false),
+        };
+        json::to_python(py, &json!({"end": end, "already_ended": before}))
+    }
+
+    fn why<'py>(&self, py: Python<'py>, job: &str) -> PyResult<Bound<'py, PyAny>> {
+        let why = self.ask_about(py, job, |connection, job| async move { why::fetch(&connection, &job).await })?;
+        json::to_python(py, &why)
+    }
+
+    #[pyo3(signature = (job, pod=None))]
+    fn events<'py>(&self, py: Python<'py>, job: &str, pod: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+        let events =
+            self.ask_about(py, job, |connection, job| async move { events::fetch(&connection, &job, pod).await })?;
+        json::to_python(py, &events)
+    }
+
+    #[pyo3(signature = (job, task=None, index=None, failed=false))]
+    fn pods<'py>(
+        &self,
+        py: Python<'py>,
+        job: &str,
+        task: Option<String>,
+        index: Option<u32>,
+        failed: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let selection = Selection { task, index, failed };
+        let pods =
+            self.ask_about(py, job, |connection, job| async move { pods::fetch(&connection, &job, &selection).await })?;
+        json::to_python(py, &pods)
+    }
+
+    #[pyo3(signature = (job, logs=false))]
+    fn watch(&self, py: Python<'_>, job: &str, logs: bool) -> PyResult<Stream> {
+        let options = logs.then(|| LogOptions { follow: true, ..LogOptions::default() });
+        let happenings = self.ask_about(py, job, |connection, job| async move {
+            let name = job.name.clone();
+            Ok(messages::of_attendance(Attendance::new(connection, job, options), name))
+        })?;
+        Ok(Stream::new(happenings, self.target.clone()))
+    }
+
+    #[pyo3(signature = (job, task=None, index=None, failed=false))]
+    fn watch_pods(
+        &self,
+        py: Python<'_>,
+        job: &str,
+        task: Option<String>,
+        index: Option<u32>,
+        failed: bool,
+    ) -> PyResult<Stream> {
+        let selection = Selection { task, index, failed };
+        let pods = self.ask_about(py, job, |connection, job| async move {
+            // A job that isn't there has no pods either; only asking for it tells.
+            select::get(&connection, &job).await?;
+            Ok(pods::follow(connection, &job, &selection))
+        })?;
+        Ok(Stream::new(messages::of_pods(pods), self.target.clone()))
+    }
+
+    #[pyo3(signature = (job, index=None, task=None, container=None, tail=None, follow=false))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn logs(
+        &self,
+        py: Python<'_>,
+        job: &str,
+        index: Option<u32>,
+        task: Option<&str>,
+        container: Option<String>,
+        tail: Option<u32>,
+        follow: bool,
+    ) -> PyResult<Stream> {
+        let lines = self.ask_about(py, job, |connection, job| async move {
+            let object = select::get(&connection, &job).await?;
+            let typed = select::typed(&connection, &object)?;
+            let pod = index.map(|index| pods::name_of(&typed, task, index)).transpose()?;
+            let options = LogOptions { follow, tail_lines: tail, pod, container };
+            let name = job.name.clone();
+            Ok(if follow {
+                messages::lines_of_attendance(Attendance::new(connection, job, Some(options)), name)
+            } else {
+                messages::of_logs(JobLogs::new(connection, job, options), name)
+            })
+        })?;
+        Ok(Stream::new(lines, self.target.clone()))
+    }
+}

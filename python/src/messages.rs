@@ -1,0 +1,85 @@
+//! What streams say, as JSON with a `kind`: the one place that knows these words (`_core.pyi` types them).
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use pumice_jobs::Error;
+use pumice_jobs::attend::{Attendance, Ending, Happening};
+use pumice_jobs::brief::JobBrief;
+use pumice_jobs::call::CallError;
+use pumice_jobs::logs::{JobLogs, LogLine};
+use pumice_jobs::outcome::exit_of_end;
+use pumice_jobs::pods::{PodBrief, place_in};
+use pumice_jobs::watch::News;
+use serde_json::{Value, json};
+
+/// Messages to come.
+pub type Messages = BoxStream<'static, Result<Value, Error>>;
+
+/// How a job ended: its last summary, in which end and exit code are never empty, and what failed.
+pub fn of_ending(ending: &Ending) -> Value {
+    let mut value = json!(JobBrief::of(&ending.job));
+    value["end"] = json!(ending.end.word());
+    value["exit_code"] = json!(exit_of_end(&ending.job, ending.end).code());
+    value["failures"] = json!(ending.failures);
+    value
+}
+
+/// A line of a log. Bytes that are no UTF-8 are replaced.
+fn of_line(job: &str, line: &LogLine) -> Value {
+    let (task, index) = place_in(job, &line.pod).unzip();
+    let text = String::from_utf8_lossy(&line.text);
+    json!({"kind": "line", "pod": line.pod, "task": task, "index": index, "container": line.container, "text": text})
+}
+
+fn of_happening(job: &str, happening: &Happening) -> Value {
+    match happening {
+        Happening::State(state) => json!({"kind": "state", "job": JobBrief::of(state)}),
+        Happening::Line(line) => of_line(job, line),
+        Happening::Waits(why) => json!({"kind": "waits", "why": why}),
+        Happening::LogsLost(error) => json!({"kind": "logs_lost", "detail": error.to_string()}),
+        Happening::Lost(detail) => json!({"kind": "lost", "detail": detail}),
+        Happening::Back => json!({"kind": "back"}),
+        Happening::Ended(ending) => json!({"kind": "ended", "job": of_ending(ending)}),
+    }
+}
+
+/// All that happens to a job, up to its end.
+pub fn of_attendance(attendance: Attendance, job: String) -> Messages {
+    stream::unfold(Some((attendance, job)), |open| async move {
+        let (mut attendance, job) = open?;
+        let happening = attendance.next().await;
+        let goes_on = !matches!(happening, Ok(Happening::Ended(_)) | Err(_));
+        let message = happening.map(|happening| of_happening(&job, &happening));
+        Some((message, goes_on.then_some((attendance, job))))
+    })
+    .boxed()
+}
+
+/// Only the lines of that.
+pub fn lines_of_attendance(attendance: Attendance, job: String) -> Messages {
+    let wanted = |message: &Result<Value, Error>| message.as_ref().map_or(true, |message| message["kind"] == "line");
+    of_attendance(attendance, job).filter(move |message| std::future::ready(wanted(message))).boxed()
+}
+
+/// The lines written up to now.
+pub fn of_logs(logs: JobLogs, job: String) -> Messages {
+    stream::unfold((logs, job), |(mut logs, job)| async move {
+        let line = logs.next().await?;
+        Some((line.map(|line| of_line(&job, &line)), (logs, job)))
+    })
+    .boxed()
+}
+
+/// News of pods.
+pub fn of_pods(news: BoxStream<'static, Result<News<PodBrief>, CallError>>) -> Messages {
+    news.map(|news| {
+        Ok(match news? {
+            News::Snapshot(pods) => json!({"kind": "snapshot", "pods": pods}),
+            News::Changed(pod) => json!({"kind": "changed", "pod": pod}),
+            News::Gone(pod) => json!({"kind": "gone", "pod": pod}),
+            News::Lost(detail) => json!({"kind": "lost", "detail": detail}),
+            News::Back => json!({"kind": "back"}),
+        })
+    })
+    .boxed()
+}

@@ -1,0 +1,52 @@
+//! `render`: keywords to a Job, as `jobctl`'s flags make one.
+
+use std::collections::BTreeMap;
+
+use pumice_jobs::render::JobFlags;
+use pyo3::prelude::*;
+
+use crate::errors::exception;
+use crate::json;
+
+/// A Job for `command`, as a dictionary that `Connection.submit` takes.
+#[pyfunction]
+#[pyo3(signature = (
+    command, *, name=None, replicas=None, cpu=None, memory=None, queue=None, image=None, env=BTreeMap::new(), workdir=None,
+    share_workdir=false, min_available=None, max_retry=None, priority_class=None,
+))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+pub fn render<'py>(
+    py: Python<'py>,
+    command: Vec<String>,
+    name: Option<String>,
+    replicas: Option<u32>,
+    cpu: Option<String>,
+    memory: Option<String>,
+    queue: Option<String>,
+    image: Option<String>,
+    env: BTreeMap<String, String>,
+    workdir: Option<String>,
+    share_workdir: bool,
+    min_available: Option<u32>,
+    max_retry: Option<u32>,
+    priority_class: Option<String>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let flags = JobFlags {
+        name,
+        replicas,
+        cpu,
+        memory,
+        queue,
+        image,
+        env: env.into_iter().collect(),
+        workdir,
+        share_workdir,
+        min_available,
+        max_retry,
+        priority_class,
+        command,
+        ..JobFlags::default()
+    };
+    let job = pumice_jobs::render::render(&flags).map_err(|error| exception(py, error, None))?;
+    json::to_python(py, &job)
+}
