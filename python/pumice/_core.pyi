@@ -271,7 +271,10 @@ def render(
     workdir: str | None = None,
     share_workdir: bool = False,
     min_available: int | None = None,
+    max_parallel: int | None = None,
     max_retry: int | None = None,
+    gpu: int | None = None,
+    zone: str | None = None,
     priority_class: str | None = None,
 ) -> dict[str, Any]:
     """A Job for `command`, as `jobctl submit` would make it, for `Connection.submit`."""

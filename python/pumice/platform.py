@@ -288,6 +288,10 @@ def _rendered(spec: JobSpec, folder: Path, chunk: int, pods: int) -> dict[str, A
         workdir=str(Path.cwd()),
         share_workdir=True,
         min_available=1,
+        # Said also where all may run at once: such pods don't need to know each other, so there may be very many.
+        max_parallel=min(options.max_parallel or pods, pods),
+        gpu=options.gpu,
+        zone=options.zone,
     )
     # A map runs many times under one name, so the name is only the beginning of the job's.
     job["metadata"]["generateName"] = _beginning(options.name or "map")
@@ -306,7 +310,7 @@ def _beginning(name: str) -> str:
 
 def _check(options: Options) -> None:
     """Refuse what would not be done."""
-    unknown = ("gpu", "zone", "image", "max_parallel", "timeout")
+    unknown = ("image", "timeout")
     asked = [name for name in unknown if getattr(options, name) is not None] + (["retries"] if options.retries else [])
     if asked:
         raise BadOption(f"On the platform {', '.join(asked)} can't be asked for yet; leave it out, or use pumice.local().")

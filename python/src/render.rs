@@ -12,7 +12,7 @@ use crate::json;
 #[pyfunction]
 #[pyo3(signature = (
     command, *, name=None, replicas=None, cpu=None, memory=None, queue=None, image=None, env=BTreeMap::new(), workdir=None,
-    share_workdir=false, min_available=None, max_retry=None, priority_class=None,
+    share_workdir=false, min_available=None, max_parallel=None, max_retry=None, gpu=None, zone=None, priority_class=None,
 ))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn render<'py>(
@@ -28,7 +28,10 @@ pub fn render<'py>(
     workdir: Option<String>,
     share_workdir: bool,
     min_available: Option<u32>,
+    max_parallel: Option<u32>,
     max_retry: Option<u32>,
+    gpu: Option<u32>,
+    zone: Option<String>,
     priority_class: Option<String>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let flags = JobFlags {
@@ -42,7 +45,10 @@ pub fn render<'py>(
         workdir,
         share_workdir,
         min_available,
+        max_parallel,
         max_retry,
+        gpu,
+        zone,
         priority_class,
         command,
         ..JobFlags::default()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -81,6 +82,17 @@ def test_too_much_memory_is_told(backend):
 def test_memory_is_raised_and_the_record_succeeds(backend):
     greedy = pumice.task(lambda mib: len(b"x" * (mib << 20)), memory="150Mi", on_oom=pumice.grow(4, "2Gi"))
     assert greedy.map([1, 400], chunk=1).results() == [1 << 20, 400 << 20]
+
+
+def span(seconds):
+    start = time.time()
+    time.sleep(seconds)
+    return start, time.time()
+
+
+def test_no_more_run_at_once_than_may(backend):
+    spans = sorted(pumice.task(span, max_parallel=1).map([0.3, 0.2, 0.1], chunk=1).results())
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
 
 
 def test_a_map_is_cancelled(backend):
