@@ -106,6 +106,8 @@ fn begin(resource: &str, object: &Value) {
                 priorities: &BTreeMap::new(),
                 awaited: &BTreeMap::new(),
                 network_policies: true,
+                profiles: &BTreeMap::new(),
+                largest_node: None,
                 command: None,
             };
             let plan = job::step(&view, now());
