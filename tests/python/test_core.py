@@ -158,6 +158,8 @@ def test_why_and_events_of_a_job_that_fits_nowhere(connection: _core.Connection)
 
 
 def test_ctrl_c_ends_the_wait_and_not_the_job(connection: _core.Connection) -> None:
+    # A shell's background job, as a test run may be, begins with the signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     name = submit(connection, "sleep 600")
     running(connection, name)
     for wait in (lambda: connection.wait(name), lambda: list(connection.logs(name, follow=True))):
