@@ -21,7 +21,7 @@ pub use change::{ActArgs, Careful, RetryArgs};
 pub use debug::DebugArgs;
 pub use job::{Gang, JobArgs, Work};
 pub use jobs::{JobsArgs, OneJob, SeveralJobs};
-pub use list::{ListArgs, ListForm, OrderWord};
+pub use list::{ListArgs, ListForm};
 pub use logs::LogsArgs;
 pub use platform::{
     CheckArgs, ContextCommand, NodeCommand, QueueCommand, Shown, TopArgs, UsageArgs, UsageBy, VersionArgs,

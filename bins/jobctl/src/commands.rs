@@ -1,6 +1,7 @@
 //! From a parsed command line to its verb.
 
 mod act;
+mod attended;
 mod careful;
 mod context;
 mod debug;

@@ -89,6 +89,34 @@ pub const RESTART: &str = "pumice.sh/restart";
 pub const EVICTED_AT: &str = "pumice.sh/evicted-at";
 /// What pods of a Job start with because it was learned, `{"uid": .., "tasks": {TASK: {CONTAINER: AMOUNT}}}`; annotation.
 pub const MEMORY_START: &str = "pumice.sh/memory-start";
+/// What pods that run out of memory get, such as `factor=1.5,ceiling=64Gi,tries=3`, or `off`; annotation of a Job or of a pod
+/// template. For clusters whose definitions are Volcano's, as the other twins of our fields are.
+pub const ON_OOM: &str = "pumice.sh/on-oom";
+/// Pods of a task that must succeed, where there is no field `minSuccess`; annotation of its pod template.
+pub const MIN_SUCCESS: &str = "pumice.sh/min-success";
+/// Pods of a task that may be unfinished at once, where there is no field `maxParallel`; annotation of its pod template.
+pub const MAX_PARALLEL: &str = "pumice.sh/max-parallel";
+/// How often a failed pod of one index is made again, where there is no field `retries`; annotation of the pod template.
+pub const RETRIES: &str = "pumice.sh/retries";
+/// Most of those retries.
+pub const RETRIES_MAX: i32 = 1000;
+/// The jobs that a Job waits for, `ok:JOB,any:JOB,failed:JOB`; annotation of a Job.
+pub const AFTER: &str = "pumice.sh/after";
+/// Those of them that have ended as wanted; annotation of a Job.
+pub const AFTER_MET: &str = "pumice.sh/after-met";
+/// Evictions that a delayed policy will act on, of pods without a successor that says so itself; annotation of a Job.
+pub const EVICTED: &str = "pumice.sh/evicted";
+/// Indices of a Job's tasks whose pods ended and are gone, with their results; annotation of a Job.
+pub const ENDED_INDICES: &str = "pumice.sh/ended-indices";
+/// Indices of a Job's tasks whose pods were refused by nodes, and how often; annotation of a Job.
+pub const REFUSED_INDICES: &str = "pumice.sh/refused-indices";
+/// The raises of memory that the status would tell, where Volcano's definitions drop them; annotation of a Job.
+pub const MEMORY_RAISES: &str = "pumice.sh/memory-raises";
+/// The retries that the status would tell, where Volcano's definitions drop them; annotation of a Job.
+pub const POD_RETRIES: &str = "pumice.sh/pod-retries";
+/// What controllers note on a Job about itself. It does not go along when something else is made of the Job.
+pub const NOTES_ON_JOBS: &[&str] =
+    &[AFTER_MET, EVICTED, ENDED_INDICES, REFUSED_INDICES, MEMORY_RAISES, POD_RETRIES, MEMORY_START];
 /// Reason of the state of a Job whose pods were given more memory than any node has.
 pub const MEMORY_EXCEEDS_NODES: &str = "MemoryExceedsNodes";
 /// Name of the CronJob that made a Job; label.

@@ -153,7 +153,8 @@ impl Error {
             Error::Context(_) => Exit::Usage,
             Error::NotEnded { .. } => Exit::Conflict,
             Error::Several { .. } => Exit::Usage,
-            Error::Submit(SubmitError::NotServed { .. }) | Error::Bundle(BundleError::Missing { .. }) => Exit::NotFound,
+            Error::Submit(SubmitError::NotServed { .. } | SubmitError::NoQueue { .. }) => Exit::NotFound,
+            Error::Bundle(BundleError::Missing { .. }) => Exit::NotFound,
             Error::Submit(SubmitError::OtherJob { .. }) => Exit::Conflict,
             Error::Connect(_) | Error::Manifest(_) | Error::Render(_) | Error::Submit(_) | Error::Name(_) => {
                 Exit::Usage
@@ -187,6 +188,7 @@ impl Error {
             Error::Manifest(_) | Error::Submit(SubmitError::Check { .. } | SubmitError::NotServed { .. }) => {
                 Some(CORRECT.to_owned())
             }
+            Error::Submit(SubmitError::NoQueue { .. }) => Some("jobctl queue list".to_owned()),
             Error::Submit(SubmitError::OtherJob { name, namespace, .. }) => {
                 Some(format!("jobctl get {name} --namespace {namespace}"))
             }

@@ -153,6 +153,23 @@ pub enum Order {
     Runtime,
 }
 
+impl Order {
+    /// By its word.
+    pub const WORDS: [(&'static str, Order); 6] = [
+        ("age", Order::Age),
+        ("name", Order::Name),
+        ("state", Order::State),
+        ("queue", Order::Queue),
+        ("progress", Order::Progress),
+        ("runtime", Order::Runtime),
+    ];
+
+    /// The order of a word; by age if there is no such word.
+    pub fn of(word: &str) -> Order {
+        Self::WORDS.iter().find(|(known, _)| *known == word).map_or(Order::Age, |(_, order)| *order)
+    }
+}
+
 /// Puts jobs in order; where it says nothing they stay as they are.
 pub fn sort(jobs: &mut [Summary], order: Order, now: Timestamp) {
     let done_ppm = |job: &Summary| {

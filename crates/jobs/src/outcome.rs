@@ -96,6 +96,9 @@ pub fn end_of(job: &Job) -> Option<JobEnd> {
     }
 }
 
+/// The reason of a pod that ran longer than `activeDeadlineSeconds`.
+const DEADLINE: &str = "DeadlineExceeded";
+
 /// A container that ended badly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PodFailure {
@@ -120,6 +123,9 @@ impl PodFailure {
     /// One line for people.
     pub fn sentence(&self) -> String {
         let PodFailure { pod, exit_code, reason, message, .. } = self;
+        if reason == DEADLINE {
+            return format!("pod {pod} was ended: it ran longer than it may (--timeout)");
+        }
         let mut text = match self.signal {
             Some(signal) => format!("pod {pod} was killed by signal {signal}"),
             None => format!("pod {pod} ended with exit code {exit_code}"),
@@ -159,6 +165,8 @@ fn failures_of(pod: &Pod) -> Vec<PodFailure> {
     let Some(status) = pod.status.as_ref().filter(|s| s.phase.as_deref() == Some("Failed")) else {
         return Vec::new();
     };
+    // Containers of a pod that is ended for its time say only that they were killed.
+    let late = status.reason.as_deref().filter(|reason| *reason == DEADLINE);
     let containers =
         status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten()).filter_map(
             |container| {
@@ -168,7 +176,7 @@ fn failures_of(pod: &Pod) -> Vec<PodFailure> {
                     container: container.name.clone(),
                     exit_code: ended.exit_code,
                     signal: ended.signal.filter(|signal| *signal > 0),
-                    reason: ended.reason.clone().unwrap_or_default(),
+                    reason: late.or(ended.reason.as_deref()).unwrap_or_default().to_owned(),
                     message: ended.message.clone().unwrap_or_default(),
                     finished_ms: ended.finished_at.as_ref().map_or(i64::MAX, |t| t.0.as_millisecond()),
                 })

@@ -23,18 +23,11 @@ pub const RETRY_OF: &str = "pumice.sh/retry-of";
 const NAME_MAX: usize = 63;
 /// Names tried before giving up.
 const NAMES_MAX: u32 = 1000;
-/// Labels and annotations that say something of the old job only: how it was submitted, and what controllers noted.
+/// Labels and annotations that say something of the old job only, beside what controllers noted.
 const LEFT_BEHIND: &[&str] = &[
     "kubectl.kubernetes.io/last-applied-configuration",
     idempotency::KEY,
     idempotency::SPEC,
-    "pumice.sh/after-met",
-    "pumice.sh/ended-indices",
-    "pumice.sh/evicted",
-    "pumice.sh/memory-raises",
-    known::MEMORY_START,
-    "pumice.sh/pod-retries",
-    "pumice.sh/refused-indices",
     known::CREATED_BY_JOB_FLOW,
     known::CREATED_BY_JOB_TEMPLATE,
     known::CRON_JOB,
@@ -70,7 +63,7 @@ fn root(job: &Value) -> &str {
 
 fn kept(texts: &Value) -> Map<String, Value> {
     let all = texts.as_object().into_iter().flatten();
-    all.filter(|(key, _)| !LEFT_BEHIND.contains(&key.as_str()))
+    all.filter(|(key, _)| !LEFT_BEHIND.contains(&key.as_str()) && !known::NOTES_ON_JOBS.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
 }

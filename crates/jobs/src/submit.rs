@@ -5,14 +5,20 @@
 
 use std::collections::HashMap;
 
+use pumice_api::names::ROOT_QUEUE;
 use serde_json::{Value, json};
 
 use crate::call::{self, CallError, FailureClass};
 use crate::connection::Connection;
+use crate::error::Error;
 use crate::idempotency;
 use crate::manifest::Object;
 use crate::names;
+use crate::queue;
 use crate::select::JobRef;
+
+/// Queues named where one is unknown.
+const QUEUES_NAMED_MAX: usize = 8;
 
 /// An object that can't be submitted.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +53,16 @@ pub enum SubmitError {
         /// Why.
         #[source]
         source: Box<CallError>,
+    },
+    /// The job is for a queue that nobody made.
+    #[error("{origin}: there is no queue {queue}{}", known_queues(.known))]
+    NoQueue {
+        /// Where the job comes from.
+        origin: String,
+        /// The queue.
+        queue: String,
+        /// Those that there are; empty if they can't be listed.
+        known: Vec<String>,
     },
     /// Another job was submitted with the same idempotency key.
     #[error("--idempotency-key {key:?} is that of job {name} in namespace {namespace}, which asks for something else")]
@@ -283,7 +299,32 @@ async fn submit_one(
             let effect = if version(&before) == version(&object) { Effect::Unchanged } else { Effect::Configured };
             Ok(Submitted { kind, effect, object })
         }
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(match unknown_queue(connection, &body, &error).await {
+            Some((queue, known)) => SubmitError::NoQueue { origin: origin.clone(), queue, known },
+            None => failed(error),
+        }),
+    }
+}
+
+/// Whether a job was refused since its queue does not exist; admission says so in its own words, among others.
+async fn unknown_queue(connection: &Connection, body: &Value, error: &CallError) -> Option<(String, Vec<String>)> {
+    let name = call::text_at(body, "/spec/queue");
+    let refused = matches!(error.class(), FailureClass::Invalid | FailureClass::Denied);
+    if !refused || !is_job(body) || name.is_empty() {
+        return None;
+    }
+    let Err(Error::Missing { .. }) = queue::get(connection, name).await else { return None };
+    let known = queue::list(connection).await.unwrap_or_default();
+    let names = known.iter().map(|queue| call::text_at(queue, "/metadata/name").to_owned());
+    Some((name.to_owned(), names.filter(|name| name != ROOT_QUEUE).collect()))
+}
+
+fn known_queues(known: &[String]) -> String {
+    let more = if known.len() > QUEUES_NAMED_MAX { ", ..." } else { "" };
+    match &known[..known.len().min(QUEUES_NAMED_MAX)] {
+        [] => String::new(),
+        [only] => format!("; the only one is {only}"),
+        some => format!("; there are {}{more}", some.join(", ")),
     }
 }
 

@@ -157,6 +157,11 @@ fn failures_read_well() {
         pod("a", ended(3, None, "Error", "2026-01-01T00:00:01Z")),
         pod("b", ended(137, Some(9), "OOMKilled", "2026-01-01T00:00:02Z")),
         pod("c", json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"})),
+        pod("d", {
+            let mut late = ended(143, Some(15), "Error", "2026-01-01T00:00:03Z");
+            late["reason"] = "DeadlineExceeded".into();
+            late
+        }),
     ];
     let sentences: Vec<_> = pod_failures(&pods).iter().map(|failure| failure.sentence()).collect();
     assert_eq!(
@@ -164,6 +169,7 @@ fn failures_read_well() {
         [
             "pod a ended with exit code 3",
             "pod b was killed by signal 9 (OOMKilled)",
+            "pod d was ended: it ran longer than it may (--timeout)",
             "pod c ended with exit code 1 (Evicted): low on memory",
         ]
     );

@@ -47,10 +47,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use pumice_api::batch::{Job, JobPhase};
 use pumice_api::bus::Action;
+use pumice_api::names;
 use pumice_api::profile::ResourceProfile;
 use pumice_api::scheduling::PodGroup;
 
-pub use after::{AFTER, After, AfterError};
+pub use after::{After, AfterError};
 pub use events::Evicted;
 pub use facts::{JobPod, PodFacts, PodPhase};
 pub use kill::Mark;
@@ -59,7 +60,7 @@ pub use oom::rule_of;
 pub use phase::{Transition, transition};
 pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity};
 pub use profile::Lesson;
-pub use scale_up::{ON_OOM, ScaleUp, ScaleUpError};
+pub use scale_up::{ScaleUp, ScaleUpError};
 pub use sizes::gets_more_memory;
 pub use task_numbers::{MAX_PARALLEL, MIN_SUCCESS, RETRIES, TASK_NUMBERS, TaskNumber, TaskNumberError, at_once};
 
@@ -129,7 +130,7 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
     signals.retain(|signal| !oom.answers(signal) && !retries.answers(signal));
     let changed_at = view.job.status.state.last_transition_time.as_ref().map_or(now, |time| time.0);
     let Judgement { due, wake_at, waiting } = policy::judge(&view.job.spec, &signals, changed_at, now);
-    let refusals = Memory::read(view.job, memory::REFUSED, None);
+    let refusals = Memory::read(view.job, names::REFUSED_INDICES, None);
     let scene = Scene { view, census, phase, signals, due, memory: oom, retries, refusals, changed_at, now };
     let judged = matches!(scene.phase, JobPhase::Pending | JobPhase::Running) && view.command.is_none();
     let order = match view.command {

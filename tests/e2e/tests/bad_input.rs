@@ -53,6 +53,53 @@ fn each_is_refused_with_a_clear_word_and_the_platform_goes_on() {
     platform.jobctl(["run", "--name", "good", "--", "true"]).ok();
 }
 
+/// The flags of a job that can't be, the exit code, and words of the error and of what comes next.
+const WRONG: &[(&[&str], i32, [&str; 2])] = &[
+    (
+        &["--queue", "nowhere", "--", "true"],
+        3,
+        ["there is no queue nowhere; the only one is default", "jobctl queue list"],
+    ),
+    (&["--cpu", "lots", "--", "true"], 2, ["--cpu \"lots\" is not a positive quantity", "--help"]),
+    (&["--array", "0-9", "--min-success", "110%", "--", "true"], 2, ["--min-success \"110%\"", "--help"]),
+    (&["--days", "2024-13-01:2024-12-31", "--", "true"], 2, ["2024-13-01:2024-12-31", "--help"]),
+    (
+        &["--days", "2024-01-01:2024-12-31", "--calendar", "broken.txt", "--", "true"],
+        2,
+        ["broken.txt:2: \"soon\" is not a day", "--help"],
+    ),
+    (
+        &["--days", "2024-01-01:2024-12-31", "--calendar", "LSE", "--", "true"],
+        2,
+        ["LSE is none of weekdays, all and XNYS, and no file", "--help"],
+    ),
+    (&["--params", "torn.csv", "--", "true"], 2, ["torn.csv:3: fields in the row: 1, columns: 2", "correct that"]),
+    (&["--params", "torn.jsonl", "--", "true"], 2, ["torn.jsonl:2: the line is not JSON", "correct that"]),
+    (&["--params", "none.csv", "--", "true"], 2, ["none.csv can't be read: No such file", "--help"]),
+    (&["--params", "good.csv", "--", "echo", "{rat}"], 2, ["{rat}", "the names are {index}, {key}, {rate}, {seed}"]),
+    (&["--retries", "5000", "--", "true"], 2, ["--retries 5000 is not within 0 to 1000", "--help"]),
+    (&["--array", "0-199999", "--", "true"], 2, ["100000", "next:"]),
+];
+
+#[test]
+fn wrong_flags_have_a_clear_word_the_right_code_and_a_next_step() {
+    let platform = Platform::new();
+    platform.file("broken.txt", "2024-01-02\nsoon\n");
+    platform.file("torn.csv", "rate,seed\n0.1,2\n0.2\n");
+    platform.file("torn.jsonl", "{\"a\": 1}\n{\"a\": }\n");
+    platform.file("good.csv", "rate,seed\n0.1,2\n");
+    for (flags, code, words) in WRONG {
+        for verb in ["run", "submit"] {
+            let said = platform.jobctl([&[verb], *flags].concat());
+            assert_eq!(said.code, *code, "{flags:?}: {said:?}");
+            for word in words.iter().chain(&["error: ", "\nnext:  "]) {
+                assert!(said.stderr.contains(word), "{flags:?}: {word:?} is not in {}", said.stderr);
+            }
+        }
+    }
+    assert!(platform.list("jobs.batch.volcano.sh").is_empty(), "something was stored");
+}
+
 #[test]
 fn raw_requests_are_bounded_too() {
     let platform = Platform::new();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use pumice_jobs::list::{Column, Order};
 use pumice_jobs::pick::Filter;
@@ -31,9 +32,9 @@ pub struct ListArgs {
     /// Only jobs submitted so long ago or later, such as 2h
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub since: Option<Duration>,
-    /// Order
-    #[arg(long, value_enum, value_name = "BY", default_value_t = OrderWord::Age)]
-    pub sort: OrderWord,
+    /// Order: oldest, furthest and longest first
+    #[arg(long, value_name = "BY", value_parser = order(), default_value = "age")]
+    pub sort: Order,
     /// At most so many, the last ones of the order by age, else the first ones
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
@@ -59,6 +60,10 @@ impl ListArgs {
     }
 }
 
+fn order() -> impl TypedValueParser<Value = Order> {
+    PossibleValuesParser::new(Order::WORDS.map(|(word, _)| word)).map(|word| Order::of(&word))
+}
+
 /// How a list is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ListForm {
@@ -74,34 +79,4 @@ pub enum ListForm {
     Yaml,
     /// job/NAME
     Name,
-}
-
-/// What a list is sorted by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OrderWord {
-    /// Oldest first
-    Age,
-    /// By name
-    Name,
-    /// By state
-    State,
-    /// By queue
-    Queue,
-    /// Furthest first
-    Progress,
-    /// Longest first
-    Runtime,
-}
-
-impl From<OrderWord> for Order {
-    fn from(word: OrderWord) -> Order {
-        match word {
-            OrderWord::Age => Order::Age,
-            OrderWord::Name => Order::Name,
-            OrderWord::State => Order::State,
-            OrderWord::Queue => Order::Queue,
-            OrderWord::Progress => Order::Progress,
-            OrderWord::Runtime => Order::Runtime,
-        }
-    }
 }

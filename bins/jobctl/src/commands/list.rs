@@ -6,7 +6,7 @@ use pumice_jobs::summary::Summary;
 use pumice_jobs::{Connection, Exit};
 
 use super::Session;
-use crate::args::{Form, ListArgs, ListForm, OrderWord};
+use crate::args::{Form, ListArgs, ListForm};
 use crate::failure::Failure;
 use crate::{output, terminal};
 
@@ -17,8 +17,8 @@ pub fn run(session: &Session, args: &ListArgs) -> Result<Exit, Failure> {
         let whole = matches!(args.output, ListForm::Json | ListForm::Yaml);
         let place = Place { all_namespaces: args.all_namespaces, labels: filter.labels.as_deref() };
         let mut jobs = filter.hits(pick::summaries(&connection, place, whole).await?, now);
-        if args.sort != OrderWord::Age {
-            list::sort(&mut jobs, Order::from(args.sort), now);
+        if args.sort != Order::Age {
+            list::sort(&mut jobs, args.sort, now);
         }
         shorten(&mut jobs, args);
         let columns = columns(args);
@@ -44,7 +44,7 @@ pub fn run(session: &Session, args: &ListArgs) -> Result<Exit, Failure> {
 /// Keeps the newest where the newest come last, else the first ones.
 fn shorten(jobs: &mut Vec<Summary>, args: &ListArgs) {
     let limit = args.limit.unwrap_or(usize::MAX);
-    if args.sort == OrderWord::Age {
+    if args.sort == Order::Age {
         jobs.drain(..jobs.len().saturating_sub(limit));
     } else {
         jobs.truncate(limit);

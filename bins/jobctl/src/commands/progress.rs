@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pumice_api::batch::Job;
-use pumice_jobs::attend::{Attendance, Happening};
+use pumice_jobs::attend::Happening;
 use pumice_jobs::progress::{Counts, Progress};
 use pumice_jobs::select::JobRef;
 use pumice_jobs::{Connection, Exit, pick, select, state};
@@ -11,10 +11,11 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Session;
+use super::attended::Attended;
 use crate::args::{ProgressArgs, ProgressForm};
 use crate::failure::Failure;
 use crate::output;
-use crate::terminal::{self, Terminal};
+use crate::terminal;
 
 /// The shortest time between two lines.
 const LINE_EVERY: Duration = Duration::from_millis(250);
@@ -51,21 +52,13 @@ async fn follow(
     job: &JobRef,
 ) -> Result<Exit, Failure> {
     let lines = args.output == ProgressForm::Json || !terminal::draws(session.global.no_progress);
-    let mut attendance = Attendance::new(connection.clone(), job.clone(), None);
-    let mut terminal = Terminal::new(&job.name, session.global.no_progress || lines, session.surroundings.plain);
+    let mut attended = Attended::new(session, connection, job, None, lines)?;
     let (started, mut progress) = (Instant::now(), Progress::default());
     // A state that is not printed yet, and when it may be.
     let (mut unprinted, mut next_line): (Option<Job>, Instant) = (None, Instant::now());
-    let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(interrupt);
     loop {
         let happening = tokio::select! {
             biased;
-            _ = &mut interrupt => {
-                terminal.finish();
-                terminal::say_interrupted(job);
-                return Ok(Exit::Interrupted);
-            }
             () = tokio::time::sleep_until(next_line), if unprinted.is_some() => {
                 next_line = Instant::now() + LINE_EVERY;
                 if let Some(state) = unprinted.take() {
@@ -73,24 +66,20 @@ async fn follow(
                 }
                 continue;
             }
-            happening = attendance.next() => happening?,
+            happening = attended.next() => happening?,
         };
         match happening {
-            Happening::State(state) => {
+            Some(Happening::State(state)) => {
                 progress.observe(Counts::of(&state), i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX));
-                terminal.state(&state);
                 unprinted = lines.then_some(*state);
             }
-            Happening::Waits(why) => terminal.waits(&why.one_line()),
-            Happening::Lost(detail) => terminal.note(&format!("no answer, trying again: {detail}")),
-            Happening::Back => terminal.note("the server answers again"),
-            Happening::Line(_) | Happening::LogsLost(_) => {}
-            Happening::Ended(ending) => {
-                terminal.finish();
+            Some(Happening::Ended(ending)) => {
                 // On a terminal the last line stays.
                 print(session, args, &ending.job, &progress)?;
                 return Ok(Exit::Success);
             }
+            Some(_) => {}
+            None => return Ok(Exit::Interrupted),
         }
     }
 }

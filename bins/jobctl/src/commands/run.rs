@@ -1,7 +1,7 @@
 //! `jobctl run`: submit, attend, end with the job's own code.
 
 use pumice_api::batch::Job;
-use pumice_jobs::attend::{Attendance, Ending, Happening};
+use pumice_jobs::attend::{Ending, Happening};
 use pumice_jobs::logs::{JobLogs, LogOptions, STREAMS_MAX};
 use pumice_jobs::outcome::{JobEnd, exit_of_run};
 use pumice_jobs::progress::Counts;
@@ -9,11 +9,12 @@ use pumice_jobs::select::JobRef;
 use pumice_jobs::submit::Submitted;
 use pumice_jobs::{Connection, Exit};
 
+use super::attended::Attended;
 use super::work::Submission;
 use super::{Session, logs};
 use crate::args::RunArgs;
 use crate::failure::Failure;
-use crate::terminal::{self, Terminal};
+use crate::terminal;
 
 /// Lines shown of the pod that failed.
 const LAST_LINES: u32 = 10;
@@ -51,46 +52,27 @@ pub fn run(session: &Session, args: &RunArgs) -> Result<Exit, Failure> {
 
 async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job: &JobRef) -> Result<Exit, Failure> {
     let options = (!args.no_logs).then(|| LogOptions { follow: true, ..LogOptions::default() });
-    let mut attendance = Attendance::new(connection.clone(), job.clone(), options);
-    let mut terminal = Terminal::new(&job.name, session.global.no_progress, session.surroundings.plain);
+    let mut attended = Attended::new(session, connection, job, options, false)?;
     let (mut several, mut told_part) = (false, false);
-    let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(interrupt);
-    loop {
-        let happening = tokio::select! {
-            biased;
-            _ = &mut interrupt => {
-                terminal.finish();
-                terminal::say_interrupted(job);
-                return Ok(Exit::Interrupted);
-            }
-            happening = attendance.next() => happening?,
-        };
+    while let Some(happening) = attended.next().await? {
         match happening {
-            Happening::State(state) => {
-                several = Counts::of(&state).total > 1;
-                terminal.state(&state);
-            }
+            Happening::State(state) => several = Counts::of(&state).total > 1,
             Happening::Line(line) => {
                 let front = if several { logs::prefix(job, &line) } else { String::new() };
-                terminal.data(&front, &line.text)?;
+                attended.terminal.data(&front, &line.text)?;
             }
-            Happening::Waits(why) => terminal.waits(&why.one_line()),
-            Happening::LogsLost(error) => terminal.note(&format!("a log can't be read on: {error}")),
-            Happening::Lost(detail) => terminal.note(&format!("no answer, trying again: {detail}")),
-            Happening::Back => terminal.note("the server answers again"),
-            Happening::Ended(ending) => {
-                terminal.finish();
-                return conclude(connection, job, &ending, args.no_logs || several).await;
-            }
+            Happening::Ended(ending) => return conclude(connection, job, &ending, args.no_logs || several).await,
+            _ => {}
         }
-        let part = attendance.logs_left_out() || attendance.logs_held_back() > 0;
+        let left_out = attended.attendance.logs_left_out();
+        let part = left_out || attended.attendance.logs_held_back() > 0;
         if part && !std::mem::replace(&mut told_part, true) {
-            let shown = if attendance.logs_left_out() { 0 } else { STREAMS_MAX };
-            terminal
-                .note(&format!("showing the output of {shown} pods; jobctl logs -f {} --pod NAME shows one", job.name));
+            let (shown, name) = (if left_out { 0 } else { STREAMS_MAX }, &job.name);
+            let note = format!("showing the output of {shown} pods; jobctl logs -f {name} --pod NAME shows one");
+            attended.terminal.note(&note);
         }
     }
+    Ok(Exit::Interrupted)
 }
 
 /// Says what went wrong, and gives the code.

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use pumice_jobs::attend::{Attendance, Happening};
+use pumice_jobs::attend::Happening;
 use pumice_jobs::outcome::exit_of_end;
 use pumice_jobs::select::JobRef;
 use pumice_jobs::{Connection, Exit, pick};
 
 use super::Session;
+use super::attended::Attended;
 use crate::args::WaitArgs;
 use crate::failure::Failure;
-use crate::terminal::{self, Terminal};
+use crate::terminal;
 
 /// Waits for each job; the first code that isn't 0 wins.
 pub fn run(session: &Session, args: &WaitArgs) -> Result<Exit, Failure> {
@@ -44,38 +45,18 @@ fn timed_out(job: &JobRef, timeout: Duration) -> Exit {
 }
 
 async fn wait(session: &Session, connection: &Connection, job: &JobRef) -> Result<Exit, Failure> {
-    let mut attendance = Attendance::new(connection.clone(), job.clone(), None);
-    let mut terminal = Terminal::new(&job.name, session.global.no_progress, session.surroundings.plain);
-    let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(interrupt);
-    loop {
-        let happening = tokio::select! {
-            biased;
-            _ = &mut interrupt => {
-                terminal.finish();
-                terminal::say_interrupted(job);
-                return Ok(Exit::Interrupted);
+    let mut attended = Attended::new(session, connection, job, None, false)?;
+    while let Some(happening) = attended.next().await? {
+        let Happening::Ended(ending) = happening else { continue };
+        let exit = exit_of_end(&ending.job, ending.end);
+        if exit != Exit::Success {
+            terminal::say(&format!("job {} {}", job.name, ending.end.word()));
+            if let Some(failure) = ending.failures.first() {
+                terminal::say(&failure.sentence());
             }
-            happening = attendance.next() => happening?,
-        };
-        match happening {
-            Happening::State(state) => terminal.state(&state),
-            Happening::Waits(why) => terminal.waits(&why.one_line()),
-            Happening::Lost(detail) => terminal.note(&format!("no answer, trying again: {detail}")),
-            Happening::Back => terminal.note("the server answers again"),
-            Happening::Line(_) | Happening::LogsLost(_) => {}
-            Happening::Ended(ending) => {
-                terminal.finish();
-                let exit = exit_of_end(&ending.job, ending.end);
-                if exit != Exit::Success {
-                    terminal::say(&format!("job {} {}", job.name, ending.end.word()));
-                    if let Some(failure) = ending.failures.first() {
-                        terminal::say(&failure.sentence());
-                    }
-                    terminal::say(&format!("next:  jobctl logs {}{}", job.name, job.namespace_flag()));
-                }
-                return Ok(exit);
-            }
+            terminal::say(&format!("next:  jobctl logs {}{}", job.name, job.namespace_flag()));
         }
+        return Ok(exit);
     }
+    Ok(Exit::Interrupted)
 }

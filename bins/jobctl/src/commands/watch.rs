@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pumice_jobs::act::{self, act};
-use pumice_jobs::call;
+use pumice_jobs::events::{self, JobEvent};
 use pumice_jobs::live::{Change, Live};
 use pumice_jobs::logs::{JobLogs, LogOptions, PODS_FOLLOWED_MAX, failed_pods};
 use pumice_jobs::outcome::pod_failures;
@@ -15,7 +15,6 @@ use pumice_jobs::select::JobRef;
 use pumice_jobs::{Connection, Exit, why};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -222,23 +221,17 @@ async fn detail(connection: &Connection, job: &JobRef) -> Result<Detail, pumice_
     Ok(Detail {
         why,
         failures: failures.iter().take(SHOWN_MAX).map(|failure| failure.sentence()).collect(),
-        events: events(connection, job).await?,
+        events: newest_events(connection, job).await?,
     })
 }
 
 /// Events of the job, newest first.
-async fn events(connection: &Connection, job: &JobRef) -> Result<Vec<String>, pumice_jobs::Error> {
-    let path = format!("/api/v1/namespaces/{}/events", job.namespace);
-    let selector = format!("involvedObject.kind=Job,involvedObject.name={}", job.name);
-    let query = format!("&fieldSelector={}", call::query_value(&selector));
-    let (mut events, _) = call::list(connection, &path, &query, "list events").await?;
-    events.sort_by_cached_key(|event| std::cmp::Reverse(call::text_at(event, "/lastTimestamp").to_owned()));
-    let line = |event: &Value| {
-        let [at, reason, message] = ["/lastTimestamp", "/reason", "/message"].map(|p| call::text_at(event, p));
-        let time = at.split('T').nth(1).unwrap_or(at).trim_end_matches('Z');
-        format!("{time}  {reason}  {message}")
+async fn newest_events(connection: &Connection, job: &JobRef) -> Result<Vec<String>, pumice_jobs::Error> {
+    let line = |event: &JobEvent| {
+        let time = event.at.map_or_else(String::new, |at| at.strftime("%H:%M:%S").to_string());
+        format!("{time}  {}  {}", event.reason, event.message)
     };
-    Ok(events.iter().take(SHOWN_MAX).map(line).collect())
+    Ok(events::fetch(connection, job, None).await?.iter().rev().take(SHOWN_MAX).map(line).collect())
 }
 
 async fn log(connection: &Connection, job: &JobRef) -> Result<Vec<String>, pumice_jobs::Error> {

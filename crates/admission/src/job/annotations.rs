@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use pumice_api::batch::{Job, LifecyclePolicy, TaskSpec};
 use pumice_api::bus::Event;
-use pumice_machines::job::{AFTER, After, LEARN_MEMORY, ON_OOM, ScaleUp, TASK_NUMBERS, rule_of};
+use pumice_api::names::{AFTER, ON_OOM};
+use pumice_machines::job::{After, LEARN_MEMORY, ScaleUp, TASK_NUMBERS, rule_of};
 
 use super::name_of;
 use crate::Findings;

@@ -4,7 +4,8 @@
 //! was refused for it, the job will be for its own.
 
 use pumice_api::names::DEFAULT_QUEUE;
-use pumice_machines::job::{ON_OOM, ScaleUp};
+use pumice_api::names::ON_OOM;
+use pumice_machines::job::ScaleUp;
 use serde_json::{Map, Value};
 
 use crate::View;

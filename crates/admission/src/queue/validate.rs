@@ -1,8 +1,9 @@
 //! Which queues are refused.
 
+use pumice_api::names::ON_OOM;
 use pumice_api::names::{DEFAULT_QUEUE, ROOT_QUEUE};
 use pumice_api::scheduling::{Queue, QueueSpec, QueueState};
-use pumice_machines::job::{ON_OOM, ScaleUp};
+use pumice_machines::job::ScaleUp;
 use pumice_objects::field::FieldError;
 
 use super::{amounts, hierarchy, tree};

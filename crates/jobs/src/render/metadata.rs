@@ -3,23 +3,13 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pumice_api::names::{AFTER, MAX_PARALLEL, ON_OOM, RETRIES, RETRIES_MAX};
 use pumice_objects::names as wire;
 
 use super::counts::Counts;
 use super::{JobFlags, NAME_MAX, RenderError, checked, rules};
 use crate::idempotency;
 use crate::names;
-
-/// What a pod that ran out of memory gets; of a pod template.
-pub(super) const ON_OOM: &str = "pumice.sh/on-oom";
-/// The most pods of a task at a time; of its pod template.
-pub(super) const MAX_PARALLEL: &str = "pumice.sh/max-parallel";
-/// How often a failed pod of one index is made again; of its pod template.
-pub(super) const RETRIES: &str = "pumice.sh/retries";
-/// The jobs that a job waits for; of the Job.
-pub(super) const AFTER: &str = "pumice.sh/after";
-/// The most retries of one index.
-const RETRIES_MAX: u32 = 1000;
 
 /// The Job's own.
 pub(super) fn of_job(flags: &JobFlags, program: &str) -> Result<ObjectMeta, RenderError> {
@@ -65,7 +55,10 @@ pub(super) fn of_pods(flags: &JobFlags, counts: &Counts) -> Result<Option<Object
         add(ON_OOM, Some(rule));
     }
     add(MAX_PARALLEL, counts.max_parallel.map(|count| count.to_string()));
-    let retries = flags.retries.map(|count| super::counts::in_range("--retries", count, 0, RETRIES_MAX)).transpose()?;
+    let retries = flags
+        .retries
+        .map(|count| super::counts::in_range("--retries", count, 0, RETRIES_MAX.unsigned_abs()))
+        .transpose()?;
     add(RETRIES, retries.map(|count| count.to_string()));
     let labels = labels(flags)?;
     Ok((!annotations.is_empty() || labels.is_some()).then(|| ObjectMeta {

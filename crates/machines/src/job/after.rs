@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use pumice_api::batch::{Job, JobPhase};
+use pumice_api::names::{AFTER, AFTER_MET};
 use serde_json::{Value, json};
 
 use super::Scene;
@@ -15,10 +16,6 @@ use super::plan::{Effect, Plan};
 use super::rules::Verdict;
 use crate::job_object;
 
-/// Which jobs a job waits for; annotation of a Job.
-pub const AFTER: &str = "pumice.sh/after";
-/// Those of them that have ended as wanted; annotation of a Job.
-pub(super) const AFTER_MET: &str = "pumice.sh/after-met";
 /// `status.state.reason` of a job that waits.
 pub(super) const WAITS: &str = "WaitsForJobs";
 /// `status.state.reason` of a job that has waited for nothing.

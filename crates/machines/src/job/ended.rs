@@ -5,11 +5,12 @@
 //! missing must have ended. Called at each step, and by whatever restarts pods.
 
 use pumice_api::batch::{Job, JobPhase};
+use pumice_api::names;
 
 use super::census::{Census, TaskCensus};
 use super::facts::PodPhase;
 use super::kill::{self, Targets};
-use super::memory::{self, Memory};
+use super::memory::Memory;
 use super::plan::{Effect, Plan};
 use super::{JobView, Scene};
 
@@ -37,7 +38,7 @@ fn number(phase: PodPhase) -> Option<i64> {
 pub(super) fn look(view: &JobView<'_>, census: &Census<'_>) -> Result<Memory, Memory> {
     let job = view.job;
     let mut memory = Memory::default();
-    let before = Memory::read(job, memory::ENDED_INDICES, None);
+    let before = Memory::read(job, names::ENDED_INDICES, None);
     for task in &census.tasks {
         let name = &task.spec.name;
         for (index, number) in before.of_task(name).filter(|(index, _)| task.is_free(*index)) {
@@ -57,7 +58,7 @@ pub(super) fn look(view: &JobView<'_>, census: &Census<'_>) -> Result<Memory, Me
     for task in &census.tasks {
         unseen(job, task, &mut memory);
     }
-    match memory.change(job, memory::ENDED_INDICES, None) {
+    match memory.change(job, names::ENDED_INDICES, None) {
         Ok(_) => Ok(memory),
         Err(_) => Err(known),
     }
@@ -101,7 +102,7 @@ fn unseen(job: &Job, task: &TaskCensus<'_>, memory: &mut Memory) {
 impl Scene<'_> {
     /// Lets the job remember what has ended, but for what these targets restart, before it does anything else.
     pub(super) fn with_ended(&self, targets: &Targets, mut plan: Plan) -> Plan {
-        if let Ok(Some(annotate)) = self.ended_beside(targets).change(self.view.job, memory::ENDED_INDICES, None) {
+        if let Ok(Some(annotate)) = self.ended_beside(targets).change(self.view.job, names::ENDED_INDICES, None) {
             plan.stages.insert(0, vec![annotate]);
         }
         plan
@@ -121,7 +122,7 @@ impl Scene<'_> {
 
     /// Lets the job forget all of it: everything starts anew.
     pub(super) fn without_ended(&self, mut plan: Plan) -> Plan {
-        if let Ok(Some(annotate)) = Memory::default().change(self.view.job, memory::ENDED_INDICES, None) {
+        if let Ok(Some(annotate)) = Memory::default().change(self.view.job, names::ENDED_INDICES, None) {
             plan.stages.insert(0, vec![annotate]);
         }
         plan

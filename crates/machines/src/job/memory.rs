@@ -13,13 +13,6 @@ use super::index_runs::{IndexRuns, TEXT_MAX};
 use super::plan::Effect;
 use crate::job_object;
 
-/// Evictions that a delayed policy will act on, of pods without a successor that says so itself; annotation of a Job.
-pub(super) const EVICTED: &str = "pumice.sh/evicted";
-/// Indices of a job's tasks whose pods ended and are gone, with their results; annotation of a Job.
-pub(super) const ENDED_INDICES: &str = "pumice.sh/ended-indices";
-/// Indices of a job's tasks whose pods were refused by nodes, and how often; annotation of a Job.
-pub(super) const REFUSED: &str = "pumice.sh/refused-indices";
-
 /// Most numbers that a text is read for: a short one can speak of very many pods.
 const NUMBERS_MAX: u64 = 1_000_000;
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use pumice_api::batch::{Job, JobPhase, LifecyclePolicy, TaskSpec};
 use pumice_api::bus::{Action, Event};
+use pumice_api::names::ON_OOM;
 use pumice_units::Quantity;
 
 use super::census::Census;
@@ -17,7 +18,7 @@ use super::index_runs::IndexRuns;
 use super::kill::Mark;
 use super::plan::{Effect, Existing, Plan};
 use super::raises::Raises;
-use super::scale_up::{ON_OOM, ScaleUp};
+use super::scale_up::ScaleUp;
 use super::sizes::{self, Sizes};
 use super::{JobView, Scene, Signal, rules};
 

@@ -7,15 +7,16 @@
 use jiff::Timestamp;
 use pumice_api::batch::Job;
 use pumice_api::bus::Event;
+use pumice_api::names;
 
 use super::kill::Targets;
-use super::memory::{self, Memory};
+use super::memory::Memory;
 use super::plan::{Effect, Plan};
 use super::{Scene, policy};
 
 /// Evictions that the job remembers: task, index, and the second in which each was noticed.
 pub(super) fn remembered(job: &Job) -> Memory {
-    Memory::read(job, memory::EVICTED, Some(job.status.version))
+    Memory::read(job, names::EVICTED, Some(job.status.version))
 }
 
 impl Scene<'_> {
@@ -49,7 +50,7 @@ impl Scene<'_> {
     /// The change of the annotation. Should there be no room, the actions fall away, which is told.
     pub(super) fn remembering(&self, owed: &Memory) -> Vec<Effect> {
         let job = self.view.job;
-        let change = owed.change(job, memory::EVICTED, Some(job.status.version)).unwrap_or_else(|_| {
+        let change = owed.change(job, names::EVICTED, Some(job.status.version)).unwrap_or_else(|_| {
             let message = "too many pods were evicted at once for a delayed policy to wait for each of them".to_owned();
             Some(Effect::warning("EvictionsForgotten", message))
         });

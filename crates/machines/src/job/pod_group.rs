@@ -15,29 +15,18 @@ use serde_json::{Map, Value};
 
 use super::census::min_available;
 use super::sizes::Sizes;
+use super::sync;
 use super::task_numbers::at_once;
-use super::{after, memory, pod_retries, raises, sync};
 use crate::job_object;
 use crate::usage::{self, Usage};
 
 /// What `kubectl apply` was last given, as large as the object itself; annotation.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Annotations that are about the Job object itself.
-const NOT_COPIED: &[&str] = &[
-    LAST_APPLIED,
-    memory::EVICTED,
-    memory::ENDED_INDICES,
-    memory::REFUSED,
-    raises::MEMORY_RAISES,
-    pod_retries::POD_RETRIES,
-    after::AFTER_MET,
-    names::MEMORY_START,
-];
 
 /// Makes the group.
 pub(super) fn build(job: &Job, priorities: &BTreeMap<String, i32>) -> PodGroup {
     let mut annotations = job.metadata.annotations.clone().unwrap_or_default();
-    annotations.retain(|key, _| !NOT_COPIED.contains(&key.as_str()));
+    annotations.retain(|key, _| key != LAST_APPLIED && !names::NOTES_ON_JOBS.contains(&key.as_str()));
     annotations.insert(names::JOB_VERSION.to_owned(), job.status.version.to_string());
     PodGroup {
         metadata: ObjectMeta {

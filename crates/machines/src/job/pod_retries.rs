@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use pumice_api::batch::{Job, JobPhase, PodRetry};
 use pumice_api::bus::Action;
+use pumice_api::names::POD_RETRIES;
 
 use super::census::Census;
 use super::facts::{PodFacts, PodPhase};
@@ -21,8 +22,6 @@ use super::tally::{self, Tally};
 use super::task_numbers::RETRIES;
 use super::{JobView, Scene, Signal, oom, retry};
 
-/// What the status would say, where Volcano's definitions drop it; annotation of a Job.
-pub(super) const POD_RETRIES: &str = "pumice.sh/pod-retries";
 /// Its member.
 const MEMBER: &str = "retries";
 /// How often the index of a pod had been retried when the pod was made; annotation of a pod.

@@ -7,14 +7,13 @@
 use std::collections::BTreeMap;
 
 use pumice_api::batch::{Job, MemoryRaise};
+use pumice_api::names::MEMORY_RAISES;
 
 use super::index_runs::IndexRuns;
 use super::memory::TooLong;
 use super::plan::Effect;
 use super::tally::{self, Tally};
 
-/// What the status would say, where Volcano's definitions drop it; annotation of a Job.
-pub(super) const MEMORY_RAISES: &str = "pumice.sh/memory-raises";
 /// Its member.
 const RAISES: &str = "raises";
 

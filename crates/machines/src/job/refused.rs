@@ -6,11 +6,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 use pumice_api::batch::JobPhase;
+use pumice_api::names;
 
 use super::Scene;
 use super::census::TaskCensus;
 use super::facts::{PodFacts, PodPhase};
-use super::memory::{self, Memory};
+use super::memory::Memory;
 use super::plan::Plan;
 
 /// From when a pod was made until the next one is, if it was the first that was refused. Each further one takes twice as long.
@@ -86,7 +87,7 @@ impl Scene<'_> {
             }
         }
         // Should there be no room, the pauses grow no more.
-        if let Ok(Some(annotate)) = left.change(self.view.job, memory::REFUSED, None) {
+        if let Ok(Some(annotate)) = left.change(self.view.job, names::REFUSED_INDICES, None) {
             plan.stages.insert(0, vec![annotate]);
         }
         plan

@@ -9,10 +9,6 @@ use std::collections::BTreeMap;
 use pumice_api::batch::MemoryScaleUp;
 use pumice_units::Quantity;
 
-/// The rule of a job (annotation of the Job) or of a task (annotation of its pod template), such as
-/// `factor=1.5,ceiling=64Gi,tries=3`, or `off`. For clusters whose definitions are Volcano's.
-pub const ON_OOM: &str = "pumice.sh/on-oom";
-
 /// The word that turns a rule, or learning, off.
 pub(super) const OFF: &str = "off";
 /// The factor of a rule that has neither factor nor step.

@@ -4,6 +4,7 @@
 //! counts a task's pods, and by admission.
 
 use pumice_api::batch::TaskSpec;
+use pumice_api::names;
 
 /// A number that a task may have.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +23,7 @@ pub struct TaskNumber {
 /// Pods that must succeed.
 pub const MIN_SUCCESS: TaskNumber = TaskNumber {
     field: "minSuccess",
-    annotation: "pumice.sh/min-success",
+    annotation: names::MIN_SUCCESS,
     least: 1,
     most: i32::MAX,
     of: |task| task.min_success,
@@ -31,15 +32,20 @@ pub const MIN_SUCCESS: TaskNumber = TaskNumber {
 /// Pods that may be unfinished at once.
 pub const MAX_PARALLEL: TaskNumber = TaskNumber {
     field: "maxParallel",
-    annotation: "pumice.sh/max-parallel",
+    annotation: names::MAX_PARALLEL,
     least: 1,
     most: i32::MAX,
     of: |task| task.max_parallel,
 };
 
 /// How often a pod that failed is made again.
-pub const RETRIES: TaskNumber =
-    TaskNumber { field: "retries", annotation: "pumice.sh/retries", least: 0, most: 1000, of: |task| task.retries };
+pub const RETRIES: TaskNumber = TaskNumber {
+    field: "retries",
+    annotation: names::RETRIES,
+    least: 0,
+    most: names::RETRIES_MAX,
+    of: |task| task.retries,
+};
 
 /// All of them.
 pub const TASK_NUMBERS: &[TaskNumber] = &[MIN_SUCCESS, MAX_PARALLEL, RETRIES];

@@ -5,8 +5,9 @@ use pumice_api::bus::Action;
 use serde_json::json;
 
 use super::model::{Model, simple};
-use crate::job::after::AFTER_MET;
-use crate::job::{AFTER, Effect};
+use crate::job::Effect;
+use pumice_api::names::AFTER;
+use pumice_api::names::AFTER_MET;
 
 fn after(text: &str) -> Job {
     let mut job = simple(2, json!({"plugins": {"svc": []}}));

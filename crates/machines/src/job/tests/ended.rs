@@ -2,10 +2,10 @@
 
 use pumice_api::batch::JobPhase as P;
 use pumice_api::bus::Action;
+use pumice_api::names;
 use serde_json::{Value, json};
 
 use super::model::{Model, job, simple};
-use crate::job::memory;
 
 /// A running job of four pods, of which w-0 has succeeded and w-1 failed, which the status says.
 fn half_done(extra: Value) -> Model {
@@ -21,7 +21,7 @@ fn extra() -> Value {
 }
 
 fn note(model: &Model) -> Option<&String> {
-    model.job.metadata.annotations.as_ref()?.get(memory::ENDED_INDICES)
+    model.job.metadata.annotations.as_ref()?.get(names::ENDED_INDICES)
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn they_stay_ended_when_the_job_is_suspended() {
 fn a_note_that_came_with_a_manifest_means_nothing() {
     let mut copied = simple(2, json!({}));
     let text = r#"{"tasks":{"w":"0-1"},"uid":"another"}"#;
-    copied.metadata.annotations = Some([(memory::ENDED_INDICES.to_owned(), text.to_owned())].into());
+    copied.metadata.annotations = Some([(names::ENDED_INDICES.to_owned(), text.to_owned())].into());
     let model = Model::running(copied);
     assert_eq!((model.names().len(), note(&model)), (2, None));
 }

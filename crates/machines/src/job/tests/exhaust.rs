@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use pumice_api::batch::JobPhase as P;
 use pumice_api::bus::{Action, Event};
+use pumice_api::names;
 use pumice_api::scheduling::PodGroupPhase;
 use serde_json::{Value, json};
 
 use super::laws;
 use super::model::{Model, job};
-use crate::job::{JobPod, memory, retry, transition};
+use crate::job::{JobPod, retry, transition};
 
 /// Something that happens to a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,7 +124,7 @@ fn sort(model: &Model, name: &str) -> String {
 fn key(model: &Model) -> String {
     let status = &model.job.status;
     let annotations = model.job.metadata.annotations.clone().unwrap_or_default();
-    let ended = annotations.get(memory::ENDED_INDICES).map(|text| serde_json::from_str::<Value>(text).unwrap());
+    let ended = annotations.get(names::ENDED_INDICES).map(|text| serde_json::from_str::<Value>(text).unwrap());
     let runs = |task: &str| {
         let text = ended.as_ref().and_then(|ended| ended["tasks"][task].as_str()).unwrap_or_default();
         crate::job::index_runs::IndexRuns::read(text).unwrap()
@@ -137,7 +138,7 @@ fn key(model: &Model) -> String {
         status.controlled_resources.len(),
         model.applied.len(),
         model.group.as_ref().map(|group| group.status.phase.clone()),
-        annotations.contains_key(memory::EVICTED),
+        annotations.contains_key(names::EVICTED),
     );
     let raises = crate::job::raises::Raises::read(&model.job);
     let retries = crate::job::pod_retries::PodRetries::read(&model.job);

@@ -6,7 +6,8 @@ use pumice_units::Quantity;
 use serde_json::json;
 
 use super::model::{Model, job};
-use crate::job::{LEARN_MEMORY, ON_OOM};
+use crate::job::LEARN_MEMORY;
+use pumice_api::names::ON_OOM;
 
 /// A run of `replicas` pods with a limit of 100Mi and a request of half of it.
 fn run(number: i32, replicas: i32, annotations: &[(&str, &str)]) -> Job {

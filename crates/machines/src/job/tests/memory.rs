@@ -2,10 +2,10 @@
 
 use pumice_api::batch::{JobPhase as P, MemoryRaise};
 use pumice_api::bus::Action;
+use pumice_api::names::{self, ON_OOM};
 use serde_json::{Value, json};
 
 use super::model::{Model, job};
-use crate::job::{ON_OOM, raises};
 
 /// A job of a task `w` of pods with a limit of 1Gi and a request of half of it.
 fn spec(replicas: i32, extra: Value) -> Value {
@@ -56,7 +56,7 @@ fn a_pod_is_made_again_with_more_and_the_others_stay() {
     assert_eq!(requests["memory"].0, "768Mi", "the request grows alike");
     let raise = MemoryRaise { task: "w".into(), container: "c".into(), indices: "1".into() };
     assert_eq!(model.job.status.memory_raises, [raise]);
-    assert!(!model.job.metadata.annotations.clone().unwrap_or_default().contains_key(raises::MEMORY_RAISES));
+    assert!(!model.job.metadata.annotations.clone().unwrap_or_default().contains_key(names::MEMORY_RAISES));
     assert_eq!(
         told(&model, "MemoryRaised"),
         [
@@ -154,10 +154,10 @@ fn where_the_definitions_are_volcanos_an_annotation_says_both() {
         assert_eq!((model.limit("j-w-1"), model.phase()), (limit, P::Running));
     }
     assert!(model.job.status.memory_raises.is_empty());
-    let note = &model.job.metadata.annotations.as_ref().unwrap()[raises::MEMORY_RAISES];
+    let note = &model.job.metadata.annotations.as_ref().unwrap()[names::MEMORY_RAISES];
     assert_eq!(note, r#"{"raises":[{"container":"c","indices":"1:2","task":"w"}],"uid":"u1"}"#);
     let group = model.group.as_ref().unwrap().metadata.annotations.clone().unwrap();
-    assert!(!group.contains_key(raises::MEMORY_RAISES));
+    assert!(!group.contains_key(names::MEMORY_RAISES));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use pumice_api::bus::Action;
 use serde_json::{Value, json};
 
 use super::model::{Model, job};
-use crate::job::pod_retries::POD_RETRIES;
 use crate::job::{RETRIES, retry};
+use pumice_api::names::POD_RETRIES;
 
 /// A job of pods of a task `w`, each of which is made again so often.
 fn spec(replicas: i32, retries: i32, extra: Value) -> Value {
