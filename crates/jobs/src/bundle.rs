@@ -24,7 +24,7 @@ mod wire;
 pub mod write;
 
 pub use chunk::{Chunk, ChunkId};
-pub use collect::{Missing, Row, collect, history, missing};
+pub use collect::{Missing, Row, collect, collect_if, history, missing, statuses};
 pub use entry::{Outcome, Status};
 pub use error::{BundleError, FormatError};
 pub use folder::Folder;

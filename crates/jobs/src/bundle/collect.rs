@@ -8,9 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::ready;
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
-use super::entry::Outcome;
+use super::entry::{Outcome, Status};
 use super::error::BundleError;
 use super::place::{Place, RunId};
 use super::read::{Bundle, read_value};
@@ -29,6 +30,13 @@ pub struct Row<V = Bytes> {
     pub record: u64,
     /// Its success, else its last failure, else nothing: it was never told.
     pub outcome: Option<Outcome<V>>,
+}
+
+impl<V> Row<V> {
+    /// How the record ended; `None` if nothing was told of it.
+    pub fn status(&self) -> Option<Status> {
+        self.outcome.as_ref().map(|outcome| outcome.status)
+    }
 }
 
 /// The records of which nothing was told.
@@ -51,9 +59,25 @@ where
     I: IntoIterator<Item = Range<u64>>,
     I::IntoIter: Send,
 {
+    collect_if(place, run, slices, |_| true)
+}
+
+/// The rows of those records whose status (`None`: nothing was told) is wanted; what others gave is not read.
+pub fn collect_if<I, W>(
+    place: Arc<dyn Place>,
+    run: RunId,
+    slices: I,
+    wanted: W,
+) -> impl Stream<Item = Result<Row, BundleError>> + Send + use<I, W>
+where
+    I: IntoIterator<Item = Range<u64>>,
+    I::IntoIter: Send,
+    W: Fn(Option<Status>) -> bool + Send,
+{
     let values = Arc::clone(&place);
+    let wanted = move |row: &Row<Value>| ready(wanted(row.status()));
     // Values are read in order, one at a time: a large one does not wait in memory behind others.
-    rows(place, run, slices).and_then(move |row| {
+    rows(place, run, slices).try_filter(wanted).and_then(move |row| {
         let place = Arc::clone(&values);
         async move {
             let Row { shard, record, outcome } = row;
@@ -66,6 +90,23 @@ where
             };
             Ok(Row { shard, record, outcome })
         }
+    })
+}
+
+/// The rows of all records without what they gave, of which nothing is read.
+pub fn statuses<I>(
+    place: Arc<dyn Place>,
+    run: RunId,
+    slices: I,
+) -> impl Stream<Item = Result<Row<()>, BundleError>> + Send + use<I>
+where
+    I: IntoIterator<Item = Range<u64>>,
+    I::IntoIter: Send,
+{
+    rows(place, run, slices).map_ok(|Row { shard, record, outcome }| Row {
+        shard,
+        record,
+        outcome: outcome.map(|outcome| outcome.with(())),
     })
 }
 

@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
-use ring::rand::{SecureRandom, SystemRandom};
 
 use super::chunk::STORED_BYTES_MAX;
-use super::place::{EntryName, Made, Name, Place, PlaceError};
+use super::place::{EntryName, Made, Name, Place, PlaceError, RunId, random_name};
 
 /// What the file [`FORMAT_FILE`] says.
 const FORMAT: &str = "pumice bundles, format 1\n";
@@ -74,6 +73,30 @@ impl Folder {
                 self.root.join("runs").join(run.as_str()).join(thousand).join(format!("{shard}.{number}"))
             }
         }
+    }
+
+    /// Makes the folder in which a record keeps, over its attempts, what lets it go on where it stopped. It may be there
+    /// already. Blocks.
+    pub fn make_checkpoint(&self, run: &RunId, record: u64) -> Result<PathBuf, PlaceError> {
+        let path = self.checkpoint(run, record);
+        // Not synced: whether it lasts is up to the program that writes into it.
+        fs::create_dir_all(&path).map_err(|error| self.failed("make folder", &path, error))?;
+        Ok(path)
+    }
+
+    /// Removes the folder of a record that is done, if nothing is in it. Blocks.
+    pub fn remove_empty_checkpoint(&self, run: &RunId, record: u64) -> Result<(), PlaceError> {
+        let path = self.checkpoint(run, record);
+        match fs::remove_dir(&path) {
+            Err(error) if !matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::NotFound) => {
+                Err(self.failed("remove folder", &path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn checkpoint(&self, run: &RunId, record: u64) -> PathBuf {
+        self.root.join("runs").join(run.as_str()).join("checkpoints").join(record.to_string())
     }
 
     fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, PlaceError> {
@@ -174,17 +197,6 @@ impl Folder {
         let folder = self.clone();
         tokio::task::spawn_blocking(move || work(folder)).await.map_err(|_| PlaceError::Stopped)?
     }
-}
-
-/// A name that nobody else has, on no machine.
-fn random_name() -> Result<String, PlaceError> {
-    let mut random = [0_u8; 16];
-    SystemRandom::new().fill(&mut random).map_err(|_| PlaceError::File {
-        doing: "read",
-        path: "/dev/urandom".into(),
-        source: io::Error::other("the system gives no random numbers"),
-    })?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl fmt::Display for Folder {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
+use ring::rand::{SecureRandom, SystemRandom};
 
 use super::chunk::{ChunkId, STORED_BYTES_MAX};
 use crate::call::CallError;
@@ -28,6 +29,11 @@ impl RunId {
     pub fn new(name: &str) -> Result<Self, LabelError> {
         names::check_label("run", name)?;
         Ok(RunId(name.into()))
+    }
+
+    /// One that nobody else has: what a submission gives its job.
+    pub fn fresh() -> Result<Self, PlaceError> {
+        Ok(RunId(random_name()?.into()))
     }
 
     /// Its text.
@@ -172,6 +178,17 @@ pub enum PlaceError {
     /// A task of the runtime was stopped.
     #[error("the program is being shut down")]
     Stopped,
+}
+
+/// A name that nobody else has, on no machine: 32 hexadecimal digits.
+pub(super) fn random_name() -> Result<String, PlaceError> {
+    let mut random = [0_u8; 16];
+    SystemRandom::new().fill(&mut random).map_err(|_| PlaceError::File {
+        doing: "read",
+        path: "/dev/urandom".into(),
+        source: std::io::Error::other("the system gives no random numbers"),
+    })?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A place in this process's memory, for tests and for back ends that run in one process.

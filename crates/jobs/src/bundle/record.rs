@@ -73,6 +73,20 @@ impl Recorder {
         Ok(recorder)
     }
 
+    /// Counts the attempt on from all that the log tells of, as where a job was submitted anew and goes on with the run of the
+    /// one before it: there its pods begin with attempt 1 again.
+    #[must_use]
+    pub fn counting_on(mut self) -> Self {
+        let told = self.standing.values().map(|outcome| outcome.attempt).max();
+        self.attempt = told.map_or(self.attempt, |told| self.attempt.max(told.saturating_add(1)));
+        self
+    }
+
+    /// The number of this attempt.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
     /// What stands in the log of a record: its success, else its last failure.
     pub fn standing(&self, record: u64) -> Option<&Outcome<()>> {
         self.standing.get(&record)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pumice_jobs::bundle::{Bundle, ChunkId, Folder, Location, Name, Place, Spot};
+use pumice_jobs::bundle::{Bundle, ChunkId, Folder, Location, Name, Place, RunId, Spot};
 use pumice_jobs::error::sentence;
 
 use crate::support::{pack, race, run, told};
@@ -21,6 +21,25 @@ async fn a_bundle_is_found_by_its_text() {
     let place = location.spot.open(None, 1).await.unwrap();
     assert_eq!(Bundle::open(place, location.root).await.unwrap().record(0).await.unwrap().value, "x");
     assert_eq!(fs::read_dir(folder.join("tmp")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_checkpoint_is_kept_while_there_is_something_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = Folder::make(dir.path()).unwrap();
+    let run = RunId::fresh().unwrap();
+    let path = folder.make_checkpoint(&run, 7).unwrap();
+    assert_eq!(path, dir.path().join(format!("runs/{run}/checkpoints/7")));
+    fs::write(path.join("epoch"), "3").unwrap();
+    folder.remove_empty_checkpoint(&run, 7).unwrap();
+    assert_eq!(folder.make_checkpoint(&run, 7).unwrap(), path, "a second attempt has the same");
+    assert_eq!(fs::read(path.join("epoch")).unwrap(), b"3");
+    fs::remove_file(path.join("epoch")).unwrap();
+    for _ in 0..2 {
+        folder.remove_empty_checkpoint(&run, 7).unwrap();
+        assert!(!path.exists());
+    }
+    assert_ne!(run, RunId::fresh().unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

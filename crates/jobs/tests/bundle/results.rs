@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use futures::future::{BoxFuture, FutureExt};
 use pumice_jobs::bundle::{
-    Bundle, Flushed, Made, Memory, Missing, Name, Place, PlaceError, Recorder, Row, Slice, Status, collect, history,
-    missing,
+    Bundle, Flushed, Made, Memory, Missing, Name, Place, PlaceError, Recorder, Row, Slice, Status, collect, collect_if,
+    history, missing, statuses,
 };
 
 use crate::support::{memory, pack, race, rows, run, slice, told};
@@ -53,9 +53,18 @@ async fn a_second_attempt_does_only_what_is_left() {
         short(&rows(place.clone(), 4).await),
         ["0 day-0 Succeeded 1 a", "1 day-1 Failed 2 second error", "2 day-2 Succeeded 2 c", "3 missing"]
     );
+    let statuses: Vec<_> =
+        statuses(place.clone(), run(), [0..4]).map_ok(|row| row.status()).try_collect().await.unwrap();
+    use Status::{Failed, Succeeded};
+    assert_eq!(statuses, [Some(Succeeded), Some(Failed), Some(Succeeded), None]);
+    let failed = collect_if(place.clone(), run(), [0..4], |status| status == Some(Failed));
+    assert_eq!(short(&failed.try_collect::<Vec<_>>().await.unwrap()), ["1 day-1 Failed 2 second error"]);
+    // A job that was submitted anew goes on with the run, and its pods begin with attempt 1.
+    let again = Recorder::open(place.clone(), slice(4), 1).await.unwrap().counting_on();
+    let later = Recorder::open(place.clone(), slice(4), 7).await.unwrap().counting_on();
+    assert_eq!((again.attempt(), later.attempt()), (3, 7));
     let all = history(&*place, &slice(4)).await.unwrap();
     let all: Vec<_> = all.iter().map(|outcome| (outcome.record, outcome.attempt, outcome.status)).collect();
-    use Status::{Failed, Succeeded};
     assert_eq!(all, [(0, 1, Succeeded), (1, 1, Failed), (1, 2, Failed), (2, 2, Succeeded)]);
 }
 
