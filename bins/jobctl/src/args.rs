@@ -13,6 +13,7 @@ mod list;
 mod logs;
 mod platform;
 mod progress;
+mod results;
 mod shard;
 mod wait;
 mod watch;
@@ -27,6 +28,7 @@ pub use platform::{
     CheckArgs, ContextCommand, NodeCommand, QueueCommand, Shown, TopArgs, UsageArgs, UsageBy, VersionArgs,
 };
 pub use progress::{ProgressArgs, ProgressForm};
+pub use results::{ResultsArgs, ResultsForm};
 pub use shard::{ShardArgs, ShardCommand};
 pub use wait::WaitArgs;
 pub use watch::WatchArgs;
@@ -83,6 +85,8 @@ pub enum Command {
     Why(OneJob),
     /// Print what a job's pods wrote
     Logs(LogsArgs),
+    /// Show what came of each record of a job
+    Results(ResultsArgs),
     /// Wait until jobs end
     Wait(WaitArgs),
     /// Show how far jobs are
@@ -214,6 +218,8 @@ mod tests {
             &["debug", "last", "--shard", "3", "--run"],
             &["watch", "-A"],
             &["ui"],
+            &["results", "last", "--failed", "--missing", "-o", "keys"],
+            &["results", "job/x", "--save", "results"],
             &["top"],
             &["top", "node", "-o", "json"],
             &["usage", "--by", "job"],
@@ -245,6 +251,7 @@ mod tests {
             &["queue", "check", "q", "--cpu", "lots"],
             &["completion", "tcsh"],
             &["debug", "last", "--run", "-o", "json"],
+            &["results", "a", "--save", "x", "-o", "csv"],
             &["frobnicate"],
         ] {
             let error = parse(args).err().unwrap_or_else(|| panic!("{args:?} was accepted"));

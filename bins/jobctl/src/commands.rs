@@ -11,6 +11,7 @@ mod logs;
 mod node;
 mod progress;
 mod queue;
+mod results;
 mod retry;
 mod run;
 mod shard;
@@ -126,6 +127,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Get(args) => get::run(&session, &args),
         Command::Why(args) => why::run(&session, &args),
         Command::Logs(args) => logs::run(&session, &args),
+        Command::Results(args) => results::run(&session, &args),
         Command::Wait(args) => wait::run(&session, &args),
         Command::Shard(args) => shard::run(&args.command),
         Command::Cancel(args) => act::run(&session, &args, Wish::Cancel),

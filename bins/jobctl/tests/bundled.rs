@@ -29,7 +29,8 @@ fn submitted(folder: &TempDir, flags: &[&str]) -> (u64, BTreeMap<String, String>
     assert_eq!(container["volumeMounts"][0]["mountPath"], bundles.to_str().unwrap(), "pods see the folder");
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let variables = container["env"].as_array().unwrap();
-    let variables = variables.iter().map(|one| (text(&one["name"]), text(&one["value"]))).collect();
+    let valued = variables.iter().filter(|one| one["valueFrom"].is_null());
+    let variables = valued.map(|one| (text(&one["name"]), text(&one["value"]))).collect();
     (job["spec"]["tasks"][0]["replicas"].as_u64().unwrap(), variables)
 }
 
@@ -56,7 +57,12 @@ fn rows_of_a_table_reach_their_pods() {
     let echo = ["shard", "exec", "--", "sh", "-c", "echo $PUMICE_SHARD_INDEX $PUMICE_PARAM_LR $0", "{name}"];
     let all: String = (0..10).map(|row| format!("{row} 0.{row} run {row}\n")).collect();
     assert_eq!(told(&folder, pods, &variables, &echo), all);
-    assert_eq!(submitted(&folder, &flags).1, variables, "the same table is the same bundle");
+    let bundle = |variables: &BTreeMap<String, String>| {
+        let (root, run) = variables["PUMICE_BUNDLE"].rsplit_once('/').unwrap();
+        (root.to_owned(), run.to_owned())
+    };
+    let ((root, run), (again, other)) = (bundle(&variables), bundle(&submitted(&folder, &flags).1));
+    assert!(root == again && run != other, "the same table is the same bundle, and each job has a run of its own");
 }
 
 #[test]

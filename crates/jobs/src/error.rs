@@ -12,6 +12,7 @@ use crate::manifest::ManifestError;
 use crate::names::NameError;
 use crate::outcome::Exit;
 use crate::render::RenderError;
+use crate::results::ResultsError;
 use crate::shards::params::ParamsError;
 use crate::shards::record::RecordError;
 use crate::submit::SubmitError;
@@ -59,6 +60,9 @@ pub enum Error {
     /// A record of a bundle was made of something else.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// A job's results can't be told.
+    #[error(transparent)]
+    Results(#[from] ResultsError),
     /// The job does not exist.
     #[error("no job {name} in namespace {namespace}")]
     NoJob {
@@ -147,6 +151,7 @@ impl Error {
                 exit_of_class(error.class())
             }
             Error::NoJob { .. } | Error::NoJobs { .. } | Error::NoMatch { .. } | Error::NoPod { .. } => Exit::NotFound,
+            Error::Results(ResultsError::NoRun { .. }) => Exit::NotFound,
             Error::NoFailure { .. } | Error::Missing { .. } | Error::Context(ContextError::Unknown { .. }) => {
                 Exit::NotFound
             }
@@ -162,7 +167,7 @@ impl Error {
             Error::Bundle(_) | Error::Place(_) | Error::Location(_) | Error::Params(_) | Error::Record(_) => {
                 Exit::Usage
             }
-            Error::WhichTask { .. } => Exit::Usage,
+            Error::WhichTask { .. } | Error::Results(ResultsError::Rule { .. }) => Exit::Usage,
         }
     }
 
@@ -206,6 +211,7 @@ impl Error {
                 _ => None,
             },
             Error::Bundle(_) | Error::Record(_) => None,
+            Error::Results(error) => error.next_command(),
             Error::Location(_) | Error::Params(_) => Some(CORRECT.to_owned()),
         }
     }

@@ -7,6 +7,7 @@
 use pumice_units::stable_hash;
 use serde_json::{Value, json};
 
+use crate::bundle::{Location, location};
 use crate::call::text_at;
 use crate::names;
 
@@ -41,12 +42,25 @@ pub fn key(job: &Value) -> Option<&str> {
 /// One without a key comes back as it is.
 pub fn sealed(mut job: Value, belongings: &[Value]) -> Value {
     let Some(key) = key(&job).map(str::to_owned) else { return job };
-    let content = json!([job, belongings]).to_string();
+    let content = json!([without_runs(job.clone()), belongings]).to_string();
     if let Some(metadata) = job.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("generateName");
         metadata.insert("name".to_owned(), json!(name(&key)));
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.insert(SPEC.to_owned(), json!(tag(&content)));
+        }
+    }
+    job
+}
+
+/// The Job without the ids of its runs, which are made up anew each time it is submitted.
+fn without_runs(mut job: Value) -> Value {
+    let tasks = job.pointer_mut("/spec/tasks").and_then(Value::as_array_mut).into_iter().flatten();
+    let containers = tasks.filter_map(|task| task.pointer_mut("/template/spec/containers")?.as_array_mut()).flatten();
+    let variables = containers.filter_map(|container| container.get_mut("env")?.as_array_mut()).flatten();
+    for variable in variables.filter(|variable| variable["name"] == location::VARIABLE) {
+        if let Ok(location) = text_at(variable, "/value").parse::<Location>() {
+            variable["value"] = Location { run: None, ..location }.to_string().into();
         }
     }
     job
@@ -102,6 +116,21 @@ mod tests {
         for bad in ["", "a\n", &"x".repeat(129)] {
             assert!(check(bad).is_err());
         }
+    }
+
+    #[test]
+    fn a_run_is_no_part_of_what_is_asked_for() {
+        let asked = |root: &[u8], run: &str| {
+            let bundle = format!("folder:/b#{}/{run}", crate::bundle::ChunkId::of(root));
+            let container =
+                json!({"env": [{"name": "A", "value": run.len()}, {"name": "PUMICE_BUNDLE", "value": bundle}]});
+            let task = json!({"template": {"spec": {"containers": [container]}}});
+            sealed(json!({"metadata": {"annotations": {KEY: "k"}}, "spec": {"tasks": [task]}}), &[])
+        };
+        let one = asked(b"x", "aa");
+        assert!(is_same(&one, &asked(b"x", "bb")) && !is_same(&one, &asked(b"y", "aa")));
+        let env = "/spec/tasks/0/template/spec/containers/0/env/1/value";
+        assert!(text_at(&one, env).ends_with("/aa"), "the job keeps its run: {one}");
     }
 
     #[test]

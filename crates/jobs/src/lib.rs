@@ -33,6 +33,8 @@ pub mod progress;
 pub mod queue;
 pub mod records;
 pub mod render;
+pub mod report;
+pub mod results;
 pub mod retry;
 pub mod script;
 pub mod select;

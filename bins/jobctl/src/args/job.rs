@@ -89,7 +89,7 @@ pub struct JobArgs {
     /// Rows of one pod, which runs them in turn [default: 1]
     #[arg(long, value_name = "N", help_heading = "Shards")]
     pub rows_per_task: Option<u32>,
-    /// Folder that the pods see too, at the same path, for rows of a table [default on this machine: one in the user's cache]
+    /// Folder that the pods see too, at the same path, for rows of a table and for results [default on this machine: one in the user's cache]
     #[arg(long, value_name = "FOLDER", help_heading = "Shards")]
     pub bundle_dir: Option<PathBuf>,
 

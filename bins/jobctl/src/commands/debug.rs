@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
+use pumice_jobs::bundle::{Location, location};
 use pumice_jobs::debug::{self, Case};
 use pumice_jobs::logs::{JobLogs, LogOptions};
 use pumice_jobs::select::JobRef;
@@ -111,6 +112,10 @@ fn run_here(job: &JobRef, case: &Case) -> Result<Exit, Failure> {
     }
     let mut command = Command::new(program);
     command.args(arguments).envs(&case.environment);
+    // What is tried here is no result of the job.
+    if let Some(Ok(told)) = case.environment.get(location::VARIABLE).map(|text| text.parse::<Location>()) {
+        command.env(location::VARIABLE, Location { run: None, ..told }.to_string());
+    }
     match Path::new(&case.directory) {
         directory if directory.is_dir() => {
             command.current_dir(directory);

@@ -5,7 +5,7 @@ use pumice_jobs::outcome::pod_failures;
 use pumice_jobs::summary::Summary;
 use pumice_jobs::{Exit, logs, pick, select};
 
-use super::Session;
+use super::{Session, results};
 use crate::args::{Form, SeveralJobs};
 use crate::failure::Failure;
 use crate::{output, terminal};
@@ -39,7 +39,10 @@ pub fn run(session: &Session, args: &SeveralJobs) -> Result<Exit, Failure> {
                 let summaries: Vec<Summary> =
                     objects.iter().map(|object| Summary::read(&connection, object)).collect::<Result<_, _>>()?;
                 let mut text = list::table(&summaries, &columns, now).render(terminal::colours(&session.surroundings));
-                for job in &jobs {
+                for (job, object) in jobs.iter().zip(&objects) {
+                    if let Some(told) = results::shortfall(&connection, &select::typed(&connection, object)?).await {
+                        text.push_str(&format!("job {}: {told}\n", job.name));
+                    }
                     let failures = pod_failures(&logs::failed_pods(&connection, job).await?);
                     for failure in failures.iter().take(FAILURES_SHOWN) {
                         text.push_str(&format!("{}\n", failure.sentence()));

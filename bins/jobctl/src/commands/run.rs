@@ -11,7 +11,7 @@ use pumice_jobs::{Connection, Exit};
 
 use super::attended::Attended;
 use super::work::Submission;
-use super::{Session, logs};
+use super::{Session, logs, results};
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::terminal;
@@ -82,6 +82,9 @@ async fn conclude(connection: &Connection, job: &JobRef, ending: &Ending, show_l
     let whole = *end == JobEnd::Completed && state.status.failed == 0;
     if !whole {
         terminal::say(&format!("job {} {}: {}", job.name, end.word(), counts(state)));
+    }
+    if let Some(told) = results::shortfall(connection, state).await {
+        terminal::say(&format!("job {}: {told}", job.name));
     }
     if *end == JobEnd::Completed {
         return Ok(exit);

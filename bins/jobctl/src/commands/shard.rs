@@ -1,7 +1,7 @@
 //! `jobctl shard`, in a pod: the records that are this pod's own, and a command for each.
 //!
 //! Invariant: which records are a pod's own follows from two variables alone, so it talks to nobody; a runtime is started only to read
-//! records from a bundle.
+//! records from a bundle and to record results beside it.
 
 mod exec;
 
@@ -28,16 +28,17 @@ const SLURM_NUMBER: &str = "SLURM_ARRAY_TASK_ID";
 
 /// Runs, prints or names the records of this pod.
 pub fn run(command: &ShardCommand) -> Result<Exit, Failure> {
-    let slice = Slice::of_this_pod()?;
     match command {
-        ShardCommand::Exec(args) => return exec::run(&slice, &args.argv),
+        ShardCommand::Exec(args) => return exec::run(&args.argv),
         ShardCommand::Env(args) => {
+            let slice = Slice::of_this_pod()?;
             let lines = slice.variables(&slice.nth(args.place)?);
             let line = |(name, value): (String, String)| format!("export {name}={}\n", quoted(&value));
             output::text(&lines.into_iter().map(line).collect::<String>())?;
         }
-        ShardCommand::Key(args) => output::text(&format!("{}\n", slice.nth(args.place)?.key))?,
+        ShardCommand::Key(args) => output::text(&format!("{}\n", Slice::of_this_pod()?.nth(args.place)?.key))?,
         ShardCommand::List => {
+            let slice = Slice::of_this_pod()?;
             for index in slice.records.clone() {
                 output::text(&format!("{}\n", slice.record(index)?.key))?;
             }
@@ -52,24 +53,26 @@ const WINDOW: u32 = 64;
 /// The records of one pod.
 struct Slice {
     plan: Plan,
+    /// The pod's index.
+    index: u32,
     records: Range<u32>,
-    /// Those that can't be computed.
+    /// Where those are that can't be computed.
     bundled: Option<Bundled>,
 }
 
 impl Slice {
     fn of_this_pod() -> Result<Slice, Failure> {
         let [rule, index] = [RULE_VARIABLE, INDEX_VARIABLE].map(|name| {
-            let value = variable(name).and_then(|value| value.into_string().ok());
-            value.ok_or_else(|| outside(format!("{name} is not set: this is no pod of a job with shards")))
+            text_of(name).ok_or_else(|| outside(format!("{name} is not set: this is no pod of a job with shards")))
         });
         let (rule, index) = (rule?, index?);
         let plan = Plan::parse(&rule).map_err(|error| outside(format!("{RULE_VARIABLE}: {error}")))?;
-        let records = index.parse().ok().and_then(|index| plan.slice(index)).ok_or_else(|| {
+        let slice = index.parse().ok().and_then(|index| Some((index, plan.slice(index)?)));
+        let (index, records) = slice.ok_or_else(|| {
             outside(format!("{INDEX_VARIABLE} {index:?} is not the index of one of {} pods", plan.pods()))
         })?;
         let bundled = plan.bundle().map(|_| Bundled::open()).transpose()?;
-        Ok(Slice { plan, records, bundled })
+        Ok(Slice { plan, index, records, bundled })
     }
 
     fn record(&self, index: u32) -> Result<Record, Failure> {
@@ -99,7 +102,28 @@ impl Slice {
     }
 }
 
-/// A text that a shell reads back as it is.
+/// The bundle that this pod was told of.
+struct Told {
+    location: Location,
+    folder: Folder,
+    runtime: Runtime,
+}
+
+impl Told {
+    /// `None` if it was told of none.
+    fn read() -> Result<Option<Location>, Failure> {
+        Ok(text_of(location::VARIABLE).map(|text| text.parse()).transpose()?)
+    }
+
+    fn open(location: Location) -> Result<Told, Failure> {
+        let Spot::Folder(folder) = &location.spot else {
+            return Err(outside(format!("{location} is no folder, and jobctl shard works with folders")));
+        };
+        let folder = Folder::open(folder)?;
+        Ok(Told { location, folder, runtime: runtime()? })
+    }
+}
+
 /// Records of a bundle, read some at a time: they are taken in order, and lie side by side.
 struct Bundled {
     bundle: Bundle,
@@ -109,9 +133,12 @@ struct Bundled {
 }
 
 impl Bundled {
-    /// Opens the bundle that this pod was told of.
     fn open() -> Result<Bundled, Failure> {
-        let (bundle, runtime) = open_bundle()?;
+        let location = Told::read()?;
+        let location =
+            location.ok_or_else(|| outside(format!("{} is not set, and has the records", location::VARIABLE)))?;
+        let Told { location, folder, runtime } = Told::open(location)?;
+        let bundle = runtime.block_on(Bundle::open(Arc::new(folder), location.root))?;
         Ok(Bundled { bundle, runtime, window: RefCell::default() })
     }
 
@@ -126,18 +153,12 @@ impl Bundled {
     }
 }
 
-fn open_bundle() -> Result<(Bundle, Runtime), Failure> {
-    let text = variable(location::VARIABLE).and_then(|value| value.into_string().ok());
-    let text = text.ok_or_else(|| outside(format!("{} is not set, and has the records", location::VARIABLE)))?;
-    let location: Location = text.parse()?;
-    let Spot::Folder(folder) = &location.spot else {
-        return Err(outside(format!("{text} is no folder, and jobctl shard reads records from folders")));
-    };
-    let runtime = runtime()?;
-    let bundle = runtime.block_on(Bundle::open(Arc::new(Folder::open(folder)?), location.root))?;
-    Ok((bundle, runtime))
+/// A variable of this pod.
+fn text_of(name: &str) -> Option<String> {
+    variable(name).and_then(|value| value.into_string().ok())
 }
 
+/// A text that a shell reads back as it is.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -7,8 +7,8 @@ use pumice_jobs::outcome::exit_of_end;
 use pumice_jobs::select::JobRef;
 use pumice_jobs::{Connection, Exit, pick};
 
-use super::Session;
 use super::attended::Attended;
+use super::{Session, results};
 use crate::args::WaitArgs;
 use crate::failure::Failure;
 use crate::terminal;
@@ -51,6 +51,11 @@ async fn wait(session: &Session, connection: &Connection, job: &JobRef) -> Resul
         let exit = exit_of_end(&ending.job, ending.end);
         if exit != Exit::Success {
             terminal::say(&format!("job {} {}", job.name, ending.end.word()));
+        }
+        if let Some(told) = results::shortfall(connection, &ending.job).await {
+            terminal::say(&format!("job {}: {told}", job.name));
+        }
+        if exit != Exit::Success {
             if let Some(failure) = ending.failures.first() {
                 terminal::say(&failure.sentence());
             }

@@ -181,7 +181,7 @@ pub enum PlaceError {
 }
 
 /// A name that nobody else has, on no machine: 32 hexadecimal digits.
-pub(super) fn random_name() -> Result<String, PlaceError> {
+pub fn random_name() -> Result<String, PlaceError> {
     let mut random = [0_u8; 16];
     SystemRandom::new().fill(&mut random).map_err(|_| PlaceError::File {
         doing: "read",

@@ -1,10 +1,11 @@
 //! The records of a job in its pods: the rule that gives each pod its slice, and the command that runs the slice.
 
-use k8s_openapi::api::core::v1::EnvVar;
+use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
 
 use super::RenderError;
 use super::volumes::Volumes;
 use crate::bundle::{Location, Spot, location};
+use crate::report::NODE_VARIABLE;
 use crate::shards::{Plan, Template};
 
 /// The variable with the rule; `VC_TASK_INDEX` beside it tells which slice is a pod's own.
@@ -20,7 +21,7 @@ pub struct ShardRun {
     pub plan: Plan,
     /// The `jobctl` of the pods: a path, or a name on their `PATH`.
     pub jobctl: String,
-    /// Where the records are that a pod can't compute.
+    /// Where the records are that a pod can't compute, and where results of a run are recorded.
     pub bundle: Option<Location>,
 }
 
@@ -37,16 +38,25 @@ impl ShardRun {
         Ok(own.into_iter().map(str::to_owned).chain(words).collect())
     }
 
-    /// The variables with the rule, and with the place of the records.
+    /// The variables with the rule and with the place of records and results; results say where they come from.
     pub(super) fn variables(&self) -> Result<Vec<EnvVar>, RenderError> {
         let rule = self.plan.rule().map_err(RenderError::Rule)?;
         let bundle = self.bundle.as_ref().map(|bundle| (location::VARIABLE, bundle.to_string()));
         let variable =
             |(name, value): (&str, _)| EnvVar { name: name.to_owned(), value: Some(value), ..EnvVar::default() };
-        Ok([(RULE_VARIABLE, rule)].into_iter().chain(bundle).map(variable).collect())
+        let runs = self.bundle.as_ref().is_some_and(|bundle| bundle.run.is_some());
+        let node = runs.then(|| EnvVar {
+            name: NODE_VARIABLE.to_owned(),
+            value_from: Some(EnvVarSource {
+                field_ref: Some(ObjectFieldSelector { field_path: "spec.nodeName".to_owned(), ..Default::default() }),
+                ..EnvVarSource::default()
+            }),
+            ..EnvVar::default()
+        });
+        Ok([(RULE_VARIABLE, rule)].into_iter().chain(bundle).map(variable).chain(node).collect())
     }
 
-    /// Shows the pod the folder of the records, at the same path.
+    /// Shows the pod the folder of records and results, at the same path.
     pub(super) fn mount(&self, volumes: &mut Volumes) {
         let Some(Location { spot: Spot::Folder(path), .. }) = &self.bundle else { return };
         if let Some(path) = path.to_str().filter(|path| !volumes.has(path)) {

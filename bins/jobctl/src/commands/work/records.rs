@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pumice_jobs::bundle::place::FOLDER_FLAG;
-use pumice_jobs::bundle::{ChunkId, Folder, Location, Spot};
+use pumice_jobs::bundle::{BundleWriter, ChunkId, Folder, Location, RunId, Spot};
 use pumice_jobs::records;
 use pumice_jobs::render::ShardRun;
 use pumice_jobs::shards::days::DaysError;
@@ -48,7 +48,8 @@ pub fn read(session: &Session, args: &JobArgs, here: bool) -> Result<Records, Fa
     if let (Some(one), Some(other)) = (given.next(), given.next()) {
         return Err(usage(format!("{one} and {other}: a job has one kind of shards; leave one out")));
     }
-    let mut bundle = None;
+    let store = || Store::of(session, args, here);
+    let mut root = None;
     let (flag, shards, chunk, max_parallel) = if let Some(text) = &args.array {
         let array = text.parse::<Array>().map_err(|error| usage(error.to_string()))?;
         if array.max_parallel.is_some() && args.max_parallel.is_some() {
@@ -60,51 +61,65 @@ pub fn read(session: &Session, args: &JobArgs, here: bool) -> Result<Records, Fa
     } else if let Some(text) = &args.days {
         ("--days", Shards::Days(days(args, text)?), args.days_per_task.unwrap_or(1), None)
     } else if let Some(path) = &args.params {
-        let store = Store::of(session, args, here)?;
-        let rows = rows(path, args.key.clone())?;
-        let (shards, root) = runtime()?.block_on(records::pack_rows(store.place()?, rows))?;
-        bundle = Some(store.location(root));
+        let place = Store::needed(store()?)?.place()?;
+        let (shards, packed) = runtime()?.block_on(records::pack_rows(place, rows(path, args.key.clone())?))?;
+        root = Some(packed);
         ("--params", shards, args.rows_per_task.unwrap_or(1), None)
     } else {
         return Ok(Records::default());
     };
     let mut plan = Plan::new(shards, chunk).map_err(|error| usage(format!("{flag}: {error}")))?;
     if plan.rule().is_err() {
-        let store = Store::of(session, args, here)?;
-        bundle = Some(store.location(runtime()?.block_on(records::pack(store.place()?, plan.shards()))?));
+        let place = Store::needed(store()?)?.place()?;
+        root = Some(runtime()?.block_on(records::pack(place, plan.shards()))?);
         plan = plan.bundled();
     }
+    // Records that follow from the rule alone need no folder; their results are recorded where there is one.
+    let bundle = store()?.map(|store| store.location(root)).transpose()?;
     Ok(Records { shards: Some(ShardRun { plan, jobctl: program(here)?, bundle }), max_parallel })
 }
 
-/// The folder for what pods can't compute.
+/// The folder for what pods can't compute, and for their results.
 struct Store {
     folder: PathBuf,
     spot: Spot,
 }
 
 impl Store {
-    fn of(session: &Session, args: &JobArgs, here: bool) -> Result<Store, Failure> {
+    /// The folder, if one is given or known.
+    fn of(session: &Session, args: &JobArgs, here: bool) -> Result<Option<Store>, Failure> {
         let surroundings = &session.surroundings;
         let own = surroundings.cache.as_ref().filter(|_| here).map(|cache| cache.join("bundles"));
         let folder = match (&args.bundle_dir, &surroundings.directory) {
             (Some(folder), Some(current)) => current.join(folder),
             (Some(folder), None) => folder.clone(),
-            (None, _) => own.ok_or_else(|| {
-                usage(format!(
-                    "the pods can't compute these records: say {FOLDER_FLAG}, one that they see too, at the same path"
-                ))
-            })?,
+            (None, _) => match own {
+                Some(own) => own,
+                None => return Ok(None),
+            },
         };
-        Ok(Store { spot: Spot::folder(&folder)?, folder })
+        Ok(Some(Store { spot: Spot::folder(&folder)?, folder }))
+    }
+
+    fn needed(store: Option<Store>) -> Result<Store, Failure> {
+        store.ok_or_else(|| {
+            usage(format!(
+                "the pods can't compute these records: say {FOLDER_FLAG}, one that they see too, at the same path"
+            ))
+        })
     }
 
     fn place(&self) -> Result<Arc<Folder>, Failure> {
         Ok(Arc::new(Folder::make(&self.folder)?))
     }
 
-    fn location(&self, root: ChunkId) -> Location {
-        Location { spot: self.spot.clone(), root, run: None }
+    /// Where a new run is recorded. Without a root there are no records in it.
+    fn location(&self, root: Option<ChunkId>) -> Result<Location, Failure> {
+        let root = match root {
+            Some(root) => root,
+            None => runtime()?.block_on(BundleWriter::new(self.place()?).finish())?.root,
+        };
+        Ok(Location { spot: self.spot.clone(), root, run: Some(RunId::fresh()?) })
     }
 }
 

@@ -1,0 +1,154 @@
+//! What comes of each record of this pod, into the bundle of its job.
+//!
+//! Invariant: a record counts as done only when that is on disk, and once; whatever fails here ends the pod with an error, so
+//! that it is made again. What was told before is not run again.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+
+use anyhow::Context;
+use bytes::Bytes;
+use pumice_jobs::bundle::{self, Folder, Recorder, RunId, Status, random_name};
+use pumice_jobs::report::{NODE_VARIABLE, RESULT_BYTES_MAX, RESULT_VARIABLE, Report};
+use pumice_jobs::shards::Record;
+use tokio::runtime::Runtime;
+
+use super::signals::Ended;
+use crate::commands::shard::{Slice, Told, text_of};
+use crate::failure::Failure;
+use crate::terminal;
+
+/// The variable with the number of this run of the pod's index.
+const ATTEMPT_VARIABLE: &str = "PUMICE_ATTEMPT";
+/// The variable with the folder that a record keeps over its attempts.
+const CHECKPOINT_VARIABLE: &str = "PUMICE_CHECKPOINT";
+
+/// The results of this pod's records.
+pub struct Recording {
+    runtime: Runtime,
+    folder: Folder,
+    run: RunId,
+    recorder: Recorder,
+    node: String,
+    scratch: Scratch,
+}
+
+impl Recording {
+    /// Reads what was told of this pod's records; `None` if its job records nothing.
+    pub fn open(slice: &Slice) -> Result<Option<Recording>, Failure> {
+        let Some((location, run)) = Told::read()?.and_then(|told| told.run.clone().map(|run| (told, run))) else {
+            return Ok(None);
+        };
+        let Told { folder, runtime, .. } = Told::open(location)?;
+        let records = slice.records.start.into()..slice.records.end.into();
+        let own = bundle::Slice { run: run.clone(), shard: slice.index, records };
+        let attempt = text_of(ATTEMPT_VARIABLE).and_then(|text| text.parse().ok()).unwrap_or(1);
+        let recorder = runtime.block_on(Recorder::open(Arc::new(folder.clone()), own, attempt))?.counting_on();
+        let node = text_of(NODE_VARIABLE).unwrap_or_default();
+        Ok(Some(Recording { runtime, folder, run, recorder, node, scratch: Scratch::make()? }))
+    }
+
+    /// The records that nobody has done yet, in order.
+    pub fn left(&self) -> Vec<u32> {
+        self.recorder.left().filter_map(|record| u32::try_from(record).ok()).collect()
+    }
+
+    /// Gives a command what it may leave behind: a file for its result, a folder for its next attempt.
+    pub fn begin(&self, record: &Record, command: &mut Command) -> Result<(), Failure> {
+        let checkpoint = self.folder.make_checkpoint(&self.run, record.index.into())?;
+        command.env(CHECKPOINT_VARIABLE, checkpoint).env(RESULT_VARIABLE, self.scratch.empty()?);
+        command.env(ATTEMPT_VARIABLE, self.recorder.attempt().to_string());
+        Ok(())
+    }
+
+    /// Records how a command ended, and gives the code of it that counts; `None` if it is left open.
+    pub fn end(&mut self, record: &Record, ended: &Ended) -> Result<Option<u8>, Failure> {
+        let result = self.scratch.result();
+        // Asked to end, a command that fails may have nothing wrong with it, so the record is no failed one: this pod was
+        // evicted, say. One that ends well may be done, or may have saved what it needs to go on; only a result tells that it
+        // is done. To run one again that was done costs time; to count one that was not would lose its result for ever.
+        if ended.asked_to_end.is_some() && !(ended.code == 0 && matches!(result, Ok(Some(_)))) {
+            return Ok(None);
+        }
+        let (code, problem, result) = match result {
+            Ok(result) => (ended.code, ended.problem.clone(), result),
+            Err(problem) => {
+                terminal::say(&format!("the result of {} can't be taken: {problem}", record.key));
+                // A command that says it did well, and whose result is lost, did not.
+                (ended.code.max(1), problem, None)
+            }
+        };
+        let report = Report { code: Some(code), signal: ended.killed_by, node: self.node.clone(), problem, result };
+        let value = report.to_bytes().context("cannot write a report").map_err(Failure::Machine)?;
+        let status = if code == 0 { Status::Succeeded } else { Status::Failed };
+        let number = u64::from(record.index);
+        self.runtime.block_on(async {
+            self.recorder.record(number, &record.key, status, value).await?;
+            self.recorder.flush().await
+        })?;
+        if status == Status::Succeeded {
+            // One that stays harms nobody, and the record is done.
+            let _ = self.folder.remove_empty_checkpoint(&self.run, number);
+        }
+        Ok(Some(code))
+    }
+}
+
+/// A folder of this process alone, gone with it.
+struct Scratch {
+    folder: PathBuf,
+}
+
+impl Scratch {
+    fn make() -> Result<Scratch, Failure> {
+        let folder = std::env::temp_dir().join(format!("pumice-{}", random_name()?));
+        let made = DirBuilder::new().mode(0o700).create(&folder);
+        made.with_context(|| format!("cannot make {}", folder.display())).map_err(Failure::Machine)?;
+        Ok(Scratch { folder })
+    }
+
+    /// Where a result may be written; nothing is there.
+    fn empty(&self) -> Result<PathBuf, Failure> {
+        let path = self.folder.join("result");
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(Failure::Machine(anyhow::Error::new(error).context(format!("cannot remove {}", path.display()))))
+            }
+            _ => Ok(path),
+        }
+    }
+
+    /// What was written there, if anything was; the error is a sentence.
+    fn result(&self) -> Result<Option<Bytes>, String> {
+        let path = self.folder.join("result");
+        let read = || -> io::Result<Option<Bytes>> {
+            let found = match fs::symlink_metadata(&path) {
+                Ok(found) => found,
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            if !found.is_file() {
+                return Err(io::Error::other("it is no file"));
+            }
+            let mut bytes = Vec::new();
+            File::open(&path)?.take(RESULT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 > RESULT_BYTES_MAX {
+                let most = RESULT_BYTES_MAX >> 20;
+                return Err(io::Error::other(format!("it has more than {most} MiB; write it elsewhere and say where")));
+            }
+            Ok(Some(bytes.into()))
+        };
+        read().map_err(|error| format!("{RESULT_VARIABLE}: {error}"))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It goes with the pod in any case.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,247 @@
+//! What came of the records of a job, in their order, from the job alone: its pods say where their results are.
+//!
+//! Invariant: each record of the job gives one row, whether anything was told of it or not; rows are read as they are asked
+//! for, so memory is that of some shards. Called by `jobctl results`, and by what tells of a job's end.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::stream::{Stream, StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Container;
+use pumice_api::batch::Job;
+
+use crate::Connection;
+use crate::bundle::place::FOLDER_FLAG;
+use crate::bundle::{Bundle, Location, Place, RunId, Status, collect_if, location, statuses};
+use crate::error::Error;
+use crate::render::RULE_VARIABLE;
+use crate::report::Report;
+use crate::shards::Plan;
+
+/// Keys that a summary names of each kind.
+const KEYS_NAMED: usize = 5;
+/// Keys read from a bundle in one go.
+const KEYS_READ: u64 = 256;
+
+/// A job without results.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultsError {
+    /// Its pods record nothing.
+    #[error(
+        "job {job} records no results: a job over --array, --days or --params does, where its pods and jobctl see a folder for it"
+    )]
+    NoRun {
+        /// The job.
+        job: String,
+    },
+    /// Its rule can't be read here.
+    #[error("the records of job {job} can't be told: {problem}")]
+    Rule {
+        /// The job.
+        job: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl ResultsError {
+    /// What helps.
+    pub fn next_command(&self) -> Option<String> {
+        match self {
+            ResultsError::NoRun { .. } => Some(format!("jobctl submit --array 0-9 {FOLDER_FLAG} -- COMMAND")),
+            ResultsError::Rule { .. } => None,
+        }
+    }
+}
+
+/// The results of a job, as its pods find them.
+#[derive(Debug)]
+pub struct Results {
+    plan: Plan,
+    place: Arc<dyn Place>,
+    run: RunId,
+    /// What has the keys, where they can't be computed.
+    bundle: Option<Bundle>,
+    /// The keys that were read last, and the number of the first.
+    window: Mutex<(u64, Vec<String>)>,
+}
+
+/// A record, and what was told of it last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its key.
+    pub key: String,
+    /// How it ended; `None` if nothing was told of it.
+    pub status: Option<Status>,
+    /// The attempt that told so, from 1; 0 if none did.
+    pub attempts: u32,
+    /// How that went.
+    pub report: Report,
+}
+
+impl Row {
+    /// The word for its status.
+    pub fn word(&self) -> &'static str {
+        word(self.status)
+    }
+}
+
+/// The word for a status.
+pub fn word(status: Option<Status>) -> &'static str {
+    match status {
+        Some(Status::Succeeded) => "succeeded",
+        Some(Status::Failed) => "failed",
+        None => "missing",
+    }
+}
+
+/// How many records, and the first of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Named {
+    /// How many.
+    pub count: u64,
+    /// The keys of the first ones.
+    pub keys: Vec<String>,
+}
+
+/// The records of a job in numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// All.
+    pub records: u64,
+    /// Those that succeeded.
+    pub succeeded: u64,
+    /// Those of which the last attempt failed.
+    pub failed: Named,
+    /// Those that nothing was told of.
+    pub missing: Named,
+}
+
+impl Tally {
+    /// Whether all succeeded.
+    pub fn is_whole(&self) -> bool {
+        self.succeeded == self.records
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} records succeeded", self.succeeded, self.records)?;
+        for (what, Named { count, keys }) in [("failed", &self.failed), ("missing", &self.missing)] {
+            if *count > 0 {
+                write!(f, "; {what}: {}", keys.join(", "))?;
+                let more = count.saturating_sub(keys.len() as u64);
+                if more > 0 {
+                    write!(f, " and {more} more")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rule and the place that a job's pods are told, of the first task that records results.
+fn told(job: &Job) -> Option<(&str, Location, RunId)> {
+    let containers =
+        job.spec.tasks.iter().filter_map(|task| task.template.spec.as_ref()).flat_map(|pod| &pod.containers);
+    containers.into_iter().find_map(|container| {
+        let location: Location = variable(container, location::VARIABLE)?.parse().ok()?;
+        let run = location.run.clone()?;
+        Some((variable(container, RULE_VARIABLE)?, location, run))
+    })
+}
+
+fn variable<'c>(container: &'c Container, name: &str) -> Option<&'c str> {
+    container.env.iter().flatten().find(|variable| variable.name == name)?.value.as_deref()
+}
+
+impl Results {
+    /// Whether a job's pods record results.
+    pub fn are_of(job: &Job) -> bool {
+        told(job).is_some()
+    }
+
+    /// Opens the results of a job.
+    pub async fn open(connection: &Connection, job: &Job) -> Result<Self, Error> {
+        let name = || job.metadata.name.clone().unwrap_or_default();
+        let (rule, location, run) = told(job).ok_or_else(|| ResultsError::NoRun { job: name() })?;
+        let plan = Plan::parse(rule).map_err(|error| ResultsError::Rule { job: name(), problem: error.to_string() })?;
+        let place = location.spot.open(Some(connection), plan.pods()).await?;
+        let bundle = match plan.bundle() {
+            Some(_) => Some(Bundle::open(Arc::clone(&place), location.root).await?),
+            None => None,
+        };
+        Ok(Results { plan, place, run, bundle, window: Mutex::default() })
+    }
+
+    /// The records whose status is wanted, in order.
+    pub fn rows<W>(&self, wanted: W) -> impl Stream<Item = Result<Row, Error>> + '_
+    where
+        W: Fn(Option<Status>) -> bool + Send + 'static,
+    {
+        let rows = collect_if(Arc::clone(&self.place), self.run.clone(), slices(&self.plan), wanted);
+        rows.map_err(Error::from).and_then(move |row| async move {
+            let Some(outcome) = row.outcome else {
+                let key = self.key(row.record).await?;
+                return Ok(Row { key, status: None, attempts: 0, report: Report::default() });
+            };
+            let (status, attempts) = (Some(outcome.status), outcome.attempt);
+            Ok(Row { key: outcome.key, status, attempts, report: Report::read(outcome.value) })
+        })
+    }
+
+    /// The records in numbers; what they gave is not read.
+    pub async fn tally(&self) -> Result<Tally, Error> {
+        let mut tally = Tally::default();
+        let (mut failed, mut missing) = (Vec::new(), Vec::new());
+        let mut rows = std::pin::pin!(statuses(Arc::clone(&self.place), self.run.clone(), slices(&self.plan)));
+        while let Some(row) = rows.next().await {
+            let row = row?;
+            tally.records += 1;
+            let (named, records) = match row.status() {
+                Some(Status::Succeeded) => {
+                    tally.succeeded += 1;
+                    continue;
+                }
+                Some(Status::Failed) => (&mut tally.failed, &mut failed),
+                None => (&mut tally.missing, &mut missing),
+            };
+            named.count += 1;
+            if records.len() < KEYS_NAMED {
+                records.push(row.record);
+            }
+        }
+        for (named, records) in [(&mut tally.failed, failed), (&mut tally.missing, missing)] {
+            for record in records {
+                named.keys.push(self.key(record).await?);
+            }
+        }
+        Ok(tally)
+    }
+
+    /// The key of a record by its number. Neighbours are read with it, as rows come in order.
+    async fn key(&self, record: u64) -> Result<String, Error> {
+        let Some(bundle) = &self.bundle else {
+            let key = u32::try_from(record).ok().and_then(|index| self.plan.shards().key(index));
+            return Ok(key.unwrap_or_default());
+        };
+        let found =
+            |(first, keys): &(u64, Vec<String>)| keys.get(usize::try_from(record.checked_sub(*first)?).ok()?).cloned();
+        if let Some(key) = found(&self.window.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(key);
+        }
+        // One that the bundle lacks is asked for, too: the error says so.
+        let end = bundle.records().min(record.saturating_add(KEYS_READ)).max(record.saturating_add(1));
+        let window = (record, bundle.keys(record..end).await?);
+        let key = found(&window).unwrap_or_default();
+        *self.window.lock().unwrap_or_else(PoisonError::into_inner) = window;
+        Ok(key)
+    }
+}
+
+/// The records of each pod, from pod 0 on.
+fn slices(plan: &Plan) -> impl Iterator<Item = Range<u64>> + Send + use<> {
+    let plan = plan.clone();
+    (0..plan.pods()).map_while(move |pod| plan.slice(pod)).map(|slice| slice.start.into()..slice.end.into())
+}
