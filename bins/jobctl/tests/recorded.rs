@@ -31,7 +31,8 @@ impl Job {
         let path = directory.path().join("bundles");
         let writer = BundleWriter::new(Arc::new(Folder::make(&path).unwrap()));
         let root = waited(writer.finish()).unwrap().root;
-        let rule = format!("v1 chunk={records} array=0-{}", records - 1);
+        let numbers = if records == 1 { "0".to_owned() } else { format!("0-{}", records - 1) };
+        let rule = format!("v1 chunk={records} array={numbers}");
         Job { rule, bundle: format!("folder:{}#{root}/run", path.display()), records: 0..records, directory }
     }
 
@@ -41,7 +42,10 @@ impl Job {
 
     fn command(&self, attempt: u32, script: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_jobctl"));
-        command.args(["shard", "exec", "--", "sh", "-c", script, "{key}"]).current_dir(self.directory.path()).env_clear();
+        command
+            .args(["shard", "exec", "--", "sh", "-c", script, "{key}"])
+            .current_dir(self.directory.path())
+            .env_clear();
         command.env("PATH", "/usr/bin:/bin").env("TMPDIR", self.directory.path()).env("VC_TASK_INDEX", "0");
         command.env("PUMICE_SHARDS", &self.rule).env("PUMICE_BUNDLE", &self.bundle).env("PUMICE_NODE", "n1");
         command.env("PUMICE_ATTEMPT", attempt.to_string());
@@ -118,9 +122,12 @@ fn results_that_can_not_be_taken_are_failures() {
 fn what_does_not_start_and_what_is_killed_is_recorded() {
     let job = Job::new(1);
     let mut command = job.command(1, "");
-    let absent = Command::new(command.get_program()).args(["shard", "exec", "--", "/no/such/program"]).env_clear().envs(
-        command.get_envs().filter_map(|(name, value)| Some((name, value?))),
-    ).output().unwrap();
+    let absent = Command::new(command.get_program())
+        .args(["shard", "exec", "--", "/no/such/program"])
+        .env_clear()
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .output()
+        .unwrap();
     assert_eq!(absent.status.code(), Some(127));
     assert_eq!(job.told(), ["0 failed 1 127 -"]);
     command = job.command(2, "kill -KILL $$");
@@ -134,7 +141,11 @@ fn who_is_asked_to_end_leaves_the_record_open_unless_there_is_a_result() {
         ("echo up; exec sleep 1000", 143, "1 missing"),
         ("trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done", 143, "1 missing"),
         ("trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done", 3, "1 missing"),
-        ("trap 'echo 42 > $PUMICE_RESULT; exit 0' TERM; echo up; while :; do sleep 0.05; done", 143, "1 succeeded 1 0 42"),
+        (
+            "trap 'echo 42 > $PUMICE_RESULT; exit 0' TERM; echo up; while :; do sleep 0.05; done",
+            143,
+            "1 succeeded 1 0 42",
+        ),
     ] {
         let job = Job::new(3);
         let script = format!("test $0 = 1 || exit 0; {script}");

@@ -34,7 +34,8 @@ fn location(job: &Value) -> (PathBuf, Location) {
 /// By record, how often its log says that it succeeded.
 fn successes(job: &Value) -> BTreeMap<u64, usize> {
     let (folder, location) = location(job);
-    let (place, plan) = (Arc::new(Folder::open(&folder).unwrap()), Plan::parse(&variable(job, "PUMICE_SHARDS")).unwrap());
+    let (place, plan) =
+        (Arc::new(Folder::open(&folder).unwrap()), Plan::parse(&variable(job, "PUMICE_SHARDS")).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut counts = BTreeMap::new();
     for shard in 0..plan.pods() {
@@ -164,7 +165,8 @@ fn every_row_is_recorded_once_though_pods_are_killed() {
     let rows: String = (0..pods).map(|row| format!("row-{row},{}\n", row % 7)).collect();
     platform.file("rows.csv", format!("name,seed\n{rows}"));
     let mark = platform.scratch().to_str().unwrap().to_owned();
-    let script = "sleep 0.$PUMICE_PARAM_SEED; echo $PUMICE_SHARD_KEY >> ran; echo $PUMICE_SHARD_KEY > $PUMICE_RESULT; sleep 0.1";
+    let script =
+        "sleep 0.$PUMICE_PARAM_SEED; echo $PUMICE_SHARD_KEY >> ran; echo $PUMICE_SHARD_KEY > $PUMICE_RESULT; sleep 0.1";
     let flags = ["--params", "rows.csv", "--key", "name", "--retries", "10", "--max-parallel", "16"];
     let submit = ["submit", "--name", "rows"].iter().chain(&flags).copied();
     platform.jobctl(submit.chain(["--", "sh", "-c", script, mark.as_str()])).ok();
@@ -201,5 +203,8 @@ fn every_row_is_recorded_once_though_pods_are_killed() {
         assert_eq!((cells[0], cells[1], cells[8]), (key.as_str(), "succeeded", key.as_str()), "{cells:?}");
     }
     let runs: usize = counted(&platform.scratch().join("ran")).values().sum();
-    println!("{pods} pods, {killed} killed, {runs} runs of {pods} rows, each recorded once, in {:.0?}", start.elapsed());
+    println!(
+        "{pods} pods, {killed} killed, {runs} runs of {pods} rows, each recorded once, in {:.0?}",
+        start.elapsed()
+    );
 }

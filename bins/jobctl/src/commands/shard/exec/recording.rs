@@ -60,14 +60,14 @@ impl Recording {
     /// Gives a command what it may leave behind: a file for its result, a folder for its next attempt.
     pub fn begin(&self, record: &Record, command: &mut Command) -> Result<(), Failure> {
         let checkpoint = self.folder.make_checkpoint(&self.run, record.index.into())?;
-        command.env(CHECKPOINT_VARIABLE, checkpoint).env(RESULT_VARIABLE, self.scratch.empty()?);
+        command.env(CHECKPOINT_VARIABLE, checkpoint).env(RESULT_VARIABLE, self.scratch.path(record));
         command.env(ATTEMPT_VARIABLE, self.recorder.attempt().to_string());
         Ok(())
     }
 
     /// Records how a command ended, and gives the code of it that counts; `None` if it is left open.
     pub fn end(&mut self, record: &Record, ended: &Ended) -> Result<Option<u8>, Failure> {
-        let result = self.scratch.result();
+        let result = self.scratch.take(record);
         // Asked to end, a command that fails may have nothing wrong with it, so the record is no failed one: this pod was
         // evicted, say. One that ends well may be done, or may have saved what it needs to go on; only a result tells that it
         // is done. To run one again that was done costs time; to count one that was not would lose its result for ever.
@@ -111,20 +111,14 @@ impl Scratch {
         Ok(Scratch { folder })
     }
 
-    /// Where a result may be written; nothing is there.
-    fn empty(&self) -> Result<PathBuf, Failure> {
-        let path = self.folder.join("result");
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(Failure::Machine(anyhow::Error::new(error).context(format!("cannot remove {}", path.display()))))
-            }
-            _ => Ok(path),
-        }
+    /// Where a record's result may be written. Each has its own: what one leaves there, a folder say, is not in another's way.
+    fn path(&self, record: &Record) -> PathBuf {
+        self.folder.join(record.index.to_string())
     }
 
     /// What was written there, if anything was; the error is a sentence.
-    fn result(&self) -> Result<Option<Bytes>, String> {
-        let path = self.folder.join("result");
+    fn take(&self, record: &Record) -> Result<Option<Bytes>, String> {
+        let path = self.path(record);
         let read = || -> io::Result<Option<Bytes>> {
             let found = match fs::symlink_metadata(&path) {
                 Ok(found) => found,
@@ -142,7 +136,10 @@ impl Scratch {
             }
             Ok(Some(bytes.into()))
         };
-        read().map_err(|error| format!("{RESULT_VARIABLE}: {error}"))
+        let result = read().map_err(|error| format!("{RESULT_VARIABLE}: {error}"));
+        // One that stays goes with the folder.
+        let _ = fs::remove_file(&path);
+        result
     }
 }
 
