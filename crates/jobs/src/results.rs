@@ -13,7 +13,7 @@ use pumice_api::batch::Job;
 
 use crate::Connection;
 use crate::bundle::place::FOLDER_FLAG;
-use crate::bundle::{Bundle, Location, Place, RunId, Status, collect_if, location, statuses};
+use crate::bundle::{Bundle, ChunkId, Location, Place, RunId, Status, collect_if, location, statuses};
 use crate::error::Error;
 use crate::render::RULE_VARIABLE;
 use crate::report::Report;
@@ -119,6 +119,11 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Whether nothing was told of any record.
+    pub fn is_blank(&self) -> bool {
+        self.missing.count == self.records
+    }
+
     /// Whether all succeeded.
     pub fn is_whole(&self) -> bool {
         self.succeeded == self.records
@@ -168,8 +173,13 @@ impl Results {
         let (rule, location, run) = told(job).ok_or_else(|| ResultsError::NoRun { job: name() })?;
         let plan = Plan::parse(rule).map_err(|error| ResultsError::Rule { job: name(), problem: error.to_string() })?;
         let place = location.spot.open(Some(connection), plan.pods()).await?;
+        Self::at(place, plan, location.root, run).await
+    }
+
+    /// The results of a run at a place. The root is that of the bundle with the records, where they can't be computed.
+    pub async fn at(place: Arc<dyn Place>, plan: Plan, root: ChunkId, run: RunId) -> Result<Self, Error> {
         let bundle = match plan.bundle() {
-            Some(_) => Some(Bundle::open(Arc::clone(&place), location.root).await?),
+            Some(_) => Some(Bundle::open(Arc::clone(&place), root).await?),
             None => None,
         };
         Ok(Results { plan, place, run, bundle, window: Mutex::default() })

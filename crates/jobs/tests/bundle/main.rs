@@ -9,3 +9,4 @@ mod kills;
 mod objects;
 mod results;
 mod support;
+mod told;
