@@ -6,17 +6,15 @@ are medians over the rounds. Overhead is what was used beyond the work itself.
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import usage
 import ways
 import work
+from figures import size, tell, wants
 
 TASKS = 1000
 ROUNDS = 3
@@ -55,11 +53,6 @@ def measure(way: str, row: str, count: int) -> Used:
     return used
 
 
-def tell(name: str, value: float, unit: str, count: int) -> None:
-    """Write a figure."""
-    print(json.dumps({"name": name, "value": value, "unit": unit, "n": count}), flush=True)  # noqa: T201 - the result
-
-
 def tell_row(row: str, rounds: dict[str, list[Used]], count: int) -> None:
     """All figures of a row."""
     pure = work.SPIN_SECONDS if row == "spin" else 0.0
@@ -81,12 +74,11 @@ def tell_row(row: str, rounds: dict[str, list[Used]], count: int) -> None:
 
 def main() -> None:
     """Every row that is wanted, at this run's scale."""
-    scale = float(os.environ.get("PUMICE_BENCH_SCALE") or 1)
-    only = [word for word in os.environ.get("PUMICE_BENCH_ONLY", "").split(",") if word]
-    count, times = max(round(TASKS * scale), 2), ROUNDS if scale >= 1 else 1
+    count = size(TASKS)
+    times = ROUNDS if count == TASKS else 1
     usage.adopt()
     for row, names in ROWS.items():
-        chosen = [way for way in names if not only or any(word in f"{row}/{way}" for word in only)]
+        chosen = [way for way in names if wants(f"{row}/{way}")]
         rounds: dict[str, list[Used]] = {way: [] for way in chosen}
         for _ in range(times):
             for way in chosen:
@@ -95,5 +87,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     main()

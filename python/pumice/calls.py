@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import platform
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import outcome
 from .backend import Failure
 from .errors import NotPicklable
-from .pickling import dumps_value
 
 __all__ = ["LOG_LINES", "failure_from", "record_variables", "run"]
 
@@ -31,6 +28,11 @@ def record_variables(key: str, index: int, count: int, attempt: int) -> dict[str
 
 def failure_from(error: BaseException, attempt: int, frames_to_drop: int = 1) -> Failure:
     """A raised exception as a failure, without the frames of this library at its top."""
+    import platform
+    import traceback
+
+    from .pickling import dumps_value
+
     trace = error.__traceback__
     for _ in range(frames_to_drop):
         trace = trace.tb_next if trace is not None and trace.tb_next is not None else trace

@@ -10,9 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from . import local_modules, packages
-from .errors import EnvironmentMismatch
 
-__all__ = ["Archive", "Environment", "check_python"]
+__all__ = ["Archive", "Environment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +65,3 @@ class Environment:
     def stamps(self) -> dict[str, tuple[int, int]]:
         """Size and time of change of each local module's file: cheap, and only of meaning on this machine."""
         return local_modules.stamps(self._files)
-
-
-def check_python(client: str, worker: str) -> None:
-    """Refuse to run on another minor version than pickled it: functions by value are bytecode."""
-    if client.split(".")[:2] != worker.split(".")[:2]:
-        raise EnvironmentMismatch(
-            f"This is Python {client}, the workers run Python {worker}: a function sent to them is bytecode, which differs. "
-            f"Use an image with Python {'.'.join(client.split('.')[:2])}, or run this with Python {worker}."
-        )

@@ -17,9 +17,10 @@ from . import asking, watching
 from .asking import Asked
 from .backend import Backend, Job, JobSpec, Options, Record
 from .choice import resolve
-from .environment import Environment, check_python
+from .environment import Environment
 from .exiting import interpreter_ends, wait_at_exit
 from .futures import Future, Tracker
+from .interpreter import check_python
 from .pickling import dumps_args, dumps_function
 
 __all__ = ["Executor"]

@@ -1,15 +1,12 @@
-"""Archives kept unpacked on a node, by the hash of their content, for all processes that come after."""
+"""Archives kept unpacked on a node, by the hash of their content, for all processes that come after.
+
+What only unpacking needs is imported there: each pod begins here, and nearly all find it done.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import io
 import os
-import shutil
 import sys
-import tempfile
-import time
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,18 +22,33 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Where archives are unpacked: `PUMICE_CACHE`, else a folder in the user's cache or in the temporary folder."""
     if folder := environ.get("PUMICE_CACHE"):
         return Path(folder)
-    home = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else tempfile.gettempdir())
-    return Path(home) / "pumice"
+    if home := environ.get("XDG_CACHE_HOME") or (environ.get("HOME") and f"{environ['HOME']}/.cache"):
+        return Path(home) / "pumice"
+    import tempfile
+
+    return Path(tempfile.gettempdir()) / "pumice"
 
 
 def unpack(data: bytes, cache: Path) -> Path:
     """The folder with an archive's files; unpacked once, whole or not at all."""
+    import hashlib
+
     folder = cache / hashlib.sha256(data).hexdigest()
     if folder.is_dir():
         os.utime(folder)
         return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(dir=cache, prefix=".part-"))
+    _extract(data, folder)
+    return folder
+
+
+def _extract(data: bytes, folder: Path) -> None:
+    import io
+    import shutil
+    import tempfile
+    import zipfile
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".part-"))
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
@@ -54,11 +66,13 @@ def unpack(data: bytes, cache: Path) -> Path:
                 raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return folder
 
 
 def prune(cache: Path, days: float) -> list[Path]:
     """Remove what no process has asked for in so many days."""
+    import shutil
+    import time
+
     removed = []
     for folder in cache.iterdir() if cache.is_dir() else ():
         if folder.is_dir() and folder.stat().st_mtime < time.time() - days * 86400:

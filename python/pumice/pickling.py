@@ -9,8 +9,6 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import cloudpickle
-
 from .code_names import names_in
 from .errors import NotPicklable, PickleTooLarge
 
@@ -26,7 +24,7 @@ def dumps_function(function: Callable[..., Any]) -> bytes:
     """The pickle of a function, by value where the other side can't import it."""
     name = getattr(function, "__qualname__", repr(function))
     try:
-        data: bytes = cloudpickle.dumps(function, protocol=5)
+        data = _by_value(function)
     except Exception as error:
         raise NotPicklable(_advice(f"The function {name}", function, error)) from error
     if len(data) > LIMIT:
@@ -39,7 +37,7 @@ def dumps_args(args: tuple[Any, ...], kwargs: dict[str, Any], key: str) -> bytes
     data = _plain(args, kwargs)
     if data is None:
         try:
-            data = cloudpickle.dumps((args, kwargs), protocol=5)
+            data = _by_value((args, kwargs))
         except Exception as error:
             raise NotPicklable(_advice(f"The arguments of {key}", (args, kwargs), error)) from error
     if len(data) > LIMIT:
@@ -61,11 +59,20 @@ def dumps_value(value: Any) -> bytes:
     """The pickle of a returned value or a raised exception; may be of any size."""
     if type(value) in _PLAIN:
         return pickle.dumps(value, protocol=5)
+    return _by_value(value)
+
+
+def _by_value(value: Any) -> bytes:
+    """What the other side can't import goes as what it is made of."""
+    import cloudpickle  # takes as long to import as all of a worker; where nothing needs it, nothing waits for it
+
     data: bytes = cloudpickle.dumps(value, protocol=5)
     return data
 
 
 def _pickles(value: Any) -> bool:
+    import cloudpickle
+
     try:
         cloudpickle.CloudPickler(io.BytesIO(), protocol=5).dump(value)
     except Exception:  # noqa: BLE001 - a user's __reduce__ may raise anything
@@ -137,7 +144,6 @@ def _too_large(what: str, size: int, value: Any) -> str:
 
 def _safe(value: Any) -> bytes:
     try:
-        data: bytes = cloudpickle.dumps(value, protocol=5)
+        return _by_value(value)
     except Exception:  # noqa: BLE001 - only a size is wanted
         return b""
-    return data

@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from . import outcome, parameters, watching
 from .backend import Backend, Job, JobSpec, OnChange, Options, Record
-from .environment import Environment, check_python
+from .environment import Environment
 from .errors import BadOption, PickleTooLarge
+from .interpreter import check_python
 from .items import Item
 from .kept import KeptResults
 from .pickling import dumps_args, dumps_function

@@ -14,8 +14,9 @@ from . import asking, watching
 from .asking import Asked
 from .backend import Backend, JobSpec, Options, Record
 from .choice import current
-from .environment import Environment, check_python
+from .environment import Environment
 from .futures import Future, Tracker
+from .interpreter import check_python
 from .map_result import MapResult
 from .parameters import plain_key
 from .pickling import dumps_args, dumps_function

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import platform
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -15,8 +14,8 @@ from typing import Any, TextIO
 
 from . import node_cache, outcome
 from .calls import LOG_LINES, failure_from, record_variables, run
-from .environment import check_python
 from .errors import PumiceError
+from .interpreter import check_python
 from .workstore import WorkStore, open_store
 
 __all__ = ["main"]
@@ -41,7 +40,7 @@ class _Passing:
 
 def _prepare(store: WorkStore) -> Callable[..., Any]:
     """Make the user's modules and packages importable, and read the function."""
-    check_python(store.python, platform.python_version())
+    check_python(store.python, "{}.{}.{}".format(*sys.version_info))
     cache = node_cache.cache_folder()
     if (packages := store.packages()) is not None:
         node_cache.add_to_path(node_cache.unpack(packages, cache), first=False)

@@ -11,7 +11,7 @@ import pytest
 
 import pumice
 from pumice.backend import Failure, JobSpec
-from pumice.environment import check_python
+from pumice.interpreter import check_python
 
 
 def failure_of(function, **options) -> pumice.TaskFailed:
