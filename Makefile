@@ -41,8 +41,8 @@ fmt: ## format everything
 gen: ## write generated sources anew
 	$(CARGO) run --quiet -p xtask -- codegen
 
-bench: ## measure; NAME=admission, engine, endtoend, idle, latency, jobs (ten minutes), realkube (on a real Kubernetes, built first) or soak (the long one): only that; writes bench/results/latest.jsonl
-	$(CARGO) build --release -p pumice -p jobctl
+bench: ## measure; NAME=admission, engine, endtoend, idle, latency, jobs (ten minutes), large or tasks (of Python, too), realkube (on a real Kubernetes, built first) or soak (the long one): only that; writes bench/results/latest.jsonl
+	$(CARGO) build --release -p pumice -p jobctl $(if $(filter large tasks,$(NAME)),-p pumice-python)
 	$(CARGO) bench -p pumice-bench --no-fail-fast $(addprefix --bench ,$(or $(NAME),admission engine endtoend idle latency))
 
 crash: ## kill -9 the platform in the middle of a job of 200 pods, 20 seeds, the controllers 200 times in jobs of 1,000, 180 writers of results, and a twentieth of 5,000 pods

@@ -38,7 +38,7 @@ pub struct Figures {
 struct Row {
     name: String,
     value: f64,
-    unit: &'static str,
+    unit: String,
 }
 
 impl Figures {
@@ -67,14 +67,14 @@ impl Figures {
     ///
     /// # Panics
     /// When it can't be written.
-    pub fn add(&mut self, name: &str, value: f64, unit: &'static str, n: usize) {
+    pub fn add(&mut self, name: &str, value: f64, unit: &str, n: usize) {
         let name = format!("{}/{name}", self.bench);
         let value = round(value);
         let line = json!({"name": name, "value": value, "unit": unit, "n": n, "env": self.env});
         println!("{line}");
         let mut file = std::fs::File::options().append(true).create(true).open(&self.path).expect("open the results");
         writeln!(file, "{line}").expect("write a figure");
-        self.rows.push(Row { name, value, unit });
+        self.rows.push(Row { name, value, unit: unit.to_owned() });
     }
 
     /// Writes the median and the 99th of a hundred, in milliseconds; gives both.

@@ -9,6 +9,7 @@ pub mod load;
 pub mod loads;
 pub mod machine;
 pub mod objects;
+pub mod python;
 pub mod setting;
 pub mod unreliable;
 pub mod watching;
