@@ -62,7 +62,10 @@ pub(crate) fn render(facts: &Facts<'_>, view: &View<'_>) -> PodStatus {
         View::Shim(shim) => {
             shim.init_containers.iter().all(|c| c.is_running() || c.exit().is_some_and(|exit| exit.code == 0))
         }
-        _ => false,
+        View::Waiting(..) => {
+            facts.pod.spec.as_ref().is_some_and(|spec| spec.init_containers.iter().flatten().count() == 0)
+        }
+        View::Rejected(..) | View::Lost(_) => false,
     };
     let unready = match phase {
         "Succeeded" => Some("PodCompleted"),
@@ -317,6 +320,12 @@ mod tests {
         assert_eq!(condition(&status, "Ready"), ("False".into(), 30));
         let waiting = status.container_statuses.unwrap()[1].state.clone().unwrap().waiting.unwrap();
         assert_eq!((waiting.reason.as_deref(), waiting.message.as_deref()), (Some("ErrImageNeverPull"), Some("text")));
+    }
+
+    #[test]
+    fn a_shim_that_begins_is_nothing_new() {
+        let begun = ShimStatus::new([].into_iter(), ["a", "b"].into_iter(), at(10));
+        assert_eq!(rendered(&View::Shim(&begun)), rendered(&View::Waiting("ContainerCreating", None)));
     }
 
     #[test]

@@ -103,14 +103,18 @@ impl ShimStatus {
         containers: impl Iterator<Item = &'a str>,
         started_at: Timestamp,
     ) -> Self {
+        let init_containers: Vec<_> =
+            init_containers.map(|name| ContainerStatus::waiting(name, "PodInitializing")).collect();
+        // As a kubelet has it. So there is nothing new to tell when the shim of a pod without init containers begins.
+        let reason = if init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
         ShimStatus {
             sequence: 0,
             phase: ShimPhase::Initializing,
             reason: None,
             message: None,
             started_at,
-            init_containers: init_containers.map(ContainerStatus::waiting).collect(),
-            containers: containers.map(ContainerStatus::waiting).collect(),
+            init_containers,
+            containers: containers.map(|name| ContainerStatus::waiting(name, reason)).collect(),
         }
     }
 
@@ -128,8 +132,8 @@ impl ShimStatus {
 }
 
 impl ContainerStatus {
-    fn waiting(name: &str) -> Self {
-        let state = ContainerState::Waiting { reason: "PodInitializing".into(), message: None };
+    fn waiting(name: &str, reason: &str) -> Self {
+        let state = ContainerState::Waiting { reason: reason.into(), message: None };
         ContainerStatus { name: name.to_owned(), state, last: None, restart_count: 0 }
     }
 

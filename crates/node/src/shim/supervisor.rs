@@ -277,7 +277,12 @@ impl Supervisor {
             }
         }
         if ended {
-            self.save(Durability::Power);
+            // A pod's last end is written as one with its being over.
+            if self.is_done() {
+                self.done();
+            } else {
+                self.save(Durability::Power);
+            }
             self.spent.drain(..).for_each(|group| group.remove());
         }
     }
@@ -330,7 +335,7 @@ impl Supervisor {
         if self.stopping.is_none() && !self.unwritten {
             self.start_due();
         }
-        if self.running().next().is_none() && (self.stopping.is_some() || self.is_over()) {
+        if self.is_done() {
             self.done();
         } else if self.stopping.is_none() && self.is_over() {
             // Only sidecars are left.
@@ -338,6 +343,11 @@ impl Supervisor {
         } else if self.unwritten {
             self.save(Durability::Power);
         }
+    }
+
+    /// Whether nothing of the pod runs or will.
+    fn is_done(&self) -> bool {
+        self.running().next().is_none() && (self.stopping.is_some() || self.is_over())
     }
 
     /// Whether the pod has come to its end: all containers ended, or an init container for good.

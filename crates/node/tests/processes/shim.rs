@@ -28,6 +28,15 @@ fn exits_are_reported_with_code_reason_and_message() {
 }
 
 #[test]
+fn what_is_written_is_that_it_begins_runs_and_is_over() {
+    if !is_root() {
+        return;
+    }
+    let pod = TestPod::sh("exit 3");
+    assert_eq!(pod.start().done().sequence, 3);
+}
+
+#[test]
 fn a_program_that_is_not_there_is_a_start_error() {
     if !is_root() {
         return;
