@@ -49,7 +49,7 @@ def measure(way: str, row: str, count: int) -> Used:
         usage.settle()
         used = Used(float(line), usage.family() - before, usage.machine() - machine)
         process.stdin.write("end\n")
-    usage.reap(process.pid)
+    usage.reap()
     return used
 
 

@@ -76,10 +76,9 @@ def settle() -> None:
         before = now
 
 
-def reap(known: int) -> None:
-    """Wait for adopted processes that have ended, so that they go; `known` is one that somebody else waits for."""
-    stats = _stats()
-    for pid, (parent, state, _) in stats.items():
-        if parent == os.getpid() and state == "Z" and pid != known:
+def reap() -> None:
+    """Wait for the adopted processes that have ended, so that they go. Not while somebody else waits for a child."""
+    for pid, (parent, state, _) in _stats().items():
+        if parent == os.getpid() and state == "Z":
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)

@@ -234,12 +234,20 @@ def test_a_shard_reads_its_environment():
             pumice.shard(wrong)
 
 
-def test_importing_the_library_imports_nothing_heavy():
-    text = "import sys, pumice; print(' '.join(sorted({name.partition('.')[0] for name in sys.modules})))"
+def imported_by(module: str) -> set[str]:
+    text = f"import sys, {module}; print(' '.join(name.partition('.')[0] for name in sys.modules))"
     root = Path(pumice.__file__).parent.parent
-    names = subprocess.run([sys.executable, "-c", text], cwd=root, capture_output=True, text=True, check=True).stdout.split()
+    output = subprocess.run([sys.executable, "-c", text], cwd=root, capture_output=True, text=True, check=True).stdout
+    return set(output.split())
+
+
+def test_a_worker_begins_with_what_every_call_needs():
+    assert not {"cloudpickle", "logging", "platform", "traceback", "zipfile"} & imported_by("pumice.worker")
+
+
+def test_importing_the_library_imports_nothing_heavy():
     heavy = {"pandas", "pyarrow", "numpy", "joblib", "IPython", "asyncio", "multiprocessing", "cloudpickle", "concurrent"}
-    assert not heavy & set(names)
+    assert not heavy & imported_by("pumice")
     assert set(pumice.__all__) <= set(dir(pumice))
     for name in pumice.__all__:
         assert getattr(pumice, name) is not None
