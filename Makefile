@@ -4,7 +4,7 @@ CARGO ?= cargo
 DATA_DIR ?=
 BUILT = $(or $(CARGO_TARGET_DIR),target)/debug
 
-.PHONY: help up demo test test-realkube lint fmt gen bench crash
+.PHONY: help up demo test test-realkube wheel test-wheel lint fmt gen bench crash
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
@@ -27,6 +27,12 @@ test-realkube: ## the tests on a real Kubernetes; the first time builds one from
 	./tests/realkube/build
 	$(CARGO) build --bin pumice
 	$(CARGO) test -p pumice-realkube --features lane -- --test-threads=3
+
+wheel: ## build the Python wheel, with jobctl and pumice in it, into target/wheels
+	./python/wheel
+
+test-wheel: ## build it, install it where nothing is, and run a job from it
+	./tests/python/wheel $$(./python/wheel)
 
 lint: ## format, clippy, the rules of the house
 	$(CARGO) fmt --all --check
