@@ -255,6 +255,12 @@ class Connection:
     ) -> Stream[Line]:
         """Lines of the job's pods, or of the one of `index`; with `follow` until the job ends, else what there is."""
 
+def bring_up(beside: str | PathLike[str] | None = None) -> str | None:
+    """Start the platform of this machine, as `jobctl run` does, if no other is named and it doesn't run.
+
+    The program `pumice` is looked for in the folder `beside`, then on the PATH. Gives the line that says what was started.
+    """
+
 def days(first: str, last: str, calendar: str = "weekdays") -> list[str]:
     """The days from `first` to `last`, both included, that count by a calendar: "all", "weekdays" or "XNYS"."""
 

@@ -64,7 +64,7 @@ def use(which: Backend | str) -> Use:
 
 
 def current() -> Backend:
-    """The back end in use. This machine is never taken unless it was asked for."""
+    """The back end in use: what was asked for, else the platform."""
     if _Chosen.given is not None:
         return _Chosen.given
     if _Chosen.found is None:

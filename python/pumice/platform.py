@@ -12,6 +12,7 @@ import platform
 import re
 import shutil
 import sys
+import sysconfig
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -204,7 +205,7 @@ class PlatformBackend:
 
     def __init__(self, connection: _core.Connection | None = None) -> None:
         try:
-            self._connection = connection or _core.Connection.open()
+            self._connection = connection or _connected()
         except _core.CoreError as error:
             raise NoBackend(_with_next(error)) from error
         if not self._connection.describe()["local"]:
@@ -263,6 +264,14 @@ class PlatformBackend:
         """End watching; the jobs run on."""
         for job in self._jobs:
             job.close()
+
+
+def _connected() -> _core.Connection:
+    """The platform in use; where none is named and none runs, that of this machine is started."""
+    started = _core.bring_up(sysconfig.get_path("scripts"))
+    if started is not None:
+        print(started, file=sys.stderr)  # noqa: T201
+    return _core.Connection.open()
 
 
 def _rendered(spec: JobSpec, folder: Path, chunk: int, pods: int) -> dict[str, Any]:

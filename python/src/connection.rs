@@ -15,8 +15,8 @@ use pumice_jobs::manifest::{self, Object};
 use pumice_jobs::pick::{self, Place};
 use pumice_jobs::pods::{self, Selection};
 use pumice_jobs::select::{self, JobRef};
-use pumice_jobs::target::{self, Environment, Flags, Target};
-use pumice_jobs::{Error, Exit, events, submit, why};
+use pumice_jobs::target::{Environment, Flags, Target};
+use pumice_jobs::{Error, Exit, context, events, submit, why};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use serde_json::{Value, json};
@@ -104,10 +104,10 @@ impl Connection {
         data_dir: Option<PathBuf>,
         namespace: Option<&str>,
     ) -> PyResult<Self> {
-        let environment = Environment::read(|name| std::env::var_os(name).filter(|value| !value.is_empty()));
-        let target = target::choose(&Flags { kubeconfig, context, data_dir }, &environment)
+        let environment = Environment::read(|name| std::env::var_os(name));
+        let (target, usual) = context::resolve(Flags { kubeconfig, context, data_dir }, &environment)
             .map_err(|error| exception(py, error, None))?;
-        let opened = open(py, &target, namespace)?;
+        let opened = open(py, &target, namespace.or(usual.as_deref()))?;
         let namespace = opened.namespace().to_owned();
         Ok(Connection { target, namespace, open: Mutex::new(Owned::new(opened)) })
     }

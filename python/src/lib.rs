@@ -1,5 +1,6 @@
 //! `pumice._core`: the job library for Python. Wiring only; what it does is in `pumice-jobs`.
 
+mod autostart;
 mod connection;
 mod days;
 mod errors;
@@ -19,6 +20,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<connection::Connection>()?;
     module.add_class::<stream::Stream>()?;
+    module.add_function(wrap_pyfunction!(autostart::bring_up, module)?)?;
     module.add_function(wrap_pyfunction!(render::render, module)?)?;
     module.add_function(wrap_pyfunction!(days::days, module)?)?;
     errors::add_to(module)

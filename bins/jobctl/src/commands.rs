@@ -24,17 +24,18 @@ mod why;
 mod work;
 
 use std::future::Future;
+use std::path::Path;
 
 use anyhow::Context;
 use pumice_jobs::act::Wish;
-use pumice_jobs::context::{self as places, Contexts};
-use pumice_jobs::target::{self, Environment, Flags, Target};
-use pumice_jobs::{Connection, Error, Exit};
+use pumice_jobs::target::{Flags, Target};
+use pumice_jobs::{Connection, Error, Exit, autostart, context as places};
 use tokio::runtime::Runtime;
 
 use crate::args::{Cli, Command, Global};
 use crate::environment::{self, Surroundings};
 use crate::failure::Failure;
+use crate::terminal;
 
 /// What every verb gets.
 pub struct Session {
@@ -57,17 +58,18 @@ impl Session {
             context: self.global.context.clone(),
             data_dir: self.global.data_dir.clone(),
         };
-        let environment = &self.surroundings.target;
-        let contexts = match places::file(environment) {
-            Ok(path) => places::read(&path)?,
-            Err(_) => Contexts::default(),
-        };
-        let (flags, namespace) = contexts.apply(flags, environment);
-        let named = flags.kubeconfig.is_some() || flags.data_dir.is_some();
-        // A name from the environment that stood for a place must not be taken for a context there, too.
-        let environment =
-            if named { Environment { context: None, ..environment.clone() } } else { environment.clone() };
-        Ok((target::choose(&flags, &environment)?, namespace))
+        places::resolve(flags, &self.surroundings.target)
+    }
+
+    /// Brings up the platform of this machine where none was named and none runs, and says so. For what brings work.
+    fn bring_up(&self) -> Result<(), Failure> {
+        let (target, _) = self.target()?;
+        let program = std::env::current_exe().ok();
+        let beside = program.as_deref().and_then(Path::parent);
+        if let Some(started) = autostart::ensure(&target, &self.surroundings.target, beside)? {
+            terminal::say(&started);
+        }
+        Ok(())
     }
 
     /// Runs a verb that takes Ctrl-C for a wish to stop waiting. A second one ends it at once.

@@ -18,6 +18,7 @@ fn jobctl(home: &Path, args: &[&str], input: &str) -> Output {
         .current_dir(home)
         .env_clear()
         .env("HOME", home)
+        .env("PUMICE_AUTOSTART", "0")
         // A cluster that must never be touched.
         .env("KUBECONFIG", home.join("production"))
         .stdin(Stdio::piped())

@@ -114,6 +114,9 @@ pub struct DataDir {
 pub struct UpArgs {
     #[command(flatten)]
     pub data_dir: DataDir,
+    /// Return when the platform is ready and leave it running; what it says goes to DIR/up.log
+    #[arg(long)]
+    pub background: bool,
     /// Port on 127.0.0.1; 0 takes a free one
     #[arg(long, default_value_t = 6440)]
     pub port: u16,

@@ -17,15 +17,7 @@ pub struct DataDir {
 impl DataDir {
     /// The directory asked for, else the default of this user. Reads the environment.
     pub fn choose(asked: Option<&Path>) -> Result<DataDir> {
-        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-        let environment = Environment {
-            context: None,
-            data_dir: variable("PUMICE_DATA_DIR"),
-            // Contexts are for clients.
-            xdg_config_home: None,
-            xdg_data_home: variable("XDG_DATA_HOME"),
-            home: variable("HOME"),
-        };
+        let environment = Environment::read(|name| std::env::var_os(name));
         let path = asked
             .map(Path::to_owned)
             .or_else(|| default_data_dir(&environment))
@@ -54,6 +46,11 @@ impl DataDir {
     /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.path.join("kubeconfig")
+    }
+
+    /// What a platform in the background says.
+    pub fn log(&self) -> PathBuf {
+        self.path.join("up.log")
     }
 
     /// Writes the kubeconfig, then the note that says the platform runs: who finds the note finds the rest.

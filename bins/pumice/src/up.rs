@@ -3,6 +3,7 @@
 //! Invariant: the note `up.json` and the one line on standard output appear only when jobs can be
 //! submitted, and every part ends before the store does.
 
+mod background;
 mod components;
 mod late;
 
@@ -33,11 +34,14 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// User of the kubeconfig, a member of `system:masters`.
 const ADMINISTRATOR: &str = "pumice:administrator";
 
-/// Runs the platform until a signal or a failure ends it.
+/// Runs the platform until a signal or a failure ends it, or has that done in the background.
 pub fn up(args: UpArgs) -> Result<()> {
-    start_logging(&args.log)?;
     let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
     data.create()?;
+    if args.background {
+        return background::start(&data);
+    }
+    start_logging(&args.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
     runtime.block_on(run(&args, &data))
 }
@@ -55,6 +59,8 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     // Signals are caught before anything starts, so that none can cut a start-up short half way.
     let stop = stop_on_signal()?;
     let store = Store::open(data.path(), pumice_store::Options::default()).context("open the store")?;
+    // One that crashed has left its note.
+    data.withdraw()?;
     let listener = listen(args.port).await?;
     let node = components::node_name();
     let late = Late::default();

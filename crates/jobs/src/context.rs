@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::target::{Environment, Flags};
+use crate::error::Error;
+use crate::target::{self, Environment, Flags, Target};
 
 /// A longer file is not ours.
 const FILE_BYTES_MAX: u64 = 256 << 10;
@@ -114,6 +115,19 @@ pub fn read(path: &Path) -> Result<Contexts, ContextError> {
     }
     let first_line = |error: serde_saphyr::Error| error.to_string().lines().next().unwrap_or_default().to_owned();
     serde_saphyr::from_str(&text).map_err(|error| wrong(first_line(error)))
+}
+
+/// Which platform is meant, and the namespace of commands that name none: by flags, environment and the user's contexts.
+pub fn resolve(flags: Flags, environment: &Environment) -> Result<(Target, Option<String>), Error> {
+    let contexts = match file(environment) {
+        Ok(path) => read(&path)?,
+        Err(_) => Contexts::default(),
+    };
+    let (flags, namespace) = contexts.apply(flags, environment);
+    let named = flags.kubeconfig.is_some() || flags.data_dir.is_some();
+    // A name from the environment that stood for a place must not be taken for a context there, too.
+    let environment = if named { Environment { context: None, ..environment.clone() } } else { environment.clone() };
+    Ok((target::choose(&flags, &environment)?, namespace))
 }
 
 /// Writes the file in place of the old one.

@@ -3,6 +3,7 @@
 //! Invariant: every error has an exit code and, where one exists, the one command to run next.
 //! Called by `jobctl`'s `main` and by Python's exceptions.
 
+use crate::autostart::StartError;
 use crate::bundle::place::FOLDER_FLAG;
 use crate::bundle::{BundleError, LocationError, PlaceError};
 use crate::call::{CallError, FailureClass};
@@ -21,6 +22,9 @@ use crate::target::{Target, TargetError};
 /// What helps where the input is wrong.
 const CORRECT: &str = "correct that and run the same command again";
 
+/// What helps where no platform can be used: another one.
+const NAME_ONE: &str = "jobctl --kubeconfig FILE list";
+
 /// Any failure of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -30,6 +34,9 @@ pub enum Error {
     /// The flags or environment name no target.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// No platform runs, and none could be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
     /// A request failed.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -145,6 +152,7 @@ impl Error {
     pub fn exit(&self) -> Exit {
         match self {
             Error::Connect(ConnectError::Locate(error)) | Error::Target(error) => exit_of_target(error),
+            Error::Start(_) => Exit::Unreachable,
             Error::Call(error) => exit_of_class(error.class()),
             Error::Submit(SubmitError::Call { source, .. }) => exit_of_class(source.class()),
             Error::Place(PlaceError::Call(error)) | Error::Bundle(BundleError::Place(PlaceError::Call(error))) => {
@@ -176,9 +184,12 @@ impl Error {
         match self {
             Error::Connect(ConnectError::Locate(TargetError::NotRunning { start, .. }))
             | Error::Target(TargetError::NotRunning { start, .. }) => Some(start.clone()),
-            Error::Target(_) | Error::Connect(ConnectError::Locate(_)) => Some("pumice up".to_owned()),
+            Error::Start(StartError::NoProgram { .. }) => Some(NAME_ONE.to_owned()),
+            Error::Start(_) | Error::Target(_) | Error::Connect(ConnectError::Locate(_)) => {
+                Some("pumice up".to_owned())
+            }
             Error::Connect(ConnectError::Namespace(_)) | Error::Name(_) => Some("jobctl list".to_owned()),
-            Error::Connect(_) => Some("jobctl --kubeconfig FILE list".to_owned()),
+            Error::Connect(_) => Some(NAME_ONE.to_owned()),
             Error::NoJob { namespace, .. } | Error::NoJobs { namespace } | Error::NoMatch { namespace, .. } => {
                 Some(format!("jobctl list --namespace {namespace}"))
             }

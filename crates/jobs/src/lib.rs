@@ -7,6 +7,7 @@
 pub mod act;
 pub mod age;
 pub mod attend;
+pub mod autostart;
 pub mod brief;
 pub mod bundle;
 pub mod call;

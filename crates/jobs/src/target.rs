@@ -29,11 +29,21 @@ pub struct Environment {
     pub xdg_data_home: Option<PathBuf>,
     /// `$HOME`.
     pub home: Option<PathBuf>,
+    /// Whether `$PUMICE_AUTOSTART` says that no platform is to be started unasked.
+    pub autostart_off: bool,
+    /// Whether this process is in a pod.
+    pub in_pod: bool,
 }
 
+/// Values of `$PUMICE_AUTOSTART` that switch it off.
+const OFF: [&str; 4] = ["0", "false", "no", "off"];
+/// Variables that only pods have: by the platform's jobs, and by Kubernetes.
+const OF_PODS: [&str; 2] = ["VC_TASK_INDEX", "KUBERNETES_SERVICE_HOST"];
+
 impl Environment {
-    /// What the process's variables say; `variable` gives one that is set and not empty.
+    /// What the process's variables say; `variable` gives one that is set. An empty one counts as not set.
     pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let variable = |name| variable(name).filter(|value| !value.is_empty());
         let path = |name| variable(name).map(PathBuf::from);
         Environment {
             context: variable("PUMICE_CONTEXT").and_then(|value| value.into_string().ok()),
@@ -41,6 +51,8 @@ impl Environment {
             xdg_config_home: path("XDG_CONFIG_HOME"),
             xdg_data_home: path("XDG_DATA_HOME"),
             home: path("HOME"),
+            autostart_off: variable("PUMICE_AUTOSTART").is_some_and(|value| OFF.iter().any(|off| value == *off)),
+            in_pod: OF_PODS.iter().any(|name| variable(name).is_some()),
         }
     }
 }
@@ -219,6 +231,20 @@ mod tests {
         env.data_dir = Some("".into());
         assert_eq!(default_data_dir(&env), Some("/xdg/pumice".into()));
         assert_eq!(default_data_dir(&Environment::default()), None);
+    }
+
+    #[test]
+    fn the_environment_is_read_once() {
+        let read = |set: &[(&str, &str)]| {
+            Environment::read(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+        };
+        assert_eq!(read(&[("HOME", "/home/ada"), ("PUMICE_AUTOSTART", "1")]), environment());
+        for off in OFF {
+            assert!(read(&[("PUMICE_AUTOSTART", off)]).autostart_off, "{off}");
+        }
+        for name in OF_PODS {
+            assert!(read(&[(name, "0")]).in_pod, "{name}");
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub fn run(session: &Session, args: &RunArgs) -> Result<Exit, Failure> {
     if args.work.dry_run {
         return submission.print(args.output);
     }
+    session.bring_up()?;
     // With flags there is one job, and its name matters only if it was made up.
     let known = matches!(submission, Submission::Job { named: true, .. });
     session.attend(|connection| async move {

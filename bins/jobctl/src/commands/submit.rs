@@ -15,6 +15,7 @@ pub fn run(session: &Session, args: &SubmitArgs) -> Result<Exit, Failure> {
     if args.work.dry_run {
         return submission.print(args.output);
     }
+    session.bring_up()?;
     session.talk(|connection| async move {
         let mut printed = Ok(());
         let print = |one: &Submitted| {
