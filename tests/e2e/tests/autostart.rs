@@ -182,12 +182,13 @@ fn a_start_that_fails_is_told_with_its_last_words_and_the_next_command() {
     }
     assert_eq!(home.pid(), None);
 
-    std::fs::remove_dir_all(home.data_dir()).unwrap();
-    std::fs::write(home.data_dir(), "in the way").unwrap();
-    let denied = home.jobctl(["run", "--", "true"]);
+    // Not even root may make a directory there.
+    let denied = home.clients.clone().with("XDG_DATA_HOME", "/proc/nowhere");
+    let denied = denied.run(&binary("jobctl"), ["run", "--", "true"], None);
     assert_eq!(denied.code, 5, "{denied:?}");
     assert!(denied.stderr.contains("none could be started: create the data directory"), "{}", denied.stderr);
 
+    std::fs::remove_dir_all(home.data_dir()).unwrap();
     let alone = home.directory.path().join("jobctl");
     std::fs::copy(binary("jobctl"), &alone).unwrap();
     let output = home.clients.clone().with("PATH", "").run(&alone, ["run", "--", "true"], None);
