@@ -4,7 +4,7 @@ CARGO ?= cargo
 DATA_DIR ?=
 BUILT = $(or $(CARGO_TARGET_DIR),target)/debug
 
-.PHONY: help up demo test test-realkube wheel test-wheel lint fmt gen bench crash
+.PHONY: help up demo test test-realkube wheel test-wheel lint fmt gen pictures bench crash
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
@@ -46,6 +46,10 @@ fmt: ## format everything
 
 gen: ## write generated sources anew
 	$(CARGO) run --quiet -p xtask -- codegen
+
+pictures: ## record the documents' pictures of terminals anew
+	$(CARGO) build --release -p pumice -p jobctl -p pumice-python
+	./tests/python/run pictures $(dir $(BUILT))release
 
 bench: ## measure; NAME=admission, engine, endtoend, idle, latency, jobs (ten minutes), large or tasks (of Python, too), realkube (on a real Kubernetes, built first) or soak (the long one): only that; writes bench/results/latest.jsonl
 	$(CARGO) build --release -p pumice -p jobctl $(if $(filter large tasks,$(NAME)),-p pumice-python)

@@ -102,7 +102,8 @@ def tell_largest(name: str, platform: Platform) -> None:
 def simulated(platform: Platform, pods: int) -> None:
     """Bring it up with room for so many pods at once."""
     nodes = -(-pods // PODS_OF_A_NODE) + 1
-    platform.up("--simulated-nodes", str(nodes), "--local-node=false")
+    platform.flags = ("--simulated-nodes", str(nodes), "--local-node=false")
+    platform.up()
 
 
 def days(platform: Platform) -> None:

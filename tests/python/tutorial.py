@@ -1,7 +1,7 @@
 """The blocks of a tutorial's page: what a reader writes into files, types in a terminal and runs in a notebook.
 
-A page names the file a block is the content of in the line above it. In what is shown below a command or a cell `…` stands for
-what differs from run to run, and a line of only that for any number of lines.
+Where a block is the content of a file, the line above it names that. In what is shown below a command or a cell `…` stands
+for what differs from run to run, and a line of only that for any number of lines.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-BLOCK = re.compile(r"(?:`(?P<file>[\w.]+)`[:：]\n\n)?```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
+BLOCK = re.compile(r"(?:`(?P<file>[\w.]+)`[:\uff1a]\n\n)?```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 VARIES = "…"
 
 

@@ -21,18 +21,19 @@ T = TypeVar("T")
 
 
 class Platform:
-    """One `pumice up`."""
+    """One `pumice up`, with more flags if wanted."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *flags: str) -> None:
         self.data_dir = directory / "data"
+        self.flags = flags
         self._log = directory / "up.log"
         self._up: subprocess.Popen[str] | None = None
 
-    def up(self, *flags: str) -> None:
-        """Start it (again) on the same directory, with flags of `pumice up`, and wait until it says that it is ready."""
+    def up(self) -> None:
+        """Start it (again) on the same directory and wait until it says that it is ready."""
         assert self._up is None
         with self._log.open("a") as log:
-            command = [str(BINARIES / "pumice"), "up", "--port", "0", "--data-dir", str(self.data_dir), *flags]
+            command = [str(BINARIES / "pumice"), "up", "--port", "0", "--data-dir", str(self.data_dir), *self.flags]
             self._up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._up.stdout is not None
         line = self._up.stdout.readline()

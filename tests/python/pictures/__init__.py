@@ -1,0 +1,1 @@
+"""Pictures of terminals for the documents: what `make pictures` records."""
