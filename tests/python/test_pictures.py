@@ -46,13 +46,14 @@ def test_lines_are_drawn_from_the_middle_of_a_cell():
 
 
 def test_a_terminal_shows_a_program_and_its_colours():
-    terminal = Terminal(40, 5, dict(os.environ))
+    terminal = Terminal(80, 5, dict(os.environ))
     with terminal.started("stty size; read name; printf '\\033[31m%s\\033[0m' $name") as program:
-        assert program.read(lambda: "5 40" in terminal.text())
+        assert program.read(lambda: "5 80" in terminal.text())
         program.press("n7\n")
     lines = terminal.text().splitlines()
-    assert lines[1:4] == ["5 40", "n7", "n7"]
-    assert "#f07178" in terminal.svg()
+    assert lines[1:4] == ["5 80", "n7", "n7"]
+    svg = terminal.svg()
+    assert "#f07178" in svg and 'height="100"' in svg, "four rows of five are drawn"
 
 
 def test_a_terminal_says_when_a_program_ended_without_what_was_waited_for():

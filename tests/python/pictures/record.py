@@ -20,7 +20,7 @@ from up import BINARIES, Platform, until
 from .terminal import Terminal
 
 NODES = ("--simulated-nodes", "40", "--simulated-node-shape", "cpu=64,memory=256Gi,nvidia.com/gpu=8", "--local-node=false")
-COLUMNS = 118
+COLUMNS = 120
 SWEEP = 10_000
 SWEEP_FAILS = 12
 SHOWN_SHARE = 40
@@ -139,7 +139,7 @@ def record(scene: Scene) -> None:
     scene.quietly("submit", manifest=job("embed", pods("gpu", replicas=30, requests=EIGHT_GPUS)))
     until(lambda: scene.running("embed") == 30)
     scene.quietly("submit", manifest=job("train", pods("gpu", replicas=16, requests=EIGHT_GPUS), gang=16))
-    scene.quietly("submit", manifest=job("wide", pods("solve", replicas=1, requests={"cpu": "8", "memory": "512Gi"})))
+    scene.quietly("submit", manifest=job("wide", pods("main", replicas=1, requests={"cpu": "8", "memory": "1280Gi"})))
     scene.take("submit", 20, lambda terminal: submit(terminal, scene))
     scene.take("why", 20, why)
     scene.take("top", 20, top)

@@ -64,12 +64,13 @@ class Terminal:
             program.close()
 
     def svg(self) -> str:
-        """The screen as a picture, without the empty rows at its end."""
+        """The screen as a picture, without the empty rows and columns at its ends."""
         lines = [[self._screen.buffer[row][column] for column in range(self.columns)] for row in range(self.rows)]
         rows = [[Cell(cell.data, _NAMED.get(cell.fg, cell.fg), cell.bold, cell.reverse) for cell in line] for line in lines]
-        while rows and all(cell.text == " " and not cell.reversed for cell in rows[-1]):
-            rows.pop()
-        return picture(rows)
+        seen = [[number for number, cell in enumerate(row, 1) if cell.text != " " or cell.reversed] for row in rows]
+        height = max((number for number, row in enumerate(seen, 1) if row), default=0)
+        width = max((row[-1] for row in seen if row), default=0)
+        return picture([row[:width] for row in rows[:height]])
 
 
 class Program:
