@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .joblib_backend import register_joblib as register_joblib
     from .map_result import MapResult as MapResult
     from .parameters import grid as grid
+    from .slices import checkpoint as checkpoint
     from .slices import shard as shard
     from .tasks import Task as Task
     from .tasks import task as task
@@ -66,7 +67,7 @@ _HOMES = {
     "joblib_backend": ("register_joblib",),
     "map_result": ("MapResult",),
     "parameters": ("grid",),
-    "slices": ("shard",),
+    "slices": ("checkpoint", "shard"),
     "tasks": ("Task", "task"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

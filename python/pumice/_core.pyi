@@ -7,7 +7,7 @@ Forks: a child process may use a Connection it inherited, which opens itself ane
 that opened it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, TypeVar, final
 
@@ -92,6 +92,8 @@ class PodBrief(TypedDict):
     """A pod made again has the same name and another uid."""
     task: str
     index: int | None
+    attempt: int | None
+    """Which run of its index it is, from 1."""
     phase: str
     reason: str
     message: str
@@ -261,6 +263,60 @@ def bring_up(beside: str | PathLike[str] | None = None) -> str | None:
     The program `pumice` is looked for in the folder `beside`, then on the PATH. Gives the line that says what was started.
     """
 
+def write_bundle(folder: str | PathLike[str], attachments: Mapping[str, bytes], records: Iterable[tuple[str, bytes]]) -> str:
+    """Pack a job into a folder of bundles, which is made, under a fresh run; what its workers find it by.
+
+    The path is absolute. Records are keys and contents, taken a few at a time; they are numbered from 0.
+    """
+
+@final
+class BundleSlice:
+    """The records of one shard, and the log of their results, in a worker."""
+
+    def __init__(self, bundle: str, shard: int, chunk: int, attempt: int) -> None: ...
+    @property
+    def total(self) -> int:
+        """How many records the job has."""
+
+    @property
+    def attempt(self) -> int: ...
+    def attachment(self, name: str) -> bytes | None: ...
+    def left(self) -> list[int]:
+        """Numbers of the records that have not succeeded yet, in the order in which to run them: failed ones last."""
+
+    def record(self, number: int) -> tuple[str, bytes]:
+        """Key and content."""
+
+    def make_checkpoint(self, number: int) -> str:
+        """The folder that the record keeps over its attempts."""
+
+    def write(self, results: Sequence[tuple[int, str, bool, bytes]]) -> list[int]:
+        """Record results (number, key, success, content), durably; the numbers of those that stand now.
+
+        A success stands once: what an earlier attempt has done is not in the answer.
+        """
+
+@final
+class BundleResults:
+    """The results of one run of `total` records, `chunk` a shard."""
+
+    def __init__(self, bundle: str, total: int, chunk: int) -> None: ...
+    def shard(self, shard: int) -> BundleRows:
+        """What stands in the log of a shard: successes, and last failures."""
+
+    def begun(self, number: int) -> bool:
+        """Whether a record was begun, and has not succeeded."""
+
+    def remove(self) -> None:
+        """Remove what the run has left; chunks, which others may share, stay."""
+
+@final
+class BundleRows:
+    """Number, key, attempt, whether it succeeded, and content of each record of which something was told."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> tuple[int, str, int, bool, bytes]: ...
+
 def days(first: str, last: str, calendar: str = "weekdays") -> list[str]:
     """The days from `first` to `last`, both included, that count by a calendar: "all", "weekdays" or "XNYS"."""
 
@@ -279,6 +335,7 @@ def render(
     min_available: int | None = None,
     max_parallel: int | None = None,
     max_retry: int | None = None,
+    retries: int | None = None,
     gpu: int | None = None,
     zone: str | None = None,
     priority_class: str | None = None,

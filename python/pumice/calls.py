@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from . import outcome
@@ -16,13 +17,14 @@ LOG_LINES = 50
 """How many of its last lines a failure carries."""
 
 
-def record_variables(key: str, index: int, count: int, attempt: int) -> dict[str, str]:
+def record_variables(key: str, index: int, count: int, attempt: int, checkpoint: Path | None) -> dict[str, str]:
     """What a user's function finds in its environment about the record it is run for."""
     return {
         "PUMICE_SHARD_KEY": key,
         "PUMICE_SHARD_INDEX": str(index),
         "PUMICE_SHARD_COUNT": str(count),
         "PUMICE_ATTEMPT": str(attempt),
+        "PUMICE_CHECKPOINT": str(checkpoint or ""),
     }
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import tempfile
 from pathlib import Path
 
 from .errors import BadOption
-from .workstore import write_once
 
 __all__ = ["KeptResults"]
 
@@ -40,7 +40,25 @@ class KeptResults:
 
     def write(self, key: str, outcome: bytes) -> None:
         """Keep an outcome; the first that is kept stays."""
-        write_once(self.folder / _file_name(key), outcome, durable=False)
+        write_once(self.folder / _file_name(key), outcome)
+
+
+def write_once(path: Path, data: bytes) -> bool:
+    """Write a file whole or not at all; False where it exists already, which is left as it is.
+
+    A machine that loses its power may leave an empty file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.link(name, path)
+    except FileExistsError:
+        return False
+    finally:
+        Path(name).unlink(missing_ok=True)
+    return True
 
 
 def _file_name(text: str) -> str:

@@ -1,59 +1,62 @@
 """The back end of the platform: each shard a pod of one job. Today for the `pumice up` of this machine.
 
-The work lies in a folder which the pods see too (`pumice.workstore.FolderStore`); `pumice.worker` runs it there. How
-records went is read from the folder when their pod ends; where the pod ended under them, the pod says how.
+The work lies in a bundle (`pumice.workstore`) in a folder which the pods see too; `pumice.worker` runs it there. How
+records went is read from the run's log when their pod ends; where the pod ended under them, the pod says how.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import platform
 import re
-import shutil
 import sys
 import sysconfig
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from . import _core
-from .backend import Change, Failure, JobSpec, OnChange, OnOom, Options, Outcome, State, register
+from . import _core, outcome, workstore
+from .backend import Change, Failure, JobSpec, OnChange, OnOom, Outcome, State, register
 from .calls import LOG_LINES
-from .errors import BadOption, NoBackend, Refused
+from .errors import NoBackend, Refused
 from .exiting import close_at_exit
 from .node_cache import cache_folder
-from .workstore import FolderStore
 
 __all__ = ["PlatformBackend", "PlatformJob"]
 
 _TASK = "main"
-_VOLUME = "work"
+_VOLUME = "bundles"
 _PODS_PER_CPU = 4
 _GATHER = 0.25
 _STEM = 30
 _OVER = ("Succeeded", "Failed")
+_NOT_BEGUN = 2
+"""What `pumice.worker` exits with where it could not begin."""
+_NO_PYTHON = (1, 126, 127)
+"""What a container without Python, or without this library, exits with."""
+_TOLD_AT_ONCE = 256
 
 
 class PlatformJob:
     """A job of the platform, followed by two threads until it ends or is closed."""
 
     def __init__(
-        self, connection: _core.Connection, name: str, folder: Path, spec: JobSpec, *, chunk: int, on_change: OnChange
+        self, connection: _core.Connection, name: str, bundle: str, spec: JobSpec, *, chunk: int, on_change: OnChange
     ) -> None:
         self._connection = connection
         self._name = name
-        self._folder = folder
         self._chunk = chunk
         self._on_change = on_change
-        self._store = FolderStore(folder, 0, chunk)
+        self._options = spec.options
+        self._results = _core.BundleResults(bundle, len(spec.records), chunk)
         self._lock = threading.Lock()
         self._states = [State.WAITING] * len(spec.records)
-        # A pod that is made again with more memory may fail before it succeeds; only the end of the job tells.
-        self._again = spec.options.on_oom is not None
+        self._attempts = [1] * len(spec.records)
         self._failures: dict[int, Outcome] = {}
         self._cancelled = False
         self._pods = connection.watch_pods(name)
@@ -69,10 +72,13 @@ class PlatformJob:
 
     def outcomes(self, indexes: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
         """The outcomes of finished records."""
-        for index in indexes:
-            found = self._store.outcome(index) or self._failures.get(index)
-            if found is not None:
-                yield index, found
+        wanted = set(indexes)
+        for index in wanted & self._failures.keys():
+            yield index, self._failures[index]
+        for shard in sorted({index // self._chunk for index in wanted - self._failures.keys()}):
+            for index, _, _, success, told in self._results.shard(shard):
+                if success and index in wanted:
+                    yield index, told
 
     def cancel(self, indexes: Iterable[int] | None = None, *, running: bool = True) -> frozenset[int]:
         """End the whole job; some records of a job alone can't be ended here, and are left to run."""
@@ -95,14 +101,16 @@ class PlatformJob:
         return self._connection.why(self._name)["text"] or None
 
     def close(self) -> None:
-        """Watch it no more; the folder goes if all is over."""
+        """Watch it no more; what the run has left goes if all is over."""
         self._pods.close()
         self._job.close()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
         if all(state.final for state in self._states):
-            shutil.rmtree(self._folder, ignore_errors=True)
+            # What a function has left in its checkpoint may belong to another user.
+            with contextlib.suppress(_core.CoreError):
+                self._results.remove()
 
     def _follow_pods(self) -> None:
         # What can't be watched any more is told by the other thread.
@@ -110,94 +118,134 @@ class PlatformJob:
             for news in self._pods:
                 pods = news["pods"] if news["kind"] == "snapshot" else [news["pod"]] if news["kind"] == "changed" else []
                 for pod in pods:
-                    if not (self._again and pod["phase"] == "Failed"):
-                        self._take_pod(pod)
+                    self._take_pod(pod, last=not self._runs_again(pod))
 
     def _follow_job(self) -> None:
         try:
             for happening in self._job:
                 if happening["kind"] == "waits":
-                    self._tell([Change(0, State.WAITING, why=happening["why"]["text"])])
+                    self._tell([Change(0, State.WAITING, self._attempts[0], why=happening["why"]["text"])])
                 elif happening["kind"] == "ended":
                     for pod in self._connection.pods(self._name, task=_TASK):
-                        self._take_pod(pod)
+                        self._take_pod(pod, last=True)
                     self._finish(happening["job"])
         except _core.CoreError as error:
             self._end_rest(Failure("lost", f"The job can't be watched any more: {error}"))
         finally:
             self._pods.close()
 
-    def _take_pod(self, pod: _core.PodBrief) -> None:
+    def _runs_again(self, pod: _core.PodBrief) -> bool:
+        """Whether a failed pod may be made again. With more memory each time, only the end of the job tells."""
+        return self._options.on_oom is not None or (pod["attempt"] or 1) <= self._options.retries
+
+    def _take_pod(self, pod: _core.PodBrief, *, last: bool) -> None:
         if pod["index"] is None or pod["task"] != _TASK:
             return
-        first = pod["index"] * self._chunk
-        records = range(first, min(first + self._chunk, len(self._states)))
+        records = self._records(pod["index"])
         if pod["phase"] == "Running":
-            self._tell([Change(index, State.RUNNING, node=pod["node"]) for index in records])
-        elif pod["phase"] in _OVER:
-            self._tell(list(self._ended(pod, records)))
+            attempt = pod["attempt"] or 1
+            self._tell(Change(index, State.RUNNING, attempt, node=pod["node"]) for index in records)
+        elif pod["phase"] in _OVER and not all(self._states[index].final for index in records):
+            self._tell(self._ended(pod, last=last))
 
-    def _ended(self, pod: _core.PodBrief, records: range) -> Iterator[Change]:
-        """How the records of a pod that is over went. What the pod ended under is the first without an outcome."""
-        culprit = True
-        started = _seconds(pod["started"])
-        finished = _seconds(pod["finished"])
+    def _records(self, shard: int) -> range:
+        return range(shard * self._chunk, min((shard + 1) * self._chunk, len(self._states)))
+
+    def _ended(self, pod: _core.PodBrief, *, last: bool) -> Iterator[Change]:
+        """How the records of a pod that is over went."""
+        shard, attempt, node = pod["index"] or 0, pod["attempt"] or 1, pod["node"]
+        started, finished = _seconds(pod["started"]), _seconds(pod["finished"])
         seconds = finished - started if started is not None and finished is not None else None
-        for index in records:
-            if self._states[index].final:
-                continue
-            if self._store.done(index):
-                yield Change(index, State.SUCCEEDED, node=pod["node"], started=started, seconds=seconds)
-                continue
+        rest = set(self._records(shard))
+        failures: dict[int, tuple[int, bytes]] = {}
+        for index, _, of, success, told in self._results.shard(shard):
+            if success:
+                rest.discard(index)
+                yield Change(index, State.SUCCEEDED, of, node=node, outcome=told, started=started, seconds=seconds)
+            else:
+                failures[index] = of, told
+        if not last:
+            for index in sorted(rest):
+                yield Change(index, State.WAITING, attempt + 1, why="the attempt before failed")
+            return
+        silent = [index for index in sorted(rest) if failures.get(index, (0, b""))[0] < attempt]
+        culprit = next((index for index in silent if index not in failures and self._results.begun(index)), None)
+        culprit = silent[0] if culprit is None and silent else culprit
+        for index in sorted(rest):
             if self._cancelled:
-                yield Change(index, State.CANCELLED)
+                yield Change(index, State.CANCELLED, attempt)
                 continue
-            told: Outcome | None = self._store.failure(index)
-            if told is None:
-                told = self._of_pod(pod, index) if culprit else Failure("lost", "Its process ended before it began.")
-                culprit = False
-            self._failures[index] = told
-            yield Change(index, State.FAILED, node=pod["node"], outcome=told, started=started, seconds=seconds)
+            if index == culprit or (index in silent and pod["exit_code"] == _NOT_BEGUN):
+                failure = self._of_pod(pod, index)
+            elif index in failures:
+                failure = _with_memory(outcome.failure_of(failures[index][1]), pod)
+            else:
+                failure = Failure("lost", "Its process ended before it began.", attempt=attempt)
+            self._failures[index] = failure
+            yield Change(index, State.FAILED, failure.attempt, node=node, outcome=failure, started=started, seconds=seconds)
 
     def _of_pod(self, pod: _core.PodBrief, index: int) -> Failure:
+        """The failure of a record which its pod has ended under."""
         try:
             lines = tuple(self.logs(index, tail=LOG_LINES))
         except _core.CoreError:
             lines = ()
-        message = "It needed more memory than it had asked for." if pod["oom"] else "Its process was ended under it."
+        killed = "It needed more memory than it had asked for." if pod["oom"] else "Its process was ended under it."
+        message = pod["message"] or killed
+        if pod["exit_code"] == _NOT_BEGUN and lines:
+            message = lines[-1].removeprefix("pumice.worker: ")
+        elif self._options.image is not None and pod["exit_code"] in _NO_PYTHON:
+            version = ".".join(platform.python_version_tuple()[:2])
+            message = f"The image {self._options.image} must have Python {version} as python3, with pumice: {message}"
         return Failure(
             "killed",
-            pod["message"] or message,
+            message,
             log_lines=lines,
             exit_code=pod["exit_code"],
             signal=pod["signal"],
             oom=pod["oom"],
             node=pod["node"] or None,
+            attempt=pod["attempt"] or 1,
         )
 
     def _finish(self, ending: _core.Ending) -> None:
         reason = ending["message"] or ending["reason"] or "nothing more is known of it"
+        left = [index for index, state in enumerate(self._states) if not state.final]
+        # Of pods that are gone the log alone tells.
+        self._tell(
+            Change(index, State.SUCCEEDED if success else State.FAILED, attempt, outcome=told)
+            for shard in sorted({index // self._chunk for index in left})
+            for index, _, attempt, success, told in self._results.shard(shard)
+            if success or not self._cancelled
+        )
         self._end_rest(Failure("lost", f"The job {ending['end']}: {reason}."))
 
     def _end_rest(self, failure: Failure) -> None:
         state = State.CANCELLED if self._cancelled else State.FAILED
         left = [index for index, known in enumerate(self._states) if not known.final]
         self._failures |= dict.fromkeys(left, failure)
-        self._tell([Change(index, state, outcome=None if self._cancelled else failure) for index in left])
+        outcome = None if self._cancelled else failure
+        self._tell(Change(index, state, self._attempts[index], outcome=outcome) for index in left)
 
-    def _tell(self, changes: Sequence[Change]) -> None:
-        """Tell what is new, one call at a time."""
-        with self._lock:
-            new = []
-            for change in changes:
-                known = self._states[change.index]
-                again = known is change.state and change.why is None
-                if known.final or again or (known is State.RUNNING and change.state is State.WAITING):
-                    continue
-                self._states[change.index] = change.state
-                new.append(change)
-            if new:
-                self._on_change(new)
+    def _tell(self, changes: Iterable[Change]) -> None:
+        """Tell what is new, a few at a time, by one call after the other."""
+        left = iter(changes)
+        while some := list(itertools.islice(left, _TOLD_AT_ONCE)):
+            with self._lock:
+                new = [change for change in some if self._is_new(change)]
+                if new:
+                    self._on_change(new)
+
+    def _is_new(self, change: Change) -> bool:
+        """Whether a change says something new, which is noted."""
+        known, attempt = self._states[change.index], self._attempts[change.index]
+        again = known is change.state and change.why is None and change.attempt <= attempt
+        back = known is State.RUNNING and change.state is State.WAITING and change.attempt <= attempt
+        if known.final or again or back:
+            return False
+        self._states[change.index] = change.state
+        self._attempts[change.index] = max(attempt, change.attempt)
+        return True
 
 
 class PlatformBackend:
@@ -233,30 +281,28 @@ class PlatformBackend:
         return _GATHER
 
     def submit(self, spec: JobSpec, on_change: OnChange) -> PlatformJob:
-        """Lay out the folder and create the job."""
+        """Pack the bundle and create the job."""
         count = len(spec.records)
         pods = min(count, _PODS_PER_CPU * (os.cpu_count() or 1))
         chunk = spec.chunk or -(-count // max(pods, 1))
-        cache = cache_folder() / "work"
-        cache.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=cache))
+        folder = (cache_folder() / "bundles").resolve()
         try:
             modules = spec.environment.modules
-            FolderStore.create(
+            bundle = workstore.pack(
                 folder,
                 spec.function,
                 spec.records,
                 python=spec.environment.python,
                 modules=modules.data if modules is not None else None,
             )
-            name = self._connection.submit(_rendered(spec, folder, chunk, -(-count // chunk)))
+            try:
+                name = self._connection.submit(_rendered(spec, folder, bundle, chunk, -(-count // chunk)))
+            except BaseException:
+                _core.BundleResults(bundle, count, chunk).remove()
+                raise
         except _core.CoreError as error:
-            shutil.rmtree(folder, ignore_errors=True)
             raise Refused(_with_next(error)) from error
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        job = PlatformJob(self._connection, name, folder, spec, chunk=chunk, on_change=on_change)
+        job = PlatformJob(self._connection, name, bundle, spec, chunk=chunk, on_change=on_change)
         self._jobs.append(job)
         return job
 
@@ -274,20 +320,24 @@ def _connected() -> _core.Connection:
     return _core.Connection.open()
 
 
-def _rendered(spec: JobSpec, folder: Path, chunk: int, pods: int) -> dict[str, Any]:
+def _rendered(spec: JobSpec, folder: Path, bundle: str, chunk: int, pods: int) -> dict[str, Any]:
     options = spec.options
-    _check(options)
-    library = str(Path(__file__).parents[1])
     env = {
         **options.env,
-        "PYTHONPATH": library,
         # What a process wrote before it was killed is wanted most.
         "PYTHONUNBUFFERED": "1",
-        "PUMICE_WORK_FOLDER": str(folder),
+        "PUMICE_BUNDLE": bundle,
         "PUMICE_WORK_CHUNK": str(chunk),
     }
+    if options.timeout is not None:
+        env["PUMICE_WORK_TIMEOUT"] = repr(options.timeout)
+    # An image brings Python and this library; without one they are those of this machine.
+    python = "python3"
+    if options.image is None:
+        python, env["PYTHONPATH"] = sys.executable, str(Path(__file__).parents[1])
     job = _core.render(
-        [sys.executable, "-m", "pumice.worker"],
+        [python, "-m", "pumice.worker"],
+        image=options.image,
         replicas=pods,
         cpu=options.cpu,
         memory=options.memory,
@@ -299,6 +349,8 @@ def _rendered(spec: JobSpec, folder: Path, chunk: int, pods: int) -> dict[str, A
         min_available=1,
         # Said also where all may run at once: such pods don't need to know each other, so there may be very many.
         max_parallel=min(options.max_parallel or pods, pods),
+        # None and not 0, which would ask for pods made again where their node was lost.
+        retries=options.retries or None,
         gpu=options.gpu,
         zone=options.zone,
     )
@@ -317,12 +369,11 @@ def _beginning(name: str) -> str:
     return f"{stem if stem[:1].isalpha() else f'map-{stem}'.rstrip('-')}-"
 
 
-def _check(options: Options) -> None:
-    """Refuse what would not be done."""
-    unknown = ("image", "timeout")
-    asked = [name for name in unknown if getattr(options, name) is not None] + (["retries"] if options.retries else [])
-    if asked:
-        raise BadOption(f"On the platform {', '.join(asked)} can't be asked for yet; leave it out, or use pumice.local().")
+def _with_memory(failure: Failure, pod: _core.PodBrief) -> Failure:
+    """The failure with what only the pod knows: that its memory ran out."""
+    if failure.kind != "killed" or not pod["oom"] or failure.oom:
+        return failure
+    return replace(failure, oom=True, message="It needed more memory than it had asked for.")
 
 
 def _on_oom(rule: OnOom) -> str:

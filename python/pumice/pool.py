@@ -6,7 +6,6 @@ import itertools
 import platform
 import selectors
 import shutil
-import signal
 import socket
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import memory_events
+from . import endings, memory_events
 from .backend import Change, Failure, State
 from .lanes import Lanes, Unit
 from .outcome import is_success
@@ -222,7 +221,10 @@ class Pool:
                 worker.programs.add(job.program)
                 worker.send(Program(job.program, job.function, job.env))
             record = job.record(unit.index)
-            calls.append(Call(unit.id, job.program, record.key, unit.index, job.count, unit.attempt, record.args))
+            checkpoint = str(self._checkpoint(unit)) if job.retries else ""
+            calls.append(
+                Call(unit.id, job.program, record.key, unit.index, job.count, unit.attempt, checkpoint, record.args)
+            )
             worker.units[unit.id] = unit
             worker.expected += self._lanes.expected(job.program)
             self._tell(job, Change(unit.index, State.RUNNING, unit.attempt, node=platform.node()))
@@ -269,7 +271,12 @@ class Pool:
             max_rss=report.max_rss,
         )
         unit.job.units.pop(unit.index, None)
+        if unit.job.retries:
+            shutil.rmtree(self._checkpoint(unit), ignore_errors=True)
         self._tell(unit.job, change)
+
+    def _checkpoint(self, unit: Unit) -> Path:
+        return self.folder / "checkpoints" / str(unit.id)
 
     def _again(self, unit: Unit) -> bool:
         """Queue a failed record for another attempt, if it has one left."""
@@ -326,25 +333,9 @@ class Pool:
     def _post_mortem(self, worker: WorkerProcess, code: int, lines: tuple[str, ...], attempt: int) -> Failure:
         if worker.killed_for is not None:
             return replace(worker.killed_for, log_lines=lines, attempt=attempt, node=platform.node())
-        number = -code if code < 0 else None
         kills = memory_events.oom_kills()
-        oom = number == signal.SIGKILL and kills > self._oom_kills
-        self._oom_kills = kills
-        if number is not None:
-            by = " for memory" if oom else ""
-            message = f"its process was killed{by} by signal {number} ({_signal_name(number)})"
-        else:
-            message = f"its process ended with exit code {code}"
-        return Failure(
-            "killed",
-            message,
-            log_lines=lines,
-            exit_code=None if number is not None else code,
-            signal=number,
-            oom=oom,
-            node=platform.node(),
-            attempt=attempt,
-        )
+        oom, self._oom_kills = kills > self._oom_kills, kills
+        return endings.of_process(code, oom=oom, log_lines=lines, node=platform.node(), attempt=attempt)
 
     def _end_cancelled_and_late_ones(self) -> None:
         now = time.time()
@@ -356,9 +347,7 @@ class Pool:
             if unit is None or stamp is None or unit.job.timeout is None or worker.killed_for is not None:
                 continue
             if now - stamp.started > unit.job.timeout:
-                worker.kill(
-                    Failure("timeout", f"took longer than its timeout of {unit.job.timeout:g} s", signal=signal.SIGKILL)
-                )
+                worker.kill(endings.took_too_long(unit.job.timeout))
 
     def _end_all(self) -> None:
         with self._lock:
@@ -384,10 +373,3 @@ class Pool:
         self._bell.close()
         self._ringer.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"

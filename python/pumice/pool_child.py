@@ -95,7 +95,10 @@ class _Worker:
         except BaseException as error:  # noqa: BLE001 - importing a user's module may raise anything
             result = outcome.of_failure(failure_from(error, call.attempt))
         else:
-            os.environ.update(record_variables(call.key, call.number, call.total, call.attempt))
+            checkpoint = Path(call.checkpoint) if call.checkpoint else None
+            if checkpoint is not None:
+                checkpoint.mkdir(parents=True, exist_ok=True)
+            os.environ.update(record_variables(call.key, call.number, call.total, call.attempt, checkpoint))
             result = run(function, call.args, call.attempt, lambda: self._log.tail(begin, LOG_LINES))
         seconds = time.perf_counter() - clock
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB

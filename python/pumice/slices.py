@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .errors import PumiceError
 
-__all__ = ["Shard", "shard"]
+__all__ = ["Shard", "checkpoint", "shard"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def shard(environ: Mapping[str, str] = os.environ) -> Shard:
             )
         return Shard("0", 0, 1, 1, None, None, {}, None)
     prefix = "PUMICE_PARAM_"
-    day, checkpoint = environ.get("PUMICE_DAY"), environ.get("PUMICE_CHECKPOINT")
+    day = environ.get("PUMICE_DAY")
     return Shard(
         key=environ["PUMICE_SHARD_KEY"],
         index=_number(environ, "PUMICE_SHARD_INDEX", 0),
@@ -54,8 +54,17 @@ def shard(environ: Mapping[str, str] = os.environ) -> Shard:
         day=_date(day) if day else None,
         month=environ.get("PUMICE_MONTH") or None,
         params={name.removeprefix(prefix): value for name, value in environ.items() if name.startswith(prefix)},
-        checkpoint=Path(checkpoint) if checkpoint else None,
+        checkpoint=checkpoint(environ),
     )
+
+
+def checkpoint(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder in which the call that runs here keeps, over its attempts, what lets it go on where it stopped.
+
+    None where there is none: outside of a job, and on this machine without `retries`.
+    """
+    folder = environ.get("PUMICE_CHECKPOINT")
+    return Path(folder) if folder else None
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:

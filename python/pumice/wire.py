@@ -1,4 +1,4 @@
-"""Frames between the pool and its worker processes: a length of eight bytes, then a pickle made by this library."""
+"""Frames between worker processes and who started them: a length of eight bytes, then a pickle made by this library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["Call", "Incoming", "Message", "Program", "Report", "Stamp", "frame", "receive"]
+__all__ = ["Call", "Incoming", "Message", "Program", "Report", "Result", "Stamp", "frame", "receive"]
 
 _LENGTH = struct.Struct("<Q")
 _STAMP = struct.Struct("<QdQQ")
@@ -32,6 +32,8 @@ class Call(NamedTuple):
     number: int
     total: int
     attempt: int
+    checkpoint: str
+    """A folder that stays over attempts; empty where there can't be another one."""
     args: bytes
 
 
@@ -48,7 +50,16 @@ class Report(NamedTuple):
     end: int
 
 
-Message: TypeAlias = Program | list[Call] | list[Report]
+class Result(NamedTuple):
+    """What came of a record in a pod."""
+
+    number: int
+    key: str
+    success: bool
+    outcome: bytes
+
+
+Message: TypeAlias = Program | list[Call] | list[Report] | list[Result]
 
 
 def frame(message: Message) -> bytes:

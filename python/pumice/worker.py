@@ -1,90 +1,170 @@
-"""The program in a job's pod: `python -m pumice.worker` runs its shard's records and writes how each went.
+"""The program in a job's pod: `python -m pumice.worker` runs its shard's records and writes down how each went.
 
-Exit code: 0 when all its records have succeeded, now or in an earlier attempt; 1 when one failed; 2 when it could not begin.
+A process which it forks runs them; this one writes what it is told, short records several at a time. So a call that ends
+its process (for memory, by a fault in compiled code, for its timeout) takes neither those before it along nor those
+after it, for which another process is forked. That is safe because this one has no threads.
+
+Exit code: 0 when all its records have succeeded, now or in an earlier attempt; 1 when one failed; 2 when it could not begin;
+128 and its number where a signal ended a record's process, which is how the platform sees that memory ran out.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
+import select
+import signal
+import socket
 import sys
-from collections import deque
-from collections.abc import Callable
-from typing import Any, TextIO
+import time
+from dataclasses import replace
+from types import FrameType
 
-from . import node_cache, outcome
-from .calls import LOG_LINES, failure_from, record_variables, run
+from . import _core, endings, memory_events, outcome
+from .backend import Failure
 from .errors import PumiceError
-from .interpreter import check_python
-from .workstore import WorkStore, open_store
+from .last_lines import LastLines
+from .wire import Incoming, Result, frame
+from .worker_child import run_all
+from .workstore import WorkStore
 
 __all__ = ["main"]
 
-
-class _Passing:
-    """A stream that passes on what is written and remembers the last lines."""
-
-    def __init__(self, stream: TextIO, lines: deque[str]) -> None:
-        self._stream = stream
-        self._lines = lines
-        self._open = ""
-
-    def write(self, text: str) -> int:
-        *whole, self._open = (self._open + text).split("\n")
-        self._lines.extend(whole)
-        return self._stream.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+_WRITE_EVERY = 0.05
+"""Seconds for which results may wait for others while there are more and more of them."""
+_WRITE_IDLE = 0.005
+"""Seconds without another result, after which those there are get written."""
+_WRITE_BYTES = 4 << 20
 
 
-def _prepare(store: WorkStore) -> Callable[..., Any]:
-    """Make the user's modules and packages importable, and read the function."""
-    check_python(store.python, "{}.{}.{}".format(*sys.version_info))
-    cache = node_cache.cache_folder()
-    if (packages := store.packages()) is not None:
-        node_cache.add_to_path(node_cache.unpack(packages, cache), first=False)
-    if (modules := store.modules()) is not None:
-        node_cache.add_to_path(node_cache.unpack(modules, cache), first=True)
-    function: Callable[..., Any] = pickle.loads(store.function())
-    return function
+class _Told(Exception):
+    """Raised in the process that runs records when all is said, so that it ends as any Python does."""
 
 
-def _run_all(store: WorkStore, attempt: int, lines: deque[str]) -> bool:
-    """Run what isn't done; whether all is now. A function that can't be read fails each record, so that each says why."""
-    function: Callable[..., Any] | None = None
-    unreadable: bytes | None = None
-    well = True
-    for index in store.slice():
-        if store.done(index):
-            continue
-        if function is None and unreadable is None:
-            try:
-                function = _prepare(store)
-            except BaseException as error:  # noqa: BLE001 - importing a user's modules may raise anything
-                unreadable = outcome.of_failure(failure_from(error, attempt))
-        record = store.record(index)
-        os.environ.update(record_variables(record.key, index, store.total, attempt))
-        lines.clear()
-        result = unreadable or run(function, record.args, attempt, lambda: tuple(lines))  # type: ignore[arg-type]
+class _Shard:
+    """The records of this pod, and the process that runs them."""
+
+    def __init__(self, store: WorkStore, timeout: float | None) -> None:
+        self._store = store
+        self._timeout = timeout
+        self._last = LastLines()
+        self._child = 0
+        self._ending: int | None = None
+        self._code = 0
+        self._oom_kills = memory_events.oom_kills()
+
+    def run(self) -> int:
+        """Run what is left; the exit code."""
+        left = self._store.left()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._end)
+        try:
+            while left and self._ending is None:
+                left = self._run_some(left)
+        finally:
+            if self._child:
+                os.kill(self._child, signal.SIGKILL)
+                os.waitpid(self._child, 0)
+        return self._code if self._ending is None else 128 + self._ending
+
+    def _end(self, number: int, _: FrameType | None) -> None:
+        """The pod is to end: so is the process that runs its records."""
+        self._ending = number
+        if self._child:
+            os.kill(self._child, number)
+
+    def _run_some(self, left: list[int]) -> list[int]:
+        """Run records in a process until it ends; what is left then."""
+        ours, theirs = socket.socketpair()
         sys.stdout.flush()
-        success = outcome.is_success(result)
-        store.write(index, attempt, result, success=success)
-        if not success:
-            well = False
-            print(f"{record.key}: {outcome.failure_of(result).message}", file=sys.stderr, flush=True)  # noqa: T201 - the pod's log
-    return well
+        sys.stderr.flush()
+        self._last.clear()
+        child = os.fork()
+        if not child:
+            ours.close()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            with theirs:
+                run_all(self._store, left, self._last, lambda result: theirs.sendall(frame([result])))
+            raise _Told
+        self._child = child
+        if self._ending is not None:
+            os.kill(child, self._ending)
+        theirs.close()
+        ours.setblocking(False)
+        with ours:
+            told, late = self._listen(ours)
+        _, status = os.waitpid(child, 0)
+        self._child = 0
+        left = [index for index in left if index not in told]
+        if not left or self._ending is not None:
+            return left
+        self._bury(left[0], os.waitstatus_to_exitcode(status), late)
+        return left[1:]
+
+    def _listen(self, connection: socket.socket) -> tuple[set[int], bool]:
+        """Write what is told until nothing more can come; the numbers of it, and whether a record took too long."""
+        told: set[int] = set()
+        unwritten: list[Result] = []
+        incoming, late = Incoming(), False
+        begun = written = time.monotonic()
+        # Whatever a user's function has started may keep the connection open; not so the process itself.
+        watched: list[int] = [connection.fileno(), os.pidfd_open(self._child)]
+        try:
+            while True:
+                wait = _WRITE_IDLE if unwritten else None
+                if self._timeout is not None and not late:
+                    ends = max(0.0, begun + self._timeout - time.monotonic())
+                    wait = ends if wait is None else min(wait, ends)
+                ready, _, _ = select.select(watched, [], [], wait)
+                open_ = incoming.read(connection)
+                results = [result for message in incoming.messages() for result in message]
+                now = time.monotonic()
+                if results:
+                    begun = now
+                    unwritten += results
+                elif self._timeout is not None and not late and now - begun > self._timeout:
+                    late = True
+                    os.kill(self._child, signal.SIGKILL)
+                ended = not open_ or watched[1] in ready
+                size = sum(len(result.outcome) for result in unwritten)
+                if unwritten and (ended or not results or now - written > _WRITE_EVERY or size > _WRITE_BYTES):
+                    self._write(unwritten)
+                    told.update(result.number for result in unwritten)
+                    unwritten, written = [], time.monotonic()
+                if ended:
+                    return told, late
+        finally:
+            os.close(watched[1])
+
+    def _write(self, results: list[Result]) -> None:
+        self._store.write(results)
+        if not all(result.success for result in results):
+            self._code = self._code or 1
+
+    def _bury(self, index: int, code: int, late: bool) -> None:
+        """Its process ended under this record."""
+        kills = memory_events.oom_kills()
+        oom, self._oom_kills = kills > self._oom_kills, kills
+        attempt, lines = self._store.attempt, self._last.lines()
+        if late:
+            failure: Failure = replace(endings.took_too_long(self._timeout or 0), log_lines=lines, attempt=attempt)
+            self._code = self._code or 1
+        else:
+            failure = endings.of_process(code, oom=oom, log_lines=lines, node=None, attempt=attempt)
+            self._code = max(self._code, 128 - code if code < 0 else 1)
+        key = self._store.record(index).key
+        print(f"{key}: {failure.message}", file=sys.stderr, flush=True)  # noqa: T201 - the pod's log
+        self._store.write([Result(index, key, False, outcome.of_failure(failure))])
 
 
 def main() -> int:
     """Run the records of this process's shard."""
-    lines: deque[str] = deque(maxlen=LOG_LINES)
-    sys.stdout = _Passing(sys.stdout, lines)
-    sys.stderr = _Passing(sys.stderr, lines)
     try:
-        attempt = int(os.environ.get("PUMICE_ATTEMPT", "1"))
-        return 0 if _run_all(open_store(os.environ), attempt, lines) else 1
-    except (PumiceError, OSError, ValueError) as error:
+        timeout = os.environ.get("PUMICE_WORK_TIMEOUT")
+        return _Shard(WorkStore.open(os.environ), float(timeout) if timeout else None).run()
+    except _Told:
+        return 0
+    except (PumiceError, _core.CoreError, OSError, ValueError) as error:
         print(f"pumice.worker: {error}", file=sys.stderr)  # noqa: T201 - the pod's log
         return 2
 

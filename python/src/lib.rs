@@ -1,6 +1,7 @@
 //! `pumice._core`: the job library for Python. Wiring only; what it does is in `pumice-jobs`.
 
 mod autostart;
+mod bundle;
 mod connection;
 mod days;
 mod errors;
@@ -21,6 +22,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<connection::Connection>()?;
     module.add_class::<stream::Stream>()?;
     module.add_function(wrap_pyfunction!(autostart::bring_up, module)?)?;
+    module.add_class::<bundle::BundleSlice>()?;
+    module.add_class::<bundle::BundleResults>()?;
+    module.add_class::<bundle::BundleRows>()?;
+    module.add_function(wrap_pyfunction!(bundle::write_bundle, module)?)?;
     module.add_function(wrap_pyfunction!(render::render, module)?)?;
     module.add_function(wrap_pyfunction!(days::days, module)?)?;
     errors::add_to(module)

@@ -12,7 +12,7 @@ use crate::json;
 #[pyfunction]
 #[pyo3(signature = (
     command, *, name=None, replicas=None, cpu=None, memory=None, queue=None, image=None, env=BTreeMap::new(), workdir=None,
-    share_workdir=false, min_available=None, max_parallel=None, max_retry=None, gpu=None, zone=None, priority_class=None,
+    share_workdir=false, min_available=None, max_parallel=None, max_retry=None, retries=None, gpu=None, zone=None, priority_class=None,
 ))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn render<'py>(
@@ -30,6 +30,7 @@ pub fn render<'py>(
     min_available: Option<u32>,
     max_parallel: Option<u32>,
     max_retry: Option<u32>,
+    retries: Option<u32>,
     gpu: Option<u32>,
     zone: Option<String>,
     priority_class: Option<String>,
@@ -47,6 +48,7 @@ pub fn render<'py>(
         min_available,
         max_parallel,
         max_retry,
+        retries,
         gpu,
         zone,
         priority_class,

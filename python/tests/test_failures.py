@@ -20,6 +20,19 @@ def failure_of(function, **options) -> pumice.TaskFailed:
     return caught.value
 
 
+def test_a_checkpoint_stays_over_attempts_and_goes_with_success(here):
+    def steps():
+        folder = pumice.checkpoint()
+        if not (folder / "step").exists():
+            (folder / "step").write_text("1")
+            raise ValueError("half way")
+        return folder, pumice.shard().attempt
+
+    folder, attempt = pumice.task(retries=1)(steps).submit().result(60)
+    assert attempt == 2 and not folder.exists()
+    assert pumice.task(pumice.checkpoint).submit().result(60) is None
+
+
 def test_an_exception_tells_traceback_and_last_lines(here):
     def noisy():
         for number in range(100):

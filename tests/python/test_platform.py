@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import pumice
-from pumice import State
+from pumice import Options, State, watching
+from pumice.backend import JobSpec, Record
+from pumice.environment import Environment
+from pumice.pickling import dumps_args, dumps_function
 from pumice.platform import PlatformBackend
-from up import DEADLINE, Platform
+from up import DEADLINE, Platform, until
 
 
 @pytest.fixture
@@ -64,11 +69,12 @@ def test_what_failed_says_how(backend):
     assert killed.node
 
 
-def test_a_pod_that_is_killed_ends_only_what_it_had_left(backend):
+def test_a_process_that_is_killed_takes_one_call_with_it(backend):
     result = pumice.task(fails).map([0, 2, 3, 4], chunk=3)
     result.wait(DEADLINE)
     kinds = {item.key: item.error and item.error.failure.kind for item in result.items}
-    assert kinds == {"0": None, "2": "killed", "3": "lost", "4": None}
+    assert kinds == {"0": None, "2": "killed", "3": None, "4": None}
+    assert result.failed[0].error.log_lines == ("at 2",)
 
 
 def test_too_much_memory_is_told(backend):
@@ -107,9 +113,150 @@ def test_an_unknown_queue_is_refused(backend):
         pumice.task(abs, queue="nowhere").map([1])
 
 
-def test_what_is_not_done_yet_is_refused(backend):
-    with pytest.raises(pumice.BadOption, match="timeout"):
-        pumice.task(abs, timeout=3).map([1])
+def flaky(x):
+    attempt = pumice.shard().attempt
+    print(f"attempt {attempt} at {x}")
+    if x == 1 and attempt == 1:
+        raise ValueError("first time")
+    if x == 2 and attempt <= 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if x == 3:
+        raise LookupError(f"attempt {attempt}")
+    return attempt
+
+
+@pytest.mark.parametrize("chunk", [1, 5])
+def test_what_fails_is_run_again_and_what_is_done_is_not(backend, chunk):
+    result = pumice.task(flaky, retries=2).map(range(5), chunk=chunk, min_success=0)
+    result.wait(DEADLINE)
+    assert {item.key: item.value for item in result.items if item.key != "3"} == {"0": 1, "1": 2, "2": 3, "4": 1}
+    assert [item.attempt for item in result.items] == [1, 2, 3, 3, 1]
+    (failed,) = result.failed
+    assert (str(failed.error.__cause__), failed.error.attempt) == ("attempt 3", 3)
+
+
+def test_a_record_is_not_over_while_it_has_retries(backend):
+    states = []
+
+    def watch(changes):
+        states.extend(change.state for change in changes)
+
+    environment = Environment()
+    spec = JobSpec(dumps_function(flaky), [Record("1", dumps_args((1,), {}, "1"))], Options(retries=1), environment)
+    job = watching.submit(backend, spec, watch)
+    until(lambda: any(state.final for state in states))
+    job.close()
+    assert states[-1] is State.SUCCEEDED and states.count(State.WAITING) >= 1
+    assert not any(state.final for state in states[:-1])
+
+
+def processes_of(bundles: Path, shard: int) -> list[int]:
+    """The processes of one pod whose bundle is in a folder, which is this test's own."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            variables = (process / "environ").read_bytes().split(b"\0")
+            if any(variable.startswith(f"PUMICE_BUNDLE=folder:{bundles}#".encode()) for variable in variables):
+                found += [int(process.name)] if f"VC_TASK_INDEX={shard}".encode() in variables else []
+    return found
+
+
+def test_pods_that_are_killed_run_again_and_each_call_counts_once(backend, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def step(x):
+        with Path(f"ran-{x}").open("a") as file:
+            file.write("once\n")
+        time.sleep(0.1)
+        return x
+
+    def ran(numbers: Iterable[int]) -> int:
+        return sum((tmp_path / f"ran-{x}").exists() for x in numbers)
+
+    result = pumice.task(step, retries=3).map(range(40), chunk=10)
+    killed = 0
+    for shard in range(3):
+        until(lambda shard=shard: ran(range(shard * 10, shard * 10 + 10)) >= 3)
+        # All of a pod's processes at once: what runs the calls and what would tell of it.
+        found = processes_of((tmp_path / "bundles").resolve(), shard)
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+        killed += bool(found)
+    assert killed
+    assert result.results(DEADLINE) == list(range(40))
+    runs = [len((tmp_path / f"ran-{x}").read_text().split()) for x in range(40)]
+    # What was told is not run again: of a killed pod that is all but what ran and what was not written yet.
+    assert sum(runs) <= 40 + 3 * killed
+
+
+def test_a_call_that_takes_too_long_is_ended(backend):
+    result = pumice.task(lambda x: time.sleep(600 * x) or x, timeout=2).map(range(3), chunk=3)
+    result.wait(DEADLINE)
+    assert [item.error and item.error.failure.kind for item in result.items] == [None, "timeout", "timeout"]
+    assert "longer than its timeout of 2 s" in str(result.failed[0].error)
+
+
+def test_a_call_goes_on_where_it_stopped(backend):
+    def steps():
+        done = pumice.checkpoint() / "done"
+        if done.exists():
+            return done.read_text()
+        done.write_text("half")
+        raise ValueError("stopped")
+
+    assert pumice.task(steps, retries=1).submit().result(DEADLINE) == "half"
+
+
+def test_what_a_job_has_left_goes_and_equal_parts_are_kept_once(backend, tmp_path):
+    def chunks() -> int:
+        return sum(1 for path in (tmp_path / "bundles" / "chunks").rglob("*") if path.is_file())
+
+    square = pumice.task(lambda x: x * x)
+    assert square.map(range(3)).results() == [0, 1, 4]
+    there = chunks()
+    assert square.map(range(3)).results() == [0, 1, 4]
+    assert chunks() == there > 0
+    assert list((tmp_path / "bundles" / "runs").iterdir()) == []
+
+
+def test_a_folder_of_somebody_else_is_refused(backend, tmp_path):
+    (tmp_path / "bundles").mkdir()
+    (tmp_path / "bundles" / "FORMAT").write_text("theirs\n")
+    with pytest.raises(pumice.Refused, match="is in format"):
+        pumice.task(abs).map([1])
+
+
+def test_a_call_that_is_too_large_is_refused_by_name(backend, tmp_path):
+    with pytest.raises(pumice.PickleTooLarge, match=r"arguments of big.*Write the data to a shared path"):
+        pumice.task(len).map([b"", bytes(65 << 20)], key=lambda data: "big" if data else "small")
+    assert not (tmp_path / "bundles").exists()
+
+
+def test_an_image_brings_python_and_this_library(tmp_path, monkeypatch):
+    monkeypatch.setenv("PUMICE_CACHE", str(tmp_path / "cache"))
+    program = tmp_path / "layer" / "usr" / "local" / "bin" / "python3"
+    program.parent.mkdir(parents=True)
+    library = Path(pumice.__file__).parents[1]
+    program.write_text(f'#!/bin/sh\nIN_IMAGE=yes PYTHONPATH={library} exec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "empty").mkdir()
+    images = tmp_path / "images.yaml"
+    images.write_text(
+        f"with-python:\n  layer: {tmp_path}/layer\n  env: {{PATH: /usr/local/bin:/bin}}\nwithout:\n  root: {tmp_path}/empty\n"
+    )
+    platform = Platform(tmp_path / "up", "--image-map", str(images))
+    try:
+        platform.up()
+        with pumice.use(PlatformBackend(platform.connect())):
+            look = pumice.task(lambda: os.environ.get("IN_IMAGE"))
+            assert look.options(image="with-python:1").submit().result(DEADLINE) == "yes"
+            assert look.submit().result(DEADLINE) is None
+            with pytest.raises(
+                pumice.TaskFailed, match=r"The image without must have Python 3\.\d+ as python3, with pumice"
+            ):
+                look.options(image="without").submit().result(DEADLINE)
+    finally:
+        platform.tear_down()
 
 
 def test_a_map_of_1000(backend):

@@ -24,6 +24,7 @@ class Platform:
     """One `pumice up`, with more flags if wanted."""
 
     def __init__(self, directory: Path, *flags: str) -> None:
+        directory.mkdir(exist_ok=True)
         self.data_dir = directory / "data"
         self.flags = flags
         self._log = directory / "up.log"

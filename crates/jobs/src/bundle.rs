@@ -24,13 +24,13 @@ mod wire;
 pub mod write;
 
 pub use chunk::{Chunk, ChunkId};
-pub use collect::{Missing, Row, collect, collect_if, history, missing, statuses};
+pub use collect::{Missing, Row, collect, collect_if, collect_shard, history, missing, statuses};
 pub use entry::{Outcome, Status};
 pub use error::{BundleError, FormatError};
 pub use folder::Folder;
 pub use location::{Location, LocationError, Spot};
 pub use objects::Objects;
 pub use place::{EntryName, Made, Memory, Name, Place, PlaceError, RunId, random_name};
-pub use read::{Bundle, Record};
+pub use read::{Bundle, Reader, Record};
 pub use record::{Flushed, Recorder, Slice};
 pub use write::{BundleWriter, Packed};

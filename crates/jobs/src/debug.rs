@@ -10,9 +10,7 @@ use pumice_api::names;
 use serde::Serialize;
 
 use crate::outcome::{PodFailure, pod_failures};
-
-/// What tells the attempt, in the environment of a pod.
-const ATTEMPT: &str = "PUMICE_ATTEMPT";
+use crate::pods::ATTEMPT;
 
 /// A container that failed, and how to run it again.
 #[derive(Debug, Clone, PartialEq, Serialize)]

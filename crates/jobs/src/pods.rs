@@ -21,6 +21,8 @@ use crate::watch::{self, Collection, News};
 
 /// The reason of a container that was killed for memory.
 const OOM_KILLED: &str = "OOMKilled";
+/// The variable with the number of the attempt, from 1; the job plugin `env` sets it.
+pub(crate) const ATTEMPT: &str = "PUMICE_ATTEMPT";
 
 /// Where a pod is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,6 +35,8 @@ pub struct PodBrief {
     pub task: String,
     /// Its index in the task; nothing for a pod that the job's controller did not make.
     pub index: Option<u32>,
+    /// Which run of its index it is, from 1; nothing for a pod that is not told.
+    pub attempt: Option<u32>,
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     pub phase: String,
     /// Why, in a word, such as `OOMKilled` or `Evicted`; may be empty.
@@ -74,6 +78,7 @@ impl PodBrief {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             task: label(names::TASK_SPEC).unwrap_or_default(),
             index: label(names::TASK_INDEX).and_then(|index| index.parse().ok()),
+            attempt: attempt(pod),
             oom: reason == OOM_KILLED,
             exit_code: failure.as_ref().map(|failure| failure.exit_code).or(ended.map(|ended| ended.exit_code)),
             signal: failure.as_ref().and_then(|failure| failure.signal),
@@ -90,6 +95,11 @@ impl PodBrief {
             message,
         }
     }
+}
+
+fn attempt(pod: &Pod) -> Option<u32> {
+    let variables = pod.spec.as_ref()?.containers.first()?.env.as_ref()?;
+    variables.iter().find(|variable| variable.name == ATTEMPT)?.value.as_ref()?.parse().ok()
 }
 
 fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {

@@ -19,7 +19,7 @@ fn pod(index: &str, status: Value) -> Value {
     json!({
         "metadata": {"name": format!("j-main-{index}"), "uid": "u", "labels": {
             "volcano.sh/task-spec": "main", "volcano.sh/task-index": index}},
-        "spec": {"nodeName": "n1", "containers": []},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "env": [{"name": "PUMICE_ATTEMPT", "value": "2"}]}]},
         "status": status,
     })
 }

@@ -74,11 +74,24 @@ where
     I::IntoIter: Send,
     W: Fn(Option<Status>) -> bool + Send,
 {
-    let values = Arc::clone(&place);
     let wanted = move |row: &Row<Value>| ready(wanted(row.status()));
-    // Values are read in order, one at a time: a large one does not wait in memory behind others.
-    rows(place, run, slices).try_filter(wanted).and_then(move |row| {
-        let place = Arc::clone(&values);
+    with_values(Arc::clone(&place), rows(place, run, slices).try_filter(wanted))
+}
+
+/// The rows of one shard.
+pub fn collect_shard(place: Arc<dyn Place>, slice: Slice) -> impl Stream<Item = Result<Row, BundleError>> + Send {
+    let log = Arc::clone(&place);
+    let rows = stream::once(async move { shard_rows(&*log, &slice).await });
+    with_values(place, rows.map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten())
+}
+
+/// Values are read in order, one at a time: a large one does not wait in memory behind others.
+fn with_values<S>(place: Arc<dyn Place>, rows: S) -> impl Stream<Item = Result<Row, BundleError>> + Send + use<S>
+where
+    S: Stream<Item = Result<Row<Value>, BundleError>> + Send,
+{
+    rows.and_then(move |row| {
+        let place = Arc::clone(&place);
         async move {
             let Row { shard, record, outcome } = row;
             let outcome = match outcome {

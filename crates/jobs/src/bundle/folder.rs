@@ -34,13 +34,15 @@ const EPERM: i32 = 1;
 #[derive(Debug, Clone)]
 pub struct Folder {
     root: PathBuf,
+    /// Files are read and written by the thread that asks.
+    on_caller: bool,
 }
 
 impl Folder {
     /// Makes the folder one for bundles, if it is none yet. Who may read it is up to the umask: pods that run as other
     /// users must be able to write there. Blocks.
     pub fn make(root: &Path) -> Result<Self, PlaceError> {
-        let folder = Folder { root: root.to_owned() };
+        let folder = Folder { root: root.to_owned(), on_caller: false };
         folder.ensure_folder(&root.join(TEMPORARY))?;
         folder.create_file(&root.join(FORMAT_FILE), FORMAT.as_bytes())?;
         folder.sweep()?;
@@ -49,7 +51,7 @@ impl Folder {
 
     /// A folder that was made one for bundles. Blocks.
     pub fn open(root: &Path) -> Result<Self, PlaceError> {
-        let folder = Folder { root: root.to_owned() };
+        let folder = Folder { root: root.to_owned(), on_caller: false };
         match folder.read_file(&root.join(FORMAT_FILE))? {
             Some(format) if format == FORMAT.as_bytes() => Ok(folder),
             Some(found) => Err(PlaceError::OtherFormat {
@@ -61,6 +63,13 @@ impl Folder {
         }
     }
 
+    /// The same, whose futures block instead of waiting for other threads: for a program that must have none, because it
+    /// forks. They need no runtime.
+    #[must_use]
+    pub fn on_caller(self) -> Self {
+        Folder { on_caller: true, ..self }
+    }
+
     /// Where the file of an object is.
     pub fn path_of(&self, name: &Name) -> PathBuf {
         match name {
@@ -70,7 +79,7 @@ impl Folder {
             }
             Name::Entry(EntryName { run, shard, number }) => {
                 let thousand = (shard / SHARDS_PER_FOLDER).to_string();
-                self.root.join("runs").join(run.as_str()).join(thousand).join(format!("{shard}.{number}"))
+                self.run(run).join(thousand).join(format!("{shard}.{number}"))
             }
         }
     }
@@ -82,6 +91,20 @@ impl Folder {
         // Not synced: whether it lasts is up to the program that writes into it.
         fs::create_dir_all(&path).map_err(|error| self.failed("make folder", &path, error))?;
         Ok(path)
+    }
+
+    /// Whether a record was begun, and has not succeeded with nothing left in its folder. Blocks.
+    pub fn has_checkpoint(&self, run: &RunId, record: u64) -> bool {
+        self.checkpoint(run, record).is_dir()
+    }
+
+    /// Removes all that a run has left, its checkpoints too; chunks stay. Blocks.
+    pub fn remove_run(&self, run: &RunId) -> Result<(), PlaceError> {
+        let path = self.run(run);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.failed("remove folder", &path, error)),
+            _ => Ok(()),
+        }
     }
 
     /// Removes the folder of a record that is done, if nothing is in it. Blocks.
@@ -96,7 +119,11 @@ impl Folder {
     }
 
     fn checkpoint(&self, run: &RunId, record: u64) -> PathBuf {
-        self.root.join("runs").join(run.as_str()).join("checkpoints").join(record.to_string())
+        self.run(run).join("checkpoints").join(record.to_string())
+    }
+
+    fn run(&self, run: &RunId) -> PathBuf {
+        self.root.join("runs").join(run.as_str())
     }
 
     fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, PlaceError> {
@@ -189,12 +216,15 @@ impl Folder {
         }
     }
 
-    /// Runs what blocks beside the runtime. It runs to its end, also when nobody waits for it any more.
+    /// Runs what blocks: beside the runtime, if not on the caller's thread. There it runs to its end, also when nobody waits for it any more.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(Folder) -> Result<T, PlaceError> + Send + 'static,
     ) -> Result<T, PlaceError> {
         let folder = self.clone();
+        if self.on_caller {
+            return work(folder);
+        }
         tokio::task::spawn_blocking(move || work(folder)).await.map_err(|_| PlaceError::Stopped)?
     }
 }
@@ -223,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_says_what_to_do() {
-        let folder = Folder { root: "/data".into() };
+        let folder = Folder { root: "/data".into(), on_caller: false };
         // ENOSPC, EDQUOT, EIO.
         for (code, full) in [(28, true), (122, true), (5, false)] {
             let text = folder.failed("write", Path::new("/data/tmp/x"), io::Error::from_raw_os_error(code)).to_string();

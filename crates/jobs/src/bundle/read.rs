@@ -64,18 +64,14 @@ impl Bundle {
 
     /// One record.
     pub async fn record(&self, number: u64) -> Result<Record, BundleError> {
-        let (key, value) = self.raw(&mut Walk::default(), number).await?;
-        let value = read_value(&*self.place, &value).await?;
-        Ok(Record { number, key, value })
+        self.reader().record(number).await
     }
 
     /// Records in a row, each leaf read once. Ends after an error; a range that goes beyond the last record gives one.
     pub fn range(&self, numbers: Range<u64>) -> impl Stream<Item = Result<Record, BundleError>> + Send + '_ {
-        try_unfold((Walk::default(), numbers), async |(mut walk, mut left)| {
+        try_unfold((self.reader(), numbers), async |(mut reader, mut left)| {
             let Some(number) = left.next() else { return Ok(None) };
-            let (key, value) = self.raw(&mut walk, number).await?;
-            let value = read_value(&*self.place, &value).await?;
-            Ok(Some((Record { number, key, value }, (walk, left))))
+            Ok(Some((reader.record(number).await?, (reader, left))))
         })
     }
 
@@ -104,6 +100,11 @@ impl Bundle {
         Ok(blob.length)
     }
 
+    /// Reads records one by one, each leaf once while they come in order.
+    pub fn reader(&self) -> Reader {
+        Reader { bundle: self.clone(), walk: Walk::default() }
+    }
+
     /// Key and value of a record. `walk` remembers the way to it for the next one.
     async fn raw(&self, walk: &mut Walk, number: u64) -> Result<(String, Value), BundleError> {
         let no_record = || BundleError::NoRecord { record: number, records: self.records(), root: self.id };
@@ -123,6 +124,22 @@ impl Bundle {
         let leaf = walk.leaf(&*self.place, here).await?;
         let at = usize::try_from(number - first).map_err(|_| no_record())?;
         leaf.get(at).cloned().ok_or_else(no_record)
+    }
+}
+
+/// Records of a bundle, asked for one by one.
+#[derive(Debug)]
+pub struct Reader {
+    bundle: Bundle,
+    walk: Walk,
+}
+
+impl Reader {
+    /// One record.
+    pub async fn record(&mut self, number: u64) -> Result<Record, BundleError> {
+        let (key, value) = self.bundle.raw(&mut self.walk, number).await?;
+        let value = read_value(&*self.bundle.place, &value).await?;
+        Ok(Record { number, key, value })
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pumice_jobs::bundle::{Bundle, ChunkId, Folder, Location, Name, Place, RunId, Spot};
+use futures::executor::block_on;
+use pumice_jobs::bundle::{Bundle, ChunkId, Folder, Location, Name, Place, Recorder, RunId, Spot, Status};
 use pumice_jobs::error::sentence;
 
-use crate::support::{pack, race, run, told};
+use crate::support::{pack, race, rows, run, slice, told};
 
 #[tokio::test]
 async fn a_bundle_is_found_by_its_text() {
@@ -40,6 +41,26 @@ fn a_checkpoint_is_kept_while_there_is_something_in_it() {
         assert!(!path.exists());
     }
     assert_ne!(run, RunId::fresh().unwrap());
+}
+
+#[test]
+fn what_a_run_has_left_goes_and_chunks_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    // Nothing here needs a runtime, so what these futures do is done on this thread.
+    let place = Arc::new(Folder::make(dir.path()).unwrap().on_caller());
+    let packed = block_on(pack(place.clone(), [Bytes::from_static(b"x")], &[])).unwrap();
+    let mut recorder = block_on(Recorder::open(place.clone(), slice(1), 1)).unwrap();
+    block_on(recorder.record(0, "0", Status::Succeeded, Bytes::from_static(b"y"))).unwrap();
+    assert_eq!(block_on(recorder.flush()).unwrap().recorded, [0]);
+    assert!(!place.has_checkpoint(&run(), 0));
+    place.make_checkpoint(&run(), 0).unwrap();
+    assert!(place.has_checkpoint(&run(), 0) && !place.has_checkpoint(&run(), 1));
+    for _ in 0..2 {
+        place.remove_run(&run()).unwrap();
+        assert_eq!(fs::read_dir(dir.path().join("runs")).unwrap().count(), 0);
+    }
+    assert_eq!(block_on(rows(place.clone(), 1))[0].outcome, None);
+    assert_eq!(block_on(block_on(Bundle::open(place, packed.root)).unwrap().record(0)).unwrap().value, "x");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

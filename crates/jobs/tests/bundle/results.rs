@@ -9,7 +9,7 @@ use futures::TryStreamExt;
 use futures::future::{BoxFuture, FutureExt};
 use pumice_jobs::bundle::{
     Bundle, Flushed, Made, Memory, Missing, Name, Place, PlaceError, Recorder, Row, Slice, Status, collect, collect_if,
-    history, missing, statuses,
+    collect_shard, history, missing, statuses,
 };
 
 use crate::support::{memory, pack, race, rows, run, slice, told};
@@ -63,6 +63,13 @@ async fn a_second_attempt_does_only_what_is_left() {
     let again = Recorder::open(place.clone(), slice(4), 1).await.unwrap().counting_on();
     let later = Recorder::open(place.clone(), slice(4), 7).await.unwrap().counting_on();
     assert_eq!((again.attempt(), later.attempt()), (3, 7));
+    // One shard of several is read by its own log alone.
+    let other = Slice { shard: 1, ..slice(4) };
+    let mut recorder = Recorder::open(place.clone(), other.clone(), 1).await.unwrap();
+    recorder.record(3, "day-3", Status::Succeeded, Bytes::from_static(b"d")).await.unwrap();
+    recorder.flush().await.unwrap();
+    let of_other = collect_shard(place.clone(), Slice { records: 2..4, ..other });
+    assert_eq!(short(&of_other.try_collect::<Vec<_>>().await.unwrap()), ["2 missing", "3 day-3 Succeeded 1 d"]);
     let all = history(&*place, &slice(4)).await.unwrap();
     let all: Vec<_> = all.iter().map(|outcome| (outcome.record, outcome.attempt, outcome.status)).collect();
     assert_eq!(all, [(0, 1, Succeeded), (1, 1, Failed), (1, 2, Failed), (2, 2, Succeeded)]);

@@ -1,0 +1,277 @@
+//! Bundles: what a job's workers are given and what came out of them, for the client and for the worker in a pod.
+//!
+//! Invariant: no platform is asked and no thread or runtime is started. Files are read and written by the thread that asks,
+//! with the interpreter set free; so a worker may fork. Records are taken from Python a few at a time.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::stream::{BoxStream, StreamExt};
+use pumice_jobs::bundle::{
+    Bundle, BundleError, BundleWriter, Folder, Location, LocationError, Outcome, PlaceError, Reader, Recorder, Row, RunId,
+    Slice, Spot, Status, collect_shard,
+};
+use pumice_jobs::{Error, error};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+
+use crate::errors::{exception, misuse, raised};
+
+/// Most records, and about the most bytes, that are taken from Python before they are packed.
+const BATCH_RECORDS: usize = 1024;
+const BATCH_BYTES: usize = 1 << 20;
+/// What errors name where the folder of bundles has to be another one.
+const CACHE_VARIABLE: &str = "PUMICE_CACHE";
+
+/// A record's result, as Python has it: its number, key, attempt, whether it succeeded, and its bytes.
+type Told<'py> = (u64, String, u32, bool, Bound<'py, PyBytes>);
+
+/// Packs a job into a folder of bundles, which is made, under a fresh run; what its workers find it by.
+#[pyfunction]
+pub fn write_bundle(
+    py: Python<'_>,
+    folder: PathBuf,
+    attachments: BTreeMap<String, PyBackedBytes>,
+    records: &Bound<'_, PyAny>,
+) -> PyResult<String> {
+    let spot = Spot::folder(&folder).map_err(|error| failed(py, error))?;
+    let place = py.detach(|| Folder::make(&folder)).map_err(|error| failed(py, error))?.on_caller();
+    let run = RunId::fresh().map_err(|error| failed(py, error))?;
+    let mut writer = BundleWriter::new(Arc::new(place));
+    for (name, content) in attachments {
+        done(py, async { writer.attach(&name, &mut &content[..]).await })?;
+    }
+    let mut records = records.try_iter()?;
+    loop {
+        let batch = batch(&mut records)?;
+        if batch.is_empty() {
+            break;
+        }
+        done(py, async {
+            for (key, value) in batch {
+                writer.record(&key, value).await?;
+            }
+            Ok::<_, BundleError>(())
+        })?;
+        py.check_signals()?;
+    }
+    let root = done(py, writer.finish())?.root;
+    Ok(Location { spot, root, run: Some(run) }.to_string())
+}
+
+/// The next records, each a pair of its key and its bytes.
+fn batch<'py>(records: &mut impl Iterator<Item = PyResult<Bound<'py, PyAny>>>) -> PyResult<Vec<(String, Bytes)>> {
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    while batch.len() < BATCH_RECORDS && bytes < BATCH_BYTES {
+        let Some(record) = records.next() else { break };
+        let (key, value): (String, PyBackedBytes) = record?.extract()?;
+        bytes += value.len();
+        batch.push((key, Bytes::copy_from_slice(&value)));
+    }
+    Ok(batch)
+}
+
+/// The records of one shard, and the log of their results, in a worker.
+#[pyclass(frozen, module = "pumice._core")]
+pub struct BundleSlice {
+    folder: Folder,
+    bundle: Bundle,
+    slice: Slice,
+    attempt: u32,
+    reader: Mutex<Reader>,
+    recorder: Mutex<Recorder>,
+}
+
+#[pymethods]
+impl BundleSlice {
+    /// The slice of the shard of that index, of `chunk` records each.
+    #[new]
+    fn open(py: Python<'_>, bundle: &str, shard: u32, chunk: u64, attempt: u32) -> PyResult<Self> {
+        let (folder, location, run) = found(py, bundle)?;
+        let place = Arc::new(folder.clone());
+        let bundle = done(py, Bundle::open(place.clone(), location.root))?;
+        let slice = Slice { run, shard, records: records_of(shard, chunk, bundle.records()) };
+        let recorder = done(py, Recorder::open(place, slice.clone(), attempt))?;
+        let reader = Mutex::new(bundle.reader());
+        Ok(BundleSlice { folder, bundle, slice, attempt, reader, recorder: Mutex::new(recorder) })
+    }
+
+    #[getter]
+    fn total(&self) -> u64 {
+        self.bundle.records()
+    }
+
+    #[getter]
+    fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    fn attachment<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        if self.bundle.attachments().all(|(known, _)| known != name) {
+            return Ok(None);
+        }
+        let mut content = Vec::new();
+        done(py, self.bundle.attachment(name, &mut content))?;
+        Ok(Some(PyBytes::new(py, &content)))
+    }
+
+    /// Numbers of the records that nobody has done yet: those never begun before those that an attempt ended under, and
+    /// these before those that failed. So one that ends every attempt keeps no other from its own.
+    fn left(&self, py: Python<'_>) -> Vec<u64> {
+        py.detach(|| {
+            let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut left: Vec<u64> = recorder.left().collect();
+            if self.attempt > 1 {
+                left.sort_by_cached_key(|record| {
+                    (recorder.standing(*record).is_some(), self.folder.has_checkpoint(&self.slice.run, *record))
+                });
+            }
+            left
+        })
+    }
+
+    fn record<'py>(&self, py: Python<'py>, number: u64) -> PyResult<(String, Bound<'py, PyBytes>)> {
+        let read = || block_on(self.reader.lock().unwrap_or_else(PoisonError::into_inner).record(number));
+        let record = py.detach(read).map_err(|error| failed(py, error))?;
+        Ok((record.key, PyBytes::new(py, &record.value)))
+    }
+
+    fn make_checkpoint(&self, py: Python<'_>, number: u64) -> PyResult<String> {
+        let made = py.detach(|| self.folder.make_checkpoint(&self.slice.run, number)).map_err(|error| failed(py, error))?;
+        Ok(made.display().to_string())
+    }
+
+    /// Brings results into the log, durably, and gives the numbers of those that stand there now.
+    fn write(&self, py: Python<'_>, results: Vec<(u64, String, bool, PyBackedBytes)>) -> PyResult<Vec<u64>> {
+        let write = || -> Result<Vec<u64>, BundleError> {
+            let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+            for (number, key, success, value) in &results {
+                let status = if *success { Status::Succeeded } else { Status::Failed };
+                block_on(recorder.record(*number, key, status, Bytes::copy_from_slice(value)))?;
+            }
+            let flushed = block_on(recorder.flush())?;
+            for (number, _, success, _) in &results {
+                if *success {
+                    self.folder.remove_empty_checkpoint(&self.slice.run, *number)?;
+                }
+            }
+            Ok(flushed.recorded)
+        };
+        py.detach(write).map_err(|error| failed(py, error))
+    }
+}
+
+/// The results of one run, for who submitted it.
+#[pyclass(frozen, module = "pumice._core")]
+pub struct BundleResults {
+    folder: Folder,
+    run: RunId,
+    total: u64,
+    chunk: u64,
+}
+
+#[pymethods]
+impl BundleResults {
+    #[new]
+    fn open(py: Python<'_>, bundle: &str, total: u64, chunk: u64) -> PyResult<Self> {
+        let (folder, _, run) = found(py, bundle)?;
+        Ok(BundleResults { folder, run, total, chunk })
+    }
+
+    /// What stands in the log of a shard: successes, and last failures.
+    fn shard(&self, shard: u32) -> BundleRows {
+        let slice = Slice { run: self.run.clone(), shard, records: records_of(shard, self.chunk, self.total) };
+        BundleRows { rows: Mutex::new(collect_shard(Arc::new(self.folder.clone()), slice).boxed()) }
+    }
+
+    /// Whether a record was begun, and has not succeeded.
+    fn begun(&self, number: u64) -> bool {
+        self.folder.has_checkpoint(&self.run, number)
+    }
+
+    fn remove(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.folder.remove_run(&self.run)).map_err(|error| failed(py, error))
+    }
+}
+
+/// Results as they are read.
+#[pyclass(frozen, module = "pumice._core")]
+pub struct BundleRows {
+    rows: Mutex<BoxStream<'static, Result<Row, BundleError>>>,
+}
+
+#[pymethods]
+impl BundleRows {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Told<'py>>> {
+        let next = py.detach(|| {
+            let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+            // Of a record of which nothing was told there is nothing to tell.
+            loop {
+                match block_on(rows.next())? {
+                    Ok(Row { outcome: None, .. }) => {}
+                    row => break row.map(|row| row.outcome).transpose(),
+                }
+            }
+        });
+        let outcome = next.transpose().map_err(|error| failed(py, error))?;
+        Ok(outcome.map(|Outcome { record, key, attempt, status, value }| {
+            (record, key, attempt, status == Status::Succeeded, PyBytes::new(py, &value))
+        }))
+    }
+}
+
+/// The folder, the location and the run that a text names.
+fn found(py: Python<'_>, bundle: &str) -> PyResult<(Folder, Location, RunId)> {
+    let location: Location = bundle.parse().map_err(|error: LocationError| failed(py, error))?;
+    let Spot::Folder(path) = &location.spot else {
+        return Err(misuse(py, &format!("{} is no folder, and only those can be opened here", location.spot)));
+    };
+    let run = location.run.clone().ok_or_else(|| misuse(py, &format!("{bundle} says no run: write #ROOT/RUN")))?;
+    let folder = py.detach(|| Folder::open(path)).map_err(|error| failed(py, error))?;
+    Ok((folder.on_caller(), location, run))
+}
+
+/// The numbers of a shard's records.
+fn records_of(shard: u32, chunk: u64, total: u64) -> Range<u64> {
+    let first = u64::from(shard).saturating_mul(chunk).min(total);
+    first..first.saturating_add(chunk).min(total)
+}
+
+/// Runs to its end what waits for files only, with the interpreter set free.
+fn done<T: Send, E: Into<Error> + Send>(
+    py: Python<'_>,
+    work: impl Future<Output = Result<T, E>> + Send,
+) -> PyResult<T> {
+    py.detach(|| block_on(work)).map_err(|error| failed(py, error))
+}
+
+/// The exception for what went wrong with a bundle; where another folder would help it says how that is named here.
+fn failed(py: Python<'_>, error: impl Into<Error>) -> PyErr {
+    let error = error.into();
+    let (Error::Place(place) | Error::Bundle(BundleError::Place(place))) = &error else {
+        return exception(py, error, None);
+    };
+    let text = match place {
+        PlaceError::Full { folder, .. } => {
+            format!("no space is left in {}: free some there, or name another folder by {CACHE_VARIABLE}", folder.display())
+        }
+        PlaceError::NoLinks { folder, .. } => format!(
+            "the file system of {} has no hard links, without which a result might be recorded twice; \
+             name another folder by {CACHE_VARIABLE}",
+            folder.display()
+        ),
+        _ => error::sentence(&error),
+    };
+    raised(py, error.exit(), text, None)
+}
