@@ -141,6 +141,20 @@ fn jobs_without_results_say_so_and_a_key_gives_one_job_whatever_its_run() {
     assert_eq!(table, "0\n1\n");
 }
 
+#[test]
+fn a_record_that_is_killed_for_memory_runs_again_with_more() {
+    let platform = Platform::new();
+    let script =
+        "test $1 = 0 || dd if=/dev/zero of=/dev/null bs=300M count=1 || exit $?; echo $PUMICE_ATTEMPT > $PUMICE_RESULT";
+    let flags = ["run", "--name", "hungry", "--array", "0-1", "--memory", "100Mi", "--on-oom", "factor=4,max=1Gi"];
+    let output = platform.jobctl(flags.iter().chain(&["--", "sh", "-c", script, "sh", "{key}"]));
+    assert_eq!(output.code, 0, "{output:?}");
+    let csv = platform.jobctl(["results", "hungry", "-o", "csv"]).ok();
+    let told: Vec<_> = csv.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>()).collect();
+    let told: Vec<_> = told.iter().map(|cells| [cells[0], cells[1], cells[2], cells[8]]).collect();
+    assert_eq!(told, [["0", "succeeded", "1", "1"], ["1", "succeeded", "2", "2"]]);
+}
+
 /// The processes that run records of this platform, by what their command line names.
 fn recorders(mark: &str) -> Vec<Pid> {
     let program = binary("jobctl");

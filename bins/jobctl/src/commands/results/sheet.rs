@@ -63,7 +63,7 @@ impl Sheet {
             ResultsForm::Table => {
                 self.page.push(cells(row));
                 self.rows += 1;
-                if self.rows % PAGE_ROWS == 0 {
+                if self.rows.is_multiple_of(PAGE_ROWS) {
                     self.turn_page();
                 }
             }
