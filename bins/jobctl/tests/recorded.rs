@@ -17,6 +17,8 @@ use pumice_jobs::report::Report;
 use pumice_jobs::results::word;
 use tempfile::TempDir;
 
+const JOBCTL: &str = env!("CARGO_BIN_EXE_jobctl");
+
 /// A job over the numbers of an array, all in one pod.
 struct Job {
     directory: TempDir,
@@ -40,12 +42,15 @@ impl Job {
         self.directory.path().join(name)
     }
 
+    /// A script for each record.
     fn command(&self, attempt: u32, script: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_jobctl"));
-        command
-            .args(["shard", "exec", "--", "sh", "-c", script, "{key}"])
-            .current_dir(self.directory.path())
-            .env_clear();
+        self.in_pod(attempt, JOBCTL, &["shard", "exec", "--", "sh", "-c", script, "{key}"])
+    }
+
+    /// A program as the pod's own.
+    fn in_pod(&self, attempt: u32, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.directory.path()).env_clear();
         command.env("PATH", "/usr/bin:/bin").env("TMPDIR", self.directory.path()).env("VC_TASK_INDEX", "0");
         command.env("PUMICE_SHARDS", &self.rule).env("PUMICE_BUNDLE", &self.bundle).env("PUMICE_NODE", "n1");
         command.env("PUMICE_ATTEMPT", attempt.to_string());
@@ -121,17 +126,10 @@ fn results_that_can_not_be_taken_are_failures() {
 #[test]
 fn what_does_not_start_and_what_is_killed_is_recorded() {
     let job = Job::new(1);
-    let mut command = job.command(1, "");
-    let absent = Command::new(command.get_program())
-        .args(["shard", "exec", "--", "/no/such/program"])
-        .env_clear()
-        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .output()
-        .unwrap();
+    let absent = job.in_pod(1, JOBCTL, &["shard", "exec", "--", "/no/such/program"]).output().unwrap();
     assert_eq!(absent.status.code(), Some(127));
     assert_eq!(job.told(), ["0 failed 1 127 -"]);
-    command = job.command(2, "kill -KILL $$");
-    assert_eq!(command.output().unwrap().status.code(), Some(137));
+    assert_eq!(job.run(2, "kill -KILL $$").0, 137);
     assert_eq!(job.told(), ["0 failed 2 137 -"]);
 }
 
@@ -190,4 +188,19 @@ fn a_folder_that_is_gone_is_an_error_and_nothing_counts_as_done() {
     let (code, stderr) = job.run(2, "touch ran");
     assert!(code == 2 && stderr.contains("holds no bundles: is the volume mounted here"), "{code}: {stderr}");
     assert!(!job.path("ran").exists(), "nothing is run whose outcome would be lost");
+}
+
+#[test]
+fn where_nothing_can_be_written_nothing_counts_as_done() {
+    let job = Job::new(1);
+    // No file may grow, as on a full disk.
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" shard exec -- touch ran";
+    let output = job.in_pod(1, "sh", &["-c", script, JOBCTL]).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("error: cannot write") && stderr.contains("bundles/tmp"), "{stderr}");
+    assert!(job.path("ran").exists());
+    assert_eq!(job.told(), ["0 missing"]);
+    assert_eq!(job.run(2, "true").0, 0);
+    assert_eq!(job.told(), ["0 succeeded 2 0 -"]);
 }

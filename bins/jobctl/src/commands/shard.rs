@@ -102,25 +102,16 @@ impl Slice {
     }
 }
 
-/// The bundle that this pod was told of.
-struct Told {
-    location: Location,
-    folder: Folder,
-    runtime: Runtime,
+/// The bundle that this pod was told of; `None` if of none.
+fn told() -> Result<Option<Location>, Failure> {
+    Ok(text_of(location::VARIABLE).map(|text| text.parse()).transpose()?)
 }
 
-impl Told {
-    /// `None` if it was told of none.
-    fn read() -> Result<Option<Location>, Failure> {
-        Ok(text_of(location::VARIABLE).map(|text| text.parse()).transpose()?)
-    }
-
-    fn open(location: Location) -> Result<Told, Failure> {
-        let Spot::Folder(folder) = &location.spot else {
-            return Err(outside(format!("{location} is no folder, and jobctl shard works with folders")));
-        };
-        let folder = Folder::open(folder)?;
-        Ok(Told { location, folder, runtime: runtime()? })
+/// The folder of a bundle, and what waits for it.
+fn open(location: &Location) -> Result<(Folder, Runtime), Failure> {
+    match &location.spot {
+        Spot::Folder(folder) => Ok((Folder::open(folder)?, runtime()?)),
+        Spot::Objects { .. } => Err(outside(format!("{location} is no folder, and jobctl shard works with folders"))),
     }
 }
 
@@ -134,10 +125,9 @@ struct Bundled {
 
 impl Bundled {
     fn open() -> Result<Bundled, Failure> {
-        let location = Told::read()?;
         let location =
-            location.ok_or_else(|| outside(format!("{} is not set, and has the records", location::VARIABLE)))?;
-        let Told { location, folder, runtime } = Told::open(location)?;
+            told()?.ok_or_else(|| outside(format!("{} is not set, and has the records", location::VARIABLE)))?;
+        let (folder, runtime) = open(&location)?;
         let bundle = runtime.block_on(Bundle::open(Arc::new(folder), location.root))?;
         Ok(Bundled { bundle, runtime, window: RefCell::default() })
     }

@@ -54,10 +54,10 @@ async fn a_second_attempt_does_only_what_is_left() {
         ["0 day-0 Succeeded 1 a", "1 day-1 Failed 2 second error", "2 day-2 Succeeded 2 c", "3 missing"]
     );
     let statuses: Vec<_> =
-        statuses(place.clone(), run(), [0..4]).map_ok(|row| row.status()).try_collect().await.unwrap();
+        statuses(place.clone(), run(), std::iter::once(0..4)).map_ok(|row| row.status()).try_collect().await.unwrap();
     use Status::{Failed, Succeeded};
     assert_eq!(statuses, [Some(Succeeded), Some(Failed), Some(Succeeded), None]);
-    let failed = collect_if(place.clone(), run(), [0..4], |status| status == Some(Failed));
+    let failed = collect_if(place.clone(), run(), std::iter::once(0..4), |status| status == Some(Failed));
     assert_eq!(short(&failed.try_collect::<Vec<_>>().await.unwrap()), ["1 day-1 Failed 2 second error"]);
     // A job that was submitted anew goes on with the run, and its pods begin with attempt 1.
     let again = Recorder::open(place.clone(), slice(4), 1).await.unwrap().counting_on();

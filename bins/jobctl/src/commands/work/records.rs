@@ -89,7 +89,8 @@ impl Store {
     /// The folder, if one is given or known.
     fn of(session: &Session, args: &JobArgs, here: bool) -> Result<Option<Store>, Failure> {
         let surroundings = &session.surroundings;
-        let own = surroundings.cache.as_ref().filter(|_| here).map(|cache| cache.join("bundles"));
+        let cache = surroundings.cache.as_ref().filter(|cache| here && cache.is_absolute());
+        let own = cache.map(|cache| cache.join("bundles"));
         let folder = match (&args.bundle_dir, &surroundings.directory) {
             (Some(folder), Some(current)) => current.join(folder),
             (Some(folder), None) => folder.clone(),

@@ -18,7 +18,7 @@ use pumice_jobs::shards::Record;
 use tokio::runtime::Runtime;
 
 use super::signals::Ended;
-use crate::commands::shard::{Slice, Told, text_of};
+use crate::commands::shard::{Slice, open, text_of, told};
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -40,10 +40,9 @@ pub struct Recording {
 impl Recording {
     /// Reads what was told of this pod's records; `None` if its job records nothing.
     pub fn open(slice: &Slice) -> Result<Option<Recording>, Failure> {
-        let Some((location, run)) = Told::read()?.and_then(|told| told.run.clone().map(|run| (told, run))) else {
-            return Ok(None);
-        };
-        let Told { folder, runtime, .. } = Told::open(location)?;
+        let Some(location) = told()? else { return Ok(None) };
+        let Some(run) = location.run.clone() else { return Ok(None) };
+        let (folder, runtime) = open(&location)?;
         let records = slice.records.start.into()..slice.records.end.into();
         let own = bundle::Slice { run: run.clone(), shard: slice.index, records };
         let attempt = text_of(ATTEMPT_VARIABLE).and_then(|text| text.parse().ok()).unwrap_or(1);
