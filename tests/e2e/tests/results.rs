@@ -142,7 +142,7 @@ fn jobs_without_results_say_so_and_a_key_gives_one_job_whatever_its_run() {
 }
 
 #[test]
-fn a_record_that_is_killed_for_memory_runs_again_with_more() {
+fn a_record_that_ran_out_of_memory_runs_again_with_more() {
     let platform = Platform::new();
     let script =
         "test $1 = 0 || dd if=/dev/zero of=/dev/null bs=300M count=1 || exit $?; echo $PUMICE_ATTEMPT > $PUMICE_RESULT";
