@@ -11,6 +11,7 @@ import itertools
 import os
 import platform
 import re
+import signal
 import sys
 import sysconfig
 import threading
@@ -371,7 +372,7 @@ def _beginning(name: str) -> str:
 
 def _with_memory(failure: Failure, pod: _core.PodBrief) -> Failure:
     """The failure with what only the pod knows: that its memory ran out."""
-    if failure.kind != "killed" or not pod["oom"] or failure.oom:
+    if not pod["oom"] or failure.oom or failure.kind != "killed" or failure.signal != signal.SIGKILL:
         return failure
     return replace(failure, oom=True, message="It needed more memory than it had asked for.")
 

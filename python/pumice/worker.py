@@ -96,23 +96,28 @@ class _Shard:
         _, status = os.waitpid(child, 0)
         self._child = 0
         left = [index for index in left if index not in told]
-        if not left or self._ending is not None:
+        if not left or self._ending is not None or (late is not None and len(told) > late):
+            # Where the one that took too long has ended just before its process did, it is none of the next one's doing.
             return left
-        self._bury(left[0], os.waitstatus_to_exitcode(status), late)
+        self._bury(left[0], os.waitstatus_to_exitcode(status), late is not None)
         return left[1:]
 
-    def _listen(self, connection: socket.socket) -> tuple[set[int], bool]:
-        """Write what is told until nothing more can come; the numbers of it, and whether a record took too long."""
+    def _listen(self, connection: socket.socket) -> tuple[set[int], int | None]:
+        """Write what is told until nothing more can come; the numbers of it.
+
+        And, where a record took too long, how many were told of before its process was killed.
+        """
         told: set[int] = set()
         unwritten: list[Result] = []
-        incoming, late = Incoming(), False
+        size = 0
+        incoming, late = Incoming(), None
         begun = written = time.monotonic()
         # Whatever a user's function has started may keep the connection open; not so the process itself.
         watched: list[int] = [connection.fileno(), os.pidfd_open(self._child)]
         try:
             while True:
                 wait = _WRITE_IDLE if unwritten else None
-                if self._timeout is not None and not late:
+                if self._timeout is not None and late is None:
                     ends = max(0.0, begun + self._timeout - time.monotonic())
                     wait = ends if wait is None else min(wait, ends)
                 ready, _, _ = select.select(watched, [], [], wait)
@@ -122,15 +127,15 @@ class _Shard:
                 if results:
                     begun = now
                     unwritten += results
-                elif self._timeout is not None and not late and now - begun > self._timeout:
-                    late = True
+                    told.update(result.number for result in results)
+                    size += sum(len(result.outcome) for result in results)
+                elif self._timeout is not None and late is None and now - begun > self._timeout:
+                    late = len(told)
                     os.kill(self._child, signal.SIGKILL)
                 ended = not open_ or watched[1] in ready
-                size = sum(len(result.outcome) for result in unwritten)
                 if unwritten and (ended or not results or now - written > _WRITE_EVERY or size > _WRITE_BYTES):
                     self._write(unwritten)
-                    told.update(result.number for result in unwritten)
-                    unwritten, written = [], time.monotonic()
+                    unwritten, size, written = [], 0, time.monotonic()
                 if ended:
                     return told, late
         finally:

@@ -242,7 +242,8 @@ def test_an_image_brings_python_and_this_library(tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     images = tmp_path / "images.yaml"
     images.write_text(
-        f"with-python:\n  layer: {tmp_path}/layer\n  env: {{PATH: /usr/local/bin:/bin}}\nwithout:\n  root: {tmp_path}/empty\n"
+        f"with-python:\n  layer: {tmp_path}/layer\n  env: {{PATH: /usr/local/bin:/bin}}\n"
+        f"without:\n  root: {tmp_path}/empty\n"
     )
     platform = Platform(tmp_path / "up", "--image-map", str(images))
     try:
