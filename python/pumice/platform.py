@@ -38,7 +38,7 @@ _STEM = 30
 _OVER = ("Succeeded", "Failed")
 _NOT_BEGUN = 2
 """What `pumice.worker` exits with where it could not begin."""
-_NO_PYTHON = (1, 126, 127)
+_NO_PYTHON = (1, 126, 127, 128)
 """What a container without Python, or without this library, exits with."""
 _TOLD_AT_ONCE = 256
 

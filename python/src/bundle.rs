@@ -13,8 +13,8 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::stream::{BoxStream, StreamExt};
 use pumice_jobs::bundle::{
-    Bundle, BundleError, BundleWriter, Folder, Location, LocationError, Outcome, PlaceError, Reader, Recorder, Row, RunId,
-    Slice, Spot, Status, collect_shard,
+    Bundle, BundleError, BundleWriter, Folder, Location, LocationError, Outcome, PlaceError, Reader, Recorder, Row,
+    RunId, Slice, Spot, Status, collect_shard,
 };
 use pumice_jobs::{Error, error};
 use pyo3::prelude::*;
@@ -144,7 +144,8 @@ impl BundleSlice {
     }
 
     fn make_checkpoint(&self, py: Python<'_>, number: u64) -> PyResult<String> {
-        let made = py.detach(|| self.folder.make_checkpoint(&self.slice.run, number)).map_err(|error| failed(py, error))?;
+        let made =
+            py.detach(|| self.folder.make_checkpoint(&self.slice.run, number)).map_err(|error| failed(py, error))?;
         Ok(made.display().to_string())
     }
 
@@ -264,7 +265,10 @@ fn failed(py: Python<'_>, error: impl Into<Error>) -> PyErr {
     };
     let text = match place {
         PlaceError::Full { folder, .. } => {
-            format!("no space is left in {}: free some there, or name another folder by {CACHE_VARIABLE}", folder.display())
+            format!(
+                "no space is left in {}: free some there, or name another folder by {CACHE_VARIABLE}",
+                folder.display()
+            )
         }
         PlaceError::NoLinks { folder, .. } => format!(
             "the file system of {} has no hard links, without which a result might be recorded twice; \
