@@ -21,12 +21,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from . import _core, outcome, workstore
+from . import _core, node_cache, outcome, workstore
 from .backend import Change, Failure, JobSpec, OnChange, OnOom, Outcome, State, register
 from .calls import LOG_LINES
 from .errors import NoBackend, Refused
 from .exiting import close_at_exit
-from .node_cache import cache_folder
 
 __all__ = ["PlatformBackend", "PlatformJob"]
 
@@ -40,6 +39,7 @@ _NOT_BEGUN = 2
 """What `pumice.worker` exits with where it could not begin."""
 _NO_PYTHON = (1, 126, 127, 128)
 """What a container without Python, or without this library, exits with."""
+_ARCHIVES_KEPT_DAYS = 30
 _TOLD_AT_ONCE = 256
 
 
@@ -286,18 +286,19 @@ class PlatformBackend:
         count = len(spec.records)
         pods = min(count, _PODS_PER_CPU * (os.cpu_count() or 1))
         chunk = spec.chunk or -(-count // max(pods, 1))
-        folder = (cache_folder() / "bundles").resolve()
+        cache = node_cache.cache_folder().resolve()
+        node_cache.prune(node_cache.archives(cache), _ARCHIVES_KEPT_DAYS)
         try:
             modules = spec.environment.modules
             bundle = workstore.pack(
-                folder,
+                cache / "bundles",
                 spec.function,
                 spec.records,
                 python=spec.environment.python,
                 modules=modules.data if modules is not None else None,
             )
             try:
-                name = self._connection.submit(_rendered(spec, folder, bundle, chunk, -(-count // chunk)))
+                name = self._connection.submit(_rendered(spec, cache, bundle, chunk, -(-count // chunk)))
             except BaseException:
                 _core.BundleResults(bundle, count, chunk).remove()
                 raise
@@ -321,13 +322,15 @@ def _connected() -> _core.Connection:
     return _core.Connection.open()
 
 
-def _rendered(spec: JobSpec, folder: Path, bundle: str, chunk: int, pods: int) -> dict[str, Any]:
+def _rendered(spec: JobSpec, cache: Path, bundle: str, chunk: int, pods: int) -> dict[str, Any]:
     options = spec.options
     env = {
         **options.env,
         # What a process wrote before it was killed is wanted most.
         "PYTHONUNBUFFERED": "1",
         "PUMICE_BUNDLE": bundle,
+        # What one pod has unpacked is there for those after it.
+        "PUMICE_CACHE": str(cache),
         "PUMICE_WORK_CHUNK": str(chunk),
     }
     if options.timeout is not None:
@@ -358,8 +361,8 @@ def _rendered(spec: JobSpec, folder: Path, bundle: str, chunk: int, pods: int) -
     # A map runs many times under one name, so the name is only the beginning of the job's.
     job["metadata"]["generateName"] = _beginning(options.name or "map")
     pod = job["spec"]["tasks"][0]["template"]["spec"]
-    pod.setdefault("volumes", []).append({"name": _VOLUME, "hostPath": {"path": str(folder), "type": "Directory"}})
-    pod["containers"][0].setdefault("volumeMounts", []).append({"name": _VOLUME, "mountPath": str(folder)})
+    pod.setdefault("volumes", []).append({"name": _VOLUME, "hostPath": {"path": str(cache), "type": "Directory"}})
+    pod["containers"][0].setdefault("volumeMounts", []).append({"name": _VOLUME, "mountPath": str(cache)})
     if options.on_oom is not None:
         job["metadata"].setdefault("annotations", {})["pumice.sh/on-oom"] = _on_oom(options.on_oom)
     return job

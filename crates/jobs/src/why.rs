@@ -8,14 +8,17 @@ use pumice_api::batch::{Job, JobPhase};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::call::{self, FailureClass};
+use crate::call::{self, FailureClass, Pages};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::logs;
 use crate::select::{self, JobRef};
+use crate::watch::Collection;
 
 /// Pods named in the fallback's text.
 const PODS_SHOWN: usize = 5;
+/// Waiting pods that are looked at for it.
+const PODS_READ: usize = 500;
 
 /// Why a job is where it is.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -53,6 +56,9 @@ pub async fn fetch(connection: &Connection, job: &JobRef) -> Result<Why, Error> 
 async fn from_objects(connection: &Connection, job: &JobRef) -> Result<Why, Error> {
     let object = select::get(connection, job).await?;
     let typed = select::typed(connection, &object)?;
+    if let Some(why) = not_waiting(&typed) {
+        return Ok(why);
+    }
     let uid = typed.metadata.uid.clone().unwrap_or_default();
     let path = format!(
         "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups/{}",
@@ -64,16 +70,34 @@ async fn from_objects(connection: &Connection, job: &JobRef) -> Result<Why, Erro
         Err(error) if error.class() == FailureClass::NotFound => None,
         Err(error) => return Err(error.into()),
     };
-    let pods = logs::pods(connection, job).await?;
+    let pods = if group.is_some() { some_waiting(connection, job).await? } else { Vec::new() };
     Ok(explain(&typed, group.as_ref(), &pods))
+}
+
+/// Pods that have not begun, as many as can matter: a job may have 100,000.
+async fn some_waiting(connection: &Connection, job: &JobRef) -> Result<Vec<Pod>, Error> {
+    let waiting = Collection { fields: "status.phase=Pending".to_owned(), ..logs::pods_of(job) };
+    let doing = format!("list the pods of job {}", job.name);
+    let mut pages = Pages::new(connection, &waiting.path, &waiting.query(), &doing);
+    let mut pods: Vec<Pod> = pages.next_items().await?.unwrap_or_default();
+    pods.truncate(PODS_READ);
+    Ok(pods)
+}
+
+/// The answer for a job that runs or has ended.
+fn not_waiting(job: &Job) -> Option<Why> {
+    let phase = job.status.state.phase.as_ref()?;
+    if !phase.is_finished() && *phase != JobPhase::Running {
+        return None;
+    }
+    let word = phase.to_string();
+    Some(Why { text: format!("the job does not wait: it is {word}"), stage: word, reasons: vec![] })
 }
 
 /// Puts together what the objects say. Pure.
 pub fn explain(job: &Job, group: Option<&Value>, pods: &[Pod]) -> Why {
-    let phase = job.status.state.phase.as_ref();
-    if phase.is_some_and(|phase| phase.is_finished() || *phase == JobPhase::Running) {
-        let word = phase.map_or_else(String::new, ToString::to_string);
-        return Why { text: format!("the job does not wait: it is {word}"), stage: word, reasons: vec![] };
+    if let Some(why) = not_waiting(job) {
+        return why;
     }
     let state = &job.status.state;
     let Some(group) = group else {
@@ -102,7 +126,8 @@ pub fn explain(job: &Job, group: Option<&Value>, pods: &[Pod]) -> Why {
     reasons.extend(pods.iter().filter_map(pod_reason));
     let mut lines: Vec<String> = reasons.iter().take(PODS_SHOWN + 1).map(sentence).collect();
     if reasons.len() > lines.len() {
-        lines.push(format!("and {} more", reasons.len() - lines.len()));
+        let more = reasons.len() - lines.len();
+        lines.push(if pods.len() < PODS_READ { format!("and {more} more") } else { "and more".to_owned() });
     }
     if lines.is_empty() {
         lines.push(match stage.as_str() {
