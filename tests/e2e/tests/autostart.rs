@@ -1,6 +1,7 @@
 //! From nothing: the first `jobctl run` in a home brings up the platform of this machine.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
+use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -43,10 +44,14 @@ impl Home {
         self.clients.run(&binary("pumice"), ["down"], None)
     }
 
-    /// The process id of the platform, if one has said that it runs.
+    /// What the platform has left to be found by, if one runs.
+    fn note(&self) -> Option<Value> {
+        Some(serde_json::from_slice(&std::fs::read(self.data_dir().join("up.json")).ok()?).unwrap())
+    }
+
+    /// The process id of the platform.
     fn pid(&self) -> Option<Pid> {
-        let note: Value = serde_json::from_slice(&std::fs::read(self.data_dir().join("up.json")).ok()?).unwrap();
-        Some(Pid::from_raw(note["pid"].as_i64()?.try_into().unwrap()))
+        Some(Pid::from_raw(self.note()?["pid"].as_i64()?.try_into().unwrap()))
     }
 }
 
@@ -132,10 +137,11 @@ fn what_a_crash_left_is_no_platform() {
     home.jobctl(["run", "--name", "before", "--", "true"]).ok();
     let pid = home.pid().unwrap();
     kill(pid, Signal::SIGKILL).unwrap();
-    // Whoever has to collect it may be slow: what it was stays until then.
-    eventually("it is gone", || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) if !stat.contains(") Z ") => Err(stat),
-        _ => Ok(()),
+    // A process keeps its sockets until the last of its threads has ended.
+    let address = home.note().unwrap()["url"].as_str().unwrap().trim_start_matches("https://").to_owned();
+    eventually("nobody listens there", || match TcpStream::connect(&address) {
+        Ok(_) => Err("somebody does".to_owned()),
+        Err(_) => Ok(()),
     });
     assert!(home.pid().is_some(), "its note stays");
     let after = home.jobctl(["run", "--name", "after", "--", "echo", "hi"]);
