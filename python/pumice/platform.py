@@ -339,6 +339,7 @@ def _rendered(spec: JobSpec, cache: Path, bundle: str, chunk: int, pods: int) ->
     python = "python3"
     if options.image is None:
         python, env["PYTHONPATH"] = sys.executable, str(Path(__file__).parents[1])
+        env.setdefault("PATH", os.environ.get("PATH", os.defpath))
     job = _core.render(
         [python, "-m", "pumice.worker"],
         image=options.image,

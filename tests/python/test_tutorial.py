@@ -116,7 +116,8 @@ def text_of(outputs: list[Mapping[str, Any]]) -> str:
 def test_the_page_is_followed(tmp_path, platform):
     reader = Reader(tmp_path, platform)
     first, *rest = PAGE
-    assert (first.language, first.text.splitlines()[1:]) == ("sh", ["pumice up"]), "two commands; the fixture is the second"
+    assert (first.language, first.text.splitlines()[1:]) == ("sh", ["jobctl run -- echo hello"]), "two commands"
+    reader.follow(Block("console", "$ jobctl run -- echo hello\nhello\n", None))
     notebook = next(at for at, block in enumerate(rest) if block.language == "python" and block.file is None)
     for block in rest[:notebook]:
         reader.follow(block)

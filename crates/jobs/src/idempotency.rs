@@ -42,7 +42,7 @@ pub fn key(job: &Value) -> Option<&str> {
 /// One without a key comes back as it is.
 pub fn sealed(mut job: Value, belongings: &[Value]) -> Value {
     let Some(key) = key(&job).map(str::to_owned) else { return job };
-    let content = json!([without_runs(job.clone()), belongings]).to_string();
+    let content = json!([without_surroundings(job.clone()), belongings]).to_string();
     if let Some(metadata) = job.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("generateName");
         metadata.insert("name".to_owned(), json!(name(&key)));
@@ -53,14 +53,16 @@ pub fn sealed(mut job: Value, belongings: &[Value]) -> Value {
     job
 }
 
-/// The Job without the ids of its runs, which are made up anew each time it is submitted.
-fn without_runs(mut job: Value) -> Value {
+/// The Job without what is another whenever it is submitted: ids of runs, which are made up, and the PATH of a shell.
+fn without_surroundings(mut job: Value) -> Value {
     let tasks = job.pointer_mut("/spec/tasks").and_then(Value::as_array_mut).into_iter().flatten();
     let containers = tasks.filter_map(|task| task.pointer_mut("/template/spec/containers")?.as_array_mut()).flatten();
-    let variables = containers.filter_map(|container| container.get_mut("env")?.as_array_mut()).flatten();
-    for variable in variables.filter(|variable| variable["name"] == location::VARIABLE) {
-        if let Ok(location) = text_at(variable, "/value").parse::<Location>() {
-            variable["value"] = Location { run: None, ..location }.to_string().into();
+    for variables in containers.filter_map(|container| container.get_mut("env")?.as_array_mut()) {
+        variables.retain(|variable| variable["name"] != "PATH");
+        for variable in variables.iter_mut().filter(|variable| variable["name"] == location::VARIABLE) {
+            if let Ok(location) = text_at(variable, "/value").parse::<Location>() {
+                variable["value"] = Location { run: None, ..location }.to_string().into();
+            }
         }
     }
     job

@@ -215,3 +215,20 @@ target: {{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: {job}, uid: ""
 "#
     )
 }
+
+#[test]
+fn a_command_is_found_where_the_shell_would_find_it() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let platform = Platform::new();
+    let folder = platform.scratch().join("venv/bin");
+    std::fs::create_dir_all(&folder).unwrap();
+    let program = platform.file("venv/bin/only-here", "#!/bin/sh\necho found\n");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", folder.display());
+    let shell = (*platform).clone().with("PATH", path);
+    let jobctl = pumice_testkit::binary("jobctl");
+    assert_eq!(shell.run(&jobctl, ["run", "--", "only-here"], None).ok(), "found\n");
+    let other = shell.run(&jobctl, ["run", "--env", "PATH=/usr/bin:/bin", "--", "only-here"], None);
+    assert_eq!(other.code, 128, "{other:?}");
+}

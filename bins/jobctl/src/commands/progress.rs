@@ -56,6 +56,7 @@ async fn follow(
     let (started, mut progress) = (Instant::now(), Progress::default());
     // A state that is not printed yet, and when it may be.
     let (mut unprinted, mut next_line): (Option<Job>, Instant) = (None, Instant::now());
+    let mut printed = None;
     loop {
         let happening = tokio::select! {
             biased;
@@ -63,6 +64,7 @@ async fn follow(
                 next_line = Instant::now() + LINE_EVERY;
                 if let Some(state) = unprinted.take() {
                     print(session, args, &state, &progress)?;
+                    printed = Some(standing(&state));
                 }
                 continue;
             }
@@ -74,14 +76,21 @@ async fn follow(
                 unprinted = lines.then_some(*state);
             }
             Some(Happening::Ended(ending)) => {
-                // On a terminal the last line stays.
-                print(session, args, &ending.job, &progress)?;
+                // On a terminal the last line stays. Elsewhere it is there already if nothing has changed since.
+                if printed.as_ref() != Some(&standing(&ending.job)) {
+                    print(session, args, &ending.job, &progress)?;
+                }
                 return Ok(Exit::Success);
             }
             Some(_) => {}
             None => return Ok(Exit::Interrupted),
         }
     }
+}
+
+/// What a line tells of a job, apart from its pace.
+fn standing(job: &Job) -> (Counts, String) {
+    (Counts::of(job), state::word(job.status.state.phase.as_ref()).to_owned())
 }
 
 fn print(session: &Session, args: &ProgressArgs, job: &Job, progress: &Progress) -> Result<(), Failure> {

@@ -111,6 +111,9 @@ fn object(value: &impl Serialize, origin: &str) -> Result<Object, Failure> {
     Ok(Object { body, origin: origin.to_owned() })
 }
 
+/// The variable with the folders of programs.
+const PATH: &str = "PATH";
+
 /// The flags as the library takes them: with what this process knows of directories and variables.
 fn job_flags(session: &Session, args: JobArgs) -> Result<JobFlags, Failure> {
     // On this machine a command finds what it would find in this shell, and leaves what it would leave.
@@ -122,6 +125,12 @@ fn job_flags(session: &Session, args: JobArgs) -> Result<JobFlags, Failure> {
         (dir, _) => dir.clone(),
     };
     let volumes = args.volume.iter().map(|text| volume(text, session.surroundings.directory.as_deref()));
+    let mut env: Vec<_> = args.env.iter().map(|text| assignment(text)).collect::<Result<_, _>>()?;
+    // So that `python` is the one of the user's virtual environment.
+    let path = variable(PATH).and_then(|path| path.into_string().ok()).filter(|_| here);
+    if let Some(path) = path.filter(|_| env.iter().all(|(name, _)| name != PATH)) {
+        env.insert(0, (PATH.to_owned(), path));
+    }
     Ok(JobFlags {
         name: args.name,
         name_stem: args.name_stem,
@@ -150,7 +159,7 @@ fn job_flags(session: &Session, args: JobArgs) -> Result<JobFlags, Failure> {
         memory: args.memory,
         gpu: args.gpu,
         image: args.image,
-        env: args.env.iter().map(|text| assignment(text)).collect::<Result<_, _>>()?,
+        env,
         volumes: volumes.collect::<Result<_, _>>()?,
         workdir: workdir.map(|dir| text_of(&dir, "--workdir")).transpose()?,
         share_workdir: here,
