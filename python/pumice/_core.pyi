@@ -27,7 +27,7 @@ class UsageError(CoreError):
     """What was asked for is wrong in itself (2)."""
 
 class NotFoundError(CoreError):
-    """No such job or pod (3)."""
+    """No such job, pod or queue (3)."""
 
 class DeniedError(CoreError):
     """Not allowed (4)."""

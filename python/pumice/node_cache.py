@@ -12,7 +12,10 @@ from pathlib import Path
 
 from .errors import PumiceError
 
-__all__ = ["add_to_path", "archives", "cache_folder", "prune", "unpack"]
+__all__ = ["ARCHIVES", "add_to_path", "cache_folder", "prune", "unpack"]
+
+ARCHIVES = "archives"
+"""The folder for them in the user's cache, beside what others keep there."""
 
 _UNPACKED_LIMIT = 32 << 30
 _ENTRIES_LIMIT = 1_000_000
@@ -27,11 +30,6 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     import tempfile
 
     return Path(tempfile.gettempdir()) / "pumice"
-
-
-def archives(cache: Path) -> Path:
-    """The folder in it for unpacked archives, beside what others keep there."""
-    return cache / "archives"
 
 
 def unpack(data: bytes, cache: Path) -> Path:

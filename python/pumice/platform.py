@@ -30,7 +30,7 @@ from .exiting import close_at_exit
 __all__ = ["PlatformBackend", "PlatformJob"]
 
 _TASK = "main"
-_VOLUME = "bundles"
+_BUNDLES = "bundles"
 _PODS_PER_CPU = 4
 _GATHER = 0.25
 _STEM = 30
@@ -287,11 +287,11 @@ class PlatformBackend:
         pods = min(count, _PODS_PER_CPU * (os.cpu_count() or 1))
         chunk = spec.chunk or -(-count // max(pods, 1))
         cache = node_cache.cache_folder().resolve()
-        node_cache.prune(node_cache.archives(cache), _ARCHIVES_KEPT_DAYS)
+        node_cache.prune(cache / node_cache.ARCHIVES, _ARCHIVES_KEPT_DAYS)
         try:
             modules = spec.environment.modules
             bundle = workstore.pack(
-                cache / "bundles",
+                cache / _BUNDLES,
                 spec.function,
                 spec.records,
                 python=spec.environment.python,
@@ -362,8 +362,10 @@ def _rendered(spec: JobSpec, cache: Path, bundle: str, chunk: int, pods: int) ->
     # A map runs many times under one name, so the name is only the beginning of the job's.
     job["metadata"]["generateName"] = _beginning(options.name or "map")
     pod = job["spec"]["tasks"][0]["template"]["spec"]
-    pod.setdefault("volumes", []).append({"name": _VOLUME, "hostPath": {"path": str(cache), "type": "Directory"}})
-    pod["containers"][0].setdefault("volumeMounts", []).append({"name": _VOLUME, "mountPath": str(cache)})
+    for name in (_BUNDLES, node_cache.ARCHIVES):
+        path = str(cache / name)
+        pod.setdefault("volumes", []).append({"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}})
+        pod["containers"][0].setdefault("volumeMounts", []).append({"name": name, "mountPath": path})
     if options.on_oom is not None:
         job["metadata"].setdefault("annotations", {})["pumice.sh/on-oom"] = _on_oom(options.on_oom)
     return job

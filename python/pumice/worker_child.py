@@ -24,7 +24,7 @@ __all__ = ["run_all"]
 def _prepare(store: WorkStore) -> Callable[..., Any]:
     """Make the user's modules and packages importable, and read the function."""
     check_python(store.python, "{}.{}.{}".format(*sys.version_info))
-    cache = node_cache.archives(node_cache.cache_folder())
+    cache = node_cache.cache_folder() / node_cache.ARCHIVES
     if (packages := store.packages()) is not None:
         node_cache.add_to_path(node_cache.unpack(packages, cache), first=False)
     if (modules := store.modules()) is not None:

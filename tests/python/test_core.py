@@ -227,7 +227,7 @@ spec:
         (lambda c: c.status("../x"), _core.UsageError, 2, "job name"),
         (lambda c: c.submit("{"), _core.UsageError, 2, "line 1"),
         (lambda c: c.submit("kind: ConfigMap\napiVersion: v1\nmetadata: {name: x}"), _core.UsageError, 2, "one Job"),
-        (lambda c: c.submit(script("true", queue="nowhere")), _core.UsageError, 2, "nowhere"),
+        (lambda c: c.submit(script("true", queue="nowhere")), _core.NotFoundError, 3, "no queue nowhere"),
         (lambda c: c.wait("x", timeout=-1), _core.UsageError, 2, "seconds"),
         (lambda c: c.wait("x", timeout=float("nan")), _core.UsageError, 2, "seconds"),
         (lambda c: _core.render([]), _core.UsageError, 2, "no command"),

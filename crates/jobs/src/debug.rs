@@ -11,6 +11,8 @@ use serde::Serialize;
 
 use crate::outcome::{PodFailure, pod_failures};
 use crate::pods::ATTEMPT;
+use crate::render::RULE_VARIABLE;
+use crate::shards::Plan;
 
 /// A container that failed, and how to run it again.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,6 +24,9 @@ pub struct Case {
     pub task: String,
     /// The pod's index in the task.
     pub index: String,
+    /// The keys of its records, the first and the last; empty if it has none, or if they are in a bundle.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub records: String,
     /// The container; empty if none has started.
     pub container: String,
     /// The node; empty if it had none.
@@ -70,10 +75,12 @@ fn of(pod: &Pod, failure: &PodFailure) -> Case {
     let attempt = environment.get(ATTEMPT).and_then(|text| text.parse().ok());
     let retries =
         pod.metadata.annotations.as_ref().and_then(|all| all.get(names::JOB_RETRY_COUNT)?.parse::<u32>().ok());
+    let index = label(pod, names::TASK_INDEX);
     Case {
         pod: failure.pod.clone(),
         task: label(pod, names::TASK_SPEC).to_owned(),
-        index: label(pod, names::TASK_INDEX).to_owned(),
+        index: index.to_owned(),
+        records: environment.get(RULE_VARIABLE).and_then(|rule| records(rule, index)).unwrap_or_default(),
         container: failure.container.clone(),
         node: spec.and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
         attempt: attempt.unwrap_or_else(|| retries.unwrap_or(0).saturating_add(1)),
@@ -86,6 +93,15 @@ fn of(pod: &Pod, failure: &PodFailure) -> Case {
         environment,
         not_here,
     }
+}
+
+/// The keys of the records of a pod.
+fn records(rule: &str, index: &str) -> Option<String> {
+    let plan = Plan::parse(rule).ok()?;
+    let slice = plan.slice(index.parse().ok()?)?;
+    let [first, last] = [slice.start, slice.end.checked_sub(1)?].map(|index| plan.shards().key(index));
+    let (first, last) = (first?, last?);
+    Some(if first == last { first } else { format!("{first} to {last}") })
 }
 
 fn label<'p>(pod: &'p Pod, key: &str) -> &'p str {
@@ -198,6 +214,20 @@ mod tests {
         assert_eq!((first.index.as_str(), first.out_of_memory), ("8", true), "the one that failed first");
         assert_eq!(case(&pods, Some(5)), None);
         assert_eq!(case(&[], None), None);
+    }
+
+    #[test]
+    fn records_are_named_by_the_first_and_the_last() {
+        for (rule, index, wanted) in [
+            ("v1 chunk=1 array=100-199", "7", Some("107")),
+            ("v1 chunk=10 array=0-9999", "7", Some("70 to 79")),
+            ("v1 chunk=10 array=0-9999", "1000", None),
+            ("v1 chunk=10 array=0-9999", "", None),
+            ("v1 chunk=100 bundle=params rows=100000 columns=lr,seed", "0", None),
+            ("v2", "0", None),
+        ] {
+            assert_eq!(records(rule, index).as_deref(), wanted, "{rule} {index}");
+        }
     }
 
     #[test]

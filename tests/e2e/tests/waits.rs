@@ -13,7 +13,8 @@ fn run_until_go(platform: &Platform, name: &str) -> Process {
     let script = format!("until [ -e {}/go ]; do sleep 0.05; done; echo gone", scratch.display());
     let mut command = Command::new(binary("jobctl"));
     command.args(["run", "--name", name, "--", "sh", "-c", &script]);
-    command.env("PUMICE_DATA_DIR", platform.data_dir()).env("HOME", scratch);
+    // Pods share the directory that it is started in.
+    command.current_dir(scratch).env("PUMICE_DATA_DIR", platform.data_dir()).env("HOME", scratch);
     Process::start(name, &mut command, scratch)
 }
 

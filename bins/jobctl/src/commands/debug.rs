@@ -70,7 +70,11 @@ fn show(job: &JobRef, case: &Case, lines: &[String], args: &DebugArgs) -> Result
     }
     let mut text = format!("{}\n", case.text);
     let node = if case.node.is_empty() { "none" } else { &case.node };
-    text.push_str(&format!("task {}, index {}, attempt {}, node {node}\n", case.task, case.index, case.attempt));
+    let records = if case.records.is_empty() { String::new() } else { format!(" ({})", case.records) };
+    text.push_str(&format!(
+        "task {}, index {}{records}, attempt {}, node {node}\n",
+        case.task, case.index, case.attempt
+    ));
     if case.out_of_memory {
         text.push_str("it was killed for want of memory: --memory asks for more\n");
     }

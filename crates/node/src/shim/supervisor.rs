@@ -142,15 +142,21 @@ impl Supervisor {
         if let Err(text) = self.prepare_pod() {
             self.fail_start(&text);
         }
-        self.advance();
-        while self.status.phase != ShimPhase::Done || self.unwritten {
-            self.wait()?;
+        // Looks before it waits: who asked for its end before there was a pipe has left the request, and woken nobody.
+        while self.goes_on() {
             self.look();
+            if self.goes_on() {
+                self.wait()?;
+            }
         }
         if let Some(group) = &self.spec.cgroup {
             group.remove();
         }
         Ok(())
+    }
+
+    fn goes_on(&self) -> bool {
+        self.status.phase != ShimPhase::Done || self.unwritten
     }
 
     /// Namespaces, volumes and groups that all containers of the pod share.

@@ -37,6 +37,17 @@ fn what_is_written_is_that_it_begins_runs_and_is_over() {
 }
 
 #[test]
+fn an_end_that_was_asked_for_before_there_was_a_shim_comes_before_the_program() {
+    if !is_root() {
+        return;
+    }
+    let pod = TestPod::sh("echo ran; sleep 3600");
+    shim::request_stop(pod.path(), 30).unwrap();
+    pod.start().done();
+    assert_eq!(pod.log(), "");
+}
+
+#[test]
 fn a_program_that_is_not_there_is_a_start_error() {
     if !is_root() {
         return;

@@ -68,6 +68,10 @@ pub fn run(words: &[String]) -> Result<Exit, Failure> {
         }
     }
     let Some((_, first)) = failed.first() else { return Ok(Exit::Success) };
+    // Of a pod's only record its own last words say it all.
+    if slice.records.len() == 1 {
+        return Ok(Exit::Own(*first));
+    }
     let named: Vec<_> = failed.iter().take(KEYS_SHOWN).map(|(key, code)| format!("{key} (exit code {code})")).collect();
     let more = failed.len().saturating_sub(KEYS_SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
