@@ -216,7 +216,8 @@ impl Folder {
         }
     }
 
-    /// Runs what blocks: beside the runtime, if not on the caller's thread. There it runs to its end, also when nobody waits for it any more.
+    /// Runs what blocks: beside the runtime, if not on the caller's thread. There it runs to its end, also when nobody waits
+    /// for it any more.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(Folder) -> Result<T, PlaceError> + Send + 'static,
