@@ -46,8 +46,8 @@ const NOT_SERVED: [(&str, &str); 10] = [
     ("Protobuf, CBOR and YAML answers", "406, unless JSON is accepted too"),
     ("Server-side apply (`application/apply-patch+yaml`)", "415; use client-side apply"),
     (
-        "Strategic merge patch (`application/strategic-merge-patch+json`), of built-in kinds too",
-        "415; use `--type=merge`, or `kubectl replace` where `kubectl apply` would change a built-in object",
+        "Strategic merge patch (`application/strategic-merge-patch+json`) of kinds that definitions add",
+        "415, as upstream; use `--type=merge`",
     ),
     ("`continue` tokens", "lists are always whole; a `continue` parameter gets 410"),
     ("CEL rules of definitions (`x-kubernetes-validations`)", "not evaluated"),

@@ -1,13 +1,17 @@
-//! JSON Patch and JSON Merge Patch with bounds on work and growth.
+//! JSON Patch, JSON Merge Patch and strategic merge patch, with bounds on work and growth.
 //!
 //! Invariant: a patch either applies as a whole or leaves no trace; no patch can make an object
 //! deeper than [`DEPTH_MAX`], copy more than [`COPY_BYTES_MAX`], or cost more than
 //! [`WORK_MAX`] steps. Called by the API server's PATCH and by admission.
 
+mod strategic;
+
 use json_patch::jsonptr::Pointer;
 use json_patch::{PatchErrorKind, PatchOperation};
 use serde::Deserialize;
 use serde_json::Value;
+
+pub use strategic::apply_strategic_merge_patch;
 
 use crate::status::{Status, StatusReason};
 
@@ -73,18 +77,61 @@ pub enum PatchError {
     /// The operations together touch too many values.
     #[error("patch touches more than {WORK_MAX} values, split it")]
     TooMuchWork,
+    /// A part of a strategic merge patch has the wrong shape.
+    #[error("invalid patch format: {what} must be {expected}")]
+    Format {
+        /// The part.
+        what: &'static str,
+        /// What it has to be.
+        expected: &'static str,
+    },
+    /// `$patch` says something unknown.
+    #[error("unknown patch type: {directive}; $patch must be \"delete\" or \"replace\"")]
+    UnknownDirective {
+        /// What it says, as JSON.
+        directive: String,
+    },
+    /// An item of a merged list has no key.
+    #[error("an item of a list does not contain declared merge key: {key}")]
+    MissingMergeKey {
+        /// The member that tells items apart.
+        key: String,
+    },
+    /// Objects stand in a list whose items have no key.
+    #[error("cannot merge lists without merge key")]
+    NoMergeKey,
+    /// Objects and other values stand in one merged list.
+    #[error("list element types are not identical")]
+    MixedList,
+    /// A merged list has lists for items.
+    #[error("lists of lists are not supported")]
+    ListOfLists,
+    /// The patch has items in another order than it says.
+    #[error("the order in the patch list doesn't match its $setElementOrder list at {item}")]
+    Order {
+        /// The item, as JSON.
+        item: String,
+    },
 }
 
 impl From<PatchError> for Status {
     fn from(error: PatchError) -> Self {
         let reason = match error {
-            PatchError::Decode { .. } | PatchError::TooDeep { .. } => StatusReason::BadRequest,
+            PatchError::Decode { .. }
+            | PatchError::TooDeep { .. }
+            | PatchError::Format { .. }
+            | PatchError::UnknownDirective { .. }
+            | PatchError::Order { .. } => StatusReason::BadRequest,
             PatchError::TooManyOperations { .. } | PatchError::TooMuchCopied { .. } | PatchError::TooMuchWork => {
                 StatusReason::RequestEntityTooLarge
             }
-            PatchError::TestFailed { .. } | PatchError::NotFound { .. } | PatchError::MoveIntoItself { .. } => {
-                StatusReason::Invalid
-            }
+            PatchError::TestFailed { .. }
+            | PatchError::NotFound { .. }
+            | PatchError::MoveIntoItself { .. }
+            | PatchError::MissingMergeKey { .. }
+            | PatchError::NoMergeKey
+            | PatchError::MixedList
+            | PatchError::ListOfLists => StatusReason::Invalid,
         };
         Self::new(reason, error.to_string())
     }

@@ -11,6 +11,7 @@ mod junctor;
 mod leaf;
 mod list;
 mod node;
+mod place;
 mod walk;
 
 use std::sync::Arc;
@@ -20,7 +21,10 @@ use serde_json::{Map, Value};
 pub use compile::{SchemaError, SchemaProblem};
 
 use crate::field::FieldError;
+use compile::ListTypes;
+pub(crate) use node::Merging;
 use node::{Arena, NodeId};
+pub(crate) use place::Place;
 use walk::{Steps, Walker};
 
 /// Deepest nesting of objects and of inline schemas.
@@ -52,8 +56,20 @@ impl Schema {
     ///
     /// Cost: linear in the schema and the components it reaches; equal patterns are compiled once.
     pub fn from_openapi(schema: &Value, components: &Map<String, Value>) -> Result<Self, SchemaError> {
-        let (arena, root) = compile::compile(schema, components)?;
+        let (arena, root) = compile::compile(schema, components, ListTypes::Checked)?;
         Ok(Self { arena: Arc::new(arena), root })
+    }
+
+    /// Compiles the schema of a built-in kind. Its list types say how lists are merged, and nothing about what may stand in
+    /// them: a pod may name a variable twice.
+    pub fn of_builtin(schema: &Value, components: &Map<String, Value>) -> Result<Self, SchemaError> {
+        let (arena, root) = compile::compile(schema, components, ListTypes::Unchecked)?;
+        Ok(Self { arena: Arc::new(arena), root })
+    }
+
+    /// Where a walk along an object begins.
+    pub(crate) fn root(&self) -> Place<'_> {
+        Place::new(&self.arena, self.root)
     }
 
     /// Prunes unknown fields, fills in defaults and validates, in one walk: what a write does.

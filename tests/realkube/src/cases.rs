@@ -1,5 +1,8 @@
 //! The cases, one function each, and the list of them.
 
+mod patches;
+
+pub use patches::{patches_of_built_in_kinds_merge_lists_by_key, patches_that_make_no_sense_are_refused};
 use pumice_testkit::{Clients, eventually};
 use serde_json::Value;
 
@@ -28,6 +31,8 @@ macro_rules! on_each_case {
             a_manifest_applied_again_changes_nothing
             pods_alone_get_their_groups_after_they_were_placed
             a_pod_is_told_that_its_group_does_not_exist
+            patches_of_built_in_kinds_merge_lists_by_key
+            patches_that_make_no_sense_are_refused
         }
     };
     ($start:expr; $($case:ident)+) => {

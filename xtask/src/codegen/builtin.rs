@@ -25,6 +25,15 @@ const FREE_FORM: &[&str] = &[
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
 ];
 
+/// Types that controller-gen calls atomic because they inline one that is. Kubernetes' own document does not.
+const INLINING: &[&str] = &[
+    "io.k8s.api.core.v1.ConfigMapEnvSource",
+    "io.k8s.api.core.v1.ConfigMapProjection",
+    "io.k8s.api.core.v1.ConfigMapVolumeSource",
+    "io.k8s.api.core.v1.SecretEnvSource",
+    "io.k8s.api.core.v1.SecretProjection",
+];
+
 /// The document: one compact line of `{"components":{"schemas":{...}}}`.
 pub fn document() -> anyhow::Result<String> {
     let mut generator = generator();
@@ -60,15 +69,34 @@ pub fn document() -> anyhow::Result<String> {
     for (name, schema) in &mut schemas {
         if let Some(schema) = schema.as_object_mut() {
             not_required(schema, "metadata");
-            let fields = markers.get(name).into_iter().flatten();
-            let defaulted = fields.filter(|(_, additions)| additions.contains_key("default"));
-            defaulted.for_each(|(field, _)| not_required(schema, field));
+            for (field, additions) in markers.get(name).into_iter().flatten() {
+                if field != "." || !INLINING.contains(&name.as_str()) {
+                    mark(schema, field, additions).with_context(|| format!("{name}.{field}"))?;
+                }
+            }
         }
     }
     let mut schemas = Value::Object(schemas);
     drop_descriptions(&mut schemas);
     let document = json!({ "components": { "schemas": schemas } });
     Ok(serde_json::to_string(&sorted(&document))? + "\n")
+}
+
+/// Says of a type or one of its fields how it is merged. The server fills in defaults by kind, so a default only makes a
+/// field not required.
+fn mark(schema: &mut Map<String, Value>, field: &str, additions: &Map<String, Value>) -> anyhow::Result<()> {
+    if additions.contains_key("default") {
+        not_required(schema, field);
+    }
+    let merging = additions.iter().filter(|(keyword, _)| keyword.starts_with("x-kubernetes-"));
+    let merging: Vec<_> = merging.map(|(keyword, value)| (keyword.clone(), value.clone())).collect();
+    if field == "." {
+        schema.extend(merging);
+    } else {
+        let property = schema.get_mut("properties").and_then(|properties| properties.get_mut(field));
+        property.and_then(Value::as_object_mut).context("no such field")?.extend(merging);
+    }
+    Ok(())
 }
 
 /// A generator whose references point into an OpenAPI document.

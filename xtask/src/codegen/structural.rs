@@ -155,14 +155,18 @@ fn not_null(value: &Value) -> anyhow::Result<&Value> {
 
 /// Adds a marker to a type or one of its fields; a field with a default is not required.
 fn mark(schema: &mut Map<String, Value>, field: &str, additions: &Map<String, Value>) -> anyhow::Result<()> {
+    // Definitions take no strategic merge patches, and controller-gen writes nothing about them.
+    let additions = additions.clone().into_iter().filter(|(keyword, _)| !keyword.starts_with("x-kubernetes-patch-"));
+    let additions: Map<String, Value> = additions.collect();
     if field == "." {
-        schema.extend(additions.clone());
+        schema.extend(additions);
         return Ok(());
     }
     let property = schema.get_mut("properties").and_then(|properties| properties.get_mut(field));
     let property = property.and_then(Value::as_object_mut).context("no such field")?;
-    property.extend(additions.clone());
-    if additions.contains_key("default") {
+    let has_default = additions.contains_key("default");
+    property.extend(additions);
+    if has_default {
         not_required(schema, field);
     }
     Ok(())

@@ -11,6 +11,8 @@ use crate::strategy::Strategy;
 /// Verbs that every stored resource has, in discovery's order.
 pub(crate) const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
+const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+
 /// What lies below an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Subresource {
@@ -130,7 +132,13 @@ impl Descriptor {
 
     /// Media types of the patches it takes.
     pub(crate) fn patches(&self) -> &'static [&'static str] {
-        &["application/json-patch+json", "application/merge-patch+json"]
+        let all = &["application/json-patch+json", "application/merge-patch+json", STRATEGIC_MERGE_PATCH];
+        if self.merges_strategically() { all } else { &all[..2] }
+    }
+
+    /// Whether it takes strategic merge patches: built-in kinds do.
+    pub(crate) fn merges_strategically(&self) -> bool {
+        self.openapi.is_none()
     }
 
     /// Sorts by group, then preference of the version, then name.

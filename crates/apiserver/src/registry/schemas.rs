@@ -31,7 +31,7 @@ pub(crate) fn components() -> &'static Map<String, Value> {
 /// The schema of a built-in kind.
 pub(crate) fn builtin(component: &str) -> Schema {
     let whole = COMPONENTS.get(component).expect("every built-in descriptor names a component: a test walks them");
-    Schema::from_openapi(whole, components()).expect("the committed schemas are structural: a test walks them")
+    Schema::of_builtin(whole, components()).expect("the committed schemas are structural: a test walks them")
 }
 
 /// A reference to a component.

@@ -32,10 +32,13 @@ pub(crate) async fn serve(call: &Call, subresource: &Subresource, body: Body) ->
     Ok(json_response(StatusCode::OK, paths.scale(&parse(&stored)).to_string()))
 }
 
+/// Media types of the patches that a Scale takes.
+const PATCHES: [&str; 2] = ["application/json-patch+json", "application/merge-patch+json"];
+
 async fn read_patch(call: &Call, body: Body) -> Result<Change, Status> {
     let kind = negotiate::body_kind(&call.headers);
     if !matches!(kind, BodyKind::JsonPatch | BodyKind::MergePatch) {
-        return Err(update::unsupported(kind));
+        return Err(update::unsupported(&PATCHES, kind));
     }
     let bytes = decode::read(body).await?;
     let patch = decode::decode(&bytes, false)?.value;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use pumice_objects::meta;
-use pumice_objects::patch::{apply_json_patch, apply_merge_patch};
+use pumice_objects::patch::{apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
+use pumice_objects::schema::Schema;
 use pumice_objects::status::Status;
 use pumice_store::{ApplyError, Change, Expect, Object};
 use serde_json::{Value, json};
@@ -24,8 +25,6 @@ use crate::render::{View, draft_with, parse};
 
 /// How often a write without a resourceVersion is tried against a changing object.
 const ATTEMPTS_MAX: usize = 16;
-/// Media types of patches that are understood.
-const PATCHES: [&str; 2] = ["application/json-patch+json", "application/merge-patch+json"];
 /// All that a write of a status looks at.
 const STATUS_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
 
@@ -49,22 +48,24 @@ pub(crate) async fn update(call: &Call, subresource: Option<&Subresource>, body:
 /// Answers a patch.
 pub(crate) async fn patch(call: &Call, subresource: Option<&Subresource>, body: Body) -> Answer {
     let kind = negotiate::body_kind(&call.headers);
-    if !matches!(kind, BodyKind::JsonPatch | BodyKind::MergePatch) {
-        return Err(unsupported(kind));
-    }
+    let schema = match kind {
+        BodyKind::JsonPatch | BodyKind::MergePatch => None,
+        BodyKind::StrategicMergePatch if call.descriptor.merges_strategically() => Some(&call.descriptor.schema),
+        _ => return Err(unsupported(call.descriptor.patches(), kind)),
+    };
     let bytes = decode::read(body).await?;
     let decoded = decode::decode(&bytes, false)?;
     match kind {
         BodyKind::JsonPatch => run(call, subresource, &JsonPatch(decoded)).await,
-        _ => run(call, subresource, &MergePatch(decoded)).await,
+        _ => run(call, subresource, &MergePatch { decoded, schema }).await,
     }
 }
 
 /// 415 that says what to use instead.
-pub(crate) fn unsupported(kind: BodyKind) -> Status {
-    let mut status = Status::unsupported_media_type(&PATCHES);
+pub(crate) fn unsupported(patches: &[&str], kind: BodyKind) -> Status {
+    let mut status = Status::unsupported_media_type(patches);
     let advice = match kind {
-        BodyKind::StrategicMergePatch => "; strategic merge is not served here: use --type=merge",
+        BodyKind::StrategicMergePatch => "; strategic merge is for built-in kinds: use --type=merge",
         BodyKind::Apply => "; server-side apply is not served here: use client-side apply",
         _ => "",
     };
@@ -90,7 +91,11 @@ pub(crate) trait Edit: Sync {
 
 struct Replace(Decoded);
 struct JsonPatch(Decoded);
-struct MergePatch(Decoded);
+/// A merge patch, or a strategic one where there is a schema.
+struct MergePatch<'s> {
+    decoded: Decoded,
+    schema: Option<&'s Schema>,
+}
 
 impl Edit for Replace {
     fn edit(&self, _old: &Value) -> Result<Value, Status> {
@@ -112,27 +117,34 @@ impl Edit for JsonPatch {
     }
 }
 
-impl Edit for MergePatch {
+impl Edit for MergePatch<'_> {
     fn edit(&self, old: &Value) -> Result<Value, Status> {
-        if !self.0.value.is_object() {
+        let patch = &self.decoded.value;
+        if !patch.is_object() {
             return Err(Status::bad_request("a merge patch must be an object"));
         }
-        let mut new = old.clone();
-        apply_merge_patch(&mut new, &self.0.value)?;
+        let mut new = match self.schema {
+            Some(schema) => apply_strategic_merge_patch(old, patch, schema)?,
+            None => {
+                let mut new = old.clone();
+                apply_merge_patch(&mut new, patch)?;
+                new
+            }
+        };
         // A patch may name the revision it was made for; one that does not must not be held to the one just read.
-        if self.0.value["metadata"]["resourceVersion"].is_null() {
+        if patch["metadata"]["resourceVersion"].is_null() {
             meta::set_resource_version(&mut new, None);
         }
         Ok(new)
     }
 
     fn goes_beyond_status(&self) -> bool {
-        let fields = self.0.value.as_object();
+        let fields = self.decoded.value.as_object();
         fields.is_none_or(|fields| fields.keys().any(|field| !STATUS_FIELDS.contains(&field.as_str())))
     }
 
     fn duplicates(&self) -> &[String] {
-        &self.0.duplicates
+        &self.decoded.duplicates
     }
 }
 

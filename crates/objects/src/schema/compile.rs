@@ -11,8 +11,8 @@ use serde_json::{Map, Number, Value};
 
 use super::DEPTH_MAX;
 use super::node::{
-    Additional, Arena, Format, Junctors, ListRules, Node, NodeId, NumberRules, ObjectRules, Property, TextRules, Types,
-    Uniqueness,
+    Additional, Arena, Format, Junctors, ListRules, Merging, Node, NodeId, NumberRules, ObjectRules, Property,
+    TextRules, Types, Uniqueness,
 };
 
 /// Most nodes of one schema with all it refers to.
@@ -89,9 +89,23 @@ impl SchemaError {
     }
 }
 
-pub(super) fn compile(schema: &Value, components: &Map<String, Value>) -> Result<(Arena, NodeId), SchemaError> {
+/// What `x-kubernetes-list-type` says of a list.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum ListTypes {
+    /// How it is merged, and that items must differ.
+    Checked,
+    /// How it is merged. Whether items must differ is for its kind to say.
+    Unchecked,
+}
+
+pub(super) fn compile(
+    schema: &Value,
+    components: &Map<String, Value>,
+    list_types: ListTypes,
+) -> Result<(Arena, NodeId), SchemaError> {
     let mut compiler = Compiler {
         components,
+        list_types,
         arena: Arena::default(),
         patterns: HashMap::new(),
         references: HashMap::new(),
@@ -112,6 +126,7 @@ pub(super) fn compile(schema: &Value, components: &Map<String, Value>) -> Result
 
 struct Compiler<'a> {
     components: &'a Map<String, Value>,
+    list_types: ListTypes,
     arena: Arena,
     patterns: HashMap<&'a str, u32>,
     references: HashMap<&'a str, NodeId>,
@@ -229,7 +244,8 @@ impl<'a> Compiler<'a> {
             Some(items) => Some(self.node(items, depth + 1).map_err(|error| error.within(format_args!("items")))?),
             None => None,
         };
-        let uniqueness = match text(schema, "x-kubernetes-list-type")? {
+        let checked = self.list_types == ListTypes::Checked;
+        let uniqueness = match text(schema, "x-kubernetes-list-type")?.filter(|_| checked) {
             Some("set") => Uniqueness::Items,
             Some("map") => Uniqueness::Keys(texts(schema, "x-kubernetes-list-map-keys")?),
             _ if flag(schema, "uniqueItems")? => Uniqueness::Items,
@@ -289,6 +305,7 @@ impl<'a> Compiler<'a> {
             node,
             is_nullable: schema["nullable"] == true,
             default: schema.get("default").filter(|default| !default.is_null()).cloned(),
+            merging: schema.as_object().map(merging).transpose()?.flatten(),
         })
     }
 
@@ -300,7 +317,7 @@ impl<'a> Compiler<'a> {
                 let additional = Additional::Kept;
                 self.arena.nodes[node.0 as usize] =
                     Node { types, object: ObjectRules { additional, ..ObjectRules::default() }, ..Node::default() };
-                properties.push(Property { name: name.into(), node, is_nullable: false, default: None });
+                properties.push(Property { name: name.into(), node, is_nullable: false, default: None, merging: None });
             }
             if name != "metadata" && !required.iter().any(|known| known.as_ref() == name) {
                 required.push(name.into());
@@ -341,6 +358,16 @@ impl<'a> Compiler<'a> {
             || [&junctors.all_of, &junctors.any_of, &junctors.one_of].iter().any(|nodes| !nodes.is_empty());
         Ok(is_used.then(|| Box::new(junctors)))
     }
+}
+
+/// `x-kubernetes-patch-strategy`, one or several with commas, and the key beside it. `retainKeys` is for clients.
+fn merging(schema: &Map<String, Value>) -> Result<Option<Merging>, SchemaError> {
+    let strategies = text(schema, "x-kubernetes-patch-strategy")?.unwrap_or_default();
+    let is_named = |name: &str| strategies.split(',').any(|strategy| strategy == name);
+    if is_named("merge") {
+        return Ok(Some(Merging::Merge { key: text(schema, "x-kubernetes-patch-merge-key")?.map(Box::from) }));
+    }
+    Ok(is_named("replace").then_some(Merging::Replace))
 }
 
 /// The target of a reference, also where it is wrapped in `allOf` to stand beside other keywords.

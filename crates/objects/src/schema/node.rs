@@ -99,6 +99,17 @@ pub(super) struct Property {
     /// Said beside a `$ref`, so not part of the node.
     pub(super) is_nullable: bool,
     pub(super) default: Option<Value>,
+    pub(super) merging: Option<Merging>,
+}
+
+/// What a strategic merge patch does with a field (`x-kubernetes-patch-strategy`), where that is not the usual: objects are
+/// merged, lists replaced.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Merging {
+    /// Lists are merged: items of which this member is equal are one; without it equal scalars are.
+    Merge { key: Option<Box<str>> },
+    /// Objects are replaced.
+    Replace,
 }
 
 /// What happens to members that no property names.

@@ -33,9 +33,7 @@ pub fn airflow(clients: &Clients, server: Server) {
     airflow.create(&task(1, 1));
     airflow.wait_for_pods(labels, "Failed", 1);
     let checked = json!({"metadata": {"labels": {"already_checked": "True"}}});
-    // Ours answers a strategic merge patch with 415; of labels both forms say the same.
-    let form = if server == Server::Ours { "merge" } else { "strategic" };
-    airflow.patch("pod", "train-model", form, &checked);
+    airflow.patch("pod", "train-model", "strategic", &checked);
     airflow.wait_for_pods(labels, "Failed", 0);
     airflow.delete("pod", "train-model");
     airflow.wait_until_gone("pod", "train-model");

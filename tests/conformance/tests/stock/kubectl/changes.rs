@@ -25,6 +25,10 @@ async fn apply_makes_keeps_and_changes() {
         let again = kubectl.apply(&object).await;
         assert!(again.ends_with("unchanged\n"), "{again}");
     }
+    let mut changed = map("m");
+    changed["data"] = json!({"z": "1"});
+    assert_eq!(kubectl.apply(&changed).await, "configmap/m configured\n");
+    assert_eq!(kubectl.ok("get cm m -o jsonpath={.data}").await, "{\"z\":\"1\"}", "what was left out goes");
     let mut scaled = job("scaled");
     // A merge patch replaces the whole list of tasks: what admission filled in there has to stand in the manifest.
     scaled["spec"]["tasks"][0]["maxRetry"] = json!(3);
@@ -34,6 +38,28 @@ async fn apply_makes_keeps_and_changes() {
     scaled["spec"]["tasks"][0]["replicas"] = json!(4);
     assert_eq!(kubectl.apply(&scaled).await, "job.batch.volcano.sh/scaled configured\n");
     assert_eq!(kubectl.ok("get job scaled -o jsonpath={.spec.tasks[0].replicas}").await, "4");
+}
+
+/// Lists of built-in kinds merge by their keys, so `apply` leaves alone what others wrote into them.
+#[tokio::test(flavor = "multi_thread")]
+async fn apply_keeps_what_others_added_to_a_list() {
+    let cluster = furnished().await;
+    let kubectl = Kubectl(&cluster);
+    let port = |name: &str, port: u16| json!({"name": name, "port": port});
+    let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "peers"},
+        "spec": {"clusterIP": "None", "selector": {"a": "b"}, "ports": [port("one", 1), port("two", 2)]}});
+    assert_eq!(kubectl.apply(&service).await, "service/peers created\n");
+    let added = "patch service peers -p '{\"spec\":{\"ports\":[{\"name\":\"theirs\",\"port\":9}]}}'";
+    assert_eq!(kubectl.ok(added).await, "service/peers patched\n");
+    service["spec"]["ports"] = json!([port("two", 2), port("three", 3)]);
+    assert_eq!(kubectl.apply(&service).await, "service/peers configured\n");
+    let revision = "get service peers -o jsonpath={.metadata.resourceVersion}";
+    let before = kubectl.ok(revision).await;
+    // kubectl states the order anew wherever others' items are in a list, and calls that "configured".
+    assert_eq!(kubectl.apply(&service).await, "service/peers configured\n");
+    assert_eq!(kubectl.ok(revision).await, before, "nothing is written that changes nothing");
+    let names = kubectl.ok("get service peers -o jsonpath={.spec.ports[*].name}").await;
+    assert_eq!(names, "theirs two three", "ours in our order, one of ours gone, theirs kept");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,6 +130,13 @@ async fn small_changes() {
             "patch job j --subresource=status --type=merge -p '{\"status\":{\"state\":{\"phase\":\"Running\"}}}'",
             "job.batch.volcano.sh/j patched",
         ),
+        ("patch cm a -p '{\"data\":{\"c\":\"3\"}}'", "configmap/a patched"),
+        ("patch cm a -p '{\"data\":{\"c\":null}}'", "configmap/a patched"),
+        ("patch cm a -p '{\"data\":{\"c\":null}}'", "configmap/a patched (no change)"),
+        ("taint node n a=b:NoSchedule", "node/n tainted"),
+        ("taint node n c=d:NoExecute", "node/n tainted"),
+        ("taint node n a-", "node/n untainted"),
+        ("set image pod/p main=other:2", "pod/p image updated"),
         ("label pod p colour=red", "pod/p labeled"),
         ("label pod p colour=red", "pod/p not labeled"),
         ("label pod p colour=blue --overwrite", "pod/p labeled"),
@@ -116,6 +149,8 @@ async fn small_changes() {
         assert_eq!(kubectl.ok(line).await.trim(), wanted, "{line}");
     }
     assert_eq!(kubectl.ok("get pod p -o jsonpath={.metadata.labels}").await, "{\"extra\":\"1\",\"tier\":\"x\"}");
+    assert_eq!(kubectl.ok("get node n -o jsonpath={.spec.taints[*].key}").await, "c");
+    assert_eq!(kubectl.ok("get pod p -o jsonpath={.spec.containers[*].image}").await, "other:2");
     kubectl.run("label pod p tier=y").await.fails("label without --overwrite");
     let edited = kubectl
         .command("edit queue default")

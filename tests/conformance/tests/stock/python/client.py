@@ -37,8 +37,8 @@ def job(name):
 
 
 def change(name, **data):
-    """A list is sent as a JSON patch; a dict would be a strategic merge, which is not served for built-in kinds."""
-    return core.patch_namespaced_config_map(name, "default", [{"op": "replace", "path": "/data", "value": data}])
+    """A dict is sent as a strategic merge patch, a list as a JSON patch."""
+    return core.patch_namespaced_config_map(name, "default", {"data": {"$patch": "replace", **data}})
 
 
 def core_objects():
@@ -49,7 +49,8 @@ def core_objects():
     replaced = core.replace_namespaced_config_map("a", "default", made)
     assert replaced.data == {"x": "1", "y": "2"}
     refused(409, core.replace_namespaced_config_map, "a", "default", made)
-    refused(415, core.patch_namespaced_config_map, "a", "default", {"data": {}})
+    assert core.patch_namespaced_config_map("a", "default", {"data": {"z": "1"}}).data == {"x": "1", "y": "2", "z": "1"}
+    assert core.patch_namespaced_config_map("a", "default", {"data": {"z": None}}).data == {"x": "1", "y": "2"}
     patch = [{"op": "remove", "path": "/data/y"}]
     assert core.patch_namespaced_config_map("a", "default", patch).data == {"x": "1"}
     listed = core.list_namespaced_config_map("default", label_selector="suite=python")
