@@ -42,6 +42,7 @@ pub mod select;
 pub mod shards;
 pub mod state;
 pub mod submit;
+pub mod suggest;
 pub mod summary;
 pub mod table;
 pub mod target;

@@ -10,12 +10,13 @@ use pumice_jobs::select::Selector;
 use pumice_jobs::state::State;
 
 use super::duration;
+use crate::completion;
 
 /// Flags of `list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Only these: names, patterns such as 'sweep-*', or `last`
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", add = completion::jobs())]
     pub jobs: Vec<Selector>,
     /// Jobs of all namespaces
     #[arg(short = 'A', long)]
@@ -24,7 +25,7 @@ pub struct ListArgs {
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
     /// Only jobs of this queue
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = completion::queues())]
     pub queue: Option<String>,
     /// Only jobs in these states, such as running or failed,terminated; also active and ended
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
