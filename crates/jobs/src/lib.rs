@@ -46,6 +46,7 @@ pub mod suggest;
 pub mod summary;
 pub mod table;
 pub mod target;
+pub mod user;
 pub mod watch;
 pub mod why;
 

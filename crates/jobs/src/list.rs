@@ -46,6 +46,8 @@ pub enum Column {
     Priority,
     /// Uid.
     Uid,
+    /// Who submitted it.
+    User,
 }
 
 /// All columns and their words, which in capitals are their heads.
@@ -67,6 +69,7 @@ const WORDS: &[(&str, Column)] = &[
     ("retries", Column::Retries),
     ("priority", Column::Priority),
     ("uid", Column::Uid),
+    ("user", Column::User),
 ];
 
 /// What the cells of [`Column::Progress`] are.
@@ -132,6 +135,7 @@ impl Column {
             Column::Retries => job.status.retry_count.to_string(),
             Column::Priority => job.spec.priority_class_name.clone(),
             Column::Uid => job.metadata.uid.clone(),
+            Column::User => job.metadata.user.clone(),
         }
     }
 }

@@ -140,6 +140,24 @@ fn queues_and_nodes_are_shown_and_nodes_cordoned() {
 }
 
 #[test]
+fn a_user_lists_what_is_hers() {
+    let platform = simulated(1);
+    let ada = platform.kubeconfig_of("ada");
+    let ada = ["--kubeconfig", ada.to_str().unwrap()];
+    submit(&platform, "ours", 1, "");
+    let list = |args: &[&str]| platform.jobctl([&["list", "-o", "name"], args].concat()).ok();
+    assert_eq!(list(&[&["--me"][..], &ada].concat()), "");
+    platform.jobctl([&["submit", "--name", "hers"][..], &ada, &["--", "true"]].concat()).ok();
+    assert_eq!(list(&[&["--me"][..], &ada].concat()), "job/hers\n");
+    assert_eq!(list(&["--me"]), "job/ours\n");
+    assert_eq!(list(&["--user", "ada"]), "job/hers\n");
+    assert_eq!(list(&["--user", "bob"]), "");
+    assert_eq!(list(&["--sort", "name"]), "job/hers\njob/ours\n", "to ask who one is leaves no job");
+    let users = platform.jobctl(["list", "-o", "csv", "--columns", "name,user", "--sort", "name"]).ok();
+    assert_eq!(users, "name,user\nhers,ada\nours,pumice:administrator\n");
+}
+
+#[test]
 fn bash_completes_names_that_the_platform_knows() {
     let platform = simulated(2);
     submit(&platform, "sweep-1", 1, "");

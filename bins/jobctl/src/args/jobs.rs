@@ -37,6 +37,7 @@ impl JobsArgs {
             states: self.state.clone(),
             queue: self.queue.clone(),
             labels: self.selector.clone(),
+            user: None,
             since_s: None,
         }
     }

@@ -27,6 +27,12 @@ pub struct ListArgs {
     /// Only jobs of this queue
     #[arg(long, value_name = "NAME", add = completion::queues())]
     pub queue: Option<String>,
+    /// Only jobs that I submitted
+    #[arg(long, conflicts_with = "user")]
+    pub me: bool,
+    /// Only jobs that this user submitted, as the platform writes it: see --columns user
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     /// Only jobs in these states, such as running or failed,terminated; also active and ended
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     pub state: Vec<State>,
@@ -40,7 +46,7 @@ pub struct ListArgs {
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
     /// Columns: name, namespace, state, queue, progress, total, ok, fail, run, wait, age, runtime, created, min, retries,
-    /// priority, uid
+    /// priority, uid, user
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     pub columns: Vec<Column>,
     /// Form of what is printed
@@ -55,6 +61,7 @@ impl ListArgs {
             selectors: self.jobs.clone(),
             states: self.state.clone(),
             queue: self.queue.clone(),
+            user: self.user.clone(),
             since_s: self.since.map(|since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX)),
             labels: self.selector.clone(),
         }
