@@ -35,6 +35,12 @@ def test_a_bar_is_one_shape():
     assert (tag, attributes["width"]) == ("rect", "21")
 
 
+def test_what_is_left_of_a_bar_is_faint():
+    bar, track = drawn([Cell("█"), Cell("░"), Cell("░")])
+    assert (bar[1]["width"], track[1]["width"], track[1]["fill-opacity"]) == ("8.4", "16.8", "0.2")
+    assert "fill-opacity" not in bar[1]
+
+
 def test_what_is_reversed_has_a_ground():
     ground, letter = drawn([Cell("a", colour="red", bold=True, reversed=True)])
     assert ground[0] == "rect" and letter[1]["class"] == "b" and ground[1]["fill"] != letter[1]["fill"]

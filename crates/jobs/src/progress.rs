@@ -51,6 +51,8 @@ const WINDOW_MS: i64 = 30_000;
 const SAMPLES_MAX: usize = 64;
 /// Cells of the bar.
 const BAR_CELLS: u64 = 12;
+/// A cell of the bar that is still to be filled.
+const TRACK: char = '░';
 
 /// Remembers recent counts, to tell the rate.
 #[derive(Debug, Clone, Default)]
@@ -161,7 +163,7 @@ fn bar_of(done: u64, total: u64) -> String {
         bar.push(EIGHTHS[(eighths % 8) as usize]);
     }
     let missing = (BAR_CELLS as usize).saturating_sub(bar.chars().count());
-    bar.extend(std::iter::repeat_n(' ', missing));
+    bar.extend(std::iter::repeat_n(TRACK, missing));
     bar.push(' ');
     bar
 }

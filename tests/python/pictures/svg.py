@@ -22,6 +22,7 @@ COLOURS: Mapping[str, str] = {
     "white": "#eceff4",
 }
 EIGHTHS = "▏▎▍▌▋▊▉█"
+TRACK = "░"
 # Fonts draw these with gaps between cells, so they are drawn as lines: to the left, right, up and down of the middle.
 BOXES: Mapping[str, str] = {"─": "lr", "│": "ud", "└": "ur", "├": "udr", "┌": "dr", "┐": "dl", "┘": "ul", "┤": "udl"}
 
@@ -62,13 +63,16 @@ def _row(row: Sequence[Cell], top: float) -> Iterator[str]:
             yield from _text(cells, left, top)
         elif kind == "bar":
             yield _bar(cells, left, top)
+        elif kind == "track":
+            yield _filled(left, top + 2, len(cells) * WIDTH, HEIGHT - 4, cells[0], opacity=0.2)
         else:
             yield _lines(cells, left, top)
 
 
 def _kind(cell: Cell) -> tuple[str, str, bool, bool]:
     """What is drawn as one thing."""
-    kind = "bar" if cell.text in EIGHTHS else "box" if cell.text in BOXES else "text"
+    kinds = {**dict.fromkeys(EIGHTHS, "bar"), **dict.fromkeys(BOXES, "box"), TRACK: "track"}
+    kind = kinds.get(cell.text, "text")
     return kind, cell.colour, cell.bold, cell.reversed
 
 
@@ -90,8 +94,9 @@ def _bar(cells: Sequence[Cell], left: float, top: float) -> str:
     return _filled(left, top + 2, eighths * WIDTH / 8, HEIGHT - 4, cells[0])
 
 
-def _filled(left: float, top: float, width: float, height: float, cell: Cell) -> str:
-    return f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" fill="{_ink(cell)}"/>'
+def _filled(left: float, top: float, width: float, height: float, cell: Cell, opacity: float = 1) -> str:
+    faint = f' fill-opacity="{opacity:g}"' if opacity < 1 else ""
+    return f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" fill="{_ink(cell)}"{faint}/>'
 
 
 def _lines(cells: Sequence[Cell], left: float, top: float) -> str:

@@ -69,7 +69,7 @@ impl ListArgs {
 }
 
 fn order() -> impl TypedValueParser<Value = Order> {
-    PossibleValuesParser::new(Order::WORDS.map(|(word, _)| word)).map(|word| Order::of(&word))
+    PossibleValuesParser::new(Order::WORDS.map(|(word, _)| word)).try_map(|word| word.parse::<Order>())
 }
 
 /// How a list is printed.
