@@ -33,7 +33,7 @@ ROOT = str(Path(pumice.__file__).parent.parent)
             {State.SUCCEEDED: 71_240, State.FAILED: 12, State.RUNNING: 3980, State.WAITING: 24_768},
             173,
             200,
-            "██████████████▎░░░░░ 71 % 71,240/100,000 ok · 12 fail · 3,980 run · 24,768 wait · 412/s · left 70 s",
+            "██████████████▒░░░░░ 71 % 71,240/100,000 ok · 12 fail · 3,980 run · 24,768 wait · 412/s · left 70 s",
         ),
         ({State.SUCCEEDED: 1, State.FAILED: 1, State.WAITING: 8}, 1, 40, "████░░░░░░░░░░░░░░░░ 20 % 1/10 ok"),
     ],
