@@ -19,7 +19,7 @@ __all__ = ["LinePainter", "Painter", "line", "painter"]
 
 _EVERY = 0.25
 _BAR = 20
-_EIGHTHS = " ▏▎▍▌▋▊▉"
+_SHADES = "░▒▓"
 
 
 class Painter(Protocol):
@@ -51,8 +51,8 @@ def line(counts: Mapping[State, int], seconds: float, width: int) -> str:
     total = sum(counts.values())
     over = sum(count for state, count in counts.items() if state.final)
     share = over / total if total else 1.0
-    whole, part = divmod(round(share * _BAR * 8), 8)
-    bar = ("█" * whole + (_EIGHTHS[part] if part else "")).ljust(_BAR)
+    whole, part = divmod(round(share * _BAR * len(_SHADES)), len(_SHADES))
+    bar = ("█" * whole + _SHADES[part]).ljust(_BAR, _SHADES[0])[:_BAR]
     rate = over / seconds if seconds > 0 else 0.0
     parts = [f"{bar} {share * 100:.0f} % {counts[State.SUCCEEDED]:,}/{total:,} ok"]
     for state, word in (

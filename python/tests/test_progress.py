@@ -27,15 +27,15 @@ ROOT = str(Path(pumice.__file__).parent.parent)
     ("counts", "seconds", "width", "expected"),
     [
         ({}, 0, 80, "████████████████████ 100 % 0/0 ok"),
-        ({State.WAITING: 10}, 1, 80, "                     0 % 0/10 ok · 10 wait"),
-        ({State.SUCCEEDED: 50, State.WAITING: 50}, 5, 80, "██████████           50 % 50/100 ok · 50 wait · 10/s · left 5 s"),
+        ({State.WAITING: 10}, 1, 80, "░░░░░░░░░░░░░░░░░░░░ 0 % 0/10 ok · 10 wait"),
+        ({State.SUCCEEDED: 50, State.WAITING: 50}, 5, 80, "██████████░░░░░░░░░░ 50 % 50/100 ok · 50 wait · 10/s · left 5 s"),
         (
             {State.SUCCEEDED: 71_240, State.FAILED: 12, State.RUNNING: 3980, State.WAITING: 24_768},
             173,
             200,
-            "██████████████▎      71 % 71,240/100,000 ok · 12 fail · 3,980 run · 24,768 wait · 412/s · left 70 s",
+            "██████████████▒░░░░░ 71 % 71,240/100,000 ok · 12 fail · 3,980 run · 24,768 wait · 412/s · left 70 s",
         ),
-        ({State.SUCCEEDED: 1, State.FAILED: 1, State.WAITING: 8}, 1, 40, "████                 20 % 1/10 ok"),
+        ({State.SUCCEEDED: 1, State.FAILED: 1, State.WAITING: 8}, 1, 40, "████░░░░░░░░░░░░░░░░ 20 % 1/10 ok"),
     ],
 )
 def test_the_line(counts, seconds, width, expected):

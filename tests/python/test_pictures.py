@@ -31,8 +31,14 @@ def test_text_is_escaped_and_stays_in_its_columns():
 
 
 def test_a_bar_is_one_shape():
-    ((tag, attributes, _),) = drawn([Cell("█"), Cell("█"), Cell("▌")])
-    assert (tag, attributes["width"]) == ("rect", "21")
+    ((tag, attributes, _),) = drawn([Cell("█"), Cell("█")])
+    assert (tag, attributes["width"]) == ("rect", "16.8")
+
+
+def test_what_is_left_of_a_bar_is_faint():
+    bar, track = drawn([Cell("█"), Cell("░"), Cell("░")])
+    assert (bar[1]["width"], track[1]["width"], track[1]["fill-opacity"]) == ("8.4", "16.8", "0.2")
+    assert "fill-opacity" not in bar[1]
 
 
 def test_what_is_reversed_has_a_ground():

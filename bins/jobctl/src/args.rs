@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::completion;
+
 mod change;
 mod debug;
 mod job;
@@ -53,10 +55,10 @@ const EXIT_CODES: &str = "Exit codes: 0 success, 1 job failed, 2 wrong use, 3 no
 #[command(next_help_heading = "Where")]
 pub struct Global {
     /// Namespace of the job
-    #[arg(short, long, global = true, value_name = "NAME")]
+    #[arg(short, long, global = true, value_name = "NAME", add = completion::namespaces())]
     pub namespace: Option<String>,
     /// Path of a kubeconfig, or a context's name in it [default: $PUMICE_CONTEXT, else the running pumice up]
-    #[arg(long, global = true, value_name = "PATH|NAME")]
+    #[arg(long, global = true, value_name = "PATH|NAME", add = completion::contexts())]
     pub context: Option<String>,
     /// Kubeconfig to use
     #[arg(long, global = true, value_name = "FILE")]
@@ -211,7 +213,7 @@ mod tests {
             &["suspend", "--all", "--yes"],
             &["resume", "-l", "team=a", "--state", "suspended"],
             &["list", "sweep-*", "--queue", "q", "--state", "running,failed", "--since", "2h", "--sort", "name"],
-            &["list", "--limit", "10", "--columns", "name,ok,fail", "-o", "csv"],
+            &["list", "--me", "--limit", "10", "--columns", "name,ok,fail", "-o", "csv"],
             &["get", "a", "b"],
             &["progress", "last", "--follow", "-o", "json"],
             &["retry", "sweep-*", "--failed", "--dry-run"],
@@ -245,6 +247,7 @@ mod tests {
             &["list", "-o", "xml"],
             &["list", "--columns", "name,shoe-size"],
             &["list", "--state", "frozen"],
+            &["list", "--me", "--user", "ada"],
             &["cancel"],
             &["cancel", "a", "--all"],
             &["why", "a", "b"],

@@ -87,7 +87,7 @@ impl Session {
     }
 
     /// Runs a verb against the platform. The runtime starts here and not before.
-    fn talk<F>(&self, verb: impl FnOnce(Connection) -> F) -> Result<Exit, Failure>
+    pub fn talk<F>(&self, verb: impl FnOnce(Connection) -> F) -> Result<Exit, Failure>
     where
         F: Future<Output = Result<Exit, Failure>>,
     {

@@ -5,6 +5,7 @@
 
 mod args;
 mod commands;
+mod completion;
 mod environment;
 mod failure;
 mod files;
@@ -17,6 +18,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    if completion::answer() {
+        return ExitCode::SUCCESS;
+    }
     let args = args::Cli::parse();
     let exit = match commands::run(args) {
         Ok(exit) => exit,

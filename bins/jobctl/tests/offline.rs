@@ -13,6 +13,10 @@ struct Output {
 }
 
 fn jobctl(home: &Path, args: &[&str], input: &str) -> Output {
+    jobctl_with(home, args, input, &[])
+}
+
+fn jobctl_with(home: &Path, args: &[&str], input: &str, variables: &[(&str, &str)]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_jobctl"))
         .args(args)
         .current_dir(home)
@@ -21,6 +25,7 @@ fn jobctl(home: &Path, args: &[&str], input: &str) -> Output {
         .env("PUMICE_AUTOSTART", "0")
         // A cluster that must never be touched.
         .env("KUBECONFIG", home.join("production"))
+        .envs(variables.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -87,11 +92,15 @@ fn every_failure_says_what_where_and_what_next() {
 fn what_needs_no_platform_works_without_one() {
     let home = tempfile::tempdir().unwrap();
     for (shell, word) in
-        [("bash", "complete"), ("zsh", "#compdef"), ("fish", "complete -c"), ("powershell", "Register")]
+        [("bash", "complete"), ("zsh", "#compdef"), ("fish", "--command jobctl"), ("powershell", "Register")]
     {
         let output = jobctl(home.path(), &["completion", shell], "");
         assert_eq!(output.code, 0, "{}", output.stderr);
-        assert!(output.stdout.contains(word) && output.stdout.contains("suspend"), "{shell}: {}", output.stdout);
+        assert!(
+            output.stdout.contains(word) && output.stdout.contains("_JOBCTL_COMPLETE"),
+            "{shell}: {}",
+            output.stdout
+        );
     }
     let version = jobctl(home.path(), &["version", "--client"], "");
     assert_eq!((version.code, version.stderr.as_str()), (0, ""));
@@ -109,6 +118,44 @@ fn what_needs_no_platform_works_without_one() {
     let broken = jobctl(home.path(), &["list"], "");
     assert_eq!(broken.code, 2, "{}", broken.stderr);
     assert!(broken.stderr.contains("no list of contexts"), "{}", broken.stderr);
+}
+
+#[test]
+fn a_shell_that_asks_gets_verbs_and_no_complaint() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    jobctl(home, &["context", "add", "east", "--kubeconfig", "east.yaml"], "");
+    std::fs::create_dir_all(home.join("odd")).unwrap();
+    std::fs::write(home.join("odd/up.json"), "[]").unwrap();
+    std::fs::write(home.join("step.sh"), "").unwrap();
+    for (line, wanted) in [
+        (&["jobctl", "sus"][..], "suspend"),
+        (&["jobctl", "completion", "f"], "fish"),
+        (&["jobctl", "context", "use", "e"], "east"),
+        (&["jobctl", "list", "--context", "ea"], "east"),
+        (&["jobctl", "run", "--kubeconfig", "./ste"], "./step.sh"),
+        (&["jobctl", "run", "--", "./ste"], "./step.sh"),
+        // Names that only a platform would know.
+        (&["jobctl", "get", "sweep-"], ""),
+        (&["jobctl", "list", "--queue", ""], ""),
+        (&["jobctl", "run", "--context", "east", "--zone", ""], ""),
+        (&["jobctl", "run", "--data-dir", "odd", "--priority", ""], ""),
+        (&["jobctl", "-n", "A_B", "queue", "get", "d"], ""),
+        (&["jobctl", "frobnicate", "--whatever", "x"], ""),
+    ] {
+        let args = [&["--"], line].concat();
+        let index = (line.len() - 1).to_string();
+        for (shell, index) in [("bash", index.as_str()), ("zsh", &index), ("fish", "")] {
+            let variables = [("_JOBCTL_COMPLETE", shell), ("_CLAP_COMPLETE_INDEX", index)];
+            let output = jobctl_with(home, &args, "", &variables);
+            assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{shell} {line:?}");
+            let first: String = output.stdout.split([':', '\t', '\n']).take(1).collect();
+            assert_eq!(first, wanted, "{shell} {line:?}");
+        }
+    }
+    let unknown = jobctl_with(home, &["--", "jobctl", "sus"], "", &[("_JOBCTL_COMPLETE", "csh")]);
+    assert_eq!((unknown.code, unknown.stdout.as_str(), unknown.stderr.as_str()), (0, "", ""));
+    assert!(!home.join(".local/share/pumice").exists(), "no platform was started");
 }
 
 #[test]

@@ -172,6 +172,11 @@ pub async fn create(connection: &Connection, path: &str, object: &Value, doing: 
     send(connection, Method::POST, &path, Some(Sent::Body(object)), doing).await
 }
 
+/// POST of an object that is judged and filled in like a new one, and not kept.
+pub async fn try_create(connection: &Connection, path: &str, object: &Value, doing: &str) -> Result<Value, CallError> {
+    send(connection, Method::POST, &format!("{path}?dryRun=All"), Some(Sent::Body(object)), doing).await
+}
+
 /// Merge patch of an object.
 pub async fn merge(connection: &Connection, path: &str, patch: &Value, doing: &str) -> Result<Value, CallError> {
     let path = format!("{path}?fieldManager={}&fieldValidation=Strict", connection.manager());

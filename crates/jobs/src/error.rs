@@ -116,6 +116,12 @@ pub enum Error {
         /// The name looked for.
         name: String,
     },
+    /// Jobs don't say whose they are.
+    #[error("{url} does not write down who submits a job")]
+    NoUsers {
+        /// The server.
+        url: String,
+    },
     /// The list of contexts can't be used.
     #[error(transparent)]
     Context(#[from] ContextError),
@@ -165,7 +171,7 @@ impl Error {
             }
             Error::Context(_) => Exit::Usage,
             Error::NotEnded { .. } => Exit::Conflict,
-            Error::Several { .. } => Exit::Usage,
+            Error::Several { .. } | Error::NoUsers { .. } => Exit::Usage,
             Error::Submit(SubmitError::NotServed { .. } | SubmitError::NoQueue { .. }) => Exit::NotFound,
             Error::Bundle(BundleError::Missing { .. }) => Exit::NotFound,
             Error::Submit(SubmitError::OtherJob { .. }) => Exit::Conflict,
@@ -194,6 +200,7 @@ impl Error {
                 Some(format!("jobctl list --namespace {namespace}"))
             }
             Error::NoFailure { job, flag, .. } => Some(format!("jobctl get {job}{flag}")),
+            Error::NoUsers { .. } => Some("jobctl list".to_owned()),
             Error::Missing { what, .. } => Some(format!("jobctl {what} list")),
             Error::Context(ContextError::Unknown { .. }) => Some("jobctl context list".to_owned()),
             Error::Context(_) => Some(CORRECT.to_owned()),

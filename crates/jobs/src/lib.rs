@@ -42,9 +42,11 @@ pub mod select;
 pub mod shards;
 pub mod state;
 pub mod submit;
+pub mod suggest;
 pub mod summary;
 pub mod table;
 pub mod target;
+pub mod user;
 pub mod watch;
 pub mod why;
 

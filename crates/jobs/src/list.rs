@@ -46,6 +46,8 @@ pub enum Column {
     Priority,
     /// Uid.
     Uid,
+    /// Who submitted it.
+    User,
 }
 
 /// All columns and their words, which in capitals are their heads.
@@ -67,6 +69,7 @@ const WORDS: &[(&str, Column)] = &[
     ("retries", Column::Retries),
     ("priority", Column::Priority),
     ("uid", Column::Uid),
+    ("user", Column::User),
 ];
 
 /// What the cells of [`Column::Progress`] are.
@@ -132,6 +135,7 @@ impl Column {
             Column::Retries => job.status.retry_count.to_string(),
             Column::Priority => job.spec.priority_class_name.clone(),
             Column::Uid => job.metadata.uid.clone(),
+            Column::User => job.metadata.user.clone(),
         }
     }
 }
@@ -154,7 +158,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// By its word.
+    /// All orders and their words.
     pub const WORDS: [(&'static str, Order); 6] = [
         ("age", Order::Age),
         ("name", Order::Name),
@@ -163,10 +167,18 @@ impl Order {
         ("progress", Order::Progress),
         ("runtime", Order::Runtime),
     ];
+}
 
-    /// The order of a word; by age if there is no such word.
-    pub fn of(word: &str) -> Order {
-        Self::WORDS.iter().find(|(known, _)| *known == word).map_or(Order::Age, |(_, order)| *order)
+/// A word that names no order.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no such order; known are {}", Order::WORDS.map(|(word, _)| word).join(", "))]
+pub struct UnknownOrder;
+
+impl std::str::FromStr for Order {
+    type Err = UnknownOrder;
+
+    fn from_str(text: &str) -> Result<Self, UnknownOrder> {
+        Self::WORDS.iter().find(|(word, _)| *word == text).map(|(_, order)| *order).ok_or(UnknownOrder)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The logs of a job's pods, as lines, live or up to now.
 //!
 //! Invariant: each container run gives its lines once, in order, across reconnects; at most
-//! [`STREAMS_MAX`] logs are open at a time, failed pods first. [`JobLogs::next`] is cancellation safe.
+//! [`STREAMS_MAX`] logs are open at a time. Lines of logs that are followed come as they are written, failed pods first;
+//! else one log comes after the other, by task and index. [`JobLogs::next`] is cancellation safe.
 //! Called by `jobctl logs` and `run`.
 
 mod pod;
@@ -10,8 +11,9 @@ use std::collections::{HashSet, VecDeque};
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
-use futures::stream::{BoxStream, SelectAll};
+use futures::stream::{self, BoxStream, SelectAll};
 use k8s_openapi::api::core::v1::Pod;
+use pumice_api::names;
 
 use crate::call::{self, CallError};
 use crate::connection::Connection;
@@ -99,7 +101,12 @@ impl JobLogs {
                 let found = look.await;
                 self.last_look = None;
                 match found {
-                    Ok(pods) => pods.iter().for_each(|pod| self.note(pod)),
+                    Ok(pods) if self.options.follow => pods.iter().for_each(|pod| self.note(pod)),
+                    Ok(mut pods) => {
+                        pods.sort_by_cached_key(place);
+                        pods.iter().for_each(|pod| self.note(pod));
+                        self.open_in_order();
+                    }
                     Err(error) => return Some(Err(error.into())),
                 }
                 continue;
@@ -142,7 +149,8 @@ impl JobLogs {
             if other || !self.known.insert(run.clone()) {
                 continue;
             }
-            if pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Failed") {
+            let failed = pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Failed");
+            if failed && self.options.follow {
                 self.waiting.push_front(run);
             } else {
                 self.waiting.push_back(run);
@@ -158,6 +166,27 @@ impl JobLogs {
         }
         self.held_back_max = self.held_back_max.max(self.waiting.len());
     }
+
+    /// Opens all logs as one, each after the one before. The first line of some is fetched ahead.
+    fn open_in_order(&mut self) {
+        let (connection, tail) = (self.connection.clone(), self.options.tail_lines);
+        let runs = stream::iter(std::mem::take(&mut self.waiting));
+        let begun = runs.map(move |run| {
+            let mut lines = Box::pin(pod::lines(connection.clone(), run, false, tail).peekable());
+            async move {
+                lines.as_mut().peek().await;
+                lines
+            }
+        });
+        self.open.push(begun.buffered(STREAMS_MAX).flatten().boxed());
+    }
+}
+
+/// Where a pod stands among those of its job.
+fn place(pod: &Pod) -> (String, Option<u32>, Option<String>) {
+    let label = |key: &str| pod.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
+    let index = label(names::TASK_INDEX).and_then(|index| index.parse().ok());
+    (label(names::TASK_SPEC).unwrap_or_default(), index, pod.metadata.name.clone())
 }
 
 /// Waits forever where there is nothing to follow, so that `select!` has one shape.
@@ -174,7 +203,7 @@ async fn next_news(
 pub fn pods_of(job: &JobRef) -> Collection {
     Collection {
         path: format!("/api/v1/namespaces/{}/pods", job.namespace),
-        labels: format!("{}={}", pumice_api::names::JOB_NAME, job.name),
+        labels: format!("{}={}", names::JOB_NAME, job.name),
         fields: String::new(),
     }
 }

@@ -19,6 +19,8 @@ use crate::names;
 use crate::table::{Table, Tint};
 
 const NODES: &str = "/api/v1/nodes";
+/// The label that says which zone a node is in.
+pub const ZONE: &str = "pumice.sh/zone";
 
 /// What a list needs of a node.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -22,6 +22,8 @@ pub struct Filter {
     pub states: Vec<State>,
     /// By their queue.
     pub queue: Option<String>,
+    /// By who submitted them.
+    pub user: Option<String>,
     /// Made at most so many seconds ago.
     pub since_s: Option<i64>,
     /// By a label selector, which the server understands.
@@ -36,10 +38,10 @@ impl Filter {
 
     /// Whether names alone say which jobs are meant.
     fn is_names(&self) -> bool {
-        let Filter { selectors, states, queue, since_s, labels } = self;
+        let Filter { selectors, states, queue, user, since_s, labels } = self;
         !selectors.is_empty()
             && selectors.iter().all(|selector| matches!(selector, Selector::Name(_)))
-            && (states.is_empty() && queue.is_none() && since_s.is_none() && labels.is_none())
+            && (states.is_empty() && queue.is_none() && user.is_none() && since_s.is_none() && labels.is_none())
     }
 
     /// Those of all jobs of a namespace, or of all namespaces, that are meant, in their order. Labels are the server's to see.
@@ -57,6 +59,7 @@ impl Filter {
             named(job)
                 && (self.states.is_empty() || self.states.iter().any(|state| state.holds(job.phase())))
                 && self.queue.as_deref().is_none_or(|queue| queue == job.queue())
+                && self.user.as_deref().is_none_or(|user| user == job.metadata.user)
                 && self.since_s.is_none_or(|since| job.age_s(now).is_some_and(|age| age <= since))
         };
         jobs.into_iter().filter(keeps).collect()
@@ -67,6 +70,7 @@ impl Filter {
         let mut words: Vec<String> = self.selectors.iter().map(Selector::to_string).collect();
         words.extend(self.labels.iter().map(|labels| format!("with labels {labels}")));
         words.extend(self.queue.iter().map(|queue| format!("in queue {queue}")));
+        words.extend(self.user.iter().map(|user| format!("of {user}")));
         if !self.states.is_empty() {
             words.push("in that state".to_owned());
         }
@@ -149,7 +153,7 @@ mod tests {
 
     fn jobs() -> Vec<Summary> {
         let job = |name: &str, second: u32, queue: &str, phase: Option<&str>| {
-            json!({"metadata": {"name": name, "namespace": "n", "uid": name, "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
+            json!({"metadata": {"name": name, "annotations": {"pumice.sh/user": if queue.is_empty() { "ada" } else { "bob" }}, "namespace": "n", "uid": name, "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
                    "spec": {"queue": queue, "tasks": [{"replicas": 2, "template": {"spec": {}}}]},
                    "status": {"state": {"phase": phase}}})
         };
@@ -178,6 +182,8 @@ mod tests {
             (Filter { queue: Some("default".into()), ..none() }, "sweep-1 fresh"),
             (Filter { since_s: Some(30), ..none() }, "sweep-2 other"),
             (Filter { selectors: selectors(&["sweep-*"]), states: states(&["failed"]), ..none() }, "sweep-2"),
+            (Filter { user: Some("ada".into()), ..none() }, "sweep-1 fresh"),
+            (Filter { user: Some("ad".into()), ..none() }, ""),
             (Filter { queue: Some("day".into()), ..none() }, ""),
         ] {
             let hits = filter.hits(jobs(), now);

@@ -3,6 +3,8 @@
 //! Invariant: counts come from the job's status, not from its pods, so a job of 300,000 pods costs
 //! the same as one of three. Pure: time comes in as milliseconds. Called while `run` and `wait` wait.
 
+use std::cmp::Ordering;
+
 use pumice_api::batch::{Job, JobStatus};
 use serde::Serialize;
 
@@ -51,6 +53,8 @@ const WINDOW_MS: i64 = 30_000;
 const SAMPLES_MAX: usize = 64;
 /// Cells of the bar.
 const BAR_CELLS: u64 = 12;
+/// Cells of the bar that are not full: the first of what is still to be done.
+const SHADES: [char; 3] = ['░', '▒', '▓'];
 
 /// Remembers recent counts, to tell the rate.
 #[derive(Debug, Clone, Default)]
@@ -152,18 +156,17 @@ fn left_text(seconds: i64) -> String {
     if seconds < 120 { format!("{seconds} s") } else { age::short(seconds) }
 }
 
-/// Eighths of blocks, followed by a space.
+/// Cells from full to faint, followed by a space; the one between is as dark as it is full, so that no gap is seen.
 fn bar_of(done: u64, total: u64) -> String {
-    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-    let eighths = (done.min(total) * BAR_CELLS * 8).checked_div(total).unwrap_or(0);
-    let mut bar: String = std::iter::repeat_n('█', (eighths / 8) as usize).collect();
-    if !eighths.is_multiple_of(8) {
-        bar.push(EIGHTHS[(eighths % 8) as usize]);
-    }
-    let missing = (BAR_CELLS as usize).saturating_sub(bar.chars().count());
-    bar.extend(std::iter::repeat_n(' ', missing));
-    bar.push(' ');
-    bar
+    let parts = SHADES.len() as u64;
+    let filled = (done.min(total) * BAR_CELLS * parts).checked_div(total).unwrap_or(0);
+    let (full, part) = (filled / parts, (filled % parts) as usize);
+    let cell = |cell: u64| match cell.cmp(&full) {
+        Ordering::Less => '█',
+        Ordering::Equal => SHADES[part],
+        Ordering::Greater => SHADES[0],
+    };
+    (0..BAR_CELLS).map(cell).chain([' ']).collect()
 }
 
 /// `1234567` as `1,234,567`.

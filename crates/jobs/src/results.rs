@@ -5,9 +5,10 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures::stream::{Stream, StreamExt, TryStreamExt};
+use futures::future::ready;
+use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Container;
 use pumice_api::batch::Job;
 
@@ -65,6 +66,44 @@ pub struct Results {
     bundle: Option<Bundle>,
     /// The keys that were read last, and the number of the first.
     window: Mutex<(u64, Vec<String>)>,
+    /// What the last rows came to that were read to their end, until it is asked for.
+    counted: Arc<Mutex<Option<Counted>>>,
+}
+
+/// What a look at all records counts on its way.
+#[derive(Debug, Clone, Default)]
+struct Counted {
+    records: u64,
+    succeeded: u64,
+    failed: Numbered,
+    missing: Numbered,
+}
+
+/// How many records, and the numbers of the first of them.
+#[derive(Debug, Clone, Default)]
+struct Numbered {
+    count: u64,
+    first: Vec<u64>,
+}
+
+impl Counted {
+    /// Takes note of the next record.
+    fn note(&mut self, status: Option<Status>) {
+        let record = self.records;
+        self.records += 1;
+        let numbered = match status {
+            Some(Status::Succeeded) => {
+                self.succeeded += 1;
+                return;
+            }
+            Some(Status::Failed) => &mut self.failed,
+            None => &mut self.missing,
+        };
+        numbered.count += 1;
+        if numbered.first.len() < KEYS_NAMED {
+            numbered.first.push(record);
+        }
+    }
 }
 
 /// A record, and what was told of it last.
@@ -182,15 +221,25 @@ impl Results {
             Some(_) => Some(Bundle::open(Arc::clone(&place), root).await?),
             None => None,
         };
-        Ok(Results { plan, place, run, bundle, window: Mutex::default() })
+        Ok(Results { plan, place, run, bundle, window: Mutex::default(), counted: Arc::default() })
     }
 
-    /// The records whose status is wanted, in order.
+    /// The records whose status is wanted, in order. When all were read, [`Results::tally`] knows the numbers.
     pub fn rows<W>(&self, wanted: W) -> impl Stream<Item = Result<Row, Error>> + '_
     where
         W: Fn(Option<Status>) -> bool + Send + 'static,
     {
+        let counting = Arc::new(Mutex::new(Counted::default()));
+        let counted = Arc::clone(&counting);
+        let wanted = move |status| {
+            locked(&counting).note(status);
+            wanted(status)
+        };
+        let all_read = stream::once(async move {
+            *locked(&self.counted) = Some(locked(&counted).clone());
+        });
         let rows = collect_if(Arc::clone(&self.place), self.run.clone(), slices(&self.plan), wanted);
+        let rows = rows.chain(all_read.filter_map(|()| ready(None)));
         rows.map_err(Error::from).and_then(move |row| async move {
             let Some(outcome) = row.outcome else {
                 let key = self.key(row.record).await?;
@@ -201,33 +250,33 @@ impl Results {
         })
     }
 
-    /// The records in numbers; what they gave is not read.
+    /// The records in numbers: those of the rows that were read last if they were read to their end, else read anew without
+    /// what they gave.
     pub async fn tally(&self) -> Result<Tally, Error> {
-        let mut tally = Tally::default();
-        let (mut failed, mut missing) = (Vec::new(), Vec::new());
+        let before = locked(&self.counted).take();
+        let counted = match before {
+            Some(counted) => counted,
+            None => self.count().await?,
+        };
+        let Counted { records, succeeded, failed, missing } = counted;
+        Ok(Tally { records, succeeded, failed: self.named(failed).await?, missing: self.named(missing).await? })
+    }
+
+    async fn count(&self) -> Result<Counted, Error> {
+        let mut counted = Counted::default();
         let mut rows = std::pin::pin!(statuses(Arc::clone(&self.place), self.run.clone(), slices(&self.plan)));
         while let Some(row) = rows.next().await {
-            let row = row?;
-            tally.records += 1;
-            let (named, records) = match row.status() {
-                Some(Status::Succeeded) => {
-                    tally.succeeded += 1;
-                    continue;
-                }
-                Some(Status::Failed) => (&mut tally.failed, &mut failed),
-                None => (&mut tally.missing, &mut missing),
-            };
-            named.count += 1;
-            if records.len() < KEYS_NAMED {
-                records.push(row.record);
-            }
+            counted.note(row?.status());
         }
-        for (named, records) in [(&mut tally.failed, failed), (&mut tally.missing, missing)] {
-            for record in records {
-                named.keys.push(self.key(record).await?);
-            }
+        Ok(counted)
+    }
+
+    async fn named(&self, numbered: Numbered) -> Result<Named, Error> {
+        let mut keys = Vec::with_capacity(numbered.first.len());
+        for record in numbered.first {
+            keys.push(self.key(record).await?);
         }
-        Ok(tally)
+        Ok(Named { count: numbered.count, keys })
     }
 
     /// The key of a record by its number. Neighbours are read with it, as rows come in order.
@@ -238,16 +287,21 @@ impl Results {
         };
         let found =
             |(first, keys): &(u64, Vec<String>)| keys.get(usize::try_from(record.checked_sub(*first)?).ok()?).cloned();
-        if let Some(key) = found(&self.window.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(key) = found(&locked(&self.window)) {
             return Ok(key);
         }
         // One that the bundle lacks is asked for, too: the error says so.
         let end = bundle.records().min(record.saturating_add(KEYS_READ)).max(record.saturating_add(1));
         let window = (record, bundle.keys(record..end).await?);
         let key = found(&window).unwrap_or_default();
-        *self.window.lock().unwrap_or_else(PoisonError::into_inner) = window;
+        *locked(&self.window) = window;
         Ok(key)
     }
+}
+
+/// What is behind these locks is whole between any two lines.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The records of each pod, from pod 0 on.

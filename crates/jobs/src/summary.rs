@@ -2,11 +2,13 @@
 //!
 //! Invariant: it is read straight from the answer, without the pod templates: 100,000 jobs fit in little memory. Pure.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pumice_api::batch::{JobPhase, JobStatus};
-use pumice_api::names::DEFAULT_QUEUE;
-use serde::Deserialize;
+use pumice_api::names::{DEFAULT_QUEUE, USER};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::call::CallError;
@@ -40,6 +42,9 @@ pub struct Identity {
     pub namespace: String,
     /// Its uid.
     pub uid: String,
+    /// Who submitted it; empty where nobody wrote that down.
+    #[serde(rename = "annotations", deserialize_with = "user_in")]
+    pub user: String,
     /// When it was made.
     pub creation_timestamp: Option<Time>,
 }
@@ -64,6 +69,12 @@ pub struct Outline {
 pub struct Size {
     /// Pods.
     pub replicas: i32,
+}
+
+/// Annotations can be long; of them a list needs this one.
+fn user_in<'de, D: Deserializer<'de>>(annotations: D) -> Result<String, D::Error> {
+    let annotations = Option::<BTreeMap<String, String>>::deserialize(annotations)?;
+    Ok(annotations.and_then(|mut all| all.remove(USER)).unwrap_or_default())
 }
 
 impl Summary {

@@ -140,6 +140,60 @@ fn queues_and_nodes_are_shown_and_nodes_cordoned() {
 }
 
 #[test]
+fn a_user_lists_what_is_hers() {
+    let platform = simulated(1);
+    let ada = platform.kubeconfig_of("ada");
+    let ada = ["--kubeconfig", ada.to_str().unwrap()];
+    submit(&platform, "ours", 1, "");
+    let list = |args: &[&str]| platform.jobctl([&["list", "-o", "name"], args].concat()).ok();
+    assert_eq!(list(&[&["--me"][..], &ada].concat()), "");
+    platform.jobctl([&["submit", "--name", "hers"][..], &ada, &["--", "true"]].concat()).ok();
+    assert_eq!(list(&[&["--me"][..], &ada].concat()), "job/hers\n");
+    assert_eq!(list(&["--me"]), "job/ours\n");
+    assert_eq!(list(&["--user", "ada"]), "job/hers\n");
+    assert_eq!(list(&["--user", "bob"]), "");
+    assert_eq!(list(&["--sort", "name"]), "job/hers\njob/ours\n", "to ask who one is leaves no job");
+    let users = platform.jobctl(["list", "-o", "csv", "--columns", "name,user", "--sort", "name"]).ok();
+    assert_eq!(users, "name,user\nhers,ada\nours,pumice:administrator\n");
+}
+
+#[test]
+fn bash_completes_names_that_the_platform_knows() {
+    let platform = simulated(2);
+    submit(&platform, "sweep-1", 1, "");
+    submit(&platform, "sweep-2", 1, "pumice.sh/simulated-duration: 10ms");
+    platform.wait_for_phase("sweep-1", "Running");
+    platform.wait_for_phase("sweep-2", "Completed");
+    // What bash does at Tab: the script's own function, with the words of the line and the place of the cursor.
+    let script = r#"
+        source <("$1" completion bash); shift
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_TYPE=9
+        _clap_complete_jobctl jobctl "${COMP_WORDS[-1]}" "${COMP_WORDS[-2]}"
+        echo "${COMPREPLY[*]}""#;
+    let program = binary("jobctl");
+    let program = program.to_str().unwrap();
+    for (line, wanted) in [
+        (&["get", "sw"][..], "sweep-2 sweep-1"),
+        (&["logs", "-f", "job/sweep-1"], "job/sweep-1"),
+        (&["why", "sweep-"], "sweep-2 sweep-1"),
+        (&["cancel", "s"], "sweep-1"),
+        (&["retry", "s"], "sweep-2"),
+        (&["resume", "s"], ""),
+        (&["get", "-n", "kube-system", "s"], ""),
+        (&["list", "--queue", ""], "default root"),
+        (&["run", "--queue", "def"], "default"),
+        (&["queue", "get", "d"], "default"),
+        (&["node", "cordon", "sim-00001"], "sim-00001"),
+        (&["get", "--namespace", "kube-s"], "kube-system"),
+        (&["run", "--priority", "system-n"], "system-node-critical"),
+    ] {
+        let args = [&["-c", script, "bash", program, "jobctl"], line].concat();
+        let said = platform.run("bash".as_ref(), args, None);
+        assert_eq!((said.code, said.stdout.trim_end(), said.stderr.as_str()), (0, wanted, ""), "{line:?}");
+    }
+}
+
+#[test]
 fn a_failed_shard_comes_to_this_machine() {
     let platform = Platform::new();
     let script = "echo here is $SHARD_FILE; exit 7";

@@ -21,8 +21,9 @@ COLOURS: Mapping[str, str] = {
     "cyan": "#7fd1e0",
     "white": "#eceff4",
 }
-EIGHTHS = "▏▎▍▌▋▊▉█"
-# Fonts draw these with gaps between cells, so they are drawn as lines: to the left, right, up and down of the middle.
+# Fonts draw these with gaps between cells, so they are drawn as rectangles that are so opaque.
+SHADES: Mapping[str, float] = {"█": 1, "▓": 0.7, "▒": 0.45, "░": 0.2}
+# And these as lines: to the left, right, up and down of the middle.
 BOXES: Mapping[str, str] = {"─": "lr", "│": "ud", "└": "ur", "├": "udr", "┌": "dr", "┐": "dl", "┘": "ul", "┤": "udl"}
 
 
@@ -60,15 +61,15 @@ def _row(row: Sequence[Cell], top: float) -> Iterator[str]:
             yield _filled(left, top, len(cells) * WIDTH, HEIGHT, cells[0])
         if kind == "text":
             yield from _text(cells, left, top)
-        elif kind == "bar":
-            yield _bar(cells, left, top)
+        elif kind in SHADES:
+            yield _filled(left, top + 2, len(cells) * WIDTH, HEIGHT - 4, cells[0], SHADES[kind])
         else:
             yield _lines(cells, left, top)
 
 
 def _kind(cell: Cell) -> tuple[str, str, bool, bool]:
     """What is drawn as one thing."""
-    kind = "bar" if cell.text in EIGHTHS else "box" if cell.text in BOXES else "text"
+    kind = cell.text if cell.text in SHADES else "box" if cell.text in BOXES else "text"
     return kind, cell.colour, cell.bold, cell.reversed
 
 
@@ -85,13 +86,9 @@ def _text(cells: Sequence[Cell], left: float, top: float) -> Iterator[str]:
     yield f'<text x="{left:g}" y="{top + FONT - 1:g}"{length}{bold} fill="{colour}">{escape(text)}</text>'
 
 
-def _bar(cells: Sequence[Cell], left: float, top: float) -> str:
-    eighths = sum(EIGHTHS.index(cell.text) + 1 for cell in cells)
-    return _filled(left, top + 2, eighths * WIDTH / 8, HEIGHT - 4, cells[0])
-
-
-def _filled(left: float, top: float, width: float, height: float, cell: Cell) -> str:
-    return f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" fill="{_ink(cell)}"/>'
+def _filled(left: float, top: float, width: float, height: float, cell: Cell, opacity: float = 1) -> str:
+    faint = f' fill-opacity="{opacity:g}"' if opacity < 1 else ""
+    return f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" fill="{_ink(cell)}"{faint}/>'
 
 
 def _lines(cells: Sequence[Cell], left: float, top: float) -> str:

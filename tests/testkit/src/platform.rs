@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pumice_auth::{Ca, MASTERS, kubeconfig};
 use tempfile::TempDir;
 
 use crate::clients::code;
@@ -78,6 +79,15 @@ impl Platform {
         let path = self.scratch().join(name);
         std::fs::write(&path, content).expect("write a test's file");
         path
+    }
+
+    /// The kubeconfig of another user, who may do everything.
+    #[allow(clippy::disallowed_methods)] // a test's own clock
+    pub fn kubeconfig_of(&self, user: &str) -> PathBuf {
+        let now = jiff::Timestamp::now();
+        let ca = Ca::open_or_create(&self.data_dir().join("pki"), now).expect("open the platform's authority");
+        let issued = ca.issue_client(user, &[MASTERS], now).expect("issue a certificate");
+        self.file(&format!("{user}.kubeconfig"), kubeconfig(&self.url, &ca, &issued))
     }
 
     /// The process id of the running `up`.

@@ -4,11 +4,13 @@ use clap::Args;
 use pumice_jobs::select::Selector;
 
 use super::Form;
+use crate::completion;
 
 /// Flags of `debug`.
 #[derive(Debug, Args)]
 pub struct DebugArgs {
     /// Name, job/NAME, a pattern that hits one, or `last` for the newest
+    #[arg(add = completion::jobs())]
     pub job: Selector,
     /// The pod at this index [default: the one that failed first]
     #[arg(long, value_name = "INDEX")]

@@ -6,7 +6,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueHint};
+
+use crate::completion;
 
 /// A job, by manifest, by flags and a command, or by a script.
 #[derive(Debug, Args)]
@@ -18,10 +20,10 @@ pub struct Work {
     #[arg(long)]
     pub dry_run: bool,
     /// Script and its arguments; its first lines may have flags, as `#PUMICE --cpu 2` or `#SBATCH -c 2`
-    #[arg(value_name = "SCRIPT", allow_hyphen_values = true, conflicts_with = "argv")]
+    #[arg(value_name = "SCRIPT", value_hint = ValueHint::AnyPath, allow_hyphen_values = true, conflicts_with = "argv")]
     pub script: Vec<String>,
     /// Program and arguments of each pod
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::AnyPath)]
     pub argv: Vec<String>,
     #[command(flatten)]
     pub flags: JobArgs,
@@ -53,13 +55,13 @@ pub struct JobArgs {
     #[arg(long, value_name = "KEY")]
     pub idempotency_key: Option<String>,
     /// Queue [default: default]
-    #[arg(long)]
+    #[arg(long, add = completion::queues())]
     pub queue: Option<String>,
     /// Zone whose nodes may run it
-    #[arg(long)]
+    #[arg(long, add = completion::zones())]
     pub zone: Option<String>,
     /// Priority class
-    #[arg(long, value_name = "NAME", alias = "priority-class")]
+    #[arg(long, value_name = "NAME", alias = "priority-class", add = completion::priorities())]
     pub priority: Option<String>,
     /// Start after another job: ok:JOB, any:JOB or failed:JOB, several with commas
     #[arg(long, value_name = "WHEN:JOB")]
@@ -72,7 +74,7 @@ pub struct JobArgs {
     #[arg(long, value_name = "A:B", help_heading = "Shards")]
     pub days: Option<String>,
     /// Which days there are: weekdays, all, XNYS (the exchange), or a file of days [default: weekdays]
-    #[arg(long, value_name = "NAME|FILE", help_heading = "Shards")]
+    #[arg(long, value_name = "NAME|FILE", value_hint = ValueHint::AnyPath, help_heading = "Shards")]
     pub calendar: Option<String>,
     /// Days of one pod, which runs them in turn [default: 1]
     #[arg(long, value_name = "N", help_heading = "Shards")]

@@ -6,13 +6,14 @@ use pumice_jobs::select::Selector;
 use pumice_jobs::state::State;
 
 use super::Form;
+use crate::completion;
 
 /// Several jobs.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which jobs")]
 pub struct JobsArgs {
     /// Names, job/NAME, patterns such as 'sweep-*', or `last` for the newest
-    #[arg(value_name = "JOB", required_unless_present_any = ["all", "selector", "state", "of_queue"])]
+    #[arg(value_name = "JOB", required_unless_present_any = ["all", "selector", "state", "of_queue"], add = completion::jobs())]
     pub jobs: Vec<Selector>,
     /// All of the namespace
     #[arg(long, conflicts_with = "jobs")]
@@ -24,7 +25,7 @@ pub struct JobsArgs {
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     pub state: Vec<State>,
     /// Only those of this queue
-    #[arg(long = "queue", id = "of_queue", value_name = "NAME")]
+    #[arg(long = "queue", id = "of_queue", value_name = "NAME", add = completion::queues())]
     pub queue: Option<String>,
 }
 
@@ -36,6 +37,7 @@ impl JobsArgs {
             states: self.state.clone(),
             queue: self.queue.clone(),
             labels: self.selector.clone(),
+            user: None,
             since_s: None,
         }
     }
@@ -55,6 +57,7 @@ pub struct SeveralJobs {
 #[derive(Debug, Args)]
 pub struct OneJob {
     /// Name, job/NAME, a pattern that hits one, or `last` for the newest
+    #[arg(add = completion::jobs())]
     pub job: Selector,
     /// Form of what is printed
     #[arg(short, long, value_enum, default_value_t = Form::Table)]

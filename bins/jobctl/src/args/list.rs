@@ -10,12 +10,13 @@ use pumice_jobs::select::Selector;
 use pumice_jobs::state::State;
 
 use super::duration;
+use crate::completion;
 
 /// Flags of `list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Only these: names, patterns such as 'sweep-*', or `last`
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", add = completion::jobs())]
     pub jobs: Vec<Selector>,
     /// Jobs of all namespaces
     #[arg(short = 'A', long)]
@@ -24,8 +25,14 @@ pub struct ListArgs {
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
     /// Only jobs of this queue
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = completion::queues())]
     pub queue: Option<String>,
+    /// Only jobs that I submitted
+    #[arg(long, conflicts_with = "user")]
+    pub me: bool,
+    /// Only jobs that this user submitted, as the platform writes it: see --columns user
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     /// Only jobs in these states, such as running or failed,terminated; also active and ended
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     pub state: Vec<State>,
@@ -39,7 +46,7 @@ pub struct ListArgs {
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
     /// Columns: name, namespace, state, queue, progress, total, ok, fail, run, wait, age, runtime, created, min, retries,
-    /// priority, uid
+    /// priority, uid, user
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     pub columns: Vec<Column>,
     /// Form of what is printed
@@ -54,6 +61,7 @@ impl ListArgs {
             selectors: self.jobs.clone(),
             states: self.state.clone(),
             queue: self.queue.clone(),
+            user: self.user.clone(),
             since_s: self.since.map(|since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX)),
             labels: self.selector.clone(),
         }
@@ -61,7 +69,7 @@ impl ListArgs {
 }
 
 fn order() -> impl TypedValueParser<Value = Order> {
-    PossibleValuesParser::new(Order::WORDS.map(|(word, _)| word)).map(|word| Order::of(&word))
+    PossibleValuesParser::new(Order::WORDS.map(|(word, _)| word)).try_map(|word| word.parse::<Order>())
 }
 
 /// How a list is printed.

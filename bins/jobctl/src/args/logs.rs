@@ -3,10 +3,13 @@
 use clap::Args;
 use pumice_jobs::select::Selector;
 
+use crate::completion;
+
 /// Flags of `logs`.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
     /// Name, job/NAME, a pattern that hits one, or `last` for the newest
+    #[arg(add = completion::jobs())]
     pub job: Selector,
     /// Go on until the job ends
     #[arg(short, long)]

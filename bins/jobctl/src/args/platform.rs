@@ -4,12 +4,13 @@ use clap::{Args, Subcommand, ValueEnum};
 use pumice_units::Quantity;
 
 use super::Form;
+use crate::completion;
 
 /// Flags of `top`.
 #[derive(Debug, Args)]
 pub struct TopArgs {
     /// A job (its pods), `queue`, `node`, or nothing for the jobs of the namespace; job/queue is a job called queue
-    #[arg(value_name = "JOB|queue|node")]
+    #[arg(value_name = "JOB|queue|node", add = completion::jobs())]
     pub of: Option<String>,
     /// Rows at most
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -64,6 +65,7 @@ pub struct Shown {
 #[derive(Debug, Args)]
 pub struct ShownOne {
     /// Name
+    #[arg(add = completion::of_verb())]
     pub name: String,
     /// Form of what is printed
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
@@ -74,6 +76,7 @@ pub struct ShownOne {
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// The queue
+    #[arg(add = completion::queues())]
     pub name: String,
     /// CPU of each pod
     #[arg(long, value_name = "QUANTITY")]
@@ -99,11 +102,13 @@ pub enum NodeCommand {
     /// Let no more pods onto a node; those there stay
     Cordon {
         /// Name
+        #[arg(add = completion::of_verb())]
         name: String,
     },
     /// Let pods onto it again
     Uncordon {
         /// Name
+        #[arg(add = completion::of_verb())]
         name: String,
     },
 }
@@ -116,11 +121,13 @@ pub enum ContextCommand {
     /// Use a context from now on; without a name, none: the pumice up of this machine
     Use {
         /// Its name
+        #[arg(add = completion::contexts())]
         name: Option<String>,
     },
     /// Show a context, by default the one in use
     Show {
         /// Its name
+        #[arg(add = completion::contexts())]
         name: Option<String>,
     },
     /// Name a platform: what --kubeconfig, --data-dir, --namespace say, under this name
@@ -134,6 +141,7 @@ pub enum ContextCommand {
     /// Forget a context
     Remove {
         /// Its name
+        #[arg(add = completion::contexts())]
         name: String,
     },
 }

@@ -6,10 +6,13 @@ use clap::{Args, ValueEnum};
 use pumice_jobs::bundle::Status;
 use pumice_jobs::select::Selector;
 
+use crate::completion;
+
 /// Flags of `results`.
 #[derive(Debug, Args)]
 pub struct ResultsArgs {
     /// Name, job/NAME, a pattern that hits one, or `last` for the newest
+    #[arg(add = completion::jobs())]
     pub job: Selector,
     /// Only records of which the last attempt failed
     #[arg(long)]

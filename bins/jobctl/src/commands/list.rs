@@ -3,6 +3,7 @@
 use pumice_jobs::list::{self, Column, Order};
 use pumice_jobs::pick::{self, Filter, Place};
 use pumice_jobs::summary::Summary;
+use pumice_jobs::user;
 use pumice_jobs::{Connection, Exit};
 
 use super::Session;
@@ -13,7 +14,10 @@ use crate::{output, terminal};
 /// Prints the jobs; an empty list is said on standard error.
 pub fn run(session: &Session, args: &ListArgs) -> Result<Exit, Failure> {
     session.talk(|connection| async move {
-        let (filter, now) = (args.filter(), terminal::now());
+        let (mut filter, now) = (args.filter(), terminal::now());
+        if args.me {
+            filter.user = Some(user::of(&connection).await?);
+        }
         let whole = matches!(args.output, ListForm::Json | ListForm::Yaml);
         let place = Place { all_namespaces: args.all_namespaces, labels: filter.labels.as_deref() };
         let mut jobs = filter.hits(pick::summaries(&connection, place, whole).await?, now);

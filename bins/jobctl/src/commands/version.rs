@@ -1,14 +1,13 @@
 //! `jobctl version` and `completion`: what this program says of itself.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 use pumice_jobs::{Exit, call};
 use serde_json::json;
 
 use super::Session;
-use crate::args::{Cli, Form, VersionArgs};
+use crate::args::{Form, VersionArgs};
 use crate::failure::Failure;
-use crate::{output, terminal};
+use crate::{completion, output, terminal};
 
 /// Prints the versions of this program and of the platform, if it answers.
 pub fn version(session: &Session, args: &VersionArgs) -> Result<Exit, Failure> {
@@ -41,9 +40,7 @@ pub fn version(session: &Session, args: &VersionArgs) -> Result<Exit, Failure> {
 
 /// Prints the script that lets a shell complete command lines.
 pub fn completion(shell: Shell) -> Result<Exit, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "jobctl", &mut script);
-    output::text(&String::from_utf8_lossy(&script))?;
+    output::text(&completion::script(shell)?)?;
     if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
         terminal::say(&format!("next:  source <(jobctl completion {shell})"));
     }

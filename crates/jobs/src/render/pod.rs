@@ -9,6 +9,7 @@ use super::counts::in_range;
 use super::volumes::Volumes;
 use super::{HOST_IMAGE, JobFlags, RenderError, TASK, rules, script};
 use crate::names;
+use crate::node::ZONE;
 
 /// The volume of a working directory that is this machine's own.
 const WORKDIR_VOLUME: &str = "workdir";
@@ -16,8 +17,6 @@ const WORKDIR_VOLUME: &str = "workdir";
 const GPU: &str = "nvidia.com/gpu";
 /// The most GPUs of a pod.
 const GPUS_MAX: u32 = 1024;
-/// The node label of `--zone`.
-const ZONE: &str = "pumice.sh/zone";
 
 /// The pod's spec.
 pub(super) fn spec(flags: &JobFlags) -> Result<PodSpec, RenderError> {

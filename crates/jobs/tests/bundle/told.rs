@@ -25,7 +25,7 @@ async fn rows_that_nobody_told_of_have_their_keys_from_the_bundle() {
         }
         recorder.flush().await.unwrap();
     }
-    let results = Results::at(place, plan, packed.root, run()).await.unwrap();
+    let results = Results::at(place.clone(), plan, packed.root, run()).await.unwrap();
     let rows: Vec<Row> = results.rows(|_| true).try_collect().await.unwrap();
     for (number, row) in rows.iter().enumerate() {
         let (word, attempts, text) = match number {
@@ -38,7 +38,14 @@ async fn rows_that_nobody_told_of_have_their_keys_from_the_bundle() {
     }
     let failed: Vec<Row> = results.rows(|status| status == Some(Status::Failed)).try_collect().await.unwrap();
     assert_eq!(failed, [rows[50].clone()]);
+    // What is told from now on is not in the numbers of rows that were read before.
+    let slice = Slice { run: run(), shard: 2, records: 20..30 };
+    let mut recorder = Recorder::open(place.clone(), slice, 1).await.unwrap();
+    let report = Report::default().to_bytes().unwrap();
+    recorder.record(25, "25", Status::Succeeded, report).await.unwrap();
+    recorder.flush().await.unwrap();
     let tally = results.tally().await.unwrap();
     assert_eq!(tally.to_string(), "20 of 1000 records succeeded; failed: 50; missing: 20, 21, 22, 23, 24 and 974 more");
     assert!(!tally.is_whole() && !tally.is_blank());
+    assert_eq!(results.tally().await.unwrap().succeeded, 21, "and then it is read anew");
 }

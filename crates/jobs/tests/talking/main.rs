@@ -276,6 +276,30 @@ async fn logs_up_to_now_and_long_lines() {
 }
 
 #[tokio::test]
+async fn logs_up_to_now_come_by_task_and_index() {
+    let of = |task: &str, index: u32| {
+        let mut pod = pod(8, "Failed", json!({"terminated": {"exitCode": 1}}));
+        pod["metadata"]["name"] = json!(format!("j-{task}-{index}"));
+        pod["metadata"]["labels"] = json!({"volcano.sh/task-spec": task, "volcano.sh/task-index": index.to_string()});
+        pod
+    };
+    let pods = vec![of("b", 0), of("a", 10), of("a", 9), of("a", 2)];
+    let mut script = Script::default().on("/pods?limit", [list(9, pods)]);
+    for path in ["/pods/j-b-0/log", "/pods/j-a-10/log", "/pods/j-a-9/log", "/pods/j-a-2/log"] {
+        script = script.on(path, [Answer::Pieces(vec!["one\n".into(), "two\n".into()])]);
+    }
+    let mut logs = JobLogs::new(script.connection(), job_ref(), LogOptions::default());
+    let mut lines = Vec::new();
+    while let Some(line) = logs.next().await {
+        let line = line.unwrap();
+        lines.push(format!("{} {}", line.pod, String::from_utf8(line.text).unwrap()));
+    }
+    let wanted = ["j-a-2", "j-a-9", "j-a-10", "j-b-0"].map(|pod| [format!("{pod} one"), format!("{pod} two")]);
+    assert_eq!(lines, wanted.concat());
+    assert_eq!(logs.pods_seen(), 4);
+}
+
+#[tokio::test]
 async fn a_waiting_job_is_asked_why() {
     let why =
         Answer::Json(200, json!({"stage": "Pending", "reasons": [{"a": 1}], "text": "no cpu at all\n└─ its details"}));

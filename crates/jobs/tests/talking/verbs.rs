@@ -5,6 +5,7 @@ use pumice_jobs::load;
 use pumice_jobs::outcome::JobEnd;
 use pumice_jobs::pick::{Filter, pick};
 use pumice_jobs::retry::retry;
+use pumice_jobs::{Exit, user};
 use serde_json::{Value, json};
 
 use super::{Answer, Script, event, job, job_ref, list, status};
@@ -92,6 +93,17 @@ async fn a_pattern_is_looked_for_on_every_page() {
     };
     let hits = pick(&script.connection(), &names, jiff::Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(hits.len(), 2, "names alone ask for no list, and each is meant once");
+}
+
+#[tokio::test]
+async fn whose_jobs_are_mine_is_asked_by_a_job_that_is_not_kept() {
+    let kept =
+        |annotations: Value| Answer::Json(201, json!({"metadata": {"name": "who-x", "annotations": annotations}}));
+    let script = Script::default().on("/jobs?dryRun=All", [kept(json!({"pumice.sh/user": "ada"})), kept(json!(null))]);
+    assert_eq!(user::of(&script.connection()).await.unwrap(), "ada");
+    let unknown = user::of(&script.connection()).await.unwrap_err();
+    assert_eq!((unknown.exit(), unknown.next_command(None).as_deref()), (Exit::Usage, Some("jobctl list")));
+    assert!(script.seen.lock().unwrap().iter().all(|line| line.starts_with("POST") && line.contains("dryRun=All")));
 }
 
 #[tokio::test]
