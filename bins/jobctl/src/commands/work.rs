@@ -6,9 +6,9 @@ mod store;
 
 use std::path::{Path, PathBuf};
 
+use pumice_jobs::bundled::{self, Prepared};
 use pumice_jobs::manifest::{self, Object};
 use pumice_jobs::render::{self, JobFlags};
-use pumice_jobs::bundled::{self, Prepared};
 use pumice_jobs::submit::{self, Submitted};
 use pumice_jobs::{Connection, Error, Exit, idempotency};
 use serde::Serialize;
@@ -46,11 +46,7 @@ impl Submission {
     }
 
     /// Sends it; `done` hears of each object that a user knows of.
-    pub async fn send(
-        &self,
-        connection: &Connection,
-        done: impl FnMut(&Submitted),
-    ) -> Result<Vec<Submitted>, Error> {
+    pub async fn send(&self, connection: &Connection, done: impl FnMut(&Submitted)) -> Result<Vec<Submitted>, Error> {
         Ok(match self {
             Submission::Manifest(objects) => submit::submit(connection, objects, done).await?,
             Submission::Job { job, belongings, bundle: None, .. } => {

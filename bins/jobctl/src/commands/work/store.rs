@@ -70,12 +70,7 @@ impl Store {
 
     /// Where the pods find records and record results, as a new run. Without a root there are no records in it; results are
     /// recorded wherever there is a place for them.
-    pub fn location(
-        &mut self,
-        root: Option<ChunkId>,
-        pods: u32,
-        results: bool,
-    ) -> Result<Option<Location>, Failure> {
+    pub fn location(&mut self, root: Option<ChunkId>, pods: u32, results: bool) -> Result<Option<Location>, Failure> {
         let spot = match &self.kind {
             Kind::Folder(_, spot, _) => spot.clone(),
             Kind::Objects(spot, _) => spot.clone(),
@@ -88,7 +83,9 @@ impl Store {
             shard_bytes_max(pods)?;
         }
         if self.dry_run && (root.is_some() || matches!(self.kind, Kind::Objects(..))) {
-            terminal::say(&format!("{spot} is not made by --dry-run, so what is printed can't be submitted without it"));
+            terminal::say(&format!(
+                "{spot} is not made by --dry-run, so what is printed can't be submitted without it"
+            ));
         }
         let root = match root {
             Some(root) => root,
