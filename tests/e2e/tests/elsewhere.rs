@@ -1,12 +1,11 @@
 //! Jobs whose bundle is in ConfigMaps, through the real programs. A platform that is named by its kubeconfig counts as another
-//! cluster. Its pods have no token and it has no roles, so that here the `jobctl` of the pods is one that uses the kubeconfig,
-//! and roles are kinds that are defined and mean nothing. What a token may do is for the tests on a real Kubernetes.
+//! cluster. Its pods are simulated, and the test runs their commands, with the kubeconfig in the place of a token; its roles are
+//! kinds that are defined and mean nothing. What a token may do is for the tests on a real Kubernetes.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use pumice_testkit::{Output, Platform, binary, eventually};
+use pumice_testkit::{Output, Platform, Setup, eventually};
 use serde_json::{Value, json};
 
 /// A platform as somebody else's cluster.
@@ -17,17 +16,9 @@ struct Elsewhere {
 
 impl Elsewhere {
     fn new() -> Elsewhere {
-        let platform = Platform::new();
-        // Pods don't see the data of their platform.
-        let kubeconfig = platform.scratch().join("kubeconfig");
-        std::fs::copy(platform.data_dir().join("kubeconfig"), &kubeconfig).unwrap();
-        std::fs::create_dir(platform.scratch().join("shared")).unwrap();
-        let programs = platform.scratch().join("bin");
-        std::fs::create_dir(&programs).unwrap();
-        let program = programs.join("jobctl");
-        let (real, named) = (binary("jobctl"), kubeconfig.display());
-        std::fs::write(&program, format!("#!/bin/sh\nexec {} --kubeconfig {named} \"$@\"\n", real.display())).unwrap();
-        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let flags = ["--local-node", "false", "--simulated-nodes", "1"].map(str::to_owned).to_vec();
+        let platform = Platform::start(Setup { flags });
+        let kubeconfig = platform.data_dir().join("kubeconfig");
         Elsewhere { platform, kubeconfig }
     }
 
@@ -57,11 +48,10 @@ impl Elsewhere {
         self.platform.jobctl([&flags, args].concat())
     }
 
-    /// Submits or runs a shell's script; its pods find programs as they do in an image, and work in a folder that stays.
-    fn shell(&self, verb: &[&str], script: &str) -> Output {
-        let path = format!("PATH={}:/usr/bin:/bin", self.platform.scratch().join("bin").display());
-        let shared = ["--volume", "./shared:/mnt", "--workdir", "/mnt"];
-        self.jobctl(&[verb, &["--env", &path], &shared, &["--", "sh", "-c", script, "sh", "{key}"]].concat())
+    /// Runs the command of each of a job's pods, and gives their exit codes.
+    fn run_pods(&self, job: &str, pods: u32) -> Vec<i32> {
+        let job = self.platform.get("jobs.batch.volcano.sh", job).unwrap();
+        (0..pods).map(|index| self.platform.run_shard(&job, index, &self.kubeconfig).code).collect()
     }
 
     /// Waits until nothing of any bundle is left.
@@ -87,34 +77,34 @@ fn rows_reach_pods_and_results_come_back_by_config_maps() {
     let rows: String = (0..10).map(|row| format!("run-{row},{row}\n")).collect();
     let table = there.platform.file("grid.csv", format!("name,x\n{rows}"));
     let script = "test -z \"$PUMICE_CHECKPOINT\" || exit 9; echo $1 >> ran; \
-        case $1 in run-3|run-8) test -e again || exit 7;; esac; \
+        case $1 in run-3|run-8) test $PUMICE_ATTEMPT -gt 1 || exit 7;; esac; \
         echo $((PUMICE_PARAM_X * PUMICE_PARAM_X)) > $PUMICE_RESULT";
-    let grid = ["--params", table.to_str().unwrap(), "--key", "name", "--rows-per-task", "4"];
-    let output = there.shell(&[&["run", "--no-logs", "--name", "grid"], &grid[..]].concat(), script);
-    assert_eq!(output.code, 7, "{output:?}");
-    assert!(output.stderr.contains("job grid: 8 of 10 records succeeded; failed: run-3, run-8\n"), "{output:?}");
-    let keys = there.jobctl(&["results", "grid", "--failed", "-o", "keys"]).ok();
-    assert_eq!(keys, "run-3\nrun-8\n");
-    let job = there.platform.get("jobs.batch.volcano.sh", "grid").unwrap();
-    let account = job["spec"]["tasks"][0]["template"]["spec"]["serviceAccountName"].as_str().unwrap();
-    for (kind, wanted) in [("configmaps", 5), ("serviceaccounts", 1), ("roles", 1), ("rolebindings", 1)] {
+    let table = ["--params", table.to_str().unwrap(), "--key", "name", "--rows-per-task", "4"];
+    let command = ["--", "sh", "-c", script, "sh", "{key}"];
+    there.jobctl(&[&["submit", "--name", "grid"], &table[..], &command].concat()).ok();
+    assert_eq!(there.run_pods("grid", 3), [7, 0, 7]);
+    let account = there.platform.get("jobs.batch.volcano.sh", "grid").unwrap();
+    let account = account["spec"]["tasks"][0]["template"]["spec"]["serviceAccountName"].as_str().unwrap().to_owned();
+    // The anchor, the leaf, the root; and one entry for each pod, however many records it has.
+    for (kind, wanted) in [("configmaps", 6), ("serviceaccounts", 1), ("roles", 1), ("rolebindings", 1)] {
         let found = there.bundled(kind);
-        let of_job = |object: &Value| object["metadata"]["labels"]["pumice.sh/bundle"] == account;
-        // The anchor, the leaf, the root; and one object for each shard, however many records it has.
-        let wanted = if kind == "configmaps" { wanted + 1 } else { wanted };
-        assert!(found.iter().all(of_job) && found.len() == wanted, "{kind}: {} of {wanted}", found.len());
+        assert!(found.iter().all(|object| object["metadata"]["labels"]["pumice.sh/bundle"] == account.as_str()));
+        assert_eq!(found.len(), wanted, "{kind}");
     }
+    assert_eq!(there.jobctl(&["results", "grid", "--failed", "-o", "keys"]).ok(), "run-3\nrun-8\n");
+    there.jobctl(&["cancel", "grid"]).ok();
+    let told = there.jobctl(&["get", "grid"]).ok();
+    assert!(told.contains("job grid: 8 of 10 records succeeded; failed: run-3, run-8\n"), "{told}");
 
-    there.platform.file("shared/again", "");
     assert_eq!(there.jobctl(&["retry", "grid"]).ok(), "job/grid-r2\n");
-    there.jobctl(&["wait", "grid-r2", "--timeout", "120s"]).ok();
-    let ran = std::fs::read_to_string(there.platform.scratch().join("shared/ran")).unwrap();
+    assert_eq!(there.run_pods("grid-r2", 3), [0, 0, 0]);
+    let ran = std::fs::read_to_string(there.platform.scratch().join("ran")).unwrap();
     assert_eq!(ran.lines().count(), 12, "only what failed ran again: {ran}");
     // The bundle belongs to both jobs.
     there.platform.kubectl(["delete", "jobs.batch.volcano.sh", "grid"]).ok();
-    let csv = there.jobctl(&["results", "grid-r2", "-o", "json"]).ok();
-    let squares = csv.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["result"].clone());
-    assert!(squares.eq((0..10).map(|row| json!((row * row).to_string()))), "{csv}");
+    let json = there.jobctl(&["results", "grid-r2", "-o", "json"]).ok();
+    let squares = json.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["result"].clone());
+    assert!(squares.eq((0..10).map(|row| json!((row * row).to_string()))), "{json}");
     there.platform.kubectl(["delete", "jobs.batch.volcano.sh", "grid-r2"]).ok();
     there.all_gone();
 }
@@ -122,19 +112,24 @@ fn rows_reach_pods_and_results_come_back_by_config_maps() {
 #[test]
 fn a_key_leaves_one_bundle_and_a_failed_submission_none() {
     let there = Elsewhere::new().with_roles();
-    let nightly = ["submit", "--idempotency-key", "nightly", "--array", "0-1"];
-    let name = there.shell(&nightly, "true").ok();
-    assert_eq!(there.shell(&nightly, "true").ok(), name, "the same again is the job that is there");
-    let other = there.shell(&nightly, "false");
-    assert_eq!(other.code, 6, "{other:?}");
-    let refused = there.shell(&["submit", "--queue", "nowhere", "--array", "0-1"], "true");
-    assert_eq!(refused.code, 3, "{refused:?}");
-    eventually("one bundle is left", || match there.bundled("roles").len() {
+    let submit = |flags: &[&str], program: &str| {
+        there.jobctl(&[&["submit", "--array", "0-1"], flags, &["--", program]].concat())
+    };
+    let nightly = ["--idempotency-key", "nightly"];
+    let name = submit(&nightly, "true").ok();
+    assert_eq!(submit(&nightly, "true").ok(), name, "the same again is the job that is there");
+    for (flags, program, code) in [(&nightly[..], "false", 6), (&["--queue", "nowhere"], "true", 3)] {
+        let refused = submit(flags, program);
+        assert_eq!(refused.code, code, "{refused:?}");
+    }
+    eventually("one bundle is left", || match there.bundled("rolebindings").len() {
         1 => Ok(()),
         some => Err(format!("{some} are left")),
     });
-    there.jobctl(&["wait", name.trim(), "--timeout", "60s"]).ok();
-    assert_eq!(there.jobctl(&["results", name.trim(), "-o", "keys"]).ok(), "0\n1\n");
+    let name = name.trim().trim_start_matches("job/");
+    assert_eq!(there.run_pods(name, 2), [0, 0]);
+    assert_eq!(there.jobctl(&["results", name, "-o", "keys"]).ok(), "0\n1\n");
+    assert_eq!(there.jobctl(&["results", name, "--missing", "-o", "keys"]).ok(), "");
     there.platform.kubectl(["delete", "jobs.batch.volcano.sh", "--all"]).ok();
     there.all_gone();
 }
@@ -142,8 +137,9 @@ fn a_key_leaves_one_bundle_and_a_failed_submission_none() {
 #[test]
 fn where_pods_can_get_no_rights_the_way_out_is_named() {
     let there = Elsewhere::new();
-    let output = there.shell(&["submit", "--array", "0-1"], "true");
-    assert_ne!(output.code, 0, "{output:?}");
+    let array = |flag: &[&str]| there.jobctl(&[&["submit", "--array", "0-1"], flag, &["--", "true"]].concat());
+    let output = array(&[]);
+    assert_eq!(output.code, 3, "{output:?}");
     assert!(output.stderr.contains("pods can't be let read and record ConfigMaps in namespace default"), "{output:?}");
     assert!(output.stderr.contains("next:  jobctl run --bundle-dir FOLDER ...\n"), "{output:?}");
     assert!(there.platform.list("jobs.batch.volcano.sh").is_empty(), "nothing was submitted");
@@ -151,6 +147,5 @@ fn where_pods_can_get_no_rights_the_way_out_is_named() {
         0 => Ok(()),
         some => Err(format!("{some} are left")),
     });
-    let output = there.shell(&["run", "--no-results", "--array", "0-1"], "true");
-    assert_eq!(output.code, 0, "{output:?}");
+    array(&["--no-results"]).ok();
 }

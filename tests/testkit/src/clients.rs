@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::eventually;
+use crate::{binary, eventually};
 
 /// What a command left behind.
 #[derive(Debug, Clone)]
@@ -103,6 +103,26 @@ impl Clients {
             let now = found["status"]["state"]["phase"].as_str().unwrap_or("").to_owned();
             if now == phase { Ok(found) } else { Err(format!("{now}: {}", found["status"])) }
         })
+    }
+
+    /// Runs what a pod of a job with shards would, beside the test: the job's first container with its variables, as whoever the
+    /// kubeconfig is of.
+    ///
+    /// # Panics
+    /// When the container is none that `jobctl` rendered.
+    pub fn run_shard(&self, job: &Value, index: u32, kubeconfig: &Path) -> Output {
+        let container = &job["spec"]["tasks"][0]["template"]["spec"]["containers"][0];
+        // As the kubelet reads it.
+        let text = |value: &Value| value.as_str().expect("a text").replace("$$", "$");
+        let variables = container["env"].as_array().expect("variables").iter();
+        let valued = variables.filter(|one| one["value"].is_string());
+        let valued = valued.map(|one| format!("{}={}", text(&one["name"]), text(&one["value"])));
+        let mut words = container["command"].as_array().expect("a command").iter().map(text);
+        assert_eq!(words.next().as_deref(), Some("jobctl"));
+        let front = [binary("jobctl"), "--kubeconfig".into(), kubeconfig.into()].map(PathBuf::into_os_string);
+        let own = [format!("VC_TASK_INDEX={index}")];
+        let args = own.into_iter().chain(valued).map(OsString::from).chain(front).chain(words.map(OsString::from));
+        self.run(Path::new("env"), args, None)
     }
 
     /// Runs any program.
