@@ -91,7 +91,7 @@ fn pods_read_and_record_with_the_token_of_their_job_and_can_do_nothing_else() {
 
     let refused = jobctl(&cluster, &bob, &[&["submit"], &grid[..], &command].concat());
     assert_eq!(refused.code, 4, "{refused:?}");
-    assert!(refused.stderr.contains("ask for the right to create service accounts, roles"), "{refused:?}");
+    assert!(refused.stderr.contains("which takes the right to create service accounts, roles"), "{refused:?}");
     assert!(refused.stderr.contains("next:  jobctl run --bundle-dir FOLDER ..."), "{refused:?}");
     wait_for_bundled(&cluster, 0);
 

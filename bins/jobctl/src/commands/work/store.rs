@@ -19,14 +19,16 @@ use crate::terminal;
 /// The place of a job's bundle.
 pub struct Store {
     kind: Kind,
+    /// As pods know it.
+    spot: Option<Spot>,
     dry_run: bool,
 }
 
 enum Kind {
-    /// A folder that pods see, and its place once it was needed.
-    Folder(PathBuf, Spot, Option<Arc<dyn Place>>),
+    /// A folder that pods see, and its place once something goes into it.
+    Folder(PathBuf, Option<Arc<dyn Place>>),
     /// ConfigMaps of the job's namespace.
-    Objects(Spot, Prepared),
+    Objects(Prepared),
     /// Nothing that pods could reach.
     None,
 }
@@ -40,28 +42,32 @@ impl Store {
             None => folder.clone(),
         });
         let cache = surroundings.cache.as_ref().filter(|cache| site.here && cache.is_absolute());
-        let kind = match named.or_else(|| cache.map(|cache| cache.join("bundles"))) {
-            Some(folder) => Kind::Folder(folder.clone(), Spot::folder(&folder)?, None),
+        let (kind, spot) = match named.or_else(|| cache.map(|cache| cache.join("bundles"))) {
+            Some(folder) => {
+                let spot = Spot::folder(&folder)?;
+                (Kind::Folder(folder, None), Some(spot))
+            }
             None if site.elsewhere => {
                 let prepared = Prepared::new()?;
-                Kind::Objects(prepared.spot(&session.namespace()?)?, prepared)
+                let spot = prepared.spot(&session.namespace()?)?;
+                (Kind::Objects(prepared), Some(spot))
             }
             // Pods of this machine's platform have no token.
-            None => Kind::None,
+            None => (Kind::None, None),
         };
-        Ok(Store { kind, dry_run: site.dry_run })
+        Ok(Store { kind, spot, dry_run: site.dry_run })
     }
 
     /// Where to pack records.
     pub fn needed(&mut self) -> Result<Arc<dyn Place>, Failure> {
         let dry_run = self.dry_run;
         match &mut self.kind {
-            Kind::Folder(_, _, Some(place)) => Ok(Arc::clone(place)),
-            Kind::Folder(folder, _, place) => {
+            Kind::Folder(_, Some(place)) => Ok(Arc::clone(place)),
+            Kind::Folder(folder, place) => {
                 let made: Arc<dyn Place> = if dry_run { Arc::new(Nowhere) } else { Arc::new(Folder::make(folder)?) };
                 Ok(Arc::clone(place.insert(made)))
             }
-            Kind::Objects(_, prepared) => Ok(prepared.place()),
+            Kind::Objects(prepared) => Ok(prepared.place()),
             Kind::None => Err(usage(format!(
                 "the pods can't compute these records: say {FOLDER_FLAG}, one that they see too, at the same path"
             ))),
@@ -71,18 +77,12 @@ impl Store {
     /// Where the pods find records and record results, as a new run. Without a root there are no records in it; results are
     /// recorded wherever there is a place for them.
     pub fn location(&mut self, root: Option<ChunkId>, pods: u32, results: bool) -> Result<Option<Location>, Failure> {
-        let spot = match &self.kind {
-            Kind::Folder(_, spot, _) => spot.clone(),
-            Kind::Objects(spot, _) => spot.clone(),
-            Kind::None => return Ok(None),
-        };
-        if root.is_none() && !results {
-            return Ok(None);
-        }
-        if let Kind::Objects(..) = self.kind {
+        let Some(spot) = self.spot.clone().filter(|_| root.is_some() || results) else { return Ok(None) };
+        let objects = matches!(self.kind, Kind::Objects(_));
+        if objects {
             shard_bytes_max(pods)?;
         }
-        if self.dry_run && (root.is_some() || matches!(self.kind, Kind::Objects(..))) {
+        if self.dry_run && (root.is_some() || objects) {
             terminal::say(&format!(
                 "{spot} is not made by --dry-run, so what is printed can't be submitted without it"
             ));
@@ -98,7 +98,7 @@ impl Store {
     /// What becomes ConfigMaps with the job.
     pub fn prepared(self) -> Option<Prepared> {
         match self.kind {
-            Kind::Objects(_, prepared) => Some(prepared),
+            Kind::Objects(prepared) => Some(prepared),
             Kind::Folder(..) | Kind::None => None,
         }
     }
