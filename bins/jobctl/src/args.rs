@@ -1,5 +1,6 @@
 //! The command line of `jobctl`.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -69,6 +70,19 @@ pub struct Global {
     /// No progress on standard error
     #[arg(long, global = true)]
     pub no_progress: bool,
+}
+
+impl Global {
+    /// The flags that name the platform, for another command that is to talk to it.
+    pub fn place(&self) -> Vec<&OsStr> {
+        let flags = [
+            ("--kubeconfig", self.kubeconfig.as_ref().map(|path| path.as_os_str())),
+            ("--context", self.context.as_ref().map(OsStr::new)),
+            ("--data-dir", self.data_dir.as_ref().map(|path| path.as_os_str())),
+        ];
+        let given = flags.into_iter().filter_map(|(flag, value)| Some([OsStr::new(flag), value?]));
+        given.flatten().collect()
+    }
 }
 
 /// The verbs.

@@ -37,6 +37,9 @@ use crate::environment::{self, Surroundings};
 use crate::failure::Failure;
 use crate::terminal;
 
+/// What Kubernetes tells its pods, and nobody else has.
+const CLUSTER_VARIABLE: &str = "KUBERNETES_SERVICE_HOST";
+
 /// What every verb gets.
 pub struct Session {
     /// The flags that all verbs share.
@@ -51,6 +54,11 @@ impl Session {
         matches!(self.target(), Ok((Target::Local { .. }, _)))
     }
 
+    /// Whether a platform was named that is not the one of this machine.
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self.target(), Ok((Target::Kubeconfig { .. }, _)))
+    }
+
     /// The platform, and the namespace of commands that name none.
     fn target(&self) -> Result<(Target, Option<String>), Error> {
         let flags = Flags {
@@ -59,6 +67,15 @@ impl Session {
             data_dir: self.global.data_dir.clone(),
         };
         places::resolve(flags, &self.surroundings.target)
+    }
+
+    /// The namespace that commands work in. Nothing is sent.
+    fn namespace(&self) -> Result<String, Failure> {
+        let (target, namespace) = self.target()?;
+        match self.global.namespace.clone().or(namespace) {
+            Some(namespace) => Ok(namespace),
+            None => Ok(runtime()?.block_on(Connection::namespace_of(&target))?),
+        }
     }
 
     /// Brings up the platform of this machine where none was named and none runs, and says so. For what brings work.
@@ -70,6 +87,17 @@ impl Session {
             terminal::say(&started);
         }
         Ok(())
+    }
+
+    /// A way to the platform that this process is a pod of: by its token, if no flag names another way. Who tries a pod's command
+    /// by hand is no pod of a cluster, and gets what every verb gets.
+    async fn of_this_pod(&self) -> Result<Connection, Error> {
+        let Global { kubeconfig, context, data_dir, .. } = &self.global;
+        let named = kubeconfig.is_some() || context.is_some() || data_dir.is_some();
+        if !named && environment::variable(CLUSTER_VARIABLE).is_some() {
+            return Ok(Connection::of_this_pod()?);
+        }
+        Ok(Connection::open(self.target()?.0, None).await?)
     }
 
     /// Runs a verb that takes Ctrl-C for a wish to stop waiting. A second one ends it at once.
@@ -131,7 +159,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Logs(args) => logs::run(&session, &args),
         Command::Results(args) => results::run(&session, &args),
         Command::Wait(args) => wait::run(&session, &args),
-        Command::Shard(args) => shard::run(&args.command),
+        Command::Shard(args) => shard::run(&session, &args.command),
         Command::Cancel(args) => act::run(&session, &args, Wish::Cancel),
         Command::Progress(args) => progress::run(&session, &args),
         Command::Retry(args) => retry::run(&session, &args),

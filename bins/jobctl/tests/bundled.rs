@@ -1,5 +1,5 @@
-//! Records that a pod can't compute, from where they are submitted into the pod: `--dry-run` writes the bundle and prints the
-//! job; a pod is the job's own variables.
+//! Records that a pod can't compute, from where they are submitted into the pod: `--dry-run` prints the job, and submitting it
+//! writes the bundle, also where there is no platform; a pod is the job's own variables.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -19,10 +19,18 @@ fn jobctl(folder: &Path, args: &[&str], variables: &BTreeMap<String, String>) ->
 
 /// Pods, and the variables that all of them have.
 fn submitted(folder: &TempDir, flags: &[&str]) -> (u64, BTreeMap<String, String>) {
-    let front = ["submit", "--dry-run", "-o", "json", "--image", "any", "--bundle-dir", "bundles"];
-    let args = [&front, flags, &["--", "true"]].concat();
-    let output = jobctl(folder.path(), &args, &BTreeMap::new());
+    let submit = |how: &[&str]| {
+        let front = ["submit", "-o", "json", "--image", "any", "--bundle-dir", "bundles", "--kubeconfig", "absent"];
+        jobctl(folder.path(), &[&front, how, flags, &["--", "true"]].concat(), &BTreeMap::new())
+    };
+    let there = folder.path().join("bundles").exists();
+    let output = submit(&["--dry-run"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("bundles is not made by --dry-run"), "{told}");
+    assert_eq!(folder.path().join("bundles").exists(), there, "a dry run writes nothing");
+    let refused = String::from_utf8(submit(&[]).stderr).unwrap();
+    assert!(refused.contains("cannot use the kubeconfig absent"), "{refused}");
     let job: Value = serde_json::from_slice(&output.stdout).unwrap();
     let container = &job["spec"]["tasks"][0]["template"]["spec"]["containers"][0];
     let bundles = folder.path().join("bundles");
@@ -81,6 +89,55 @@ fn a_calendar_that_is_too_long_for_a_rule_travels_too() {
     assert_eq!(told(&folder, pods, &variables, &["shard", "list"]), text);
     let first = told(&folder, 1, &variables, &["shard", "env"]);
     assert!(first.contains(&format!("export PUMICE_DAY='{}'\n", days[0])), "{first}");
+}
+
+/// A kubeconfig of a cluster that nobody is.
+const ELSEWHERE: &str = "
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u, namespace: lab}}]
+clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]
+users: [{name: u, user: {token: none}}]
+";
+
+#[test]
+fn on_another_cluster_a_bundle_is_in_config_maps() {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("kubeconfig"), ELSEWHERE).unwrap();
+    std::fs::write(folder.path().join("one.csv"), "a\n1\n").unwrap();
+    let printed = |flags: &[&str]| {
+        let front = ["submit", "--dry-run", "-o", "json", "--kubeconfig", "kubeconfig"];
+        jobctl(folder.path(), &[&front, flags, &["--", "true"]].concat(), &BTreeMap::new())
+    };
+    for (flags, namespace) in [
+        (&["--params", "one.csv"][..], "lab"),
+        (&["--array", "0-9"], "lab"),
+        (&["--array", "0-9", "-n", "other"], "other"),
+        (&["--params", "one.csv", "--no-results"], "lab"),
+    ] {
+        let output = printed(flags);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && told.contains("is not made by --dry-run"), "{told}");
+        let job: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let pod = &job["spec"]["tasks"][0]["template"]["spec"];
+        let account = pod["serviceAccountName"].as_str().unwrap();
+        let variables = pod["containers"][0]["env"].as_array().unwrap();
+        let place = variables.iter().find(|one| one["name"] == "PUMICE_BUNDLE").unwrap()["value"].as_str().unwrap();
+        assert!(place.starts_with(&format!("objects:{namespace}/{account}#")), "{place}");
+        assert_eq!(place.rsplit_once('#').unwrap().1.contains('/'), !flags.contains(&"--no-results"), "{place}");
+    }
+    let output = printed(&["--array", "0-9", "--no-results"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && !text.contains("PUMICE_BUNDLE") && !text.contains("serviceAccount"), "{text}");
+
+    // What is too much for the API is refused before anything is sent, and names the way out.
+    let output = printed(&["--array", "0-10000"]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("shards: 10001") && text.contains("next:  jobctl run --bundle-dir FOLDER ..."), "{text}");
+    let entries = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(entries, 2, "nothing was written beside the test's own files");
 }
 
 #[test]

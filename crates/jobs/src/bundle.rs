@@ -30,7 +30,7 @@ pub use error::{BundleError, FormatError};
 pub use folder::Folder;
 pub use location::{Location, LocationError, Spot};
 pub use objects::Objects;
-pub use place::{EntryName, Made, Memory, Name, Place, PlaceError, RunId, random_name};
+pub use place::{EntryName, Made, Memory, Name, Nowhere, Place, PlaceError, RunId, random_name};
 pub use read::{Bundle, Reader, Record};
 pub use record::{Flushed, Recorder, Slice};
 pub use write::{BundleWriter, Packed};

@@ -177,6 +177,11 @@ pub async fn try_create(connection: &Connection, path: &str, object: &Value, doi
     send(connection, Method::POST, &format!("{path}?dryRun=All"), Some(Sent::Body(object)), doing).await
 }
 
+/// The path of a group's version, `v1` or `GROUP/VERSION`.
+pub(crate) fn root_path(api_version: &str) -> String {
+    if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") }
+}
+
 /// Merge patch of an object.
 pub async fn merge(connection: &Connection, path: &str, patch: &Value, doing: &str) -> Result<Value, CallError> {
     let path = format!("{path}?fieldManager={}&fieldValidation=Strict", connection.manager());

@@ -60,6 +60,9 @@ pub enum ConnectError {
     /// There is neither a kubeconfig nor a service account of a pod.
     #[error("no API server is configured: start `pumice up`, or name a kubeconfig by --kubeconfig or $KUBECONFIG")]
     Nowhere(#[source] Box<kube::config::InferConfigError>),
+    /// A pod has no token, or not all that belongs to it.
+    #[error("this pod has no token to reach its cluster's API; was automountServiceAccountToken switched off?")]
+    NoToken(#[source] Box<kube::config::InClusterError>),
     /// The address is none.
     #[error("{address:?} is no address of an API server; try https://127.0.0.1:6443")]
     Address {
@@ -106,6 +109,18 @@ impl Connection {
         }
         let namespace = config.default_namespace.clone();
         Self::with_config(config, shown, namespace, target)
+    }
+
+    /// The API of the cluster that this process is a pod of, as the pod's service account. Nothing is sent.
+    pub fn of_this_pod() -> Result<Self, ConnectError> {
+        let config = kube::Config::incluster().map_err(|error| ConnectError::NoToken(Box::new(error)))?;
+        let namespace = config.default_namespace.clone();
+        Self::with_config(config, "of this pod".to_owned(), namespace, None)
+    }
+
+    /// The namespace that a target's kubeconfig says. Nothing is sent.
+    pub async fn namespace_of(target: &Target) -> Result<String, ConnectError> {
+        Ok(config_of(target).await?.0.default_namespace)
     }
 
     fn with_config(

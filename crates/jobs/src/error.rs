@@ -161,9 +161,8 @@ impl Error {
             Error::Start(_) => Exit::Unreachable,
             Error::Call(error) => exit_of_class(error.class()),
             Error::Submit(SubmitError::Call { source, .. }) => exit_of_class(source.class()),
-            Error::Place(PlaceError::Call(error)) | Error::Bundle(BundleError::Place(PlaceError::Call(error))) => {
-                exit_of_class(error.class())
-            }
+            Error::Place(PlaceError::Call(error) | PlaceError::Rights { source: error, .. })
+            | Error::Bundle(BundleError::Place(PlaceError::Call(error))) => exit_of_class(error.class()),
             Error::NoJob { .. } | Error::NoJobs { .. } | Error::NoMatch { .. } | Error::NoPod { .. } => Exit::NotFound,
             Error::Results(ResultsError::NoRun { .. }) => Exit::NotFound,
             Error::NoFailure { .. } | Error::Missing { .. } | Error::Context(ContextError::Unknown { .. }) => {
@@ -223,9 +222,10 @@ impl Error {
             Error::Call(error) => next_after_call(error, target),
             Error::Place(error) | Error::Bundle(BundleError::Place(error)) => match error {
                 PlaceError::Call(error) => next_after_call(error, target),
-                PlaceError::Bound { .. } | PlaceError::Full { .. } | PlaceError::NoLinks { .. } => {
-                    Some(format!("jobctl run {FOLDER_FLAG} ..."))
-                }
+                PlaceError::Bound { .. }
+                | PlaceError::Full { .. }
+                | PlaceError::NoLinks { .. }
+                | PlaceError::Rights { .. } => Some(format!("jobctl run {FOLDER_FLAG} ...")),
                 _ => None,
             },
             Error::Bundle(_) | Error::Record(_) => None,

@@ -7,7 +7,7 @@
 use pumice_units::stable_hash;
 use serde_json::{Value, json};
 
-use crate::bundle::{Location, location};
+use crate::bundle::{Location, Spot, location};
 use crate::call::text_at;
 use crate::names;
 
@@ -53,16 +53,29 @@ pub fn sealed(mut job: Value, belongings: &[Value]) -> Value {
     job
 }
 
-/// The Job without what is another whenever it is submitted: ids of runs, which are made up, and the PATH of a shell.
+/// The Job without what is another whenever it is submitted: ids of runs and names of ConfigMaps, which are made up, and the
+/// PATH of a shell.
 fn without_surroundings(mut job: Value) -> Value {
     let tasks = job.pointer_mut("/spec/tasks").and_then(Value::as_array_mut).into_iter().flatten();
-    let containers = tasks.filter_map(|task| task.pointer_mut("/template/spec/containers")?.as_array_mut()).flatten();
-    for variables in containers.filter_map(|container| container.get_mut("env")?.as_array_mut()) {
-        variables.retain(|variable| variable["name"] != "PATH");
-        for variable in variables.iter_mut().filter(|variable| variable["name"] == location::VARIABLE) {
-            if let Ok(location) = text_at(variable, "/value").parse::<Location>() {
-                variable["value"] = Location { run: None, ..location }.to_string().into();
+    for pod in tasks.filter_map(|task| task.pointer_mut("/template/spec")?.as_object_mut()) {
+        let containers = pod.get_mut("containers").and_then(Value::as_array_mut).into_iter().flatten();
+        let mut made_up = None;
+        for variables in containers.filter_map(|container| container.get_mut("env")?.as_array_mut()) {
+            variables.retain(|variable| variable["name"] != "PATH");
+            for variable in variables.iter_mut().filter(|variable| variable["name"] == location::VARIABLE) {
+                let Ok(Location { spot, root, .. }) = text_at(variable, "/value").parse() else { continue };
+                variable["value"] = match spot {
+                    Spot::Folder(_) => Location { spot, root, run: None }.to_string().into(),
+                    Spot::Objects { name, .. } => {
+                        made_up = Some(name);
+                        root.to_string().into()
+                    }
+                };
             }
+        }
+        // The service account has the bundle's name.
+        if made_up.is_some_and(|name| pod.get("serviceAccountName") == Some(&json!(name))) {
+            pod.remove("serviceAccountName");
         }
     }
     job
@@ -133,6 +146,21 @@ mod tests {
         assert!(is_same(&one, &asked(b"x", "bb")) && !is_same(&one, &asked(b"y", "aa")));
         let env = "/spec/tasks/0/template/spec/containers/0/env/1/value";
         assert!(text_at(&one, env).ends_with("/aa"), "the job keeps its run: {one}");
+    }
+
+    #[test]
+    fn a_bundle_in_config_maps_is_known_by_its_root() {
+        let asked = |root: &[u8], name: &str, account: &str| {
+            let bundle = format!("objects:n/{name}#{}/r-{name}", crate::bundle::ChunkId::of(root));
+            let container = json!({"env": [{"name": "PUMICE_BUNDLE", "value": bundle}]});
+            let pod = json!({"serviceAccountName": account, "containers": [container]});
+            let spec = json!({"tasks": [{"template": {"spec": pod}}]});
+            sealed(json!({"metadata": {"annotations": {KEY: "k"}}, "spec": spec}), &[])
+        };
+        let one = asked(b"x", "b-1", "b-1");
+        assert!(is_same(&one, &asked(b"x", "b-2", "b-2")) && !is_same(&one, &asked(b"y", "b-1", "b-1")));
+        assert!(!is_same(&one, &asked(b"x", "b-1", "own")), "an account that somebody chose counts");
+        assert_eq!(text_at(&one, "/spec/tasks/0/template/spec/serviceAccountName"), "b-1");
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod attend;
 pub mod autostart;
 pub mod brief;
 pub mod bundle;
+pub mod bundled;
 pub mod call;
 pub mod command;
 pub mod connection;

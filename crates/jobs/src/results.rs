@@ -30,7 +30,7 @@ const KEYS_READ: u64 = 256;
 pub enum ResultsError {
     /// Its pods record nothing.
     #[error(
-        "job {job} records no results: a job over --array, --days or --params does, where its pods and jobctl see a folder for it"
+        "job {job} records no results: a job over --array, --days or --params does, where its pods see a folder for it or reach ConfigMaps"
     )]
     NoRun {
         /// The job.

@@ -1,7 +1,8 @@
 //! A job anew: the same spec under a new name that says of which job it is a retry.
 //!
 //! Invariant: what the platform wrote on the old job (status, uid, who made it, what was learned) does not go along, and the
-//! new name is one that no job has. A script that the old job brought along belongs to both, so either may be deleted.
+//! new name is one that no job has. What the old job brought along in ConfigMaps, a script or a bundle, belongs to both, so either may
+//! be deleted.
 //! [`again`] is pure. Called by `jobctl retry`.
 
 use std::collections::BTreeSet;
@@ -9,6 +10,7 @@ use std::collections::BTreeSet;
 use pumice_api::names as known;
 use serde_json::{Map, Value, json};
 
+use crate::bundle::{Location, Spot, location};
 use crate::call::{self, CallError, FailureClass};
 use crate::connection::Connection;
 use crate::error::Error;
@@ -92,11 +94,11 @@ pub async fn retry(connection: &Connection, job: &JobRef) -> Result<JobRef, Erro
     Ok(new)
 }
 
-/// Lets what the old job brought along, and the new one mounts too, belong to both.
+/// Lets what the old job brought along, and the new one uses too, belong to both.
 async fn share(connection: &Connection, old: &Value, made: &Value) -> Result<(), CallError> {
     let [namespace, uid] = ["/metadata/namespace", "/metadata/uid"].map(|pointer| call::text_at(old, pointer));
-    for name in mounted(&old["spec"]) {
-        let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}", call::query_value(name));
+    for name in used(&old["spec"]) {
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}", call::query_value(&name));
         let found = match call::get(connection, &path, &format!("read ConfigMap {name}")).await {
             Ok(found) => found,
             // One that is not there belongs to nobody; pods say that they wait for it.
@@ -115,16 +117,43 @@ async fn share(connection: &Connection, old: &Value, made: &Value) -> Result<(),
     Ok(())
 }
 
-/// The ConfigMaps that the pods of a job mount.
-fn mounted(spec: &Value) -> BTreeSet<&str> {
+/// The ConfigMaps that the pods of a job mount, and the one that owns all others of their bundle.
+fn used(spec: &Value) -> BTreeSet<String> {
     let tasks = spec["tasks"].as_array().into_iter().flatten();
-    let volumes = tasks.flat_map(|task| task["template"]["spec"]["volumes"].as_array().into_iter().flatten());
-    volumes.map(|volume| call::text_at(volume, "/configMap/name")).filter(|name| !name.is_empty()).collect()
+    let pods = || tasks.clone().map(|task| &task["template"]["spec"]);
+    let volumes = pods().flat_map(|pod| pod["volumes"].as_array().into_iter().flatten());
+    let mounted = volumes.map(|volume| call::text_at(volume, "/configMap/name").to_owned());
+    let containers = pods().flat_map(|pod| pod["containers"].as_array().into_iter().flatten());
+    let variables = containers.flat_map(|container| container["env"].as_array().into_iter().flatten());
+    let bundles =
+        variables.filter(|variable| variable["name"] == location::VARIABLE).filter_map(|variable| match call::text_at(
+            variable, "/value",
+        )
+        .parse::<Location>()
+        .ok()?
+        .spot
+        {
+            Spot::Objects { name, .. } => Some(name),
+            Spot::Folder(_) => None,
+        });
+    mounted.chain(bundles).filter(|name| !name.is_empty()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_retry_uses_the_config_maps_of_the_job_before() {
+        let bundle = |spot: &str| format!("{spot}#{}/r", crate::bundle::ChunkId::of(b""));
+        let container = |value: String| json!({"env": [{"name": "A"}, {"name": "PUMICE_BUNDLE", "value": value}]});
+        let spec = json!({"tasks": [{"template": {"spec": {
+            "volumes": [{"configMap": {"name": "script"}}, {"emptyDir": {}}],
+            "containers": [container(bundle("objects:n/bundle-x")), container(bundle("folder:/b"))],
+        }}}]});
+        assert_eq!(used(&spec).into_iter().collect::<Vec<_>>(), ["bundle-x", "script"]);
+        assert!(used(&json!({})).is_empty());
+    }
 
     #[test]
     fn a_retry_is_the_same_job_under_a_new_name() {

@@ -209,16 +209,20 @@ pub async fn submit_with_belongings(
     for object in belongings {
         let object = Object { body: owned(&object.body, &submitted), origin: object.origin.clone() };
         if let Err(error) = submit_one(connection, &object, &mut kinds).await {
-            if submitted.effect == Effect::Created {
-                let path = path_of(&submitted.object);
-                // The first failure is the one to tell of.
-                let _ = call::delete(connection, &path, &format!("delete {}", submitted.reference())).await;
-            }
+            take_back(connection, &submitted).await;
             return Err(error);
         }
     }
     done(&submitted);
     Ok(submitted)
+}
+
+/// Deletes a job that was created and lacks what it needs. The failure that led to this is the one to tell of.
+pub(crate) async fn take_back(connection: &Connection, submitted: &Submitted) {
+    if submitted.effect == Effect::Created {
+        let path = path_of(&submitted.object);
+        let _ = call::delete(connection, &path, &format!("delete {}", submitted.reference())).await;
+    }
 }
 
 /// The object with the job as its owner, in the job's namespace.
@@ -243,7 +247,7 @@ pub(crate) fn owner(kind: &str, object: &Value) -> Value {
 fn path_of(job: &Value) -> String {
     let [api_version, namespace, name] =
         ["/apiVersion", "/metadata/namespace", "/metadata/name"].map(|pointer| call::text_at(job, pointer));
-    format!("{}/namespaces/{namespace}/jobs/{name}", root_path(api_version))
+    format!("{}/namespaces/{namespace}/jobs/{name}", call::root_path(api_version))
 }
 
 async fn submit_one(
@@ -331,7 +335,7 @@ fn known_queues(known: &[String]) -> String {
 /// The collection's path, and the object with its namespace filled in.
 fn place(connection: &Connection, served: &Served, api_version: &str, body: &Value) -> (String, Value) {
     let mut body = body.clone();
-    let root = root_path(api_version);
+    let root = call::root_path(api_version);
     if !served.namespaced {
         return (format!("{root}/{}", served.plural), body);
     }
@@ -345,10 +349,6 @@ fn place(connection: &Connection, served: &Served, api_version: &str, body: &Val
     (format!("{root}/namespaces/{namespace}/{}", served.plural), body)
 }
 
-fn root_path(api_version: &str) -> String {
-    if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") }
-}
-
 /// Asks the server how a kind is served; Jobs are known, which saves a round trip.
 async fn served(
     connection: &Connection,
@@ -360,7 +360,7 @@ async fn served(
         return Ok(Some(Served { plural: "jobs".to_owned(), namespaced: true }));
     }
     let doing = format!("look up {kind} of {api_version}");
-    match call::get(connection, &root_path(api_version), &doing).await {
+    match call::get(connection, &call::root_path(api_version), &doing).await {
         Ok(list) => Ok(served_in(&list, kind)),
         Err(error) if error.class() == FailureClass::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::eventually;
+use crate::{binary, eventually};
 
 /// What a command left behind.
 #[derive(Debug, Clone)]
@@ -105,6 +105,12 @@ impl Clients {
         })
     }
 
+    /// Runs what a pod of a job with shards would, beside the test, as whoever the kubeconfig is of; see [`shard_words`].
+    pub fn run_shard(&self, job: &Value, index: u32, kubeconfig: &Path) -> Output {
+        let kubeconfig = kubeconfig.display().to_string();
+        self.run(Path::new("env"), shard_words(job, index, &["--kubeconfig", &kubeconfig]), None)
+    }
+
     /// Runs any program.
     pub fn run<S: AsRef<OsStr>>(
         &self,
@@ -133,6 +139,25 @@ impl Clients {
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
     }
+}
+
+/// What a pod of a job with shards runs, as arguments of `env`: the variables and the command of the job's first container, with
+/// these flags of `jobctl`.
+///
+/// # Panics
+/// When the container is none that `jobctl` rendered.
+pub fn shard_words(job: &Value, index: u32, flags: &[&str]) -> Vec<String> {
+    let container = &job["spec"]["tasks"][0]["template"]["spec"]["containers"][0];
+    // As the kubelet reads it.
+    let text = |value: &Value| value.as_str().expect("a text").replace("$$", "$");
+    let variables = container["env"].as_array().expect("variables").iter().filter(|one| one["value"].is_string());
+    let variables = variables.map(|one| format!("{}={}", text(&one["name"]), text(&one["value"])));
+    let mut words = container["command"].as_array().expect("a command").iter().map(text);
+    assert_eq!(words.next().as_deref(), Some("jobctl"));
+    let front = [format!("VC_TASK_INDEX={index}")].into_iter().chain(variables);
+    let program =
+        [binary("jobctl").display().to_string()].into_iter().chain(flags.iter().map(|flag| (*flag).to_owned()));
+    front.chain(program).chain(words).collect()
 }
 
 /// The exit code as a shell tells it.

@@ -13,7 +13,7 @@ mod remains;
 mod wait;
 
 pub use binaries::{binary, example};
-pub use clients::{Clients, Output};
+pub use clients::{Clients, Output, shard_words};
 pub use fixtures::shared_fixture;
 pub use platform::{Platform, Setup};
 pub use process::Process;

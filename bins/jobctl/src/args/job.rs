@@ -91,9 +91,12 @@ pub struct JobArgs {
     /// Rows of one pod, which runs them in turn [default: 1]
     #[arg(long, value_name = "N", help_heading = "Shards")]
     pub rows_per_task: Option<u32>,
-    /// Folder that the pods see too, at the same path, for rows of a table and for results [default on this machine: one in the user's cache]
+    /// Folder that the pods see too, at the same path, for rows of a table and for results [default: on this machine one in the user's cache, else ConfigMaps]
     #[arg(long, value_name = "FOLDER", help_heading = "Shards")]
     pub bundle_dir: Option<PathBuf>,
+    /// Don't record what comes of each run
+    #[arg(long, help_heading = "Shards")]
+    pub no_results: bool,
 
     /// Number of pods [default: 1]
     #[arg(long, value_name = "N", help_heading = "Pods")]
@@ -205,6 +208,7 @@ impl JobArgs {
             key: self.key.or(under.key.filter(|_| !sharded)),
             rows_per_task: self.rows_per_task.or(under.rows_per_task.filter(|_| !sharded)),
             bundle_dir: self.bundle_dir.or(under.bundle_dir),
+            no_results: self.no_results || under.no_results,
             replicas: self.replicas.or(under.replicas.filter(|_| !sharded)),
             gang: self.gang.or(under.gang.filter(|_| !ganged)),
             min_available: self.min_available.or(under.min_available.filter(|_| !ganged)),

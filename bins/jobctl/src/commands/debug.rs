@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
-use pumice_jobs::bundle::{Location, location};
+use pumice_jobs::bundle::{Location, Spot, location};
 use pumice_jobs::debug::{self, Case};
 use pumice_jobs::logs::{JobLogs, LogOptions};
 use pumice_jobs::select::JobRef;
@@ -37,7 +37,7 @@ pub fn run(session: &Session, args: &DebugArgs) -> Result<Exit, Failure> {
         }
     })?;
     match found {
-        Some((job, case)) if args.run => run_here(&job, &case),
+        Some((job, case)) if args.run => run_here(session, &job, &case),
         _ => Ok(Exit::Success),
     }
 }
@@ -104,7 +104,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// The user's own environment with the pod's over it: here is where the user's programs are.
-fn run_here(job: &JobRef, case: &Case) -> Result<Exit, Failure> {
+fn run_here(session: &Session, job: &JobRef, case: &Case) -> Result<Exit, Failure> {
     let Some((program, arguments)) = case.command.split_first() else {
         return Err(Failure::Usage {
             message: format!("pod {} runs what its image says, which this machine does not know", case.pod),
@@ -115,9 +115,14 @@ fn run_here(job: &JobRef, case: &Case) -> Result<Exit, Failure> {
         terminal::say(&format!("not set: {missing}, whose value is not in the pod"));
     }
     let mut command = Command::new(program);
+    let told = case.environment.get(location::VARIABLE).and_then(|text| text.parse::<Location>().ok());
+    // Only `jobctl shard` reads ConfigMaps; here it has no token, and reads them as who asks.
+    if told.as_ref().is_some_and(|told| matches!(told.spot, Spot::Objects { .. })) {
+        command.args(session.global.place());
+    }
     command.args(arguments).envs(&case.environment);
     // What is tried here is no result of the job.
-    if let Some(Ok(told)) = case.environment.get(location::VARIABLE).map(|text| text.parse::<Location>()) {
+    if let Some(told) = told {
         command.env(location::VARIABLE, Location { run: None, ..told }.to_string());
     }
     match Path::new(&case.directory) {

@@ -1,21 +1,22 @@
 //! `jobctl shard`, in a pod: the records that are this pod's own, and a command for each.
 //!
-//! Invariant: which records are a pod's own follows from two variables alone, so it talks to nobody; a runtime is started only to read
-//! records from a bundle and to record results beside it.
+//! Invariant: which records are a pod's own follows from two variables alone; a bundle is opened, once, only to read records from it
+//! and to record results beside it, and only one in ConfigMaps is talked to.
 
 mod exec;
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use pumice_jobs::bundle::{Bundle, Folder, Location, Spot, location};
+use pumice_jobs::bundle::{Bundle, Folder, Location, Place, Spot, location};
 use pumice_jobs::render::RULE_VARIABLE;
 use pumice_jobs::shards::{Kind, Plan, Record};
 use pumice_jobs::{Exit, records};
 use tokio::runtime::Runtime;
 
-use super::runtime;
+use super::{Session, runtime};
 use crate::args::ShardCommand;
 use crate::environment::variable;
 use crate::failure::Failure;
@@ -27,24 +28,36 @@ const INDEX_VARIABLE: &str = "VC_TASK_INDEX";
 const SLURM_NUMBER: &str = "SLURM_ARRAY_TASK_ID";
 
 /// Runs, prints or names the records of this pod.
-pub fn run(command: &ShardCommand) -> Result<Exit, Failure> {
+pub fn run(session: &Session, command: &ShardCommand) -> Result<Exit, Failure> {
     match command {
-        ShardCommand::Exec(args) => return exec::run(&args.argv),
+        ShardCommand::Exec(args) => return exec::run(session, &args.argv),
         ShardCommand::Env(args) => {
-            let slice = Slice::of_this_pod()?;
+            let slice = Slice::of_this_pod(session, Purpose::Telling)?;
             let lines = slice.variables(&slice.nth(args.place)?);
             let line = |(name, value): (String, String)| format!("export {name}={}\n", quoted(&value));
             output::text(&lines.into_iter().map(line).collect::<String>())?;
         }
-        ShardCommand::Key(args) => output::text(&format!("{}\n", Slice::of_this_pod()?.nth(args.place)?.key))?,
+        ShardCommand::Key(args) => {
+            let slice = Slice::of_this_pod(session, Purpose::Telling)?;
+            output::text(&format!("{}\n", slice.nth(args.place)?.key))?;
+        }
         ShardCommand::List => {
-            let slice = Slice::of_this_pod()?;
+            let slice = Slice::of_this_pod(session, Purpose::Telling)?;
             for index in slice.records.clone() {
                 output::text(&format!("{}\n", slice.record(index)?.key))?;
             }
         }
     }
     Ok(Exit::Success)
+}
+
+/// What a slice is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To say what is in it.
+    Telling,
+    /// To run it, and to record what comes of it.
+    Running,
 }
 
 /// Records of a bundle that are read at once; each has at most 64 KiB.
@@ -56,12 +69,14 @@ struct Slice {
     /// The pod's index.
     index: u32,
     records: Range<u32>,
+    /// The bundle, where it is needed.
+    store: Option<Rc<Store>>,
     /// Where those are that can't be computed.
     bundled: Option<Bundled>,
 }
 
 impl Slice {
-    fn of_this_pod() -> Result<Slice, Failure> {
+    fn of_this_pod(session: &Session, purpose: Purpose) -> Result<Slice, Failure> {
         let [rule, index] = [RULE_VARIABLE, INDEX_VARIABLE].map(|name| {
             text_of(name).ok_or_else(|| outside(format!("{name} is not set: this is no pod of a job with shards")))
         });
@@ -71,8 +86,16 @@ impl Slice {
         let (index, records) = slice.ok_or_else(|| {
             outside(format!("{INDEX_VARIABLE} {index:?} is not the index of one of {} pods", plan.pods()))
         })?;
-        let bundled = plan.bundle().map(|_| Bundled::open()).transpose()?;
-        Ok(Slice { plan, index, records, bundled })
+        let told = text_of(location::VARIABLE).map(|text| text.parse::<Location>()).transpose()?;
+        let packed = plan.bundle().is_some();
+        if packed && told.is_none() {
+            return Err(outside(format!("{} is not set, and has the records", location::VARIABLE)));
+        }
+        let records_results = |told: &Location| purpose == Purpose::Running && told.run.is_some();
+        let told = told.filter(|told| packed || records_results(told));
+        let store = told.map(|told| Store::open(session, told, plan.pods())).transpose()?.map(Rc::new);
+        let bundled = store.as_ref().filter(|_| packed).map(Bundled::open).transpose()?;
+        Ok(Slice { plan, index, records, store, bundled })
     }
 
     fn record(&self, index: u32) -> Result<Record, Failure> {
@@ -102,34 +125,42 @@ impl Slice {
     }
 }
 
-/// The bundle that this pod was told of; `None` if of none.
-fn told() -> Result<Option<Location>, Failure> {
-    Ok(text_of(location::VARIABLE).map(|text| text.parse()).transpose()?)
+/// The place of the bundle that this pod was told of, open, and what waits for it.
+struct Store {
+    location: Location,
+    place: Arc<dyn Place>,
+    /// The same, if it is a folder.
+    folder: Option<Folder>,
+    runtime: Runtime,
 }
 
-/// The folder of a bundle, and what waits for it.
-fn open(location: &Location) -> Result<(Folder, Runtime), Failure> {
-    match &location.spot {
-        Spot::Folder(folder) => Ok((Folder::open(folder)?, runtime()?)),
-        Spot::Objects { .. } => Err(outside(format!("{location} is no folder, and jobctl shard works with folders"))),
+impl Store {
+    fn open(session: &Session, location: Location, pods: u32) -> Result<Store, Failure> {
+        let runtime = runtime()?;
+        if let Spot::Folder(path) = &location.spot {
+            let folder = Folder::open(path)?;
+            return Ok(Store { location, place: Arc::new(folder.clone()), folder: Some(folder), runtime });
+        }
+        let place = runtime.block_on(async {
+            let connection = session.of_this_pod().await?;
+            Ok::<_, Failure>(location.spot.open(Some(&connection), pods).await?)
+        })?;
+        Ok(Store { location, place, folder: None, runtime })
     }
 }
 
 /// Records of a bundle, read some at a time: they are taken in order, and lie side by side.
 struct Bundled {
     bundle: Bundle,
-    runtime: Runtime,
+    store: Rc<Store>,
     /// Those that were read last.
     window: RefCell<Vec<Record>>,
 }
 
 impl Bundled {
-    fn open() -> Result<Bundled, Failure> {
-        let location =
-            told()?.ok_or_else(|| outside(format!("{} is not set, and has the records", location::VARIABLE)))?;
-        let (folder, runtime) = open(&location)?;
-        let bundle = runtime.block_on(Bundle::open(Arc::new(folder), location.root))?;
-        Ok(Bundled { bundle, runtime, window: RefCell::default() })
+    fn open(store: &Rc<Store>) -> Result<Bundled, Failure> {
+        let bundle = store.runtime.block_on(Bundle::open(Arc::clone(&store.place), store.location.root))?;
+        Ok(Bundled { bundle, store: Rc::clone(store), window: RefCell::default() })
     }
 
     /// A record, and in the same go those after it, but not beyond `end`.
@@ -137,7 +168,7 @@ impl Bundled {
         let mut window = self.window.borrow_mut();
         if !window.iter().any(|record| record.index == index) {
             let numbers = index..index.saturating_add(WINDOW).min(end);
-            *window = self.runtime.block_on(records::read(&self.bundle, numbers))?;
+            *window = self.store.runtime.block_on(records::read(&self.bundle, numbers))?;
         }
         Ok(window.iter().find(|record| record.index == index).cloned())
     }

@@ -2,13 +2,15 @@
 
 mod records;
 mod script;
+mod store;
 
 use std::path::{Path, PathBuf};
 
+use pumice_jobs::bundled::{self, Prepared};
 use pumice_jobs::manifest::{self, Object};
 use pumice_jobs::render::{self, JobFlags};
-use pumice_jobs::submit::{self, SubmitError, Submitted};
-use pumice_jobs::{Connection, Exit, idempotency};
+use pumice_jobs::submit::{self, Submitted};
+use pumice_jobs::{Connection, Error, Exit, idempotency};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -28,6 +30,8 @@ pub enum Submission {
         job: Object,
         /// What it brings.
         belongings: Vec<Object>,
+        /// Its bundle, where that is to be in ConfigMaps.
+        bundle: Option<Prepared>,
         /// Whether the user gave it its name.
         named: bool,
     },
@@ -42,17 +46,16 @@ impl Submission {
     }
 
     /// Sends it; `done` hears of each object that a user knows of.
-    pub async fn send(
-        &self,
-        connection: &Connection,
-        done: impl FnMut(&Submitted),
-    ) -> Result<Vec<Submitted>, SubmitError> {
-        match self {
-            Submission::Manifest(objects) => submit::submit(connection, objects, done).await,
-            Submission::Job { job, belongings, .. } => {
-                Ok(vec![submit::submit_with_belongings(connection, job, belongings, done).await?])
+    pub async fn send(&self, connection: &Connection, done: impl FnMut(&Submitted)) -> Result<Vec<Submitted>, Error> {
+        Ok(match self {
+            Submission::Manifest(objects) => submit::submit(connection, objects, done).await?,
+            Submission::Job { job, belongings, bundle: None, .. } => {
+                vec![submit::submit_with_belongings(connection, job, belongings, done).await?]
             }
-        }
+            Submission::Job { job, belongings, bundle: Some(bundle), .. } => {
+                vec![bundled::submit(connection, job, belongings, bundle, done).await?]
+            }
+        })
     }
 
     /// Prints it.
@@ -92,10 +95,13 @@ fn rendered(session: &Session, work: &Work) -> Result<Submission, Failure> {
         Some(script) => work.flags.clone().over(script.args.clone()),
         None => work.flags.clone(),
     };
+    let here = session.is_local() && args.image.is_none();
+    let site = Site { here, elsewhere: session.is_elsewhere(), dry_run: work.dry_run };
+    let (flags, bundle) = job_flags(session, args, site)?;
     let flags = JobFlags {
         script: script.map(|script| script.script),
         command: if work.script.is_empty() { work.argv.clone() } else { work.script[1..].to_vec() },
-        ..job_flags(session, args)?
+        ..flags
     };
     let job = object(&render::render(&flags)?, "flags")?;
     let belongings = flags
@@ -103,7 +109,7 @@ fn rendered(session: &Session, work: &Work) -> Result<Submission, Failure> {
         .as_ref()
         .map(|script| object(&render::config_map(script, session.global.namespace.as_deref()), &script.file_name));
     let belongings = belongings.transpose()?.into_iter().collect();
-    Ok(Submission::Job { job, belongings, named: flags.name.is_some() })
+    Ok(Submission::Job { job, belongings, bundle, named: flags.name.is_some() })
 }
 
 fn object(value: &impl Serialize, origin: &str) -> Result<Object, Failure> {
@@ -114,11 +120,22 @@ fn object(value: &impl Serialize, origin: &str) -> Result<Object, Failure> {
 /// The variable with the folders of programs.
 const PATH: &str = "PATH";
 
-/// The flags as the library takes them: with what this process knows of directories and variables.
-fn job_flags(session: &Session, args: JobArgs) -> Result<JobFlags, Failure> {
-    // On this machine a command finds what it would find in this shell, and leaves what it would leave.
-    let here = session.is_local() && args.image.is_none();
-    let records = records::read(session, &args, here)?;
+/// Where a job is to run, as far as that changes what it is.
+#[derive(Clone, Copy)]
+struct Site {
+    /// On this machine, with its files: a command finds what it would find in this shell, and leaves what it would leave.
+    here: bool,
+    /// On a platform that is not that of this machine.
+    elsewhere: bool,
+    /// Nowhere, it is only printed.
+    dry_run: bool,
+}
+
+/// The flags as the library takes them: with what this process knows of directories and variables. And the bundle, where that
+/// is to be in ConfigMaps.
+fn job_flags(session: &Session, args: JobArgs, site: Site) -> Result<(JobFlags, Option<Prepared>), Failure> {
+    let here = site.here;
+    let records = records::read(session, &args, site)?;
     let workdir = match (&args.workdir, &session.surroundings.directory) {
         (Some(dir), Some(current)) => Some(current.join(dir)),
         (None, current) if here => current.clone(),
@@ -131,7 +148,7 @@ fn job_flags(session: &Session, args: JobArgs) -> Result<JobFlags, Failure> {
     if let Some(path) = path.filter(|_| env.iter().all(|(name, _)| name != PATH)) {
         env.insert(0, (PATH.to_owned(), path));
     }
-    Ok(JobFlags {
+    let flags = JobFlags {
         name: args.name,
         name_stem: args.name_stem,
         namespace: session.global.namespace.clone(),
@@ -165,7 +182,8 @@ fn job_flags(session: &Session, args: JobArgs) -> Result<JobFlags, Failure> {
         share_workdir: here,
         script: None,
         command: Vec::new(),
-    })
+    };
+    Ok((flags, records.bundle))
 }
 
 /// `NAME=VALUE`, or `NAME` with the value it has here.

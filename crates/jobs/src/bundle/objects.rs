@@ -10,13 +10,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::{BoxFuture, FutureExt, ready};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use pumice_api::names::BUNDLE;
 use serde_json::{Value, json};
 
-use super::place::{EntryName, Made, Name, Place, PlaceError};
+use super::place::{EntryName, Made, Memory, Name, Place, PlaceError};
 use crate::Connection;
 use crate::call::{self, CallError, FailureClass};
 use crate::names;
@@ -30,6 +31,10 @@ pub const RESULTS_BYTES_MAX: u64 = 256 << 20;
 pub const SHARDS_MAX: u32 = 10_000;
 /// How often a request is made that gets no answer; the pauses between come to 11 s.
 const TRIES_MAX: u32 = 9;
+/// Objects that are being written at a time.
+const WRITES_MAX: usize = 8;
+/// How the kinds of [`Objects::rights`] are served.
+const PLURALS: [&str; 3] = ["serviceaccounts", "roles", "rolebindings"];
 /// The key in a ConfigMap's `binaryData`.
 const CONTENT: &str = "content";
 
@@ -117,6 +122,38 @@ impl Objects {
             Err(error) if error.class() != FailureClass::NotFound => Err(error.into()),
             _ => Ok(()),
         }
+    }
+
+    /// Stores what was packed in memory, several objects at a time.
+    pub async fn fill(&self, content: &Memory) -> Result<(), PlaceError> {
+        let writes = stream::iter(content.objects()).map(|(name, bytes)| self.write(name, bytes));
+        writes.buffer_unordered(WRITES_MAX).try_for_each(|_| ready(Ok(()))).await
+    }
+
+    /// Gives pods of the service account of the bundle's name their [`rights`](Self::rights).
+    pub async fn grant(&self) -> Result<(), PlaceError> {
+        for (plural, object) in PLURALS.into_iter().zip(self.rights()) {
+            let path = format!(
+                "{}/namespaces/{}/{plural}",
+                call::root_path(call::text_at(&object, "/apiVersion")),
+                self.namespace
+            );
+            let doing = format!("create {} {}", call::text_at(&object, "/kind"), self.anchor);
+            match persist(|| call::create(&self.connection, &path, &object, &doing)).await {
+                // Nobody else has the name: the answer to an earlier try was lost.
+                Err(error) if error.class() != FailureClass::Conflict => {
+                    return Err(match error.class() {
+                        // A server without the kinds has no rights to give.
+                        FailureClass::Denied | FailureClass::NotFound => {
+                            PlaceError::Rights { namespace: self.namespace.clone(), source: error }
+                        }
+                        _ => error.into(),
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// What a pod needs to read the bundle and to record results: a service account of the bundle's name, for its

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
@@ -158,6 +158,17 @@ pub enum PlaceError {
         /// The most.
         max: u64,
     },
+    /// Pods can't be given what they need to read it.
+    #[error(
+        "pods can't be let read and record ConfigMaps in namespace {namespace}, which takes the right to create service accounts, roles and role bindings there; name a folder that pods see by {FOLDER_FLAG}, or ask for that right"
+    )]
+    Rights {
+        /// Where.
+        namespace: String,
+        /// Why.
+        #[source]
+        source: CallError,
+    },
     /// A name in the API that is none.
     #[error(transparent)]
     Name(#[from] LabelError),
@@ -191,25 +202,49 @@ pub fn random_name() -> Result<String, PlaceError> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A place in this process's memory, for tests and for back ends that run in one process.
-#[derive(Debug, Default)]
+/// A place in this process's memory: for what is on its way to another, for tests, and for back ends that run in one process.
+#[derive(Debug)]
 pub struct Memory {
-    objects: Mutex<BTreeMap<Name, Bytes>>,
+    held: Mutex<Held>,
+    bytes_max: u64,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    objects: BTreeMap<Name, Bytes>,
+    /// What was ever created.
+    bytes: u64,
+}
+
+impl Default for Memory {
+    /// One without a bound.
+    fn default() -> Self {
+        Memory::bounded(u64::MAX)
+    }
 }
 
 impl Memory {
+    /// One for what has to fit into API objects later: at most `bytes_max` of all that is new.
+    pub fn bounded(bytes_max: u64) -> Self {
+        Memory { held: Mutex::default(), bytes_max }
+    }
+
     /// Everything in it, by name.
     pub fn objects(&self) -> BTreeMap<Name, Bytes> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.held().objects.clone()
     }
 
     /// Lets a name stand for other bytes, or for none: what a careless hand would do.
     pub fn damage(&self, name: Name, bytes: Option<Bytes>) {
-        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let objects = &mut self.held().objects;
         match bytes {
             Some(bytes) => objects.insert(name, bytes),
             None => objects.remove(&name),
         };
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -221,20 +256,44 @@ impl fmt::Display for Memory {
 
 impl Place for Memory {
     fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, PlaceError>> {
-        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        ready(Ok(objects.get(&name).cloned())).boxed()
+        ready(Ok(self.held().objects.get(&name).cloned())).boxed()
     }
 
     fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, PlaceError>> {
         debug_assert!(bytes.len() <= STORED_BYTES_MAX);
-        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = match objects.entry(name) {
-            std::collections::btree_map::Entry::Occupied(_) => Made::Existing,
+        let mut held = self.held();
+        let found = held.bytes + bytes.len() as u64;
+        let made = match held.objects.entry(name) {
+            std::collections::btree_map::Entry::Occupied(_) => Ok(Made::Existing),
+            std::collections::btree_map::Entry::Vacant(_) if found > self.bytes_max => {
+                Err(PlaceError::Bound { what: "bytes", found, max: self.bytes_max })
+            }
             std::collections::btree_map::Entry::Vacant(vacant) => {
                 vacant.insert(bytes);
-                Made::New
+                held.bytes = found;
+                Ok(Made::New)
             }
         };
-        ready(Ok(made)).boxed()
+        ready(made).boxed()
+    }
+}
+
+/// A place that keeps nothing: to tell the root of what is not to be stored.
+#[derive(Debug)]
+pub struct Nowhere;
+
+impl fmt::Display for Nowhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nowhere")
+    }
+}
+
+impl Place for Nowhere {
+    fn get(&self, _: Name) -> BoxFuture<'_, Result<Option<Bytes>, PlaceError>> {
+        ready(Ok(None)).boxed()
+    }
+
+    fn create(&self, _: Name, _: Bytes) -> BoxFuture<'_, Result<Made, PlaceError>> {
+        ready(Ok(Made::New)).boxed()
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::counts::in_range;
 use super::volumes::Volumes;
-use super::{HOST_IMAGE, JobFlags, RenderError, TASK, rules, script};
+use super::{HOST_IMAGE, JobFlags, RenderError, ShardRun, TASK, rules, script};
 use crate::names;
 use crate::node::ZONE;
 
@@ -39,6 +39,7 @@ pub(super) fn spec(flags: &JobFlags) -> Result<PodSpec, RenderError> {
     Ok(PodSpec {
         containers: vec![container],
         restart_policy: Some("Never".to_owned()),
+        service_account_name: flags.shards.as_ref().and_then(ShardRun::service_account),
         volumes: (!volumes.volumes.is_empty()).then_some(volumes.volumes),
         node_selector: zone.map(|zone| BTreeMap::from([(ZONE.to_owned(), zone)])),
         active_deadline_seconds: flags.timeout.map(rules::deadline_seconds).transpose()?,

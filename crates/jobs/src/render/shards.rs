@@ -56,6 +56,14 @@ impl ShardRun {
         Ok([(RULE_VARIABLE, rule)].into_iter().chain(bundle).map(variable).chain(node).collect())
     }
 
+    /// The service account that may read and record what is in ConfigMaps: it has the bundle's name.
+    pub(super) fn service_account(&self) -> Option<String> {
+        match &self.bundle.as_ref()?.spot {
+            Spot::Objects { name, .. } => Some(name.clone()),
+            Spot::Folder(_) => None,
+        }
+    }
+
     /// Shows the pod the folder of records and results, at the same path.
     pub(super) fn mount(&self, volumes: &mut Volumes) {
         let Some(Location { spot: Spot::Folder(path), .. }) = &self.bundle else { return };

@@ -12,7 +12,7 @@ use pumice_apiserver::ApiServer;
 use pumice_auth::{Identity, MASTERS, Policy, built_in};
 use pumice_jobs::Connection;
 use pumice_jobs::bundle::objects::shard_bytes_max;
-use pumice_jobs::bundle::{Bundle, Location, Objects, Spot};
+use pumice_jobs::bundle::{Bundle, Location, Memory, Objects, Spot};
 use pumice_jobs::error::sentence;
 use pumice_store::{Options, Store};
 use serde_json::json;
@@ -95,6 +95,9 @@ async fn what_is_too_much_for_the_api_names_the_folder() {
     Objects::make(&connection, "small").await.unwrap();
     let place = Arc::new(Objects::open(&connection, "default", "small", 2000).await.unwrap());
     let text = told(pack(place, [Bytes::from(vec![0; 3000])], &[]).await.unwrap_err());
+    assert!(text.contains("at most 2000") && text.contains("--bundle-dir FOLDER"), "{text}");
+    // What is on its way there is known to be too much before it is sent.
+    let text = told(pack(Arc::new(Memory::bounded(2000)), [Bytes::from(vec![0; 3000])], &[]).await.unwrap_err());
     assert!(text.contains("at most 2000") && text.contains("--bundle-dir FOLDER"), "{text}");
     assert_eq!(shard_bytes_max(10_000).unwrap(), 26_843);
     let text = sentence(&shard_bytes_max(100_000).unwrap_err());

@@ -14,7 +14,8 @@ use pumice_jobs::shards::{Record, Template};
 
 use self::recording::Recording;
 use self::signals::Signals;
-use super::{Slice, outside};
+use super::{Purpose, Slice, outside};
+use crate::commands::Session;
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -22,17 +23,30 @@ use crate::terminal;
 const KEYS_SHOWN: usize = 20;
 
 /// Runs the words for each record that is left.
-pub fn run(words: &[String]) -> Result<Exit, Failure> {
+pub fn run(session: &Session, words: &[String]) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
-    let slice = Slice::of_this_pod()?;
+    let slice = Slice::of_this_pod(session, Purpose::Running)?;
     let template = Template::new(words, &slice.plan.shards().names()).map_err(|error| outside(error.to_string()))?;
     let mut recording = Recording::open(&slice)?;
+    let ended = run_each(&slice, &template, &signals, recording.as_mut());
+    // Also where something failed: what was done before that stays done.
+    let stored = recording.as_mut().map_or(Ok(()), Recording::flush);
+    let exit = ended?;
+    stored.map(|()| exit)
+}
+
+fn run_each(
+    slice: &Slice,
+    template: &Template,
+    signals: &Signals,
+    mut recording: Option<&mut Recording>,
+) -> Result<Exit, Failure> {
     let left = match &recording {
         Some(recording) => recording.left(),
         None => slice.records.clone().collect(),
     };
     if let (None, [index]) = (&recording, left.as_slice()) {
-        let command = command(&slice, &template, &slice.record(*index)?)?;
+        let command = command(slice, template, &slice.record(*index)?)?;
         return Ok(Exit::Own(signals.become_command(command).code));
     }
     if left.is_empty() {
@@ -41,7 +55,7 @@ pub fn run(words: &[String]) -> Result<Exit, Failure> {
     let mut failed: Vec<(String, u8)> = Vec::new();
     for (done, index) in (1..).zip(&left) {
         let record = slice.record(*index)?;
-        let mut command = command(&slice, &template, &record)?;
+        let mut command = command(slice, template, &record)?;
         if let Some(recording) = &recording {
             recording.begin(&record, &mut command)?;
         }

@@ -2,17 +2,16 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
-use pumice_jobs::bundle::place::FOLDER_FLAG;
-use pumice_jobs::bundle::{BundleWriter, ChunkId, Folder, Location, RunId, Spot};
+use pumice_jobs::bundled::Prepared;
 use pumice_jobs::records;
 use pumice_jobs::render::ShardRun;
 use pumice_jobs::shards::days::DaysError;
 use pumice_jobs::shards::{Array, Calendar, Days, Format, Group, KeyBy, Params, Plan, Shards, calendar};
 
-use super::{text_of, usage};
+use super::store::Store;
+use super::{Site, text_of, usage};
 use crate::args::JobArgs;
 use crate::commands::{Session, runtime};
 use crate::failure::Failure;
@@ -24,10 +23,12 @@ pub struct Records {
     pub shards: Option<ShardRun>,
     /// Pods at a time, as an array says it.
     pub max_parallel: Option<u32>,
+    /// What is to be in ConfigMaps before the job is.
+    pub bundle: Option<Prepared>,
 }
 
-/// Reads them. `here` tells that pods see this machine's files.
-pub fn read(session: &Session, args: &JobArgs, here: bool) -> Result<Records, Failure> {
+/// Reads them.
+pub fn read(session: &Session, args: &JobArgs, site: Site) -> Result<Records, Failure> {
     only_with(
         args.days.is_some(),
         "--days",
@@ -48,7 +49,10 @@ pub fn read(session: &Session, args: &JobArgs, here: bool) -> Result<Records, Fa
     if let (Some(one), Some(other)) = (given.next(), given.next()) {
         return Err(usage(format!("{one} and {other}: a job has one kind of shards; leave one out")));
     }
-    let store = || Store::of(session, args, here);
+    if [args.array.is_some(), args.days.is_some(), args.params.is_some()] == [false; 3] {
+        return Ok(Records::default());
+    }
+    let mut store = Store::choose(session, args, site)?;
     let mut root = None;
     let (flag, shards, chunk, max_parallel) = if let Some(text) = &args.array {
         let array = text.parse::<Array>().map_err(|error| usage(error.to_string()))?;
@@ -61,8 +65,8 @@ pub fn read(session: &Session, args: &JobArgs, here: bool) -> Result<Records, Fa
     } else if let Some(text) = &args.days {
         ("--days", Shards::Days(days(args, text)?), args.days_per_task.unwrap_or(1), None)
     } else if let Some(path) = &args.params {
-        let place = Store::needed(store()?)?.place()?;
-        let (shards, packed) = runtime()?.block_on(records::pack_rows(place, rows(path, args.key.clone())?))?;
+        let rows = rows(path, args.key.clone())?;
+        let (shards, packed) = runtime()?.block_on(records::pack_rows(store.needed()?, rows))?;
         root = Some(packed);
         ("--params", shards, args.rows_per_task.unwrap_or(1), None)
     } else {
@@ -70,58 +74,12 @@ pub fn read(session: &Session, args: &JobArgs, here: bool) -> Result<Records, Fa
     };
     let mut plan = Plan::new(shards, chunk).map_err(|error| usage(format!("{flag}: {error}")))?;
     if plan.rule().is_err() {
-        let place = Store::needed(store()?)?.place()?;
-        root = Some(runtime()?.block_on(records::pack(place, plan.shards()))?);
+        root = Some(runtime()?.block_on(records::pack(store.needed()?, plan.shards()))?);
         plan = plan.bundled();
     }
-    // Records that follow from the rule alone need no folder; their results are recorded where there is one.
-    let bundle = store()?.map(|store| store.location(root)).transpose()?;
-    Ok(Records { shards: Some(ShardRun { plan, jobctl: program(here)?, bundle }), max_parallel })
-}
-
-/// The folder for what pods can't compute, and for their results.
-struct Store {
-    folder: PathBuf,
-    spot: Spot,
-}
-
-impl Store {
-    /// The folder, if one is given or known.
-    fn of(session: &Session, args: &JobArgs, here: bool) -> Result<Option<Store>, Failure> {
-        let surroundings = &session.surroundings;
-        let cache = surroundings.cache.as_ref().filter(|cache| here && cache.is_absolute());
-        let own = cache.map(|cache| cache.join("bundles"));
-        let folder = match (&args.bundle_dir, &surroundings.directory) {
-            (Some(folder), Some(current)) => current.join(folder),
-            (Some(folder), None) => folder.clone(),
-            (None, _) => match own {
-                Some(own) => own,
-                None => return Ok(None),
-            },
-        };
-        Ok(Some(Store { spot: Spot::folder(&folder)?, folder }))
-    }
-
-    fn needed(store: Option<Store>) -> Result<Store, Failure> {
-        store.ok_or_else(|| {
-            usage(format!(
-                "the pods can't compute these records: say {FOLDER_FLAG}, one that they see too, at the same path"
-            ))
-        })
-    }
-
-    fn place(&self) -> Result<Arc<Folder>, Failure> {
-        Ok(Arc::new(Folder::make(&self.folder)?))
-    }
-
-    /// Where a new run is recorded. Without a root there are no records in it.
-    fn location(&self, root: Option<ChunkId>) -> Result<Location, Failure> {
-        let root = match root {
-            Some(root) => root,
-            None => runtime()?.block_on(BundleWriter::new(self.place()?).finish())?.root,
-        };
-        Ok(Location { spot: self.spot.clone(), root, run: Some(RunId::fresh()?) })
-    }
+    let bundle = store.location(root, plan.pods(), !args.no_results)?;
+    let prepared = store.prepared().filter(|_| bundle.is_some());
+    Ok(Records { shards: Some(ShardRun { plan, jobctl: program(site.here)?, bundle }), max_parallel, bundle: prepared })
 }
 
 fn rows(path: &Path, key: Option<String>) -> Result<Params<BufReader<File>>, Failure> {

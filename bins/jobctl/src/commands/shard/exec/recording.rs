@@ -1,24 +1,27 @@
 //! What comes of each record of this pod, into the bundle of its job.
 //!
-//! Invariant: a record counts as done only when that is on disk, and once; whatever fails here ends the pod with an error, so
-//! that it is made again. What was told before is not run again.
+//! Invariant: a record counts as done only when that is stored durably, and once; whatever fails here ends the pod with an error, so
+//! that it is made again. What was told before is not run again. In a folder each record is stored as it ends; in ConfigMaps, where
+//! that would be an object each, now and then and at the end.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use pumice_jobs::bundle::{self, Folder, Recorder, RunId, Status, random_name};
+use pumice_jobs::bundle::{self, Recorder, RunId, Status, random_name};
 use pumice_jobs::report::{NODE_VARIABLE, RESULT_BYTES_MAX, RESULT_VARIABLE, Report};
 use pumice_jobs::shards::Record;
-use tokio::runtime::Runtime;
+use tokio::time::Instant;
 
 use super::signals::Ended;
-use crate::commands::shard::{Slice, open, text_of, told};
+use crate::commands::shard::{Slice, Store, text_of};
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -27,12 +30,16 @@ const ATTEMPT_VARIABLE: &str = "PUMICE_ATTEMPT";
 /// The variable with the folder that a record keeps over its attempts.
 const CHECKPOINT_VARIABLE: &str = "PUMICE_CHECKPOINT";
 
+/// How long what came of records may wait until it is stored, where storing it at once costs an object of the API.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
 /// The results of this pod's records.
 pub struct Recording {
-    runtime: Runtime,
-    folder: Folder,
+    store: Rc<Store>,
     run: RunId,
     recorder: Recorder,
+    /// When all was stored last.
+    stored: Instant,
     node: String,
     scratch: Scratch,
 }
@@ -40,15 +47,16 @@ pub struct Recording {
 impl Recording {
     /// Reads what was told of this pod's records; `None` if its job records nothing.
     pub fn open(slice: &Slice) -> Result<Option<Recording>, Failure> {
-        let Some(location) = told()? else { return Ok(None) };
-        let Some(run) = location.run.clone() else { return Ok(None) };
-        let (folder, runtime) = open(&location)?;
+        let Some(store) = &slice.store else { return Ok(None) };
+        let Some(run) = store.location.run.clone() else { return Ok(None) };
         let records = slice.records.start.into()..slice.records.end.into();
         let own = bundle::Slice { run: run.clone(), shard: slice.index, records };
         let attempt = text_of(ATTEMPT_VARIABLE).and_then(|text| text.parse().ok()).unwrap_or(1);
-        let recorder = runtime.block_on(Recorder::open(Arc::new(folder.clone()), own, attempt))?.counting_on();
+        let opened = Recorder::open(Arc::clone(&store.place), own, attempt);
+        let recorder = store.runtime.block_on(opened)?.counting_on();
         let node = text_of(NODE_VARIABLE).unwrap_or_default();
-        Ok(Some(Recording { runtime, folder, run, recorder, node, scratch: Scratch::make()? }))
+        let (store, stored) = (Rc::clone(store), Instant::now());
+        Ok(Some(Recording { store, run, recorder, stored, node, scratch: Scratch::make()? }))
     }
 
     /// The records that nobody has done yet, in order.
@@ -56,10 +64,13 @@ impl Recording {
         self.recorder.left().filter_map(|record| u32::try_from(record).ok()).collect()
     }
 
-    /// Gives a command what it may leave behind: a file for its result, a folder for its next attempt.
+    /// Gives a command what it may leave behind: a file for its result and, beside a folder's records, a folder for its next
+    /// attempt.
     pub fn begin(&self, record: &Record, command: &mut Command) -> Result<(), Failure> {
-        let checkpoint = self.folder.make_checkpoint(&self.run, record.index.into())?;
-        command.env(CHECKPOINT_VARIABLE, checkpoint).env(RESULT_VARIABLE, self.scratch.path(record));
+        if let Some(folder) = &self.store.folder {
+            command.env(CHECKPOINT_VARIABLE, folder.make_checkpoint(&self.run, record.index.into())?);
+        }
+        command.env(RESULT_VARIABLE, self.scratch.path(record));
         command.env(ATTEMPT_VARIABLE, self.recorder.attempt().to_string());
         Ok(())
     }
@@ -85,15 +96,23 @@ impl Recording {
         let value = report.to_bytes().context("cannot write a report").map_err(Failure::Machine)?;
         let status = if code == 0 { Status::Succeeded } else { Status::Failed };
         let number = u64::from(record.index);
-        self.runtime.block_on(async {
-            self.recorder.record(number, &record.key, status, value).await?;
-            self.recorder.flush().await
-        })?;
-        if status == Status::Succeeded {
+        let store = Rc::clone(&self.store);
+        store.runtime.block_on(self.recorder.record(number, &record.key, status, value))?;
+        if store.folder.is_some() || self.stored.elapsed() >= WAIT_MAX {
+            self.flush()?;
+        }
+        if let Some(folder) = store.folder.as_ref().filter(|_| status == Status::Succeeded) {
             // One that stays harms nobody, and the record is done.
-            let _ = self.folder.remove_empty_checkpoint(&self.run, number);
+            let _ = folder.remove_empty_checkpoint(&self.run, number);
         }
         Ok(Some(code))
+    }
+
+    /// Stores what came of all records so far.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.store.runtime.block_on(self.recorder.flush())?;
+        self.stored = Instant::now();
+        Ok(())
     }
 }
 
