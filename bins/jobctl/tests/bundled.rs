@@ -131,13 +131,21 @@ fn on_another_cluster_a_bundle_is_in_config_maps() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && !text.contains("PUMICE_BUNDLE") && !text.contains("serviceAccount"), "{text}");
 
-    // What is too much for the API is refused before anything is sent, and names the way out.
+    // Results of more pods than the API can hold are left out, as the pods need nothing from there.
     let output = printed(&["--array", "0-10000"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && !text.contains("PUMICE_BUNDLE"), "{text}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("results are not recorded") && text.contains("--bundle-dir FOLDER"), "{text}");
+    // Rows that are too much for it are refused before anything is sent, and the way out is named.
+    let rows: String = (0..=10_000).map(|row| format!("{row}\n")).collect();
+    std::fs::write(folder.path().join("many.csv"), format!("a\n{rows}")).unwrap();
+    let output = printed(&["--params", "many.csv"]);
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("shards: 10001") && text.contains("next:  jobctl run --bundle-dir FOLDER ..."), "{text}");
     let entries = std::fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!(entries, 2, "nothing was written beside the test's own files");
+    assert_eq!(entries, 3, "nothing was written beside the test's own files");
 }
 
 #[test]

@@ -125,17 +125,12 @@ fn used(spec: &Value) -> BTreeSet<String> {
     let mounted = volumes.map(|volume| call::text_at(volume, "/configMap/name").to_owned());
     let containers = pods().flat_map(|pod| pod["containers"].as_array().into_iter().flatten());
     let variables = containers.flat_map(|container| container["env"].as_array().into_iter().flatten());
-    let bundles =
-        variables.filter(|variable| variable["name"] == location::VARIABLE).filter_map(|variable| match call::text_at(
-            variable, "/value",
-        )
-        .parse::<Location>()
-        .ok()?
-        .spot
-        {
-            Spot::Objects { name, .. } => Some(name),
-            Spot::Folder(_) => None,
-        });
+    let variables = variables.filter(|variable| variable["name"] == location::VARIABLE);
+    let spots = variables.filter_map(|variable| Some(call::text_at(variable, "/value").parse::<Location>().ok()?.spot));
+    let bundles = spots.filter_map(|spot| match spot {
+        Spot::Objects { name, .. } => Some(name),
+        Spot::Folder(_) => None,
+    });
     mounted.chain(bundles).filter(|name| !name.is_empty()).collect()
 }
 

@@ -160,7 +160,7 @@ pub enum PlaceError {
     },
     /// Pods can't be given what they need to read it.
     #[error(
-        "pods can't be let read and record ConfigMaps in namespace {namespace}, which takes the right to create service accounts, roles and role bindings there; name a folder that pods see by {FOLDER_FLAG}, or ask for that right"
+        "pods can't be let read and record ConfigMaps in namespace {namespace}, which takes the right to create service accounts, roles and role bindings there; name a folder that pods see by {FOLDER_FLAG}, do without results by --no-results where no rows are to reach them, or ask for that right"
     )]
     Rights {
         /// Where.

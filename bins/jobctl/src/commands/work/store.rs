@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pumice_jobs::bundle::objects::shard_bytes_max;
+use pumice_jobs::bundle::objects::{SHARDS_MAX, shard_bytes_max};
 use pumice_jobs::bundle::place::FOLDER_FLAG;
 use pumice_jobs::bundle::{BundleWriter, ChunkId, Folder, Location, Nowhere, Place, RunId, Spot};
 use pumice_jobs::bundled::Prepared;
@@ -75,12 +75,19 @@ impl Store {
     }
 
     /// Where the pods find records and record results, as a new run. Without a root there are no records in it; results are
-    /// recorded wherever there is a place for them.
+    /// recorded wherever there is a place for so many.
     pub fn location(&mut self, root: Option<ChunkId>, pods: u32, results: bool) -> Result<Option<Location>, Failure> {
         let Some(spot) = self.spot.clone().filter(|_| root.is_some() || results) else { return Ok(None) };
         let objects = matches!(self.kind, Kind::Objects(_));
-        if objects {
-            shard_bytes_max(pods)?;
+        if let (true, Err(error)) = (objects, shard_bytes_max(pods)) {
+            if root.is_some() {
+                return Err(error.into());
+            }
+            terminal::say(&format!(
+                "results are not recorded: ConfigMaps hold those of {SHARDS_MAX} pods; say {FOLDER_FLAG} for a folder that \
+                 pods see"
+            ));
+            return Ok(None);
         }
         if self.dry_run && (root.is_some() || objects) {
             terminal::say(&format!(
