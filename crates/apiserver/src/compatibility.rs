@@ -44,7 +44,6 @@ const NOT_SERVED: [(&str, &str); 10] = [
          `--dry-run=client -o yaml` and pipe into `kubectl create -f -`",
     ),
     ("Protobuf, CBOR and YAML answers", "406, unless JSON is accepted too"),
-    ("Server-side apply (`application/apply-patch+yaml`)", "415; use client-side apply"),
     (
         "Strategic merge patch (`application/strategic-merge-patch+json`) of kinds that definitions add",
         "415, as upstream; use `--type=merge`",
@@ -53,7 +52,11 @@ const NOT_SERVED: [(&str, &str); 10] = [
     ("CEL rules of definitions (`x-kubernetes-validations`)", "not evaluated"),
     ("Conversion webhooks, admission webhooks", "422 in definitions; webhook kinds are 404"),
     ("`/openapi/v2`", "a document without kinds; they are in `/openapi/v3`"),
-    ("`managedFields`", "dropped"),
+    ("Server-side apply of `scale`", "415; apply to the object, or patch its scale"),
+    (
+        "`managedFields` of objects to which nobody has applied",
+        "not recorded; the first server-side apply gives what is there to the manager `before-first-apply`",
+    ),
     ("Every kind that is not in the table and not defined by a CustomResourceDefinition", "404"),
 ];
 

@@ -65,6 +65,12 @@ impl Call {
     }
 }
 
+/// Whether the caller has the right to another verb on what it asks for.
+pub(crate) fn authorize_also(call: &Call, verb: Verb) -> Result<(), Status> {
+    let wanted = ResourceRequest { verb, ..call.request.clone() };
+    authorize_resource(&call.state, &call.identity, &wanted, &call.query)
+}
+
 /// What a verb answers with.
 pub(crate) type Answer = Result<Response<Body>, Status>;
 

@@ -163,7 +163,14 @@ pub(crate) enum FieldValidation {
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) field_validation: FieldValidation,
+    /// Who owns the fields that are written, if the client says so.
+    pub(crate) field_manager: Option<String>,
+    /// Whether an apply may take fields from others.
+    pub(crate) force: bool,
 }
+
+/// Longest name of a field manager, in bytes.
+pub(crate) const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
 impl WriteOptions {
     pub(crate) fn parse(query: &Query) -> Result<Self, QueryError> {
@@ -186,7 +193,17 @@ impl WriteOptions {
                 });
             }
         };
-        Ok(Self { dry_run, field_validation })
+        let field_manager = query.filled("fieldManager");
+        let is_name = |name: &str| name.len() <= FIELD_MANAGER_BYTES_MAX && !name.contains(char::is_control);
+        if let Some(name) = field_manager.filter(|name| !is_name(name)) {
+            return Err(QueryError::Value {
+                name: "fieldManager",
+                value: name.chars().take(40).collect(),
+                wanted: "at most 128 printable characters",
+            });
+        }
+        let force = query.flag("force")?.unwrap_or(false);
+        Ok(Self { dry_run, field_validation, field_manager: field_manager.map(str::to_owned), force })
     }
 }
 
@@ -217,7 +234,8 @@ mod tests {
             let name = text.split('=').next().expect("name");
             assert!(error.contains(name), "{error}");
         }
-        for text in ["dryRun=x", "fieldValidation=y"] {
+        let long = format!("fieldManager={}", "x".repeat(129));
+        for text in ["dryRun=x", "fieldValidation=y", "force=maybe", "fieldManager=a%07", long.as_str()] {
             assert!(WriteOptions::parse(&Query::parse(text).expect("parses")).is_err());
         }
     }

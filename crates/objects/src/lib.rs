@@ -5,6 +5,7 @@
 //! refusal becomes. Invariant: pure functions; every walk is bounded in depth and work; messages
 //! are upstream's. The API server, admission and the components' shells call it.
 
+pub mod apply;
 pub mod field;
 pub mod meta;
 pub mod names;

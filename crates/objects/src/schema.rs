@@ -24,7 +24,7 @@ use crate::field::FieldError;
 use compile::ListTypes;
 pub(crate) use node::Merging;
 use node::{Arena, NodeId};
-pub(crate) use place::Place;
+pub(crate) use place::{ListKind, Place};
 use walk::{Steps, Walker};
 
 /// Deepest nesting of objects and of inline schemas.
@@ -52,7 +52,7 @@ pub struct Findings {
 
 impl Schema {
     /// Compiles `schema`, OpenAPI v3 as it stands in a CustomResourceDefinition or in the published
-    /// documents, whose `$ref`s lead into `components` (names to schemas).
+    /// documents, whose `$ref`s lead into `components` (names to schemas of built-in types: see [`Schema::of_builtin`]).
     ///
     /// Cost: linear in the schema and the components it reaches; equal patterns are compiled once.
     pub fn from_openapi(schema: &Value, components: &Map<String, Value>) -> Result<Self, SchemaError> {

@@ -1,7 +1,11 @@
 //! The cases, one function each, and the list of them.
 
+mod owners;
 mod patches;
 
+pub use owners::{
+    custom_resources_are_applied_too, items_of_lists_have_owners_of_their_own, managers_own_what_they_apply,
+};
 pub use patches::{patches_of_built_in_kinds_merge_lists_by_key, patches_that_make_no_sense_are_refused};
 use pumice_testkit::{Clients, eventually};
 use serde_json::Value;
@@ -33,6 +37,9 @@ macro_rules! on_each_case {
             a_pod_is_told_that_its_group_does_not_exist
             patches_of_built_in_kinds_merge_lists_by_key
             patches_that_make_no_sense_are_refused
+            managers_own_what_they_apply
+            items_of_lists_have_owners_of_their_own
+            custom_resources_are_applied_too
         }
     };
     ($start:expr; $($case:ident)+) => {

@@ -4,6 +4,8 @@
 //! carry `x-kubernetes-group-version-kind`, by which clients find them. `metadata` and fields with a default are not required,
 //! as upstream has it.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context as _;
 use k8s_openapi::api::{
     coordination::v1 as coordination, core::v1 as core, events::v1 as events, scheduling::v1 as scheduling,
@@ -14,7 +16,7 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::sorted;
-use super::structural::{kubernetes_markers, not_required};
+use super::structural::{Markers, kubernetes_markers, not_required};
 
 /// Schemas whose values have no structure a schema could say: any JSON, or a union of a schema with something else.
 const FREE_FORM: &[&str] = &[
@@ -66,12 +68,13 @@ pub fn document() -> anyhow::Result<String> {
         *schema = json!({ "x-kubernetes-preserve-unknown-fields": true });
     }
     let markers = kubernetes_markers()?;
+    let keys = list_keys(&markers);
     for (name, schema) in &mut schemas {
         if let Some(schema) = schema.as_object_mut() {
             not_required(schema, "metadata");
             for (field, additions) in markers.get(name).into_iter().flatten() {
                 if field != "." || !INLINING.contains(&name.as_str()) {
-                    mark(schema, field, additions).with_context(|| format!("{name}.{field}"))?;
+                    mark(schema, field, additions, &keys).with_context(|| format!("{name}.{field}"))?;
                 }
             }
         }
@@ -82,13 +85,30 @@ pub fn document() -> anyhow::Result<String> {
     Ok(serde_json::to_string(&sorted(&document))? + "\n")
 }
 
+/// The members that tell items of lists apart.
+fn list_keys(markers: &Markers) -> BTreeSet<&str> {
+    let fields = markers.values().flat_map(|fields| fields.values());
+    let keys = fields.filter_map(|additions| additions.get("x-kubernetes-list-map-keys")?.as_array());
+    keys.flatten().filter_map(Value::as_str).collect()
+}
+
 /// Says of a type or one of its fields how it is merged. The server fills in defaults by kind, so a default only makes a
-/// field not required.
-fn mark(schema: &mut Map<String, Value>, field: &str, additions: &Map<String, Value>) -> anyhow::Result<()> {
-    if additions.contains_key("default") {
+/// field not required; but a key that is left out means its default.
+fn mark(
+    schema: &mut Map<String, Value>,
+    field: &str,
+    additions: &Map<String, Value>,
+    keys: &BTreeSet<&str>,
+) -> anyhow::Result<()> {
+    let default = additions.get("default");
+    if default.is_some() {
         not_required(schema, field);
     }
-    let merging = additions.iter().filter(|(keyword, _)| keyword.starts_with("x-kubernetes-"));
+    let is_of_key = keys.contains(field) && default != Some(&json!(""));
+    let merging = additions.iter().filter(|(keyword, _)| match keyword.as_str() {
+        "default" => is_of_key,
+        keyword => keyword.starts_with("x-kubernetes-"),
+    });
     let merging: Vec<_> = merging.map(|(keyword, value)| (keyword.clone(), value.clone())).collect();
     if field == "." {
         schema.extend(merging);

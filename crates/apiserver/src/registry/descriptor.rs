@@ -132,8 +132,13 @@ impl Descriptor {
 
     /// Media types of the patches it takes.
     pub(crate) fn patches(&self) -> &'static [&'static str] {
-        let all = &["application/json-patch+json", "application/merge-patch+json", STRATEGIC_MERGE_PATCH];
-        if self.merges_strategically() { all } else { &all[..2] }
+        let all = &[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+            STRATEGIC_MERGE_PATCH,
+        ];
+        if self.merges_strategically() { all } else { &all[..3] }
     }
 
     /// Whether it takes strategic merge patches: built-in kinds do.

@@ -21,6 +21,17 @@ const NAME_ATTEMPTS_MAX: usize = 8;
 
 /// Answers a create.
 pub(crate) async fn create(call: &Call, body: Body) -> Answer {
+    let decoded = write::read_object(call, body).await?;
+    let mut object = decoded.value;
+    write::check_kind(&call.descriptor, &mut object)?;
+    write::check_place(call, &mut object)?;
+    // Who made it is recorded when somebody applies to it.
+    meta::metadata_mut(&mut object).remove("managedFields");
+    make(call, object, &decoded.duplicates).await
+}
+
+/// Makes an object that is of the right kind and in its place.
+pub(crate) async fn make(call: &Call, mut object: Value, duplicates: &[String]) -> Answer {
     let view = View::of(call)?;
     let options = WriteOptions::parse(&call.query)?;
     if call.descriptor.terminating {
@@ -29,16 +40,12 @@ pub(crate) async fn create(call: &Call, body: Body) -> Answer {
         status.message = "create not allowed while custom resource definition is terminating".to_owned();
         return Err(status);
     }
-    let decoded = write::read_object(call, body).await?;
-    let mut object = decoded.value;
-    write::check_kind(&call.descriptor, &mut object)?;
-    write::check_place(call, &mut object)?;
     if meta::resource_version(&object).is_some_and(|revision| revision > 0) {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
     require_namespace(call, meta::name(&object))?;
     let mut warnings = Vec::new();
-    write::clean(&call.descriptor, &mut object, &decoded.duplicates, options.field_validation, &mut warnings)?;
+    write::clean(&call.descriptor, &mut object, duplicates, options.field_validation, &mut warnings)?;
     let generated = meta::name(&object).is_empty().then(|| meta::generate_name(&object).map(str::to_owned)).flatten();
     for attempt in 1..=NAME_ATTEMPTS_MAX {
         // Only a generated name is tried more than once.
@@ -89,7 +96,7 @@ fn stamp(call: &Call, object: &mut Value, status: Option<Value>, now: &str) {
         fields.extend(status.map(|status| ("status".to_owned(), status)));
     }
     let metadata = meta::metadata_mut(object);
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink", "resourceVersion"] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
         metadata.remove(field);
     }
     metadata.insert("uid".to_owned(), json!(Uuid::now_v7().to_string()));

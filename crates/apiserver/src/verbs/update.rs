@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
+use pumice_objects::apply::By;
 use pumice_objects::meta;
 use pumice_objects::patch::{apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
 use pumice_objects::schema::Schema;
@@ -11,9 +12,10 @@ use pumice_store::{ApplyError, Change, Expect, Object};
 use serde_json::{Value, json};
 
 use super::write::{self, Write};
-use super::{create, read};
+use super::{apply, create, read};
 use crate::admission::Operation;
 use crate::body::Body;
+use crate::clock::wire_time;
 use crate::cut::{Cut, cut};
 use crate::decode::{self, Decoded};
 use crate::negotiate::{self, BodyKind};
@@ -25,6 +27,8 @@ use crate::render::{View, draft_with, parse};
 
 /// How often a write without a resourceVersion is tried against a changing object.
 const ATTEMPTS_MAX: usize = 16;
+/// Who owns which fields: what a write makes of it is decided at its end.
+const OWNERS: &str = "managedFields";
 /// All that a write of a status looks at.
 const STATUS_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
 
@@ -48,6 +52,9 @@ pub(crate) async fn update(call: &Call, subresource: Option<&Subresource>, body:
 /// Answers a patch.
 pub(crate) async fn patch(call: &Call, subresource: Option<&Subresource>, body: Body) -> Answer {
     let kind = negotiate::body_kind(&call.headers);
+    if kind == BodyKind::Apply {
+        return apply::apply(call, subresource, body).await;
+    }
     let schema = match kind {
         BodyKind::JsonPatch | BodyKind::MergePatch => None,
         BodyKind::StrategicMergePatch if call.descriptor.merges_strategically() => Some(&call.descriptor.schema),
@@ -66,7 +73,7 @@ pub(crate) fn unsupported(patches: &[&str], kind: BodyKind) -> Status {
     let mut status = Status::unsupported_media_type(patches);
     let advice = match kind {
         BodyKind::StrategicMergePatch => "; strategic merge is for built-in kinds: use --type=merge",
-        BodyKind::Apply => "; server-side apply is not served here: use client-side apply",
+        BodyKind::Apply => "; server-side apply is for whole objects and their status",
         _ => "",
     };
     status.message.push_str(advice);
@@ -81,6 +88,11 @@ pub(crate) trait Edit: Sync {
     /// Whether it looks at or leaves fields other than those of [`STATUS_FIELDS`].
     fn goes_beyond_status(&self) -> bool {
         true
+    }
+
+    /// Whether it leaves the record of who owns which fields as that is to be.
+    fn records_owners(&self) -> bool {
+        false
     }
 
     /// Fields that stood twice in the body.
@@ -213,9 +225,25 @@ fn wanted(
         count_generation(call, &mut new, &old);
     }
     write.validate(&mut new, main, warnings)?;
+    if !edit.records_owners() {
+        record_owner(call, options, &old, &mut new);
+    }
     meta::set_resource_version(&mut new, None);
     meta::set_resource_version(&mut old, None);
     Ok(Wanted { changed: new != old, object: new, rest, pinned })
+}
+
+/// Records who changed what, if the object keeps such a record.
+fn record_owner(call: &Call, options: &WriteOptions, old: &Value, new: &mut Value) {
+    if old["metadata"][OWNERS].is_null() {
+        meta::metadata_mut(new).remove(OWNERS);
+        return;
+    }
+    let now = wire_time(call.state.clock.now());
+    let api_version = call.descriptor.api_version();
+    let manager = apply::manager(call, options);
+    let by = By { manager: &manager, api_version: &api_version, subresource: &call.request.subresource, now: &now };
+    pumice_objects::apply::update(old, new, &call.descriptor.schema, &by);
 }
 
 /// The stored object; of one whose status alone is written only what that takes, where its kind allows it.
@@ -265,7 +293,7 @@ fn keep(call: &Call, subresource: Option<&Subresource>, new: &mut Value, old: &V
             set_or_remove(new, "status", Value::Null);
         }
         let kept: &[&str] =
-            if call.descriptor.strategy.status_keeps_labels() { &["labels", "annotations"] } else { &[] };
+            if call.descriptor.strategy.status_keeps_labels() { &["labels", "annotations", OWNERS] } else { &[OWNERS] };
         restore(&mut new["metadata"], &old["metadata"], kept);
         return;
     }
@@ -274,7 +302,6 @@ fn keep(call: &Call, subresource: Option<&Subresource>, new: &mut Value, old: &V
     }
     let before = old["metadata"].as_object();
     let metadata = meta::metadata_mut(new);
-    metadata.remove("managedFields");
     for field in
         ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"]
     {

@@ -136,7 +136,7 @@ async fn patches_change_parts() {
         ("application/merge-patch+json", r#"{"metadata":{"uid":"1"}}"#, 409),
         ("application/merge-patch+json", r#"{"kind":"Pod"}"#, 400),
         ("application/merge-patch+json", "{", 400),
-        ("application/apply-patch+yaml", "{}", 415),
+        ("application/apply-patch+yaml", "{}", 422),
         ("text/plain", "{}", 415),
     ] {
         let answer = server.raw(Method::PATCH, &path, &[("content-type", kind)], patch).await;

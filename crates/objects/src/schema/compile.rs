@@ -11,8 +11,8 @@ use serde_json::{Map, Number, Value};
 
 use super::DEPTH_MAX;
 use super::node::{
-    Additional, Arena, Format, Junctors, ListRules, Merging, Node, NodeId, NumberRules, ObjectRules, Property,
-    TextRules, Types, Uniqueness,
+    Additional, Arena, Format, Junctors, ListRules, ListType, Merging, Node, NodeId, NumberRules, ObjectRules,
+    Property, TextRules, Types,
 };
 
 /// Most nodes of one schema with all it refers to.
@@ -112,6 +112,8 @@ pub(super) fn compile(
         pending: Vec::new(),
     };
     let root = compiler.node(schema, 0)?;
+    // Metadata of custom resources is a built-in type, too.
+    compiler.list_types = ListTypes::Unchecked;
     while let Some((name, id)) = compiler.pending.pop() {
         let within = |error: SchemaError| error.within(format_args!("components[{name}]"));
         let mut node = compiler.build(&components[name], 0).map_err(within)?;
@@ -244,19 +246,24 @@ impl<'a> Compiler<'a> {
             Some(items) => Some(self.node(items, depth + 1).map_err(|error| error.within(format_args!("items")))?),
             None => None,
         };
-        let checked = self.list_types == ListTypes::Checked;
-        let uniqueness = match text(schema, "x-kubernetes-list-type")?.filter(|_| checked) {
-            Some("set") => Uniqueness::Items,
-            Some("map") => Uniqueness::Keys(texts(schema, "x-kubernetes-list-map-keys")?),
-            _ if flag(schema, "uniqueItems")? => Uniqueness::Items,
-            _ => Uniqueness::None,
+        let is_checked = self.list_types == ListTypes::Checked;
+        let kind = match text(schema, "x-kubernetes-list-type")? {
+            Some("set") => ListType::Set,
+            Some("map") => ListType::Map(texts(schema, "x-kubernetes-list-map-keys")?),
+            _ => ListType::Atomic,
         };
-        let rules =
-            ListRules { items, len_min: count(schema, "minItems")?, len_max: count(schema, "maxItems")?, uniqueness };
+        let rules = ListRules {
+            items,
+            len_min: count(schema, "minItems")?,
+            len_max: count(schema, "maxItems")?,
+            is_unique: flag(schema, "uniqueItems")? || is_checked && !matches!(kind, ListType::Atomic),
+            kind,
+        };
         let is_used = rules.items.is_some()
             || rules.len_min.is_some()
             || rules.len_max.is_some()
-            || !matches!(rules.uniqueness, Uniqueness::None);
+            || rules.is_unique
+            || !matches!(rules.kind, ListType::Atomic);
         Ok(is_used.then(|| Box::new(rules)))
     }
 
@@ -289,6 +296,7 @@ impl<'a> Compiler<'a> {
         };
         let defaulted = properties.iter().enumerate().filter(|(_, property)| property.default.is_some());
         Ok(ObjectRules {
+            is_atomic: text(schema, "x-kubernetes-map-type")? == Some("atomic"),
             defaulted: defaulted.map(|(index, _)| index as u32).collect(),
             properties: properties.into(),
             additional,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::node::{ListRules, Uniqueness};
+use super::node::{ListRules, ListType};
 use super::walk::{Path, Walker};
 use crate::field::FieldError;
 
@@ -17,10 +17,10 @@ pub(super) fn check(walker: &mut Walker<'_>, rules: &ListRules, items: &[Value],
         let detail = format!("{path} in body should have at least {len_min} items");
         walker.report(FieldError::invalid(path.to_string(), len, detail));
     }
-    match &rules.uniqueness {
-        Uniqueness::None => {}
-        Uniqueness::Items => check_unique(walker, items.iter().cloned().map(Some), path),
-        Uniqueness::Keys(keys) => {
+    match &rules.kind {
+        _ if !rules.is_unique => {}
+        ListType::Atomic | ListType::Set => check_unique(walker, items.iter().cloned().map(Some), path),
+        ListType::Map(keys) => {
             let identities = items.iter().map(|item| item.as_object().map(|item| identity(item, keys)));
             check_unique(walker, identities, path);
         }

@@ -59,22 +59,27 @@ pub(super) struct ListRules {
     pub(super) items: Option<NodeId>,
     pub(super) len_min: Option<u64>,
     pub(super) len_max: Option<u64>,
-    pub(super) uniqueness: Uniqueness,
+    pub(super) kind: ListType,
+    /// Whether items must differ: by their keys if they have some.
+    pub(super) is_unique: bool,
 }
 
-/// Which items of a list must differ.
+/// What a list is (`x-kubernetes-list-type`).
 #[derive(Debug, Default)]
-pub(super) enum Uniqueness {
+pub(super) enum ListType {
+    /// One value.
     #[default]
-    None,
-    /// All (`x-kubernetes-list-type: set`).
-    Items,
-    /// Those that agree in these members (`map`).
-    Keys(Box<[Box<str>]>),
+    Atomic,
+    /// Values that stand for themselves.
+    Set,
+    /// Objects that these members tell apart.
+    Map(Box<[Box<str>]>),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct ObjectRules {
+    /// Whether it is one value (`x-kubernetes-map-type: atomic`).
+    pub(super) is_atomic: bool,
     /// Sorted by name.
     pub(super) properties: Box<[Property]>,
     /// Indices of the properties that have a default.

@@ -2,13 +2,26 @@
 //!
 //! Invariant: a place leads only to places of the same schema; where the schema says nothing there is none.
 
-use super::node::{Additional, Arena, Merging, NodeId};
+use serde_json::Value;
+
+use super::node::{Additional, Arena, ListType, Merging, NodeId};
 
 /// The schema of one value.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'s> {
     arena: &'s Arena,
     node: NodeId,
+}
+
+/// How the items of a list are told apart.
+#[derive(Clone, Copy)]
+pub(crate) enum ListKind<'s> {
+    /// They are not: it is one value.
+    Atomic,
+    /// They stand for themselves.
+    Set,
+    /// By these members.
+    Map(&'s [Box<str>]),
 }
 
 impl<'s> Place<'s> {
@@ -30,5 +43,29 @@ impl<'s> Place<'s> {
     pub(crate) fn items(self) -> Option<Self> {
         let node = self.arena.node(self.node).list.as_ref()?.items?;
         Some(Self { node, ..self })
+    }
+
+    /// Whether the schema names a member.
+    pub(crate) fn declares(self, name: &str) -> bool {
+        self.arena.node(self.node).object.property(name).is_some()
+    }
+
+    /// The value that a member gets where it is left out.
+    pub(crate) fn default_of(self, name: &str) -> Option<&'s Value> {
+        self.arena.node(self.node).object.property(name)?.default.as_ref()
+    }
+
+    /// Whether an object here is one value, and not its members apart.
+    pub(crate) fn is_atomic(self) -> bool {
+        self.arena.node(self.node).object.is_atomic
+    }
+
+    /// What a list here is.
+    pub(crate) fn list_kind(self) -> ListKind<'s> {
+        match self.arena.node(self.node).list.as_ref().map(|rules| &rules.kind) {
+            None | Some(ListType::Atomic) => ListKind::Atomic,
+            Some(ListType::Set) => ListKind::Set,
+            Some(ListType::Map(keys)) => ListKind::Map(keys),
+        }
     }
 }

@@ -235,3 +235,17 @@ fn fields_are_independent_where_no_rule_is_about_several() {
         assert_eq!(compiled.fields_are_independent(), expected, "{schema}");
     }
 }
+
+/// What others wrote says how lists are merged, and leaves to their kinds what may stand in them.
+#[test]
+fn items_of_built_in_types_may_stand_twice() {
+    let set = json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"});
+    let components = json!({"Meta": {"type": "object", "properties": {"finalizers": set}}});
+    let kind = json!({"type": "object", "properties": {
+        "metadata": {"$ref": "#/components/schemas/Meta"}, "own": set}});
+    let schema = Schema::from_openapi(&kind, components.as_object().unwrap()).unwrap();
+    assert_eq!(schema.validate(&mut json!({"metadata": {"finalizers": ["a", "a"]}})), []);
+    assert_eq!(schema.validate(&mut json!({"own": ["a", "a"]})).len(), 1);
+    let builtin = Schema::of_builtin(&kind, components.as_object().unwrap()).unwrap();
+    assert_eq!(builtin.validate(&mut json!({"own": ["a", "a"]})), []);
+}

@@ -26,12 +26,6 @@ async fn what_is_not_served_is_refused_cleanly() {
         let err = kubectl.run(line).await.fails(line);
         assert!(err.contains(wanted), "{line}: {err}");
     }
-    let mut changed = map("a");
-    changed["data"] = json!({"z": "1"});
-    kubectl.apply(&map("applied")).await;
-    changed["metadata"]["name"] = json!("applied");
-    let server_side = kubectl.fed("apply --server-side -f -", &changed.to_string()).await.fails("apply --server-side");
-    assert!(server_side.contains("use client-side apply"), "{server_side}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
