@@ -18,6 +18,7 @@ mod platform;
 mod progress;
 mod results;
 mod shard;
+mod shell;
 mod wait;
 mod watch;
 
@@ -33,6 +34,7 @@ pub use platform::{
 pub use progress::{ProgressArgs, ProgressForm};
 pub use results::{ResultsArgs, ResultsForm};
 pub use shard::{ShardArgs, ShardCommand};
+pub use shell::{ShellArgs, WhichPod};
 pub use wait::WaitArgs;
 pub use watch::WatchArgs;
 
@@ -117,6 +119,8 @@ pub enum Command {
     Retry(RetryArgs),
     /// Show what failed in a pod, or run its command here
     Debug(DebugArgs),
+    /// Open a terminal in a new job, or in a running pod of one
+    Shell(ShellArgs),
     /// Show all jobs live
     #[command(visible_alias = "ui")]
     Watch(WatchArgs),
@@ -232,6 +236,10 @@ mod tests {
             &["progress", "last", "--follow", "-o", "json"],
             &["retry", "sweep-*", "--failed", "--dry-run"],
             &["debug", "last", "--shard", "3", "--run"],
+            &["shell", "--cpu", "2", "--image", "python:3.13", "--", "python"],
+            &["shell", "--keep", "--timeout", "1h"],
+            &["shell", "job/x", "--task", "main", "--index", "3", "-c", "main", "--", "ls", "-l"],
+            &["shell", "last", "--pod", "x-main-0"],
             &["watch", "-A"],
             &["ui"],
             &["results", "last", "--failed", "--missing", "-o", "keys"],
@@ -269,6 +277,10 @@ mod tests {
             &["completion", "tcsh"],
             &["debug", "last", "--run", "-o", "json"],
             &["results", "a", "--save", "x", "-o", "csv"],
+            &["shell", "x", "--cpu", "2"],
+            &["shell", "x", "--keep"],
+            &["shell", "--index", "3"],
+            &["shell", "x", "--pod", "x-main-0", "--index", "3"],
             &["frobnicate"],
         ] {
             let error = parse(args).err().unwrap_or_else(|| panic!("{args:?} was accepted"));

@@ -6,6 +6,7 @@ mod careful;
 mod context;
 mod debug;
 mod get;
+mod interactive;
 mod list;
 mod logs;
 mod node;
@@ -14,7 +15,9 @@ mod queue;
 mod results;
 mod retry;
 mod run;
+mod session;
 mod shard;
+mod shell;
 mod submit;
 mod top;
 mod version;
@@ -164,6 +167,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Progress(args) => progress::run(&session, &args),
         Command::Retry(args) => retry::run(&session, &args),
         Command::Debug(args) => debug::run(&session, &args),
+        Command::Shell(args) => shell::run(&session, &args),
         Command::Watch(args) => watch::run(&session, &args),
         Command::Top(args) => top::top(&session, &args),
         Command::Usage(args) => top::usage(&session, &args),

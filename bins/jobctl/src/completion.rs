@@ -30,6 +30,10 @@ const LIMIT: Duration = Duration::from_secs(2);
 
 /// Answers a shell that asks, and says whether one did.
 pub fn answer() -> bool {
+    // Every start of the program comes by here.
+    if std::env::var_os(ASKED).is_none() {
+        return false;
+    }
     let environment = CompleteEnv::with_factory(Cli::command).var(ASKED);
     // What is wrong with a line that is being typed is nothing to tell of.
     environment.try_complete(std::env::args_os(), environment::read().directory.as_deref()).unwrap_or(true)
@@ -58,6 +62,7 @@ pub fn jobs() -> ArgValueCompleter {
             "suspend" => vec![State::Active],
             "resume" => vec![suspended],
             "retry" => vec![State::Ended],
+            "shell" => vec![State::Phase(JobPhase::Running)],
             _ => Vec::new(),
         };
         found(&Kind::Jobs(states), typed, front)

@@ -9,6 +9,7 @@ use crate::bundle::{BundleError, LocationError, PlaceError};
 use crate::call::{CallError, FailureClass};
 use crate::connection::ConnectError;
 use crate::context::ContextError;
+use crate::interactive::InteractiveError;
 use crate::manifest::ManifestError;
 use crate::names::NameError;
 use crate::outcome::Exit;
@@ -70,6 +71,9 @@ pub enum Error {
     /// A job's results can't be told.
     #[error(transparent)]
     Results(#[from] ResultsError),
+    /// There is no session in a pod, or no more.
+    #[error(transparent)]
+    Interactive(#[from] InteractiveError),
     /// The job does not exist.
     #[error("no job {name} in namespace {namespace}")]
     NoJob {
@@ -160,6 +164,7 @@ impl Error {
             Error::Connect(ConnectError::Locate(error)) | Error::Target(error) => exit_of_target(error),
             Error::Start(_) => Exit::Unreachable,
             Error::Call(error) => exit_of_class(error.class()),
+            Error::Interactive(error) => error.exit(),
             Error::Submit(SubmitError::Call { source, .. }) => exit_of_class(source.class()),
             Error::Place(PlaceError::Call(error) | PlaceError::Rights { source: error, .. })
             | Error::Bundle(BundleError::Place(PlaceError::Call(error))) => exit_of_class(error.class()),
@@ -230,6 +235,7 @@ impl Error {
             },
             Error::Bundle(_) | Error::Record(_) => None,
             Error::Results(error) => error.next_command(),
+            Error::Interactive(error) => Some(error.next_command()),
             Error::Location(_) | Error::Params(_) => Some(CORRECT.to_owned()),
         }
     }

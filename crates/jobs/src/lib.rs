@@ -20,6 +20,7 @@ pub mod error;
 pub mod events;
 pub mod glob;
 pub mod idempotency;
+pub mod interactive;
 pub mod list;
 pub mod live;
 pub mod load;

@@ -45,7 +45,7 @@ fn namespace_flag(jobs: &[JobRef]) -> String {
 }
 
 /// What came of it, for people.
-fn sentence(job: &JobRef, wish: Wish, acted: Acted) -> String {
+pub fn sentence(job: &JobRef, wish: Wish, acted: Acted) -> String {
     let name = &job.name;
     match (wish, acted) {
         (Wish::Resume, Acted::AlreadyEnded(end)) => {

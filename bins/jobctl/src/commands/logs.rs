@@ -41,7 +41,7 @@ pub fn prefix(job: &JobRef, line: &LogLine) -> String {
 }
 
 /// A pod by its name or by what stands after the job's in it.
-fn full_name(job: &JobRef, pod: &str) -> String {
+pub fn full_name(job: &JobRef, pod: &str) -> String {
     if pod.starts_with(&format!("{}-", job.name)) { pod.to_owned() } else { format!("{}-{pod}", job.name) }
 }
 

@@ -77,7 +77,7 @@ async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job:
 }
 
 /// Says what went wrong, and gives the code.
-async fn conclude(connection: &Connection, job: &JobRef, ending: &Ending, show_log: bool) -> Result<Exit, Failure> {
+pub async fn conclude(connection: &Connection, job: &JobRef, ending: &Ending, show_log: bool) -> Result<Exit, Failure> {
     let Ending { job: state, end, failures } = ending;
     let exit = exit_of_run(state, *end, failures);
     let whole = *end == JobEnd::Completed && state.status.failed == 0;

@@ -1,0 +1,76 @@
+//! `jobctl shell`: a terminal in a new job, or in a running pod of one.
+
+use pumice_jobs::act::{Wish as End, act};
+use pumice_jobs::interactive::choice::{self, Seat, Wish};
+use pumice_jobs::interactive::{InteractiveError, program};
+use pumice_jobs::select::{JobRef, Selector};
+use pumice_jobs::{Connection, Error, Exit, pick};
+
+use super::session::{self, Program};
+use super::{Session, act as acts, interactive, logs};
+use crate::args::{Form, ShellArgs, WhichPod};
+use crate::failure::Failure;
+use crate::terminal;
+
+/// Goes into the job that is named, or into a new one that ends with the shell.
+pub fn run(session: &Session, args: &ShellArgs) -> Result<Exit, Failure> {
+    match &args.job {
+        Some(job) => session.attend(|connection| async move { go_into(&connection, job, args).await }),
+        None => start(session, args),
+    }
+}
+
+async fn go_into(connection: &Connection, job: &Selector, args: &ShellArgs) -> Result<Exit, Failure> {
+    let job = pick::pick_one(connection, job).await?;
+    let seat = choice::find(connection, &job, &wish(&job, &args.pod)).await?;
+    if seat.others > 0 {
+        terminal::say(&format!("in pod {}; {} more run, --index or --pod names another", seat.pod, seat.others));
+    }
+    open(connection, &seat, args).await
+}
+
+/// What was said of the pod; it may be named by what stands after the job's name.
+pub fn wish(job: &JobRef, which: &WhichPod) -> Wish {
+    Wish {
+        task: which.task.clone(),
+        index: which.index,
+        pod: which.pod.as_deref().map(|pod| logs::full_name(job, pod)),
+        container: which.container.clone(),
+    }
+}
+
+async fn open(connection: &Connection, seat: &Seat, args: &ShellArgs) -> Result<Exit, Failure> {
+    let back = format!("jobctl shell {}{}", seat.job.name, seat.job.namespace_flag());
+    session::run(connection, seat, &Program { argv: &args.argv, back: &back }).await
+}
+
+fn start(session: &Session, args: &ShellArgs) -> Result<Exit, Failure> {
+    let submission = interactive::submission(session, "shell", &args.flags, program::holder(), args.dry_run)?;
+    if args.dry_run {
+        return submission.print(Form::Yaml);
+    }
+    session.bring_up()?;
+    session.attend(|connection| async move {
+        let job = interactive::submit(session, &connection, &submission).await?;
+        let seat = match interactive::running(session, &connection, &job).await? {
+            Ok(seat) => seat,
+            Err(exit) => return Ok(exit),
+        };
+        let ended = open(&connection, &seat, args).await;
+        match &ended {
+            // Who comes back finds what was left there.
+            Err(Failure::Jobs { error, .. })
+                if matches!(**error, Error::Interactive(InteractiveError::Lost { .. })) => {}
+            _ if args.keep => {
+                let (name, flag) = (&job.name, job.namespace_flag());
+                terminal::say(&format!("job {name} goes on; jobctl shell {name}{flag} goes into it again"));
+                terminal::say(&format!("next:  jobctl cancel {name}{flag}, if it shall end"));
+            }
+            _ => {
+                let acted = act(&connection, &job, End::Cancel, true).await?;
+                terminal::say(&acts::sentence(&job, End::Cancel, acted));
+            }
+        }
+        ended
+    })
+}

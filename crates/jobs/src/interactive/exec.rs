@@ -1,0 +1,162 @@
+//! A program in a running container: its streams, its terminal and how it ended.
+//!
+//! Invariant: [`exit_of`] is pure; a program whose end nobody told has not succeeded.
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::Api;
+use kube::api::AttachParams;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::InteractiveError;
+use super::choice::Seat;
+use crate::call::{self, CallError};
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::outcome::Exit;
+
+pub use kube::api::{AttachedProcess, TerminalSize};
+
+/// Bytes of each stream that wait for their reader.
+const BUFFER_BYTES: usize = 64 << 10;
+/// The most of a short answer that is read.
+const ANSWER_BYTES_MAX: u64 = 4 << 10;
+/// The cause of a Status that has the exit code.
+const EXIT_CODE: &str = "ExitCode";
+/// The reason of a Status that has one.
+const NON_ZERO: &str = "NonZeroExitCode";
+
+/// Which streams of the program are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// Standard input, output and error, each by itself.
+    Apart,
+    /// A terminal.
+    Terminal,
+    /// Standard output and error only.
+    Output,
+}
+
+/// Starts a program in a container.
+pub async fn open(
+    connection: &Connection,
+    seat: &Seat,
+    command: &[String],
+    streams: Streams,
+) -> Result<AttachedProcess, Error> {
+    let terminal = streams == Streams::Terminal;
+    let parameters = AttachParams::default()
+        .container(&seat.container)
+        .stdin(streams != Streams::Output)
+        .stdout(true)
+        .stderr(!terminal)
+        .tty(terminal)
+        .max_stdin_buf_size(BUFFER_BYTES)
+        .max_stdout_buf_size(BUFFER_BYTES)
+        .max_stderr_buf_size(BUFFER_BYTES);
+    let pods = Api::<Pod>::namespaced(connection.client().clone(), &seat.job.namespace);
+    let doing = format!("run a program in pod {}", seat.pod);
+    let opening = pods.exec(&seat.pod, command, &parameters);
+    let opened = match tokio::time::timeout(call::CALL_TIMEOUT, opening).await {
+        Ok(opened) => opened.map_err(|error| CallError::new(&doing, connection.url(), &error)),
+        Err(_) => Err(CallError::timed_out(&doing, connection.url(), call::CALL_TIMEOUT)),
+    };
+    opened.map_err(|error| match InteractiveError::forbidden(&error, "pods/exec", &seat.job.namespace) {
+        Some(forbidden) => forbidden.into(),
+        None => error.into(),
+    })
+}
+
+/// How a program ended whose streams are read to their ends.
+pub async fn end(mut process: AttachedProcess, seat: &Seat, program: &str, back: &str) -> Result<Exit, Error> {
+    let status = match process.take_status() {
+        Some(status) => status.await,
+        None => None,
+    };
+    if let Some(status) = status {
+        let ended = exit_of(&status).map_err(|message| InteractiveError::NotStarted {
+            program: program.to_owned(),
+            pod: seat.pod.clone(),
+            job: seat.job.clone(),
+            message,
+        });
+        return Ok(ended?);
+    }
+    let detail = match process.join().await {
+        Ok(()) => "it was closed from there".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(InteractiveError::Lost { pod: seat.pod.clone(), back: back.to_owned(), detail }.into())
+}
+
+/// What a short program prints, at most 4 KiB of it, and how it ended.
+pub async fn answer(
+    connection: &Connection,
+    seat: &Seat,
+    command: &[String],
+    back: &str,
+) -> Result<(String, Exit), Error> {
+    let mut process = open(connection, seat, command, Streams::Output).await?;
+    let (stdout, stderr) = (process.stdout(), process.stderr());
+    let (answer, _) = tokio::join!(first_bytes(stdout), first_bytes(stderr));
+    let program = command.first().map_or("", String::as_str);
+    Ok((answer, end(process, seat, program, back).await?))
+}
+
+/// The first bytes of a stream as text; the rest is read and dropped, so that the program can go on.
+async fn first_bytes(stream: Option<impl AsyncRead + Unpin>) -> String {
+    let Some(mut stream) = stream else { return String::new() };
+    let mut bytes = Vec::new();
+    // A stream that breaks ends here; how the program ended says why.
+    let _ = (&mut stream).take(ANSWER_BYTES_MAX).read_to_end(&mut bytes).await;
+    let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The program's own code, or why there is none.
+pub fn exit_of(status: &Status) -> Result<Exit, String> {
+    if status.status.as_deref() == Some("Success") {
+        return Ok(Exit::Success);
+    }
+    let details = status.details.iter().flat_map(|details| details.causes.iter().flatten());
+    let told = details
+        .filter(|_| status.reason.as_deref() == Some(NON_ZERO))
+        .find(|cause| cause.reason.as_deref() == Some(EXIT_CODE))
+        .and_then(|cause| cause.message.as_deref()?.parse::<i64>().ok());
+    match told {
+        // A code that no process has must not read as success.
+        Some(code) => Ok(Exit::Own(u8::try_from(code).ok().filter(|code| *code != 0).unwrap_or(255))),
+        None => Err(status.message.clone().unwrap_or_else(|| "the node did not say why".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_code_is_in_the_causes() {
+        let failure = |reason: &str, cause: &str, code: &str| {
+            json!({"status": "Failure", "reason": reason, "message": "command terminated",
+                   "details": {"causes": [{"reason": "Other", "message": "3"}, {"reason": cause, "message": code}]}})
+        };
+        let told = Err("command terminated".to_owned());
+        for (status, wanted) in [
+            (json!({"status": "Success"}), Ok(Exit::Success)),
+            (failure(NON_ZERO, EXIT_CODE, "7"), Ok(Exit::Own(7))),
+            (failure(NON_ZERO, EXIT_CODE, "137"), Ok(Exit::Own(137))),
+            (failure(NON_ZERO, EXIT_CODE, "-1"), Ok(Exit::Own(255))),
+            (failure(NON_ZERO, EXIT_CODE, "256"), Ok(Exit::Own(255))),
+            (failure(NON_ZERO, EXIT_CODE, "0"), Ok(Exit::Own(255))),
+            (failure(NON_ZERO, EXIT_CODE, "x"), told.clone()),
+            (failure(NON_ZERO, "Elsewhere", "7"), told.clone()),
+            (failure("InternalError", EXIT_CODE, "7"), told),
+            (json!({"status": "Failure"}), Err("the node did not say why".to_owned())),
+            (json!({}), Err("the node did not say why".to_owned())),
+        ] {
+            let typed: Status = serde_json::from_value(status.clone()).unwrap();
+            assert_eq!(exit_of(&typed), wanted, "{status}");
+        }
+    }
+}
