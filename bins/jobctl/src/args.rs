@@ -14,6 +14,7 @@ mod job;
 mod jobs;
 mod list;
 mod logs;
+mod notebook;
 mod platform;
 mod progress;
 mod results;
@@ -28,6 +29,7 @@ pub use job::{Gang, JobArgs, Work};
 pub use jobs::{JobsArgs, OneJob, SeveralJobs};
 pub use list::{ListArgs, ListForm};
 pub use logs::LogsArgs;
+pub use notebook::NotebookArgs;
 pub use platform::{
     CheckArgs, ContextCommand, NodeCommand, QueueCommand, Shown, TopArgs, UsageArgs, UsageBy, VersionArgs,
 };
@@ -121,6 +123,8 @@ pub enum Command {
     Debug(DebugArgs),
     /// Open a terminal in a new job, or in a running pod of one
     Shell(ShellArgs),
+    /// Work in a Jupyter notebook in a new job, or come back to one
+    Notebook(NotebookArgs),
     /// Show all jobs live
     #[command(visible_alias = "ui")]
     Watch(WatchArgs),
@@ -240,6 +244,8 @@ mod tests {
             &["shell", "--keep", "--timeout", "1h"],
             &["shell", "job/x", "--task", "main", "--index", "3", "-c", "main", "--", "ls", "-l"],
             &["shell", "last", "--pod", "x-main-0"],
+            &["notebook", "--memory", "4Gi", "--port", "9000"],
+            &["notebook", "last", "--port", "0"],
             &["watch", "-A"],
             &["ui"],
             &["results", "last", "--failed", "--missing", "-o", "keys"],
@@ -279,6 +285,8 @@ mod tests {
             &["results", "a", "--save", "x", "-o", "csv"],
             &["shell", "x", "--cpu", "2"],
             &["shell", "x", "--keep"],
+            &["notebook", "x", "--cpu", "2"],
+            &["notebook", "--port", "70000"],
             &["shell", "--index", "3"],
             &["shell", "x", "--pod", "x-main-0", "--index", "3"],
             &["frobnicate"],

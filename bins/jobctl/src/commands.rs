@@ -10,6 +10,7 @@ mod interactive;
 mod list;
 mod logs;
 mod node;
+mod notebook;
 mod progress;
 mod queue;
 mod results;
@@ -168,6 +169,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Retry(args) => retry::run(&session, &args),
         Command::Debug(args) => debug::run(&session, &args),
         Command::Shell(args) => shell::run(&session, &args),
+        Command::Notebook(args) => notebook::run(&session, &args),
         Command::Watch(args) => watch::run(&session, &args),
         Command::Top(args) => top::top(&session, &args),
         Command::Usage(args) => top::usage(&session, &args),

@@ -62,7 +62,7 @@ pub fn jobs() -> ArgValueCompleter {
             "suspend" => vec![State::Active],
             "resume" => vec![suspended],
             "retry" => vec![State::Ended],
-            "shell" => vec![State::Phase(JobPhase::Running)],
+            "shell" | "notebook" => vec![State::Phase(JobPhase::Running)],
             _ => Vec::new(),
         };
         found(&Kind::Jobs(states), typed, front)

@@ -55,6 +55,9 @@ fn flags_and_the_jobs_they_make() {
         "submit --dry-run --timeout 1h30m --signal TERM@120 --requeue --label team=a --label pumice.example/x=y -- true",
         "submit --dry-run --volume /data:/data:ro --volume ./out:/out --volume claim:scratch:/scratch --workdir sub -- true",
         "submit --dry-run --idempotency-key nightly --name-stem night -- true",
+        "shell --dry-run --cpu 2 --memory 4Gi --queue research -- python",
+        "shell --dry-run --name desk --timeout 2h --image python:3.13",
+        "notebook --dry-run --gpu 1 --image quay.io/jupyter/base-notebook",
     ] {
         let (stdout, stderr, code) = jobctl(home.path(), &words(line));
         assert_eq!((code, stderr.as_str()), (0, ""), "{line}");
@@ -147,6 +150,8 @@ fn wrong_flags_are_named_with_a_next_command() {
         "submit --name x --idempotency-key y -- true",
         "submit true",
         "submit --frobnicate -- true",
+        "shell --array 0-3",
+        "notebook --replicas 2",
         "submit plain.txt",
         "submit program",
         "submit bad.sh",

@@ -5,7 +5,9 @@
 
 pub mod choice;
 pub mod exec;
+pub mod notebook;
 pub mod program;
+pub mod route;
 
 mod error;
 

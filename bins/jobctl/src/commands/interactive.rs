@@ -1,11 +1,12 @@
 //! A new job of one pod that a person works in: what `shell` and `notebook` share.
 
 use pumice_jobs::attend::Happening;
+use pumice_jobs::interactive::InteractiveError;
 use pumice_jobs::interactive::choice::{self, Seat, Wish};
 use pumice_jobs::interactive::program::TIME_MAX;
 use pumice_jobs::select::JobRef;
 use pumice_jobs::submit::Submitted;
-use pumice_jobs::{Connection, Exit};
+use pumice_jobs::{Connection, Error, Exit};
 
 use super::attended::Attended;
 use super::work::Submission;
@@ -62,8 +63,14 @@ pub async fn running(session: &Session, connection: &Connection, job: &JobRef) -
     while let Some(happening) = attended.next().await? {
         match happening {
             Happening::State(state) if state.status.running > 0 => {
-                attended.terminal.finish();
-                return Ok(Ok(choice::find(connection, job, &Wish::default()).await?));
+                match choice::find(connection, job, &Wish::default()).await {
+                    // It has ended meanwhile; what comes next says how.
+                    Err(Error::Interactive(InteractiveError::NotRunning { .. })) => {}
+                    found => {
+                        attended.terminal.finish();
+                        return Ok(Ok(found?));
+                    }
+                }
             }
             Happening::Ended(ending) => return Ok(Err(run::conclude(connection, job, &ending, true).await?)),
             _ => {}
