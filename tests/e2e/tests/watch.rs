@@ -1,77 +1,23 @@
 //! The live view of `jobctl`, on a terminal of its own.
 #![allow(clippy::unwrap_used)] // a test may panic
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
-use std::process::{Child, Command, ExitStatus};
-use std::sync::{Arc, Mutex};
+use std::process::Command;
 
-use nix::pty::{Winsize, openpty};
-use nix::sys::signal::{Signal, kill};
-use nix::sys::termios::{LocalFlags, tcgetattr};
-use nix::unistd::Pid;
-use pumice_testkit::{Platform, Setup, binary, eventually};
+use nix::sys::signal::Signal;
+use pumice_testkit::{Platform, Screen, Setup, binary};
 
-/// `jobctl watch` on a pseudo-terminal.
-struct Watch {
-    view: Child,
-    keys: File,
-    /// Kept open, so that what the view leaves behind can be looked at.
-    terminal: OwnedFd,
-    written: Arc<Mutex<String>>,
+/// `jobctl watch` on a terminal of its own.
+fn watch(platform: &Platform) -> Screen {
+    Screen::start(Command::new(binary("jobctl")).arg("watch").env("PUMICE_DATA_DIR", platform.data_dir()))
 }
 
-impl Watch {
-    fn start(platform: &Platform) -> Watch {
-        let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-        let pty = openpty(&size, None).unwrap();
-        let mut command = Command::new(binary("jobctl"));
-        command.arg("watch").env("PUMICE_DATA_DIR", platform.data_dir()).env("TERM", "xterm");
-        let [stdin, stdout, stderr] = [(); 3].map(|()| pty.slave.try_clone().unwrap());
-        let view = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
-        let keys = File::from(pty.master);
-        let written = Arc::new(Mutex::new(String::new()));
-        let (mut screen, kept) = (keys.try_clone().unwrap(), written.clone());
-        // Ends with the last descriptor of the terminal.
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(read @ 1..) = screen.read(&mut bytes) {
-                kept.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
-            }
-        });
-        Watch { view, keys, terminal: pty.slave, written }
+/// Its exit code, once it ended; the terminal must be as it was, with its own screen and cursor back.
+fn end(mut watch: Screen) -> i32 {
+    let code = watch.end();
+    for restored in ["\u{1b}[?1049l", "\u{1b}[?25h"] {
+        watch.shows(restored);
     }
-
-    fn text(&self) -> String {
-        self.written.lock().unwrap().clone()
-    }
-
-    fn shows(&self, word: &str) {
-        eventually(&format!("{word} on the screen"), || {
-            let text = self.text();
-            if text.contains(word) { Ok(()) } else { Err(text) }
-        });
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-    }
-
-    /// Whether lines are edited and echoed, as a shell has it.
-    fn is_as_a_shell_has_it(&self) -> bool {
-        tcgetattr(&self.terminal).unwrap().local_flags.contains(LocalFlags::ICANON | LocalFlags::ECHO)
-    }
-
-    /// Waits for its end, and checks that the terminal is as it was.
-    fn end(mut self) -> ExitStatus {
-        let status = self.view.wait().unwrap();
-        assert!(self.is_as_a_shell_has_it());
-        for restored in ["\u{1b}[?1049l", "\u{1b}[?25h"] {
-            self.shows(restored);
-        }
-        status
-    }
+    code
 }
 
 #[test]
@@ -85,28 +31,28 @@ fn the_live_view_shows_jobs_and_gives_the_terminal_back() {
         lastTimestamp: 2026-01-01T12:34:56Z\ninvolvedObject: {apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: endless, namespace: default}\n";
     platform.kubectl_with_input(["create", "-f", "-"], event).ok();
 
-    let mut watch = Watch::start(&platform);
-    watch.shows("endless");
-    watch.shows("Running");
-    watch.shows("ToldByATest");
-    assert!(!watch.is_as_a_shell_has_it());
-    watch.press("c");
-    watch.shows("cancel endless? y");
-    watch.press("y");
+    let mut view = watch(&platform);
+    view.shows("endless");
+    view.shows("Running");
+    view.shows("ToldByATest");
+    assert!(!view.is_as_a_shell_has_it());
+    view.press("c");
+    view.shows("cancel endless? y");
+    view.press("y");
     // Only what differs is drawn, so the new state may not stand in one piece.
     platform.wait_for_phase("endless", "Terminated");
-    watch.press("q");
-    assert_eq!(watch.end().code(), Some(0));
+    view.press("q");
+    assert_eq!(end(view), 0);
 
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-        let watch = Watch::start(&platform);
-        watch.shows("endless");
-        kill(Pid::from_raw(i32::try_from(watch.view.id()).unwrap()), signal).unwrap();
-        assert_eq!(watch.end().code(), Some(130), "{signal}");
+        let view = watch(&platform);
+        view.shows("endless");
+        view.signal(signal);
+        assert_eq!(end(view), 130, "{signal}");
     }
 
-    let mut watch = Watch::start(&platform);
-    watch.shows("endless");
-    watch.press("\u{3}");
-    assert_eq!(watch.end().code(), Some(0), "a key like any other");
+    let mut view = watch(&platform);
+    view.shows("endless");
+    view.press("\u{3}");
+    assert_eq!(end(view), 0, "a key like any other");
 }

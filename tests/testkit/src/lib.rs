@@ -10,6 +10,7 @@ mod platform;
 mod process;
 mod realkube;
 mod remains;
+mod screen;
 mod wait;
 
 pub use binaries::{binary, example};
@@ -19,4 +20,5 @@ pub use platform::{Platform, Setup};
 pub use process::Process;
 pub use realkube::{RealKube, Tenant};
 pub use remains::{Marks, Remains};
+pub use screen::Screen;
 pub use wait::{DEADLINE, eventually};
