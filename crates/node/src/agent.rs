@@ -6,6 +6,7 @@
 mod addresses;
 mod bridge;
 mod capabilities;
+mod channels;
 mod environment;
 mod expand;
 mod fields;
