@@ -1,5 +1,6 @@
 //! Stock kubectl over TLS: the commands people type.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
