@@ -25,7 +25,8 @@ const NOTES: [(&str, &str); 8] = [
     (
         "pods",
         "a `priorityClassName` that does not exist gives priority 0 and a warning (upstream: 403); an eviction is a \
-         delete, no budget is kept; no exec, attach, port-forward, ephemeralcontainers, resize; no token is mounted",
+         delete, no budget is kept; exec and port-forward over WebSocket only (see below); no attach, ephemeralcontainers, \
+         resize; no token is mounted",
     ),
     ("priorityclasses", "`system-cluster-critical` and `system-node-critical` exist from the start"),
     ("serviceaccounts", "stored; no tokens are issued"),
@@ -37,7 +38,7 @@ const NOTES: [(&str, &str); 8] = [
 ];
 
 /// What clients ask for and do not get.
-const NOT_SERVED: [(&str, &str); 10] = [
+const NOT_SERVED: [(&str, &str); 12] = [
     (
         "Protobuf request bodies (`application/vnd.kubernetes.protobuf`)",
         "415; JSON and YAML are read. `kubectl create configmap`, `secret`, `namespace` and their like send protobuf: add \
@@ -47,6 +48,15 @@ const NOT_SERVED: [(&str, &str); 10] = [
     (
         "Strategic merge patch (`application/strategic-merge-patch+json`) of kinds that definitions add",
         "415, as upstream; use `--type=merge`",
+    ),
+    (
+        "exec over SPDY (kubectl before 1.29; 1.29 and 1.30 unless KUBECTL_REMOTE_COMMAND_WEBSOCKETS is true)",
+        "400; `v5.channel.k8s.io` and `v4.channel.k8s.io` over WebSocket are spoken",
+    ),
+    (
+        "`kubectl port-forward` (SPDY, also within a WebSocket)",
+        "400; `v5.channel.k8s.io` and `v4.channel.k8s.io` are spoken, as by the Python client's \
+         `kubernetes.stream.portforward` and kube's `Api::portforward`",
     ),
     ("`continue` tokens", "lists are always whole; a `continue` parameter gets 410"),
     ("CEL rules of definitions (`x-kubernetes-validations`)", "not evaluated"),

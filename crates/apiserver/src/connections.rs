@@ -1,10 +1,14 @@
 //! Connections over TLS: HTTP/1.1 and HTTP/2, limits, graceful end.
 //!
 //! Invariant: whatever a peer does costs at most one connection for a bounded time, and a connection that was accepted is
-//! answered to its end, also at the shutdown. Used by the API server's listener and by admission's.
+//! answered to its end, also at the shutdown. A connection that became something else than HTTP (an upgrade) still counts,
+//! but who took it over ends it. Used by the API server's listener and by admission's.
 
 use std::error::Error;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,10 +19,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 /// Most connections at a time; more wait in the kernel's queue.
@@ -61,7 +67,7 @@ pub async fn serve_connections<F, S, B>(
     loop {
         let permit = tokio::select! {
             () = shutdown.cancelled() => break,
-            permit = Arc::clone(&room).acquire_owned() => permit,
+            permit = Arc::clone(&room).acquire_owned() => permit.ok(),
         };
         let accepted = tokio::select! {
             () = shutdown.cancelled() => break,
@@ -77,8 +83,7 @@ pub async fn serve_connections<F, S, B>(
         };
         let (answering, acceptor, shutdown) = (answering.clone(), acceptor.clone(), shutdown.clone());
         connections.spawn(async move {
-            let _permit = permit;
-            if let Err(error) = connection(socket, acceptor, shutdown, answering).await {
+            if let Err(error) = connection(socket, permit, acceptor, shutdown, answering).await {
                 tracing::debug!(%peer, error = %error, "a connection ended");
             }
         });
@@ -94,6 +99,7 @@ pub async fn serve_connections<F, S, B>(
 
 async fn connection<F, S, B>(
     socket: TcpStream,
+    permit: Option<OwnedSemaphorePermit>,
     acceptor: TlsAcceptor,
     shutdown: CancellationToken,
     answering: F,
@@ -110,12 +116,51 @@ where
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket)).await??;
     let service = answering(stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()))?;
     let builder = builder();
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let counted = Counted { stream, _permit: permit };
+    let mut connection = std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(counted), service));
     tokio::select! {
         ended = connection.as_mut() => return ended,
         () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
     }
     connection.await
+}
+
+/// A connection with its share of the room, which it keeps when it is taken over.
+struct Counted {
+    stream: TlsStream<TcpStream>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
 }
 
 fn builder() -> auto::Builder<TokioExecutor> {

@@ -27,6 +27,9 @@ pub enum NodeProxyError {
 /// Carries requests to nodes.
 pub trait NodeProxy: Send + Sync + 'static {
     /// Sends `request` (a path of the kubelet's API, `/containerLogs/{namespace}/{pod}/{container}`) to `node`.
+    ///
+    /// `/exec/...` and `/portForward/...` carry a WebSocket's handshake, and the client's connection as a
+    /// [`hyper::upgrade::OnUpgrade`] among the extensions: a node that answers 101 takes it.
     fn call(&self, node: &str, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, NodeProxyError>>;
 }
 

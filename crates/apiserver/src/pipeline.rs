@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::upgrade::OnUpgrade;
 use pumice_auth::{Attributes, Decision, Identity, Target as AuthTarget};
 use pumice_objects::status::{GroupResource, Status};
 use tokio_util::sync::CancellationToken;
@@ -42,6 +43,8 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) closing: CancellationToken,
+    /// The connection, to be had once this request is answered, if the client asks to change its protocol.
+    pub(crate) upgrade: Option<OnUpgrade>,
 }
 
 impl Call {
@@ -174,7 +177,8 @@ fn call(
     http: &Request<Body>,
 ) -> Call {
     let closing = http.extensions().get::<Closing>().map(|closing| closing.0.clone()).unwrap_or_default();
-    Call { state, descriptor, identity, request, query, headers: http.headers().clone(), closing }
+    let upgrade = http.extensions().get::<OnUpgrade>().cloned();
+    Call { state, descriptor, identity, request, query, headers: http.headers().clone(), closing, upgrade }
 }
 
 /// `POST /api/v1/namespaces/x/bindings` names the pod in its body.
@@ -237,6 +241,8 @@ async fn below(call: &Call, subresource: &Subresource, body: Body) -> Answer {
         (Subresource::Binding, _) => subresources::binding::bind(call, body).await,
         (Subresource::Eviction, _) => subresources::eviction::evict(call, body).await,
         (Subresource::Log, _) => subresources::log::read(call).await,
+        (Subresource::Exec, _) => subresources::stream::exec(call).await,
+        (Subresource::PortForward, _) => subresources::stream::port_forward(call).await,
         (Subresource::Finalize, _) => subresources::finalize::finalize(call, body).await,
     }
 }

@@ -53,6 +53,11 @@ impl Query {
         self.pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// Every value of a parameter, in their order.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.pairs.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
     /// The first non-empty value of a parameter.
     pub(crate) fn filled(&self, name: &str) -> Option<&str> {
         self.get(name).filter(|value| !value.is_empty())

@@ -4,7 +4,9 @@ pub(crate) mod binding;
 pub(crate) mod eviction;
 pub(crate) mod finalize;
 pub(crate) mod log;
+mod on_node;
 pub(crate) mod scale;
+pub(crate) mod stream;
 
 use http::{Response, StatusCode};
 use serde_json::json;

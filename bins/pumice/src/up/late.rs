@@ -53,7 +53,7 @@ impl NodeProxy for ThisMachine {
         let node = node.to_owned();
         Box::pin(async move {
             let agent = agent.ok_or(NodeProxyError::NotConnected { node })?;
-            Ok(agent.answer(request.map(drop)).await.map(Body::new))
+            Ok(agent.answer(request.map(drop)).map(Body::new))
         })
     }
 }

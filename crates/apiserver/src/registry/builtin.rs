@@ -73,7 +73,14 @@ static KINDS: &[Kind] = &[
         categories: &["all"],
         component: "io.k8s.api.core.v1.Pod",
         table: pods::table,
-        subresources: &[Subresource::Status, Subresource::Binding, Subresource::Eviction, Subresource::Log],
+        subresources: &[
+            Subresource::Status,
+            Subresource::Binding,
+            Subresource::Eviction,
+            Subresource::Log,
+            Subresource::Exec,
+            Subresource::PortForward,
+        ],
         selectable: &[
             "spec.nodeName",
             "spec.restartPolicy",

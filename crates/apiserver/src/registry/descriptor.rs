@@ -26,6 +26,10 @@ pub(crate) enum Subresource {
     Eviction,
     /// Reads a container's output.
     Log,
+    /// Runs a command in a container.
+    Exec,
+    /// Connects to ports of a pod.
+    PortForward,
     /// Ends a namespace's deletion.
     Finalize,
 }
@@ -39,6 +43,8 @@ impl Subresource {
             Self::Binding => "binding",
             Self::Eviction => "eviction",
             Self::Log => "log",
+            Self::Exec => "exec",
+            Self::PortForward => "portforward",
             Self::Finalize => "finalize",
         }
     }
@@ -49,6 +55,7 @@ impl Subresource {
             Self::Status | Self::Scale { .. } => &["get", "patch", "update"],
             Self::Binding | Self::Eviction => &["create"],
             Self::Log => &["get"],
+            Self::Exec | Self::PortForward => &["create", "get"],
             Self::Finalize => &["update"],
         }
     }
@@ -59,6 +66,8 @@ impl Subresource {
             Self::Scale { .. } => Some(("autoscaling", "v1", "Scale")),
             Self::Binding => Some(("", "v1", "Binding")),
             Self::Eviction => Some(("policy", "v1", "Eviction")),
+            Self::Exec => Some(("", "v1", "PodExecOptions")),
+            Self::PortForward => Some(("", "v1", "PodPortForwardOptions")),
             Self::Status | Self::Log | Self::Finalize => None,
         }
     }

@@ -1,14 +1,20 @@
 //! A server over memory, and short ways to ask it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use pumice_apiserver::{Admission, AdmitAll, ApiServer, Body, NoNodes, NodeProxy};
-use pumice_auth::{Identity, MASTERS, Policy, built_in};
+use pumice_auth::{
+    Ca, Grant, Identity, MASTERS, Policy, Role, Rule, Scope, Subject, built_in, kubeconfig, server_config,
+};
 use pumice_store::{Options, Store};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 /// Longest wait for a state that must come.
@@ -32,6 +38,17 @@ pub fn administrator() -> Identity {
     Identity::new("admin", [MASTERS])
 }
 
+/// The user who may get streams but not create them.
+pub const ONLOOKER: &str = "onlooker";
+
+fn looks_into_pods() -> Grant {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    let (verbs, resources) = (owned(&["get"]), owned(&["pods", "pods/exec", "pods/portforward"]));
+    let rules = vec![Rule { verbs, api_groups: owned(&[""]), resources, ..Rule::default() }];
+    let role = Arc::new(Role { name: "looks-into-pods".to_owned(), rules });
+    Grant { subject: Subject::User(ONLOOKER.to_owned()), role, scope: Scope::Cluster }
+}
+
 pub async fn server() -> Server {
     build(Arc::new(AdmitAll), Arc::new(NoNodes)).await
 }
@@ -42,7 +59,7 @@ pub async fn build(admission: Arc<dyn Admission>, nodes: Arc<dyn NodeProxy>) -> 
 }
 
 pub async fn over(store: Store, admission: Arc<dyn Admission>, nodes: Arc<dyn NodeProxy>) -> Server {
-    let api = ApiServer::builder(store, Policy::new(built_in()))
+    let api = ApiServer::builder(store, Policy::new(built_in()).with([looks_into_pods()]))
         .admission(admission)
         .node_proxy(nodes)
         .bookmark_every(Duration::from_millis(20))
@@ -55,6 +72,23 @@ pub async fn over(store: Store, admission: Arc<dyn Admission>, nodes: Arc<dyn No
 impl Server {
     pub fn as_user(&self, user: &str) -> Self {
         Self { api: self.api.clone(), identity: Identity::new(user, Vec::<String>::new()) }
+    }
+
+    /// Listens with TLS; a `kubeconfig` of the administrator is in `directory`.
+    #[allow(clippy::disallowed_methods)]
+    pub async fn listen(&self, directory: &Path) -> (CancellationToken, JoinHandle<()>) {
+        let now = jiff::Timestamp::now();
+        let authority = Ca::open_or_create(directory, now).expect("authority");
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let certificate = authority.issue_server(&names, now).expect("server");
+        let client = authority.issue_client("admin", &["system:masters"], now).expect("client");
+        let tls = server_config(&authority, &certificate).expect("tls");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let url = format!("https://{}", listener.local_addr().expect("address"));
+        std::fs::write(directory.join("kubeconfig"), kubeconfig(&url, &authority, &client)).expect("write");
+        let stop = CancellationToken::new();
+        let (api, token) = (self.api.clone(), stop.clone());
+        (stop, tokio::spawn(async move { api.serve(listener, tls, token).await }))
     }
 
     pub async fn send(&self, request: Request<Full<bytes::Bytes>>) -> Response<Body> {

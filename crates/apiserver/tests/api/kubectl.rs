@@ -3,13 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use pumice_auth::{Ca, kubeconfig, server_config};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 use crate::definitions::definition;
-use crate::harness::{Server, pod, server};
+use crate::harness::{pod, server};
 
 struct Kubectl {
     directory: tempfile::TempDir,
@@ -60,30 +57,14 @@ fn kubectl_is_there() -> bool {
     there
 }
 
-#[allow(clippy::disallowed_methods)]
-async fn serve(directory: &Path) -> (Server, CancellationToken, tokio::task::JoinHandle<()>) {
-    let server = server().await;
-    let now = jiff::Timestamp::now();
-    let authority = Ca::open_or_create(directory, now).expect("authority");
-    let certificate = authority.issue_server(&["localhost".to_owned(), "127.0.0.1".to_owned()], now).expect("server");
-    let client = authority.issue_client("admin", &["system:masters"], now).expect("client");
-    let tls = server_config(&authority, &certificate).expect("tls");
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
-    let url = format!("https://{}", listener.local_addr().expect("address"));
-    std::fs::write(directory.join("kubeconfig"), kubeconfig(&url, &authority, &client)).expect("write");
-    let stop = CancellationToken::new();
-    let (api, token) = (server.api.clone(), stop.clone());
-    let task = tokio::spawn(async move { api.serve(listener, tls, token).await });
-    (server, stop, task)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_commands_people_type_work() {
     if !kubectl_is_there() {
         return;
     }
     let directory = tempfile::tempdir().expect("directory");
-    let (_server, stop, task) = serve(directory.path()).await;
+    let server = server().await;
+    let (stop, task) = server.listen(directory.path()).await;
     let kubectl = Kubectl { directory };
     tokio::task::spawn_blocking(move || {
         discovery(&kubectl);
@@ -208,7 +189,8 @@ async fn a_watch_over_tls_ends_with_the_server() {
         return;
     }
     let directory = tempfile::tempdir().expect("directory");
-    let (server, stop, task) = serve(directory.path()).await;
+    let server = server().await;
+    let (stop, task) = server.listen(directory.path()).await;
     let mut child = Command::new("kubectl")
         .arg("--kubeconfig")
         .arg(directory.path().join("kubeconfig"))

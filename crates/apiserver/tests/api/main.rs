@@ -9,4 +9,5 @@ mod harness;
 mod input;
 mod kubectl;
 mod pods;
+mod streams;
 mod watch;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{PODS, Server, build, pod, server};
 
-async fn bind(server: &Server, name: &str, node: &str) -> crate::harness::Answer {
+pub async fn bind(server: &Server, name: &str, node: &str) -> crate::harness::Answer {
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": {"example.com/a": "1"}},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},

@@ -1,0 +1,152 @@
+//! Streams: commands run in a container, and connections to a pod's ports, over a WebSocket that the node speaks.
+//!
+//! Invariant: only the request's head is looked at here. The client's connection is handed to the node with the request,
+//! and the node's 101 ends the request: a stream holds no room for writes, knows no time limit of one, and ends with
+//! the pod, the client or the node's agent.
+
+use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use http::{HeaderMap, HeaderName, Request, StatusCode};
+use hyper::upgrade::OnUpgrade;
+use pumice_objects::status::Status;
+use serde_json::Value;
+
+use super::on_node;
+use crate::body::Body;
+use crate::pipeline::{Answer, Call, authorize_also};
+use crate::render::parse;
+use crate::request::{Verb, percent_encode};
+use crate::verbs::read;
+
+/// Which container a command runs in, where the request does not say.
+const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+/// Streams that an exec can ask for, and what the node calls them.
+const STREAMS: [(&str, &str); 3] = [("stdin", "input"), ("stdout", "output"), ("stderr", "error")];
+/// Most ports of one port-forward: each takes two channels, whose numbers are a byte.
+const PORTS_MAX: usize = 64;
+/// For clients of exec that are too old.
+const EXEC_NO_SPDY: &str = "SPDY is not served, exec speaks WebSocket (v5.channel.k8s.io, v4.channel.k8s.io): use kubectl \
+     1.31 or later, or 1.29 and 1.30 with KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true";
+/// For kubectl's port-forward, which speaks SPDY even within a WebSocket.
+const PORTS_NO_SPDY: &str = "SPDY is not served, port-forward speaks WebSocket (v5.channel.k8s.io, v4.channel.k8s.io): \
+     kubectl does not, use another client, such as the Python client's kubernetes.stream.portforward";
+/// Headers of the handshake, which is the node's.
+const HANDSHAKE_PREFIX: &str = "sec-websocket-";
+
+/// Answers `pods/x/exec`.
+pub(crate) async fn exec(call: &Call) -> Answer {
+    let upgrade = upgrade(call, EXEC_NO_SPDY)?;
+    let name = &call.request.name;
+    let pod = parse(&*read::fetch(call)?);
+    if let Some(phase) = ended(&pod) {
+        let text = format!("cannot exec into a container in a completed pod; current phase is {phase}");
+        return Err(Status::bad_request(text));
+    }
+    let asked = call.query.filled("container").or_else(|| default_container(&pod));
+    let container = on_node::container(name, &pod, asked)?;
+    let path = format!("/exec/{}/{name}/{container}?{}", call.request.namespace, exec_parameters(call)?);
+    hand_over(call, &pod, &path, upgrade).await
+}
+
+/// Answers `pods/x/portforward`.
+pub(crate) async fn port_forward(call: &Call) -> Answer {
+    let upgrade = upgrade(call, PORTS_NO_SPDY)?;
+    let name = &call.request.name;
+    let pod = parse(&*read::fetch(call)?);
+    if let Some(phase) = ended(&pod) {
+        let text = format!("unable to forward port because pod is not running. Current status={phase}");
+        return Err(Status::bad_request(text));
+    }
+    let ports: Vec<String> = ports(call)?.into_iter().map(|port| format!("port={port}")).collect();
+    let path = format!("/portForward/{}/{name}?{}", call.request.namespace, ports.join("&"));
+    hand_over(call, &pod, &path, upgrade).await
+}
+
+/// The connection that the client lets us have, if it may. `no_spdy` is for those who ask for that.
+fn upgrade(call: &Call, no_spdy: &str) -> Result<OnUpgrade, Status> {
+    // A WebSocket begins with a GET, but what it does is no reading: upstream asks for the right to create as well.
+    authorize_also(call, Verb::Create)?;
+    let headers = &call.headers;
+    let spdy = |entry: &str| entry.starts_with("spdy/");
+    let channels = |entry: &str| entry.ends_with(".channel.k8s.io");
+    let tunnel = has(headers, &SEC_WEBSOCKET_PROTOCOL, spdy) && !has(headers, &SEC_WEBSOCKET_PROTOCOL, channels);
+    if has(headers, &UPGRADE, spdy) || tunnel {
+        return Err(Status::bad_request(no_spdy));
+    }
+    let asked =
+        has(headers, &UPGRADE, |entry| entry == "websocket") && has(headers, &CONNECTION, |entry| entry == "upgrade");
+    call.upgrade
+        .clone()
+        .filter(|_| asked)
+        .ok_or_else(|| Status::bad_request("Upgrade request required: a WebSocket over HTTP/1.1"))
+}
+
+/// Whether an entry of a header that is a list is as wanted; entries are compared in lower case.
+fn has(headers: &HeaderMap, name: &HeaderName, wanted: impl Fn(&str) -> bool) -> bool {
+    let lines = headers.get_all(name).into_iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|entry| wanted(&entry.trim().to_ascii_lowercase()))
+}
+
+/// The phase of a pod that runs nothing any more.
+fn ended(pod: &Value) -> Option<&str> {
+    pod["status"]["phase"].as_str().filter(|phase| matches!(*phase, "Succeeded" | "Failed"))
+}
+
+/// The container that the pod's own annotation names, if it has it.
+fn default_container(pod: &Value) -> Option<&str> {
+    let named = pod["metadata"]["annotations"][DEFAULT_CONTAINER].as_str()?;
+    on_node::names(pod, "containers").contains(&named).then_some(named)
+}
+
+fn exec_parameters(call: &Call) -> Result<String, Status> {
+    let mut words: Vec<String> =
+        call.query.all("command").map(|word| format!("command={}", percent_encode(word))).collect();
+    if words.is_empty() {
+        return Err(Status::bad_request("you must specify at least one command for the container"));
+    }
+    let tty = call.query.flag("tty")?.unwrap_or(false);
+    let mut streams = 0;
+    for (name, at_node) in STREAMS {
+        // A terminal has one output: as upstream, what is asked besides is passed over.
+        if call.query.flag(name)?.unwrap_or(false) && !(tty && name == "stderr") {
+            words.push(format!("{at_node}=1"));
+            streams += 1;
+        }
+    }
+    if streams == 0 {
+        return Err(Status::bad_request("you must specify at least 1 of stdin, stdout, stderr"));
+    }
+    if tty {
+        words.push("tty=1".to_owned());
+    }
+    Ok(words.join("&"))
+}
+
+/// The ports, repeated or with commas between them.
+fn ports(call: &Call) -> Result<Vec<u16>, Status> {
+    let texts = call.query.all("ports").flat_map(|text| text.split(','));
+    let ports: Option<Vec<u16>> =
+        texts.map(|text| text.trim().parse().ok().filter(|port| *port > 0)).take(PORTS_MAX + 1).collect();
+    match ports {
+        Some(ports) if (1..=PORTS_MAX).contains(&ports.len()) => Ok(ports),
+        _ => Err(Status::bad_request(format!(
+            "query parameter \"ports\" is required: 1 to {PORTS_MAX} numbers from 1 to 65535"
+        ))),
+    }
+}
+
+/// Lets the pod's node answer, and take the client's connection.
+async fn hand_over(call: &Call, pod: &Value, path: &str, upgrade: OnUpgrade) -> Answer {
+    let Some(node) = on_node::node(pod) else {
+        return Err(Status::bad_request(format!("pod {} does not have a host assigned", call.request.name)));
+    };
+    let mut request = Request::get(path)
+        .body(Body::empty())
+        .map_err(|error| Status::bad_request(format!("the request can't be passed on: {error}")))?;
+    for (name, value) in &call.headers {
+        if *name == CONNECTION || *name == UPGRADE || name.as_str().starts_with(HANDSHAKE_PREFIX) {
+            request.headers_mut().append(name, value.clone());
+        }
+    }
+    request.extensions_mut().insert(upgrade);
+    on_node::ask(call, node, request, StatusCode::SWITCHING_PROTOCOLS).await
+}
