@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Starts Jupyter on the pod's own loopback. Jupyter takes the next port if one is taken, and writes into its folder which it
 /// was, with the token.
 ///
-/// Pods of one machine may share `/tmp`, so the folder has the host's name, which is the pod's. A token in this variable is
+/// Pods of one machine may share `/tmp`, so the folder has the pod's name, which runtimes give its programs as their host's. A token in this variable is
 /// one that Jupyter does not print.
 const START: &str = r#"if jupyter lab --version >/dev/null 2>&1; then kind=lab
 elif jupyter notebook --version >/dev/null 2>&1; then kind=notebook
@@ -28,8 +28,8 @@ else
   echo 'there is no Jupyter here: pip install jupyterlab, or --image with one that has it, such as quay.io/jupyter/base-notebook' >&2
   exit 127
 fi
-read -r host </proc/sys/kernel/hostname
-folder="/tmp/pumice-notebook-$host"
+[ -n "$HOSTNAME" ] || read -r HOSTNAME </proc/sys/kernel/hostname
+folder="/tmp/pumice-notebook-$HOSTNAME"
 rm -rf "$folder"
 mkdir -m 700 "$folder" || exit 1
 JUPYTER_TOKEN="$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')"
@@ -51,7 +51,9 @@ exit "$code"
 "#;
 
 /// Prints what the server wrote down.
-const READ: &str = "read -r host </proc/sys/kernel/hostname\ncd \"/tmp/pumice-notebook-$host\" 2>/dev/null && cat jpserver-*.json nbserver-*.json 2>/dev/null\n";
+const READ: &str = r#"[ -n "$HOSTNAME" ] || read -r HOSTNAME </proc/sys/kernel/hostname
+cd "/tmp/pumice-notebook-$HOSTNAME" 2>/dev/null && cat jpserver-*.json nbserver-*.json 2>/dev/null
+"#;
 
 /// The program of a notebook's job.
 pub fn start() -> Vec<String> {
