@@ -23,8 +23,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Mutex;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error as SocketError, Message as Frame};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message as Frame, Utf8Bytes};
 
 /// Largest message taken from a peer, in bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -175,8 +176,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ChannelSender<S> {
 
     /// Says that nothing more will come. Let [`ChannelReceiver::linger`] follow.
     pub(crate) async fn close(self) {
-        // A peer that is gone already needs no word.
-        let _ = self.sink.lock().await.close().await;
+        // Without a code kubectl takes the end for an error. A peer that is gone already needs no word.
+        let normal = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
+        let _ = self.sink.lock().await.send(Frame::Close(Some(normal))).await;
     }
 }
 
