@@ -46,7 +46,8 @@ impl PodIndex {
         }
     }
 
-    fn get(&self, namespace: &str, name: &str) -> Option<PathBuf> {
+    /// The directory of a pod.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<PathBuf> {
         let pods = self.pods.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         pods.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
