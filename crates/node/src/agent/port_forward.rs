@@ -223,8 +223,15 @@ mod tests {
     use crate::shim::control;
     use crate::shim::spec::SPEC_FILE;
     use futures::{SinkExt, StreamExt};
+    use http::header::SEC_WEBSOCKET_PROTOCOL;
+    use hyper::body::Incoming;
+    use hyper::server::conn::http1;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::DuplexStream;
     use tokio::net::TcpListener;
     use tokio_tungstenite::tungstenite::Message as Frame;
+    use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
     async fn listener() -> (TcpListener, u16) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -319,6 +326,40 @@ mod tests {
         };
         let failed = Err(io::Error::other("no"));
         tokio::join!(forward(&[80], failed, sender, receiver), speaks).0.unwrap();
+    }
+
+    /// Serves one connection as the API server does, which hands the client's connection on.
+    async fn serve_connection(pods: PodIndex, connection: DuplexStream) {
+        let service = service_fn(move |request: Request<Incoming>| {
+            let response = serve(&pods, request);
+            async { Ok::<_, Infallible>(response) }
+        });
+        let connection = http1::Builder::new().serve_connection(TokioIo::new(connection), service);
+        connection.with_upgrades().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_client_reaches_a_port_through_its_connection() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(SPEC_FILE), r#"{"network": "Host"}"#).unwrap();
+        let _lock = control::lock(dir.path()).unwrap();
+        let pods = PodIndex::default();
+        pods.insert("ns", "p", dir.path().to_owned());
+        let (pod, port) = listener().await;
+        let (near, far) = tokio::io::duplex(4096);
+        let talks = async {
+            let uri = format!("ws://node/portForward/ns/p?port={port}");
+            let mut request = uri.into_client_request().unwrap();
+            request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, "v5.channel.k8s.io".parse().unwrap());
+            let (mut client, response) = tokio_tungstenite::client_async(request, near).await.unwrap();
+            assert_eq!(response.headers()[SEC_WEBSOCKET_PROTOCOL], "v5.channel.k8s.io");
+            begins(&mut client, &[port]).await;
+            client.send(Frame::binary(&b"\0hello"[..])).await.unwrap();
+            assert_eq!(next(&mut client).await, Some((0, b"hello".to_vec())));
+            client.send(Frame::binary(&b"\xff\x00"[..])).await.unwrap();
+            assert_eq!(next(&mut client).await, None);
+        };
+        tokio::join!(serve_connection(pods, far), echo(pod), talks);
     }
 
     #[tokio::test]
