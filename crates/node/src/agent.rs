@@ -8,6 +8,7 @@ mod bridge;
 mod capabilities;
 mod channels;
 mod environment;
+mod exec;
 mod expand;
 mod fields;
 mod hosts;
@@ -22,6 +23,8 @@ mod pod_status;
 mod pods;
 mod port_forward;
 mod resolve;
+mod service;
+mod sessions;
 mod shim_watch;
 mod sources;
 mod start;
@@ -41,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 pub use bridge::BridgeError;
 pub use capabilities::Capabilities;
 pub use image_map::{ImageEntry, ImageMap, ImageMapError};
-pub use log_service::{LogBody, LogService};
+pub use log_service::LogBody;
 pub use options::{Options, ShimCommand};
 pub use teardown::tear_down;
 
@@ -52,6 +55,7 @@ use bridge::NodeNetwork;
 use log_service::PodIndex;
 use node_object::Capacity;
 use pods::{Drain, Pods};
+use service::NodeService;
 use start::NodeContext;
 use teardown::NodePaths;
 
@@ -95,20 +99,17 @@ pub struct NodeAgent {
 /// What others may ask of a running agent; cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
-    logs: LogService,
+    service: NodeService,
     drains: mpsc::Sender<Drain>,
     capabilities: Arc<Capabilities>,
 }
 
 impl Handle {
-    /// Serves `GET /containerLogs/{namespace}/{pod}/{container}` as a service.
-    pub fn log_service(&self) -> LogService {
-        self.logs.clone()
-    }
-
-    /// Answers one request for logs.
-    pub async fn answer<B>(&self, request: Request<B>) -> Response<LogBody> {
-        self.logs.answer(&request)
+    /// Answers one request of the kubelet's API: `/containerLogs/{namespace}/{pod}/{container}` `/exec/` likewise,
+    /// and `/portForward/{namespace}/{pod}`.
+    /// For a stream it takes the connection from the request's extensions. Needs a runtime.
+    pub fn answer<B>(&self, request: Request<B>) -> Response<LogBody> {
+        self.service.answer(request)
     }
 
     /// What this host lets the agent do.
@@ -180,10 +181,10 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         memory_bytes: capacity.memory_bytes,
     });
     let index = PodIndex::default();
-    let pods =
-        Pods::open(context.clone(), options.pods_max, options.starts_max, index.clone()).map_err(AgentError::Watch)?;
+    let service = NodeService::new(index.clone(), context.shim.clone());
+    let pods = Pods::open(context.clone(), options.pods_max, options.starts_max, index).map_err(AgentError::Watch)?;
     let (sender, drains) = mpsc::channel(DRAINS_MAX);
-    let handle = Handle { logs: LogService::new(index), drains: sender, capabilities: Arc::new(capabilities) };
+    let handle = Handle { service, drains: sender, capabilities: Arc::new(capabilities) };
     Ok(NodeAgent { context, capacity, pods, drains, handle })
 }
 
@@ -215,6 +216,7 @@ impl NodeAgent {
     /// Runs until `shutdown`. Pods that run then go on; when none does, nothing is left on the host.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), AgentError> {
         let NodeAgent { context, capacity, pods, drains, handle } = self;
+        let service = handle.service.clone();
         // With the last handle gone, nobody can ask for a drain any more; ours must not be it.
         let _handle = handle;
         let mut parts = JoinSet::new();
@@ -233,6 +235,7 @@ impl NodeAgent {
                 outcome = outcome.and(part);
             }
         }
+        service.end().await;
         outcome
     }
 }

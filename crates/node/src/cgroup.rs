@@ -137,10 +137,15 @@ pub(crate) struct ContainerCgroup {
 }
 
 impl ContainerCgroup {
+    /// The group `name` of a pod, whether it is there or not.
+    pub(crate) fn of(pod: &CgroupSpec, name: &str) -> Self {
+        let dirs = pod.hierarchy.roots().iter().map(|root| root.join(&pod.path).join(name)).collect();
+        ContainerCgroup { dirs, v2: matches!(pod.hierarchy, Hierarchy::V2 { .. }) }
+    }
+
     /// Makes the group `name` of a pod and sets its limits.
     pub(crate) fn create(pod: &CgroupSpec, name: &str, limits: &Limits) -> io::Result<Self> {
-        let dirs: Vec<_> = pod.hierarchy.roots().iter().map(|root| root.join(&pod.path).join(name)).collect();
-        let group = ContainerCgroup { dirs, v2: matches!(pod.hierarchy, Hierarchy::V2 { .. }) };
+        let group = Self::of(pod, name);
         for dir in &group.dirs {
             fs::create_dir_all(dir)?;
         }

@@ -13,13 +13,14 @@ mod links;
 mod nat;
 mod netlink;
 mod paths;
+mod pidfd;
 mod procfs;
 pub mod shim;
 mod simulated;
 
 pub use agent::{
-    AgentError, BridgeError, Capabilities, Handle, ImageEntry, ImageMap, ImageMapError, LogBody, LogService, NodeAgent,
-    Options, ShimCommand, tear_down,
+    AgentError, BridgeError, Capabilities, Handle, ImageEntry, ImageMap, ImageMapError, LogBody, NodeAgent, Options,
+    ShimCommand, tear_down,
 };
 pub use cgroup::{CgroupSpec, Hierarchy, Limits};
 pub use shim::shim_main;

@@ -13,6 +13,12 @@ pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
     parse_start_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// The parent of a process: field 4 of its `stat`.
+pub(crate) fn parent(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// The command's name may hold spaces and brackets, so fields are counted from its last bracket.
 fn parse_start_ticks(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
@@ -70,6 +76,7 @@ mod tests {
     fn this_process_has_a_start_time_and_a_resident_set() {
         let pid = std::process::id() as i32;
         assert!(start_ticks(pid).is_some());
+        assert_eq!(parent(pid), Some(nix::unistd::getppid().as_raw()));
         assert!(resident_bytes(pid) > 0);
     }
 }

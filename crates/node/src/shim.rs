@@ -7,6 +7,7 @@
 pub(crate) mod backoff;
 pub(crate) mod capabilities;
 pub(crate) mod control;
+pub(crate) mod exec;
 pub(crate) mod hostmounts;
 pub(crate) mod init;
 pub(crate) mod logs;
@@ -21,6 +22,7 @@ pub(crate) mod supervisor;
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -38,7 +40,8 @@ pub(crate) const PROBE: &str = "--probe";
 /// code says whether it got that far. Must be called before any thread or runtime is started.
 pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
-    let probes = args.iter().any(|arg| arg == PROBE);
+    let asks = |word: &str| args.iter().any(|arg| arg == word);
+    let (probes, executes) = (asks(PROBE), asks(exec::EXEC));
     let Some(dir) = args.into_iter().last().map(PathBuf::from).filter(|dir| dir.is_absolute()) else {
         eprintln!("usage: shim POD_DIR (an absolute path); meant to be started by the node agent");
         return ExitCode::from(2);
@@ -48,6 +51,15 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    if executes {
+        return match run_beside(&dir) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("can't run another program in {}: {error}", dir.display());
                 ExitCode::FAILURE
             }
         };
@@ -85,6 +97,21 @@ enum Detached {
     Caller,
     /// The shim, with the lock that says it lives.
     Shim(#[allow(dead_code, reason = "held, not read")] fs::File),
+}
+
+/// Runs another program in a container of `dir`, by a child that has one thread and a session of its own.
+fn run_beside(dir: &Path) -> std::io::Result<()> {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+    match init::fork()? {
+        ForkResult::Parent { .. } => Ok(()),
+        ForkResult::Child => {
+            let begun = setsid().map_err(std::io::Error::from).and_then(|_| std::env::set_current_dir("/"));
+            if begun.is_ok() {
+                exec::serve(dir, socket);
+            }
+            init::exit(i32::from(begun.is_err()))
+        }
+    }
 }
 
 /// Leaves the session, the process group and the parent that started us.

@@ -54,7 +54,7 @@ impl NodeProxy for ThisMachine {
         Box::pin(async move {
             let agent = agent.ok_or(NodeProxyError::NotConnected { node })?;
             // Only the body is dropped: a client's connection to take over is among the extensions.
-            Ok(agent.answer(request.map(drop)).await.map(Body::new))
+            Ok(agent.answer(request.map(drop)).map(Body::new))
         })
     }
 }

@@ -127,6 +127,7 @@ impl Opening {
 type Connection = TokioIo<Upgraded>;
 type Sink<S> = Arc<Mutex<SplitSink<WebSocketStream<S>, Frame>>>;
 
+#[allow(clippy::disallowed_methods, reason = "the pinging task ends with the sender")]
 async fn channels<S>(connection: S, protocol: Protocol, ping_every: Duration) -> (ChannelSender<S>, ChannelReceiver<S>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

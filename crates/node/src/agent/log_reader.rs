@@ -13,7 +13,6 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::log_query::LogQuery;
-use super::log_service::find;
 use super::shim_watch::LogWatch;
 use crate::shim::logs::{log_path, rotated_path};
 use crate::shim::status::{ShimPhase, ShimStatus};
@@ -104,7 +103,7 @@ impl Reader {
     /// Whether the run that is read has ended.
     fn ended(&self) -> bool {
         let Ok(status) = ShimStatus::read(&self.source.dir) else { return true };
-        let container = find(&status, &self.source.container);
+        let container = status.container(&self.source.container);
         let running = container.is_some_and(|c| c.is_running() && c.restart_count == self.source.attempt);
         status.phase == ShimPhase::Done || !running
     }

@@ -4,21 +4,18 @@
 //! restarts of the platform. A slow reader holds up nobody.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
-use std::future::Ready;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use tower::Service;
+use http_body_util::{BodyExt, StreamBody};
 
 use super::log_query::LogQuery;
 use super::log_reader;
+use super::service::text;
 use crate::shim::status::{ContainerStatus, ShimStatus};
 
 /// The body of an answer.
@@ -46,24 +43,16 @@ impl PodIndex {
         }
     }
 
-    /// The directory of a pod.
+    /// The directory of a pod that is on this node.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<PathBuf> {
         let pods = self.pods.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         pods.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 }
 
-/// Answers requests for logs; cheap to clone.
-#[derive(Debug, Clone)]
-pub struct LogService {
-    pods: PodIndex,
-}
-
 /// Why there is no log to show.
 #[derive(Debug, thiserror::Error)]
 enum LogError {
-    #[error("the server could not find the requested resource")]
-    NoSuchPath,
     #[error("only GET is served here")]
     Method,
     #[error("{0}")]
@@ -81,59 +70,51 @@ enum LogError {
 impl LogError {
     fn code(&self) -> StatusCode {
         match self {
-            LogError::NoSuchPath | LogError::NoSuchPod { .. } => StatusCode::NOT_FOUND,
+            LogError::NoSuchPod { .. } => StatusCode::NOT_FOUND,
             LogError::Method => StatusCode::METHOD_NOT_ALLOWED,
             _ => StatusCode::BAD_REQUEST,
         }
     }
 }
 
-impl LogService {
-    pub(crate) fn new(pods: PodIndex) -> Self {
-        LogService { pods }
-    }
-
-    /// Answers one request; what is wrong with it is said in the answer.
-    pub fn answer<B>(&self, request: &Request<B>) -> Response<LogBody> {
-        let uri = request.uri();
-        match self.open(request.method(), uri.path(), uri.query().unwrap_or_default()) {
-            Ok(source) => Response::new(BodyExt::boxed(StreamBody::new(log_reader::stream(source)))),
-            Err(error) => {
-                let text =
-                    Full::new(Bytes::from(error.to_string())).map_err(|never: Infallible| match never {}).boxed();
-                let mut response = Response::new(text);
-                *response.status_mut() = error.code();
-                response
-            }
-        }
-    }
-
-    fn open(&self, method: &Method, path: &str, query: &str) -> Result<log_reader::Source, LogError> {
-        if method != Method::GET {
-            return Err(LogError::Method);
-        }
-        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        let ["containerLogs", namespace, pod, container] = parts[..] else { return Err(LogError::NoSuchPath) };
-        let query = LogQuery::parse(query).map_err(LogError::Query)?;
-        let dir = self.pods.get(namespace, pod).ok_or_else(|| LogError::NoSuchPod { pod: pod.to_owned() })?;
-        let named = |reason: &str| LogError::Waiting {
-            pod: pod.to_owned(),
-            container: container.to_owned(),
-            reason: reason.to_owned(),
-        };
-        let status = ShimStatus::read(&dir).map_err(|_| named("ContainerCreating"))?;
-        let found = find(&status, container)
-            .ok_or_else(|| LogError::NoSuchContainer { pod: pod.to_owned(), container: container.to_owned() })?;
-        let attempt = attempt(found, query.previous).ok_or_else(|| match query.previous {
-            true => LogError::NoPrevious { pod: pod.to_owned(), container: container.to_owned() },
-            false => named("PodInitializing"),
-        })?;
-        Ok(log_reader::Source { dir, container: container.to_owned(), attempt, query })
+/// Answers one request; what is wrong with it is said in the answer.
+pub(super) fn serve<B>(
+    pods: &PodIndex,
+    [namespace, pod, container]: [&str; 3],
+    request: &Request<B>,
+) -> Response<LogBody> {
+    let query = request.uri().query().unwrap_or_default();
+    match open(pods, [namespace, pod, container], request.method(), query) {
+        Ok(source) => Response::new(BodyExt::boxed(StreamBody::new(log_reader::stream(source)))),
+        Err(error) => text(error.code(), &error.to_string()),
     }
 }
 
-pub(crate) fn find<'a>(status: &'a ShimStatus, container: &str) -> Option<&'a ContainerStatus> {
-    status.init_containers.iter().chain(&status.containers).find(|found| found.name == container)
+fn open(
+    pods: &PodIndex,
+    [namespace, pod, container]: [&str; 3],
+    method: &Method,
+    query: &str,
+) -> Result<log_reader::Source, LogError> {
+    if method != Method::GET {
+        return Err(LogError::Method);
+    }
+    let query = LogQuery::parse(query).map_err(LogError::Query)?;
+    let dir = pods.get(namespace, pod).ok_or_else(|| LogError::NoSuchPod { pod: pod.to_owned() })?;
+    let named = |reason: &str| LogError::Waiting {
+        pod: pod.to_owned(),
+        container: container.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let status = ShimStatus::read(&dir).map_err(|_| named("ContainerCreating"))?;
+    let found = status
+        .container(container)
+        .ok_or_else(|| LogError::NoSuchContainer { pod: pod.to_owned(), container: container.to_owned() })?;
+    let attempt = attempt(found, query.previous).ok_or_else(|| match query.previous {
+        true => LogError::NoPrevious { pod: pod.to_owned(), container: container.to_owned() },
+        false => named("PodInitializing"),
+    })?;
+    Ok(log_reader::Source { dir, container: container.to_owned(), attempt, query })
 }
 
 /// Which run's log is meant; none when there was no such run.
@@ -145,38 +126,24 @@ fn attempt(status: &ContainerStatus, previous: bool) -> Option<u32> {
     }
 }
 
-impl<B> Service<Request<B>> for LogService {
-    type Response = Response<LogBody>;
-    type Error = Infallible;
-    type Future = Ready<Result<Response<LogBody>, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let response = self.answer(&request);
-        std::future::ready(Ok(response))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::options::ShimCommand;
+    use super::super::service::NodeService;
     use super::*;
     use crate::files::Durability;
     use crate::shim::logs::{LogFile, log_path};
     use crate::shim::status::{ContainerState, Exit, ShimPhase};
     use jiff::Timestamp;
 
-    async fn get(service: &LogService, uri: &str) -> (u16, String) {
-        let request = Request::get(uri).body(()).unwrap();
-        let response = service.clone().call(request).await.unwrap();
+    async fn get(service: &NodeService, uri: &str) -> (u16, String) {
+        let response = service.answer(Request::get(uri).body(()).unwrap());
         let code = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (code, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    fn service(dir: &std::path::Path) -> LogService {
+    fn service(dir: &std::path::Path) -> NodeService {
         let at = Timestamp::from_second(1_700_000_000).unwrap();
         let mut status = ShimStatus::new([].into_iter(), ["c", "waiting"].into_iter(), at);
         let exit =
@@ -193,7 +160,7 @@ mod tests {
         std::fs::write(path, lines).unwrap();
         let pods = PodIndex::default();
         pods.insert("ns", "p", dir.to_owned());
-        LogService::new(pods)
+        NodeService::new(pods, ShimCommand { program: "/bin/false".into(), args: Vec::new() })
     }
 
     #[tokio::test]
@@ -232,7 +199,7 @@ mod tests {
                 400,
                 "container \"waiting\" in pod \"p\" is waiting to start: PodInitializing",
             ),
-            ("/exec/ns/p/c", 404, "the server could not find the requested resource"),
+            ("/stats/ns/p/c", 404, "the server could not find the requested resource"),
         ];
         for (path, code, text) in cases {
             assert_eq!(get(&service, path).await, (code, text.to_owned()), "{path}");

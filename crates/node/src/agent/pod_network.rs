@@ -12,14 +12,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
-use serde::Deserialize;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::files::read_bounded;
 use crate::procfs;
 use crate::shim::control::{self, ShimProcess};
-use crate::shim::spec::{Network, SPEC_BYTES_MAX, SPEC_FILE};
+use crate::shim::spec::{Network, ShimSpec, SpecError};
 
 /// Longest wait for a connection to a pod's port.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,6 +31,8 @@ pub(crate) enum PodNetworkError {
     NotReady,
     #[error("the pod's network can't be opened: {0}")]
     Open(#[source] io::Error),
+    #[error(transparent)]
+    Spec(#[from] SpecError),
 }
 
 /// The network of a pod that runs.
@@ -44,22 +44,13 @@ pub(crate) enum PodNetwork {
     Own(File),
 }
 
-/// The one part of a pod's spec that is read here.
-#[derive(Deserialize)]
-struct SpecNetwork {
-    network: Network,
-}
-
 impl PodNetwork {
     /// The network of the pod in `dir`.
     pub(crate) fn open(dir: &Path) -> Result<Self, PodNetworkError> {
         if !control::is_alive(dir) {
             return Err(PodNetworkError::NotRunning);
         }
-        let bytes = read_bounded(&dir.join(SPEC_FILE), SPEC_BYTES_MAX).map_err(PodNetworkError::Open)?;
-        let spec: SpecNetwork =
-            serde_json::from_slice(&bytes).map_err(|error| PodNetworkError::Open(io::Error::other(error)))?;
-        if spec.network == Network::Host {
+        if ShimSpec::read(dir)?.network == Network::Host {
             return Ok(PodNetwork::Host);
         }
         let shim = ShimProcess::read(dir).map_err(|_| PodNetworkError::NotReady)?;
@@ -127,25 +118,51 @@ async fn connect(socket: TcpSocket, address: SocketAddr) -> io::Result<TcpStream
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::links;
+    use crate::shim::spec::{Isolation, RestartPolicy, RootKind, SPEC_FILE};
     use nix::sched::unshare;
     use std::io::{Read, Write};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    const BRIDGE: &str = r#"{"network": {"Bridge": {"bridge": "b", "veth": "v", "address": "10.0.0.2", "prefix": 24,
-        "gateway": "10.0.0.1"}}, "uid": "u"}"#;
+    /// Writes the spec of a pod with this network.
+    pub(crate) fn write_spec(dir: &Path, network: Network) {
+        let spec = ShimSpec {
+            uid: "u".into(),
+            boot_id: "b".into(),
+            namespace: "ns".into(),
+            name: "p".into(),
+            hostname: "p".into(),
+            restart_policy: RestartPolicy::Never,
+            grace_seconds: 1,
+            active_deadline_seconds: None,
+            isolation: Isolation { namespaces: false, user: false, root: RootKind::Host },
+            network,
+            address: None,
+            cgroup: None,
+            memory_volumes: Vec::new(),
+            hidden: Vec::new(),
+            init_containers: Vec::new(),
+            containers: Vec::new(),
+        };
+        std::fs::write(dir.join(SPEC_FILE), serde_json::to_vec(&spec).unwrap()).unwrap();
+    }
+
+    fn own() -> Network {
+        let (address, gateway) = (Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(10, 0, 0, 1));
+        Network::Bridge { bridge: "b".into(), veth: "v".into(), address, prefix: 24, gateway }
+    }
 
     #[test]
     fn only_a_pod_that_runs_has_a_network() {
         let dir = tempfile::tempdir().unwrap();
         let open = || PodNetwork::open(dir.path()).map_err(|error| error.to_string());
-        std::fs::write(dir.path().join(SPEC_FILE), r#"{"network": "Host"}"#).unwrap();
+        write_spec(dir.path(), Network::Host);
         assert_eq!(open().unwrap_err(), "the pod does not run");
         let _lock = control::lock(dir.path()).unwrap();
         assert!(matches!(open(), Ok(PodNetwork::Host)));
-        std::fs::write(dir.path().join(SPEC_FILE), BRIDGE).unwrap();
+        write_spec(dir.path(), own());
         assert_eq!(open().unwrap_err(), "the pod has no network yet; try again");
         let pid = i32::try_from(std::process::id()).unwrap();
         let here = ShimProcess { pid, start_ticks: procfs::start_ticks(pid).unwrap() };
@@ -154,7 +171,7 @@ mod tests {
         ShimProcess { start_ticks: here.start_ticks + 1, ..here }.write(dir.path()).unwrap();
         assert_eq!(open().unwrap_err(), "the pod does not run", "its pid is somebody else by now");
         std::fs::write(dir.path().join(SPEC_FILE), "{}").unwrap();
-        assert!(open().unwrap_err().contains("network"));
+        assert_eq!(open().unwrap_err(), "spec.json is not a pod's spec");
     }
 
     #[tokio::test]

@@ -152,9 +152,9 @@ fn state(found: Option<&ContainerStatus>, view: &View<'_>, id: &str, now: Timest
     match (found.map(|status| &status.state), view) {
         (Some(ContainerState::Terminated(exit)), _) => terminated(exit, id),
         // Nobody knows how it ended.
-        (Some(ContainerState::Running { started_at }), View::Lost(_)) => terminated(&lost(*started_at, now), id),
+        (Some(ContainerState::Running { started_at, .. }), View::Lost(_)) => terminated(&lost(*started_at, now), id),
         (None, View::Lost(_)) if !init => terminated(&lost(now, now), id),
-        (Some(ContainerState::Running { started_at }), _) => WireState {
+        (Some(ContainerState::Running { started_at, .. }), _) => WireState {
             running: Some(ContainerStateRunning { started_at: Some(Time(*started_at)) }),
             ..WireState::default()
         },
@@ -254,7 +254,7 @@ mod tests {
                     started_at: at(10),
                     finished_at: at(20),
                 }),
-                None => ContainerState::Running { started_at: at(10) },
+                None => ContainerState::Running { started_at: at(10), pid: None },
             };
         }
         status

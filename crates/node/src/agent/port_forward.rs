@@ -4,22 +4,21 @@
 //! each is the port's number, two bytes, little endian, as the kubelet has it.
 //! Invariant: a message is read when the one before has gone to the pod, and a pod's bytes when those
 //! before have gone to the client, so a slow side costs no memory. Ends when the client goes, when the
-//! pod has ended all connections (a pod's end does), and with the agent's process.
+//! pod has ended all connections (a pod's end does), and with the agent.
 
-use std::convert::Infallible;
 use std::io;
 
-use bytes::Bytes;
 use futures::future::join_all;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Empty, Full};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Mutex;
 
-use super::channels::{self, ChannelReceiver, ChannelSender, HandshakeError, Message};
+use super::channels::{self, ChannelReceiver, ChannelSender, HandshakeError, Message, Opening};
 use super::log_service::{LogBody, PodIndex};
 use super::pod_network::{PodNetwork, PodNetworkError, Sockets};
+use super::service::{empty, text};
+use super::sessions::Place;
 
 /// Most ports of one request: each has two channels, and a channel's number is a byte.
 const PORTS_MAX: usize = 64;
@@ -29,8 +28,6 @@ const READ_BYTES: usize = 32 * 1024;
 /// Why there is no connection to a pod's ports.
 #[derive(Debug, thiserror::Error)]
 enum PortForwardError {
-    #[error("the server could not find the requested resource")]
-    NoSuchPath,
     #[error("query parameter \"port\" is required: 1 to {PORTS_MAX} numbers from 1 to 65535")]
     Ports,
     #[error("pod {pod:?} is not on this node")]
@@ -48,53 +45,63 @@ enum PortForwardError {
 impl PortForwardError {
     fn code(&self) -> StatusCode {
         match self {
-            PortForwardError::NoSuchPath | PortForwardError::NoSuchPod { .. } => StatusCode::NOT_FOUND,
+            PortForwardError::NoSuchPod { .. } => StatusCode::NOT_FOUND,
             PortForwardError::Handshake(error) => error.code(),
-            PortForwardError::Network { source: PodNetworkError::Open(_), .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            PortForwardError::Network { source: PodNetworkError::Open(_) | PodNetworkError::Spec(_), .. } => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
             PortForwardError::Ports | PortForwardError::Network { .. } => StatusCode::BAD_REQUEST,
         }
     }
 }
 
-/// Answers one request, and goes on with it once the answer has reached the client. Must be called within
-/// a runtime.
-pub(crate) fn serve<B>(pods: &PodIndex, mut request: Request<B>) -> Response<LogBody> {
-    match begin(pods, &mut request) {
-        Ok(response) => response.map(|()| Empty::new().map_err(|never: Infallible| match never {}).boxed()),
-        Err(error) => {
-            let text = Full::new(Bytes::from(error.to_string())).map_err(|never: Infallible| match never {});
-            let mut response = Response::new(text.boxed());
-            *response.status_mut() = error.code();
-            response
+/// What a stream needs.
+struct Order {
+    name: String,
+    network: PodNetwork,
+    ports: Vec<u16>,
+}
+
+/// Agrees to connect, and connects when the client's connection is there.
+pub(crate) fn serve<B>(
+    pods: &PodIndex,
+    place: Place,
+    [namespace, pod]: [&str; 2],
+    mut request: Request<B>,
+) -> Response<LogBody> {
+    let agreed = order(pods, [namespace, pod], request.uri().query().unwrap_or_default())
+        .and_then(|order| Ok((channels::accept(&mut request)?, order)));
+    match agreed {
+        Ok(((response, opening), order)) => {
+            place.run(stream(opening, order));
+            response.map(|()| empty())
         }
+        Err(error) => text(error.code(), &error.to_string()),
     }
 }
 
-fn begin<B>(pods: &PodIndex, request: &mut Request<B>) -> Result<Response<()>, PortForwardError> {
-    let parts: Vec<&str> = request.uri().path().trim_start_matches('/').split('/').collect();
-    let ["portForward", namespace, pod] = parts[..] else { return Err(PortForwardError::NoSuchPath) };
-    let ports = ports(request.uri().query().unwrap_or_default()).ok_or(PortForwardError::Ports)?;
+fn order(pods: &PodIndex, [namespace, pod]: [&str; 2], query: &str) -> Result<Order, PortForwardError> {
+    let ports = ports(query).ok_or(PortForwardError::Ports)?;
     let dir = pods.get(namespace, pod).ok_or_else(|| PortForwardError::NoSuchPod { pod: pod.to_owned() })?;
     let network = PodNetwork::open(&dir).map_err(|source| PortForwardError::Network { pod: pod.to_owned(), source })?;
-    let named = format!("{namespace}/{pod}");
-    let (response, opening) = channels::accept(request)?;
-    tokio::spawn(async move {
-        let work = async {
-            let (sender, receiver) = opening.open().await?;
-            forward(&ports, network.sockets(ports.len()).await, sender, receiver).await
-        };
-        if let Err(error) = work.await {
-            tracing::debug!(pod = named, %error, "a port-forward broke off");
-        }
-    });
-    Ok(response)
+    Ok(Order { name: format!("{namespace}/{pod}"), network, ports })
 }
 
 fn ports(query: &str) -> Option<Vec<u16>> {
-    let texts = query.split('&').filter_map(|pair| pair.strip_prefix("port="));
+    let texts = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "port");
     let ports: Option<Vec<u16>> =
-        texts.map(|text| text.parse().ok().filter(|port| *port > 0)).take(PORTS_MAX + 1).collect();
+        texts.map(|(_, text)| text.parse().ok().filter(|port| *port > 0)).take(PORTS_MAX + 1).collect();
     ports.filter(|ports| (1..=PORTS_MAX).contains(&ports.len()))
+}
+
+async fn stream(opening: Opening, Order { name, network, ports }: Order) {
+    let work = async {
+        let (sender, receiver) = opening.open().await?;
+        forward(&ports, network.sockets(ports.len()).await, sender, receiver).await
+    };
+    if let Err(error) = work.await {
+        tracing::debug!(pod = name, %error, "a port-forward broke off");
+    }
 }
 
 /// One port among those of a request.
@@ -220,14 +227,18 @@ where
 mod tests {
     use super::super::channels::tests::{Client, Protocol, pair};
     use super::*;
+    use crate::agent::pod_network::tests::write_spec;
+    use crate::agent::sessions::Sessions;
     use crate::shim::control;
-    use crate::shim::spec::SPEC_FILE;
+    use crate::shim::spec::Network;
     use futures::{SinkExt, StreamExt};
     use http::header::SEC_WEBSOCKET_PROTOCOL;
+    use http_body_util::BodyExt;
     use hyper::body::Incoming;
     use hyper::server::conn::http1;
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
+    use std::convert::Infallible;
     use tokio::io::DuplexStream;
     use tokio::net::TcpListener;
     use tokio_tungstenite::tungstenite::Message as Frame;
@@ -331,7 +342,7 @@ mod tests {
     /// Serves one connection as the API server does, which hands the client's connection on.
     async fn serve_connection(pods: PodIndex, connection: DuplexStream) {
         let service = service_fn(move |request: Request<Incoming>| {
-            let response = serve(&pods, request);
+            let response = serve(&pods, Sessions::new().place().unwrap(), ["ns", "p"], request);
             async { Ok::<_, Infallible>(response) }
         });
         let connection = http1::Builder::new().serve_connection(TokioIo::new(connection), service);
@@ -341,7 +352,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_reaches_a_port_through_its_connection() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join(SPEC_FILE), r#"{"network": "Host"}"#).unwrap();
+        write_spec(dir.path(), Network::Host);
         let _lock = control::lock(dir.path()).unwrap();
         let pods = PodIndex::default();
         pods.insert("ns", "p", dir.path().to_owned());
@@ -365,32 +376,32 @@ mod tests {
     #[tokio::test]
     async fn what_can_not_be_served_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join(SPEC_FILE), r#"{"network": "Host"}"#).unwrap();
+        write_spec(dir.path(), Network::Host);
         let pods = PodIndex::default();
         pods.insert("ns", "p", dir.path().to_owned());
         let ports = "query parameter \"port\" is required: 1 to 64 numbers from 1 to 65535";
-        let many = format!("/portForward/ns/p?{}", vec!["port=1"; 65].join("&"));
+        let many = vec!["port=1"; 65].join("&");
         let mut cases = vec![
-            ("/portForward/ns", 404, "the server could not find the requested resource"),
-            ("/portForward/ns/p", 400, ports),
-            ("/portForward/ns/p?port=0", 400, ports),
-            ("/portForward/ns/p?port=80&port=x", 400, ports),
-            (many.as_str(), 400, ports),
-            ("/portForward/ns/q?port=80", 404, "pod \"q\" is not on this node"),
-            ("/portForward/ns/p?port=80", 400, "unable to forward ports of pod \"p\": the pod does not run"),
+            ("p", "", 400, ports),
+            ("p", "port=0", 400, ports),
+            ("p", "port=80&port=x", 400, ports),
+            ("p", many.as_str(), 400, ports),
+            ("q", "port=80", 404, "pod \"q\" is not on this node"),
+            ("p", "port=80", 400, "unable to forward ports of pod \"p\": the pod does not run"),
         ];
         let mut lock = None;
-        for turn in 0..2 {
-            for (path, code, text) in cases.drain(..) {
-                let response = serve(&pods, Request::get(path).body(()).unwrap());
-                assert_eq!(response.status(), code, "{turn} {path}");
+        for _ in 0..2 {
+            for (pod, query, code, text) in cases.drain(..) {
+                let request = Request::get(format!("/portForward/ns/{pod}?{query}")).body(()).unwrap();
+                let response = serve(&pods, Sessions::new().place().unwrap(), ["ns", pod], request);
+                assert_eq!(response.status(), code, "{pod}?{query}");
                 let body = response.into_body().collect().await.unwrap().to_bytes();
-                assert_eq!(body, text, "{turn} {path}");
+                assert_eq!(body, text, "{pod}?{query}");
             }
             lock = lock.or_else(|| Some(control::lock(dir.path()).unwrap()));
             let upgrade =
                 "this path is served over a WebSocket only: send \"Connection: Upgrade\" and \"Upgrade: websocket\"";
-            cases = vec![("/portForward/ns/p?port=80", 400, upgrade)];
+            cases = vec![("p", "port=80", 400, upgrade)];
         }
     }
 }

@@ -4,16 +4,16 @@
 //! gets a notice reads the file, and whoever starts watching reads it first.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::procfs;
 use crate::shim::control::ShimProcess;
 use crate::shim::status::STATUS_FILE;
+use crate::{pidfd, procfs};
 
 /// Watches the status files of all pods by one descriptor.
 pub(crate) struct StatusWatch {
@@ -106,7 +106,7 @@ pub(crate) struct ProcessHandle {
 impl ProcessHandle {
     /// The process, if it still is the one that was meant.
     pub(crate) fn open(process: ShimProcess) -> io::Result<Option<ProcessHandle>> {
-        let fd = match pidfd_open(process.pid) {
+        let fd = match pidfd::open(process.pid) {
             Ok(fd) => fd,
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
             Err(error) => return Err(error),
@@ -125,38 +125,11 @@ impl ProcessHandle {
 
     /// Kills the process.
     pub(crate) fn kill(process: ShimProcess) -> io::Result<()> {
-        let fd = match pidfd_open(process.pid) {
+        let fd = match pidfd::open(process.pid) {
             Ok(fd) if procfs::start_ticks(process.pid) == Some(process.start_ticks) => fd,
             _ => return Ok(()),
         };
-        pidfd_kill(fd.as_fd())
-    }
-}
-
-#[allow(unsafe_code)]
-fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: takes integers; a non-negative result is a new descriptor that nobody else owns.
-    unsafe {
-        let fd = nix::errno::Errno::result(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
-        Ok(OwnedFd::from_raw_fd(fd as RawFd))
-    }
-}
-
-#[allow(unsafe_code)]
-fn pidfd_kill(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: the descriptor is open for the length of the call; no signal information is passed.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            fd.as_raw_fd(),
-            libc::SIGKILL,
-            std::ptr::null::<libc::siginfo_t>(),
-            0,
-        )
-    };
-    match nix::errno::Errno::result(result) {
-        Ok(_) | Err(nix::Error::ESRCH) => Ok(()),
-        Err(errno) => Err(errno.into()),
+        pidfd::kill(fd.as_fd())
     }
 }
 

@@ -32,15 +32,28 @@ pub(crate) enum Report {
 }
 
 impl Report {
-    fn send(&self, mut pipe: &File) {
-        let line = match self {
+    pub(crate) fn send(&self, mut pipe: &File) {
+        // The shim may be gone; then there is nobody to tell.
+        let _ = pipe.write_all(self.line().as_bytes());
+    }
+
+    /// As it is sent, its end of line included.
+    pub(crate) fn line(&self) -> String {
+        match self {
             Report::Started => "S\n".to_owned(),
             Report::Failed(text) => format!("F{}\n", text.replace('\n', " ")),
             Report::Exited(code) => format!("X{code}\n"),
             Report::Killed(signal) => format!("K{signal}\n"),
-        };
-        // The shim may be gone; then there is nobody to tell.
-        let _ = pipe.write_all(line.as_bytes());
+        }
+    }
+
+    /// The end of a process.
+    pub(crate) fn of(end: WaitStatus) -> Option<Report> {
+        match end {
+            WaitStatus::Exited(_, code) => Some(Report::Exited(code)),
+            WaitStatus::Signaled(_, signal, _) => Some(Report::Killed(signal as i32)),
+            _ => None,
+        }
     }
 
     /// Reads one line.
@@ -83,7 +96,7 @@ pub(crate) fn run(birth: Birth<'_>) -> ! {
 }
 
 #[allow(unsafe_code)]
-fn exit(code: i32) -> ! {
+pub(crate) fn exit(code: i32) -> ! {
     // SAFETY: ends the process without running the shim's own exit handlers in this copy of it.
     unsafe { libc::_exit(code) }
 }
@@ -142,9 +155,11 @@ fn is_convenience(target: &Path) -> bool {
     KNOWN.iter().any(|known| target == Path::new(known))
 }
 
+/// A copy of this process, which must have one thread.
 #[allow(unsafe_code)]
-fn fork() -> nix::Result<ForkResult> {
-    // SAFETY: process 1 of a container has one thread, so its copy can go on as usual.
+pub(crate) fn fork() -> nix::Result<ForkResult> {
+    // SAFETY: contract: process 1 of a container and who makes another program in it have one thread, so the copy can
+    // go on as usual.
     unsafe { nix::unistd::fork() }
 }
 
@@ -178,9 +193,8 @@ fn reap(program: Pid) -> Option<Report> {
     let mut end = None;
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == program => end = Some(Report::Exited(code)),
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == program => end = Some(Report::Killed(signal as i32)),
             Ok(WaitStatus::StillAlive) | Err(nix::Error::ECHILD) => return end,
+            Ok(ended) if ended.pid() == Some(program) => end = Report::of(ended).or(end),
             Ok(_) | Err(nix::Error::EINTR) => {}
             Err(_) => return end,
         }

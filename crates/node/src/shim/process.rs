@@ -77,7 +77,8 @@ impl Process {
         let (stdout, stdout_end) = pipe()?;
         let (stderr, stderr_end) = pipe()?;
         let cgroup = group.as_ref().map(ContainerCgroup::processes_files).transpose()?.unwrap_or_default();
-        let handles = Handles { stdout: stdout_end, stderr: stderr_end, cgroup };
+        let stdin = File::open("/dev/null")?;
+        let handles = Handles { stdin, stdout: stdout_end, stderr: stderr_end, terminal: false, cgroup };
         let namespaces = if spec.isolation.namespaces {
             CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS
         } else {

@@ -48,10 +48,14 @@ pub enum ProgramError {
 
 /// Descriptors that a program gets or needs on its way.
 pub(crate) struct Handles {
+    /// Its standard input.
+    pub stdin: File,
     /// Its standard output.
     pub stdout: File,
     /// Its standard error.
     pub stderr: File,
+    /// Whether these are a terminal, which becomes the session's own.
+    pub terminal: bool,
     /// Files that move it into its control group.
     pub cgroup: Vec<File>,
 }
@@ -73,8 +77,10 @@ fn prepare(container: &ContainerSpec, handles: &Handles, isolated: bool) -> Resu
     for file in &handles.cgroup {
         cgroup::join(file).map_err(io_step("join the control group"))?;
     }
-    let null = File::open("/dev/null").map_err(io_step("open /dev/null"))?;
-    dup2_stdin(&null).map_err(step("set standard input"))?;
+    if handles.terminal {
+        take_terminal(&handles.stdin).map_err(step("take the terminal"))?;
+    }
+    dup2_stdin(&handles.stdin).map_err(step("set standard input"))?;
     dup2_stdout(&handles.stdout).map_err(step("set standard output"))?;
     dup2_stderr(&handles.stderr).map_err(step("set standard error"))?;
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
@@ -83,6 +89,14 @@ fn prepare(container: &ContainerSpec, handles: &Handles, isolated: bool) -> Resu
     }
     take_identity(container)?;
     default_signals().map_err(step("reset signals"))
+}
+
+/// Makes a terminal the one of this session, so that keys reach its programs as signals.
+#[allow(unsafe_code)]
+fn take_terminal(terminal: &File) -> nix::Result<()> {
+    // SAFETY: takes an open descriptor and a number; no memory is passed.
+    let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0) };
+    nix::errno::Errno::result(result).map(drop)
 }
 
 fn take_identity(container: &ContainerSpec) -> Result<(), ProgramError> {

@@ -3,17 +3,30 @@
 //! Invariant: a shim never talks to an API server; what is not in this file does not happen. The
 //! file may hold secrets (environment), so it is 0600 in a 0700 directory.
 
+use std::io;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{CgroupSpec, Limits};
+use crate::files::read_bounded;
 
 /// Name of the file within the pod's directory.
 pub const SPEC_FILE: &str = "spec.json";
 /// Largest spec a shim reads, in bytes.
-pub(crate) const SPEC_BYTES_MAX: u64 = 16 << 20;
+const SPEC_BYTES_MAX: u64 = 16 << 20;
+
+/// Why a pod's directory has no spec to go by.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// The file can't be read.
+    #[error("can't read {SPEC_FILE}")]
+    Read(#[source] io::Error),
+    /// The file is not a spec.
+    #[error("{SPEC_FILE} is not a pod's spec")]
+    Parse(#[source] serde_json::Error),
+}
 
 /// One pod, ready to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +63,19 @@ pub struct ShimSpec {
     pub init_containers: Vec<ContainerSpec>,
     /// Run side by side.
     pub containers: Vec<ContainerSpec>,
+}
+
+impl ShimSpec {
+    /// Reads the spec of a pod's directory.
+    pub(crate) fn read(dir: &Path) -> Result<ShimSpec, SpecError> {
+        let bytes = read_bounded(&dir.join(SPEC_FILE), SPEC_BYTES_MAX).map_err(SpecError::Read)?;
+        serde_json::from_slice(&bytes).map_err(SpecError::Parse)
+    }
+
+    /// The container called `name`, of either list.
+    pub(crate) fn container(&self, name: &str) -> Option<&ContainerSpec> {
+        self.init_containers.iter().chain(&self.containers).find(|container| container.name == name)
+    }
 }
 
 /// A pod's restart policy.

@@ -74,6 +74,9 @@ pub enum ContainerState {
     Running {
         /// Since when.
         started_at: Timestamp,
+        /// Its process 1; none in what an earlier release wrote.
+        #[serde(default)]
+        pid: Option<i32>,
     },
     /// It has ended.
     Terminated(Exit),
@@ -97,6 +100,11 @@ pub struct Exit {
 }
 
 impl ShimStatus {
+    /// The container called `name`, of either list.
+    pub(crate) fn container(&self, name: &str) -> Option<&ContainerStatus> {
+        self.init_containers.iter().chain(&self.containers).find(|container| container.name == name)
+    }
+
     /// Everything waiting.
     pub(crate) fn new<'a>(
         init_containers: impl Iterator<Item = &'a str>,
@@ -171,7 +179,7 @@ mod tests {
         status.containers[0].state = ContainerState::Terminated(exit.clone());
         status.containers[1] = ContainerStatus {
             name: "b".into(),
-            state: ContainerState::Running { started_at: at },
+            state: ContainerState::Running { started_at: at, pid: Some(7) },
             last: Some(exit),
             restart_count: 3,
         };

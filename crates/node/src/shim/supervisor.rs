@@ -24,11 +24,11 @@ use super::control::{self, Stop};
 use super::network::{self, PodNetworkError};
 use super::process::{Ground, Process};
 use super::rootless;
-use super::spec::{ContainerSpec, SPEC_BYTES_MAX, SPEC_FILE, ShimSpec};
+use super::spec::{ContainerSpec, ShimSpec, SpecError};
 use super::status::{ContainerState, ContainerStatus, Exit, STATUS_FILE, ShimPhase, ShimStatus};
 use crate::cgroup::ContainerCgroup;
 use crate::clock;
-use crate::files::{Durability, read_bounded};
+use crate::files::Durability;
 
 /// How often resident sets are looked at where no control group limits memory.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
@@ -38,12 +38,9 @@ const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Why a shim gave up.
 #[derive(Debug, thiserror::Error)]
 pub enum ShimError {
-    /// The spec can't be read.
-    #[error("can't read {SPEC_FILE}")]
-    ReadSpec(#[source] io::Error),
-    /// The spec is not one.
-    #[error("{SPEC_FILE} is not a pod's spec")]
-    ParseSpec(#[source] serde_json::Error),
+    /// There is no spec to go by.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
     /// A pod runs once: its restarts are its shim's business, and this one has come to an end.
     #[error("this pod has run already; its {STATUS_FILE} says how it ended")]
     RanAlready,
@@ -98,8 +95,7 @@ impl Supervisor {
     /// Reads the spec and takes this process out of the way of its pod.
     pub(crate) fn open(dir: PathBuf) -> Result<Self, ShimError> {
         let step = |step| move |source: io::Error| ShimError::Prepare { step, source };
-        let bytes = read_bounded(&dir.join(SPEC_FILE), SPEC_BYTES_MAX).map_err(ShimError::ReadSpec)?;
-        let spec: ShimSpec = serde_json::from_slice(&bytes).map_err(ShimError::ParseSpec)?;
+        let spec = ShimSpec::read(&dir)?;
         if dir.join(STATUS_FILE).exists() {
             return Err(ShimError::RanAlready);
         }
@@ -402,8 +398,9 @@ impl Supervisor {
         slot.start_at = None;
         let state = match started {
             Ok(process) => {
+                let pid = Some(process.pid().as_raw());
                 slot.process = Some(process);
-                ContainerState::Running { started_at: now }
+                ContainerState::Running { started_at: now, pid }
             }
             Err(error) => ContainerState::Terminated(start_error(&format!("can't start the container: {error}"), now)),
         };

@@ -161,7 +161,7 @@ impl TestNode {
     /// The log of a container, by the agent.
     pub async fn log(&self, pod: &str, container: &str) -> String {
         let uri = format!("/containerLogs/default/{pod}/{container}");
-        let response = self.handle().answer(http::Request::get(uri).body(()).unwrap()).await;
+        let response = self.handle().answer(http::Request::get(uri).body(()).unwrap());
         String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 

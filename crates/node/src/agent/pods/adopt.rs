@@ -6,9 +6,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::files::read_bounded;
 use crate::shim::control;
-use crate::shim::spec::{SPEC_BYTES_MAX, SPEC_FILE, ShimSpec};
+use crate::shim::spec::ShimSpec;
 use crate::shim::status::{ShimPhase, ShimStatus};
 
 /// A pod found on disk.
@@ -39,7 +38,7 @@ pub(super) fn scan(pods_dir: &Path, boot_id: &str) -> (Vec<Found>, Vec<String>) 
         fs::read_dir(pods_dir).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
     for uid in names {
         let dir = pods_dir.join(&uid);
-        match read_spec(&dir) {
+        match ShimSpec::read(&dir).ok() {
             Some(spec) => {
                 let (status, state) = state(&dir, spec.boot_id == boot_id);
                 found.push(Found { uid, spec, status, state });
@@ -48,10 +47,6 @@ pub(super) fn scan(pods_dir: &Path, boot_id: &str) -> (Vec<Found>, Vec<String>) 
         }
     }
     (found, empty)
-}
-
-fn read_spec(dir: &Path) -> Option<ShimSpec> {
-    serde_json::from_slice(&read_bounded(&dir.join(SPEC_FILE), SPEC_BYTES_MAX).ok()?).ok()
 }
 
 fn state(dir: &Path, same_boot: bool) -> (Option<ShimStatus>, FoundState) {

@@ -1,0 +1,81 @@
+//! What the node answers as the kubelet does: logs, programs beside those that run, and connections to pods' ports.
+//!
+//! Invariant: a request is a path and a query; what goes on after its answer has a place among the [`Sessions`].
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Empty, Full};
+
+use super::exec;
+use super::log_service::{self, LogBody, PodIndex};
+use super::options::ShimCommand;
+use super::port_forward;
+use super::sessions::{Place, SESSIONS_MAX, Sessions};
+
+/// Answers the kubelet's paths; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeService {
+    pods: PodIndex,
+    shim: Arc<ShimCommand>,
+    sessions: Sessions,
+}
+
+impl NodeService {
+    pub(crate) fn new(pods: PodIndex, shim: ShimCommand) -> Self {
+        NodeService { pods, shim: Arc::new(shim), sessions: Sessions::new() }
+    }
+
+    /// Ends what goes on.
+    pub(crate) async fn end(&self) {
+        self.sessions.end().await;
+    }
+
+    /// Answers one request; what is wrong with it is said in the answer. Needs a runtime: a stream goes on in a task.
+    pub(crate) fn answer<B>(&self, request: Request<B>) -> Response<LogBody> {
+        let path = request.uri().path().trim_start_matches('/').to_owned();
+        let parts: Vec<&str> = path.split('/').collect();
+        match parts.as_slice() {
+            ["containerLogs", namespace, pod, container] => {
+                log_service::serve(&self.pods, [namespace, pod, container], &request)
+            }
+            ["exec", namespace, pod, container] => self
+                .with_place(|place| exec::serve(&self.pods, &self.shim, place, [namespace, pod, container], request)),
+            ["portForward", namespace, pod] => {
+                self.with_place(|place| port_forward::serve(&self.pods, place, [namespace, pod], request))
+            }
+            _ => text(StatusCode::NOT_FOUND, "the server could not find the requested resource"),
+        }
+    }
+
+    fn with_place(&self, serve: impl FnOnce(Place) -> Response<LogBody>) -> Response<LogBody> {
+        match self.sessions.place() {
+            Some(place) => serve(place),
+            None => {
+                let said = format!("this node serves {SESSIONS_MAX} streams at most; end one, or try again later");
+                text(StatusCode::TOO_MANY_REQUESTS, &said)
+            }
+        }
+    }
+}
+
+/// An answer of one line.
+pub(super) fn text(code: StatusCode, said: &str) -> Response<LogBody> {
+    let mut response = Response::new(whole(Full::new(Bytes::from(said.to_owned()))));
+    *response.status_mut() = code;
+    response
+}
+
+/// No body.
+pub(super) fn empty() -> LogBody {
+    whole(Empty::new())
+}
+
+fn whole<B>(body: B) -> LogBody
+where
+    B: http_body::Body<Data = Bytes, Error = Infallible> + Send + Sync + 'static,
+{
+    body.map_err(|never| match never {}).boxed()
+}
