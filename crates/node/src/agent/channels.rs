@@ -42,7 +42,7 @@ const PROTOCOLS: [Protocol; 2] = [Protocol::V5, Protocol::V4];
 const CLOSE_CHANNEL: u8 = 255;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Protocol {
+pub(crate) enum Protocol {
     V5,
     V4,
 }
@@ -244,9 +244,12 @@ fn into_io(error: SocketError) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    pub(crate) use super::Protocol;
     use super::*;
     use tokio::io::DuplexStream;
+
+    pub(crate) type Client = WebSocketStream<DuplexStream>;
 
     const ASKED: [(&str, &str); 5] = [
         ("connection", "keep-alive, Upgrade"),
@@ -308,9 +311,10 @@ mod tests {
         assert_eq!(accept(&mut without).unwrap_err(), HandshakeError::NoUpgrade, "a connection that can't be taken");
     }
 
-    async fn pair(
+    /// A client, and the agent's side of its channels.
+    pub(crate) async fn pair(
         protocol: Protocol,
-    ) -> (WebSocketStream<DuplexStream>, ChannelSender<DuplexStream>, ChannelReceiver<DuplexStream>) {
+    ) -> (Client, ChannelSender<DuplexStream>, ChannelReceiver<DuplexStream>) {
         let (client, server) = tokio::io::duplex(4 * MESSAGE_BYTES_MAX);
         let client = WebSocketStream::from_raw_socket(client, Role::Client, None).await;
         let (sender, receiver) = channels(server, protocol, PING_EVERY).await;
