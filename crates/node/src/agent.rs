@@ -18,8 +18,10 @@ mod log_reader;
 mod log_service;
 mod node_object;
 mod options;
+mod pod_network;
 mod pod_status;
 mod pods;
+mod port_forward;
 mod resolve;
 mod service;
 mod sessions;
@@ -103,7 +105,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Answers one request of the kubelet's API: `/containerLogs/{namespace}/{pod}/{container}` and `/exec/` likewise.
+    /// Answers one request of the kubelet's API: `/containerLogs/{namespace}/{pod}/{container}` `/exec/` likewise,
+    /// and `/portForward/{namespace}/{pod}`.
     /// For a stream it takes the connection from the request's extensions. Needs a runtime.
     pub fn answer<B>(&self, request: Request<B>) -> Response<LogBody> {
         self.service.answer(request)

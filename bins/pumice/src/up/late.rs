@@ -53,6 +53,7 @@ impl NodeProxy for ThisMachine {
         let node = node.to_owned();
         Box::pin(async move {
             let agent = agent.ok_or(NodeProxyError::NotConnected { node })?;
+            // Only the body is dropped: a client's connection to take over is among the extensions.
             Ok(agent.answer(request.map(drop)).map(Body::new))
         })
     }

@@ -36,6 +36,7 @@ impl NodeProxy for Node {
         let asked = format!("{node} {} {}", request.method(), request.uri());
         self.asked.lock().expect("lock").push((asked, request.headers().clone()));
         let upgrade = request.extensions_mut().remove::<OnUpgrade>().expect("the client's connection");
+        #[allow(clippy::disallowed_methods, reason = "ends with its connection")]
         tokio::spawn(send_back(upgrade));
         let mut answer = Response::builder().status(101).header("connection", "Upgrade").header("upgrade", "websocket");
         if let Some(key) = request.headers().get("sec-websocket-key") {

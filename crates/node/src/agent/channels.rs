@@ -23,8 +23,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Mutex;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error as SocketError, Message as Frame};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message as Frame, Utf8Bytes};
 
 /// Largest message taken from a peer, in bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -41,7 +42,7 @@ const PROTOCOLS: [Protocol; 2] = [Protocol::V5, Protocol::V4];
 const CLOSE_CHANNEL: u8 = 255;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Protocol {
+pub(crate) enum Protocol {
     V5,
     V4,
 }
@@ -175,8 +176,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ChannelSender<S> {
 
     /// Says that nothing more will come. Let [`ChannelReceiver::linger`] follow.
     pub(crate) async fn close(self) {
-        // A peer that is gone already needs no word.
-        let _ = self.sink.lock().await.close().await;
+        // Without a code kubectl takes the end for an error. A peer that is gone already needs no word.
+        let normal = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
+        let _ = self.sink.lock().await.send(Frame::Close(Some(normal))).await;
     }
 }
 
@@ -242,9 +244,12 @@ fn into_io(error: SocketError) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    pub(crate) use super::Protocol;
     use super::*;
     use tokio::io::DuplexStream;
+
+    pub(crate) type Client = WebSocketStream<DuplexStream>;
 
     const ASKED: [(&str, &str); 5] = [
         ("connection", "keep-alive, Upgrade"),
@@ -306,9 +311,10 @@ mod tests {
         assert_eq!(accept(&mut without).unwrap_err(), HandshakeError::NoUpgrade, "a connection that can't be taken");
     }
 
-    async fn pair(
+    /// A client, and the agent's side of its channels.
+    pub(crate) async fn pair(
         protocol: Protocol,
-    ) -> (WebSocketStream<DuplexStream>, ChannelSender<DuplexStream>, ChannelReceiver<DuplexStream>) {
+    ) -> (Client, ChannelSender<DuplexStream>, ChannelReceiver<DuplexStream>) {
         let (client, server) = tokio::io::duplex(4 * MESSAGE_BYTES_MAX);
         let client = WebSocketStream::from_raw_socket(client, Role::Client, None).await;
         let (sender, receiver) = channels(server, protocol, PING_EVERY).await;

@@ -1,4 +1,4 @@
-//! What the node answers as the kubelet does: logs, and programs beside those that run.
+//! What the node answers as the kubelet does: logs, programs beside those that run, and connections to pods' ports.
 //!
 //! Invariant: a request is a path and a query; what goes on after its answer has a place among the [`Sessions`].
 
@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Empty, Full};
 use super::exec;
 use super::log_service::{self, LogBody, PodIndex};
 use super::options::ShimCommand;
+use super::port_forward;
 use super::sessions::{Place, SESSIONS_MAX, Sessions};
 
 /// Answers the kubelet's paths; cheap to clone.
@@ -42,6 +43,9 @@ impl NodeService {
             }
             ["exec", namespace, pod, container] => self
                 .with_place(|place| exec::serve(&self.pods, &self.shim, place, [namespace, pod, container], request)),
+            ["portForward", namespace, pod] => {
+                self.with_place(|place| port_forward::serve(&self.pods, place, [namespace, pod], request))
+            }
             _ => text(StatusCode::NOT_FOUND, "the server could not find the requested resource"),
         }
     }

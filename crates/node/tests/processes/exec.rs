@@ -30,34 +30,40 @@ struct Ended {
     status: Value,
 }
 
+/// Connects a WebSocket with channels to the agent; a refusal is its code and text.
+pub async fn connect(agent: Handle, path: &str) -> Result<WebSocketStream<DuplexStream>, String> {
+    let (client, server) = tokio::io::duplex(64 << 10);
+    let answering = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let response = agent.answer(request);
+        async move { Ok::<_, std::convert::Infallible>(response) }
+    });
+    let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(server), answering);
+    #[allow(clippy::disallowed_methods, reason = "ends with the connection")]
+    tokio::spawn(serving.with_upgrades());
+    let request = Request::get(format!("ws://node{path}"))
+        .header("host", "node")
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+        .header("sec-websocket-protocol", "v5.channel.k8s.io")
+        .body(())
+        .unwrap();
+    match tokio_tungstenite::client_async(request, client).await {
+        Ok((socket, _)) => Ok(socket),
+        Err(tokio_tungstenite::tungstenite::Error::Http(response)) => {
+            let body = response.body().clone().unwrap_or_default();
+            Err(format!("{} {}", response.status().as_u16(), String::from_utf8_lossy(&body)))
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
 impl Session {
     /// Asks the agent for a program: `query` is what follows the path.
     async fn open(agent: Handle, pod: &str, query: &str) -> Result<Session, String> {
-        let (client, server) = tokio::io::duplex(64 << 10);
-        let answering = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let response = agent.answer(request);
-            async move { Ok::<_, std::convert::Infallible>(response) }
-        });
-        let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(server), answering);
-        #[allow(clippy::disallowed_methods, reason = "ends with the connection")]
-        tokio::spawn(serving.with_upgrades());
-        let request = Request::get(format!("ws://node/exec/default/{pod}/main?{query}"))
-            .header("host", "node")
-            .header("connection", "Upgrade")
-            .header("upgrade", "websocket")
-            .header("sec-websocket-version", "13")
-            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
-            .header("sec-websocket-protocol", "v5.channel.k8s.io")
-            .body(())
-            .unwrap();
-        match tokio_tungstenite::client_async(request, client).await {
-            Ok((socket, _)) => Ok(Session { socket }),
-            Err(tokio_tungstenite::tungstenite::Error::Http(response)) => {
-                let body = response.body().clone().unwrap_or_default();
-                Err(format!("{} {}", response.status().as_u16(), String::from_utf8_lossy(&body)))
-            }
-            Err(error) => panic!("{error}"),
-        }
+        let socket = connect(agent, &format!("/exec/default/{pod}/main?{query}")).await?;
+        Ok(Session { socket })
     }
 
     async fn send(&mut self, channel: u8, bytes: &[u8]) {

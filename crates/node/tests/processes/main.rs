@@ -8,6 +8,7 @@ mod agent;
 mod exec;
 mod harness;
 mod node;
+mod port_forward;
 mod shim;
 
 #[test]
