@@ -73,7 +73,7 @@ pub enum Error {
     Results(#[from] ResultsError),
     /// There is no session in a pod, or no more.
     #[error(transparent)]
-    Interactive(#[from] InteractiveError),
+    Interactive(Box<InteractiveError>),
     /// The job does not exist.
     #[error("no job {name} in namespace {namespace}")]
     NoJob {
@@ -155,6 +155,12 @@ pub enum Error {
         /// Its tasks.
         tasks: String,
     },
+}
+
+impl From<InteractiveError> for Error {
+    fn from(error: InteractiveError) -> Self {
+        Error::Interactive(Box::new(error))
+    }
 }
 
 impl Error {

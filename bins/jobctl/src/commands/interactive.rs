@@ -65,7 +65,7 @@ pub async fn running(session: &Session, connection: &Connection, job: &JobRef) -
             Happening::State(state) if state.status.running > 0 => {
                 match choice::find(connection, job, &Wish::default()).await {
                     // It has ended meanwhile; what comes next says how.
-                    Err(Error::Interactive(InteractiveError::NotRunning { .. })) => {}
+                    Err(Error::Interactive(error)) if matches!(*error, InteractiveError::NotRunning { .. }) => {}
                     found => {
                         attended.terminal.finish();
                         return Ok(Ok(found?));

@@ -59,8 +59,7 @@ fn start(session: &Session, args: &ShellArgs) -> Result<Exit, Failure> {
         let ended = open(&connection, &seat, args).await;
         match &ended {
             // Who comes back finds what was left there.
-            Err(Failure::Jobs { error, .. })
-                if matches!(**error, Error::Interactive(InteractiveError::Lost { .. })) => {}
+            Err(failure) if is_lost(failure) => {}
             _ if args.keep => {
                 let (name, flag) = (&job.name, job.namespace_flag());
                 terminal::say(&format!("job {name} goes on; jobctl shell {name}{flag} goes into it again"));
@@ -73,4 +72,10 @@ fn start(session: &Session, args: &ShellArgs) -> Result<Exit, Failure> {
         }
         ended
     })
+}
+
+/// Whether the program may still run.
+fn is_lost(failure: &Failure) -> bool {
+    let Failure::Jobs { error, .. } = failure else { return false };
+    matches!(&**error, Error::Interactive(error) if matches!(**error, InteractiveError::Lost { .. }))
 }

@@ -42,7 +42,9 @@ pub enum InteractiveError {
         containers: String,
     },
     /// The user may not do it.
-    #[error("the right `create` on `{resource}` in namespace {namespace} is missing (some clusters ask for `get`): {message}")]
+    #[error(
+        "the right `create` on `{resource}` in namespace {namespace} is missing (some clusters ask for `get`): {message}"
+    )]
     Forbidden {
         /// `pods/exec` or `pods/portforward`.
         resource: &'static str,

@@ -131,7 +131,7 @@ pub async fn find(connection: &Connection, seat: &Seat, limit: Duration) -> Resu
 fn passes(error: &Error) -> bool {
     match error {
         Error::Call(error) => error.class() == FailureClass::Unreachable,
-        Error::Interactive(error) => matches!(error, InteractiveError::Lost { .. }),
+        Error::Interactive(error) => matches!(**error, InteractiveError::Lost { .. }),
         _ => false,
     }
 }
