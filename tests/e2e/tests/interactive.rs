@@ -160,6 +160,20 @@ fn a_new_job_lasts_as_long_as_its_shell() {
     platform.wait_for_phase("closed", "Terminated");
 }
 
+#[test]
+fn a_lost_connection_leaves_the_terminal_and_the_job_whole() {
+    let mut platform = Platform::new();
+    let mut shell = on_terminal(&platform, &["shell", "--name", "desk"]);
+    shell.press("echo rea''dy\r");
+    shell.shows("ready");
+    platform.crash();
+    assert_eq!(shell.end(), 5);
+    shell.shows("the connection to pod desk-main-0 was lost, and its job goes on");
+    shell.shows("next:  jobctl shell desk");
+    platform.up();
+    assert_eq!(platform.jobctl(["shell", "desk", "--", "echo", "back"]).ok(), "back\n");
+}
+
 /// Stands in for Jupyter.
 const JUPYTER: &str = r#"#!/usr/bin/env python3
 import http.server, json, os, sys
@@ -226,12 +240,25 @@ impl Notebook {
     }
 
     /// Presses Ctrl-C and gives what was said.
-    fn leave(self) -> String {
+    fn leave(mut self) -> String {
         kill(Pid::from_raw(i32::try_from(self.jobctl.id()).unwrap()), Signal::SIGINT).unwrap();
-        let output = self.jobctl.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(130), "{said}");
+        self.end(130)
+    }
+
+    /// Waits for its end and gives what was said.
+    fn end(&mut self, code: i32) -> String {
+        let mut said = String::new();
+        self.jobctl.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(self.jobctl.wait().unwrap().code(), Some(code), "{said}");
         said
+    }
+}
+
+impl Drop for Notebook {
+    fn drop(&mut self) {
+        // One that has ended can't be killed.
+        let _ = self.jobctl.kill();
+        let _ = self.jobctl.wait();
     }
 }
 
@@ -242,7 +269,7 @@ fn path_with(folder: &Path) -> String {
 
 #[test]
 fn a_notebook_is_reached_left_and_come_back_to() {
-    let platform = Platform::new();
+    let mut platform = Platform::new();
     let programs = platform.scratch().join("programs");
     std::fs::create_dir(&programs).unwrap();
     let jupyter = platform.file("programs/jupyter", JUPYTER);
@@ -264,6 +291,9 @@ fn a_notebook_is_reached_left_and_come_back_to() {
     let again = Notebook::start(&platform, &path, &["paper"]);
     assert_eq!(again.parts().1, token, "it is the same server");
     assert!(again.get(&token).ends_with("hello from the pod"));
+    platform.crash();
+    platform.up();
+    assert!(again.get(&token).ends_with("hello from the pod"), "the way goes where the server is now");
     again.leave();
 
     // The server's words are in the log; the token is nowhere that others can look.
@@ -281,9 +311,7 @@ fn a_notebook_is_reached_left_and_come_back_to() {
 fn a_pod_without_jupyter_says_what_to_install() {
     let platform = Platform::new();
     let mut bare = Notebook::start(&platform, "/usr/bin:/bin", &["--name", "bare", "--env", "PATH=/usr/bin:/bin"]);
-    let mut said = String::new();
-    bare.jobctl.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(bare.jobctl.wait().unwrap().code(), Some(127), "{said}");
+    let said = bare.end(127);
     assert_eq!(bare.url, "");
     assert!(said.contains("pip install jupyterlab"), "{said}");
 }

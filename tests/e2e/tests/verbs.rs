@@ -179,6 +179,8 @@ fn bash_completes_names_that_the_platform_knows() {
         (&["cancel", "s"], "sweep-1"),
         (&["retry", "s"], "sweep-2"),
         (&["resume", "s"], ""),
+        (&["shell", "s"], "sweep-1"),
+        (&["notebook", "job/s"], "job/sweep-1"),
         (&["get", "-n", "kube-system", "s"], ""),
         (&["list", "--queue", ""], "default root"),
         (&["run", "--queue", "def"], "default"),

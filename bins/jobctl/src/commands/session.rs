@@ -42,11 +42,13 @@ pub async fn run(connection: &Connection, seat: &Seat, wanted: &Program<'_>) -> 
     let raw = if on_terminal { Some(Raw::take()?) } else { None };
     let sizes = resize(&mut process);
     let input = feed(process.stdin());
-    let attended = async {
-        tokio::try_join!(pour(process.stdout(), std::io::stdout()), pour(process.stderr(), std::io::stderr()))?;
-        let name = argv.first().map_or("", String::as_str);
-        Ok(exec::end(process, seat, name, wanted.back).await?)
+    let (stdout, stderr) = (process.stdout(), process.stderr());
+    let reading = async {
+        tokio::try_join!(pour(stdout, std::io::stdout()), pour(stderr, std::io::stderr()))?;
+        Ok(())
     };
+    let name = argv.first().map_or("", String::as_str);
+    let attended = exec::end(process, seat, name, wanted.back, reading);
     let ended = tokio::select! {
         biased;
         _ = interrupt.recv() => Ok(Exit::Interrupted),

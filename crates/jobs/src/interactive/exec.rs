@@ -2,6 +2,10 @@
 //!
 //! Invariant: [`exit_of`] is pure; a program whose end nobody told has not succeeded.
 
+use std::pin::pin;
+
+use futures::FutureExt;
+use futures::future::OptionFuture;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::Api;
@@ -67,26 +71,43 @@ pub async fn open(
     })
 }
 
-/// How a program ended whose streams are read to their ends.
-pub async fn end(mut process: AttachedProcess, seat: &Seat, program: &str, back: &str) -> Result<Exit, Error> {
-    let status = match process.take_status() {
-        Some(status) => status.await,
-        None => None,
+/// Reads a program's streams to their ends, by `reading`, and says how it ended.
+pub async fn end<E: From<Error>>(
+    mut process: AttachedProcess,
+    seat: &Seat,
+    program: &str,
+    back: &str,
+    reading: impl Future<Output = Result<(), E>>,
+) -> Result<Exit, E> {
+    let mut reading = pin!(reading);
+    let mut status = pin!(OptionFuture::from(process.take_status()).map(Option::flatten));
+    let status = tokio::select! {
+        read = &mut reading => {
+            read?;
+            status.await
+        }
+        told = &mut status => {
+            // The streams of a connection that broke have no end.
+            if told.is_some() {
+                reading.await?;
+            }
+            told
+        }
     };
     if let Some(status) = status {
-        let ended = exit_of(&status).map_err(|message| InteractiveError::NotStarted {
+        let not_started = |message| InteractiveError::NotStarted {
             program: program.to_owned(),
             pod: seat.pod.clone(),
             job: seat.job.clone(),
             message,
-        });
-        return Ok(ended?);
+        };
+        return exit_of(&status).map_err(|message| Error::from(not_started(message)).into());
     }
     let detail = match process.join().await {
         Ok(()) => "it was closed from there".to_owned(),
         Err(error) => error.to_string(),
     };
-    Err(InteractiveError::Lost { pod: seat.pod.clone(), back: back.to_owned(), detail }.into())
+    Err(Error::from(InteractiveError::Lost { pod: seat.pod.clone(), back: back.to_owned(), detail }).into())
 }
 
 /// What a short program prints, at most 4 KiB of it, and how it ended.
@@ -98,9 +119,14 @@ pub async fn answer(
 ) -> Result<(String, Exit), Error> {
     let mut process = open(connection, seat, command, Streams::Output).await?;
     let (stdout, stderr) = (process.stdout(), process.stderr());
-    let (answer, _) = tokio::join!(first_bytes(stdout), first_bytes(stderr));
+    let mut answer = String::new();
+    let reading = async {
+        (answer, _) = tokio::join!(first_bytes(stdout), first_bytes(stderr));
+        Ok::<(), Error>(())
+    };
     let program = command.first().map_or("", String::as_str);
-    Ok((answer, end(process, seat, program, back).await?))
+    let exit = end(process, seat, program, back, reading).await?;
+    Ok((answer, exit))
 }
 
 /// The first bytes of a stream as text; the rest is read and dropped, so that the program can go on.
