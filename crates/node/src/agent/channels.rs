@@ -23,8 +23,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Mutex;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error as SocketError, Message as Frame};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message as Frame, Utf8Bytes};
 
 /// Largest message taken from a peer, in bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -175,8 +176,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ChannelSender<S> {
 
     /// Says that nothing more will come. Let [`ChannelReceiver::linger`] follow.
     pub(crate) async fn close(self) {
+        // Clients take a close without a code for one that broke off, and the Status before it for lost.
+        let word = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
         // A peer that is gone already needs no word.
-        let _ = self.sink.lock().await.close().await;
+        let _ = self.sink.lock().await.send(Frame::Close(Some(word))).await;
     }
 }
 
@@ -377,7 +380,8 @@ pub(crate) mod tests {
         let reads = async {
             let close = client.next().await;
             let end = client.next().await;
-            (matches!(close, Some(Ok(Frame::Close(_)))), end.is_none())
+            let normal = |word: &CloseFrame| word.code == CloseCode::Normal;
+            (matches!(close, Some(Ok(Frame::Close(Some(word)))) if normal(&word)), end.is_none())
         };
         assert_eq!(tokio::join!(ends, reads).1, (true, true));
     }
