@@ -176,10 +176,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ChannelSender<S> {
 
     /// Says that nothing more will come. Let [`ChannelReceiver::linger`] follow.
     pub(crate) async fn close(self) {
-        // Clients take a close without a code for one that broke off, and the Status before it for lost.
-        let word = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
-        // A peer that is gone already needs no word.
-        let _ = self.sink.lock().await.send(Frame::Close(Some(word))).await;
+        // Without a code kubectl takes the end for an error. A peer that is gone already needs no word.
+        let normal = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
+        let _ = self.sink.lock().await.send(Frame::Close(Some(normal))).await;
     }
 }
 
