@@ -114,6 +114,12 @@ pub(crate) fn aggregated_discovery(headers: &HeaderMap) -> Option<bool> {
     })
 }
 
+/// Media types of patches.
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
+pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
+pub(crate) const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
+
 /// What a request body claims to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyKind {
@@ -134,10 +140,10 @@ pub(crate) fn body_kind(headers: &HeaderMap) -> BodyKind {
     match kind.as_str() {
         "" | "application/json" => BodyKind::Json,
         "application/yaml" | "text/yaml" | "application/x-yaml" => BodyKind::Yaml,
-        "application/json-patch+json" => BodyKind::JsonPatch,
-        "application/merge-patch+json" => BodyKind::MergePatch,
-        "application/strategic-merge-patch+json" => BodyKind::StrategicMergePatch,
-        "application/apply-patch+yaml" | "application/apply-patch+cbor" => BodyKind::Apply,
+        JSON_PATCH => BodyKind::JsonPatch,
+        MERGE_PATCH => BodyKind::MergePatch,
+        STRATEGIC_MERGE_PATCH => BodyKind::StrategicMergePatch,
+        APPLY_PATCH | "application/apply-patch+cbor" => BodyKind::Apply,
         "application/vnd.kubernetes.protobuf" => BodyKind::Protobuf,
         _ => BodyKind::Unknown,
     }

@@ -6,12 +6,11 @@ use pumice_objects::schema::Schema;
 use pumice_objects::table::Table;
 use serde_json::Value;
 
+use crate::negotiate::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH};
 use crate::strategy::Strategy;
 
 /// Verbs that every stored resource has, in discovery's order.
 pub(crate) const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-
-const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
 /// What lies below an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,13 +140,10 @@ impl Descriptor {
 
     /// Media types of the patches it takes.
     pub(crate) fn patches(&self) -> &'static [&'static str] {
-        let all = &[
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/apply-patch+yaml",
-            STRATEGIC_MERGE_PATCH,
-        ];
-        if self.merges_strategically() { all } else { &all[..3] }
+        match self.merges_strategically() {
+            true => &[JSON_PATCH, MERGE_PATCH, APPLY_PATCH, STRATEGIC_MERGE_PATCH],
+            false => &[JSON_PATCH, MERGE_PATCH, APPLY_PATCH],
+        }
     }
 
     /// Whether it takes strategic merge patches: built-in kinds do.

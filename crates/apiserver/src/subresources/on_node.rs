@@ -60,6 +60,7 @@ async fn node_status(answer: Response<Body>) -> Status {
     let reason = match code {
         400 => StatusReason::BadRequest,
         404 => StatusReason::NotFound,
+        429 => StatusReason::TooManyRequests,
         _ => StatusReason::InternalError,
     };
     Status::new(reason, text)

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::body::Body;
 use crate::decode;
-use crate::negotiate::{self, BodyKind};
+use crate::negotiate::{self, BodyKind, JSON_PATCH, MERGE_PATCH};
 use crate::pipeline::{Answer, Call, json as json_response};
 use crate::registry::descriptor::Subresource;
 use crate::render::parse;
@@ -33,7 +33,7 @@ pub(crate) async fn serve(call: &Call, subresource: &Subresource, body: Body) ->
 }
 
 /// Media types of the patches that a Scale takes.
-const PATCHES: [&str; 2] = ["application/json-patch+json", "application/merge-patch+json"];
+const PATCHES: [&str; 2] = [JSON_PATCH, MERGE_PATCH];
 
 async fn read_patch(call: &Call, body: Body) -> Result<Change, Status> {
     let kind = negotiate::body_kind(&call.headers);

@@ -379,7 +379,8 @@ pub(crate) mod tests {
         let reads = async {
             let close = client.next().await;
             let end = client.next().await;
-            (matches!(close, Some(Ok(Frame::Close(_)))), end.is_none())
+            let normal = |word: &CloseFrame| word.code == CloseCode::Normal;
+            (matches!(close, Some(Ok(Frame::Close(Some(word)))) if normal(&word)), end.is_none())
         };
         assert_eq!(tokio::join!(ends, reads).1, (true, true));
     }
