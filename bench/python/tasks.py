@@ -6,6 +6,7 @@ are medians over the rounds. Overhead is what was used beyond the work itself.
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import work
 from figures import size, tell, wants
 
 TASKS = 1000
-ROUNDS = 3
+ROUNDS = int(os.environ.get("PUMICE_BENCH_ROUNDS", "3"))
 PEERS = ("pool", "hyperqueue_functions", "hyperqueue_programs", "hyperqueue_true", "xargs_true")
 PYTHON = ("pool", "hyperqueue_functions", "hyperqueue_programs", "local", "map", "executor", "pods")
 ROWS = {"tiny": PYTHON, "spin": PYTHON, "process": ("xargs_true", "hyperqueue_true", "jobctl_true")}

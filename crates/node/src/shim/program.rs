@@ -122,12 +122,15 @@ fn take_identity(container: &ContainerSpec) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// Rust ignores SIGPIPE and pid 1 blocks everything; a program expects neither.
+/// Rust ignores SIGPIPE, `nohup` SIGHUP, a script's background SIGINT, and pid 1 blocks everything; a program expects none
+/// of it.
 #[allow(unsafe_code)]
 fn default_signals() -> nix::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    // SAFETY: the default action installs no handler of ours, so no handler can break an invariant.
-    unsafe { sigaction(Signal::SIGPIPE, &default) }?;
+    for signal in Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP)) {
+        // SAFETY: the default action installs no handler of ours, so no handler can break an invariant.
+        unsafe { sigaction(signal, &default) }?;
+    }
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
 }
 

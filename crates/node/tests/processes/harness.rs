@@ -89,10 +89,13 @@ impl TestPod {
 
     /// Starts the shim and waits until it is detached.
     pub fn start(&self) -> &Self {
+        self.start_by(Command::new(std::env::current_exe().unwrap()))
+    }
+
+    /// The same by a command to which the shim's arguments are added.
+    pub fn start_by(&self, mut command: Command) -> &Self {
         std::fs::write(self.path().join(SPEC_FILE), serde_json::to_vec(&self.spec).unwrap()).unwrap();
-        let shim = std::env::current_exe().unwrap();
         let log = self.path().join("shim.log");
-        let mut command = Command::new(shim);
         if self.spec.isolation.user {
             chown(self.path(), Some(NOBODY), Some(NOBODY)).unwrap();
             command.uid(NOBODY).gid(NOBODY);

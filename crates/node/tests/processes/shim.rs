@@ -1,6 +1,7 @@
 //! The shim with real processes: exits, memory, grace, isolation, restarts.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::harness::{TestPod, container, is_root, wait_for};
 use pumice_node::shim;
@@ -45,6 +46,23 @@ fn an_end_that_was_asked_for_before_there_was_a_shim_comes_before_the_program() 
     shim::request_stop(pod.path(), 30).unwrap();
     pod.start().done();
     assert_eq!(pod.log(), "");
+}
+
+#[test]
+fn signals_that_the_platform_ignores_are_the_programs_own() {
+    if !is_root() {
+        return;
+    }
+    // As a platform that was started by `nohup`, or in the background of a script.
+    let pod = TestPod::sh("sed -n 's/^Sig\\(Blk\\|Ign\\):[[:space:]]*//p' /proc/self/status");
+    let mut ignoring = Command::new("sh");
+    ignoring.args(["-c", "trap '' HUP INT QUIT USR1; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+    pod.start_by(ignoring).done();
+    let log = pod.log();
+    let sets: Vec<u64> = log.lines().map(|set| u64::from_str_radix(set, 16).unwrap()).collect();
+    // From 32 on they are the C library's own and nobody's.
+    let standard = (1 << 31) - 1;
+    assert_eq!(sets.iter().map(|set| set & standard).collect::<Vec<_>>(), [0, 0], "blocked and ignored: {log}");
 }
 
 #[test]
