@@ -27,6 +27,7 @@ mod query;
 mod registry;
 mod render;
 mod request;
+mod rights;
 mod selecting;
 mod server;
 mod strategy;

@@ -285,7 +285,7 @@ fn authorize(
     resource: GroupResource<'_>,
     name: &str,
 ) -> Result<(), Status> {
-    match state.policy.decide(identity, attributes) {
+    match state.rights.load(&state.store).decide(identity, attributes) {
         Decision::Allow { .. } => Ok(()),
         Decision::Deny { reason } => Err(Status::forbidden(resource, name, reason)),
     }

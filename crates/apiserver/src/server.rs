@@ -24,6 +24,7 @@ use crate::body::Body;
 use crate::clock::{Clock, SystemClock};
 use crate::node_proxy::{NoNodes, NodeProxy};
 use crate::registry::RegistryCell;
+use crate::rights::RightsCell;
 use crate::{bootstrap, expiry, gc, pipeline};
 
 /// Most writes at a time; with the limit of bodies this bounds the memory that clients can fill.
@@ -42,7 +43,7 @@ pub enum BuildError {
 /// What every request shares.
 pub(crate) struct State {
     pub(crate) store: Store,
-    pub(crate) policy: Policy,
+    pub(crate) rights: RightsCell,
     pub(crate) registry: RegistryCell,
     pub(crate) admission: Arc<dyn Admission>,
     pub(crate) node_proxy: Arc<dyn NodeProxy>,
@@ -100,7 +101,7 @@ impl Builder {
         let state = Arc::new(State {
             registry: RegistryCell::new(&self.store, self.aggregated),
             store: self.store,
-            policy: self.policy,
+            rights: RightsCell::new(self.policy),
             admission: self.admission,
             node_proxy: self.node_proxy,
             clock: self.clock,

@@ -5,6 +5,7 @@
 //! opens the authority at start and hands out the administrator's kubeconfig.
 
 mod ca;
+mod covering;
 mod files;
 mod identity;
 mod installation;
@@ -14,8 +15,12 @@ mod roles;
 mod tls;
 
 pub use ca::{Ca, CaError, Issued};
+pub use covering::{describe, uncovered};
 pub use files::{FileError, write_private};
-pub use identity::{ANONYMOUS, AUTHENTICATED, Identity, IdentityError, MASTERS, UNAUTHENTICATED, identity_of};
+pub use identity::{
+    ANONYMOUS, AUTHENTICATED, Identity, IdentityError, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED, identity_of,
+    service_account_of,
+};
 pub use installation::{Component, Identities, installation};
 pub use kubeconfig::kubeconfig;
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target};

@@ -8,8 +8,8 @@ use pumice_objects::table::Table;
 
 use super::descriptor::{Descriptor, Subresource};
 use super::schemas;
-use crate::strategy::{Node, Plain, Strategy, claim, config, crd, lease, namespace, pod, priority, service};
-use crate::tables::{core, events, nodes, pods};
+use crate::strategy::{Node, Plain, Strategy, claim, config, crd, lease, namespace, pod, priority, rights, service};
+use crate::tables::{core, events, nodes, pods, rights as rights_tables};
 
 struct Kind {
     group: &'static str,
@@ -179,6 +179,44 @@ static KINDS: &[Kind] = &[
         component: "io.k8s.api.scheduling.v1.PriorityClass",
         table: core::priority_class,
         strategy: &priority::PriorityClass,
+        ..CORE
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        plural: "roles",
+        kind: "Role",
+        component: "io.k8s.api.rbac.v1.Role",
+        table: rights_tables::role,
+        strategy: &rights::Role { namespaced: true },
+        ..CORE
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        plural: "rolebindings",
+        kind: "RoleBinding",
+        component: "io.k8s.api.rbac.v1.RoleBinding",
+        table: rights_tables::binding,
+        strategy: &rights::Binding { namespaced: true },
+        ..CORE
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        plural: "clusterroles",
+        kind: "ClusterRole",
+        namespaced: false,
+        component: "io.k8s.api.rbac.v1.ClusterRole",
+        table: rights_tables::role,
+        strategy: &rights::Role { namespaced: false },
+        ..CORE
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        plural: "clusterrolebindings",
+        kind: "ClusterRoleBinding",
+        namespaced: false,
+        component: "io.k8s.api.rbac.v1.ClusterRoleBinding",
+        table: rights_tables::binding,
+        strategy: &rights::Binding { namespaced: false },
         ..CORE
     },
     Kind {

@@ -272,6 +272,8 @@ impl Write<'_> {
 
     /// What the hooks of a kind may look at.
     pub(crate) fn hook<'b>(&'b self, warnings: &'b mut Vec<String>) -> Hook<'b> {
-        Hook { reader: &self.call.state.store, now: self.now, warnings }
+        let state = &self.call.state;
+        let rights = state.rights.load(&state.store);
+        Hook { reader: &state.store, identity: &self.call.identity, rights, now: self.now, warnings }
     }
 }
