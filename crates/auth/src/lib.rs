@@ -5,6 +5,7 @@
 //! opens the authority at start and hands out the administrator's kubeconfig.
 
 mod ca;
+mod cluster_roles;
 mod covering;
 mod files;
 mod identity;
@@ -15,6 +16,7 @@ mod roles;
 mod tls;
 
 pub use ca::{Ca, CaError, Issued};
+pub use cluster_roles::{CLUSTER_ADMIN, DefaultRole, default_cluster_roles};
 pub use covering::{describe, uncovered};
 pub use files::{FileError, write_private};
 pub use identity::{

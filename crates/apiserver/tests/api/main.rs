@@ -9,5 +9,6 @@ mod harness;
 mod input;
 mod kubectl;
 mod pods;
+mod rights;
 mod streams;
 mod watch;
