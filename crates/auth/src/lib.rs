@@ -1,8 +1,8 @@
 //! Who is who and who may what.
 //!
-//! Identities come from client certificates that the platform's own authority signed; rights come
-//! from a role-based policy built from data. The API server asks on every request; the binary
-//! opens the authority at start and hands out the administrator's kubeconfig.
+//! Identities come from client certificates that the platform's own authority signed, and from tokens of service accounts
+//! that its key signed; rights come from a role-based policy built from data. The API server asks on every request; the
+//! binary opens authority and key at start and hands out the administrator's kubeconfig.
 
 mod ca;
 mod cluster_roles;
@@ -11,9 +11,11 @@ mod files;
 mod identity;
 mod installation;
 mod kubeconfig;
+mod opened;
 mod rbac;
 mod roles;
 mod tls;
+mod tokens;
 
 pub use ca::{Ca, CaError, Issued};
 pub use cluster_roles::{CLUSTER_ADMIN, DefaultRole, default_cluster_roles};
@@ -25,6 +27,8 @@ pub use identity::{
 };
 pub use installation::{Component, Identities, installation};
 pub use kubeconfig::kubeconfig;
+pub use opened::OpenedTokens;
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target};
 pub use roles::built_in;
 pub use tls::{ShownCertificate, TlsError, changing_server_config, client_config, server_config};
+pub use tokens::{BoundTo, Claims, ISSUER, Named, TokenError, TokenKey, TokenKeyError};
