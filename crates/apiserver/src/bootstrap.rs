@@ -7,6 +7,7 @@ use pumice_store::{ApplyError, Change, Expect, Key};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::accounts::companions;
 use crate::clock::wire_time;
 use crate::render::draft;
 use crate::rights::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP};
@@ -39,7 +40,7 @@ pub(crate) async fn run(state: &Arc<State>) -> Result<(), ApplyError> {
     if !missing.is_empty() {
         state.store.apply_all(missing).await?;
     }
-    Ok(())
+    companions::complete(state).await
 }
 
 fn metadata(name: &str, now: &str) -> Value {

@@ -129,6 +129,7 @@ static KINDS: &[Kind] = &[
         short_names: &["sa"],
         component: "io.k8s.api.core.v1.ServiceAccount",
         table: core::service_account,
+        subresources: &[Subresource::Token],
         ..CORE
     },
     Kind {

@@ -31,6 +31,8 @@ pub(crate) enum Subresource {
     PortForward,
     /// Ends a namespace's deletion.
     Finalize,
+    /// Makes a token of a service account.
+    Token,
 }
 
 impl Subresource {
@@ -45,6 +47,7 @@ impl Subresource {
             Self::Exec => "exec",
             Self::PortForward => "portforward",
             Self::Finalize => "finalize",
+            Self::Token => "token",
         }
     }
 
@@ -52,7 +55,7 @@ impl Subresource {
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
         match self {
             Self::Status | Self::Scale { .. } => &["get", "patch", "update"],
-            Self::Binding | Self::Eviction => &["create"],
+            Self::Binding | Self::Eviction | Self::Token => &["create"],
             Self::Log => &["get"],
             Self::Exec | Self::PortForward => &["create", "get"],
             Self::Finalize => &["update"],
@@ -67,6 +70,7 @@ impl Subresource {
             Self::Eviction => Some(("policy", "v1", "Eviction")),
             Self::Exec => Some(("", "v1", "PodExecOptions")),
             Self::PortForward => Some(("", "v1", "PodPortForwardOptions")),
+            Self::Token => Some(("authentication.k8s.io", "v1", "TokenRequest")),
             Self::Status | Self::Log | Self::Finalize => None,
         }
     }

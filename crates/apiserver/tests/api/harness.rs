@@ -70,6 +70,10 @@ pub async fn over(store: Store, admission: Arc<dyn Admission>, nodes: Arc<dyn No
 }
 
 impl Server {
+    pub fn of(api: ApiServer, identity: Identity) -> Self {
+        Self { api, identity }
+    }
+
     pub fn as_user(&self, user: &str) -> Self {
         Self { api: self.api.clone(), identity: Identity::new(user, Vec::<String>::new()) }
     }

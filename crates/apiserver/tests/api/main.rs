@@ -11,4 +11,5 @@ mod kubectl;
 mod pods;
 mod rights;
 mod streams;
+mod tokens;
 mod watch;
