@@ -29,6 +29,7 @@ mod query;
 mod registry;
 mod render;
 mod request;
+mod reviews;
 mod rights;
 mod selecting;
 mod server;

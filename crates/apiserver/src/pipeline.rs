@@ -21,7 +21,7 @@ use crate::registry::descriptor::Subresource;
 use crate::registry::{Descriptor, Registry};
 use crate::request::{self, ResourceRequest, Target, Verb};
 use crate::server::State;
-use crate::{caller, documents, subresources, verbs};
+use crate::{caller, documents, reviews, subresources, verbs};
 
 /// Set by a listener on its requests: watches end when it fires, so that the listener can.
 #[derive(Clone, Debug)]
@@ -218,6 +218,12 @@ async fn dispatch(call: Call, body: Body) -> Answer {
             return Err(Status::method_not_allowed(call.resource(), request.verb.as_str()));
         }
         return below(&call, &subresource, body).await;
+    }
+    if let Some(review) = call.descriptor.review {
+        if request.verb != Verb::Create || !request.name.is_empty() {
+            return Err(Status::method_not_allowed(call.resource(), request.verb.as_str()));
+        }
+        return reviews::answer(&call, review, body).await;
     }
     match request.verb {
         Verb::Get => verbs::read::get(&call),

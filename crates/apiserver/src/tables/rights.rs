@@ -5,6 +5,11 @@ use serde_json::{Value, json};
 
 use super::{or_empty, text};
 
+/// The one column of what is answered and not stored.
+pub(crate) fn review() -> Table {
+    Table::new(vec![Column::name()])
+}
+
 /// Columns of roles.
 pub(crate) fn role() -> Table {
     Table::new(vec![

@@ -73,6 +73,7 @@ async fn the_commands_people_type_work() {
         definitions(&kubectl);
         articles(&kubectl);
         refusals(&kubectl);
+        rights(&kubectl);
     })
     .await
     .expect("kubectl");
@@ -124,6 +125,22 @@ fn pods(kubectl: &Kubectl) {
     kubectl.ok(&["delete", "pod", "p", "--timeout=20s"]);
     kubectl.ok(&["run", "r", "--image=busybox", "--restart=Never", "--", "true"]);
     kubectl.ok(&["delete", "pod", "r", "--now", "--timeout=20s"]);
+}
+
+fn rights(kubectl: &Kubectl) {
+    let role = crate::rights::role("Role", "reader", &["get", "list"], &["pods"]);
+    let binding = crate::rights::binding("RoleBinding", "ann", ("Role", "reader"), &crate::rights::user("ann"));
+    let file = kubectl.file("rights.json", &json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}));
+    assert!(kubectl.ok(&["auth", "reconcile", "-f", &file]).contains("reconciled"));
+    kubectl.ok(&["auth", "reconcile", "-f", &file]);
+    assert!(kubectl.ok(&["get", "role,rolebinding"]).contains("Role/reader"));
+    assert!(kubectl.ok(&["get", "clusterroles"]).contains("cluster-admin"));
+    assert!(kubectl.ok(&["describe", "role", "reader"]).contains("pods"));
+    assert_eq!(kubectl.ok(&["auth", "can-i", "list", "pods", "--as", "ann"]).trim(), "yes");
+    assert!(kubectl.fails(&["auth", "can-i", "delete", "pods", "--as", "ann"]).is_empty());
+    assert!(kubectl.ok(&["auth", "can-i", "--list", "--as", "ann"]).contains("[get list]"));
+    assert!(kubectl.ok(&["auth", "whoami"]).contains("system:masters"));
+    assert_eq!(kubectl.ok(&["create", "token", "default"]).trim().split('.').count(), 3);
 }
 
 fn definitions(kubectl: &Kubectl) {

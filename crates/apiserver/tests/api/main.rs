@@ -9,6 +9,7 @@ mod harness;
 mod input;
 mod kubectl;
 mod pods;
+mod reviews;
 mod rights;
 mod streams;
 mod tokens;
