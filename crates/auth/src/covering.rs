@@ -16,7 +16,7 @@ pub fn uncovered(owned: &[&Rule], wanted: &[Rule]) -> Vec<Rule> {
 
 /// Missing rights as upstream tells them: one line a resource, sorted.
 pub fn describe(missing: &[Rule]) -> String {
-    let mut of_resource: BTreeMap<(&[String], &[String], &[String]), Rule> = BTreeMap::new();
+    let mut of_resource: BTreeMap<_, Rule> = BTreeMap::new();
     let mut lines = BTreeSet::new();
     for rule in missing {
         if !rule.non_resource_urls.is_empty() {
