@@ -20,17 +20,17 @@ use crate::verbs::write;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Review {
     /// Who am I?
-    SelfSubjectReview,
+    Myself,
     /// Whose token is this?
-    TokenReview,
+    Token,
     /// May I do this?
-    SelfSubjectAccessReview,
+    MyAccess,
     /// What may I do in this namespace?
-    SelfSubjectRulesReview,
+    MyRules,
     /// May somebody do this?
-    SubjectAccessReview,
+    Access,
     /// May somebody do this in this namespace?
-    LocalSubjectAccessReview,
+    LocalAccess,
 }
 
 /// Answers a create of a review.
@@ -43,12 +43,12 @@ pub(crate) async fn answer(call: &Call, review: Review, body: Body) -> Answer {
     let mut warnings = Vec::new();
     write::clean(&call.descriptor, &mut object, &decoded.duplicates, options.field_validation, &mut warnings)?;
     let status = match review {
-        Review::SelfSubjectReview => json!({ "userInfo": user(&call.identity) }),
-        Review::TokenReview => token(call, &object["spec"])?,
-        Review::SelfSubjectRulesReview => rules(call, &object["spec"])?,
-        Review::SelfSubjectAccessReview => access(call, &call.identity, &object["spec"])?,
-        Review::SubjectAccessReview => access(call, &subject(&object["spec"])?, &object["spec"])?,
-        Review::LocalSubjectAccessReview => {
+        Review::Myself => json!({ "userInfo": user(&call.identity) }),
+        Review::Token => token(call, &object["spec"])?,
+        Review::MyRules => rules(call, &object["spec"])?,
+        Review::MyAccess => access(call, &call.identity, &object["spec"])?,
+        Review::Access => access(call, &subject(&object["spec"])?, &object["spec"])?,
+        Review::LocalAccess => {
             local(call, &object["spec"])?;
             access(call, &subject(&object["spec"])?, &object["spec"])?
         }

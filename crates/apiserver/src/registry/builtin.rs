@@ -230,7 +230,7 @@ static KINDS: &[Kind] = &[
         namespaced: false,
         component: "io.k8s.api.authentication.v1.SelfSubjectReview",
         table: rights_tables::review,
-        review: Some(Review::SelfSubjectReview),
+        review: Some(Review::Myself),
         ..CORE
     },
     Kind {
@@ -240,7 +240,7 @@ static KINDS: &[Kind] = &[
         namespaced: false,
         component: "io.k8s.api.authentication.v1.TokenReview",
         table: rights_tables::review,
-        review: Some(Review::TokenReview),
+        review: Some(Review::Token),
         ..CORE
     },
     Kind {
@@ -249,7 +249,7 @@ static KINDS: &[Kind] = &[
         kind: "LocalSubjectAccessReview",
         component: "io.k8s.api.authorization.v1.LocalSubjectAccessReview",
         table: rights_tables::review,
-        review: Some(Review::LocalSubjectAccessReview),
+        review: Some(Review::LocalAccess),
         ..CORE
     },
     Kind {
@@ -259,7 +259,7 @@ static KINDS: &[Kind] = &[
         namespaced: false,
         component: "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
         table: rights_tables::review,
-        review: Some(Review::SelfSubjectAccessReview),
+        review: Some(Review::MyAccess),
         ..CORE
     },
     Kind {
@@ -269,7 +269,7 @@ static KINDS: &[Kind] = &[
         namespaced: false,
         component: "io.k8s.api.authorization.v1.SelfSubjectRulesReview",
         table: rights_tables::review,
-        review: Some(Review::SelfSubjectRulesReview),
+        review: Some(Review::MyRules),
         ..CORE
     },
     Kind {
@@ -279,7 +279,7 @@ static KINDS: &[Kind] = &[
         namespaced: false,
         component: "io.k8s.api.authorization.v1.SubjectAccessReview",
         table: rights_tables::review,
-        review: Some(Review::SubjectAccessReview),
+        review: Some(Review::Access),
         ..CORE
     },
     Kind {
