@@ -19,7 +19,7 @@ use super::service::text;
 use crate::shim::status::{ContainerStatus, ShimStatus};
 
 /// The body of an answer.
-pub type LogBody = BoxBody<Bytes, io::Error>;
+pub type NodeBody = BoxBody<Bytes, io::Error>;
 
 /// Which pod has which directory.
 #[derive(Debug, Clone, Default)]
@@ -82,7 +82,7 @@ pub(super) fn serve<B>(
     pods: &PodIndex,
     [namespace, pod, container]: [&str; 3],
     request: &Request<B>,
-) -> Response<LogBody> {
+) -> Response<NodeBody> {
     let query = request.uri().query().unwrap_or_default();
     match open(pods, [namespace, pod, container], request.method(), query) {
         Ok(source) => Response::new(BodyExt::boxed(StreamBody::new(log_reader::stream(source)))),

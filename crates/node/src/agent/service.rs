@@ -10,7 +10,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Full};
 
 use super::exec;
-use super::log_service::{self, LogBody, PodIndex};
+use super::log_service::{self, NodeBody, PodIndex};
 use super::options::ShimCommand;
 use super::port_forward;
 use super::sessions::{Place, SESSIONS_MAX, Sessions};
@@ -34,7 +34,7 @@ impl NodeService {
     }
 
     /// Answers one request; what is wrong with it is said in the answer. Needs a runtime: a stream goes on in a task.
-    pub(crate) fn answer<B>(&self, request: Request<B>) -> Response<LogBody> {
+    pub(crate) fn answer<B>(&self, request: Request<B>) -> Response<NodeBody> {
         let path = request.uri().path().trim_start_matches('/').to_owned();
         let parts: Vec<&str> = path.split('/').collect();
         match parts.as_slice() {
@@ -50,7 +50,7 @@ impl NodeService {
         }
     }
 
-    fn with_place(&self, serve: impl FnOnce(Place) -> Response<LogBody>) -> Response<LogBody> {
+    fn with_place(&self, serve: impl FnOnce(Place) -> Response<NodeBody>) -> Response<NodeBody> {
         match self.sessions.place() {
             Some(place) => serve(place),
             None => {
@@ -62,18 +62,18 @@ impl NodeService {
 }
 
 /// An answer of one line.
-pub(super) fn text(code: StatusCode, said: &str) -> Response<LogBody> {
+pub(super) fn text(code: StatusCode, said: &str) -> Response<NodeBody> {
     let mut response = Response::new(whole(Full::new(Bytes::from(said.to_owned()))));
     *response.status_mut() = code;
     response
 }
 
 /// No body.
-pub(super) fn empty() -> LogBody {
+pub(super) fn empty() -> NodeBody {
     whole(Empty::new())
 }
 
-fn whole<B>(body: B) -> LogBody
+fn whole<B>(body: B) -> NodeBody
 where
     B: http_body::Body<Data = Bytes, Error = Infallible> + Send + Sync + 'static,
 {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use pumice_cluster::EventRecorder;
 use serde_json::json;
 
 use super::addresses::PREFIX;
@@ -36,6 +37,7 @@ pub(crate) struct NodeContext {
     pub node_name: String,
     pub data_dir: PathBuf,
     pub pods_dir: PathBuf,
+    pub events: EventRecorder,
     pub resolver: PathBuf,
     pub shim: ShimCommand,
     pub image_map: Option<PathBuf>,
