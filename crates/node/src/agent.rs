@@ -30,6 +30,7 @@ mod shim_watch;
 mod sources;
 mod start;
 mod teardown;
+mod tokens;
 mod volumes;
 
 use std::io;

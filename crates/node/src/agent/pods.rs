@@ -281,6 +281,7 @@ impl Pods {
             Stage::Running => {
                 self.look_at_shim(uid);
                 self.attend(uid);
+                self.keep_tokens(uid);
             }
             _ => {}
         }
@@ -307,6 +308,7 @@ impl Pods {
     fn on_end(&mut self, uid: &str) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
         entry.attended.clear();
+        entry.token_keeper = None;
         if let Some(key) = entry.group() {
             self.names.leave(&key, uid);
         }

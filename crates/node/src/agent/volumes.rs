@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
@@ -127,6 +127,10 @@ fn planned(
     } else if let Some(source) = &volume.projected {
         for part in source.sources.iter().flatten() {
             add_projection(pod, part, sources, placement, source.default_mode, &mut files)?;
+            if let Some(token) = &part.service_account_token {
+                let bytes = sources.token(&volume.name, &token.path).unwrap_or_default().as_bytes().to_vec();
+                insert(&mut files, &token.path, bytes, source.default_mode)?;
+            }
         }
     } else {
         return Err(ResolveError::Unsupported { what: format!("the kind of volume {:?}", volume.name) });
@@ -153,7 +157,6 @@ fn add_projection(
     for item in part.downward_api.iter().flat_map(|from| from.items.iter().flatten()) {
         add_downward(pod, placement, item, mode, files)?;
     }
-    // Tokens are for programs that talk to the API server; the file is simply not there.
     Ok(())
 }
 
@@ -291,6 +294,17 @@ fn make_files(dir: &Path, files: &BTreeMap<String, VolumeFile>, group: Option<u3
         fs::set_permissions(&path, fs::Permissions::from_mode(readable))?;
     }
     Ok(())
+}
+
+/// Puts a file with these bytes in the place of one that a volume has, with its rights.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let before = fs::metadata(path)?;
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    crate::files::remove(&new)?;
+    io::Write::write_all(&mut fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?, bytes)?;
+    std::os::unix::fs::chown(&new, Some(before.uid()), Some(before.gid()))?;
+    fs::set_permissions(&new, before.permissions())?;
+    fs::rename(&new, path)
 }
 
 /// Checks a host path against its declared type, making what asks to be made.

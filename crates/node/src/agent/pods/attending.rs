@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Pods;
 use super::entry::{Entry, Farewell, Stage};
 use crate::agent::attend::{self, Care, Finding, Run, Word};
-use crate::agent::{pod_status, start};
+use crate::agent::{pod_status, start, tokens};
 use crate::clock;
 use crate::shim::control::{self, Restart};
 use crate::shim::status::{ContainerState, ContainerStatus};
@@ -67,6 +67,18 @@ impl Pods {
             let task = attend::attend(run, care, since, gate.started, self.findings.0.clone());
             let attendant = AbortOnDropHandle::new(self.attendants.spawn(task));
             entry.attended.insert(container.name.clone(), Attended { number, gate, attendant: Some(attendant) });
+        }
+    }
+
+    /// Keeps the tokens of a pod that runs fresh.
+    pub(super) fn keep_tokens(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let Some(pod) = entry.pod().filter(|_| entry.stage == Stage::Running && entry.token_keeper.is_none()) else {
+            return;
+        };
+        if !tokens::files(pod).is_empty() {
+            let keeping = tokens::keep(self.context.client.clone(), Arc::clone(pod), start::volumes_dir(&entry.dir));
+            entry.token_keeper = Some(AbortOnDropHandle::new(self.attendants.spawn(keeping)));
         }
     }
 

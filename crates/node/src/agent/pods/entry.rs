@@ -11,6 +11,8 @@ use std::time::Instant;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
+use tokio_util::task::AbortOnDropHandle;
+
 use super::attending::Attended;
 use crate::agent::resolve::{Requests, hostname, requests};
 use crate::shim::status::ShimStatus;
@@ -102,6 +104,8 @@ pub(super) struct Entry {
     pub shim_ended: bool,
     /// Its containers that are attended to.
     pub attended: BTreeMap<String, Attended>,
+    /// Renews its tokens.
+    pub token_keeper: Option<AbortOnDropHandle<()>>,
     /// Whether its last hooks have been called.
     pub farewell: Farewell,
     /// When its processes will be killed.
@@ -135,6 +139,7 @@ impl Entry {
             finalized: false,
             shim_ended: false,
             attended: BTreeMap::new(),
+            token_keeper: None,
             farewell: Farewell::Unsaid,
             kill_at: None,
             removing: false,
