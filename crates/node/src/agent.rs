@@ -31,6 +31,7 @@ mod sources;
 mod start;
 mod teardown;
 mod tokens;
+mod usage;
 mod volumes;
 
 use std::io;
@@ -62,6 +63,7 @@ use pods::{Drain, Pods};
 use service::NodeService;
 use start::NodeContext;
 use teardown::NodePaths;
+use usage::{Sampler, Usage};
 
 /// Who events are from.
 const COMPONENT: &str = "pumice-node";
@@ -101,6 +103,7 @@ pub struct NodeAgent {
     drains: mpsc::Receiver<Drain>,
     /// Writes events.
     events: BoxFuture<'static, ()>,
+    sampler: Sampler,
     handle: Handle,
 }
 
@@ -113,8 +116,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Answers one request of the kubelet's API: `/containerLogs/{namespace}/{pod}/{container}` `/exec/` likewise,
-    /// and `/portForward/{namespace}/{pod}`.
+    /// Answers one request of the kubelet's API: `/containerLogs/{namespace}/{pod}/{container}`, `/exec/` likewise,
+    /// `/portForward/{namespace}/{pod}`, and `/stats/summary`.
     /// For a stream it takes the connection from the request's extensions. Needs a runtime.
     pub fn answer<B>(&self, request: Request<B>) -> Response<NodeBody> {
         self.service.answer(request)
@@ -191,11 +194,17 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         memory_bytes: capacity.memory_bytes,
     });
     let index = PodIndex::default();
-    let service = NodeService::new(index.clone(), context.shim.clone());
+    let sampler = Sampler {
+        usage: Usage::default(),
+        index: index.clone(),
+        hierarchy: context.capabilities.cgroup.clone(),
+        cgroup_node: context.cgroup_node.clone(),
+    };
+    let service = NodeService::new(index.clone(), context.shim.clone(), sampler.usage.clone());
     let pods = Pods::open(context.clone(), options.pods_max, options.starts_max, index).map_err(AgentError::Watch)?;
     let (sender, drains) = mpsc::channel(DRAINS_MAX);
     let handle = Handle { service, drains: sender, capabilities: Arc::new(capabilities) };
-    Ok(NodeAgent { context, capacity, pods, drains, events: Box::pin(events), handle })
+    Ok(NodeAgent { context, capacity, pods, drains, events: Box::pin(events), sampler, handle })
 }
 
 fn make_network(paths: &NodePaths) -> Result<NodeNetwork, String> {
@@ -225,7 +234,7 @@ impl NodeAgent {
 
     /// Runs until `shutdown`. Pods that run then go on; when none does, nothing is left on the host.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), AgentError> {
-        let NodeAgent { context, capacity, pods, drains, events, handle } = self;
+        let NodeAgent { context, capacity, pods, drains, events, sampler, handle } = self;
         let service = handle.service.clone();
         // With the last handle gone, nobody can ask for a drain any more; ours must not be it.
         let _handle = handle;
@@ -238,6 +247,11 @@ impl NodeAgent {
         let events_shutdown = shutdown.clone();
         parts.spawn(async move {
             let _ = events_shutdown.run_until_cancelled(events).await;
+            Ok(())
+        });
+        let sampler_shutdown = shutdown.clone();
+        parts.spawn(async move {
+            let _ = sampler_shutdown.run_until_cancelled(sampler.run()).await;
             Ok(())
         });
         let pods_shutdown = shutdown.clone();

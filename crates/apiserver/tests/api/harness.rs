@@ -66,10 +66,15 @@ pub async fn over(store: Store, admission: Arc<dyn Admission>, nodes: Arc<dyn No
         .build()
         .await
         .expect("build");
-    Server { api, identity: administrator() }
+    Server::of(api)
 }
 
 impl Server {
+    /// Asks `api` as the administrator.
+    pub fn of(api: ApiServer) -> Self {
+        Self { api, identity: administrator() }
+    }
+
     pub fn as_user(&self, user: &str) -> Self {
         Self { api: self.api.clone(), identity: Identity::new(user, Vec::<String>::new()) }
     }

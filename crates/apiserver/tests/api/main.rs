@@ -8,6 +8,7 @@ mod discovery;
 mod harness;
 mod input;
 mod kubectl;
+mod metrics;
 mod pods;
 mod streams;
 mod watch;

@@ -43,6 +43,12 @@ impl PodIndex {
         }
     }
 
+    /// All pods: namespace, name and directory.
+    pub(crate) fn all(&self) -> Vec<(String, String, PathBuf)> {
+        let pods = self.pods.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        pods.iter().map(|((namespace, name), dir)| (namespace.clone(), name.clone(), dir.clone())).collect()
+    }
+
     /// The directory of a pod that is on this node.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<PathBuf> {
         let pods = self.pods.read().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -130,6 +136,7 @@ fn attempt(status: &ContainerStatus, previous: bool) -> Option<u32> {
 mod tests {
     use super::super::options::ShimCommand;
     use super::super::service::NodeService;
+    use super::super::usage::Usage;
     use super::*;
     use crate::files::Durability;
     use crate::shim::logs::{LogFile, log_path};
@@ -160,7 +167,7 @@ mod tests {
         std::fs::write(path, lines).unwrap();
         let pods = PodIndex::default();
         pods.insert("ns", "p", dir.to_owned());
-        NodeService::new(pods, ShimCommand { program: "/bin/false".into(), args: Vec::new() })
+        NodeService::new(pods, ShimCommand { program: "/bin/false".into(), args: Vec::new() }, Usage::default())
     }
 
     #[tokio::test]

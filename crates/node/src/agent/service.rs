@@ -1,4 +1,5 @@
-//! What the node answers as the kubelet does: logs, programs beside those that run, and connections to pods' ports.
+//! What the node answers as the kubelet does: logs, what pods use, programs beside those that run, and connections to pods'
+//! ports.
 //!
 //! Invariant: a request is a path and a query; what goes on after its answer has a place among the [`Sessions`].
 
@@ -14,6 +15,7 @@ use super::log_service::{self, NodeBody, PodIndex};
 use super::options::ShimCommand;
 use super::port_forward;
 use super::sessions::{Place, SESSIONS_MAX, Sessions};
+use super::usage::Usage;
 
 /// Answers the kubelet's paths; cheap to clone.
 #[derive(Debug, Clone)]
@@ -21,11 +23,12 @@ pub(crate) struct NodeService {
     pods: PodIndex,
     shim: Arc<ShimCommand>,
     sessions: Sessions,
+    usage: Usage,
 }
 
 impl NodeService {
-    pub(crate) fn new(pods: PodIndex, shim: ShimCommand) -> Self {
-        NodeService { pods, shim: Arc::new(shim), sessions: Sessions::new() }
+    pub(crate) fn new(pods: PodIndex, shim: ShimCommand, usage: Usage) -> Self {
+        NodeService { pods, shim: Arc::new(shim), sessions: Sessions::new(), usage }
     }
 
     /// Ends what goes on.
@@ -46,6 +49,7 @@ impl NodeService {
             ["portForward", namespace, pod] => {
                 self.with_place(|place| port_forward::serve(&self.pods, place, [namespace, pod], request))
             }
+            ["stats", "summary"] => self.usage.serve(),
             _ => text(StatusCode::NOT_FOUND, "the server could not find the requested resource"),
         }
     }

@@ -129,6 +129,10 @@ impl Sources {
 
 #[cfg(test)]
 impl Sources {
+    pub(crate) fn add_token(&mut self, volume: &str, path: &str, token: &str) {
+        self.tokens.insert(tokens::TokenFile::of(volume, path), token.to_owned());
+    }
+
     /// Sources made of JSON objects by kind.
     pub(crate) fn of(objects: Vec<serde_json::Value>) -> Sources {
         let mut sources = Sources::default();

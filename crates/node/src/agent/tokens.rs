@@ -38,6 +38,13 @@ pub(crate) struct TokenFile {
     seconds: i64,
 }
 
+#[cfg(test)]
+impl TokenFile {
+    pub(crate) fn of(volume: &str, path: &str) -> TokenFile {
+        TokenFile { volume: volume.to_owned(), path: path.to_owned(), audience: None, seconds: SECONDS_DEFAULT }
+    }
+}
+
 /// The tokens of a pod.
 pub(crate) type Tokens = BTreeMap<TokenFile, String>;
 

@@ -128,7 +128,8 @@ fn planned(
         for part in source.sources.iter().flatten() {
             add_projection(pod, part, sources, placement, source.default_mode, &mut files)?;
             if let Some(token) = &part.service_account_token {
-                let bytes = sources.token(&volume.name, &token.path).unwrap_or_default().as_bytes().to_vec();
+                let missing = || ResolveError::Missing { kind: "token", name: token.path.clone() };
+                let bytes = sources.token(&volume.name, &token.path).ok_or_else(missing)?.as_bytes().to_vec();
                 insert(&mut files, &token.path, bytes, source.default_mode)?;
             }
         }
@@ -348,11 +349,12 @@ mod tests {
     use serde_json::{Value, json};
 
     fn planned_volume(volume: Value) -> Result<PlannedVolume, String> {
-        let sources = Sources::of(vec![
+        let mut sources = Sources::of(vec![
             json!({"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v", "l": "w"}}),
             json!({"kind": "Secret", "metadata": {"name": "s"}, "data": {"p": "c2VjcmV0"}}),
             json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "claim"}}),
         ]);
+        sources.add_token("v", "t", "token");
         let pod = serde_json::from_value(json!({"metadata": {"name": "p", "labels": {"a": "b"}},
             "spec": {"containers": [], "volumes": [volume]}}))
         .unwrap();
@@ -383,7 +385,7 @@ mod tests {
                 json!({"name": "v", "projected": {"sources": [{"secret": {"name": "s"}}, {"configMap": {"name": "c",
                     "items": [{"key": "k", "path": "k"}]}}, {"downwardAPI": {"items": [{"path": "l",
                     "fieldRef": {"fieldPath": "metadata.labels"}}]}}, {"serviceAccountToken": {"path": "t"}}]}}),
-                "k:644=v l:644=a=\"b\" p:644=secret",
+                "k:644=v l:644=a=\"b\" p:644=secret t:644=token",
             ),
         ];
         for (volume, expected) in cases {
@@ -406,6 +408,10 @@ mod tests {
             (
                 json!({"name": "v", "persistentVolumeClaim": {"claimName": "no"}}),
                 "PersistentVolumeClaim \"no\" not found",
+            ),
+            (
+                json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "other"}}]}}),
+                "token \"other\" not found",
             ),
             (
                 json!({"name": "v", "nfs": {"server": "s", "path": "/"}}),
