@@ -108,7 +108,7 @@ fn pods_outlive_a_clean_stop_and_are_adopted() {
 fn what_a_pod_uses_is_shown() {
     let platform = Platform::new();
     let script = "x=$(head -c 60000000 /dev/zero | tr \"\\0\" x); echo ${#x}; sleep 1000";
-    platform.jobctl(["run", "--name", "holds", "--memory", "200Mi", "--detach", "--", "sh", "-c", script]).ok();
+    platform.jobctl(["submit", "--name", "holds", "--memory", "200Mi", "--", "sh", "-c", script]).ok();
     eventually("its memory is seen", || {
         let top = platform.jobctl(["top", "-o", "json"]).ok();
         let loads: serde_json::Value = serde_json::from_str(&top).unwrap();

@@ -32,6 +32,12 @@ pub(crate) struct Care {
 }
 
 impl Care {
+    /// Whether `container` may ask for any; most ask for none.
+    pub(crate) fn is_asked(container: &Container) -> bool {
+        let probes = [&container.startup_probe, &container.liveness_probe, &container.readiness_probe];
+        container.lifecycle.is_some() || probes.into_iter().any(Option::is_some)
+    }
+
     /// What `container` asks for.
     pub(crate) fn of(container: &Container) -> Result<Care, ActionError> {
         let hook = |pick: fn(&k8s_openapi::api::core::v1::Lifecycle) -> Option<&_>| {
@@ -217,8 +223,7 @@ impl<'a> Questions<'a> {
 /// Calls the last hooks of the containers in `runs`, all at once, each within `limit`; gives what went wrong.
 pub(crate) async fn farewell(pod: &Pod, runs: Vec<Run>, limit: Duration) -> Vec<String> {
     let hooks = runs.iter().filter_map(|run| {
-        let containers = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
-        let container = containers.into_iter().find(|container| container.name == run.container)?;
+        let container = containers(pod).find(|container| container.name == run.container)?;
         Some((run, Care::of(container).ok()?.pre_stop?))
     });
     let calls = hooks.map(|(run, hook)| async move {
@@ -230,8 +235,11 @@ pub(crate) async fn farewell(pod: &Pod, runs: Vec<Run>, limit: Duration) -> Vec<
 
 /// Whether a container of `pod` has a last hook.
 pub(crate) fn has_farewell(pod: &Pod) -> bool {
-    let containers = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
-    containers
-        .into_iter()
-        .any(|container| container.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.pre_stop.is_some()))
+    let mut hooks = containers(pod).filter_map(|container| container.lifecycle.as_ref());
+    hooks.any(|lifecycle| lifecycle.pre_stop.is_some())
+}
+
+/// All containers of a pod.
+pub(crate) fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers))
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: there is one attendant for a run of a container; what a former run's attendant says is not heard.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Pods;
 use super::entry::{Entry, Farewell, Stage};
 use crate::agent::attend::{self, Care, Finding, Run, Word};
+use crate::agent::start::NodeContext;
 use crate::agent::{pod_status, start, tokens};
 use crate::clock;
 use crate::shim::control::{self, Restart};
@@ -32,38 +34,29 @@ impl Pods {
     /// Sends an attendant to each run that has none and wants one.
     pub(super) fn attend(&mut self, uid: &str) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
-        let (Some(pod), Some(shim), Some(address)) = (entry.pod().cloned(), entry.shim.clone(), entry.address) else {
-            return;
-        };
+        let (Some(pod), Some(address)) = (entry.pod().cloned(), entry.address) else { return };
         if entry.stage != Stage::Running || entry.is_leaving() {
             return;
         }
-        let Some(spec) = &pod.spec else { return };
-        for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
+        for container in attend::containers(&pod).filter(|container| Care::is_asked(container)) {
             let Ok(care) = Care::of(container) else { continue };
             if !care.needs_attendant() {
                 continue;
             }
-            let Some(ContainerStatus { state: ContainerState::Running { started_at, .. }, restart_count, .. }) =
-                shim.container(&container.name)
+            let status = entry.shim.as_ref().and_then(|shim| shim.container(&container.name));
+            let Some(&ContainerStatus {
+                state: ContainerState::Running { started_at, .. }, restart_count: number, ..
+            }) = status
             else {
                 entry.attended.remove(&container.name);
                 continue;
             };
-            let number = *restart_count;
             if entry.attended.get(&container.name).is_some_and(|attended| attended.number == number) {
                 continue;
             }
             let gate = gate_of_before(&pod, &container.name, number);
-            let run = Run {
-                shim: self.context.shim.clone(),
-                dir: entry.dir.clone(),
-                address,
-                uid: uid.to_owned(),
-                container: container.name.clone(),
-                number,
-            };
-            let since = Duration::try_from(clock::now().duration_since(*started_at)).unwrap_or_default();
+            let run = run_of(&self.context, entry, address, &container.name, number);
+            let since = Duration::try_from(clock::now().duration_since(started_at)).unwrap_or_default();
             let task = attend::attend(run, care, since, gate.started, self.findings.0.clone());
             let attendant = AbortOnDropHandle::new(self.attendants.spawn(task));
             entry.attended.insert(container.name.clone(), Attended { number, gate, attendant: Some(attendant) });
@@ -92,9 +85,7 @@ impl Pods {
         };
         match word {
             Word::Started => {
-                let spec =
-                    pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
-                let care = spec.into_iter().find(|found| found.name == container).map(Care::of);
+                let care = attend::containers(&pod).find(|found| found.name == container).map(Care::of);
                 attended.gate.started = true;
                 attended.gate.ready = matches!(care, Some(Ok(care)) if care.is_ready_at_once());
             }
@@ -127,14 +118,7 @@ impl Pods {
         let running = entry.shim.iter().flat_map(|shim| shim.init_containers.iter().chain(&shim.containers));
         let runs: Vec<Run> = running
             .filter(|container| container.is_running())
-            .map(|container| Run {
-                shim: self.context.shim.clone(),
-                dir: entry.dir.clone(),
-                address,
-                uid: uid.to_owned(),
-                container: container.name.clone(),
-                number: container.restart_count,
-            })
+            .map(|container| run_of(&self.context, entry, address, &container.name, container.restart_count))
             .collect();
         entry.farewell = Farewell::BeingSaid;
         let uid = uid.to_owned();
@@ -178,6 +162,18 @@ impl Pods {
         };
         let reason = reason.to_owned();
         self.context.events.record(Occurrence { about, severity, reason, message, at: clock::now() });
+    }
+}
+
+/// A run of a container of `entry`.
+fn run_of(context: &NodeContext, entry: &Entry, address: Ipv4Addr, container: &str, number: u32) -> Run {
+    Run {
+        shim: context.shim.clone(),
+        dir: entry.dir.clone(),
+        address,
+        uid: entry.uid.clone(),
+        container: container.to_owned(),
+        number,
     }
 }
 
