@@ -11,6 +11,7 @@ mod harness;
 mod node;
 mod port_forward;
 mod shim;
+mod tokens;
 
 #[test]
 fn shim_entry() {
