@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use pumice_admission::server::GroupsFile;
 use pumice_admission::{Rules, VolcanoAdmission};
 use pumice_apiserver::ApiServer;
-use pumice_auth::{Ca, Identity, Policy};
+use pumice_auth::{Ca, Identity, Policy, TokenKey};
 use pumice_cluster::{client_over, connect, install_definitions};
 use pumice_jobs::target::RunFile;
 use pumice_store::Store;
@@ -72,7 +72,10 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     let rules = admission.rules();
     let groups = args.admission_conf.as_deref().map(|path| GroupsFile::load(path, &rules));
     let groups = groups.transpose().context("read --admission-conf")?;
+    let ca = Ca::open_or_create(&data.pki(), now()).context("open the certificate authority")?;
+    let tokens = TokenKey::open_or_create(&data.pki()).context("open the key of tokens")?;
     let api = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
+        .service_accounts(tokens, ca.pem())
         .admission(Arc::new(admission))
         .node_proxy(Arc::new(late.node_proxy(&node)))
         .aggregate(late.why())
@@ -87,7 +90,7 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
         }
     };
     let result = tokio::select! {
-        result = Box::pin(serve(args, data, &api, &late, &node, listener, stop)) => result,
+        result = Box::pin(serve(args, data, &ca, &api, &late, &node, listener, stop)) => result,
         () = followed => Ok(()),
     };
     data.withdraw()?;
@@ -100,17 +103,17 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
 async fn serve(
     args: &UpArgs,
     data: &DataDir,
+    ca: &Ca,
     api: &ApiServer,
     late: &Late,
     node: &str,
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<()> {
-    let ca = Ca::open_or_create(&data.pki(), now()).context("open the certificate authority")?;
     let url = format!("https://127.0.0.1:{}", listener.local_addr().context("read the port")?.port());
     let names = ["127.0.0.1", "localhost", "::1", "kubernetes", "kubernetes.default.svc", node].map(str::to_owned);
     let certificate = ca.issue_server(&names, now()).context("issue the server's certificate")?;
-    let tls = pumice_auth::server_config(&ca, &certificate).context("set up TLS")?;
+    let tls = pumice_auth::server_config(ca, &certificate).context("set up TLS")?;
 
     let administrator = client_over(api.client_service(Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS])));
     install_definitions(&administrator, pumice_api::crds::at_work()).await.context("install Volcano's definitions")?;
@@ -134,7 +137,7 @@ async fn serve(
             connect::queue_exists(&administrator, pumice_api::names::DEFAULT_QUEUE, READY_WITHIN).await?;
         }
         let client = ca.issue_client(ADMINISTRATOR, &[pumice_auth::MASTERS], now())?;
-        announce(data, &url, &pumice_auth::kubeconfig(&url, &ca, &client))
+        announce(data, &url, &pumice_auth::kubeconfig(&url, ca, &client))
     };
     let outcome = tokio::select! {
         () = stop.cancelled() => Ok(()),

@@ -11,7 +11,13 @@ use crate::registry::builtin;
 use crate::registry::descriptor::VERBS;
 
 /// What a stored kind does not do here, by its plural name.
-const NOTES: [(&str, &str); 8] = [
+const NOTES: [(&str, &str); 10] = [
+    (
+        "clusterroles",
+        "`cluster-admin`, `admin`, `edit` and `view` exist from the start; `aggregationRule` adds to the rights at once, `rules` \
+         stays as it was written",
+    ),
+    ("configmaps", "`kube-root-ca.crt` is in every namespace"),
     (
         "events",
         "v1 only; gone an hour after they were last seen; an answered write may be lost for half a second after a power loss",
@@ -26,10 +32,15 @@ const NOTES: [(&str, &str); 8] = [
         "pods",
         "a `priorityClassName` that does not exist gives priority 0 and a warning (upstream: 403); an eviction is a \
          delete, no budget is kept; exec and port-forward over WebSocket only (see below); no attach, ephemeralcontainers, \
-         resize; no token is mounted",
+         resize; the account must exist, and its token is mounted as upstream, but pods of the account `default` get \
+         it only where the pod or the account says `automountServiceAccountToken: true`",
     ),
     ("priorityclasses", "`system-cluster-critical` and `system-node-critical` exist from the start"),
-    ("serviceaccounts", "stored; no tokens are issued"),
+    (
+        "serviceaccounts",
+        "`default` is in every namespace; tokens are made on request and last at most a day; a Secret of type \
+         `kubernetes.io/service-account-token` is stored and gets none; `imagePullSecrets` are not given to pods",
+    ),
     (
         "services",
         "only headless services (`clusterIP: None`) have an effect: peers' names; others are stored with a warning, \
@@ -38,7 +49,12 @@ const NOTES: [(&str, &str); 8] = [
 ];
 
 /// What clients ask for and do not get.
-const NOT_SERVED: [(&str, &str); 12] = [
+const NOT_SERVED: [(&str, &str); 14] = [
+    (
+        "Impersonation of a uid or of extra fields (`Impersonate-Uid`, `Impersonate-Extra-*`)",
+        "400; users, groups and service accounts can be acted for (`kubectl --as`, `--as-group`)",
+    ),
+    ("Tokens' keys at `/openid/v1/jwks`, tokens bound to nodes", "404, 400"),
     (
         "Protobuf request bodies (`application/vnd.kubernetes.protobuf`)",
         "415; JSON and YAML are read. `kubectl create configmap`, `secret`, `namespace` and their like send protobuf: add \
@@ -82,7 +98,8 @@ pub fn compatibility_table() -> String {
          |---|---|---|---|---|---|---|\n",
         VERBS.join(", "),
     );
-    for one in builtin::descriptors() {
+    let (reviews, stored): (Vec<_>, Vec<_>) = builtin::descriptors().into_iter().partition(|one| one.review.is_some());
+    for one in stored {
         let subresources: Vec<&str> = one.subresources.iter().map(|below| below.name()).collect();
         let note = NOTES.iter().find(|(plural, _)| *plural == one.plural).map_or("", |(_, note)| note);
         // Writing to a String can't fail.
@@ -99,8 +116,14 @@ pub fn compatibility_table() -> String {
     }
     page.push_str(
         "\nEvery kind can be selected by labels and by `metadata.name` and `metadata.namespace`. `bindings` can be \
-         created in a namespace.\n\n## Not served\n\n| What | Answer |\n|---|---|\n",
+         created in a namespace.\n\n## Reviews\n\nThey can be created, which answers them; nothing is stored.\n\n\
+         | Group and version | Kind | Resource | Scope |\n|---|---|---|---|\n",
     );
+    for one in reviews {
+        let scope = if one.namespaced { "namespaced" } else { "cluster" };
+        let _ = writeln!(page, "| {} | {} | {} | {scope} |", one.api_version(), one.kind, one.plural);
+    }
+    page.push_str("\n## Not served\n\n| What | Answer |\n|---|---|\n");
     for (what, answer) in NOT_SERVED {
         let _ = writeln!(page, "| {what} | {answer} |");
     }

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use crate::aggregate::AggregatedApi;
 use crate::openapi;
 use crate::registry::Descriptor;
-use crate::registry::descriptor::VERBS;
 
 /// A document with its fingerprint.
 #[derive(Clone)]
@@ -227,7 +226,7 @@ fn entry(descriptor: &Descriptor) -> Entry {
         singular: descriptor.singular.clone(),
         kind: descriptor.kind.clone(),
         namespaced: descriptor.namespaced,
-        verbs: VERBS.to_vec(),
+        verbs: descriptor.verbs().to_vec(),
         short_names: descriptor.short_names.clone(),
         categories: descriptor.categories.clone(),
         subresources: descriptor

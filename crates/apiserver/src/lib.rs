@@ -4,10 +4,12 @@
 //! [`ApiServer::client_service`] to `kube::Client::new` and stay in the process. Every kind, built in or added by a
 //! CustomResourceDefinition while it runs, goes through one pipeline and a registry of descriptors.
 
+mod accounts;
 mod admission;
 mod aggregate;
 mod body;
 mod bootstrap;
+mod caller;
 mod clock;
 mod compatibility;
 mod connections;
@@ -28,6 +30,8 @@ mod query;
 mod registry;
 mod render;
 mod request;
+mod reviews;
+mod rights;
 mod selecting;
 mod server;
 mod strategy;

@@ -1,7 +1,7 @@
 //! The socket of the API server.
 //!
-//! Invariant: the identity of a request comes from the client certificate of its connection and from nothing else. Run
-//! by `pumice up`.
+//! Invariant: what a request brings along as its identity does not count: it is the client certificate's of its connection,
+//! or a token's, which the pipeline reads. Run by `pumice up`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -37,17 +37,24 @@ fn add_paths(descriptor: &Descriptor, paths: &mut BTreeMap<String, Value>) {
     let mut parameters = Vec::new();
     let collection = if descriptor.namespaced {
         parameters.push(path_parameter("namespace"));
-        paths.insert(format!("{base}/{plural}"), json!({ "get": operation(descriptor, "list", &[], None) }));
+        if descriptor.review.is_none() {
+            paths.insert(format!("{base}/{plural}"), json!({ "get": operation(descriptor, "list", &[], None) }));
+        }
         format!("{base}/namespaces/{{namespace}}/{plural}")
     } else {
         format!("{base}/{plural}")
     };
+    let post = operation(descriptor, "post", &WRITE_PARAMETERS, Some(&OBJECT_BODIES));
+    if descriptor.review.is_some() {
+        paths.insert(collection, json!({ "post": post, "parameters": parameters }));
+        return;
+    }
     let item = format!("{collection}/{{name}}");
     paths.insert(
         collection,
         json!({
             "get": operation(descriptor, "list", &[], None),
-            "post": operation(descriptor, "post", &WRITE_PARAMETERS, Some(&OBJECT_BODIES)),
+            "post": post,
             "delete": operation(descriptor, "deletecollection", &["dryRun"], None),
             "parameters": parameters,
         }),

@@ -21,7 +21,7 @@ use crate::registry::descriptor::Subresource;
 use crate::registry::{Descriptor, Registry};
 use crate::request::{self, ResourceRequest, Target, Verb};
 use crate::server::State;
-use crate::{documents, subresources, verbs};
+use crate::{caller, documents, reviews, subresources, verbs};
 
 /// Set by a listener on its requests: watches end when it fires, so that the listener can.
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ async fn route(state: Arc<State>, request: Request<Body>) -> Answer {
     let watching = query.flag("watch")?.unwrap_or(false);
     let target = request::parse(request.method(), request.uri().path(), watching)
         .map_err(|error| Status::bad_request(error.to_string()))?;
-    let identity = identity(&request, &target)?;
+    let identity = identity(&state, &request, &target)?;
     match target {
         Target::Other(segments) => {
             let path = format!("/{}", segments.join("/"));
@@ -115,9 +115,9 @@ async fn route(state: Arc<State>, request: Request<Body>) -> Answer {
 }
 
 /// The caller. Health is told to anybody; everything else needs an identity.
-fn identity(request: &Request<Body>, target: &Target) -> Result<Identity, Status> {
-    if let Some(identity) = request.extensions().get::<Identity>() {
-        return Ok(identity.clone());
+fn identity(state: &State, request: &Request<Body>, target: &Target) -> Result<Identity, Status> {
+    if let Some(identity) = caller::identify(state, request.extensions().get::<Identity>(), request.headers())? {
+        return Ok(identity);
     }
     let public = match target {
         Target::Other(segments) => {
@@ -140,6 +140,7 @@ async fn resource(
     if let Some(api) = registry.aggregated(&wanted.group, &wanted.version) {
         let service = Arc::clone(&api.service);
         let mut request = request;
+        request.headers_mut().remove(header::AUTHORIZATION);
         request.extensions_mut().insert(identity);
         return Ok(service.call(request).await);
     }
@@ -218,6 +219,12 @@ async fn dispatch(call: Call, body: Body) -> Answer {
         }
         return below(&call, &subresource, body).await;
     }
+    if let Some(review) = call.descriptor.review {
+        if request.verb != Verb::Create || !request.name.is_empty() {
+            return Err(Status::method_not_allowed(call.resource(), request.verb.as_str()));
+        }
+        return reviews::answer(&call, review, body).await;
+    }
     match request.verb {
         Verb::Get => verbs::read::get(&call),
         Verb::List => verbs::read::list(&call),
@@ -243,6 +250,7 @@ async fn below(call: &Call, subresource: &Subresource, body: Body) -> Answer {
         (Subresource::Log, _) => subresources::log::read(call).await,
         (Subresource::Exec, _) => subresources::stream::exec(call).await,
         (Subresource::PortForward, _) => subresources::stream::port_forward(call).await,
+        (Subresource::Token, _) => subresources::token::create(call, body).await,
         (Subresource::Finalize, _) => subresources::finalize::finalize(call, body).await,
     }
 }
@@ -285,7 +293,7 @@ fn authorize(
     resource: GroupResource<'_>,
     name: &str,
 ) -> Result<(), Status> {
-    match state.policy.decide(identity, attributes) {
+    match state.rights.load(&state.store).decide(identity, attributes) {
         Decision::Allow { .. } => Ok(()),
         Decision::Deny { reason } => Err(Status::forbidden(resource, name, reason)),
     }

@@ -65,7 +65,7 @@ impl Registry {
     /// One descriptor for each kind of stored object.
     pub(crate) fn stored(&self) -> BTreeMap<Arc<str>, Arc<Descriptor>> {
         let mut stored = BTreeMap::new();
-        for one in &self.ordered {
+        for one in self.ordered.iter().filter(|one| one.review.is_none()) {
             if !stored.contains_key(&one.storage) || one.version == one.storage_version {
                 stored.insert(Arc::clone(&one.storage), Arc::clone(one));
             }

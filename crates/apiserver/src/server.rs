@@ -11,19 +11,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use pumice_auth::{Identity, Policy};
+use pumice_auth::{Identity, Policy, TokenKey, TokenKeyError};
 use pumice_store::{ApplyError, Store};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
+use crate::accounts::{Accounts, companions};
 use crate::admission::{Admission, AdmitAll};
 use crate::aggregate::AggregatedApi;
 use crate::body::Body;
 use crate::clock::{Clock, SystemClock};
 use crate::node_proxy::{NoNodes, NodeProxy};
 use crate::registry::RegistryCell;
+use crate::rights::RightsCell;
 use crate::{bootstrap, expiry, gc, metrics, pipeline};
 
 /// Most writes at a time; with the limit of bodies this bounds the memory that clients can fill.
@@ -37,12 +39,16 @@ pub enum BuildError {
     /// The namespaces and priority classes that every cluster has can't be stored.
     #[error("cannot store the objects that every cluster has")]
     Bootstrap(#[source] ApplyError),
+    /// There is no key for tokens.
+    #[error("cannot sign tokens of service accounts")]
+    Key(#[source] TokenKeyError),
 }
 
 /// What every request shares.
 pub(crate) struct State {
     pub(crate) store: Store,
-    pub(crate) policy: Policy,
+    pub(crate) rights: RightsCell,
+    pub(crate) accounts: Accounts,
     pub(crate) registry: RegistryCell,
     pub(crate) admission: Arc<dyn Admission>,
     pub(crate) node_proxy: Arc<dyn NodeProxy>,
@@ -57,6 +63,7 @@ pub(crate) struct State {
 pub struct Builder {
     store: Store,
     policy: Policy,
+    accounts: Option<(TokenKey, String)>,
     admission: Arc<dyn Admission>,
     node_proxy: Arc<dyn NodeProxy>,
     clock: Arc<dyn Clock>,
@@ -75,6 +82,13 @@ impl Builder {
     /// Who reaches the nodes; nobody by default.
     pub fn node_proxy(mut self, node_proxy: Arc<dyn NodeProxy>) -> Self {
         self.node_proxy = node_proxy;
+        self
+    }
+
+    /// What tokens of service accounts are signed with, and the authority's certificate (PEM) that pods find in each
+    /// namespace. By default tokens end with the server, and there is no certificate.
+    pub fn service_accounts(mut self, key: TokenKey, root_certificate: impl Into<String>) -> Self {
+        self.accounts = Some((key, root_certificate.into()));
         self
     }
 
@@ -108,10 +122,15 @@ impl Builder {
             let (nodes, clock) = (Arc::clone(&self.node_proxy), Arc::clone(&self.clock));
             self.aggregated.push(metrics::api(self.store.clone(), nodes, clock));
         }
+        let accounts = match self.accounts {
+            Some((key, root_certificate)) => Accounts::new(key, Some(root_certificate)),
+            None => Accounts::new(TokenKey::passing().map_err(BuildError::Key)?, None),
+        };
         let state = Arc::new(State {
             registry: RegistryCell::new(&self.store, self.aggregated),
             store: self.store,
-            policy: self.policy,
+            rights: RightsCell::new(self.policy),
+            accounts,
             admission: self.admission,
             node_proxy: self.node_proxy,
             clock: self.clock,
@@ -122,6 +141,7 @@ impl Builder {
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
         tasks.spawn(gc::run(Arc::clone(&state), stop.clone()));
+        tasks.spawn(companions::keep(Arc::clone(&state), stop.clone()));
         tasks.spawn(expiry::run(Arc::clone(&state), stop.clone()));
         tasks.close();
         let background = Arc::new(Background { tasks, _stop_on_drop: stop.clone().drop_guard(), stop });
@@ -152,6 +172,7 @@ impl ApiServer {
         Builder {
             store,
             policy,
+            accounts: None,
             admission: Arc::new(AdmitAll),
             node_proxy: Arc::new(NoNodes),
             clock: Arc::new(SystemClock),

@@ -3,13 +3,17 @@
 //! Invariant: hooks see and change one object; they never write to the store. A kind without its own rules uses
 //! [`Plain`]. Called by the pipeline in `verbs`.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
+use pumice_auth::Identity;
 use pumice_objects::field::FieldError;
 use pumice_objects::names::NameRule;
 use pumice_objects::status::Status;
 use serde_json::Value;
 
 use crate::admission::ObjectReader;
+use crate::rights::Rights;
 
 pub(crate) mod claim;
 pub(crate) mod config;
@@ -20,12 +24,17 @@ pub(crate) mod namespace;
 pub(crate) mod pod;
 pub(crate) mod priority;
 pub(crate) mod problems;
+pub(crate) mod rights;
 pub(crate) mod service;
 
 /// What a hook may look at beside its object.
 pub(crate) struct Hook<'a> {
     /// Other objects, as they are now.
     pub(crate) reader: &'a dyn ObjectReader,
+    /// Who writes.
+    pub(crate) identity: &'a Identity,
+    /// What everybody may do now.
+    pub(crate) rights: Arc<Rights>,
     /// The present moment.
     pub(crate) now: Timestamp,
     /// Goes to the client as `Warning` headers.

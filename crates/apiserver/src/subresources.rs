@@ -7,6 +7,7 @@ pub(crate) mod log;
 mod on_node;
 pub(crate) mod scale;
 pub(crate) mod stream;
+pub(crate) mod token;
 
 use http::{Response, StatusCode};
 use serde_json::json;

@@ -10,6 +10,7 @@ pub(crate) mod core;
 pub(crate) mod events;
 pub(crate) mod nodes;
 pub(crate) mod pods;
+pub(crate) mod rights;
 
 type Cell = fn(&Value, jiff::Timestamp) -> Value;
 

@@ -16,6 +16,11 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// Group that may do everything.
 pub const MASTERS: &str = "system:masters";
 
+/// What the user of a service account begins with.
+const SERVICE_ACCOUNT_USER: &str = "system:serviceaccount:";
+/// Group of all service accounts, and what the group of those of one namespace begins with.
+pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+
 /// Most groups read from one certificate.
 const GROUPS_MAX: usize = 128;
 
@@ -59,6 +64,12 @@ impl Identity {
         Self { user: user.into(), groups }
     }
 
+    /// A service account, with the groups that it is in.
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        let groups = [SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNTS}:{namespace}")];
+        Self::new(service_account_user(namespace, name), groups)
+    }
+
     /// Somebody without credentials.
     pub fn anonymous() -> Self {
         Self { user: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()] }
@@ -68,6 +79,16 @@ impl Identity {
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|mine| mine == group)
     }
+}
+
+/// The user that stands for a service account.
+pub(crate) fn service_account_user(namespace: &str, name: &str) -> String {
+    format!("{SERVICE_ACCOUNT_USER}{namespace}:{name}")
+}
+
+/// Namespace and name of the service account that `user` stands for, if it does.
+pub fn service_account_of(user: &str) -> Option<(&str, &str)> {
+    user.strip_prefix(SERVICE_ACCOUNT_USER)?.split_once(':')
 }
 
 /// The identity in a client certificate (DER) that TLS has verified already: CN is the user, each

@@ -1,23 +1,34 @@
 //! Who is who and who may what.
 //!
-//! Identities come from client certificates that the platform's own authority signed; rights come
-//! from a role-based policy built from data. The API server asks on every request; the binary
-//! opens the authority at start and hands out the administrator's kubeconfig.
+//! Identities come from client certificates that the platform's own authority signed, and from tokens of service accounts
+//! that its key signed; rights come from a role-based policy built from data. The API server asks on every request; the
+//! binary opens authority and key at start and hands out the administrator's kubeconfig.
 
 mod ca;
+mod cluster_roles;
+mod covering;
 mod files;
 mod identity;
 mod installation;
 mod kubeconfig;
+mod opened;
 mod rbac;
 mod roles;
 mod tls;
+mod tokens;
 
 pub use ca::{Ca, CaError, Issued};
+pub use cluster_roles::{CLUSTER_ADMIN, DefaultRole, default_cluster_roles};
+pub use covering::{describe, uncovered};
 pub use files::{FileError, write_private};
-pub use identity::{ANONYMOUS, AUTHENTICATED, Identity, IdentityError, MASTERS, UNAUTHENTICATED, identity_of};
+pub use identity::{
+    ANONYMOUS, AUTHENTICATED, Identity, IdentityError, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED, identity_of,
+    service_account_of,
+};
 pub use installation::{Component, Identities, installation};
 pub use kubeconfig::kubeconfig;
+pub use opened::OpenedTokens;
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target};
 pub use roles::built_in;
 pub use tls::{ShownCertificate, TlsError, changing_server_config, client_config, server_config};
+pub use tokens::{BoundTo, Claims, ISSUER, Named, TokenError, TokenKey, TokenKeyError};

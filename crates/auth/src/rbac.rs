@@ -3,12 +3,13 @@
 //! Invariant: what no rule allows is denied; rules only ever add. Semantics are those of
 //! `rbac.authorization.k8s.io`, see each `matches`. Pure: asked by the API server per request.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{Identity, MASTERS};
+use crate::identity::{Identity, MASTERS, service_account_user};
 
 /// What a request wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,11 +100,20 @@ pub struct Grant {
     pub scope: Scope,
 }
 
-/// All rights. Cheap to clone.
+/// All rights, by whom they are given to. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     grants: Arc<Vec<Grant>>,
+    of_user: Arc<HashMap<String, Vec<usize>>>,
+    of_group: Arc<HashMap<String, Vec<usize>>>,
 }
+
+/// What allows everything: on all resources, and on all paths.
+static EVERYTHING: LazyLock<[Rule; 2]> = LazyLock::new(|| {
+    let all = || vec!["*".to_owned()];
+    let resources = Rule { verbs: all(), api_groups: all(), resources: all(), ..Rule::default() };
+    [resources, Rule { verbs: all(), non_resource_urls: all(), ..Rule::default() }]
+});
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,14 +133,7 @@ pub enum Decision {
 impl Subject {
     /// The user that stands for a service account.
     pub fn service_account(namespace: &str, name: &str) -> Self {
-        Self::User(format!("system:serviceaccount:{namespace}:{name}"))
-    }
-
-    fn includes(&self, identity: &Identity) -> bool {
-        match self {
-            Self::User(user) => *user == identity.user,
-            Self::Group(group) => identity.is_in(group),
-        }
+        Self::User(service_account_user(namespace, name))
     }
 }
 
@@ -147,7 +150,15 @@ impl Scope {
 impl Policy {
     /// A policy of exactly these grants, and of [`MASTERS`], who may do everything.
     pub fn new(grants: Vec<Grant>) -> Self {
-        Self { grants: Arc::new(grants) }
+        let (mut of_user, mut of_group) = (HashMap::<String, Vec<usize>>::new(), HashMap::<String, Vec<usize>>::new());
+        for (index, grant) in grants.iter().enumerate() {
+            let (map, name) = match &grant.subject {
+                Subject::User(user) => (&mut of_user, user),
+                Subject::Group(group) => (&mut of_group, group),
+            };
+            map.entry(name.clone()).or_default().push(index);
+        }
+        Self { grants: Arc::new(grants), of_user: Arc::new(of_user), of_group: Arc::new(of_group) }
     }
 
     /// This policy and more grants.
@@ -156,20 +167,42 @@ impl Policy {
         Self::new(self.grants.iter().cloned().chain(more).collect())
     }
 
-    /// Whether `identity` may do what `attributes` say. O(grants of the policy).
+    /// Whether `identity` may do what `attributes` say. O(grants of the user and its groups).
     pub fn decide(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
         if identity.is_in(MASTERS) {
             return Decision::Allow { by: format!("group {MASTERS}") };
         }
-        let allowing = self.grants.iter().find(|grant| {
-            grant.scope.covers(&attributes.target)
-                && grant.subject.includes(identity)
-                && grant.role.rules.iter().any(|rule| rule.allows(attributes))
+        let allowing = self.grants_of(identity).find(|grant| {
+            grant.scope.covers(&attributes.target) && grant.role.rules.iter().any(|rule| rule.allows(attributes))
         });
         match allowing {
             Some(grant) => Decision::Allow { by: format!("role {}", grant.role.name) },
             None => Decision::Deny { reason: Forbidden { user: &identity.user, attributes }.to_string() },
         }
+    }
+
+    /// Every rule that holds for `identity` in a namespace, or of the cluster where there is none.
+    pub fn rules_of<'a>(&'a self, identity: &Identity, namespace: Option<&str>) -> Vec<&'a Rule> {
+        let everything = identity.is_in(MASTERS).then(|| EVERYTHING.iter()).into_iter().flatten();
+        let holds = |scope: &Scope| match scope {
+            Scope::Cluster => true,
+            Scope::Namespace(mine) => namespace == Some(mine),
+        };
+        let given = self.grants_of(identity).filter(|grant| holds(&grant.scope)).flat_map(|grant| &grant.role.rules);
+        everything.chain(given).collect()
+    }
+
+    fn grants_of(&self, identity: &Identity) -> impl Iterator<Item = &Grant> {
+        let groups = identity.groups.iter().filter_map(|group| self.of_group.get(group));
+        let lists = self.of_user.get(&identity.user).into_iter().chain(groups);
+        lists.flatten().filter_map(|index| self.grants.get(*index))
+    }
+}
+
+impl Rule {
+    /// The rules that allow everything: on all resources, and on all paths.
+    pub fn everything() -> &'static [Rule] {
+        &*EVERYTHING
     }
 }
 
@@ -202,7 +235,7 @@ impl Rule {
     }
 }
 
-fn contains_or_all(list: &[String], wanted: &str) -> bool {
+pub(crate) fn contains_or_all(list: &[String], wanted: &str) -> bool {
     list.iter().any(|item| item == "*" || item == wanted)
 }
 

@@ -103,6 +103,8 @@ const NODE: &[Line] = &[
     (CORE, &["nodes/status", "pods/status", "persistentvolumeclaims/status"], WRITE),
     (CORE, &["pods"], &["get", "list", "watch", "delete"]),
     (CORE, &["configmaps", "secrets", "persistentvolumeclaims", "services"], READ),
+    // What pods are mounted.
+    (CORE, &["serviceaccounts/token"], &["create"]),
     EVENTS,
     LEASES,
 ];
@@ -143,12 +145,11 @@ pub fn built_in() -> Vec<Grant> {
     }
     let everybody = || Subject::Group(AUTHENTICATED.to_owned());
     grants.push(grant(everybody(), "system:discovery", vec![path_rule(DISCOVERY_PATHS)]));
-    let asking = resource_rule(&(
-        &["authorization.k8s.io"],
-        &["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
-        &["create"],
-    ));
-    grants.push(grant(everybody(), "system:basic-user", vec![asking]));
+    let asking = [
+        (&["authentication.k8s.io"][..], &["selfsubjectreviews"][..], &["create"][..]),
+        (&["authorization.k8s.io"], &["selfsubjectaccessreviews", "selfsubjectrulesreviews"], &["create"]),
+    ];
+    grants.push(grant(everybody(), "system:basic-user", asking.iter().map(resource_rule).collect()));
     grants
 }
 

@@ -71,6 +71,7 @@ pub(crate) struct Shelf {
     ring_bytes: usize,
     window: Window,
     floor: u64,
+    changed: u64,
     wake: watch::Sender<u64>,
 }
 
@@ -150,6 +151,7 @@ impl Shelf {
             ring_bytes: 0,
             window,
             floor,
+            changed: floor,
             wake: watch::Sender::new(floor),
         }
     }
@@ -204,6 +206,11 @@ impl Shelf {
         self.floor
     }
 
+    /// The revision of the last change; that of the start where there was none since.
+    pub(crate) fn changed(&self) -> u64 {
+        self.changed
+    }
+
     /// Events above `revision`, oldest first.
     pub(crate) fn events_after(&self, revision: u64) -> impl Iterator<Item = &WatchEvent> {
         self.ring.range(self.first_after(revision)..)
@@ -235,6 +242,7 @@ impl Shelf {
     }
 
     fn record(&mut self, event: WatchEvent) {
+        self.changed = event.object.revision;
         match event.kind {
             EventKind::Added | EventKind::Modified => self.put(event.object.clone()),
             EventKind::Deleted => self.remove(&event.object.key),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::index::{Index, Listing};
+use crate::index::{Index, Listing, Shelf};
 use crate::key::{Key, KeyError};
 use crate::lock::{DirectoryLock, LockError};
 use crate::log::disk::DiskLog;
@@ -182,6 +182,13 @@ impl Store {
     /// How many objects a resource, or one namespace of it, has.
     pub fn count(&self, resource: &str, namespace: Option<&str>) -> usize {
         self.shared.read().index.shelf(resource).map_or(0, |shelf| shelf.count(namespace))
+    }
+
+    /// When each of these resources was last changed, as revisions: differs whenever one of them has changed. 0 for one
+    /// that never had an object. Does not depend on how many objects there are.
+    pub fn changed<const N: usize>(&self, resources: [&str; N]) -> [u64; N] {
+        let state = self.shared.read();
+        resources.map(|resource| state.index.shelf(resource).map_or(0, Shelf::changed))
     }
 
     /// The resources that have objects, sorted.

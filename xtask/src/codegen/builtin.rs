@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 
 use anyhow::Context as _;
 use k8s_openapi::api::{
-    coordination::v1 as coordination, core::v1 as core, events::v1 as events, scheduling::v1 as scheduling,
+    authentication::v1 as authentication, authorization::v1 as authorization, coordination::v1 as coordination,
+    core::v1 as core, events::v1 as events, rbac::v1 as rbac, scheduling::v1 as scheduling,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as extensions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -53,6 +54,17 @@ pub fn document() -> anyhow::Result<String> {
         kind::<events::Event>(&mut generator),
         kind::<coordination::Lease>(&mut generator),
         kind::<scheduling::PriorityClass>(&mut generator),
+        kind::<rbac::Role>(&mut generator),
+        kind::<rbac::RoleBinding>(&mut generator),
+        kind::<rbac::ClusterRole>(&mut generator),
+        kind::<rbac::ClusterRoleBinding>(&mut generator),
+        kind::<authentication::TokenRequest>(&mut generator),
+        kind::<authentication::TokenReview>(&mut generator),
+        kind::<authentication::SelfSubjectReview>(&mut generator),
+        kind::<authorization::SubjectAccessReview>(&mut generator),
+        kind::<authorization::LocalSubjectAccessReview>(&mut generator),
+        kind::<authorization::SelfSubjectAccessReview>(&mut generator),
+        kind::<authorization::SelfSubjectRulesReview>(&mut generator),
         kind::<extensions::CustomResourceDefinition>(&mut generator),
         kind::<meta::Status>(&mut generator),
     ];

@@ -8,8 +8,9 @@ use pumice_objects::table::Table;
 
 use super::descriptor::{Descriptor, Subresource};
 use super::schemas;
-use crate::strategy::{Node, Plain, Strategy, claim, config, crd, lease, namespace, pod, priority, service};
-use crate::tables::{core, events, nodes, pods};
+use crate::reviews::Review;
+use crate::strategy::{Node, Plain, Strategy, claim, config, crd, lease, namespace, pod, priority, rights, service};
+use crate::tables::{core, events, nodes, pods, rights as rights_tables};
 
 struct Kind {
     group: &'static str,
@@ -24,6 +25,7 @@ struct Kind {
     subresources: &'static [Subresource],
     selectable: &'static [&'static str],
     strategy: &'static dyn Strategy,
+    review: Option<Review>,
 }
 
 const CORE: Kind = Kind {
@@ -39,6 +41,7 @@ const CORE: Kind = Kind {
     subresources: &[],
     selectable: &[],
     strategy: &Plain,
+    review: None,
 };
 
 static KINDS: &[Kind] = &[
@@ -129,6 +132,7 @@ static KINDS: &[Kind] = &[
         short_names: &["sa"],
         component: "io.k8s.api.core.v1.ServiceAccount",
         table: core::service_account,
+        subresources: &[Subresource::Token],
         ..CORE
     },
     Kind {
@@ -182,6 +186,103 @@ static KINDS: &[Kind] = &[
         ..CORE
     },
     Kind {
+        group: "rbac.authorization.k8s.io",
+        plural: "roles",
+        kind: "Role",
+        component: "io.k8s.api.rbac.v1.Role",
+        table: rights_tables::role,
+        strategy: &rights::Role { namespaced: true },
+        ..CORE
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        plural: "rolebindings",
+        kind: "RoleBinding",
+        component: "io.k8s.api.rbac.v1.RoleBinding",
+        table: rights_tables::binding,
+        strategy: &rights::Binding { namespaced: true },
+        ..CORE
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        plural: "clusterroles",
+        kind: "ClusterRole",
+        namespaced: false,
+        component: "io.k8s.api.rbac.v1.ClusterRole",
+        table: rights_tables::role,
+        strategy: &rights::Role { namespaced: false },
+        ..CORE
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        plural: "clusterrolebindings",
+        kind: "ClusterRoleBinding",
+        namespaced: false,
+        component: "io.k8s.api.rbac.v1.ClusterRoleBinding",
+        table: rights_tables::binding,
+        strategy: &rights::Binding { namespaced: false },
+        ..CORE
+    },
+    Kind {
+        group: "authentication.k8s.io",
+        plural: "selfsubjectreviews",
+        kind: "SelfSubjectReview",
+        namespaced: false,
+        component: "io.k8s.api.authentication.v1.SelfSubjectReview",
+        table: rights_tables::review,
+        review: Some(Review::SelfSubjectReview),
+        ..CORE
+    },
+    Kind {
+        group: "authentication.k8s.io",
+        plural: "tokenreviews",
+        kind: "TokenReview",
+        namespaced: false,
+        component: "io.k8s.api.authentication.v1.TokenReview",
+        table: rights_tables::review,
+        review: Some(Review::TokenReview),
+        ..CORE
+    },
+    Kind {
+        group: "authorization.k8s.io",
+        plural: "localsubjectaccessreviews",
+        kind: "LocalSubjectAccessReview",
+        component: "io.k8s.api.authorization.v1.LocalSubjectAccessReview",
+        table: rights_tables::review,
+        review: Some(Review::LocalSubjectAccessReview),
+        ..CORE
+    },
+    Kind {
+        group: "authorization.k8s.io",
+        plural: "selfsubjectaccessreviews",
+        kind: "SelfSubjectAccessReview",
+        namespaced: false,
+        component: "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
+        table: rights_tables::review,
+        review: Some(Review::SelfSubjectAccessReview),
+        ..CORE
+    },
+    Kind {
+        group: "authorization.k8s.io",
+        plural: "selfsubjectrulesreviews",
+        kind: "SelfSubjectRulesReview",
+        namespaced: false,
+        component: "io.k8s.api.authorization.v1.SelfSubjectRulesReview",
+        table: rights_tables::review,
+        review: Some(Review::SelfSubjectRulesReview),
+        ..CORE
+    },
+    Kind {
+        group: "authorization.k8s.io",
+        plural: "subjectaccessreviews",
+        kind: "SubjectAccessReview",
+        namespaced: false,
+        component: "io.k8s.api.authorization.v1.SubjectAccessReview",
+        table: rights_tables::review,
+        review: Some(Review::SubjectAccessReview),
+        ..CORE
+    },
+    Kind {
         group: "apiextensions.k8s.io",
         plural: "customresourcedefinitions",
         kind: "CustomResourceDefinition",
@@ -229,6 +330,7 @@ impl Kind {
             selectable: owned(self.selectable),
             strategy: self.strategy,
             terminating: false,
+            review: self.review,
             version_rank: 0,
         }
     }

@@ -112,6 +112,7 @@ fn one(spec: &Value, version: &Value, storage: &str, rank: usize) -> Result<Desc
             .collect(),
         strategy: &Plain,
         terminating: false,
+        review: None,
         version_rank: rank,
         group,
         plural,

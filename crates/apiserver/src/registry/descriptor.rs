@@ -7,6 +7,7 @@ use pumice_objects::table::Table;
 use serde_json::Value;
 
 use crate::negotiate::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH};
+use crate::reviews::Review;
 use crate::strategy::Strategy;
 
 /// Verbs that every stored resource has, in discovery's order.
@@ -31,6 +32,8 @@ pub(crate) enum Subresource {
     PortForward,
     /// Ends a namespace's deletion.
     Finalize,
+    /// Makes a token of a service account.
+    Token,
 }
 
 impl Subresource {
@@ -45,6 +48,7 @@ impl Subresource {
             Self::Exec => "exec",
             Self::PortForward => "portforward",
             Self::Finalize => "finalize",
+            Self::Token => "token",
         }
     }
 
@@ -52,7 +56,7 @@ impl Subresource {
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
         match self {
             Self::Status | Self::Scale { .. } => &["get", "patch", "update"],
-            Self::Binding | Self::Eviction => &["create"],
+            Self::Binding | Self::Eviction | Self::Token => &["create"],
             Self::Log => &["get"],
             Self::Exec | Self::PortForward => &["create", "get"],
             Self::Finalize => &["update"],
@@ -67,6 +71,7 @@ impl Subresource {
             Self::Eviction => Some(("policy", "v1", "Eviction")),
             Self::Exec => Some(("", "v1", "PodExecOptions")),
             Self::PortForward => Some(("", "v1", "PodPortForwardOptions")),
+            Self::Token => Some(("authentication.k8s.io", "v1", "TokenRequest")),
             Self::Status | Self::Log | Self::Finalize => None,
         }
     }
@@ -103,11 +108,18 @@ pub(crate) struct Descriptor {
     pub(crate) strategy: &'static dyn Strategy,
     /// Whether its definition is being deleted: nothing new is taken in.
     pub(crate) terminating: bool,
+    /// What a create of it asks, where nothing is stored.
+    pub(crate) review: Option<Review>,
     /// Rank of the version within the group; lower is preferred.
     pub(crate) version_rank: usize,
 }
 
 impl Descriptor {
+    /// What can be done with it, in discovery's order.
+    pub(crate) fn verbs(&self) -> &'static [&'static str] {
+        if self.review.is_some() { &["create"] } else { &VERBS }
+    }
+
     /// `v1` or `group/version`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Hook, Strategy};
 
+mod account;
 mod defaults;
 mod qos;
 pub(crate) mod spec;
@@ -28,6 +29,7 @@ impl Strategy for Pod {
     }
 
     fn prepare_create(&self, object: &mut Value, hook: &mut Hook<'_>) -> Result<(), Status> {
+        account::provide(object, hook)?;
         resolve_priority(object, hook);
         let class = qos::class(object);
         object["status"] = json!({ "phase": "Pending", "qosClass": class });

@@ -11,6 +11,7 @@ use pumice_objects::status::{GroupKind, GroupResource, Status};
 use pumice_store::{ApplyError, Change, Key, Object};
 use serde_json::Value;
 
+use crate::accounts::companions;
 use crate::admission::{AdmissionRequest, Operation};
 use crate::body::Body;
 use crate::decode::{self, Decoded};
@@ -27,10 +28,21 @@ const OBJECT_BODIES: [&str; 2] = ["application/json", "application/yaml"];
 const UNKNOWN_MAX: usize = 32;
 
 impl State {
-    /// Makes a change. That of a definition makes the registry anew at once, so that the collector hears of it.
+    /// Makes a change. That of a definition makes the registry anew at once, so that the collector hears of it; a new
+    /// namespace comes with what every namespace has.
     pub(crate) async fn commit(&self, change: Change) -> Result<Arc<Object>, ApplyError> {
         let defines = *change.key().resource == *DEFINITIONS;
-        let object = self.store.apply(change).await?;
+        let beside = companions::beside(self, &change);
+        let object = match beside.is_empty() {
+            true => self.store.apply(change).await?,
+            false => self
+                .store
+                .apply_all([vec![change], beside].concat())
+                .await?
+                .into_iter()
+                .next()
+                .ok_or(ApplyError::Closed)?,
+        };
         if defines {
             self.registry.load(&self.store);
         }
@@ -272,6 +284,8 @@ impl Write<'_> {
 
     /// What the hooks of a kind may look at.
     pub(crate) fn hook<'b>(&'b self, warnings: &'b mut Vec<String>) -> Hook<'b> {
-        Hook { reader: &self.call.state.store, now: self.now, warnings }
+        let state = &self.call.state;
+        let rights = state.rights.load(&state.store);
+        Hook { reader: &state.store, identity: &self.call.identity, rights, now: self.now, warnings }
     }
 }

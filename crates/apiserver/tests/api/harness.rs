@@ -66,13 +66,12 @@ pub async fn over(store: Store, admission: Arc<dyn Admission>, nodes: Arc<dyn No
         .build()
         .await
         .expect("build");
-    Server::of(api)
+    Server::of(api, administrator())
 }
 
 impl Server {
-    /// Asks `api` as the administrator.
-    pub fn of(api: ApiServer) -> Self {
-        Self { api, identity: administrator() }
+    pub fn of(api: ApiServer, identity: Identity) -> Self {
+        Self { api, identity }
     }
 
     pub fn as_user(&self, user: &str) -> Self {

@@ -73,6 +73,7 @@ async fn the_commands_people_type_work() {
         definitions(&kubectl);
         articles(&kubectl);
         refusals(&kubectl);
+        rights(&kubectl);
     })
     .await
     .expect("kubectl");
@@ -124,6 +125,22 @@ fn pods(kubectl: &Kubectl) {
     kubectl.ok(&["delete", "pod", "p", "--timeout=20s"]);
     kubectl.ok(&["run", "r", "--image=busybox", "--restart=Never", "--", "true"]);
     kubectl.ok(&["delete", "pod", "r", "--now", "--timeout=20s"]);
+}
+
+fn rights(kubectl: &Kubectl) {
+    let mut role = crate::rights::role("Role", "reader", &["get", "list"], &["pods"]);
+    let mut binding = crate::rights::binding("RoleBinding", "ann", ("Role", "reader"), &crate::rights::user("ann"));
+    for object in [&mut role, &mut binding] {
+        object["metadata"]["namespace"] = json!("default");
+    }
+    let file = kubectl.file("rights.json", &json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}));
+    kubectl.ok(&["apply", "-f", &file]);
+    assert!(kubectl.ok(&["apply", "-f", &file]).contains("unchanged"));
+    assert!(kubectl.ok(&["get", "role,rolebinding"]).contains("Role/reader"));
+    assert!(kubectl.ok(&["get", "clusterroles"]).contains("cluster-admin"));
+    assert!(kubectl.ok(&["describe", "role", "reader"]).contains("[get list]"));
+    assert!(kubectl.ok(&["get", "pods", "--as", "ann"]).is_empty());
+    assert!(kubectl.fails(&["get", "secrets", "--as", "ann"]).contains("User \"ann\" cannot list"));
 }
 
 fn definitions(kubectl: &Kubectl) {

@@ -10,5 +10,8 @@ mod input;
 mod kubectl;
 mod metrics;
 mod pods;
+mod reviews;
+mod rights;
 mod streams;
+mod tokens;
 mod watch;

@@ -9,7 +9,7 @@ use pumice_auth::{Policy, built_in};
 use pumice_store::{Options, Store};
 use serde_json::{Value, json};
 
-use crate::harness::{PODS, Server, pod};
+use crate::harness::{PODS, Server, administrator, pod};
 
 const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
 
@@ -50,7 +50,7 @@ async fn server() -> Server {
     let store = Store::in_memory(Options::default()).unwrap();
     let api =
         ApiServer::builder(store, Policy::new(built_in())).node_proxy(nodes.clone()).metrics().build().await.unwrap();
-    let server = Server::of(api);
+    let server = Server::of(api, administrator());
     for name in ["near", "silent", "garbled"] {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"zone": name}}});
         server.post("/api/v1/nodes", &node).await.is(201);

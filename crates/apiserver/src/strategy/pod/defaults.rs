@@ -9,6 +9,10 @@ use super::{CONTAINER_LISTS, GRACE_SECONDS};
 /// Fills what the writer of the manifest left out.
 pub(super) fn apply(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    // The old name of the field.
+    if let Some(account) = spec.get("serviceAccount").filter(|account| account.is_string()).cloned() {
+        fill(spec, "serviceAccountName", account);
+    }
     for (field, value) in [
         ("restartPolicy", json!("Always")),
         ("terminationGracePeriodSeconds", json!(GRACE_SECONDS)),

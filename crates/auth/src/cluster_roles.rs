@@ -1,0 +1,117 @@
+//! The cluster roles that every cluster has, for people to be bound to: `cluster-admin`, `admin`, `edit`, `view`.
+//!
+//! Invariant: as upstream: `view` shows no secrets and no rights, `edit` changes neither rights nor the namespace, `admin`
+//! adds the rights within a namespace, and each has all of the one before. They name what is served here, Volcano's kinds
+//! included. Stored by the API server at its first start.
+
+use crate::rbac::{Role, Rule};
+
+/// Groups, resources, verbs.
+type Line = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
+
+const CORE: &[&str] = &[""];
+const READ: &[&str] = &["get", "list", "watch"];
+const WRITE: &[&str] = &["create", "delete", "deletecollection", "patch", "update"];
+const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const CREATE: &[&str] = &["create"];
+
+/// Volcano's and our kinds that people write.
+const WORK: [Line; 5] = [
+    (&["batch.volcano.sh"], &["cronjobs", "jobs"], WRITE),
+    (&["bus.volcano.sh"], &["commands"], WRITE),
+    (&["flow.volcano.sh"], &["jobflows", "jobtemplates"], WRITE),
+    (&["scheduling.volcano.sh"], &["podgroups"], WRITE),
+    (&["pumice.sh"], &["resourceprofiles"], WRITE),
+];
+
+const VIEW: &[Line] = &[
+    (CORE, &["configmaps", "persistentvolumeclaims", "pods", "serviceaccounts", "services"], READ),
+    (CORE, &["bindings", "namespaces/status", "persistentvolumeclaims/status", "pods/log", "pods/status"], READ),
+    (CORE, &["services/status"], READ),
+    (CORE, &["namespaces"], READ),
+    (&["", "events.k8s.io"], &["events"], READ),
+    (&["batch.volcano.sh"], &["cronjobs", "cronjobs/status", "jobs", "jobs/status"], READ),
+    (&["bus.volcano.sh"], &["commands"], READ),
+    (&["flow.volcano.sh"], &["jobflows", "jobflows/status", "jobtemplates", "jobtemplates/status"], READ),
+    // Queues, HyperNodes and the like are the cluster's: a RoleBinding does not show them, a ClusterRoleBinding does.
+    (&["scheduling.volcano.sh"], &["podgroups", "podgroups/status", "queues", "queues/status"], READ),
+    (&["topology.volcano.sh"], &["hypernodes", "hypernodes/status"], READ),
+    (&["nodeinfo.volcano.sh"], &["numatopologies"], READ),
+    (&["shard.volcano.sh"], &["nodeshards", "nodeshards/status"], READ),
+    (&["pumice.sh"], &["resourceprofiles"], READ),
+    // Why a job waits.
+    (&["why.pumice.sh"], &["jobs"], READ),
+];
+
+const EDIT: &[Line] = &[
+    (CORE, &["pods/exec", "pods/portforward", "secrets"], READ),
+    (CORE, &["serviceaccounts"], &["impersonate"]),
+    (CORE, &["pods", "pods/exec", "pods/portforward"], WRITE),
+    (CORE, &["pods/eviction"], CREATE),
+    (CORE, &["configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts", "services"], WRITE),
+    (CORE, &["serviceaccounts/token"], CREATE),
+    (&["", "events.k8s.io"], &["events"], WRITE),
+    (&["coordination.k8s.io"], &["leases"], ALL),
+];
+
+const ADMIN: &[Line] = &[
+    (&["rbac.authorization.k8s.io"], &["rolebindings", "roles"], ALL),
+    (&["authorization.k8s.io"], &["localsubjectaccessreviews"], CREATE),
+];
+
+/// The name of the role that allows everything.
+pub const CLUSTER_ADMIN: &str = "cluster-admin";
+
+/// A cluster role that every cluster has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefaultRole {
+    /// Name and rules.
+    pub role: Role,
+    /// The role that cluster roles are added to by the label `rbac.authorization.k8s.io/aggregate-to-NAME`.
+    pub gathers: bool,
+    /// Into which of the others it is gathered.
+    pub gathered_into: Option<&'static str>,
+}
+
+/// All of them.
+pub fn default_cluster_roles() -> Vec<DefaultRole> {
+    let edit: Vec<Line> = EDIT.iter().chain(&WORK).copied().collect();
+    let role = |name: &str, parts: &[&[Line]]| Role {
+        name: name.to_owned(),
+        rules: parts.iter().copied().flatten().map(rule).collect(),
+    };
+    let everything = Role { name: CLUSTER_ADMIN.to_owned(), rules: Rule::everything().to_vec() };
+    vec![
+        DefaultRole { role: everything, gathers: false, gathered_into: None },
+        DefaultRole { role: role("admin", &[VIEW, &edit, ADMIN]), gathers: true, gathered_into: None },
+        DefaultRole { role: role("edit", &[VIEW, &edit]), gathers: true, gathered_into: Some("admin") },
+        DefaultRole { role: role("view", &[VIEW]), gathers: true, gathered_into: Some("edit") },
+    ]
+}
+
+fn rule((groups, resources, verbs): &Line) -> Rule {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    Rule { verbs: owned(verbs), api_groups: owned(groups), resources: owned(resources), ..Rule::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::covering::uncovered;
+
+    #[test]
+    fn each_role_has_all_of_the_one_before_and_view_tells_no_secrets() {
+        let roles = default_cluster_roles();
+        for pair in roles.windows(2) {
+            let owned: Vec<&Rule> = pair[0].role.rules.iter().collect();
+            assert_eq!(uncovered(&owned, &pair[1].role.rules), [], "{}", pair[0].role.name);
+            assert_ne!(pair[0].role.rules, pair[1].role.rules);
+        }
+        let view = &roles[3].role;
+        let of = |rule: &Rule| rule.resources.clone();
+        assert!(
+            !view.rules.iter().flat_map(of).any(|resource| resource.contains("secret") || resource.contains("role"))
+        );
+        assert!(view.rules.iter().all(|rule| rule.verbs == READ));
+    }
+}
