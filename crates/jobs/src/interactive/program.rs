@@ -10,8 +10,7 @@ pub const TIME_MAX: Duration = Duration::from_secs(12 * 3600);
 /// No program but the shell is needed. The right side of the pipe has both its ends, so its `read` waits for ever; `wait`, unlike a
 /// program in the foreground, gives way to the signal. The child gets a signal that can't be lost: one that reaches it between its fork
 /// and its first step still meets the shell's own handler, and the child would wait on.
-const HOLDER: &str =
-    "trap 'kill -9 $! 2>/dev/null; exit 143' TERM INT HUP\n: | { exec 3<>/proc/self/fd/0; read -r _ <&3; } &\nwait $!\n";
+const HOLDER: &str = "trap 'kill -9 $! 2>/dev/null; exit 143' TERM INT HUP\n: | { exec 3<>/proc/self/fd/0; read -r _ <&3; } &\nwait $!\n";
 
 /// The pod's best shell; `$1` is the kind of terminal, where there is one.
 const BEST_SHELL: &str = "[ -z \"$1\" ] || export TERM=\"$1\"\ncommand -v bash >/dev/null 2>&1 && exec bash\nexec sh\n";
