@@ -58,7 +58,10 @@ const NOT_SERVED: [(&str, &str); 12] = [
         "400; `v5.channel.k8s.io` and `v4.channel.k8s.io` are spoken, as by the Python client's \
          `kubernetes.stream.portforward` and kube's `Api::portforward`",
     ),
-    ("`continue` tokens", "lists are always whole; a `continue` parameter gets 410"),
+    (
+        "Pages of a list whose revision is gone (100,000 changes of the kind later, of events and leases 10,000)",
+        "410 with a `continue` token that goes on in what is there now, as upstream",
+    ),
     ("CEL rules of definitions (`x-kubernetes-validations`)", "not evaluated"),
     ("Conversion webhooks, admission webhooks", "422 in definitions; webhook kinds are 404"),
     ("`/openapi/v2`", "a document without kinds; they are in `/openapi/v3`"),

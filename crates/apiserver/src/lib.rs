@@ -21,6 +21,7 @@ mod listener;
 mod negotiate;
 mod node_proxy;
 mod openapi;
+mod paging;
 mod pick;
 mod pipeline;
 mod query;

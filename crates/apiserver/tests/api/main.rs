@@ -8,6 +8,7 @@ mod discovery;
 mod harness;
 mod input;
 mod kubectl;
+mod paging;
 mod pods;
 mod streams;
 mod watch;
