@@ -38,12 +38,13 @@ const NOTES: [(&str, &str); 8] = [
 ];
 
 /// What clients ask for and do not get.
-const NOT_SERVED: [(&str, &str); 12] = [
+const NOT_SERVED: [(&str, &str); 13] = [
     (
-        "Protobuf request bodies (`application/vnd.kubernetes.protobuf`)",
-        "415; JSON and YAML are read. `kubectl create configmap`, `secret`, `namespace` and their like send protobuf: add \
-         `--dry-run=client -o yaml` and pipe into `kubectl create -f -`",
+        "Protobuf request bodies (`application/vnd.kubernetes.protobuf`) of kinds that definitions add",
+        "415, as upstream; those of built-in kinds, of their subresources and of deletions are read, fields that are not \
+         known are left out without a warning",
     ),
+    ("CBOR request bodies", "415"),
     ("Protobuf, CBOR and YAML answers", "406, unless JSON is accepted too"),
     (
         "Strategic merge patch (`application/strategic-merge-patch+json`) of kinds that definitions add",

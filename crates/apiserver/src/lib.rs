@@ -18,6 +18,7 @@ mod documents;
 mod expiry;
 mod gc;
 mod listener;
+mod messages;
 mod negotiate;
 mod node_proxy;
 mod openapi;

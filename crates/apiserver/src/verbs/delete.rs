@@ -129,8 +129,8 @@ pub(crate) async fn wish(call: &Call, body: Body) -> Result<Wish, Status> {
     let options = if bytes.is_empty() {
         Value::Null
     } else {
-        let yaml = write::object_body(negotiate::body_kind(&call.headers))?;
-        decode::decode(&bytes, yaml)?.value
+        let format = write::object_body(negotiate::body_kind(&call.headers))?;
+        decode::decode(&bytes, format)?.value
     };
     parse_wish(&options, &call.query)
 }

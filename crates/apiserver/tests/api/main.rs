@@ -10,5 +10,6 @@ mod input;
 mod kubectl;
 mod paging;
 mod pods;
+mod protobuf;
 mod streams;
 mod watch;
