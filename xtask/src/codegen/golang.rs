@@ -146,3 +146,53 @@ impl Field {
         self.json_options().any(|option| option == "inline")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = r#"package v1
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+const GroupName = "apps"
+type Words map[string]string
+type Empty struct{}
+// A Thing.
+type Thing struct {
+	metav1.TypeMeta `json:",inline"`
+	// Not a field `json:"not"`
+	Replicas *int32 `json:"replicas,omitempty" protobuf:"varint,1,opt,name=replicas"` // how many
+	corev1.PodSpec `json:",inline" protobuf:"bytes,2,opt,name=podSpec"`
+	Port intstr.IntOrString `protobuf:"bytes,3,opt,name=port"`
+}
+type ThingList struct {
+	metav1.TypeMeta `json:",inline"`
+}
+"#;
+
+    #[test]
+    fn what_the_table_needs_is_read() {
+        let mut package = Package { name: "apps.v1".to_owned(), ..Package::default() };
+        package.file(SOURCE);
+        assert_eq!(package.group.as_deref(), Some("apps"));
+        assert_eq!(package.kinds().collect::<Vec<_>>(), ["Thing"]);
+        assert_eq!(package.aliases["Words"], "map[string]string");
+        assert!(package.structs["Empty"].is_empty());
+        let fields = &package.structs["Thing"][1..];
+        let read: Vec<_> =
+            fields.iter().map(|one| (one.go_type.as_str(), one.number(), one.json_name(), one.is_inline())).collect();
+        assert_eq!(
+            read,
+            [
+                ("*int32", Some(1), Some("replicas"), false),
+                ("corev1.PodSpec", Some(2), None, true),
+                ("intstr.IntOrString", Some(3), Some("port"), false),
+            ]
+        );
+        assert_eq!(package.qualified("corev1.PodSpec").expect("imported"), "core.v1.PodSpec");
+        assert_eq!(package.qualified("Words").expect("its own"), "apps.v1.Words");
+        assert!(package.qualified("other.X").is_err());
+    }
+}

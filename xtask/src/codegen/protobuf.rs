@@ -5,6 +5,7 @@
 //! this repository, so `cargo xtask protobuf DIRECTORY` is run by hand for a new release; `DIRECTORY` is `staging/src/k8s.io`
 //! of Kubernetes. The table's form is described where it is read: `crates/objects/src/protobuf/table.rs`.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -34,7 +35,7 @@ const WITH_KINDS: &[&str] = &[
     "api/storage/v1",
     "apiextensions-apiserver/pkg/apis/apiextensions/v1",
 ];
-/// Packages that those use. Their types come by their own forms, save for these of `meta/v1`.
+/// Packages that those use.
 const USED: &[&str] = &["apimachinery/pkg/apis/meta/v1", "apimachinery/pkg/types"];
 const OPTIONS: &str = "meta.v1.DeleteOptions";
 
@@ -77,9 +78,9 @@ pub fn table(directory: &Path) -> anyhow::Result<String> {
     }
     let mut messages = BTreeMap::new();
     while let Some(name) = wanted.pop_front() {
-        if !messages.contains_key(&name) {
-            let (text, uses) = sources.message(&name).with_context(|| format!("type {name}"))?;
-            messages.insert(name, text);
+        if let Entry::Vacant(entry) = messages.entry(name) {
+            let (text, uses) = sources.message(entry.key()).with_context(|| format!("type {}", entry.key()))?;
+            entry.insert(text);
             wanted.extend(uses);
         }
     }

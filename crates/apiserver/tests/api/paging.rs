@@ -29,9 +29,9 @@ fn names(list: &Value) -> Vec<String> {
 async fn pages(server: &Server, query: &str, mut between: impl AsyncFnMut(usize)) -> Vec<Value> {
     let mut pages: Vec<Value> = Vec::new();
     loop {
-        let token = pages
-            .last()
-            .map_or(String::new(), |page| format!("&continue={}", page["metadata"]["continue"].as_str().unwrap()));
+        let token = pages.last().map_or(String::new(), |page| {
+            format!("&continue={}", page["metadata"]["continue"].as_str().expect("a token"))
+        });
         let page = server.get(&format!("{MAPS}?{query}{token}")).await.is(200).body;
         let ends = page["metadata"]["continue"].is_null();
         pages.push(page);
