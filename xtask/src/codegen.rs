@@ -10,6 +10,8 @@ use serde_json::Value;
 
 mod builtin;
 pub mod crd;
+mod golang;
+pub mod protobuf;
 mod structural;
 
 /// A generated file.

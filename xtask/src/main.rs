@@ -9,6 +9,7 @@ const USAGE: &str = "\
 usage: cargo xtask <verb>
   codegen          write generated files: custom resource definitions, schemas of built-in kinds
   codegen --check  fail where a committed file differs from what would be generated
+  protobuf DIRECTORY  write the table of protobuf messages from Kubernetes' sources, of which DIRECTORY is staging/src/k8s.io
   tidy             check the rules of the house: layers, layout, licences, links";
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -17,6 +18,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match arguments.as_slice() {
         ["codegen"] => codegen(&root()?),
         ["codegen", "--check"] => codegen_check(&root()?),
+        ["protobuf", directory] => protobuf(&root()?, Path::new(directory)),
         ["tidy"] => tidy(&root()?),
         _ => {
             eprintln!("{USAGE}");
@@ -43,6 +45,14 @@ fn codegen_check(root: &Path) -> anyhow::Result<ExitCode> {
         eprintln!("{path}: differs from what is generated; run cargo xtask codegen");
     }
     Ok(if stale.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn protobuf(root: &Path, directory: &Path) -> anyhow::Result<ExitCode> {
+    let table = xtask::codegen::protobuf::table(directory)?;
+    let path = root.join(xtask::codegen::protobuf::PATH);
+    std::fs::write(&path, table).with_context(|| format!("write {}", path.display()))?;
+    println!("wrote {}", xtask::codegen::protobuf::PATH);
+    Ok(ExitCode::SUCCESS)
 }
 
 fn tidy(root: &Path) -> anyhow::Result<ExitCode> {

@@ -79,6 +79,7 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
         .admission(Arc::new(admission))
         .node_proxy(Arc::new(late.node_proxy(&node)))
         .aggregate(late.why())
+        .metrics()
         .build()
         .await
         .context("start the API server")?;

@@ -49,17 +49,18 @@ const NOTES: [(&str, &str); 10] = [
 ];
 
 /// What clients ask for and do not get.
-const NOT_SERVED: [(&str, &str); 14] = [
+const NOT_SERVED: [(&str, &str); 15] = [
     (
         "Impersonation of a uid or of extra fields (`Impersonate-Uid`, `Impersonate-Extra-*`)",
         "400; users, groups and service accounts can be acted for (`kubectl --as`, `--as-group`)",
     ),
     ("Tokens' keys at `/openid/v1/jwks`, tokens bound to nodes", "404, 400"),
     (
-        "Protobuf request bodies (`application/vnd.kubernetes.protobuf`)",
-        "415; JSON and YAML are read. `kubectl create configmap`, `secret`, `namespace` and their like send protobuf: add \
-         `--dry-run=client -o yaml` and pipe into `kubectl create -f -`",
+        "Protobuf request bodies (`application/vnd.kubernetes.protobuf`) of kinds that definitions add",
+        "415, as upstream; those of built-in kinds, of their subresources and of deletions are read, fields that are not \
+         known are left out without a warning",
     ),
+    ("CBOR request bodies", "415"),
     ("Protobuf, CBOR and YAML answers", "406, unless JSON is accepted too"),
     (
         "Strategic merge patch (`application/strategic-merge-patch+json`) of kinds that definitions add",
@@ -74,7 +75,10 @@ const NOT_SERVED: [(&str, &str); 14] = [
         "400; `v5.channel.k8s.io` and `v4.channel.k8s.io` are spoken, as by the Python client's \
          `kubernetes.stream.portforward` and kube's `Api::portforward`",
     ),
-    ("`continue` tokens", "lists are always whole; a `continue` parameter gets 410"),
+    (
+        "Pages of a list whose revision is gone (100,000 changes of the kind later, of events and leases 10,000)",
+        "410 with a `continue` token that goes on in what is there now, as upstream",
+    ),
     ("CEL rules of definitions (`x-kubernetes-validations`)", "not evaluated"),
     ("Conversion webhooks, admission webhooks", "422 in definitions; webhook kinds are 404"),
     ("`/openapi/v2`", "a document without kinds; they are in `/openapi/v3`"),

@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
+use pumice_objects::protobuf::ProtobufError;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+
+use crate::messages;
 
 /// Largest request body, in bytes, as upstream.
 pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -39,6 +42,8 @@ pub(crate) enum DecodeError {
     Json(String),
     #[error("the request body is not valid YAML: {0}")]
     Yaml(String),
+    #[error("the request body is not valid protobuf: {0}")]
+    Protobuf(#[from] ProtobufError),
 }
 
 /// Reads a body into one buffer.
@@ -84,10 +89,21 @@ pub(crate) struct Decoded {
     pub(crate) duplicates: Vec<String>,
 }
 
-/// Decodes JSON, or YAML where `yaml` says so.
-pub(crate) fn decode(bytes: &[u8], yaml: bool) -> Result<Decoded, DecodeError> {
+/// What a body is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+/// Decodes a body.
+pub(crate) fn decode(bytes: &[u8], format: Format) -> Result<Decoded, DecodeError> {
+    if format == Format::Protobuf {
+        return Ok(Decoded { value: messages::types().decode(bytes)?, duplicates: Vec::new() });
+    }
     let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::NotUtf8)?;
-    if yaml {
+    if format == Format::Yaml {
         // As YAML 1.2: a name such as `y` or `no` stays text.
         let options = serde_saphyr::options! { strict_booleans: true };
         let Yaml(value) = serde_saphyr::from_str_with_options(text, options)
@@ -244,14 +260,15 @@ mod tests {
 
     #[test]
     fn duplicates_are_named_and_the_last_wins() {
-        let decoded = decode(br#"{"a":{"b":[{"c":1,"c":2}]},"a":{"b":[{"c":3,"c":4}]}}"#, false).expect("decodes");
+        let decoded =
+            decode(br#"{"a":{"b":[{"c":1,"c":2}]},"a":{"b":[{"c":3,"c":4}]}}"#, Format::Json).expect("decodes");
         assert_eq!(decoded.duplicates, ["a.b[0].c", "a.b[0].c", "a"]);
         assert_eq!(decoded.value, serde_json::json!({"a": {"b": [{"c": 4}]}}));
     }
 
     #[test]
     fn yaml_is_read_as_json() {
-        let decoded = decode(b"a: 1\nb: [true, 'x', null]\nc: {d: 0.5}\n", true).expect("decodes");
+        let decoded = decode(b"a: 1\nb: [true, 'x', null]\nc: {d: 0.5}\n", Format::Yaml).expect("decodes");
         assert_eq!(decoded.value, serde_json::json!({"a": 1, "b": [true, "x", null], "c": {"d": 0.5}}));
     }
 
@@ -260,11 +277,11 @@ mod tests {
         let deep = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
         let deep_fields = format!("{}1{}", r#"{"a":"#.repeat(200), "}".repeat(200));
         for text in ["", "{", "{\"a\":}", "{} {}", "nul", deep.as_str(), deep_fields.as_str(), "1e999"] {
-            assert!(decode(text.as_bytes(), false).is_err(), "{:.20}", text);
+            assert!(decode(text.as_bytes(), Format::Json).is_err(), "{:.20}", text);
         }
-        assert!(matches!(decode(b"\"\xff\"", false), Err(DecodeError::NotUtf8)));
+        assert!(matches!(decode(b"\"\xff\"", Format::Json), Err(DecodeError::NotUtf8)));
         for text in ["a: [", "a: 1\na: 2\n", "a: .nan\n", deep.as_str()] {
-            assert!(decode(text.as_bytes(), true).is_err(), "{:.20}", text);
+            assert!(decode(text.as_bytes(), Format::Yaml).is_err(), "{:.20}", text);
         }
     }
 
@@ -277,12 +294,12 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_body_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200), yaml: bool) {
-            let _ = decode(&bytes, yaml);
+            let _ = decode(&bytes, if yaml { Format::Yaml } else { Format::Json });
         }
 
         #[test]
         fn json_survives(text in "[{}\\[\\]:,\"a0.\\-\\\\ ]{0,60}") {
-            let ours = decode(text.as_bytes(), false).ok().map(|decoded| decoded.value);
+            let ours = decode(text.as_bytes(), Format::Json).ok().map(|decoded| decoded.value);
             let theirs = serde_json::from_str::<Value>(&text).ok();
             proptest::prop_assert_eq!(ours, theirs);
         }

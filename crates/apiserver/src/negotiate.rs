@@ -120,6 +120,9 @@ pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 pub(crate) const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
+/// Media type of protobuf in Kubernetes' envelope.
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// What a request body claims to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyKind {
@@ -144,7 +147,7 @@ pub(crate) fn body_kind(headers: &HeaderMap) -> BodyKind {
         MERGE_PATCH => BodyKind::MergePatch,
         STRATEGIC_MERGE_PATCH => BodyKind::StrategicMergePatch,
         APPLY_PATCH | "application/apply-patch+cbor" => BodyKind::Apply,
-        "application/vnd.kubernetes.protobuf" => BodyKind::Protobuf,
+        PROTOBUF => BodyKind::Protobuf,
         _ => BodyKind::Unknown,
     }
 }

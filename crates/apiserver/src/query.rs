@@ -84,6 +84,15 @@ impl Query {
             })
             .transpose()
     }
+
+    /// `limit`; as upstream, none and what is below mean no limit.
+    fn limit(&self) -> Result<Option<usize>, QueryError> {
+        let name = "limit";
+        let Some(text) = self.filled(name) else { return Ok(None) };
+        let limit: i64 =
+            text.parse().map_err(|_| QueryError::Value { name, value: text.to_owned(), wanted: "a whole number" })?;
+        Ok(usize::try_from(limit).ok().filter(|limit| *limit > 0))
+    }
 }
 
 /// What a `resourceVersion` parameter asks for.
@@ -113,7 +122,10 @@ pub(crate) struct ReadOptions {
     pub(crate) fields: FieldSelector,
     pub(crate) revision: RevisionWish,
     pub(crate) revision_match: Option<RevisionMatch>,
-    pub(crate) continues: bool,
+    /// Most objects of a page.
+    pub(crate) limit: Option<usize>,
+    /// The token of the page before.
+    pub(crate) continues: Option<String>,
     pub(crate) bookmarks: bool,
     pub(crate) initial_events: Option<bool>,
     pub(crate) timeout_seconds: Option<u64>,
@@ -144,7 +156,8 @@ impl ReadOptions {
                     });
                 }
             },
-            continues: query.filled("continue").is_some(),
+            limit: query.limit()?,
+            continues: query.filled("continue").map(str::to_owned),
             bookmarks: query.flag("allowWatchBookmarks")?.unwrap_or(false),
             initial_events: query.flag("sendInitialEvents")?,
             timeout_seconds: query.number("timeoutSeconds")?,
@@ -231,6 +244,7 @@ mod tests {
             "resourceVersion=abc",
             "resourceVersionMatch=x",
             "timeoutSeconds=-1",
+            "limit=1.5",
             "allowWatchBookmarks=maybe",
             "labelSelector=%3D%3D%3D",
         ] {

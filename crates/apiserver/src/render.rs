@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::body::Body;
 use crate::cut::field;
 use crate::negotiate::{self, Shape};
+use crate::paging::Page;
 use crate::pipeline::{Call, json as json_response};
 use crate::registry::Descriptor;
 use crate::tables;
@@ -63,16 +64,16 @@ impl View {
             Shape::Partial => tables::partial(&object),
             Shape::Table => {
                 self.convert(&mut object);
-                let revision = object["metadata"]["resourceVersion"].clone();
-                self.table(&revision, &[object])
+                let metadata = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
+                self.table(metadata, &[object])
             }
         }
     }
 
-    fn table(&self, revision: &Value, objects: &[Value]) -> Value {
+    fn table(&self, metadata: Value, objects: &[Value]) -> Value {
         let table = &self.descriptor.table;
         let rows = objects.iter().map(|object| table.row(object, self.include, self.now)).collect();
-        table.to_json(json!({ "resourceVersion": revision }), rows, true)
+        table.to_json(metadata, rows, true)
     }
 
     fn convert(&self, object: &mut Value) {
@@ -92,11 +93,12 @@ impl View {
     }
 
     /// An answer with a list.
-    pub(crate) fn list(&self, items: Vec<Arc<Object>>, revision: u64) -> Response<Body> {
+    pub(crate) fn list(&self, page: Page) -> Response<Body> {
+        let (metadata, items) = (list_metadata(&page), page.items);
         match self.shape {
             Shape::Whole if !self.descriptor.converts() => {
                 let head = format!(
-                    "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{{\"resourceVersion\":\"{revision}\"}},\"items\":[",
+                    "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
                     json!(self.descriptor.list_kind),
                     json!(self.descriptor.api_version()),
                 );
@@ -104,7 +106,7 @@ impl View {
             }
             Shape::Table => {
                 let objects: Vec<Value> = items.iter().map(|object| parse(object)).collect();
-                json_response(StatusCode::OK, self.table(&json!(revision.to_string()), &objects).to_string())
+                json_response(StatusCode::OK, self.table(metadata, &objects).to_string())
             }
             Shape::Whole | Shape::Partial => {
                 let (kind, version) = match self.shape {
@@ -115,13 +117,24 @@ impl View {
                 let list = json!({
                     "kind": kind,
                     "apiVersion": version,
-                    "metadata": { "resourceVersion": revision.to_string() },
+                    "metadata": metadata,
                     "items": items,
                 });
                 json_response(StatusCode::OK, list.to_string())
             }
         }
     }
+}
+
+fn list_metadata(page: &Page) -> Value {
+    let mut metadata = json!({ "resourceVersion": page.revision.to_string() });
+    if let Some(next) = &page.next {
+        metadata["continue"] = json!(next);
+    }
+    if let Some(remaining) = page.remaining {
+        metadata["remainingItemCount"] = json!(remaining);
+    }
+    metadata
 }
 
 pub(crate) fn not_acceptable() -> Status {

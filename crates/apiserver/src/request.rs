@@ -4,7 +4,6 @@
 //! registry and never fails on strange input; what is no resource path is [`Target::Other`]. Called by the pipeline.
 
 use std::fmt;
-use std::fmt::Write as _;
 
 use http::Method;
 
@@ -181,21 +180,6 @@ pub(crate) fn percent_decode(text: &str, plus: bool) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Encodes everything that is not plain in a query's value.
-pub(crate) fn percent_encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                encoded.push(char::from(byte))
-            }
-            // Writing to a String can't fail.
-            _ => drop(write!(encoded, "%{byte:02X}")),
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,14 +235,6 @@ mod tests {
     }
 
     proptest::proptest! {
-        #[test]
-        fn what_is_encoded_is_read_as_it_was(text in "\\PC{0,40}[\n&=+% ]?") {
-            let encoded = percent_encode(&text);
-            let uri = format!("/a?b={encoded}");
-            proptest::prop_assert!(uri.parse::<http::Uri>().is_ok());
-            proptest::prop_assert_eq!(percent_decode(&encoded, true), Some(text));
-        }
-
         #[test]
         fn no_path_panics(path in "\\PC{0,80}", watching: bool) {
             let _ = parse(&Method::GET, &path, watching);

@@ -26,7 +26,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::node_proxy::{NoNodes, NodeProxy};
 use crate::registry::RegistryCell;
 use crate::rights::RightsCell;
-use crate::{bootstrap, expiry, gc, pipeline};
+use crate::{bootstrap, expiry, gc, metrics, pipeline};
 
 /// Most writes at a time; with the limit of bodies this bounds the memory that clients can fill.
 const WRITES_MAX: usize = 256;
@@ -68,6 +68,7 @@ pub struct Builder {
     node_proxy: Arc<dyn NodeProxy>,
     clock: Arc<dyn Clock>,
     aggregated: Vec<AggregatedApi>,
+    metrics: bool,
     bookmark_every: Duration,
 }
 
@@ -103,6 +104,12 @@ impl Builder {
         self
     }
 
+    /// Serves `metrics.k8s.io`, by asking the nodes for their `/stats/summary`.
+    pub fn metrics(mut self) -> Self {
+        self.metrics = true;
+        self
+    }
+
     /// How often a quiet watch gets a bookmark; a minute by default.
     pub fn bookmark_every(mut self, period: Duration) -> Self {
         self.bookmark_every = period;
@@ -110,7 +117,11 @@ impl Builder {
     }
 
     /// Stores what every cluster has, and starts the collector and the sweep of old events. Needs a tokio runtime.
-    pub async fn build(self) -> Result<ApiServer, BuildError> {
+    pub async fn build(mut self) -> Result<ApiServer, BuildError> {
+        if self.metrics {
+            let (nodes, clock) = (Arc::clone(&self.node_proxy), Arc::clone(&self.clock));
+            self.aggregated.push(metrics::api(self.store.clone(), nodes, clock));
+        }
         let accounts = match self.accounts {
             Some((key, root_certificate)) => Accounts::new(key, Some(root_certificate)),
             None => Accounts::new(TokenKey::passing().map_err(BuildError::Key)?, None),
@@ -166,6 +177,7 @@ impl ApiServer {
             node_proxy: Arc::new(NoNodes),
             clock: Arc::new(SystemClock),
             aggregated: Vec::new(),
+            metrics: false,
             bookmark_every: BOOKMARK_EVERY,
         }
     }

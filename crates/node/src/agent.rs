@@ -4,6 +4,7 @@
 //! Invariant: the agent may die at any time; pods go on, and the next agent takes them over.
 
 mod addresses;
+mod attend;
 mod bridge;
 mod capabilities;
 mod channels;
@@ -29,6 +30,8 @@ mod shim_watch;
 mod sources;
 mod start;
 mod teardown;
+mod tokens;
+mod usage;
 mod volumes;
 
 use std::io;
@@ -36,7 +39,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::{Request, Response};
+use pumice_cluster::EventRecorder;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -44,7 +49,7 @@ use tokio_util::sync::CancellationToken;
 pub use bridge::BridgeError;
 pub use capabilities::Capabilities;
 pub use image_map::{ImageEntry, ImageMap, ImageMapError};
-pub use log_service::LogBody;
+pub use log_service::NodeBody;
 pub use options::{Options, ShimCommand};
 pub use teardown::tear_down;
 
@@ -58,7 +63,10 @@ use pods::{Drain, Pods};
 use service::NodeService;
 use start::NodeContext;
 use teardown::NodePaths;
+use usage::{Sampler, Usage};
 
+/// Who events are from.
+const COMPONENT: &str = "pumice-node";
 /// Drains waiting to be taken on.
 const DRAINS_MAX: usize = 4;
 /// Waits between attempts to register, while the API server is not there.
@@ -93,6 +101,9 @@ pub struct NodeAgent {
     capacity: Capacity,
     pods: Pods,
     drains: mpsc::Receiver<Drain>,
+    /// Writes events.
+    events: BoxFuture<'static, ()>,
+    sampler: Sampler,
     handle: Handle,
 }
 
@@ -105,10 +116,10 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Answers one request of the kubelet's API: `/containerLogs/{namespace}/{pod}/{container}` `/exec/` likewise,
-    /// and `/portForward/{namespace}/{pod}`.
+    /// Answers one request of the kubelet's API: `/containerLogs/{namespace}/{pod}/{container}`, `/exec/` likewise,
+    /// `/portForward/{namespace}/{pod}`, and `/stats/summary`.
     /// For a stream it takes the connection from the request's extensions. Needs a runtime.
-    pub fn answer<B>(&self, request: Request<B>) -> Response<LogBody> {
+    pub fn answer<B>(&self, request: Request<B>) -> Response<NodeBody> {
         self.service.answer(request)
     }
 
@@ -162,11 +173,13 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         pods: options.pods_max,
         disk_bytes: disk_bytes(&paths),
     };
+    let (recorder, events) = EventRecorder::new(options.client.clone(), COMPONENT);
     let context = Arc::new(NodeContext {
         client: options.client,
         node_name: options.node_name,
         data_dir: paths.data_dir,
         pods_dir: paths.pods_dir,
+        events: recorder,
         resolver,
         shim: options.shim,
         image_map: options.image_map,
@@ -181,11 +194,17 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         memory_bytes: capacity.memory_bytes,
     });
     let index = PodIndex::default();
-    let service = NodeService::new(index.clone(), context.shim.clone());
+    let sampler = Sampler {
+        usage: Usage::default(),
+        index: index.clone(),
+        hierarchy: context.capabilities.cgroup.clone(),
+        cgroup_node: context.cgroup_node.clone(),
+    };
+    let service = NodeService::new(index.clone(), context.shim.clone(), sampler.usage.clone());
     let pods = Pods::open(context.clone(), options.pods_max, options.starts_max, index).map_err(AgentError::Watch)?;
     let (sender, drains) = mpsc::channel(DRAINS_MAX);
     let handle = Handle { service, drains: sender, capabilities: Arc::new(capabilities) };
-    Ok(NodeAgent { context, capacity, pods, drains, handle })
+    Ok(NodeAgent { context, capacity, pods, drains, events: Box::pin(events), sampler, handle })
 }
 
 fn make_network(paths: &NodePaths) -> Result<NodeNetwork, String> {
@@ -215,7 +234,7 @@ impl NodeAgent {
 
     /// Runs until `shutdown`. Pods that run then go on; when none does, nothing is left on the host.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), AgentError> {
-        let NodeAgent { context, capacity, pods, drains, handle } = self;
+        let NodeAgent { context, capacity, pods, drains, events, sampler, handle } = self;
         let service = handle.service.clone();
         // With the last handle gone, nobody can ask for a drain any more; ours must not be it.
         let _handle = handle;
@@ -223,6 +242,16 @@ impl NodeAgent {
         let lease_shutdown = shutdown.clone();
         parts.spawn(async move {
             register_and_renew(&context, capacity, lease_shutdown).await;
+            Ok(())
+        });
+        let events_shutdown = shutdown.clone();
+        parts.spawn(async move {
+            let _ = events_shutdown.run_until_cancelled(events).await;
+            Ok(())
+        });
+        let sampler_shutdown = shutdown.clone();
+        parts.spawn(async move {
+            let _ = sampler_shutdown.run_until_cancelled(sampler.run()).await;
             Ok(())
         });
         let pods_shutdown = shutdown.clone();

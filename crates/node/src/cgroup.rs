@@ -198,7 +198,31 @@ impl ContainerCgroup {
     pub(crate) fn oom_kills(&self) -> u64 {
         let name = if self.v2 { "memory.events" } else { "memory.oom_control" };
         let text = self.dirs.first().and_then(|dir| fs::read_to_string(dir.join(name)).ok()).unwrap_or_default();
-        parse_oom_kills(&text)
+        field(&text, "oom_kill").unwrap_or(0)
+    }
+
+    /// Time that the group's processes have computed, in nanoseconds; `None` where the kernel does not count it for groups.
+    pub(crate) fn cpu_ns(&self) -> Option<u64> {
+        if self.v2 {
+            let text = fs::read_to_string(self.dirs.first()?.join("cpu.stat")).ok()?;
+            return Some(field(&text, "usage_usec")?.saturating_mul(1000));
+        }
+        // There where both controllers have one mount, as most systems have it.
+        fs::read_to_string(self.dirs.get(1)?.join("cpuacct.usage")).ok()?.trim().parse().ok()
+    }
+
+    /// Bytes that can't be taken back from the group at once: what it holds without the files it has not used lately, which is
+    /// what Kubernetes calls its working set.
+    pub(crate) fn working_set_bytes(&self) -> Option<u64> {
+        let dir = self.dirs.first()?;
+        let (held, idle) = if self.v2 {
+            ("memory.current", "inactive_file")
+        } else {
+            ("memory.usage_in_bytes", "total_inactive_file")
+        };
+        let held: u64 = fs::read_to_string(dir.join(held)).ok()?.trim().parse().ok()?;
+        let stat = fs::read_to_string(dir.join("memory.stat")).unwrap_or_default();
+        Some(held.saturating_sub(field(&stat, idle).unwrap_or(0)))
     }
 
     /// Kills what is left in the group and removes it, as far as it can be.
@@ -231,9 +255,10 @@ pub(crate) fn pods(hierarchy: &Hierarchy, node: &Path) -> Vec<String> {
     found
 }
 
-fn parse_oom_kills(text: &str) -> u64 {
-    let value = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+/// The number behind a name, of a file with one of both on each line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.find(|(found, _)| *found == name)?.1.trim().parse().ok()
 }
 
 fn shares(milli: i64) -> i64 {
@@ -352,8 +377,34 @@ mod tests {
             ("oom_kill x", 0),
         ];
         for (text, expected) in cases {
-            assert_eq!(parse_oom_kills(text), expected, "{text}");
+            assert_eq!(field(text, "oom_kill").unwrap_or(0), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn use_is_read_in_both_versions() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [
+            ("one/memory.usage_in_bytes", "5000\n"),
+            ("one/memory.stat", "inactive_file 1\ntotal_inactive_file 2000\n"),
+            ("cpu/cpuacct.usage", "123456789\n"),
+            ("two/memory.current", "5000\n"),
+            ("two/memory.stat", "anon 1\ninactive_file 6000\n"),
+            ("two/cpu.stat", "usage_usec 1234\nuser_usec 1000\n"),
+        ];
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let group =
+            |dirs: &[&str], v2| ContainerCgroup { dirs: dirs.iter().map(|name| dir.path().join(name)).collect(), v2 };
+        let used = |group: ContainerCgroup| (group.cpu_ns(), group.working_set_bytes());
+        assert_eq!(used(group(&["one", "cpu"], false)), (Some(123_456_789), Some(3000)));
+        assert_eq!(used(group(&["one"], false)), (None, Some(3000)));
+        assert_eq!(used(group(&["two"], true)), (Some(1_234_000), Some(0)));
+        assert_eq!(used(group(&["none", "none"], false)), (None, None));
+        assert_eq!(used(group(&[], true)), (None, None));
     }
 
     #[test]

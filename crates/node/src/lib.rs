@@ -19,7 +19,7 @@ pub mod shim;
 mod simulated;
 
 pub use agent::{
-    AgentError, BridgeError, Capabilities, Handle, ImageEntry, ImageMap, ImageMapError, LogBody, NodeAgent, Options,
+    AgentError, BridgeError, Capabilities, Handle, ImageEntry, ImageMap, ImageMapError, NodeAgent, NodeBody, Options,
     ShimCommand, tear_down,
 };
 pub use cgroup::{CgroupSpec, Hierarchy, Limits};

@@ -51,6 +51,63 @@ pub(crate) fn resident_bytes(pid: i32) -> u64 {
     pages.saturating_mul(page_bytes())
 }
 
+/// Time that a process and those of its children whose end it has taken have computed, in nanoseconds: fields 14 to 17 of
+/// its `stat`.
+pub(crate) fn cpu_ns(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    parse_cpu_ticks(&stat).unwrap_or(0).saturating_mul(1_000_000_000 / ticks_per_second())
+}
+
+fn parse_cpu_ticks(stat: &str) -> Option<u64> {
+    let fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11).take(4);
+    fields.map(|field| field.parse::<u64>().ok()).sum()
+}
+
+/// What `/proc/PID/net/dev` says of a network's links but its loopback: bytes received and sent.
+pub(crate) fn network_bytes(pid: i32) -> (u64, u64) {
+    parse_network(&fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default())
+}
+
+fn parse_network(text: &str) -> (u64, u64) {
+    let links = text.lines().filter_map(|line| line.split_once(':')).filter(|(name, _)| name.trim() != "lo");
+    links.fold((0, 0), |(received, sent), (_, numbers)| {
+        let number = |at: usize| numbers.split_ascii_whitespace().nth(at).and_then(|text| text.parse::<u64>().ok());
+        (received + number(0).unwrap_or(0), sent + number(8).unwrap_or(0))
+    })
+}
+
+/// Time that the machine's processors have computed since it started, in nanoseconds.
+pub(crate) fn machine_cpu_ns() -> Option<u64> {
+    let ticks = parse_machine_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
+    Some(ticks.saturating_mul(1_000_000_000 / ticks_per_second()))
+}
+
+/// User, nice, system, then without idle and waiting: interrupts, soft interrupts, stolen.
+fn parse_machine_ticks(stat: &str) -> Option<u64> {
+    let numbers = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let numbers: Vec<u64> = numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
+    let busy = numbers.iter().take(3).chain(numbers.iter().skip(5).take(3));
+    (numbers.len() > 3).then(|| busy.sum())
+}
+
+/// Bytes of memory that the machine could not give to somebody else now.
+pub(crate) fn machine_memory_bytes() -> Option<u64> {
+    parse_memory_in_use(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn parse_memory_in_use(text: &str) -> Option<u64> {
+    let number = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim_start_matches(':').split_ascii_whitespace().next()?.parse().ok()
+    };
+    Some(number("MemTotal")?.saturating_sub(number("MemAvailable")?).saturating_mul(1024))
+}
+
+fn ticks_per_second() -> u64 {
+    let found = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten();
+    found.and_then(|ticks| u64::try_from(ticks).ok()).filter(|ticks| *ticks > 0).unwrap_or(100)
+}
+
 fn page_bytes() -> u64 {
     nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)
         .ok()
@@ -70,6 +127,21 @@ mod tests {
             assert_eq!(parse_start_ticks(&format!("42 ({name}) {tail}")), Some(987_654), "{name}");
         }
         assert_eq!(parse_start_ticks("42 (sh) S 1"), None);
+    }
+
+    #[test]
+    fn time_and_traffic_are_read() {
+        let stat = "42 (a b) S 1 2 3 4 5 6 7 8 9 10 100 20 3 4 15";
+        assert_eq!(parse_cpu_ticks(stat), Some(127));
+        assert_eq!(parse_cpu_ticks("42 (sh) S"), Some(0));
+        assert_eq!(parse_cpu_ticks("nothing"), None);
+        let dev = "Inter-|   Receive  |  Transmit\n face |bytes packets\n    lo: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0\n  eth0: 120 3 0 0 0 0 0 0 70 2 0\n eth1:5 1 0 0 0 0 0 0 1 1\n";
+        assert_eq!(parse_network(dev), (125, 71));
+        assert_eq!(parse_network(""), (0, 0));
+        assert_eq!(parse_machine_ticks("cpu  10 1 5 900 70 2 3 4 9 9\ncpu0 1 1 1 1\n"), Some(25));
+        assert_eq!(parse_machine_ticks("cpu 1 2\n"), None);
+        assert_eq!(parse_memory_in_use("MemTotal:  10 kB\nMemFree: 1 kB\nMemAvailable: 4 kB\n"), Some(6144));
+        assert_eq!(parse_memory_in_use("MemTotal:  10 kB\n"), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod meta;
 pub mod names;
 pub mod patch;
 pub mod path;
+pub mod protobuf;
 mod quote;
 pub mod schema;
 pub mod selector;

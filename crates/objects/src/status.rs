@@ -187,12 +187,14 @@ pub struct Status {
     pub message: String,
     /// What it is about, boxed for it travels in `Result`s.
     pub details: Option<Box<StatusDetails>>,
+    /// The token with which a list can go on though its revision is gone.
+    pub continues: Option<String>,
 }
 
 impl Status {
     /// A failure with the code that belongs to `reason` and no details.
     pub fn new(reason: StatusReason, message: impl Into<String>) -> Self {
-        Self { code: reason.code(), reason, message: message.into(), details: None }
+        Self { code: reason.code(), reason, message: message.into(), details: None, continues: None }
     }
 
     fn about(reason: StatusReason, resource: GroupResource<'_>, name: &str, message: String) -> Self {
@@ -208,6 +210,13 @@ impl Status {
     #[must_use]
     pub fn with_details(mut self, details: StatusDetails) -> Self {
         self.details = Some(Box::new(details));
+        self
+    }
+
+    /// The same failure with a token with which the list can go on.
+    #[must_use]
+    pub fn with_continue(mut self, token: String) -> Self {
+        self.continues = Some(token);
         self
     }
 
@@ -404,6 +413,9 @@ impl Status {
         });
         if self.reason != StatusReason::Unknown {
             object["reason"] = self.reason.as_str().into();
+        }
+        if let Some(token) = &self.continues {
+            object["metadata"]["continue"] = token.as_str().into();
         }
         if let Some(details) = &self.details {
             object["details"] = details.to_json();

@@ -65,7 +65,7 @@ pub(crate) struct Index {
 /// Objects and recent events of one resource.
 #[derive(Debug)]
 pub(crate) struct Shelf {
-    items: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<Object>>>,
+    pub(crate) items: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<Object>>>,
     count: usize,
     ring: VecDeque<WatchEvent>,
     ring_bytes: usize,
@@ -173,32 +173,6 @@ impl Shelf {
             None => self.items.values().flat_map(BTreeMap::values).cloned().collect(),
             Some(namespace) => self.items.get(namespace).into_iter().flat_map(BTreeMap::values).cloned().collect(),
         }
-    }
-
-    /// The objects as they were at `revision`, which must not be below the floor.
-    /// O(objects + events since).
-    pub(crate) fn list_at(&self, namespace: Option<&str>, revision: u64) -> Vec<Arc<Object>> {
-        let since = self.first_after(revision);
-        if since == self.ring.len() {
-            return self.list(namespace);
-        }
-        let mut items: BTreeMap<(Arc<str>, Arc<str>), Arc<Object>> = self
-            .list(namespace)
-            .into_iter()
-            .map(|object| ((object.key.namespace.clone(), object.key.name.clone()), object))
-            .collect();
-        for event in self.ring.range(since..).rev() {
-            let key = &event.object.key;
-            if namespace.is_some_and(|wanted| wanted != &*key.namespace) {
-                continue;
-            }
-            let slot = (key.namespace.clone(), key.name.clone());
-            match &event.previous {
-                Some(previous) => items.insert(slot, previous.clone()),
-                None => items.remove(&slot),
-            };
-        }
-        items.into_values().collect()
     }
 
     /// The oldest revision from which a watch can start.

@@ -17,6 +17,7 @@ use crate::log::memory::MemoryLog;
 use crate::log::{Log, LogError};
 use crate::object::{Change, Object};
 use crate::options::Options;
+use crate::page::{Page, Range};
 use crate::shared::Shared;
 use crate::watch::{Watch, WatchError};
 use crate::writer::{self, Request, Start};
@@ -162,11 +163,12 @@ impl Store {
         Listing { revision: state.index.revision(), items: shelf.map_or_else(Vec::new, |shelf| shelf.list(namespace)) }
     }
 
-    /// All objects as they were at `revision`, for the later pages of a list. O(objects + events
-    /// since); expired when the watch window has moved past it.
-    pub fn list_at(&self, resource: &str, namespace: Option<&str>, revision: u64) -> Result<Listing, WatchError> {
+    /// At most `limit` objects of a part of a list. O(limit + events since the moment asked for); expired when the watch
+    /// window has moved past that.
+    pub fn page(&self, resource: &str, range: Range<'_>, limit: usize) -> Result<Page, WatchError> {
         let state = self.shared.read();
         let current = state.index.revision();
+        let revision = range.revision.unwrap_or(current);
         if revision > current {
             return Err(WatchError::Ahead { requested: revision, current });
         }
@@ -174,9 +176,8 @@ impl Store {
         if revision < oldest {
             return Err(WatchError::Expired { requested: revision, oldest });
         }
-        let shelf = state.index.shelf(resource);
-        let items = shelf.map_or_else(Vec::new, |shelf| shelf.list_at(namespace, revision));
-        Ok(Listing { revision, items })
+        let none = Page { revision, items: Vec::new(), more: false, total: range.after.is_none().then_some(0) };
+        Ok(state.index.shelf(resource).map_or(none, |shelf| shelf.page(range, revision, limit)))
     }
 
     /// How many objects a resource, or one namespace of it, has.

@@ -105,6 +105,24 @@ fn pods_outlive_a_clean_stop_and_are_adopted() {
 }
 
 #[test]
+fn what_a_pod_uses_is_shown() {
+    let platform = Platform::new();
+    let script = "x=$(head -c 60000000 /dev/zero | tr \"\\0\" x); echo ${#x}; sleep 1000";
+    platform.jobctl(["submit", "--name", "holds", "--memory", "200Mi", "--", "sh", "-c", script]).ok();
+    eventually("its memory is seen", || {
+        let top = platform.jobctl(["top", "-o", "json"]).ok();
+        let loads: serde_json::Value = serde_json::from_str(&top).unwrap();
+        let used = loads[0]["used"]["memoryBytes"].as_u64().unwrap_or(0);
+        if (60_000_000..200 << 20).contains(&used) { Ok(()) } else { Err(top) }
+    });
+    let pods = platform.kubectl(["top", "pods", "--no-headers"]).ok();
+    let fields: Vec<&str> = pods.split_whitespace().collect();
+    assert!(fields.len() == 3 && fields[0].starts_with("holds-") && fields[2].ends_with("Mi"), "{pods}");
+    let nodes = platform.kubectl(["top", "nodes"]).ok();
+    assert!(nodes.lines().count() == 2 && nodes.contains("MEMORY(%)"), "{nodes}");
+}
+
+#[test]
 fn tearing_down_leaves_nothing() {
     let mut platform = Platform::start(Setup::default());
     platform.jobctl(["submit", "--name", "endless", "--", "sleep", "1000"]).ok();

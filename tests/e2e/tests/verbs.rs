@@ -105,7 +105,7 @@ fn progress_and_loads_are_told() {
         if held[0]["pods"] == 3 { Ok(()) } else { Err(held.to_string()) }
     });
     let top = platform.jobctl(["top", "held"]);
-    assert!(top.stderr.contains("does not measure"), "{top:?}");
+    assert!(top.stderr.contains("not measured"), "{top:?}");
     assert_eq!(top.stdout.lines().count(), 4, "{top:?}");
     let held = json(&platform, &["top", "-o", "json"]);
     assert_eq!(held[0]["requested"]["cpuMilli"], 1500);

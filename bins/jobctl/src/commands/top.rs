@@ -43,6 +43,8 @@ pub fn top(session: &Session, args: &TopArgs) -> Result<Exit, Failure> {
             terminal::say(
                 "this platform does not measure what pods use (no metrics.k8s.io): shown is what they ask for",
             );
+        } else if !loads.is_empty() && loads.iter().all(|load| load.used.is_none()) {
+            terminal::say("what these pods use is not measured, or not yet: shown is what they ask for");
         }
         Ok(Exit::Success)
     })

@@ -152,14 +152,14 @@ impl Descriptor {
 
     /// Media types of the patches it takes.
     pub(crate) fn patches(&self) -> &'static [&'static str] {
-        match self.merges_strategically() {
+        match self.is_builtin() {
             true => &[JSON_PATCH, MERGE_PATCH, APPLY_PATCH, STRATEGIC_MERGE_PATCH],
             false => &[JSON_PATCH, MERGE_PATCH, APPLY_PATCH],
         }
     }
 
-    /// Whether it takes strategic merge patches: built-in kinds do.
-    pub(crate) fn merges_strategically(&self) -> bool {
+    /// Whether no definition made it. Built-in kinds take strategic merge patches and protobuf.
+    pub(crate) fn is_builtin(&self) -> bool {
         self.openapi.is_none()
     }
 

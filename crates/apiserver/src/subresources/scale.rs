@@ -7,7 +7,7 @@ use pumice_objects::status::Status;
 use serde_json::{Value, json};
 
 use crate::body::Body;
-use crate::decode;
+use crate::decode::{self, Format};
 use crate::negotiate::{self, BodyKind, JSON_PATCH, MERGE_PATCH};
 use crate::pipeline::{Answer, Call, json as json_response};
 use crate::registry::descriptor::Subresource;
@@ -41,7 +41,7 @@ async fn read_patch(call: &Call, body: Body) -> Result<Change, Status> {
         return Err(update::unsupported(&PATCHES, kind));
     }
     let bytes = decode::read(body).await?;
-    let patch = decode::decode(&bytes, false)?.value;
+    let patch = decode::decode(&bytes, Format::Json)?.value;
     Ok(if kind == BodyKind::JsonPatch { Change::JsonPatch(patch) } else { Change::MergePatch(patch) })
 }
 

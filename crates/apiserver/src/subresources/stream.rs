@@ -4,6 +4,7 @@
 //! and the node's 101 ends the request: a stream holds no room for writes, knows no time limit of one, and ends with
 //! the pod, the client or the node's agent.
 
+use form_urlencoded::byte_serialize;
 use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::{HeaderMap, HeaderName, Request, StatusCode};
 use hyper::upgrade::OnUpgrade;
@@ -14,7 +15,7 @@ use super::on_node;
 use crate::body::Body;
 use crate::pipeline::{Answer, Call, authorize_also};
 use crate::render::parse;
-use crate::request::{Verb, percent_encode};
+use crate::request::Verb;
 use crate::verbs::read;
 
 /// Which container a command runs in, where the request does not say.
@@ -34,13 +35,9 @@ const HANDSHAKE_PREFIX: &str = "sec-websocket-";
 
 /// Answers `pods/x/exec`.
 pub(crate) async fn exec(call: &Call) -> Answer {
-    let upgrade = upgrade(call, EXEC_NO_SPDY)?;
+    let ended = "cannot exec into a container in a completed pod; current phase is ";
+    let (upgrade, pod) = begin(call, EXEC_NO_SPDY, ended)?;
     let name = &call.request.name;
-    let pod = parse(&*read::fetch(call)?);
-    if let Some(phase) = ended(&pod) {
-        let text = format!("cannot exec into a container in a completed pod; current phase is {phase}");
-        return Err(Status::bad_request(text));
-    }
     let asked = call.query.filled("container").or_else(|| default_container(&pod));
     let container = on_node::container(name, &pod, asked)?;
     let path = format!("/exec/{}/{name}/{container}?{}", call.request.namespace, exec_parameters(call)?);
@@ -49,16 +46,23 @@ pub(crate) async fn exec(call: &Call) -> Answer {
 
 /// Answers `pods/x/portforward`.
 pub(crate) async fn port_forward(call: &Call) -> Answer {
-    let upgrade = upgrade(call, PORTS_NO_SPDY)?;
+    let ended = "unable to forward port because pod is not running. Current status=";
+    let (upgrade, pod) = begin(call, PORTS_NO_SPDY, ended)?;
     let name = &call.request.name;
-    let pod = parse(&*read::fetch(call)?);
-    if let Some(phase) = ended(&pod) {
-        let text = format!("unable to forward port because pod is not running. Current status={phase}");
-        return Err(Status::bad_request(text));
-    }
     let ports: Vec<String> = ports(call)?.into_iter().map(|port| format!("port={port}")).collect();
     let path = format!("/portForward/{}/{name}?{}", call.request.namespace, ports.join("&"));
     hand_over(call, &pod, &path, upgrade).await
+}
+
+/// The connection that the client lets us have, and the pod, which must not have `ended`: a text that its phase completes.
+fn begin(call: &Call, no_spdy: &str, ended: &str) -> Result<(OnUpgrade, Value), Status> {
+    let upgrade = upgrade(call, no_spdy)?;
+    let pod = parse(&*read::fetch(call)?);
+    let phase = pod["status"]["phase"].as_str().filter(|phase| matches!(*phase, "Succeeded" | "Failed"));
+    match phase {
+        Some(phase) => Err(Status::bad_request(format!("{ended}{phase}"))),
+        None => Ok((upgrade, pod)),
+    }
 }
 
 /// The connection that the client lets us have, if it may. `no_spdy` is for those who ask for that.
@@ -86,11 +90,6 @@ fn has(headers: &HeaderMap, name: &HeaderName, wanted: impl Fn(&str) -> bool) ->
     lines.flat_map(|line| line.split(',')).any(|entry| wanted(&entry.trim().to_ascii_lowercase()))
 }
 
-/// The phase of a pod that runs nothing any more.
-fn ended(pod: &Value) -> Option<&str> {
-    pod["status"]["phase"].as_str().filter(|phase| matches!(*phase, "Succeeded" | "Failed"))
-}
-
 /// The container that the pod's own annotation names, if it has it.
 fn default_container(pod: &Value) -> Option<&str> {
     let named = pod["metadata"]["annotations"][DEFAULT_CONTAINER].as_str()?;
@@ -98,8 +97,8 @@ fn default_container(pod: &Value) -> Option<&str> {
 }
 
 fn exec_parameters(call: &Call) -> Result<String, Status> {
-    let mut words: Vec<String> =
-        call.query.all("command").map(|word| format!("command={}", percent_encode(word))).collect();
+    let encoded = |word: &str| byte_serialize(word.as_bytes()).collect::<String>();
+    let mut words: Vec<String> = call.query.all("command").map(|word| format!("command={}", encoded(word))).collect();
     if words.is_empty() {
         return Err(Status::bad_request("you must specify at least one command for the container"));
     }

@@ -11,7 +11,7 @@ use super::update::{self, Edit};
 use super::{create, read, write};
 use crate::body::Body;
 use crate::clock::wire_time;
-use crate::decode::{self, DecodeError, Decoded};
+use crate::decode::{self, DecodeError, Decoded, Format};
 use crate::pipeline::{self, Answer, Call};
 use crate::query::{FIELD_MANAGER_BYTES_MAX, WriteOptions};
 use crate::registry::descriptor::Subresource;
@@ -91,11 +91,11 @@ fn keep_own(call: &Call, subresource: Option<&Subresource>, config: &mut Value) 
 /// YAML, which clients make of JSON: that is read faster, and its duplicate fields are told.
 fn decoded(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     if bytes.first() == Some(&b'{')
-        && let Ok(decoded) = decode::decode(bytes, false)
+        && let Ok(decoded) = decode::decode(bytes, Format::Json)
     {
         return Ok(decoded);
     }
-    decode::decode(bytes, true)
+    decode::decode(bytes, Format::Yaml)
 }
 
 struct Apply<'c> {

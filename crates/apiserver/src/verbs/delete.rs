@@ -20,6 +20,7 @@ use crate::body::Body;
 use crate::clock::wire_time;
 use crate::decode;
 use crate::negotiate;
+use crate::paging;
 use crate::pipeline::{self, Answer, Call, json as json_response};
 use crate::query::{Query, ReadOptions};
 use crate::registry::Descriptor;
@@ -84,19 +85,19 @@ pub(crate) async fn delete(call: &Call, body: Body) -> Answer {
     Ok(response)
 }
 
-/// Answers a deletecollection: every object that matches, with the list of what was there. Not all or nothing.
+/// Answers a deletecollection: every object of the page that is asked for, without a limit all that match, with the list
+/// of what was there. Not all or nothing.
 pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
     let view = View::of(call)?;
     let options = ReadOptions::parse(&call.query)?;
     let matcher = Matcher::new(&call.descriptor, &options)?;
     let wish = wish(call, body).await?;
-    let listing = call.state.store.list(&call.descriptor.storage, call.namespace());
-    let items = read::select(listing.items, &matcher);
+    let page = paging::page(call, &options, &matcher)?;
     let mut warnings = Vec::new();
-    for object in &items {
+    for object in &page.items {
         admit(call, object, &wish, &mut warnings)?;
     }
-    let results: Vec<Result<(), Status>> = stream::iter(items.clone())
+    let results: Vec<Result<(), Status>> = stream::iter(page.items.clone())
         .map(|object| {
             let wish = &wish;
             async move {
@@ -110,7 +111,7 @@ pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
     if let Some(status) = results.into_iter().filter_map(Result::err).find(|status| status.code != 404) {
         return Err(status);
     }
-    let mut response = view.list(items, listing.revision);
+    let mut response = view.list(page);
     pipeline::warn(&mut response, &warnings);
     Ok(response)
 }
@@ -128,8 +129,8 @@ pub(crate) async fn wish(call: &Call, body: Body) -> Result<Wish, Status> {
     let options = if bytes.is_empty() {
         Value::Null
     } else {
-        let yaml = write::object_body(negotiate::body_kind(&call.headers))?;
-        decode::decode(&bytes, yaml)?.value
+        let format = write::object_body(negotiate::body_kind(&call.headers))?;
+        decode::decode(&bytes, format)?.value
     };
     parse_wish(&options, &call.query)
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use pumice_objects::status::{Status, StatusCause, StatusDetails, StatusReason};
-use pumice_store::{Listing, Object, WatchError};
+use pumice_store::{Object, WatchError};
 
+use crate::paging;
 use crate::pipeline::{Answer, Call};
-use crate::query::{ReadOptions, RevisionMatch, RevisionWish};
+use crate::query::{ReadOptions, RevisionWish};
 use crate::render::View;
 use crate::selecting::Matcher;
 
@@ -30,51 +31,12 @@ pub(crate) fn get(call: &Call) -> Answer {
     Ok(view.one(StatusCode::OK, &*fetch(call)?))
 }
 
-/// Answers a list. Always the whole of it: `limit` is a wish, and a list without `continue` is complete.
+/// Answers a list.
 pub(crate) fn list(call: &Call) -> Answer {
     let view = View::of(call)?;
     let options = ReadOptions::parse(&call.query)?;
     let matcher = Matcher::new(&call.descriptor, &options)?;
-    let listing = snapshot(call, &options)?;
-    Ok(view.list(select(listing.items, &matcher), listing.revision))
-}
-
-/// The objects that a selector names.
-pub(crate) fn select(items: Vec<Arc<Object>>, matcher: &Matcher) -> Vec<Arc<Object>> {
-    if matcher.is_everything() {
-        return items;
-    }
-    items.into_iter().filter(|object| matcher.matches(object)).collect()
-}
-
-/// The snapshot that the revision parameters ask for.
-fn snapshot(call: &Call, options: &ReadOptions) -> Result<Listing, Status> {
-    if options.continues {
-        return Err(Status::expired(
-            "The provided continue parameter is too old to display a consistent list result. You must start a new list \
-             without the continue parameter.",
-        ));
-    }
-    if options.initial_events.is_some() {
-        return Err(Status::bad_request("sendInitialEvents is forbidden for list"));
-    }
-    let (store, resource) = (&call.state.store, &call.descriptor.storage);
-    match (options.revision, options.revision_match) {
-        (RevisionWish::Latest, Some(_)) => {
-            Err(Status::bad_request("resourceVersionMatch is forbidden unless resourceVersion is provided"))
-        }
-        (RevisionWish::Any, Some(RevisionMatch::Exact)) => {
-            Err(Status::bad_request("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""))
-        }
-        (RevisionWish::At(wanted), Some(RevisionMatch::Exact)) => {
-            store.list_at(resource, call.namespace(), wanted).map_err(|error| watch_status(&error))
-        }
-        (RevisionWish::At(wanted), _) => {
-            not_ahead(wanted, store.revision())?;
-            Ok(store.list(resource, call.namespace()))
-        }
-        _ => Ok(store.list(resource, call.namespace())),
-    }
+    Ok(view.list(paging::page(call, &options, &matcher)?))
 }
 
 /// 504 when a client asks for what has not happened yet.

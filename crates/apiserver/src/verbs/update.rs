@@ -17,7 +17,7 @@ use crate::admission::Operation;
 use crate::body::Body;
 use crate::clock::wire_time;
 use crate::cut::{Cut, cut};
-use crate::decode::{self, Decoded};
+use crate::decode::{self, Decoded, Format};
 use crate::negotiate::{self, BodyKind};
 use crate::pipeline::{self, Answer, Call};
 use crate::query::{FieldValidation, WriteOptions};
@@ -57,11 +57,11 @@ pub(crate) async fn patch(call: &Call, subresource: Option<&Subresource>, body: 
     }
     let schema = match kind {
         BodyKind::JsonPatch | BodyKind::MergePatch => None,
-        BodyKind::StrategicMergePatch if call.descriptor.merges_strategically() => Some(&call.descriptor.schema),
+        BodyKind::StrategicMergePatch if call.descriptor.is_builtin() => Some(&call.descriptor.schema),
         _ => return Err(unsupported(call.descriptor.patches(), kind)),
     };
     let bytes = decode::read(body).await?;
-    let decoded = decode::decode(&bytes, false)?;
+    let decoded = decode::decode(&bytes, Format::Json)?;
     match kind {
         BodyKind::JsonPatch => run(call, subresource, &JsonPatch(decoded)).await,
         _ => run(call, subresource, &MergePatch { decoded, schema }).await,

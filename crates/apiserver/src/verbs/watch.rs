@@ -106,13 +106,21 @@ fn start(call: &Call, options: &ReadOptions, matcher: &Matcher) -> Result<Start,
     if snapshot {
         let listing = store.list(resource, namespace);
         let watch = store.watch(resource, namespace, Some(listing.revision));
-        return Ok(Start { initial: read::select(listing.items, matcher), revision: listing.revision, watch });
+        return Ok(Start { initial: select(listing.items, matcher), revision: listing.revision, watch });
     }
     let from = match options.revision {
         RevisionWish::At(revision) => Some(revision),
         _ => None,
     };
     Ok(Start { initial: Vec::new(), revision: 0, watch: store.watch(resource, namespace, from) })
+}
+
+/// The objects that a selector names.
+fn select(items: Vec<Arc<Object>>, matcher: &Matcher) -> Vec<Arc<Object>> {
+    if matcher.is_everything() {
+        return items;
+    }
+    items.into_iter().filter(|object| matcher.matches(object)).collect()
 }
 
 /// Everything a running watch holds.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::accounts::companions;
 use crate::admission::{AdmissionRequest, Operation};
 use crate::body::Body;
-use crate::decode::{self, Decoded};
+use crate::decode::{self, Decoded, Format};
 use crate::negotiate::{self, BodyKind};
 use crate::pipeline::Call;
 use crate::query::FieldValidation;
@@ -22,8 +22,8 @@ use crate::registry::{DEFINITIONS, Descriptor};
 use crate::server::State;
 use crate::strategy::{Hook, meta as meta_rules};
 
-/// Media types that bodies of objects may have.
-const OBJECT_BODIES: [&str; 2] = ["application/json", "application/yaml"];
+/// Media types that bodies of objects may have; the last of them only those of built-in kinds.
+const OBJECT_BODIES: [&str; 3] = ["application/json", "application/yaml", negotiate::PROTOBUF];
 /// Most unknown fields that one message names.
 const UNKNOWN_MAX: usize = 32;
 
@@ -73,30 +73,26 @@ pub(crate) fn key(call: &Call, name: &str) -> Key {
 
 /// Reads a body that holds an object, and checks that it is of the right kind. Gives it with what it warns of.
 pub(crate) async fn read_object(call: &Call, body: Body) -> Result<Decoded, Status> {
-    let yaml = object_body(negotiate::body_kind(&call.headers))?;
+    let format = object_body(negotiate::body_kind(&call.headers))?;
+    if format == Format::Protobuf && !call.descriptor.is_builtin() && call.request.subresource != "scale" {
+        return Err(Status::unsupported_media_type(&OBJECT_BODIES[..2]));
+    }
     let bytes = decode::read(body).await?;
-    let decoded = decode::decode(&bytes, yaml)?;
+    let decoded = decode::decode(&bytes, format)?;
     if !decoded.value.is_object() {
         return Err(Status::bad_request("the request body is not an object: send one with apiVersion and kind"));
     }
     Ok(decoded)
 }
 
-/// Whether the body is YAML; 415 for what is neither that nor JSON.
-pub(crate) fn object_body(kind: BodyKind) -> Result<bool, Status> {
+/// What a body that holds an object is written in; 415 for anything else.
+pub(crate) fn object_body(kind: BodyKind) -> Result<Format, Status> {
     match kind {
-        BodyKind::Json => Ok(false),
-        BodyKind::Yaml => Ok(true),
-        BodyKind::Protobuf => Err(protobuf()),
+        BodyKind::Json => Ok(Format::Json),
+        BodyKind::Yaml => Ok(Format::Yaml),
+        BodyKind::Protobuf => Ok(Format::Protobuf),
         _ => Err(Status::unsupported_media_type(&OBJECT_BODIES)),
     }
-}
-
-/// 415 that tells operators what to change.
-pub(crate) fn protobuf() -> Status {
-    let mut status = Status::unsupported_media_type(&OBJECT_BODIES);
-    status.message.push_str("; this server does not read protobuf: set the client's content type to application/json");
-    status
 }
 
 /// Fills apiVersion and kind where they are missing, and refuses others.

@@ -66,7 +66,7 @@ pub async fn over(store: Store, admission: Arc<dyn Admission>, nodes: Arc<dyn No
         .build()
         .await
         .expect("build");
-    Server { api, identity: administrator() }
+    Server::of(api, administrator())
 }
 
 impl Server {

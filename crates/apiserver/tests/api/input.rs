@@ -21,7 +21,8 @@ async fn bad_bodies_get_clear_answers() {
         (yaml, b"a: [".to_vec(), 400, "not valid YAML"),
         (yaml, b"- a\n- b\n".to_vec(), 400, "not an object"),
         (yaml, deep.into_bytes(), 400, "not valid YAML"),
-        ("application/vnd.kubernetes.protobuf", b"k8s\0".to_vec(), 415, "protobuf"),
+        ("application/vnd.kubernetes.protobuf", b"k8s\0".to_vec(), 400, "send JSON"),
+        ("application/vnd.kubernetes.protobuf", b"{}".to_vec(), 400, "not valid protobuf"),
         ("text/html", b"<p>".to_vec(), 415, "unknown format"),
     ];
     for (kind, body, code, text) in cases {

@@ -69,6 +69,7 @@ async fn the_commands_people_type_work() {
     tokio::task::spawn_blocking(move || {
         discovery(&kubectl);
         config_maps(&kubectl);
+        protobuf(&kubectl);
         pods(&kubectl);
         definitions(&kubectl);
         articles(&kubectl);
@@ -111,6 +112,23 @@ fn config_maps(kubectl: &Kubectl) {
     let file = kubectl.file("secret.json", &secret);
     kubectl.ok(&["create", "-f", &file]);
     assert!(kubectl.ok(&["describe", "secret", "s"]).contains("1 bytes"));
+}
+
+/// kubectl makes these objects itself, and sends them as protobuf.
+fn protobuf(kubectl: &Kubectl) {
+    kubectl.ok(&["create", "configmap", "made", "--from-literal=a=1", "--from-literal=empty="]);
+    assert_eq!(kubectl.ok(&["get", "cm", "made", "-o", "jsonpath={.data}"]), r#"{"a":"1","empty":""}"#);
+    kubectl.ok(&["create", "secret", "generic", "made", "--from-literal=k=v"]);
+    assert_eq!(kubectl.ok(&["get", "secret", "made", "-o", "jsonpath={.data.k} {.type}"]), "dg== Opaque");
+    kubectl.ok(&["create", "namespace", "made"]);
+    kubectl.ok(&["create", "serviceaccount", "made"]);
+    kubectl.ok(&["create", "service", "clusterip", "made", "--clusterip=None", "--tcp=80:http"]);
+    let port = kubectl.ok(&["get", "svc", "made", "-o", "jsonpath={.spec.ports[0].targetPort}"]);
+    assert_eq!(port, "http");
+    kubectl.ok(&["create", "priorityclass", "made", "--value=0", "--description=none"]);
+    assert_eq!(kubectl.ok(&["get", "priorityclass", "made", "-o", "jsonpath={.value}"]), "0");
+    assert_eq!(kubectl.ok(&["get", "cm", "--chunk-size=1", "-o", "name"]), "configmap/made\n");
+    kubectl.ok(&["delete", "ns", "made", "--timeout=20s"]);
 }
 
 fn pods(kubectl: &Kubectl) {

@@ -110,7 +110,7 @@ async fn the_node_gets_the_request_and_the_handshake() {
         ),
         (
             "one/exec?command=sh&command=-c&command=a%26b+%25%0A&stdout=1&stdin=0",
-            "/exec/default/one/main?command=sh&command=-c&command=a%26b%20%25%0A&output=1",
+            "/exec/default/one/main?command=sh&command=-c&command=a%26b+%25%0A&output=1",
         ),
         (
             "one/exec?command=sh&tty=1&stdin=1&stdout=1&stderr=1",

@@ -20,8 +20,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Starts Jupyter on the pod's own loopback. Jupyter takes the next port if one is taken, and writes into its folder which it
 /// was, with the token.
 ///
-/// Pods of one machine may share `/tmp`, so the folder has the pod's name, which runtimes give its programs as their host's. A token in this variable is
-/// one that Jupyter does not print.
+/// Pods of one machine may share `/tmp`, so the folder has the pod's name, which runtimes give its programs as their host's. A token
+/// in this variable is one that Jupyter does not print.
 const START: &str = r#"if jupyter lab --version >/dev/null 2>&1; then kind=lab
 elif jupyter notebook --version >/dev/null 2>&1; then kind=notebook
 else

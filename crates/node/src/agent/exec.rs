@@ -4,6 +4,7 @@
 //! Invariant: the program ends with its client, and whatever happens the client is told how it went, last.
 
 mod helper;
+pub(crate) mod once;
 mod stream;
 
 use std::io;
@@ -17,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::channels::{self, ChannelReceiver, ChannelSender, Message, Opening};
-use super::log_service::{LogBody, PodIndex};
+use super::log_service::{NodeBody, PodIndex};
 use super::options::ShimCommand;
 use super::service::{empty, text};
 use super::sessions::Place;
@@ -79,7 +80,7 @@ pub(crate) fn serve<B>(
     place: Place,
     [namespace, pod, container]: [&str; 3],
     mut request: Request<B>,
-) -> Response<LogBody> {
+) -> Response<NodeBody> {
     let agreed =
         order(pods, [namespace, pod, container], request.uri().query().unwrap_or_default()).and_then(|(dir, asked)| {
             let (response, opening) = channels::accept(&mut request)?;

@@ -19,7 +19,7 @@ use super::service::text;
 use crate::shim::status::{ContainerStatus, ShimStatus};
 
 /// The body of an answer.
-pub type LogBody = BoxBody<Bytes, io::Error>;
+pub type NodeBody = BoxBody<Bytes, io::Error>;
 
 /// Which pod has which directory.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +41,12 @@ impl PodIndex {
         if pods.get(&key) == Some(dir) {
             pods.remove(&key);
         }
+    }
+
+    /// All pods: namespace, name and directory.
+    pub(crate) fn all(&self) -> Vec<(String, String, PathBuf)> {
+        let pods = self.pods.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        pods.iter().map(|((namespace, name), dir)| (namespace.clone(), name.clone(), dir.clone())).collect()
     }
 
     /// The directory of a pod that is on this node.
@@ -82,7 +88,7 @@ pub(super) fn serve<B>(
     pods: &PodIndex,
     [namespace, pod, container]: [&str; 3],
     request: &Request<B>,
-) -> Response<LogBody> {
+) -> Response<NodeBody> {
     let query = request.uri().query().unwrap_or_default();
     match open(pods, [namespace, pod, container], request.method(), query) {
         Ok(source) => Response::new(BodyExt::boxed(StreamBody::new(log_reader::stream(source)))),
@@ -130,6 +136,7 @@ fn attempt(status: &ContainerStatus, previous: bool) -> Option<u32> {
 mod tests {
     use super::super::options::ShimCommand;
     use super::super::service::NodeService;
+    use super::super::usage::Usage;
     use super::*;
     use crate::files::Durability;
     use crate::shim::logs::{LogFile, log_path};
@@ -160,7 +167,7 @@ mod tests {
         std::fs::write(path, lines).unwrap();
         let pods = PodIndex::default();
         pods.insert("ns", "p", dir.to_owned());
-        NodeService::new(pods, ShimCommand { program: "/bin/false".into(), args: Vec::new() })
+        NodeService::new(pods, ShimCommand { program: "/bin/false".into(), args: Vec::new() }, Usage::default())
     }
 
     #[tokio::test]

@@ -15,7 +15,6 @@ use nix::sched::{CloneFlags, setns};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::procfs;
 use crate::shim::control::{self, ShimProcess};
 use crate::shim::spec::{Network, ShimSpec, SpecError};
 
@@ -55,8 +54,7 @@ impl PodNetwork {
         }
         let shim = ShimProcess::read(dir).map_err(|_| PodNetworkError::NotReady)?;
         let found = File::open(format!("/proc/{}/ns/net", shim.pid)).map_err(PodNetworkError::Open)?;
-        // After the opening: the file is of the shim, whoever has its pid later.
-        if procfs::start_ticks(shim.pid) != Some(shim.start_ticks) {
+        if !shim.is_current() {
             return Err(PodNetworkError::NotRunning);
         }
         let own = File::open("/proc/self/ns/net").map_err(PodNetworkError::Open)?;
@@ -121,6 +119,7 @@ async fn connect(socket: TcpSocket, address: SocketAddr) -> io::Result<TcpStream
 pub(crate) mod tests {
     use super::*;
     use crate::links;
+    use crate::procfs;
     use crate::shim::spec::{Isolation, RestartPolicy, RootKind, SPEC_FILE};
     use nix::sched::unshare;
     use std::io::{Read, Write};

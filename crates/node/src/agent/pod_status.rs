@@ -3,6 +3,7 @@
 //! Invariant: pure; a condition's time changes only with its status. What others wrote into the
 //! conditions (the scheduler's `PodScheduled`, a job's own) is kept.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use jiff::Timestamp;
@@ -18,6 +19,8 @@ use crate::shim::status::{ContainerState, ContainerStatus, Exit, ShimPhase, Shim
 pub(crate) struct Facts<'a> {
     /// The pod.
     pub pod: &'a Pod,
+    /// Of its containers that are attended to.
+    pub gates: BTreeMap<&'a str, Gate>,
     /// The status written before, or found at the start.
     pub before: &'a PodStatus,
     /// This node's address.
@@ -28,6 +31,15 @@ pub(crate) struct Facts<'a> {
     pub started_at: Timestamp,
     /// Now.
     pub now: Timestamp,
+}
+
+/// What attendance has found about a container that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gate {
+    /// Its first hook and its startup probe are done.
+    pub started: bool,
+    /// It can serve.
+    pub ready: bool,
 }
 
 /// What there is to tell.
@@ -57,7 +69,7 @@ pub(crate) fn render(facts: &Facts<'_>, view: &View<'_>) -> PodStatus {
     };
     let init = container_statuses(facts, view, true);
     let main = container_statuses(facts, view, false);
-    let ready = phase == "Running" && main.iter().all(|container| container.ready);
+    let ready = phase == "Running" && init.iter().chain(&main).all(|container| container.ready);
     let initialized = match view {
         View::Shim(shim) => {
             shim.init_containers.iter().all(|c| c.is_running() || c.exit().is_some_and(|exit| exit.code == 0))
@@ -127,14 +139,15 @@ fn container_statuses(facts: &Facts<'_>, view: &View<'_>, init: bool) -> Vec<Wir
         let id = container_id(facts.pod, &container.name, found.map_or(0, |status| status.restart_count));
         let state = state(found, view, &id, facts.now, init);
         let running = state.running.is_some();
+        let gate = facts.gates.get(container.name.as_str()).copied().unwrap_or(Gate { started: true, ready: true });
         let done = init && state.terminated.as_ref().is_some_and(|end| end.exit_code == 0);
         WireStatus {
             name: container.name.clone(),
             image: container.image.clone().unwrap_or_default(),
             image_id: String::new(),
             container_id: found.filter(|_| state.waiting.is_none()).map(|_| id.clone()),
-            ready: running || done,
-            started: Some(running),
+            ready: (running && gate.ready) || done,
+            started: Some(running && gate.started),
             restart_count: found.map_or(0, |status| i32::try_from(status.restart_count).unwrap_or(i32::MAX)),
             last_state: found.and_then(|status| status.last.as_ref()).map(|exit| terminated(exit, &id)),
             state: Some(state),
@@ -183,7 +196,8 @@ fn terminated(exit: &Exit, id: &str) -> WireState {
     }
 }
 
-fn container_id(pod: &Pod, name: &str, attempt: u32) -> String {
+/// How a run of a container is called.
+pub(crate) fn container_id(pod: &Pod, name: &str, attempt: u32) -> String {
     format!("pumice://{}/{name}/{attempt}", pod.metadata.uid.as_deref().unwrap_or_default())
 }
 
@@ -264,6 +278,7 @@ mod tests {
         let (pod, before) = (pod(), PodStatus::default());
         let facts = Facts {
             pod: &pod,
+            gates: BTreeMap::new(),
             before: &before,
             host_ip: Ipv4Addr::LOCALHOST,
             pod_ip: Some(Ipv4Addr::new(10, 64, 0, 2)),

@@ -5,6 +5,7 @@
 //! that lost or repeated events do no harm.
 
 mod adopt;
+mod attending;
 mod calls;
 mod entry;
 mod intake;
@@ -27,8 +28,10 @@ use pumice_cluster::{WatchScope, watch};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::addresses::{AddressPool, Subnet};
+use super::attend::Finding;
 use super::log_service::PodIndex;
 use super::shim_watch::StatusWatch;
 use super::start::{NodeContext, StartError};
@@ -50,6 +53,8 @@ const CALL_AGAIN_FIRST: Duration = Duration::from_millis(100);
 const CALL_AGAIN_LONGEST: Duration = Duration::from_secs(5);
 /// Grace of a pod whose object is gone: it was deleted by force.
 const FORCED_GRACE_SECONDS: u64 = 1;
+/// Findings about containers that wait to be heard.
+const FINDINGS_MAX: usize = 256;
 /// How long starts and calls under way are waited for at the end.
 const FINISH_WITHIN: Duration = Duration::from_secs(5);
 /// The loop-back addresses of pods that share the host's network.
@@ -83,6 +88,9 @@ pub(crate) struct Pods {
     exits: JoinSet<String>,
     removals: JoinSet<Option<String>>,
     name_writes: JoinSet<()>,
+    farewells: JoinSet<(String, Arc<Pod>, Vec<String>)>,
+    attendants: TaskTracker,
+    findings: (mpsc::Sender<Finding>, mpsc::Receiver<Finding>),
     drains: Vec<Drain>,
     leftovers: Vec<String>,
 }
@@ -113,6 +121,9 @@ impl Pods {
             exits: JoinSet::new(),
             removals: JoinSet::new(),
             name_writes: JoinSet::new(),
+            farewells: JoinSet::new(),
+            attendants: TaskTracker::new(),
+            findings: mpsc::channel(FINDINGS_MAX),
             drains: Vec::new(),
             leftovers: Vec::new(),
             context,
@@ -147,6 +158,8 @@ impl Pods {
                 Some(done) = self.exits.join_next() => self.on_shim_end(done),
                 Some(done) = self.removals.join_next() => self.on_removed(done),
                 Some(_) = self.name_writes.join_next() => {}
+                Some(finding) = self.findings.1.recv() => self.on_finding(finding),
+                Some(done) = self.farewells.join_next() => self.on_farewell(done),
                 Some(drain) = drains.recv() => self.on_drain(drain),
                 () = sleep => self.on_wake(),
             }
@@ -265,7 +278,11 @@ impl Pods {
                     self.queue.push_back(uid.to_owned());
                 }
             }
-            Stage::Running => self.look_at_shim(uid),
+            Stage::Running => {
+                self.look_at_shim(uid);
+                self.attend(uid);
+                self.keep_tokens(uid);
+            }
             _ => {}
         }
         self.stop_if_leaving(uid);
@@ -289,7 +306,9 @@ impl Pods {
 
     /// Gives back what a pod used; its logs stay until it is deleted.
     fn on_end(&mut self, uid: &str) {
-        let Some(entry) = self.pods.get(uid) else { return };
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        entry.attended.clear();
+        entry.token_keeper = None;
         if let Some(key) = entry.group() {
             self.names.leave(&key, uid);
         }

@@ -15,7 +15,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Mutex;
 
 use super::channels::{self, ChannelReceiver, ChannelSender, HandshakeError, Message, Opening};
-use super::log_service::{LogBody, PodIndex};
+use super::log_service::{NodeBody, PodIndex};
 use super::pod_network::{PodNetwork, PodNetworkError, Sockets};
 use super::service::{empty, text};
 use super::sessions::Place;
@@ -68,7 +68,7 @@ pub(crate) fn serve<B>(
     place: Place,
     [namespace, pod]: [&str; 2],
     mut request: Request<B>,
-) -> Response<LogBody> {
+) -> Response<NodeBody> {
     let agreed = order(pods, [namespace, pod], request.uri().query().unwrap_or_default())
         .and_then(|order| Ok((channels::accept(&mut request)?, order)));
     match agreed {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
 
+use super::attend::Care;
 use super::environment::{self, Environment};
 use super::expand::expand;
 use super::fields::{self, Placement};
@@ -121,6 +122,7 @@ fn one(
     mounts: Vec<MountSpec>,
     node: &NodeGround<'_>,
 ) -> Result<ContainerSpec, ResolveError> {
+    Care::of(container).map_err(|error| ResolveError::Unsupported { what: error.to_string() })?;
     let argv = argv(container, entry).iter().map(|text| expand(text, |name| environment.get(name))).collect::<Vec<_>>();
     if argv.is_empty() {
         return Err(no_command(container, node.image_map_path));

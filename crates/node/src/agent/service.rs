@@ -1,4 +1,5 @@
-//! What the node answers as the kubelet does: logs, programs beside those that run, and connections to pods' ports.
+//! What the node answers as the kubelet does: logs, what pods use, programs beside those that run, and connections to pods'
+//! ports.
 //!
 //! Invariant: a request is a path and a query; what goes on after its answer has a place among the [`Sessions`].
 
@@ -10,10 +11,11 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Full};
 
 use super::exec;
-use super::log_service::{self, LogBody, PodIndex};
+use super::log_service::{self, NodeBody, PodIndex};
 use super::options::ShimCommand;
 use super::port_forward;
 use super::sessions::{Place, SESSIONS_MAX, Sessions};
+use super::usage::Usage;
 
 /// Answers the kubelet's paths; cheap to clone.
 #[derive(Debug, Clone)]
@@ -21,11 +23,12 @@ pub(crate) struct NodeService {
     pods: PodIndex,
     shim: Arc<ShimCommand>,
     sessions: Sessions,
+    usage: Usage,
 }
 
 impl NodeService {
-    pub(crate) fn new(pods: PodIndex, shim: ShimCommand) -> Self {
-        NodeService { pods, shim: Arc::new(shim), sessions: Sessions::new() }
+    pub(crate) fn new(pods: PodIndex, shim: ShimCommand, usage: Usage) -> Self {
+        NodeService { pods, shim: Arc::new(shim), sessions: Sessions::new(), usage }
     }
 
     /// Ends what goes on.
@@ -34,7 +37,7 @@ impl NodeService {
     }
 
     /// Answers one request; what is wrong with it is said in the answer. Needs a runtime: a stream goes on in a task.
-    pub(crate) fn answer<B>(&self, request: Request<B>) -> Response<LogBody> {
+    pub(crate) fn answer<B>(&self, request: Request<B>) -> Response<NodeBody> {
         let path = request.uri().path().trim_start_matches('/').to_owned();
         let parts: Vec<&str> = path.split('/').collect();
         match parts.as_slice() {
@@ -46,11 +49,12 @@ impl NodeService {
             ["portForward", namespace, pod] => {
                 self.with_place(|place| port_forward::serve(&self.pods, place, [namespace, pod], request))
             }
+            ["stats", "summary"] => self.usage.serve(),
             _ => text(StatusCode::NOT_FOUND, "the server could not find the requested resource"),
         }
     }
 
-    fn with_place(&self, serve: impl FnOnce(Place) -> Response<LogBody>) -> Response<LogBody> {
+    fn with_place(&self, serve: impl FnOnce(Place) -> Response<NodeBody>) -> Response<NodeBody> {
         match self.sessions.place() {
             Some(place) => serve(place),
             None => {
@@ -62,18 +66,18 @@ impl NodeService {
 }
 
 /// An answer of one line.
-pub(super) fn text(code: StatusCode, said: &str) -> Response<LogBody> {
+pub(super) fn text(code: StatusCode, said: &str) -> Response<NodeBody> {
     let mut response = Response::new(whole(Full::new(Bytes::from(said.to_owned()))));
     *response.status_mut() = code;
     response
 }
 
 /// No body.
-pub(super) fn empty() -> LogBody {
+pub(super) fn empty() -> NodeBody {
     whole(Empty::new())
 }
 
-fn whole<B>(body: B) -> LogBody
+fn whole<B>(body: B) -> NodeBody
 where
     B: http_body::Body<Data = Bytes, Error = Infallible> + Send + Sync + 'static,
 {

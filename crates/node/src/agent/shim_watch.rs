@@ -11,9 +11,9 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDe
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::pidfd;
 use crate::shim::control::ShimProcess;
 use crate::shim::status::STATUS_FILE;
-use crate::{pidfd, procfs};
 
 /// Watches the status files of all pods by one descriptor.
 pub(crate) struct StatusWatch {
@@ -111,8 +111,7 @@ impl ProcessHandle {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
             Err(error) => return Err(error),
         };
-        // After opening: now the pid can't become another process unseen.
-        if procfs::start_ticks(process.pid) != Some(process.start_ticks) {
+        if !process.is_current() {
             return Ok(None);
         }
         Ok(Some(ProcessHandle { fd: readable(fd)? }))
@@ -126,7 +125,7 @@ impl ProcessHandle {
     /// Kills the process.
     pub(crate) fn kill(process: ShimProcess) -> io::Result<()> {
         let fd = match pidfd::open(process.pid) {
-            Ok(fd) if procfs::start_ticks(process.pid) == Some(process.start_ticks) => fd,
+            Ok(fd) if process.is_current() => fd,
             _ => return Ok(()),
         };
         pidfd::kill(fd.as_fd())
@@ -139,6 +138,7 @@ mod tests {
 
     use super::*;
     use crate::files::{Durability, write_atomic};
+    use crate::procfs;
 
     #[tokio::test]
     async fn a_replaced_status_file_is_news() {

@@ -1,4 +1,4 @@
-//! The objects that a pod refers to: ConfigMaps, Secrets, claims.
+//! The objects that a pod refers to: ConfigMaps, Secrets, claims; and its account's tokens.
 //!
 //! Invariant: what is missing is known as missing, so that an optional reference and a required one
 //! can be told apart without another call.
@@ -10,6 +10,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, PersistentVolumeClaim, Po
 use k8s_openapi::{ByteString, NamespaceResourceScope};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
+
+use super::tokens::{self, Tokens};
 
 /// Names of the objects that a pod refers to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,6 +27,7 @@ pub(crate) struct Sources {
     config_maps: BTreeMap<String, Option<ConfigMap>>,
     secrets: BTreeMap<String, Option<Secret>>,
     claims: BTreeMap<String, Option<PersistentVolumeClaim>>,
+    tokens: Tokens,
 }
 
 impl References {
@@ -58,9 +61,11 @@ impl References {
         }
     }
 
-    /// Gets them all, one after the other; a pod has a handful.
-    pub(crate) async fn fetch(self, client: &Client, namespace: &str) -> Result<Sources, kube::Error> {
+    /// Gets them all for `pod`, one after the other; a pod has a handful.
+    pub(crate) async fn fetch(self, client: &Client, pod: &Pod) -> Result<Sources, kube::Error> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         Ok(Sources {
+            tokens: tokens::request_all(client, pod).await?,
             config_maps: fetch_all(client, namespace, self.config_maps).await?,
             secrets: fetch_all(client, namespace, self.secrets).await?,
             claims: fetch_all(client, namespace, self.claims).await?,
@@ -102,6 +107,12 @@ impl Sources {
         Some(bytes.chain(text).collect())
     }
 
+    /// The token that is to stand in `path` of `volume`.
+    pub(crate) fn token(&self, volume: &str, path: &str) -> Option<&str> {
+        let found = self.tokens.iter().find(|(file, _)| file.volume == volume && file.path == path);
+        found.map(|(_, token)| token.as_str())
+    }
+
     /// Whether a claim exists.
     pub(crate) fn has_claim(&self, name: &str) -> bool {
         matches!(self.claims.get(name), Some(Some(_)))
@@ -118,6 +129,10 @@ impl Sources {
 
 #[cfg(test)]
 impl Sources {
+    pub(crate) fn add_token(&mut self, volume: &str, path: &str, token: &str) {
+        self.tokens.insert(tokens::TokenFile::of(volume, path), token.to_owned());
+    }
+
     /// Sources made of JSON objects by kind.
     pub(crate) fn of(objects: Vec<serde_json::Value>) -> Sources {
         let mut sources = Sources::default();

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use pumice_cluster::EventRecorder;
 use serde_json::json;
 
 use super::addresses::PREFIX;
@@ -36,6 +37,7 @@ pub(crate) struct NodeContext {
     pub node_name: String,
     pub data_dir: PathBuf,
     pub pods_dir: PathBuf,
+    pub events: EventRecorder,
     pub resolver: PathBuf,
     pub shim: ShimCommand,
     pub image_map: Option<PathBuf>,
@@ -100,7 +102,7 @@ pub(crate) async fn start(context: Arc<NodeContext>, order: StartOrder) -> Resul
     let namespace = order.pod.metadata.namespace.clone().unwrap_or_default();
     let references = References::of(&order.pod);
     let sources =
-        references.fetch(&context.client, &namespace).await.map_err(|error| StartError::Fetch(Box::new(error)))?;
+        references.fetch(&context.client, &order.pod).await.map_err(|error| StartError::Fetch(Box::new(error)))?;
     bind_claims(&context.client, &namespace, &context.data_dir, &sources).await;
     let made = tokio::task::spawn_blocking(move || {
         make(&context, &order, &sources)?;
@@ -125,6 +127,11 @@ async fn bind_claims(client: &Client, namespace: &str, data_dir: &Path, sources:
     }
 }
 
+/// Where the volumes are that a pod alone has.
+pub(crate) fn volumes_dir(pod_dir: &Path) -> PathBuf {
+    pod_dir.join("volumes")
+}
+
 fn claim_folder(data_dir: &Path, namespace: &str) -> PathBuf {
     data_dir.join("volumes").join(namespace)
 }
@@ -143,7 +150,7 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
         only_identity: only_identity(context.capabilities.isolation.user),
         common_mounts: common_mounts(context, &dir),
     };
-    let (pod_volumes, claims) = (dir.join("volumes"), claim_folder(&context.data_dir, &namespace));
+    let (pod_volumes, claims) = (volumes_dir(&dir), claim_folder(&context.data_dir, &namespace));
     let roots = VolumeRoots { pod: &pod_volumes, claims: &claims };
     let placement = placement(context, order);
     let resolved = resolve::resolve(pod, sources, &placement, &node, &roots)?;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
@@ -127,6 +127,11 @@ fn planned(
     } else if let Some(source) = &volume.projected {
         for part in source.sources.iter().flatten() {
             add_projection(pod, part, sources, placement, source.default_mode, &mut files)?;
+            if let Some(token) = &part.service_account_token {
+                let missing = || ResolveError::Missing { kind: "token", name: token.path.clone() };
+                let bytes = sources.token(&volume.name, &token.path).ok_or_else(missing)?.as_bytes().to_vec();
+                insert(&mut files, &token.path, bytes, source.default_mode)?;
+            }
         }
     } else {
         return Err(ResolveError::Unsupported { what: format!("the kind of volume {:?}", volume.name) });
@@ -153,7 +158,6 @@ fn add_projection(
     for item in part.downward_api.iter().flat_map(|from| from.items.iter().flatten()) {
         add_downward(pod, placement, item, mode, files)?;
     }
-    // Tokens are for programs that talk to the API server; the file is simply not there.
     Ok(())
 }
 
@@ -293,6 +297,17 @@ fn make_files(dir: &Path, files: &BTreeMap<String, VolumeFile>, group: Option<u3
     Ok(())
 }
 
+/// Puts a file with these bytes in the place of one that a volume has, with its rights.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let before = fs::metadata(path)?;
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    crate::files::remove(&new)?;
+    io::Write::write_all(&mut fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?, bytes)?;
+    std::os::unix::fs::chown(&new, Some(before.uid()), Some(before.gid()))?;
+    fs::set_permissions(&new, before.permissions())?;
+    fs::rename(&new, path)
+}
+
 /// Checks a host path against its declared type, making what asks to be made.
 fn check_host(path: &Path, kind: &str) -> io::Result<()> {
     let wrong = |what: &str| {
@@ -334,11 +349,12 @@ mod tests {
     use serde_json::{Value, json};
 
     fn planned_volume(volume: Value) -> Result<PlannedVolume, String> {
-        let sources = Sources::of(vec![
+        let mut sources = Sources::of(vec![
             json!({"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v", "l": "w"}}),
             json!({"kind": "Secret", "metadata": {"name": "s"}, "data": {"p": "c2VjcmV0"}}),
             json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "claim"}}),
         ]);
+        sources.add_token("v", "t", "token");
         let pod = serde_json::from_value(json!({"metadata": {"name": "p", "labels": {"a": "b"}},
             "spec": {"containers": [], "volumes": [volume]}}))
         .unwrap();
@@ -369,7 +385,7 @@ mod tests {
                 json!({"name": "v", "projected": {"sources": [{"secret": {"name": "s"}}, {"configMap": {"name": "c",
                     "items": [{"key": "k", "path": "k"}]}}, {"downwardAPI": {"items": [{"path": "l",
                     "fieldRef": {"fieldPath": "metadata.labels"}}]}}, {"serviceAccountToken": {"path": "t"}}]}}),
-                "k:644=v l:644=a=\"b\" p:644=secret",
+                "k:644=v l:644=a=\"b\" p:644=secret t:644=token",
             ),
         ];
         for (volume, expected) in cases {
@@ -392,6 +408,10 @@ mod tests {
             (
                 json!({"name": "v", "persistentVolumeClaim": {"claimName": "no"}}),
                 "PersistentVolumeClaim \"no\" not found",
+            ),
+            (
+                json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "other"}}]}}),
+                "token \"other\" not found",
             ),
             (
                 json!({"name": "v", "nfs": {"server": "s", "path": "/"}}),

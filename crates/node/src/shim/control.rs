@@ -6,14 +6,16 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::stat::Mode;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::files::{Durability, read_bounded, write_atomic};
+use crate::procfs;
 
 const LOCK_FILE: &str = "lock";
 const PIPE_FILE: &str = "control";
@@ -23,6 +25,15 @@ const SHIM_FILE: &str = "shim.json";
 /// The request to stop a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stop {
+    /// Seconds between SIGTERM and SIGKILL; 0 kills at once.
+    pub grace_seconds: u64,
+}
+
+/// The request to end one run of a container; what follows is the restart policy's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Restart {
+    /// How often it had been started before: a later run is not meant.
+    pub run: u32,
     /// Seconds between SIGTERM and SIGKILL; 0 kills at once.
     pub grace_seconds: u64,
 }
@@ -41,6 +52,12 @@ impl ShimProcess {
     pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
         let bytes = serde_json::to_vec(self).map_err(io::Error::other)?;
         write_atomic(&dir.join(SHIM_FILE), &bytes, Durability::Process)
+    }
+
+    /// Whether the process of this pid still is the one that was meant. Ask after having opened something of it: then what was
+    /// opened is its own, whoever has the pid later.
+    pub(crate) fn is_current(&self) -> bool {
+        procfs::start_ticks(self.pid) == Some(self.start_ticks)
     }
 
     /// Who the shim of `dir` was when it started.
@@ -83,17 +100,48 @@ pub(crate) fn open_pipe(dir: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)
 }
 
-/// Empties the pipe and returns the request of now, if any.
-pub(crate) fn requested(dir: &Path, pipe: &mut File) -> Option<Stop> {
+/// Empties the pipe; whether somebody had written to it.
+pub(crate) fn was_woken(pipe: &mut File) -> bool {
     let mut sink = [0; 64];
-    while matches!(pipe.read(&mut sink), Ok(n) if n > 0) {}
-    serde_json::from_slice(&read_bounded(&dir.join(STOP_FILE), 4096).ok()?).ok()
+    let mut woken = false;
+    while matches!(pipe.read(&mut sink), Ok(n) if n > 0) {
+        woken = true;
+    }
+    woken
+}
+
+/// The request of now to stop the pod, if any.
+pub(crate) fn requested_stop(dir: &Path) -> Option<Stop> {
+    read_request(&dir.join(STOP_FILE))
+}
+
+/// The latest request to end a run of `container`, if any.
+pub(crate) fn requested_restart(dir: &Path, container: &str) -> Option<Restart> {
+    read_request(&restart_file(dir, container))
 }
 
 /// Asks the shim of `dir` to stop its pod. A shim that is not there reads the request when it starts.
 pub(crate) fn request_stop(dir: &Path, stop: Stop) -> io::Result<()> {
-    let bytes = serde_json::to_vec(&stop).map_err(io::Error::other)?;
-    write_atomic(&dir.join(STOP_FILE), &bytes, Durability::Process)?;
+    request(dir, &dir.join(STOP_FILE), &stop)
+}
+
+/// Asks the shim of `dir` to end one run of `container`.
+pub(crate) fn request_restart(dir: &Path, container: &str, restart: Restart) -> io::Result<()> {
+    request(dir, &restart_file(dir, container), &restart)
+}
+
+/// Names of containers are labels, so they can be part of a file's.
+fn restart_file(dir: &Path, container: &str) -> PathBuf {
+    dir.join(format!("restart.{container}.json"))
+}
+
+fn read_request<T: DeserializeOwned>(file: &Path) -> Option<T> {
+    serde_json::from_slice(&read_bounded(file, 4096).ok()?).ok()
+}
+
+fn request(dir: &Path, file: &Path, request: &impl Serialize) -> io::Result<()> {
+    let bytes = serde_json::to_vec(request).map_err(io::Error::other)?;
+    write_atomic(file, &bytes, Durability::Process)?;
     let pipe =
         OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(dir.join(PIPE_FILE));
     match pipe {
@@ -117,11 +165,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         request_stop(dir.path(), Stop { grace_seconds: 30 }).unwrap();
         let mut pipe = open_pipe(dir.path()).unwrap();
-        assert_eq!(requested(dir.path(), &mut pipe), Some(Stop { grace_seconds: 30 }));
+        assert_eq!(requested_stop(dir.path()), Some(Stop { grace_seconds: 30 }));
+        assert!(!was_woken(&mut pipe));
         request_stop(dir.path(), Stop { grace_seconds: 1 }).unwrap();
-        let mut byte = [0; 1];
-        assert_eq!(pipe.read(&mut byte).unwrap(), 1);
-        assert_eq!(requested(dir.path(), &mut pipe), Some(Stop { grace_seconds: 1 }));
+        assert!(was_woken(&mut pipe));
+        assert_eq!(requested_stop(dir.path()), Some(Stop { grace_seconds: 1 }));
+        let restart = Restart { run: 2, grace_seconds: 5 };
+        request_restart(dir.path(), "a", restart).unwrap();
+        assert!(was_woken(&mut pipe) && !was_woken(&mut pipe));
+        assert_eq!(requested_restart(dir.path(), "a"), Some(restart));
+        assert_eq!(requested_restart(dir.path(), "b"), None);
     }
 
     #[test]

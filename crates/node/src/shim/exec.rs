@@ -129,8 +129,7 @@ impl Process1 {
         };
         let handle = pidfd::open(pid).map_err(|error| format!("the container's process can't be reached: {error}"))?;
         // Asked with the process held: a pid that was given away since then belongs to another parent.
-        let is_shim = procfs::start_ticks(shim.pid) == Some(shim.start_ticks);
-        if !is_shim || procfs::parent(pid) != Some(shim.pid) {
+        if !shim.is_current() || procfs::parent(pid) != Some(shim.pid) {
             return Err("the container has just ended".into());
         }
         Ok(Self { handle })

@@ -65,6 +65,8 @@ struct Slot {
     backoff: Backoff,
     start_at: Option<Instant>,
     attempts: u32,
+    /// When the run of now is killed, if it was told to end.
+    kill_at: Option<Instant>,
 }
 
 /// Which list a container is in.
@@ -201,7 +203,7 @@ impl Supervisor {
             slots().any(|slot| slot.process.as_ref().is_some_and(Process::is_watched)).then(|| now + WATCH_EVERY);
         let kill = self.stopping.filter(|_| !self.killed);
         let write = self.unwritten.then(|| now + WRITE_AGAIN_AFTER);
-        let starts = slots().filter_map(|slot| slot.start_at);
+        let starts = slots().filter_map(|slot| slot.start_at).chain(slots().filter_map(|slot| slot.kill_at));
         starts.chain([watch, kill, self.deadline, write].into_iter().flatten()).min()
     }
 
@@ -215,7 +217,10 @@ impl Supervisor {
         if asked {
             self.stop(Stop { grace_seconds: self.spec.grace_seconds }, at);
         }
-        if let Some(stop) = control::requested(&self.dir, &mut self.pipe) {
+        if control::was_woken(&mut self.pipe) {
+            self.end_runs(at);
+        }
+        if let Some(stop) = control::requested_stop(&self.dir) {
             self.stop(stop, at);
         }
         if self.deadline.is_some_and(|deadline| at >= deadline) {
@@ -233,7 +238,29 @@ impl Supervisor {
             self.killed = true;
             self.running().for_each(Process::kill);
         }
+        for slot in
+            self.init.iter_mut().chain(&mut self.main).filter(|slot| slot.kill_at.is_some_and(|kill_at| at >= kill_at))
+        {
+            slot.kill_at = None;
+            slot.process.iter().for_each(Process::kill);
+        }
         self.advance();
+    }
+
+    /// Tells runs to end that somebody wants to end; whether there is another one is the restart policy's.
+    fn end_runs(&mut self, at: Instant) {
+        let specs = self.spec.init_containers.iter().chain(&self.spec.containers);
+        for (slot, spec) in self.init.iter_mut().chain(&mut self.main).zip(specs) {
+            let Some(process) = slot.process.as_ref().filter(|_| slot.kill_at.is_none()) else { continue };
+            let Some(restart) = control::requested_restart(&self.dir, &spec.name) else { continue };
+            // Attempts count this run too.
+            if restart.run + 1 == slot.attempts {
+                slot.kill_at = Some(at + Duration::from_secs(restart.grace_seconds));
+                if restart.grace_seconds > 0 {
+                    process.terminate();
+                }
+            }
+        }
     }
 
     fn running(&self) -> impl Iterator<Item = &Process> {
@@ -299,6 +326,7 @@ impl Supervisor {
         let slot = &mut self.slots(role)[index];
         let wait = again.then(|| slot.backoff.after_run(ran));
         slot.start_at = wait.map(|wait| at + wait);
+        slot.kill_at = None;
         let container = &mut self.statuses(role)[index];
         container.state = match wait {
             Some(wait) => {

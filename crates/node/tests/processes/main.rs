@@ -5,11 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "the harness of a test fails by panicking")]
 
 mod agent;
+mod attend;
 mod exec;
 mod harness;
 mod node;
 mod port_forward;
 mod shim;
+mod tokens;
 
 #[test]
 fn shim_entry() {

@@ -7,5 +7,6 @@ mod damage;
 mod faulty_disk;
 mod full;
 mod lifecycle;
+mod pages;
 mod stream;
 mod support;

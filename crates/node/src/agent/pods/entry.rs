@@ -2,6 +2,7 @@
 //!
 //! Invariant: a stage never goes back from `Ended`; what a pod has used is given back when it ends.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +11,9 @@ use std::time::Instant;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
+use tokio_util::task::AbortOnDropHandle;
+
+use super::attending::Attended;
 use crate::agent::resolve::{Requests, hostname, requests};
 use crate::shim::status::ShimStatus;
 
@@ -58,6 +62,14 @@ pub(super) enum End {
     Reported,
 }
 
+/// Whether the last hooks of a pod that goes have been called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Farewell {
+    Unsaid,
+    BeingSaid,
+    Said,
+}
+
 /// One pod.
 pub(super) struct Entry {
     pub uid: String,
@@ -90,6 +102,12 @@ pub(super) struct Entry {
     /// Whether its shim's process has ended. Its lock may be held a little longer, by containers that
     /// the kernel is about to kill.
     pub shim_ended: bool,
+    /// Its containers that are attended to.
+    pub attended: BTreeMap<String, Attended>,
+    /// Renews its tokens.
+    pub token_keeper: Option<AbortOnDropHandle<()>>,
+    /// Whether its last hooks have been called.
+    pub farewell: Farewell,
     /// When its processes will be killed.
     pub kill_at: Option<Instant>,
     /// Whether its directory is being removed.
@@ -120,6 +138,9 @@ impl Entry {
             call_again_at: None,
             finalized: false,
             shim_ended: false,
+            attended: BTreeMap::new(),
+            token_keeper: None,
+            farewell: Farewell::Unsaid,
             kill_at: None,
             removing: false,
         };

@@ -19,13 +19,18 @@ use crate::shim::control::{self, Stop};
 
 impl Pods {
     pub(super) fn stop_if_leaving(&mut self, uid: &str) {
-        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let Some(entry) = self.pods.get(uid) else { return };
         if entry.stage != Stage::Running {
             return;
         }
         let drain = self.drains.iter().map(|drain| drain.grace.as_secs()).min();
         let leave = entry.is_leaving().then(|| leave_within(entry));
         let Some(grace_seconds) = [drain, leave].into_iter().flatten().min() else { return };
+        if self.farewell(uid, grace_seconds) {
+            return;
+        }
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let grace_seconds = Self::after_farewell(entry, grace_seconds);
         let kill_at = clock::monotonic() + Duration::from_secs(grace_seconds);
         let sooner = entry.kill_at.is_none_or(|before| kill_at + Duration::from_secs(1) <= before);
         if sooner {
@@ -113,8 +118,10 @@ fn leave_within(entry: &Entry) -> u64 {
 /// The status to show; none for a pod whose end the API server knows.
 fn shown(entry: &Entry, pod: &Pod, host_ip: Ipv4Addr) -> Option<PodStatus> {
     let nothing = PodStatus::default();
+    let gates = entry.attended.iter().map(|(name, attended)| (name.as_str(), attended.gate)).collect();
     let facts = Facts {
         pod,
+        gates,
         before: entry.written.as_ref().unwrap_or(&nothing),
         host_ip,
         pod_ip: entry.address,

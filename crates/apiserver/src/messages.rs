@@ -1,0 +1,176 @@
+//! The protobuf messages of the kinds that are Kubernetes' own.
+//!
+//! Invariant: the table and the schemas of the served kinds say the same of every field. Called by `decode`.
+
+use std::sync::LazyLock;
+
+use pumice_objects::protobuf::Types;
+
+static TYPES: LazyLock<Types> = LazyLock::new(|| {
+    Types::parse(include_str!("../schemas/protobuf.txt")).expect("the committed table is sound: a test reads it")
+});
+
+/// The table, which `cargo xtask protobuf` writes.
+pub(crate) fn types() -> &'static Types {
+    &TYPES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use base64::Engine as _;
+    use base64::prelude::BASE64_STANDARD;
+    use proptest::prelude::*;
+    use pumice_objects::protobuf::{Field, Kind, Message, Shape};
+    use serde::Deserialize;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::registry::{builtin, schemas};
+
+    /// What Kubernetes' encoder wrote, and the JSON that Kubernetes makes of it: `tests/bodies/main.go` printed them.
+    #[derive(Deserialize)]
+    struct Body {
+        name: String,
+        body: String,
+        json: Value,
+    }
+
+    impl Body {
+        fn all() -> Vec<Self> {
+            serde_json::from_str(include_str!("../tests/bodies/bodies.json")).expect("fixture")
+        }
+
+        fn bytes(&self) -> Vec<u8> {
+            BASE64_STANDARD.decode(&self.body).expect("base64")
+        }
+    }
+
+    #[test]
+    fn bodies_of_kubernetes_are_read_as_kubernetes_reads_them() {
+        let bodies = Body::all();
+        assert!(bodies.len() > 70, "{}", bodies.len());
+        for body in bodies {
+            let decoded = types().decode(&body.bytes()).unwrap_or_else(|error| panic!("{}: {error}", body.name));
+            let mut differences = Vec::new();
+            differ(&body.json, &decoded, "", &mut differences);
+            assert!(differences.is_empty(), "{}: {differences:#?}", body.name);
+        }
+    }
+
+    fn differ(wanted: &Value, found: &Value, path: &str, differences: &mut Vec<String>) {
+        match (wanted, found) {
+            (Value::Object(wanted), Value::Object(found)) => {
+                for name in wanted.keys().chain(found.keys()).collect::<BTreeSet<_>>() {
+                    let (path, gone) = (format!("{path}.{name}"), Value::from("<nothing>"));
+                    differ(wanted.get(name).unwrap_or(&gone), found.get(name).unwrap_or(&gone), &path, differences);
+                }
+            }
+            (Value::Array(wanted), Value::Array(found)) if wanted.len() == found.len() => {
+                for (index, (wanted, found)) in wanted.iter().zip(found).enumerate() {
+                    differ(wanted, found, &format!("{path}[{index}]"), differences);
+                }
+            }
+            _ if wanted == found => {}
+            _ => differences.push(format!("{path}: {found}, Kubernetes says {wanted}")),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_bodies_do_not_panic(which: prop::sample::Index, cut: prop::sample::Index, flips: Vec<(prop::sample::Index, u8)>) {
+            let bodies = Body::all();
+            let mut bytes = which.get(&bodies).bytes();
+            bytes.truncate(cut.index(bytes.len()) + 1);
+            for (place, byte) in flips.iter().take(4) {
+                let place = place.index(bytes.len());
+                bytes[place] ^= byte;
+            }
+            let _ = types().decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn the_table_says_what_the_schemas_say() {
+        let mut wanted: Vec<String> = builtin::descriptors().iter().map(|one| one.component.clone()).collect();
+        wanted.push("io.k8s.api.core.v1.Binding".to_owned());
+        wanted.push("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions".to_owned());
+        let mut seen = BTreeSet::new();
+        while let Some(component) = wanted.pop() {
+            if !seen.insert(component.clone()) {
+                continue;
+            }
+            let Some(message) = message(&component) else { continue };
+            let schema = &schemas::components()[&component];
+            let Some(properties) = schema["properties"].as_object() else { continue };
+            let fields = fields(message);
+            let names: BTreeSet<&str> =
+                properties.keys().map(String::as_str).filter(|name| !is_type_meta(name)).collect();
+            let known: BTreeSet<&str> = fields.keys().copied().filter(|name| !is_type_meta(name)).collect();
+            assert_eq!(known, names, "{component}");
+            for (name, property) in properties {
+                let Some(field) = fields.get(name.as_str()) else { continue };
+                let inner = match field.shape {
+                    Shape::List => &property["items"],
+                    Shape::Map => &property["additionalProperties"],
+                    Shape::One | Shape::Inline => property,
+                };
+                assert!(fits(&field.kind, inner), "{component}.{name}: {field:?}, the schema has {property}");
+                if let Some(reference) = reference(inner) {
+                    wanted.push(reference.to_owned());
+                }
+            }
+        }
+        assert!(seen.len() > 150, "{}", seen.len());
+    }
+
+    /// The envelope has these, not the message.
+    fn is_type_meta(name: &str) -> bool {
+        name == "apiVersion" || name == "kind"
+    }
+
+    fn message(component: &str) -> Option<&'static Message> {
+        types()
+            .messages()
+            .iter()
+            .find(|message| !message.is_union && component.ends_with(&format!(".{}", message.name)))
+    }
+
+    fn fields(message: &'static Message) -> BTreeMap<&'static str, &'static Field> {
+        let mut found = BTreeMap::new();
+        for field in &message.fields {
+            match (field.shape, field.kind) {
+                (Shape::Inline, Kind::Message(inner)) => found.extend(fields(&types().messages()[inner])),
+                _ => {
+                    found.insert(field.name.as_str(), field);
+                }
+            }
+        }
+        found
+    }
+
+    fn reference(schema: &Value) -> Option<&str> {
+        let reference = schema["$ref"].as_str().or(schema["allOf"][0]["$ref"].as_str())?;
+        reference.strip_prefix("#/components/schemas/")
+    }
+
+    fn fits(kind: &Kind, schema: &Value) -> bool {
+        let of = reference(schema).unwrap_or_default();
+        let ends = |name: &str| of.ends_with(&format!(".{name}"));
+        match kind {
+            Kind::Bool => schema["type"] == "boolean",
+            Kind::Int32 | Kind::Int64 => schema["type"] == "integer",
+            Kind::Double => schema["type"] == "number",
+            Kind::String => schema["type"] == "string",
+            Kind::Bytes => ends("ByteString") || schema["format"] == "byte",
+            Kind::Time => ends("Time") || schema["format"] == "date-time",
+            Kind::MicroTime => ends("MicroTime") || schema["format"] == "date-time",
+            Kind::Quantity => ends("Quantity"),
+            Kind::IntOrString => ends("IntOrString"),
+            Kind::Json => ends("JSON") || ends("FieldsV1") || ends("RawExtension"),
+            Kind::Strings => schema["type"] == "array",
+            Kind::Message(index) => ends(&types().messages()[*index].name),
+        }
+    }
+}

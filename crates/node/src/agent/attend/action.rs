@@ -1,0 +1,302 @@
+//! What a probe or a hook does: a program in the container, a request, a connection, or nothing for a while.
+//!
+//! Invariant: whatever the other side does, an action ends within the time it is given, and what it says is cut.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, HOST, HeaderName, HeaderValue, USER_AGENT};
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::{Container, ExecAction, HTTPGetAction, LifecycleHandler, Probe, TCPSocketAction};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use tokio::net::TcpStream;
+
+use crate::agent::exec::once;
+use crate::agent::options::ShimCommand;
+use crate::shim::init::Report;
+
+/// Most of an answer that is repeated in a message, in bytes.
+const SAID_BYTES_MAX: usize = 1024;
+/// Most of an HTTP answer that is read, in bytes.
+const ANSWER_BYTES_MAX: usize = 10 << 10;
+
+/// One action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Runs a program in the container; good if it ends with 0.
+    Exec { argv: Vec<String> },
+    /// Asks over HTTP; good from 200 to 399. Redirects are not followed.
+    Http { host: Option<String>, port: u16, path: String, headers: Vec<(String, String)> },
+    /// Connects.
+    Tcp { host: Option<String>, port: u16 },
+    /// Does nothing for so long.
+    Sleep(Duration),
+}
+
+/// What a pod asks for and this node can't do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ActionError {
+    #[error("probes and hooks over {0}")]
+    Unsupported(&'static str),
+    #[error("a probe or hook without an action")]
+    Nothing,
+    #[error("a probe or hook on port {0:?}, which the container does not have")]
+    Port(String),
+    #[error("a hook of no program")]
+    NoCommand,
+}
+
+/// Where an action is done.
+#[derive(Clone)]
+pub(crate) struct Place<'a> {
+    pub shim: &'a ShimCommand,
+    /// The pod's directory.
+    pub dir: &'a Path,
+    pub container: &'a str,
+    /// The pod's address.
+    pub address: Ipv4Addr,
+}
+
+impl Action {
+    pub(super) fn of_probe(probe: &Probe, container: &Container) -> Result<Action, ActionError> {
+        if probe.grpc.is_some() {
+            return Err(ActionError::Unsupported("gRPC"));
+        }
+        of(probe.exec.as_ref(), probe.http_get.as_ref(), probe.tcp_socket.as_ref(), container)
+    }
+
+    pub(super) fn of_hook(hook: &LifecycleHandler, container: &Container) -> Result<Action, ActionError> {
+        if let Some(sleep) = &hook.sleep {
+            return Ok(Action::Sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))));
+        }
+        of(hook.exec.as_ref(), hook.http_get.as_ref(), hook.tcp_socket.as_ref(), container)
+    }
+
+    /// Does it, within `limit`. The error is a sentence that says what was wrong.
+    pub(crate) async fn perform(&self, place: &Place<'_>, limit: Duration) -> Result<(), String> {
+        let done = tokio::time::timeout(limit, self.attempt(place)).await;
+        done.unwrap_or_else(|_| Err(format!("no answer within {} s", limit.as_secs())))
+    }
+
+    async fn attempt(&self, place: &Place<'_>) -> Result<(), String> {
+        match self {
+            Action::Exec { argv } => execute(place, argv).await,
+            Action::Http { host, port, path, headers } => {
+                let address = place.address.to_string();
+                ask(host.as_deref().unwrap_or(&address), *port, path, headers).await
+            }
+            Action::Tcp { host, port } => {
+                let address = place.address.to_string();
+                connect(host.as_deref().unwrap_or(&address), *port).await.map(drop)
+            }
+            Action::Sleep(time) => {
+                tokio::time::sleep(*time).await;
+                Ok(())
+            }
+        }
+    }
+}
+
+fn of(
+    exec: Option<&ExecAction>,
+    http: Option<&HTTPGetAction>,
+    tcp: Option<&TCPSocketAction>,
+    container: &Container,
+) -> Result<Action, ActionError> {
+    let host = |host: &Option<String>| host.clone().filter(|host| !host.is_empty());
+    if let Some(exec) = exec {
+        let argv = exec.command.clone().filter(|argv| !argv.is_empty()).ok_or(ActionError::NoCommand)?;
+        return Ok(Action::Exec { argv });
+    }
+    if let Some(http) = http {
+        if http.scheme.as_deref().is_some_and(|scheme| !scheme.eq_ignore_ascii_case("http")) {
+            return Err(ActionError::Unsupported("HTTPS"));
+        }
+        let path = http.path.clone().unwrap_or_default();
+        let path = if path.starts_with('/') { path } else { format!("/{path}") };
+        let headers = http.http_headers.iter().flatten().map(|header| (header.name.clone(), header.value.clone()));
+        let port = port(&http.port, container)?;
+        return Ok(Action::Http { host: host(&http.host), port, path, headers: headers.collect() });
+    }
+    if let Some(tcp) = tcp {
+        return Ok(Action::Tcp { host: host(&tcp.host), port: port(&tcp.port, container)? });
+    }
+    Err(ActionError::Nothing)
+}
+
+/// A port's number, or the number of the container's port of that name.
+fn port(port: &IntOrString, container: &Container) -> Result<u16, ActionError> {
+    let (found, shown) = match port {
+        IntOrString::Int(number) => (Some(*number), number.to_string()),
+        IntOrString::String(name) => {
+            let named = container.ports.iter().flatten().find(|port| port.name.as_ref() == Some(name));
+            (named.map(|port| port.container_port).or_else(|| name.parse().ok()), name.clone())
+        }
+    };
+    found.and_then(|number| u16::try_from(number).ok()).filter(|port| *port > 0).ok_or(ActionError::Port(shown))
+}
+
+async fn execute(place: &Place<'_>, argv: &[String]) -> Result<(), String> {
+    let ran = once::run(place.shim, place.dir, place.container, argv, SAID_BYTES_MAX).await;
+    let (report, said) = ran.map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&said).trim().to_owned();
+    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    match report {
+        Report::Started | Report::Exited(0) => Ok(()),
+        Report::Exited(code) => Err(format!("command terminated with exit code {code}{said}")),
+        Report::Killed(signal) => Err(format!("command was killed by signal {signal}{said}")),
+        Report::Failed(text) => Err(text),
+    }
+}
+
+async fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
+    TcpStream::connect((host, port)).await.map_err(|error| format!("can't connect to {host}:{port}: {error}"))
+}
+
+async fn ask(host: &str, port: u16, path: &str, headers: &[(String, String)]) -> Result<(), String> {
+    let request = request(host, port, path, headers)?;
+    let failed = |error: hyper::Error| format!("Get \"http://{host}:{port}{path}\": {error}");
+    let stream = connect(host, port).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
+    let answer = async {
+        let answer = sender.send_request(request).await.map_err(failed)?;
+        let status = answer.status();
+        if (200..400).contains(&status.as_u16()) {
+            return Ok(());
+        }
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&body[..body.len().min(SAID_BYTES_MAX)]).trim().to_owned();
+        let text = if text.is_empty() { text } else { format!(": {text}") };
+        Err(format!("HTTP probe failed with statuscode: {}{text}", status.as_u16()))
+    };
+    // The connection is driven beside the question and goes with it.
+    tokio::pin!(answer);
+    tokio::select! {
+        said = &mut answer => said,
+        ended = connection => match ended {
+            Ok(()) => answer.await,
+            Err(error) => Err(failed(error)),
+        },
+    }
+}
+
+fn request(host: &str, port: u16, path: &str, headers: &[(String, String)]) -> Result<Request<Empty<Bytes>>, String> {
+    let target: Uri = path.parse().map_err(|error| format!("the path {path:?} can't be asked for: {error}"))?;
+    let mut request = Request::new(Empty::new());
+    *request.uri_mut() = target;
+    let own =
+        [(HOST, format!("{host}:{port}")), (USER_AGENT, "kube-probe/pumice".to_owned()), (ACCEPT, "*/*".to_owned())];
+    for (name, value) in own {
+        request.headers_mut().insert(name, HeaderValue::from_str(&value).map_err(|error| error.to_string())?);
+    }
+    for (name, value) in headers {
+        let wrong = |error: &dyn std::fmt::Display| format!("the header {name:?} can't be sent: {error}");
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|error| wrong(&error))?;
+        request.headers_mut().insert(known, HeaderValue::from_str(value).map_err(|error| wrong(&error))?);
+    }
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    fn action(probe: Value) -> Result<Action, ActionError> {
+        let container = json!({"name": "c", "ports": [{"name": "web", "containerPort": 8080}], "livenessProbe": probe});
+        let container: Container = serde_json::from_value(container).unwrap();
+        Action::of_probe(container.liveness_probe.as_ref().unwrap(), &container)
+    }
+
+    #[test]
+    fn an_action_is_what_the_spec_says() {
+        let tcp = |host: Option<&str>, port| Action::Tcp { host: host.map(str::to_owned), port };
+        let http = |path: &str| Action::Http { host: None, port: 8080, path: path.into(), headers: vec![] };
+        let cases = [
+            (json!({"tcpSocket": {"port": 5}}), Ok(tcp(None, 5))),
+            (json!({"tcpSocket": {"port": "web", "host": "h"}}), Ok(tcp(Some("h"), 8080))),
+            (json!({"tcpSocket": {"port": "other"}}), Err(ActionError::Port("other".into()))),
+            (json!({"tcpSocket": {"port": 0}}), Err(ActionError::Port("0".into()))),
+            (json!({"tcpSocket": {"port": 70000}}), Err(ActionError::Port("70000".into()))),
+            (json!({"httpGet": {"port": "web"}}), Ok(http("/"))),
+            (json!({"httpGet": {"port": "web", "path": "a?b", "scheme": "HTTP"}}), Ok(http("/a?b"))),
+            (json!({"httpGet": {"port": "web", "scheme": "HTTPS"}}), Err(ActionError::Unsupported("HTTPS"))),
+            (json!({"exec": {"command": ["a", "b"]}}), Ok(Action::Exec { argv: vec!["a".into(), "b".into()] })),
+            (json!({"exec": {}}), Err(ActionError::NoCommand)),
+            (json!({"grpc": {"port": 1}}), Err(ActionError::Unsupported("gRPC"))),
+            (json!({}), Err(ActionError::Nothing)),
+        ];
+        for (probe, expected) in cases {
+            assert_eq!(action(probe.clone()), expected, "{probe}");
+        }
+    }
+
+    /// Answers one connection after the other with `answer`; gives the port and what was asked.
+    async fn server(answer: &'static str) -> (u16, tokio::sync::mpsc::UnboundedReceiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (asked, questions) = tokio::sync::mpsc::unbounded_channel();
+        #[allow(clippy::disallowed_methods, reason = "ends with the test's runtime")]
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut read = vec![0; 4096];
+                let length = stream.read(&mut read).await.unwrap();
+                let _ = asked.send(String::from_utf8_lossy(&read[..length]).into_owned());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                if answer.is_empty() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        });
+        (port, questions)
+    }
+
+    async fn perform(action: &Action) -> Result<(), String> {
+        let shim = ShimCommand { program: "/nonexistent".into(), args: vec![] };
+        let place = Place { shim: &shim, dir: Path::new("/nonexistent"), container: "c", address: Ipv4Addr::LOCALHOST };
+        action.perform(&place, Duration::from_secs(1)).await
+    }
+
+    #[tokio::test]
+    async fn answers_over_http_are_judged_by_their_codes() {
+        for (answer, expected) in [
+            ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", ""),
+            ("HTTP/1.1 302 Found\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n", ""),
+            ("HTTP/1.0 204 Nothing\r\n\r\n", ""),
+            ("HTTP/1.1 503 Busy\r\ncontent-length: 5\r\n\r\nlater", "HTTP probe failed with statuscode: 503: later"),
+            ("", "no answer within 1 s"),
+        ] {
+            let (port, mut questions) = server(answer).await;
+            let headers = vec![("Host".to_owned(), "example.test".to_owned()), ("X-A".to_owned(), "b".to_owned())];
+            let said = perform(&Action::Http { host: None, port, path: "/live?deep=1".into(), headers }).await;
+            assert_eq!(said.err().unwrap_or_default(), expected);
+            let question = questions.recv().await.unwrap();
+            assert!(question.starts_with("GET /live?deep=1 HTTP/1.1\r\n"), "{question}");
+            assert!(question.contains("host: example.test\r\n") && question.contains("x-a: b\r\n"), "{question}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_does_not_answer_or_can_not_be_asked_is_told() {
+        let (port, _questions) = server("").await;
+        assert_eq!(perform(&Action::Tcp { host: None, port }).await, Ok(()));
+        let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let refused = perform(&Action::Tcp { host: None, port: free }).await.unwrap_err();
+        assert!(refused.starts_with(&format!("can't connect to 127.0.0.1:{free}: ")), "{refused}");
+        let (port, _questions) = server("nonsense\r\n\r\n").await;
+        let ask = |path: &str, headers| Action::Http { host: None, port, path: path.into(), headers };
+        assert!(perform(&ask("/", vec![])).await.unwrap_err().starts_with("Get \"http://127.0.0.1:"));
+        assert!(perform(&ask("/a b", vec![])).await.unwrap_err().contains("can't be asked for"));
+        let header = vec![("a b".to_owned(), String::new())];
+        assert!(perform(&ask("/", header)).await.unwrap_err().contains("can't be sent"));
+        assert_eq!(perform(&Action::Sleep(Duration::from_millis(1))).await, Ok(()));
+    }
+}

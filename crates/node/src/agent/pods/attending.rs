@@ -1,0 +1,190 @@
+//! Containers that run are attended to, where they ask for it, and what is found about them is acted upon.
+//!
+//! Invariant: there is one attendant for a run of a container; what a former run's attendant says is not heard.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ContainerStatus as WireStatus, ObjectReference, Pod};
+use pumice_cluster::events::{Occurrence, Severity};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Pods;
+use super::entry::{Entry, Farewell, Stage};
+use crate::agent::attend::{self, Care, Finding, Run, Word};
+use crate::agent::start::NodeContext;
+use crate::agent::{pod_status, start, tokens};
+use crate::clock;
+use crate::shim::control::{self, Restart};
+use crate::shim::status::{ContainerState, ContainerStatus};
+
+/// Seconds that containers have after their last hooks at least, as a kubelet gives them.
+const AFTER_HOOKS_SECONDS: u64 = 2;
+
+/// A run that is attended to.
+pub(super) struct Attended {
+    number: u32,
+    pub gate: pod_status::Gate,
+    /// Ends with this; none for a pod that goes.
+    attendant: Option<AbortOnDropHandle<()>>,
+}
+
+impl Pods {
+    /// Sends an attendant to each run that has none and wants one.
+    pub(super) fn attend(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let (Some(pod), Some(address)) = (entry.pod().cloned(), entry.address) else { return };
+        if entry.stage != Stage::Running || entry.is_leaving() {
+            return;
+        }
+        for container in attend::containers(&pod).filter(|container| Care::is_asked(container)) {
+            let Ok(care) = Care::of(container) else { continue };
+            if !care.needs_attendant() {
+                continue;
+            }
+            let status = entry.shim.as_ref().and_then(|shim| shim.container(&container.name));
+            let Some(&ContainerStatus {
+                state: ContainerState::Running { started_at, .. }, restart_count: number, ..
+            }) = status
+            else {
+                entry.attended.remove(&container.name);
+                continue;
+            };
+            if entry.attended.get(&container.name).is_some_and(|attended| attended.number == number) {
+                continue;
+            }
+            let gate = gate_of_before(&pod, &container.name, number);
+            let run = run_of(&self.context, entry, address, &container.name, number);
+            let since = Duration::try_from(clock::now().duration_since(started_at)).unwrap_or_default();
+            let task = attend::attend(run, care, since, gate.started, self.findings.0.clone());
+            let attendant = AbortOnDropHandle::new(self.attendants.spawn(task));
+            entry.attended.insert(container.name.clone(), Attended { number, gate, attendant: Some(attendant) });
+        }
+    }
+
+    /// Keeps the tokens of a pod that runs fresh.
+    pub(super) fn keep_tokens(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let Some(pod) = entry.pod().filter(|_| entry.stage == Stage::Running && entry.token_keeper.is_none()) else {
+            return;
+        };
+        if !tokens::files(pod).is_empty() {
+            let keeping = tokens::keep(self.context.client.clone(), Arc::clone(pod), start::volumes_dir(&entry.dir));
+            entry.token_keeper = Some(AbortOnDropHandle::new(self.attendants.spawn(keeping)));
+        }
+    }
+
+    /// Acts upon what an attendant says.
+    pub(super) fn on_finding(&mut self, finding: Finding) {
+        let Finding { uid, container, number, word } = finding;
+        let Some(entry) = self.pods.get_mut(&uid) else { return };
+        let Some(pod) = entry.pod().cloned() else { return };
+        let Some(attended) = entry.attended.get_mut(&container).filter(|attended| attended.number == number) else {
+            return;
+        };
+        match word {
+            Word::Started => {
+                let care = attend::containers(&pod).find(|found| found.name == container).map(Care::of);
+                attended.gate.started = true;
+                attended.gate.ready = matches!(care, Some(Ok(care)) if care.is_ready_at_once());
+            }
+            Word::Ready(ready) => attended.gate.ready = ready,
+            Word::Unwell { reason, message } => self.record(&pod, &container, Severity::Warning, reason, message),
+            Word::End { message, grace_seconds } => {
+                let grace_seconds = grace_seconds.unwrap_or_else(|| start::grace_seconds(&pod));
+                let restart = Restart { run: number, grace_seconds };
+                if let Err(error) = control::request_restart(&entry.dir, &container, restart) {
+                    tracing::error!(uid, container, error = %error, "can't tell a shim to end a container");
+                }
+                self.record(&pod, &container, Severity::Normal, "Killing", message);
+            }
+        }
+        self.marked.insert(uid);
+    }
+
+    /// Calls the last hooks of a pod that is to end within so many seconds. Whether the end has to wait for them.
+    pub(super) fn farewell(&mut self, uid: &str, grace_seconds: u64) -> bool {
+        let Some(entry) = self.pods.get_mut(uid) else { return false };
+        // Nobody asks any more how those are who are about to go.
+        entry.attended.values_mut().for_each(|attended| attended.attendant = None);
+        let Some(pod) = entry.pod().cloned() else { return false };
+        match entry.farewell {
+            Farewell::Unsaid if grace_seconds > 0 && attend::has_farewell(&pod) => {}
+            Farewell::Unsaid | Farewell::Said => return false,
+            Farewell::BeingSaid => return grace_seconds > 0,
+        }
+        let Some(address) = entry.address else { return false };
+        let running = entry.shim.iter().flat_map(|shim| shim.init_containers.iter().chain(&shim.containers));
+        let runs: Vec<Run> = running
+            .filter(|container| container.is_running())
+            .map(|container| run_of(&self.context, entry, address, &container.name, container.restart_count))
+            .collect();
+        entry.farewell = Farewell::BeingSaid;
+        let uid = uid.to_owned();
+        self.farewells.spawn(async move {
+            let wrong = attend::farewell(&pod, runs, Duration::from_secs(grace_seconds)).await;
+            (uid, pod, wrong)
+        });
+        true
+    }
+
+    /// The last hooks of a pod are done.
+    pub(super) fn on_farewell(&mut self, done: Result<(String, Arc<Pod>, Vec<String>), tokio::task::JoinError>) {
+        let (uid, pod, wrong) = match done {
+            Ok(done) => done,
+            Err(error) => return tracing::error!(error = %error, "the last hooks of a pod failed"),
+        };
+        for message in wrong {
+            self.record(&pod, "", Severity::Warning, "FailedPreStopHook", message);
+        }
+        if let Some(entry) = self.pods.get_mut(&uid) {
+            entry.farewell = Farewell::Said;
+        }
+        self.marked.insert(uid);
+    }
+
+    /// How long containers have from now on, where `left` seconds of a grace are left.
+    pub(super) fn after_farewell(entry: &Entry, left: u64) -> u64 {
+        if entry.farewell == Farewell::Said { left.max(AFTER_HOOKS_SECONDS) } else { left }
+    }
+
+    fn record(&self, pod: &Pod, container: &str, severity: Severity, reason: &str, message: String) {
+        let field_path = (!container.is_empty()).then(|| format!("spec.containers{{{container}}}"));
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: pod.metadata.namespace.clone(),
+            name: pod.metadata.name.clone(),
+            uid: pod.metadata.uid.clone(),
+            field_path,
+            ..ObjectReference::default()
+        };
+        let reason = reason.to_owned();
+        self.context.events.record(Occurrence { about, severity, reason, message, at: clock::now() });
+    }
+}
+
+/// A run of a container of `entry`.
+fn run_of(context: &NodeContext, entry: &Entry, address: Ipv4Addr, container: &str, number: u32) -> Run {
+    Run {
+        shim: context.shim.clone(),
+        dir: entry.dir.clone(),
+        address,
+        uid: entry.uid.clone(),
+        container: container.to_owned(),
+        number,
+    }
+}
+
+/// What was known of this run before the agent began: its hook is not called twice, and who was ready is so until it isn't.
+fn gate_of_before(pod: &Pod, container: &str, number: u32) -> pod_status::Gate {
+    let id = pod_status::container_id(pod, container, number);
+    let lists = pod.status.iter().flat_map(|status| [&status.init_container_statuses, &status.container_statuses]);
+    let mut statuses = lists.into_iter().flatten().flatten();
+    let known = statuses.find(|status: &&WireStatus| status.container_id.as_ref() == Some(&id));
+    pod_status::Gate {
+        started: known.is_some_and(|status| status.started == Some(true)),
+        ready: known.is_some_and(|status| status.ready),
+    }
+}
