@@ -159,6 +159,12 @@ fn rights(kubectl: &Kubectl) {
     assert!(kubectl.ok(&["describe", "role", "reader"]).contains("[get list]"));
     assert!(kubectl.ok(&["get", "pods", "--as", "ann"]).is_empty());
     assert!(kubectl.fails(&["get", "secrets", "--as", "ann"]).contains("User \"ann\" cannot list"));
+    assert!(kubectl.ok(&["auth", "reconcile", "-f", &file]).contains("reconciled"));
+    assert_eq!(kubectl.ok(&["auth", "can-i", "list", "pods", "--as", "ann"]).trim(), "yes");
+    kubectl.fails(&["auth", "can-i", "delete", "pods", "--as", "ann"]);
+    assert!(kubectl.ok(&["auth", "can-i", "--list", "--as", "ann"]).contains("[get list]"));
+    assert!(kubectl.ok(&["auth", "whoami"]).contains("system:masters"));
+    assert_eq!(kubectl.ok(&["create", "token", "default"]).trim().split('.').count(), 3);
 }
 
 fn definitions(kubectl: &Kubectl) {
