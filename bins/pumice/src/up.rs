@@ -62,8 +62,7 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     // One that crashed has left its note.
     data.withdraw()?;
     let listener = listen(args.port).await?;
-    let node = components::node_name();
-    let late = Late::default();
+    let late = Late::new(components::node_name());
     let mut rules = Rules::alone();
     if !args.scheduling.scheduler_name.is_empty() {
         rules.scheduler_names.clone_from(&args.scheduling.scheduler_name);
@@ -77,7 +76,7 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     let api = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
         .service_accounts(tokens, ca.pem())
         .admission(Arc::new(admission))
-        .node_proxy(Arc::new(late.node_proxy(&node)))
+        .node_proxy(Arc::new(late.node_proxy()))
         .aggregate(late.why())
         .metrics()
         .build()
@@ -90,7 +89,7 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
         }
     };
     let result = tokio::select! {
-        result = Box::pin(serve(args, data, &ca, &api, &late, &node, listener, stop)) => result,
+        result = Box::pin(serve(args, data, &ca, &api, &late, listener, stop)) => result,
         () = followed => Ok(()),
     };
     data.withdraw()?;
@@ -106,18 +105,18 @@ async fn serve(
     ca: &Ca,
     api: &ApiServer,
     late: &Late,
-    node: &str,
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<()> {
     let url = format!("https://127.0.0.1:{}", listener.local_addr().context("read the port")?.port());
+    let node = late.node_name.as_str();
     let names = ["127.0.0.1", "localhost", "::1", "kubernetes", "kubernetes.default.svc", node].map(str::to_owned);
     let certificate = ca.issue_server(&names, now()).context("issue the server's certificate")?;
     let tls = pumice_auth::server_config(ca, &certificate).context("set up TLS")?;
 
     let administrator = client_over(api.client_service(Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS])));
     install_definitions(&administrator, pumice_api::crds::at_work()).await.context("install Volcano's definitions")?;
-    let mut components = Components::start(api, late, args, data.path(), node)?;
+    let mut components = Components::start(api, late, args, data.path())?;
     let simulated = components.simulated();
     let closing = CancellationToken::new();
     let serving = tokio::task::JoinSet::from_iter([{

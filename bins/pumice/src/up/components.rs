@@ -29,7 +29,8 @@ pub struct Components {
 
 impl Components {
     /// Starts controllers, scheduler and nodes, each as a user of its own.
-    pub fn start(api: &ApiServer, late: &Late, args: &UpArgs, data: &Path, node: &str) -> Result<Components> {
+    pub fn start(api: &ApiServer, late: &Late, args: &UpArgs, data: &Path) -> Result<Components> {
+        let node = late.node_name.as_str();
         let mut components = Components { tasks: JoinSet::new(), shutdown: CancellationToken::new(), simulated: None };
         let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
 

@@ -11,8 +11,10 @@ use http_body_util::Full;
 use pumice_apiserver::{AggregatedApi, AggregatedResource, AggregatedService, Body, NodeProxy, NodeProxyError, Verb};
 
 /// The node agent's and the scheduler's side, once they are there.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Late {
+    /// The name of this machine's node.
+    pub node_name: String,
     /// The node agent of this machine.
     pub node: Arc<OnceLock<pumice_node::Handle>>,
     /// The scheduler.
@@ -20,9 +22,14 @@ pub struct Late {
 }
 
 impl Late {
-    /// Carries requests for the node called `name` to this machine's agent.
-    pub fn node_proxy(&self, name: &str) -> ThisMachine {
-        ThisMachine { name: name.to_owned(), node: Arc::clone(&self.node) }
+    /// Seams to nobody yet.
+    pub fn new(node_name: String) -> Late {
+        Late { node_name, node: Arc::default(), scheduler: Arc::default() }
+    }
+
+    /// Carries requests for this machine's node to its agent.
+    pub fn node_proxy(&self) -> ThisMachine {
+        ThisMachine { name: self.node_name.clone(), node: Arc::clone(&self.node) }
     }
 
     /// The group that tells why jobs wait.

@@ -1,7 +1,7 @@
 //! Tokens of service accounts in real pods.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
@@ -35,7 +35,7 @@ fn decode(text: &str) -> Vec<u8> {
 
 fn age(file: &Path, by: Duration) {
     let file = std::fs::File::options().write(true).open(file).unwrap();
-    file.set_modified(SystemTime::now() - by).unwrap();
+    file.set_modified(file.metadata().unwrap().modified().unwrap() - by).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
