@@ -29,7 +29,7 @@ impl NodeProxy for Nodes {
         let pods: Vec<Value> = self
             .uids
             .lock()
-            .unwrap()
+            .expect("as made above")
             .iter()
             .zip(["a", "b", "old"])
             .map(|(uid, name)| json!({"podRef": {"name": name, "namespace": "default", "uid": uid}, "containers": [stats("main")]}))
@@ -47,9 +47,13 @@ impl NodeProxy for Nodes {
 
 async fn server() -> Server {
     let nodes = Arc::new(Nodes { uids: std::sync::Mutex::default() });
-    let store = Store::in_memory(Options::default()).unwrap();
-    let api =
-        ApiServer::builder(store, Policy::new(built_in())).node_proxy(nodes.clone()).metrics().build().await.unwrap();
+    let store = Store::in_memory(Options::default()).expect("as made above");
+    let api = ApiServer::builder(store, Policy::new(built_in()))
+        .node_proxy(nodes.clone())
+        .metrics()
+        .build()
+        .await
+        .expect("as made above");
     let server = Server::of(api, administrator());
     for name in ["near", "silent", "garbled"] {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"zone": name}}});
@@ -60,8 +64,8 @@ async fn server() -> Server {
         pod["metadata"]["labels"] = json!({"app": name});
         pod["spec"]["nodeName"] = json!("near");
         let made = server.post(PODS, &pod).await.is(201);
-        let uid = if name == "old" { "another" } else { made.body["metadata"]["uid"].as_str().unwrap() };
-        nodes.uids.lock().unwrap().push(uid.to_owned());
+        let uid = if name == "old" { "another" } else { made.body["metadata"]["uid"].as_str().expect("as made above") };
+        nodes.uids.lock().expect("as made above").push(uid.to_owned());
     }
     server
 }
@@ -92,8 +96,12 @@ async fn what_is_asked_for_is_chosen_and_checked() {
     let server = server().await;
     let names = async |path: &str| {
         let found = server.get(&format!("{METRICS}/{path}")).await.is(200).body;
-        let items = found["items"].as_array().unwrap().clone();
-        items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+        let items = found["items"].as_array().expect("as made above").clone();
+        items
+            .iter()
+            .map(|item| item["metadata"]["name"].as_str().expect("as made above").to_owned())
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     for (path, expected) in [
         ("pods", "a b"),
