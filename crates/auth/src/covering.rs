@@ -14,6 +14,13 @@ pub fn uncovered(owned: &[&Rule], wanted: &[Rule]) -> Vec<Rule> {
     parts.filter(|part| !owned.iter().any(|rule| covers(rule, part))).collect()
 }
 
+/// How many rights of one verb and one resource, name or path a rule is made of.
+pub fn parts(rule: &Rule) -> usize {
+    let on_resources = [rule.api_groups.len(), rule.resources.len(), rule.resource_names.len().max(1)];
+    let on_resources = on_resources.into_iter().fold(1, usize::saturating_mul);
+    rule.verbs.len().saturating_mul(on_resources.saturating_add(rule.non_resource_urls.len()))
+}
+
 /// Missing rights as upstream tells them: one line a resource, sorted.
 pub fn describe(missing: &[Rule]) -> String {
     let mut of_resource: BTreeMap<_, Rule> = BTreeMap::new();
@@ -100,6 +107,24 @@ fn quoted(list: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_counted_before_they_are_made() {
+        let names: Vec<String> = (0..10_000).map(|number| number.to_string()).collect();
+        let all = || names.iter().map(String::as_str).collect::<Vec<_>>();
+        for (wanted, expected) in [
+            (rule(&[], &[""], &["pods"], &[]), 0),
+            (rule(&["get", "list"], &["", "apps"], &["pods", "pods/log", "nodes"], &[]), 12),
+            (rule(&["get"], &[""], &["pods"], &["a", "b"]), 2),
+            (Rule { non_resource_urls: vec!["/a".into(), "/b".into()], ..rule(&["get"], &[], &[], &[]) }, 2),
+            (rule(&all(), &all(), &all(), &all()), 10_000_000_000_000_000),
+        ] {
+            assert_eq!(parts(&wanted), expected);
+            if expected < 100 {
+                assert_eq!(broken_down(&wanted).len(), expected);
+            }
+        }
+    }
 
     fn rule(verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]) -> Rule {
         let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();

@@ -19,7 +19,7 @@ mod tokens;
 
 pub use ca::{Ca, CaError, Issued};
 pub use cluster_roles::{CLUSTER_ADMIN, DefaultRole, default_cluster_roles};
-pub use covering::{describe, uncovered};
+pub use covering::{describe, parts, uncovered};
 pub use files::{FileError, write_private};
 pub use identity::{
     ANONYMOUS, AUTHENTICATED, Identity, IdentityError, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED, identity_of,

@@ -3,7 +3,7 @@
 //! Invariant: a role or binding that is stored gives no right that its writer did not have, unless he has the verb
 //! `escalate` on the role or `bind` on what is bound. Called by the pipeline through [`Strategy`].
 
-use pumice_auth::{Attributes, MASTERS, Rule, Target, describe, uncovered};
+use pumice_auth::{Attributes, MASTERS, Rule, Target, describe, parts, uncovered};
 use pumice_objects::field::FieldError;
 use pumice_objects::meta;
 use pumice_objects::names::{NameRule, check_dns1123_subdomain, check_path_segment};
@@ -18,6 +18,9 @@ use crate::rights::GROUP;
 const SUBJECT_KINDS: [&str; 3] = ["Group", "ServiceAccount", "User"];
 /// Fields of the metadata that the collector and this server change: who changes no others needs no rights.
 const HOUSEKEEPING: [&str; 5] = ["ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"];
+
+/// Most single rights that are compared with the writer's own: a body of some kilobytes could ask for billions.
+const PARTS_MAX: usize = 10_000;
 
 /// A Role, or a ClusterRole.
 pub(crate) struct Role {
@@ -192,6 +195,13 @@ fn namespace(object: &Value) -> &str {
 
 /// 403 that names what the writer of `object` does not have himself.
 fn check_covered(wanted: &[Rule], object: &Value, resource: GroupResource<'_>, hook: &Hook<'_>) -> Result<(), Status> {
+    let count = wanted.iter().map(parts).fold(0, usize::saturating_add);
+    if count > PARTS_MAX {
+        return Err(Status::bad_request(format!(
+            "the rules are {count} rights of one verb and one resource each, more than the {PARTS_MAX} that are compared with the \
+             writer's own: write \"*\", or several roles"
+        )));
+    }
     let missing = hook.missing(wanted, namespace(object));
     if missing.is_empty() {
         return Ok(());

@@ -83,6 +83,10 @@ async fn nobody_gives_more_than_he_has() {
          {APIGroups:[\"\"], Resources:[\"configmaps\"], Verbs:[\"delete\"]}\n\
          {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\" \"delete\"]}"
     );
+    let words: Vec<String> = (0..200).map(|number| format!("w{number}")).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let refused = ann.post(&at("roles"), &role("Role", "many", &words, &words)).await.is(400);
+    assert!(refused.message().starts_with("the rules are 40000 rights"), "{}", refused.message());
     let more = json!({"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]});
     ann.merge(&format!("{}/own", at("roles")), &more).await.is(403);
     ann.merge(&format!("{}/writes-rights", at("roles")), &more).await.is(403);
