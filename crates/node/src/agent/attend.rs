@@ -73,6 +73,8 @@ pub(crate) struct Run {
     pub container: String,
     /// How often it had been started before.
     pub number: u32,
+    /// Seconds that its pod has to end.
+    pub grace_seconds: u64,
 }
 
 impl Run {
@@ -102,8 +104,8 @@ pub(crate) enum Word {
     /// It has to end; its last hook has been called already.
     End {
         message: String,
-        /// Seconds that it has, where the probe says so.
-        grace_seconds: Option<u64>,
+        /// Seconds that it has.
+        grace_seconds: u64,
     },
 }
 
@@ -167,8 +169,9 @@ impl Attendant {
 
     /// Says that the container has to end, after its last hook.
     async fn end(&self, why: &str, grace_seconds: Option<u64>) {
+        let grace_seconds = grace_seconds.unwrap_or(self.run.grace_seconds);
         if let Some(hook) = &self.care.pre_stop {
-            let limit = Duration::from_secs(grace_seconds.unwrap_or(PRE_STOP_SECONDS));
+            let limit = Duration::from_secs(grace_seconds);
             if let Err(text) = hook.perform(&self.run.place(), limit).await {
                 self.say(Word::Unwell { reason: "FailedPreStopHook", message: format!("PreStopHook failed: {text}") })
                     .await;
@@ -185,31 +188,33 @@ impl Attendant {
     }
 }
 
-/// The grace that a pod has where it says nothing, in seconds.
-const PRE_STOP_SECONDS: u64 = 30;
-
 /// One probe's questions, one after the other.
 struct Questions<'a> {
     attendant: &'a Attendant,
     kind: &'static str,
     probe: &'a Probe,
     tally: Tally,
+    failures: u32,
     next: Instant,
 }
 
 impl<'a> Questions<'a> {
     fn new(attendant: &'a Attendant, kind: &'static str, probe: &'a Probe) -> Self {
         let next = (attendant.began + probe.delay).max(Instant::now());
-        Questions { attendant, kind, probe, tally: Tally::default(), next }
+        Questions { attendant, kind, probe, tally: Tally::default(), failures: 0, next }
     }
 
-    /// Asks until the answers are believed.
+    /// Asks until the answers are believed. Of failures in a row the first, second, fourth, eighth are told, and so on: one that
+    /// lasts for hours is not to fill the store with events.
     async fn verdict(&mut self) -> bool {
         loop {
             tokio::time::sleep_until(self.next).await;
             let answer = self.probe.action.perform(&self.attendant.run.place(), self.probe.timeout).await;
             self.next = (self.next + self.probe.period).max(Instant::now());
-            if let Err(text) = &answer {
+            self.failures = if answer.is_ok() { 0 } else { self.failures.saturating_add(1) };
+            if let Err(text) = &answer
+                && self.failures.is_power_of_two()
+            {
                 let message = format!("{} probe failed: {text}", self.kind);
                 self.attendant.say(Word::Unwell { reason: "Unhealthy", message }).await;
             }

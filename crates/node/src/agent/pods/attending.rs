@@ -92,7 +92,6 @@ impl Pods {
             Word::Ready(ready) => attended.gate.ready = ready,
             Word::Unwell { reason, message } => self.record(&pod, &container, Severity::Warning, reason, message),
             Word::End { message, grace_seconds } => {
-                let grace_seconds = grace_seconds.unwrap_or_else(|| start::grace_seconds(&pod));
                 let restart = Restart { run: number, grace_seconds };
                 if let Err(error) = control::request_restart(&entry.dir, &container, restart) {
                     tracing::error!(uid, container, error = %error, "can't tell a shim to end a container");
@@ -174,6 +173,7 @@ fn run_of(context: &NodeContext, entry: &Entry, address: Ipv4Addr, container: &s
         uid: entry.uid.clone(),
         container: container.to_owned(),
         number,
+        grace_seconds: entry.pod().map_or(0, |pod| start::grace_seconds(pod)),
     }
 }
 
