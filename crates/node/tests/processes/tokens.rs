@@ -67,9 +67,14 @@ async fn a_pod_has_a_token_of_its_own_as_long_as_it_runs() {
     assert_eq!((&of_pod["name"], of_pod["uid"].as_str()), (&json!("p"), pod.metadata.uid.as_deref()));
     let expected = format!("{first}\n444\n");
     let mut log = String::new();
-    while log != expected {
-        log = node.log("p", "main").await;
-    }
+    let reading = async {
+        while log != expected {
+            log = node.log("p", "main").await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let read = tokio::time::timeout(Duration::from_secs(60), reading).await;
+    assert!(read.is_ok(), "{log}");
     // The next agent finds it old, and renews it in its place.
     node.stop_agent().await;
     age(&file, Duration::from_secs(481));
