@@ -108,21 +108,28 @@ async fn serve(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<()> {
-    let url = format!("https://127.0.0.1:{}", listener.local_addr().context("read the port")?.port());
+    let port = listener.local_addr().context("read the port")?.port();
+    let url = format!("https://127.0.0.1:{port}");
     let node = late.node_name.as_str();
-    let names = ["127.0.0.1", "localhost", "::1", "kubernetes", "kubernetes.default.svc", node].map(str::to_owned);
-    let certificate = ca.issue_server(&names, now()).context("issue the server's certificate")?;
-    let tls = pumice_auth::server_config(ca, &certificate).context("set up TLS")?;
 
     let administrator = client_over(api.client_service(Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS])));
     install_definitions(&administrator, pumice_api::crds::at_work()).await.context("install Volcano's definitions")?;
-    let mut components = Components::start(api, late, args, data.path())?;
+    let mut components = Components::start(api, late, args, data.path(), port)?;
+    let gateway = late.node.get().and_then(pumice_node::Handle::gateway);
+    let names = ["127.0.0.1", "localhost", "::1", "kubernetes", "kubernetes.default.svc", node].map(str::to_owned);
+    let names: Vec<String> = names.into_iter().chain(gateway.map(|address| address.to_string())).collect();
+    let certificate = ca.issue_server(&names, now()).context("issue the server's certificate")?;
+    let tls = pumice_auth::server_config(ca, &certificate).context("set up TLS")?;
+    let for_pods = match gateway {
+        Some(address) => listen_for_pods(address, port).await,
+        None => None,
+    };
     let simulated = components.simulated();
     let closing = CancellationToken::new();
-    let serving = tokio::task::JoinSet::from_iter([{
-        let (api, closing) = (api.clone(), closing.clone());
+    let serving = tokio::task::JoinSet::from_iter([listener].into_iter().chain(for_pods).map(|listener| {
+        let (api, tls, closing) = (api.clone(), Arc::clone(&tls), closing.clone());
         async move { api.serve(listener, tls, closing).await }
-    }]);
+    }));
 
     let ready = async {
         if args.local_node {
@@ -172,6 +179,16 @@ async fn listen(port: u16) -> Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.with_context(|| {
         format!("port {port} of 127.0.0.1 can't be taken: choose another with --port, or --port 0 for a free one")
     })
+}
+
+/// The same port where pods find this machine. The platform is of use without it, too.
+async fn listen_for_pods(gateway: Ipv4Addr, port: u16) -> Option<TcpListener> {
+    let listener = TcpListener::bind((gateway, port)).await;
+    listener
+        .inspect_err(|error| {
+            tracing::warn!(%gateway, port, %error, "pods with a network of their own do not reach the API");
+        })
+        .ok()
 }
 
 /// A token that is cancelled by the first SIGINT or SIGTERM; a second one ends the process at once.

@@ -35,6 +35,7 @@ mod usage;
 mod volumes;
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,6 +114,7 @@ pub struct Handle {
     service: NodeService,
     drains: mpsc::Sender<Drain>,
     capabilities: Arc<Capabilities>,
+    gateway: Option<Ipv4Addr>,
 }
 
 impl Handle {
@@ -126,6 +128,11 @@ impl Handle {
     /// What this host lets the agent do.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    /// This machine's address on the bridge of its pods, where they have networks of their own.
+    pub fn gateway(&self) -> Option<Ipv4Addr> {
+        self.gateway
     }
 
     /// Stops all pods, starts no more, and waits until nothing of them runs. Returns at once when
@@ -192,6 +199,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         boot_id: node_object::boot_id(),
         cpu_milli: capacity.cpu_milli,
         memory_bytes: capacity.memory_bytes,
+        api_port: options.api_port,
     });
     let index = PodIndex::default();
     let sampler = Sampler {
@@ -203,7 +211,8 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     let service = NodeService::new(index.clone(), context.shim.clone(), sampler.usage.clone());
     let pods = Pods::open(context.clone(), options.pods_max, options.starts_max, index).map_err(AgentError::Watch)?;
     let (sender, drains) = mpsc::channel(DRAINS_MAX);
-    let handle = Handle { service, drains: sender, capabilities: Arc::new(capabilities) };
+    let gateway = context.network.as_ref().map(|network| network.subnet().gateway());
+    let handle = Handle { service, drains: sender, capabilities: Arc::new(capabilities), gateway };
     Ok(NodeAgent { context, capacity, pods, drains, events: Box::pin(events), sampler, handle })
 }
 

@@ -123,6 +123,32 @@ fn what_a_pod_uses_is_shown() {
 }
 
 #[test]
+fn a_pod_reaches_the_api_as_its_account() {
+    let platform = Platform::new();
+    platform.kubectl(["create", "serviceaccount", "robot"]).ok();
+    let script = "unset KUBECONFIG; export HOME=/nonexistent; kubectl auth whoami -o name >/dev/null; kubectl get pods -o name; kubectl get secrets";
+    let pod = |name: &str, host_network: bool| {
+        serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+            "restartPolicy": "Never", "serviceAccountName": "robot", "hostNetwork": host_network, "schedulerName": "volcano",
+            "containers": [{"name": "main", "image": "pumice.sh/host", "command": ["sh", "-c", script]}]}})
+    };
+    platform.kubectl(["create", "role", "reads-pods", "--verb=get,list", "--resource=pods"]).ok();
+    platform.kubectl(["create", "rolebinding", "robot", "--role=reads-pods", "--serviceaccount=default:robot"]).ok();
+    for (name, host_network) in [("own", false), ("hosts", true)] {
+        platform.kubectl_with_input(["create", "-f", "-"], &pod(name, host_network).to_string()).ok();
+        eventually("it is over", || {
+            let found = platform.get("pod", name).ok_or("no such pod")?;
+            let phase = found["status"]["phase"].as_str().unwrap_or_default().to_owned();
+            if matches!(phase.as_str(), "Succeeded" | "Failed") { Ok(()) } else { Err(phase) }
+        });
+        let log = platform.kubectl(["logs", name]).ok();
+        assert!(log.contains(&format!("pod/{name}")), "{log}");
+        let refused = "User \"system:serviceaccount:default:robot\" cannot list resource \"secrets\"";
+        assert!(log.contains(refused), "{log}");
+    }
+}
+
+#[test]
 fn tearing_down_leaves_nothing() {
     let mut platform = Platform::start(Setup::default());
     platform.jobctl(["submit", "--name", "endless", "--", "sleep", "1000"]).ok();

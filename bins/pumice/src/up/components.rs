@@ -28,8 +28,8 @@ pub struct Components {
 }
 
 impl Components {
-    /// Starts controllers, scheduler and nodes, each as a user of its own.
-    pub fn start(api: &ApiServer, late: &Late, args: &UpArgs, data: &Path) -> Result<Components> {
+    /// Starts controllers, scheduler and nodes, each as a user of its own; pods are told of the API's `port`.
+    pub fn start(api: &ApiServer, late: &Late, args: &UpArgs, data: &Path, port: u16) -> Result<Components> {
         let node = late.node_name.as_str();
         let mut components = Components { tasks: JoinSet::new(), shutdown: CancellationToken::new(), simulated: None };
         let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
@@ -49,8 +49,9 @@ impl Components {
         });
 
         if args.local_node {
-            let agent =
-                node_options(args, data, node, client(names::USER_NODE))?.build().context("start the node agent")?;
+            let mut options = node_options(args, data, node, client(names::USER_NODE))?;
+            options.api_port = Some(port);
+            let agent = options.build().context("start the node agent")?;
             let _ = late.node.set(agent.handle());
             components.spawn("node agent", |stop| agent.run(stop));
         }

@@ -37,6 +37,9 @@ pub struct Options {
     pub default_path: String,
     /// Pods being started at a time.
     pub starts_max: usize,
+    /// The API server's port on this machine, for pods to be told of: on [`super::Handle::gateway`] for those that have a network
+    /// of their own, on 127.0.0.1 for the others. None where pods are told nothing.
+    pub api_port: Option<u16>,
 }
 
 /// Pods at most unless said otherwise.
@@ -58,6 +61,7 @@ impl Options {
             pods_max: PODS_MAX,
             default_path: DEFAULT_PATH.to_owned(),
             starts_max: cores.saturating_mul(2).saturating_add(2),
+            api_port: None,
         }
     }
 }

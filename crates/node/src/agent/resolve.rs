@@ -3,6 +3,7 @@
 //! Invariant: pure: the same pod, sources and node give the same spec. What can't be resolved is an
 //! error with the reason that a container waits for.
 
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
@@ -58,6 +59,8 @@ pub(crate) struct NodeGround<'a> {
     pub only_identity: Option<(u32, u32)>,
     /// Mounts of every container: hosts, host name, resolver.
     pub common_mounts: Vec<MountSpec>,
+    /// Where the pod reaches the API server.
+    pub api: Option<SocketAddrV4>,
 }
 
 /// A pod, resolved.
@@ -105,6 +108,12 @@ fn base_environment(
     let mut environment = Environment::default();
     environment.set("PATH", node.default_path.to_owned());
     environment.set("HOSTNAME", hostname(pod));
+    // Where clients look that find themselves in a pod.
+    if let Some(api) = node.api {
+        environment.set("KUBERNETES_SERVICE_HOST", api.ip().to_string());
+        environment.set("KUBERNETES_SERVICE_PORT", api.port().to_string());
+        environment.set("KUBERNETES_SERVICE_PORT_HTTPS", api.port().to_string());
+    }
     for (name, value) in entry.iter().flat_map(|entry| &entry.env) {
         environment.set(name, value.clone());
     }
@@ -323,6 +332,7 @@ mod tests {
             default_path: "/bin",
             only_identity: None,
             common_mounts: vec![],
+            api: Some(SocketAddrV4::new([10, 0, 0, 1].into(), 6443)),
         };
         let roots = VolumeRoots { pod: Path::new("/pod"), claims: Path::new("/claims") };
         let resolved = resolve(&pod, &Sources::default(), &fields::placement(), &node, &roots)?;

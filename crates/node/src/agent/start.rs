@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -50,6 +50,7 @@ pub(crate) struct NodeContext {
     pub boot_id: String,
     pub cpu_milli: i64,
     pub memory_bytes: i64,
+    pub api_port: Option<u16>,
 }
 
 /// One pod to start.
@@ -149,6 +150,7 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
         default_path: &context.default_path,
         only_identity: only_identity(context.capabilities.isolation.user),
         common_mounts: common_mounts(context, &dir),
+        api: context.api_port.map(|port| SocketAddrV4::new(api_host(context, pod), port)),
     };
     let (pod_volumes, claims) = (volumes_dir(&dir), claim_folder(&context.data_dir, &namespace));
     let roots = VolumeRoots { pod: &pod_volumes, claims: &claims };
@@ -169,6 +171,17 @@ fn only_identity(user_namespace: bool) -> Option<(u32, u32)> {
     let (uid, gid) = (nix::unistd::Uid::effective(), nix::unistd::Gid::effective());
     let own = if user_namespace { (0, 0) } else { (uid.as_raw(), gid.as_raw()) };
     (!uid.is_root()).then_some(own)
+}
+
+/// The network that the pod has part in, where it has one of its own.
+fn network<'c>(context: &'c NodeContext, pod: &Pod) -> Option<&'c NodeNetwork> {
+    let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
+    context.network.as_ref().filter(|_| !host_network)
+}
+
+/// This machine, as the pod sees it.
+fn api_host(context: &NodeContext, pod: &Pod) -> Ipv4Addr {
+    network(context, pod).map_or(Ipv4Addr::LOCALHOST, |network| network.subnet().gateway())
 }
 
 fn common_mounts(context: &NodeContext, dir: &Path) -> Vec<crate::shim::spec::MountSpec> {
@@ -192,16 +205,15 @@ fn placement(context: &NodeContext, order: &StartOrder) -> Placement {
 fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved) -> ShimSpec {
     let pod = &*order.pod;
     let spec = pod.spec.as_ref();
-    let host_network = spec.and_then(|spec| spec.host_network) == Some(true);
-    let network = match &context.network {
-        Some(network) if !host_network => Network::Bridge {
+    let network = match network(context, pod) {
+        Some(network) => Network::Bridge {
             bridge: network.bridge.clone(),
             veth: bridge::pair_name(context.node_hash, &order.uid),
             address: order.address,
             prefix: PREFIX,
             gateway: network.subnet().gateway(),
         },
-        _ => Network::Host,
+        None => Network::Host,
     };
     let cgroup = context.capabilities.cgroup.clone();
     ShimSpec {
