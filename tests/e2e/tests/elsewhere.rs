@@ -1,6 +1,6 @@
 //! Jobs whose bundle is in ConfigMaps, through the real programs. A platform that is named by its kubeconfig counts as another
-//! cluster. Its pods are simulated, and the test runs their commands, with the kubeconfig in the place of a token; its roles are
-//! kinds that are defined and mean nothing. What a token may do is for the tests on a real Kubernetes.
+//! cluster. Its pods are simulated, and the test runs their commands, with the kubeconfig in the place of a token. What a token may
+//! do is for the tests on a real Kubernetes.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::path::PathBuf;
@@ -22,24 +22,20 @@ impl Elsewhere {
         Elsewhere { platform, kubeconfig }
     }
 
-    /// Lets it have roles.
-    fn with_roles(self) -> Elsewhere {
-        for (plural, kind) in [("roles", "Role"), ("rolebindings", "RoleBinding")] {
-            let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-            let definition = json!({
-                "apiVersion": "apiextensions.k8s.io/v1",
-                "kind": "CustomResourceDefinition",
-                "metadata": {"name": format!("{plural}.rbac.authorization.k8s.io")},
-                "spec": {
-                    "group": "rbac.authorization.k8s.io",
-                    "scope": "Namespaced",
-                    "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind},
-                    "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
-                },
-            });
-            self.platform.kubectl_with_input(["create", "-f", "-"], &definition.to_string()).ok();
-        }
-        self
+    /// Goes on as somebody who may submit jobs, but give nobody rights.
+    fn become_who_makes_no_roles(&mut self) {
+        let kubectl = |args: &[&str]| self.platform.kubectl(args).ok();
+        kubectl(&["create", "serviceaccount", "ann"]);
+        let all = "--verb=get,list,watch,create,update,patch,delete";
+        kubectl(&["create", "role", "ann", all, "--resource=jobs.batch.volcano.sh,configmaps,pods"]);
+        kubectl(&["create", "rolebinding", "ann", "--role=ann", "--serviceaccount=default:ann"]);
+        let token = kubectl(&["create", "token", "ann"]);
+        let own = self.platform.scratch().join("ann.kubeconfig");
+        std::fs::copy(&self.kubeconfig, &own).unwrap();
+        let file = format!("--kubeconfig={}", own.display());
+        kubectl(&["config", &file, "set-credentials", "ann", &format!("--token={}", token.trim())]);
+        kubectl(&["config", &file, "set-context", "--current", "--user=ann"]);
+        self.kubeconfig = own;
     }
 
     /// Runs `jobctl` as who has the kubeconfig.
@@ -73,7 +69,7 @@ impl Elsewhere {
 
 #[test]
 fn rows_reach_pods_and_results_come_back_by_config_maps() {
-    let there = Elsewhere::new().with_roles();
+    let there = Elsewhere::new();
     let rows: String = (0..10).map(|row| format!("run-{row},{row}\n")).collect();
     let table = there.platform.file("grid.csv", format!("name,x\n{rows}"));
     let script = "test -z \"$PUMICE_CHECKPOINT\" || exit 9; echo $1 >> ran; \
@@ -111,7 +107,7 @@ fn rows_reach_pods_and_results_come_back_by_config_maps() {
 
 #[test]
 fn a_key_leaves_one_bundle_and_a_failed_submission_none() {
-    let there = Elsewhere::new().with_roles();
+    let there = Elsewhere::new();
     let submit = |flags: &[&str], program: &str| {
         there.jobctl(&[&["submit", "--array", "0-1"], flags, &["--", program]].concat())
     };
@@ -136,10 +132,11 @@ fn a_key_leaves_one_bundle_and_a_failed_submission_none() {
 
 #[test]
 fn where_pods_can_get_no_rights_the_way_out_is_named() {
-    let there = Elsewhere::new();
+    let mut there = Elsewhere::new();
+    there.become_who_makes_no_roles();
     let array = |flag: &[&str]| there.jobctl(&[&["submit", "--array", "0-1"], flag, &["--", "true"]].concat());
     let output = array(&[]);
-    assert_eq!(output.code, 3, "{output:?}");
+    assert_eq!(output.code, 4, "{output:?}");
     assert!(output.stderr.contains("pods can't be let read and record ConfigMaps in namespace default"), "{output:?}");
     assert!(output.stderr.contains("next:  jobctl run --bundle-dir FOLDER ...\n"), "{output:?}");
     assert!(there.platform.list("jobs.batch.volcano.sh").is_empty(), "nothing was submitted");
