@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{binary, eventually};
 
@@ -56,9 +56,7 @@ impl Clients {
 
     /// The same programs in another namespace, which is made.
     pub fn in_namespace(&self, kubeconfig: &Path, namespace: &str) -> Clients {
-        // Not by `kubectl create namespace`, which sends protobuf.
-        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        self.kubectl_with_input(["create", "-f", "-"], &object.to_string()).ok();
+        self.kubectl(["create", "namespace", namespace]).ok();
         let home = self.home.join(namespace);
         std::fs::create_dir(&home).expect("a directory for a namespace");
         let own = home.join("kubeconfig");

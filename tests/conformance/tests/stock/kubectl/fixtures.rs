@@ -18,6 +18,7 @@ const EXCUSES: &[&str] = &[
     "unable to find job queue",
     "failed to get parent queue",
     "namespaces \"volcano-system\" not found",
+    "namespaces \"argo\" not found",
     "already exists",
 ];
 /// How many manifests are taken as they are, at least.

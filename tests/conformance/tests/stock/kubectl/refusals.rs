@@ -7,8 +7,6 @@ async fn what_is_not_served_is_refused_cleanly() {
     let cluster = furnished().await;
     let kubectl = Kubectl(&cluster);
     for (line, wanted) in [
-        ("create configmap x --from-literal=a=b", "does not read protobuf"),
-        ("create namespace x", "does not read protobuf"),
         ("patch queue default -p '{\"spec\":{\"weight\":2}}'", "use --type=merge"),
         ("scale job j --replicas=2", "could not find the requested resource"),
         ("top pods", "Metrics API not available"),
