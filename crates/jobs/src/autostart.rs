@@ -121,7 +121,6 @@ fn start(data_dir: &Path, beside: Option<&Path>) -> Result<String, StartError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     use crate::target::{Flags, RUN_FILE, choose};
 
@@ -147,11 +146,18 @@ mod tests {
     }
 
     /// A home with a script in place of the program.
+    /// By a child: what this process has open for writing, the children of other tests have too until they are
+    /// programs of their own, and a file that is open for writing can't be run.
+    fn write_program(path: &Path, text: &str) {
+        let script = "printf %s \"$2\" > \"$1\" && chmod 755 \"$1\"";
+        let mut shell = Command::new("sh");
+        let written = shell.args(["-c", script, "sh"]).arg(path).arg(text).status().unwrap();
+        assert!(written.success(), "{written}");
+    }
+
     fn home(script: &str) -> (tempfile::TempDir, Target, Environment) {
         let home = tempfile::tempdir().unwrap();
-        let program = home.path().join(PROGRAM);
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&home.path().join(PROGRAM), &format!("#!/bin/sh\n{script}\n"));
         let environment = Environment { home: Some(home.path().to_owned()), ..Environment::default() };
         let target = choose(&Flags::default(), &environment).unwrap();
         (home, target, environment)
@@ -180,12 +186,19 @@ mod tests {
         let data_dir = startable(&target, &environment).unwrap();
         std::fs::create_dir_all(data_dir).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("https://{}", listener.local_addr().unwrap());
-        let note = serde_json::json!({"pid": 1, "url": url, "kubeconfig": "k", "started": "2026-01-01T00:00:00Z"});
-        std::fs::write(data_dir.join(RUN_FILE), note.to_string()).unwrap();
+        let write_note = |address: SocketAddr| {
+            let url = format!("https://{address}");
+            let note = serde_json::json!({"pid": 1, "url": url, "kubeconfig": "k", "started": "2026-01-01T00:00:00Z"});
+            std::fs::write(data_dir.join(RUN_FILE), note.to_string()).unwrap();
+        };
         let ensured = || ensure(&target, &environment, Some(home.path())).unwrap();
+        let address = listener.local_addr().unwrap();
+        write_note(address);
         assert_eq!(ensured(), None);
-        drop(listener);
+        // Nobody can listen at a connection's own end. A listener that is closed may still be held by another
+        // test's child that isn't a program of its own yet.
+        let connection = TcpStream::connect(address).unwrap();
+        write_note(connection.local_addr().unwrap());
         assert_eq!(ensured().as_deref(), Some("started"), "after a crash the note stays");
         std::fs::write(data_dir.join(RUN_FILE), "{").unwrap();
         assert_eq!(ensured(), None, "what is wrong with it is said by who connects");

@@ -193,8 +193,9 @@ fn without_an_answer_ignorable_decides_and_silence_is_met_once_a_cycle() {
 #[test]
 fn a_server_that_is_gone_is_an_answer_by_ignorable_too() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    // The own end of a connection: the port is taken, and nobody listens there.
+    let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let address = connection.local_addr().unwrap();
     for ignorable in [true, false] {
         let more = format!(", extender.ignorable: {ignorable}");
         let plan = world(&plugin(address, &["jobEnqueueable", "predicate"], &more)).cycle(TimeMs(0));
