@@ -109,6 +109,13 @@ impl Index {
         self.shelves.iter().filter(|(_, shelf)| shelf.count > 0).map(|(resource, _)| resource)
     }
 
+    /// Every live object, in no order.
+    pub(crate) fn all(&self) -> Vec<Arc<Object>> {
+        let mut all = Vec::with_capacity(self.shelves.values().map(|shelf| shelf.count).sum());
+        all.extend(self.shelves.values().flat_map(|shelf| shelf.items.values().flat_map(BTreeMap::values)).cloned());
+        all
+    }
+
     pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Object>> {
         self.shelf(&key.resource)?.get(&key.namespace, &key.name)
     }

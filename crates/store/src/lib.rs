@@ -4,6 +4,7 @@
 //! also across a crash. Reads, lists and watches come from memory; one writer thread makes groups
 //! of changes durable before anybody can see them. The API server is the only caller that writes.
 
+mod backup;
 mod index;
 mod key;
 mod lock;
@@ -11,11 +12,13 @@ mod log;
 mod object;
 mod options;
 mod page;
+mod restore;
 mod shared;
 mod store;
 mod watch;
 mod writer;
 
+pub use backup::{BACKUP_FORMAT, BackupDecoder, BackupEncoder, BackupError, BackupFrame, BackupHeader};
 pub use index::{EventKind, Listing, WatchEvent};
 pub use key::{Key, KeyError};
 pub use lock::{DirectoryLock, LockError};
@@ -25,5 +28,7 @@ pub use log::{Append, FORMAT, Loaded, Log, LogError, StoredObject};
 pub use object::{Change, Draft, Expect, Object};
 pub use options::Options;
 pub use page::{Page, Range};
-pub use store::{ApplyError, OpenError, Store};
+pub use restore::{RESTORE_SKIPS, Restore, holds_store};
+pub use shared::Stats;
+pub use store::{ApplyError, OpenError, Snapshot, Store};
 pub use watch::{Watch, WatchError};

@@ -6,7 +6,7 @@
 
 pub mod disk;
 pub mod memory;
-mod record;
+pub(crate) mod record;
 mod upgrade;
 
 use std::collections::BTreeMap;

@@ -239,8 +239,10 @@ impl Writer {
         if batch.writes.is_empty() && revision == self.reserved {
             return Ok(());
         }
+        let begun = Instant::now();
         match self.log.append(&batch) {
             Ok(()) => {
+                self.shared.commits.made(batch.writes.len(), begun.elapsed());
                 self.reserved = revision;
                 self.unsaved.clear();
                 self.flush_at = None;
@@ -249,6 +251,7 @@ impl Writer {
             }
             Err(error) => {
                 tracing::warn!(error = %error, writes = batch.writes.len(), "commit failed");
+                self.shared.commits.failed();
                 self.unsaved.extend(batch.writes.into_keys());
                 self.flush_delay = (self.flush_delay * 2).min(RETRY_DELAY_MAX);
                 self.flush_at = Some(Instant::now() + self.flush_delay);

@@ -52,10 +52,16 @@ impl DiskLog {
     /// A new file appears complete or not at all, so an empty one is always damage.
     pub fn file(path: &Path) -> Result<Self, LogError> {
         if !path.try_exists().map_err(|error| io_error("look for", path, error))? {
-            create(path)?;
+            create(path, &new_uid())?;
         }
         let file = path.to_path_buf();
         Ok(Self::over(path, Box::new(move |builder| builder.open(&file))))
+    }
+
+    /// The log in a new file `path`, of the cluster `uid`.
+    pub(crate) fn new_file(path: &Path, uid: &str) -> Result<Self, LogError> {
+        create(path, uid)?;
+        Self::file(path)
     }
 
     /// The log over any storage; `path` is only its name in errors.
@@ -89,7 +95,7 @@ impl DiskLog {
         let path = self.path.clone();
         let database = self.database()?;
         if guarded("read", &path, || is_new(database))? {
-            guarded("write", &path, || initialise(database))?;
+            guarded("write", &path, || initialise(database, &new_uid()))?;
         }
         let header = guarded("read", &path, || read_header(database))?;
         let header = match header.check(&path, FORMAT)? {
@@ -134,6 +140,12 @@ impl Log for DiskLog {
     }
 }
 
+impl std::fmt::Debug for DiskLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DiskLog").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 impl Drop for DiskLog {
     fn drop(&mut self) {
         self.discard();
@@ -172,7 +184,7 @@ impl RawHeader {
 }
 
 /// Makes a complete new file beside `path`, then moves it there.
-fn create(path: &Path) -> Result<(), LogError> {
+fn create(path: &Path, uid: &str) -> Result<(), LogError> {
     let fresh = path.with_extension("new");
     match fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -189,9 +201,14 @@ fn create(path: &Path) -> Result<(), LogError> {
         .map_err(|error| io_error("create", &fresh, error))?;
     guarded("create", &fresh, || {
         let database = Builder::new().set_cache_size(CACHE_BYTES).create_file(file)?;
-        initialise(&database)
+        initialise(&database, uid)
     })?;
     fs::rename(&fresh, path).map_err(|error| io_error("create", path, error))?;
+    sync_parent(path)
+}
+
+/// Makes it durable that `path` has its name.
+pub(crate) fn sync_parent(path: &Path) -> Result<(), LogError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     File::open(parent).and_then(|directory| directory.sync_all()).map_err(|error| io_error("sync", parent, error))
@@ -201,15 +218,18 @@ fn is_new(database: &Database) -> Result<bool, redb::Error> {
     Ok(database.begin_read()?.list_tables()?.next().is_none())
 }
 
-fn initialise(database: &Database) -> Result<(), redb::Error> {
+fn new_uid() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
+fn initialise(database: &Database, uid: &str) -> Result<(), redb::Error> {
     let transaction = begin(database)?;
     {
         let mut numbers = transaction.open_table(NUMBERS)?;
         numbers.insert(FORMAT_KEY, FORMAT)?;
         numbers.insert(REVISION_KEY, 1)?;
         numbers.insert(COUNT_KEY, 0)?;
-        let uid = uuid::Uuid::now_v7().to_string();
-        transaction.open_table(TEXTS)?.insert(UID_KEY, uid.as_str())?;
+        transaction.open_table(TEXTS)?.insert(UID_KEY, uid)?;
         transaction.open_table(OBJECTS)?;
     }
     Ok(transaction.commit()?)
@@ -302,7 +322,7 @@ fn classify(operation: &'static str, path: &Path, error: redb::Error) -> LogErro
     }
 }
 
-pub(super) fn io_error(operation: &'static str, path: &Path, source: io::Error) -> LogError {
+pub(crate) fn io_error(operation: &'static str, path: &Path, source: io::Error) -> LogError {
     use io::ErrorKind::{FileTooLarge, InvalidData, QuotaExceeded, StorageFull, UnexpectedEof};
     let path = path.to_path_buf();
     match source.kind() {

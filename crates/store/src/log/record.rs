@@ -39,7 +39,7 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<Object, String> {
 }
 
 /// FNV-1a over eight bytes at a time: meant to catch damage, not an attacker.
-fn checksum(key: &[u8], revision: u64, body: &[u8]) -> u64 {
+pub(crate) fn checksum(key: &[u8], revision: u64, body: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(PRIME).rotate_left(23);
