@@ -144,6 +144,8 @@ pub const SCHEDULERS_UP: &[&str] = &[SCHEDULER_VOLCANO, SCHEDULER_PUMICE, SCHEDU
 /// The names answered to on a cluster that has its own scheduler.
 pub const SCHEDULERS_CLUSTER: &[&str] = &[SCHEDULER_VOLCANO, SCHEDULER_PUMICE];
 
+/// User as whom the API server asks the agents of nodes.
+pub const USER_APISERVER: &str = "system:pumice:apiserver";
 /// User of the scheduler.
 pub const USER_SCHEDULER: &str = "system:pumice:scheduler";
 /// User of the controllers.

@@ -20,8 +20,8 @@ use x509_parser::parse_x509_certificate;
 
 use crate::files::{self, FileError};
 
-const CERTIFICATE_FILE: &str = "ca.crt";
-const KEY_FILE: &str = "ca.key";
+pub(crate) const CERTIFICATE_FILE: &str = "ca.crt";
+pub(crate) const KEY_FILE: &str = "ca.key";
 const AUTHORITY_NAME: &str = "pumice";
 
 const AUTHORITY_DAYS: i32 = 3650;
@@ -172,28 +172,36 @@ impl Ca {
         let mut params = CertificateParams::new(names).map_err(|source| issue_error(&names.join(","), source))?;
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
-        self.issue(name, params, ExtendedKeyUsagePurpose::ServerAuth, now)
+        self.issue(name, params, vec![ExtendedKeyUsagePurpose::ServerAuth], now)
     }
 
     /// A certificate that makes its holder `user`, a member of `groups` (at most two).
     pub fn issue_client(&self, user: &str, groups: &[&str], now: Timestamp) -> Result<Issued, CaError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = subject_of(user, groups)?;
-        self.issue(user, params, ExtendedKeyUsagePurpose::ClientAuth, now)
+        self.issue(user, params, vec![ExtendedKeyUsagePurpose::ClientAuth], now)
+    }
+
+    /// A certificate for an agent that is `user` where it asks, and is reached under the name `host` where it is asked.
+    pub fn issue_agent(&self, user: &str, host: &str, now: Timestamp) -> Result<Issued, CaError> {
+        let mut params = CertificateParams::new([host.to_owned()]).map_err(|source| issue_error(host, source))?;
+        params.distinguished_name = subject_of(user, &[])?;
+        let usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        self.issue(host, params, usages, now)
     }
 
     fn issue(
         &self,
         name: &str,
         mut params: CertificateParams,
-        usage: ExtendedKeyUsagePurpose,
+        usages: Vec<ExtendedKeyUsagePurpose>,
         now: Timestamp,
     ) -> Result<Issued, CaError> {
         set_validity(&mut params, now, LEAF_DAYS)?;
         params.is_ca = IsCa::ExplicitNoCa;
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![usage];
+        params.extended_key_usages = usages;
         let key = KeyPair::generate().map_err(|source| issue_error(name, source))?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(|source| issue_error(name, source))?;
         let not_after =

@@ -28,9 +28,17 @@ const VIEW: &[Line] = &[
     (CORE, &["configmaps", "persistentvolumeclaims", "pods", "serviceaccounts", "services"], READ),
     (CORE, &["bindings", "namespaces/status", "persistentvolumeclaims/status", "pods/log", "pods/status"], READ),
     (CORE, &["services/status"], READ),
+    (CORE, &["limitranges", "resourcequotas", "resourcequotas/status"], READ),
     (CORE, &["namespaces"], READ),
     (&["", "events.k8s.io"], &["events"], READ),
-    (&["batch.volcano.sh"], &["cronjobs", "cronjobs/status", "jobs", "jobs/status"], READ),
+    (&["apps"], &["controllerrevisions"], READ),
+    (&["apps"], &["deployments", "deployments/scale", "deployments/status"], READ),
+    (&["apps"], &["replicasets", "replicasets/scale", "replicasets/status"], READ),
+    (&["apps"], &["statefulsets", "statefulsets/scale", "statefulsets/status"], READ),
+    (&["batch", "batch.volcano.sh"], &["cronjobs", "cronjobs/status", "jobs", "jobs/status"], READ),
+    (&["discovery.k8s.io"], &["endpointslices"], READ),
+    (&["networking.k8s.io"], &["networkpolicies"], READ),
+    (&["policy"], &["poddisruptionbudgets", "poddisruptionbudgets/status"], READ),
     (&["bus.volcano.sh"], &["commands"], READ),
     (&["flow.volcano.sh"], &["jobflows", "jobflows/status", "jobtemplates", "jobtemplates/status"], READ),
     // Queues, HyperNodes and the like are the cluster's: a RoleBinding does not show them, a ClusterRoleBinding does.
@@ -50,8 +58,13 @@ const EDIT: &[Line] = &[
     (CORE, &["pods/eviction"], CREATE),
     (CORE, &["configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts", "services"], WRITE),
     (CORE, &["serviceaccounts/token"], CREATE),
+    (&["apps"], &["deployments", "deployments/scale", "replicasets", "replicasets/scale"], WRITE),
+    (&["apps"], &["statefulsets", "statefulsets/scale"], WRITE),
+    (&["batch"], &["cronjobs", "jobs"], WRITE),
     (&["", "events.k8s.io"], &["events"], WRITE),
     (&["coordination.k8s.io"], &["leases"], ALL),
+    (&["networking.k8s.io"], &["networkpolicies"], WRITE),
+    (&["policy"], &["poddisruptionbudgets"], WRITE),
 ];
 
 const ADMIN: &[Line] = &[

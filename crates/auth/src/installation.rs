@@ -10,7 +10,7 @@ use pumice_api::names::{
 use serde_json::{Value, json};
 
 use crate::rbac::{Grant, Scope, Subject};
-use crate::roles::built_in;
+use crate::roles::{ROLE_WORKLOADS, built_in};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -64,7 +64,9 @@ pub enum Identities {
 /// The namespace of the components, their service accounts if they are such, their roles, and who has them.
 pub fn installation(components: &[Component], namespace: &str, identities: Identities) -> Vec<Value> {
     let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
-    let grants = built_in();
+    let mut grants = built_in();
+    // A cluster has a controller manager.
+    grants.retain(|grant| grant.role.name != ROLE_WORKLOADS);
     for component in components {
         let subject = match identities {
             Identities::Users => json!({"apiGroup": RBAC, "kind": "User", "name": component.user()}),

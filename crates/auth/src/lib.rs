@@ -10,6 +10,7 @@ mod covering;
 mod files;
 mod identity;
 mod installation;
+mod kept;
 mod kubeconfig;
 mod opened;
 mod rbac;
@@ -26,9 +27,10 @@ pub use identity::{
     service_account_of,
 };
 pub use installation::{Component, Identities, installation};
+pub use kept::{KeptFileError, kept_files, write_kept_file};
 pub use kubeconfig::kubeconfig;
 pub use opened::OpenedTokens;
-pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target};
+pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target, named};
 pub use roles::built_in;
-pub use tls::{ShownCertificate, TlsError, changing_server_config, client_config, server_config};
+pub use tls::{ShownCertificate, TlsError, agent_server_config, changing_server_config, client_config, server_config};
 pub use tokens::{BoundTo, Claims, ISSUER, Named, TokenError, TokenKey, TokenKeyError};

@@ -42,6 +42,11 @@ pub enum Target<'a> {
     Path(&'a str),
 }
 
+/// A part of a [`Target`] as requests write it, where an empty text says that there is none.
+pub fn named(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
 /// What a role allows: all verbs on all resources named, or all verbs on all paths named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

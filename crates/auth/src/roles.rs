@@ -13,6 +13,9 @@ use pumice_api::names::{
 use crate::identity::{AUTHENTICATED, UNAUTHENTICATED};
 use crate::rbac::{Grant, Role, Rule, Scope, Subject};
 
+/// The role that the controllers need only where no controller manager is.
+pub(crate) const ROLE_WORKLOADS: &str = "system:pumice:controllers-workloads";
+
 /// Groups, resources, verbs.
 type Line = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
@@ -86,6 +89,14 @@ const CONTROLLERS: &[Line] = &[
     LEASES,
 ];
 
+/// Kubernetes' own kinds, which are the controller manager's where there is one.
+const WORKLOADS: &[Line] = &[
+    (&["apps"], &["controllerrevisions", "deployments", "replicasets", "statefulsets"], EDIT),
+    (&["apps"], &["deployments/status", "replicasets/status", "statefulsets/status"], WRITE),
+    (&["batch"], &["cronjobs", "jobs"], EDIT),
+    (&["batch"], &["cronjobs/status", "jobs/status"], WRITE),
+];
+
 const ADMISSION: &[Line] =
     &[(SCHEDULING, &["queues", "podgroups"], READ), (CORE, &["namespaces"], READ), PRIORITY_CLASSES];
 
@@ -100,9 +111,11 @@ const CERTIFICATE: Line = (CORE, &["secrets"], &["get", "list", "watch", "update
 
 const NODE: &[Line] = &[
     (CORE, &["nodes"], &["get", "list", "watch", "create", "update", "patch"]),
-    (CORE, &["nodes/status", "pods/status", "persistentvolumeclaims/status"], WRITE),
+    (CORE, &["nodes/status", "pods/status"], WRITE),
     (CORE, &["pods"], &["get", "list", "watch", "delete"]),
     (CORE, &["configmaps", "secrets", "persistentvolumeclaims", "services"], READ),
+    // Folders of claims that are gone.
+    (CORE, &["persistentvolumes"], &["get", "list", "watch", "delete"]),
     // What pods are mounted.
     (CORE, &["serviceaccounts/token"], &["create"]),
     EVENTS,
@@ -120,6 +133,12 @@ const DISCOVERY_PATHS: &[&str] =
 /// Paths that tell anybody whether the server lives.
 const PUBLIC_PATHS: &[&str] =
     &["/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/version", "/version/"];
+
+/// Paths that tell how the server does.
+const MONITORING_PATHS: &[&str] =
+    &["/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/metrics/slis", "/readyz", "/readyz/*"];
+/// Who may read them: a group of every cluster.
+const MONITORING: &str = "system:monitoring";
 
 /// What holds on every server: the components' roles, discovery for everybody with credentials,
 /// health for everybody.
@@ -139,10 +158,14 @@ pub fn built_in() -> Vec<Grant> {
         })
         .collect();
     grants.extend(admission_of_a_cluster());
+    let workloads = WORKLOADS.iter().map(resource_rule).collect();
+    grants.push(grant(Subject::User(USER_CONTROLLERS.to_owned()), ROLE_WORKLOADS, workloads));
     for group in [AUTHENTICATED, UNAUTHENTICATED] {
         let rules = vec![path_rule(PUBLIC_PATHS)];
         grants.push(grant(Subject::Group(group.to_owned()), "system:public-info-viewer", rules));
     }
+    let monitoring = Subject::Group(MONITORING.to_owned());
+    grants.push(grant(monitoring, "system:monitoring", vec![path_rule(MONITORING_PATHS)]));
     let everybody = || Subject::Group(AUTHENTICATED.to_owned());
     grants.push(grant(everybody(), "system:discovery", vec![path_rule(DISCOVERY_PATHS)]));
     let asking = [

@@ -90,6 +90,25 @@ pub fn changing_server_config(shown: Arc<ShownCertificate>) -> Result<Arc<Server
     Ok(Arc::new(config))
 }
 
+/// A server that shows the certificate `certificate_pem` with its key, to clients with a certificate of the authority
+/// `ca_pem` and to no others. Offers HTTP/1.1 alone, as streams need it.
+pub fn agent_server_config(ca_pem: &str, certificate_pem: &str, key_pem: &str) -> Result<Arc<ServerConfig>, TlsError> {
+    let authority = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(TlsError::ReadPem)?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority)?), provider())
+        .build()
+        .map_err(TlsError::ClientVerifier)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate_pem.as_bytes()).collect();
+    let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(TlsError::ReadPem)?;
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Configure)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain.map_err(TlsError::ReadPem)?, key)
+        .map_err(TlsError::Configure)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
 fn protocols() -> Vec<Vec<u8>> {
     vec![b"h2".to_vec(), b"http/1.1".to_vec()]
 }

@@ -23,7 +23,7 @@ use crate::identity::{Identity, service_account_user};
 /// Who issues tokens, and for whom they are unless they say otherwise.
 pub const ISSUER: &str = "https://kubernetes.default.svc";
 
-const KEY_FILE: &str = "service-accounts.key";
+pub(crate) const KEY_FILE: &str = "service-accounts.key";
 const ALGORITHM: &str = "ES256";
 /// Longest token that is read at all, in bytes; ours have about one thousand.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;

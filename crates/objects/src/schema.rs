@@ -24,7 +24,7 @@ use crate::field::FieldError;
 use compile::ListTypes;
 pub(crate) use node::Merging;
 use node::{Arena, NodeId};
-pub(crate) use place::{ListKind, Place};
+pub use place::{ListKind, Member, Place, Sort};
 use walk::{Steps, Walker};
 
 /// Deepest nesting of objects and of inline schemas.
@@ -68,7 +68,7 @@ impl Schema {
     }
 
     /// Where a walk along an object begins.
-    pub(crate) fn root(&self) -> Place<'_> {
+    pub fn root(&self) -> Place<'_> {
         Place::new(&self.arena, self.root)
     }
 

@@ -41,7 +41,7 @@ fn step_of(item: &Value, kind: ListKind<'_>, at: At<'_>) -> Option<Step> {
     let below = at.and_then(Place::items);
     let mut found = Map::new();
     for key in keys {
-        let value = item.get(key.as_ref()).or_else(|| below?.default_of(key));
+        let value = item.get(key.as_ref()).or_else(|| below?.default(key));
         if let Some(value) = value.filter(|value| !value.is_null()) {
             found.insert(key.to_string(), value.clone());
         }

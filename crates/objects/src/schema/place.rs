@@ -1,21 +1,67 @@
-//! A place in a schema, for walks that merge objects.
+//! A place in a schema, for walks along objects: merging, and rules about values.
 //!
 //! Invariant: a place leads only to places of the same schema; where the schema says nothing there is none.
 
+use std::fmt;
+
 use serde_json::Value;
 
-use super::node::{Additional, Arena, ListType, Merging, NodeId};
+use super::node::{Additional, Arena, Format, ListType, Merging, NodeId, Types};
 
 /// The schema of one value.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'s> {
+pub struct Place<'s> {
     arena: &'s Arena,
     node: NodeId,
 }
 
+impl fmt::Debug for Place<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Place").field(&self.node).finish()
+    }
+}
+
+/// What values stand in a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Any, or one of several sorts.
+    Any,
+    /// Whole numbers.
+    Integer,
+    /// Numbers.
+    Number,
+    /// Texts.
+    Text,
+    /// Texts that are a moment (`format: date-time` or `date`).
+    Moment,
+    /// Texts that are a length of time (`format: duration`).
+    Duration,
+    /// Texts that are bytes (`format: byte`).
+    Bytes,
+    /// Booleans.
+    Boolean,
+    /// Objects.
+    Object,
+    /// Lists.
+    List,
+}
+
+/// What a schema says of a member of an object.
+#[derive(Clone, Copy, Debug)]
+pub enum Member<'s> {
+    /// It is named.
+    Declared(Place<'s>),
+    /// Members of any name are of this schema.
+    Additional(Place<'s>),
+    /// It may be there; nothing is said of it.
+    Free,
+    /// There is no such member.
+    Unknown,
+}
+
 /// How the items of a list are told apart.
-#[derive(Clone, Copy)]
-pub(crate) enum ListKind<'s> {
+#[derive(Clone, Copy, Debug)]
+pub enum ListKind<'s> {
     /// They are not: it is one value.
     Atomic,
     /// They stand for themselves.
@@ -39,8 +85,38 @@ impl<'s> Place<'s> {
         }
     }
 
+    /// What stands here.
+    pub fn sort(self) -> Sort {
+        let node = self.arena.node(self.node);
+        match node.types {
+            Types::INTEGER => Sort::Integer,
+            Types::NUMBER => Sort::Number,
+            Types::BOOLEAN => Sort::Boolean,
+            Types::OBJECT => Sort::Object,
+            Types::ARRAY => Sort::List,
+            Types::STRING => match node.format {
+                Some(Format::DateTime | Format::Date) => Sort::Moment,
+                Some(Format::Duration) => Sort::Duration,
+                Some(Format::Byte) => Sort::Bytes,
+                _ => Sort::Text,
+            },
+            _ => Sort::Any,
+        }
+    }
+
+    /// What is said of a member.
+    pub fn of(self, name: &str) -> Member<'s> {
+        let rules = &self.arena.node(self.node).object;
+        match (rules.property(name), &rules.additional) {
+            (Some(property), _) => Member::Declared(Self { node: property.node, ..self }),
+            (None, Additional::Node(node)) => Member::Additional(Self { node: *node, ..self }),
+            (None, Additional::Kept) => Member::Free,
+            (None, Additional::Unknown) => Member::Unknown,
+        }
+    }
+
     /// The place of a list's items.
-    pub(crate) fn items(self) -> Option<Self> {
+    pub fn items(self) -> Option<Self> {
         let node = self.arena.node(self.node).list.as_ref()?.items?;
         Some(Self { node, ..self })
     }
@@ -51,7 +127,7 @@ impl<'s> Place<'s> {
     }
 
     /// The value that a member gets where it is left out.
-    pub(crate) fn default_of(self, name: &str) -> Option<&'s Value> {
+    pub fn default(self, name: &str) -> Option<&'s Value> {
         self.arena.node(self.node).object.property(name)?.default.as_ref()
     }
 
@@ -61,7 +137,7 @@ impl<'s> Place<'s> {
     }
 
     /// What a list here is.
-    pub(crate) fn list_kind(self) -> ListKind<'s> {
+    pub fn list_kind(self) -> ListKind<'s> {
         match self.arena.node(self.node).list.as_ref().map(|rules| &rules.kind) {
             None | Some(ListType::Atomic) => ListKind::Atomic,
             Some(ListType::Set) => ListKind::Set,

@@ -3,6 +3,8 @@
 //! Grammar as in upstream's `labels.Parse`: terms joined by commas, each `key`, `!key`,
 //! `key = v`, `key == v`, `key != v`, `key in (v,w)`, `key notin (v,w)`, `key > n`, `key < n`.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use super::{SelectorError, check_len};
@@ -127,6 +129,36 @@ impl LabelSelector {
     /// Whether an object matches whose labels `get` looks up.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         !self.matches_nothing && self.requirements.iter().all(|requirement| requirement.matches(get(&requirement.key)))
+    }
+}
+
+/// The query string's form, with keys in order.
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut sorted: Vec<&LabelRequirement> = self.requirements.iter().collect();
+        sorted.sort_by(|one, other| one.key.cmp(&other.key));
+        for (index, requirement) in sorted.into_iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{requirement}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for LabelRequirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, operator, values } = self;
+        let first = values.first().map_or("", String::as_str);
+        match operator {
+            LabelOperator::In if values.len() == 1 => write!(f, "{key}={first}"),
+            LabelOperator::In => write!(f, "{key} in ({})", values.join(",")),
+            LabelOperator::NotIn if values.len() == 1 => write!(f, "{key}!={first}"),
+            LabelOperator::NotIn => write!(f, "{key} notin ({})", values.join(",")),
+            LabelOperator::Exists => f.write_str(key),
+            LabelOperator::DoesNotExist => write!(f, "!{key}"),
+            LabelOperator::GreaterThan => write!(f, "{key}>{first}"),
+            LabelOperator::LessThan => write!(f, "{key}<{first}"),
+        }
     }
 }
 
@@ -360,6 +392,18 @@ mod tests {
 
     fn get(key: &str) -> Option<&'static str> {
         LABELS.iter().find(|(k, _)| *k == key).map(|(_, v)| *v)
+    }
+
+    #[test]
+    fn a_selector_is_printed_so_that_it_can_be_read_again() {
+        let text = "!d,a=1,b in (x,y),c!=z,e,f notin (p,q),g>5,h<7";
+        let selector = LabelSelector::parse("h<7,c!=z,b in (y,x),!d,e,f notin (p,q),a==1,g>5").unwrap();
+        assert_eq!(selector.to_string(), "a=1,b in (x,y),c!=z,!d,e,f notin (p,q),g>5,h<7");
+        assert_eq!(
+            LabelSelector::parse(&selector.to_string()).unwrap(),
+            LabelSelector::parse("a=1,b in (x,y),c!=z,!d,e,f notin (p,q),g>5,h<7").unwrap()
+        );
+        assert_ne!(selector.to_string(), text, "keys are in order, whatever stands before them");
     }
 
     #[test]
