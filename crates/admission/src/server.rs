@@ -220,7 +220,7 @@ impl Server {
         tracing::info!(address = address.map(|address: SocketAddr| address.to_string()), "admission listens");
         let serving = async {
             let asked = Arc::clone(&asked);
-            let answering = move |_: Option<&CertificateDer<'static>>| {
+            let answering = move |_: SocketAddr, _: Option<&CertificateDer<'static>>| {
                 let asked = Arc::clone(&asked);
                 Ok::<_, ConnectionError>(service_fn(move |request: HttpRequest<Incoming>| {
                     let asked = Arc::clone(&asked);

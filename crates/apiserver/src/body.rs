@@ -31,7 +31,11 @@ impl BodyError {
 }
 
 /// Body of requests and responses of the API server.
-pub struct Body(Inner);
+pub struct Body {
+    inner: Inner,
+    /// Lives as long as the body does.
+    _guard: Option<Box<dyn Send>>,
+}
 
 enum Inner {
     Once(Option<Bytes>),
@@ -41,9 +45,26 @@ enum Inner {
 }
 
 impl Body {
+    fn of(inner: Inner) -> Self {
+        Self { inner, _guard: None }
+    }
+
+    /// The same, keeping `guard` until it was read, or dropped.
+    pub(crate) fn guarded(self, guard: impl Send + 'static) -> Self {
+        Self { _guard: Some(Box::new(guard)), ..self }
+    }
+
+    /// All of it, where it is in one piece.
+    pub(crate) fn whole(&self) -> Option<&Bytes> {
+        match &self.inner {
+            Inner::Once(bytes) => bytes.as_ref(),
+            _ => None,
+        }
+    }
+
     /// No bytes.
     pub fn empty() -> Self {
-        Self(Inner::Once(None))
+        Self::of(Inner::Once(None))
     }
 
     /// Wraps any other body.
@@ -52,12 +73,12 @@ impl Body {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        Self(Inner::Other(body.map_err(BodyError::new).boxed_unsync()))
+        Self::of(Inner::Other(body.map_err(BodyError::new).boxed_unsync()))
     }
 
     /// A body whose end is not known.
     pub fn stream(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self(Inner::Stream(Box::pin(chunks)))
+        Self::of(Inner::Stream(Box::pin(chunks)))
     }
 
     pub(crate) fn list(head: Bytes, items: Vec<Arc<Object>>, tail: &'static str) -> Self {
@@ -65,19 +86,19 @@ impl Body {
         let bodies: usize = items.iter().map(|item| item.body.len()).sum();
         let remaining = head.len() + commas + bodies + tail.len();
         let pending = BytesMut::from(&head[..]);
-        Self(Inner::List(ListBody { pending, items: items.into_iter(), first: true, tail: Some(tail), remaining }))
+        Self::of(Inner::List(ListBody { pending, items: items.into_iter(), first: true, tail: Some(tail), remaining }))
     }
 }
 
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Self {
-        Self(Inner::Once(Some(bytes.into()).filter(|bytes| !bytes.is_empty())))
+        Self::of(Inner::Once(Some(bytes.into()).filter(|bytes| !bytes.is_empty())))
     }
 }
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
+        f.write_str(match self.inner {
             Inner::Once(_) => "Body::Once",
             Inner::List(_) => "Body::List",
             Inner::Stream(_) => "Body::Stream",
@@ -119,7 +140,7 @@ impl http_body::Body for Body {
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.0 {
+        match &mut self.inner {
             Inner::Once(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Inner::List(list) => Poll::Ready(list.next_chunk().map(|bytes| Ok(Frame::data(bytes)))),
             Inner::Stream(stream) => stream.poll_next_unpin(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
@@ -128,7 +149,7 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.inner {
             Inner::Once(bytes) => bytes.is_none(),
             Inner::List(list) => list.remaining == 0,
             Inner::Stream(_) => false,
@@ -137,7 +158,7 @@ impl http_body::Body for Body {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.inner {
             Inner::Once(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Inner::List(list) => SizeHint::with_exact(list.remaining as u64),
             Inner::Stream(_) => SizeHint::default(),

@@ -1,21 +1,30 @@
-//! What every cluster has from the first start: namespaces, the system's priority classes, and cluster roles for people.
+//! What every cluster has from the first start: namespaces, the system's priority classes, the class of claims that become
+//! folders, and cluster roles for people.
 
 use std::sync::Arc;
 
-use pumice_auth::{CLUSTER_ADMIN, DefaultRole, MASTERS, default_cluster_roles};
+use pumice_auth::{CLUSTER_ADMIN, DefaultRole, MASTERS, Rule, default_cluster_roles, uncovered};
 use pumice_store::{ApplyError, Change, Expect, Key};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::accounts::companions;
 use crate::clock::wire_time;
-use crate::render::draft;
+use crate::render::{draft, parse};
 use crate::rights::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP};
 use crate::server::State;
 use crate::strategy::namespace::{FINALIZER, NAME_LABEL, PERMANENT};
 use crate::strategy::priority;
+use crate::strategy::storage_class::DEFAULT;
+use crate::volumes::CLASSES;
+use crate::volumes::binding::PROVISIONER;
 
-/// Stores what is missing; what is there stays as it is.
+/// The name of the class of claims that become folders.
+const FOLDER_CLASS: &str = "folder";
+
+/// Annotation of a role that grows with the version.
+const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+
+/// Stores what is missing; what is there stays as it is, but for cluster roles that lack what this version gives them.
 pub(crate) async fn run(state: &Arc<State>) -> Result<(), ApplyError> {
     let now = wire_time(state.clock.now());
     let namespaces = PERMANENT.into_iter().map(|name| ("namespaces", name, namespace(name, &now)));
@@ -25,9 +34,11 @@ pub(crate) async fn run(state: &Arc<State>) -> Result<(), ApplyError> {
     let roles = default_cluster_roles().into_iter().map(|role| (CLUSTER_ROLES, role));
     let roles = roles.map(|(resource, role)| (resource, role.role.name.clone(), cluster_role(&role, &now)));
     let administrators = (CLUSTER_ROLE_BINDINGS, CLUSTER_ADMIN, administrators(&now));
+    let grown = default_cluster_roles().into_iter().filter_map(|role| grown(state, &role));
     let missing: Vec<Change> = namespaces
         .chain(classes)
         .chain([administrators])
+        .chain(folders(state, &now).map(|class| (CLASSES, FOLDER_CLASS, class)))
         .map(|(resource, name, object)| (resource, name.to_owned(), object))
         .chain(roles)
         .filter(|(resource, name, _)| state.store.find(resource, "", name).is_none())
@@ -36,11 +47,26 @@ pub(crate) async fn run(state: &Arc<State>) -> Result<(), ApplyError> {
             draft: draft(&object),
             expect: Expect::Absent,
         })
+        .chain(grown)
         .collect();
     if !missing.is_empty() {
         state.store.apply_all(missing).await?;
     }
-    companions::complete(state).await
+    Ok(())
+}
+
+/// The class of claims that name none. Made at the first start, and where there is no class at all.
+///
+/// What was in a folder stays when its claim goes, as it did before there were classes.
+fn folders(state: &State, now: &str) -> Option<Value> {
+    let mut metadata = metadata(FOLDER_CLASS, now);
+    metadata["annotations"] = json!({ DEFAULT: "true" });
+    (state.store.count(CLASSES, None) == 0).then(|| {
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata,
+            "provisioner": PROVISIONER, "reclaimPolicy": "Retain", "volumeBindingMode": "Immediate",
+        })
+    })
 }
 
 fn metadata(name: &str, now: &str) -> Value {
@@ -69,7 +95,7 @@ fn class(name: &str, value: i64, about: &str, now: &str) -> Value {
 fn rights_metadata(name: &str, now: &str) -> Value {
     let mut metadata = metadata(name, now);
     metadata["labels"] = json!({ "kubernetes.io/bootstrapping": "rbac-defaults" });
-    metadata["annotations"] = json!({ "rbac.authorization.kubernetes.io/autoupdate": "true" });
+    metadata["annotations"] = json!({ AUTO_UPDATE: "true" });
     metadata
 }
 
@@ -87,6 +113,25 @@ fn cluster_role(default: &DefaultRole, now: &str) -> Value {
         role["aggregationRule"] = json!({ "clusterRoleSelectors": [selector] });
     }
     role
+}
+
+/// A stored role with the rules that an older version, or somebody, did not leave in it. Whoever set [`AUTO_UPDATE`] to false
+/// keeps it as it is.
+fn grown(state: &State, default: &DefaultRole) -> Option<Change> {
+    let found = state.store.find(CLUSTER_ROLES, "", &default.role.name)?;
+    let mut role = parse(&found);
+    let rules: Vec<Rule> = match &role["rules"] {
+        Value::Null => Vec::new(),
+        rules => serde_json::from_value(rules.clone()).ok()?,
+    };
+    let owned: Vec<&Rule> = rules.iter().collect();
+    let lacking = default.role.rules.iter().filter(|rule| !uncovered(&owned, std::slice::from_ref(rule)).is_empty());
+    let lacking: Vec<&Rule> = lacking.collect();
+    if lacking.is_empty() || role["metadata"]["annotations"][AUTO_UPDATE] != "true" {
+        return None;
+    }
+    role["rules"] = json!(owned.into_iter().chain(lacking).collect::<Vec<_>>());
+    Some(Change::Put { key: found.key.clone(), draft: draft(&role), expect: Expect::Revision(found.revision) })
 }
 
 /// Who may do everything, whatever becomes of this binding.

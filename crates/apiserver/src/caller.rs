@@ -16,12 +16,29 @@ const IMPERSONATE: &str = "impersonate-";
 /// Most groups that one request may act for.
 const GROUPS_MAX: usize = 128;
 
+/// Who a request is of.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// Whose rights count.
+    pub(crate) identity: Identity,
+    /// Who acts for him, if somebody does.
+    pub(crate) by: Option<Identity>,
+}
+
+/// Why a request is nobody's.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) status: Status,
+    /// Who may not act for another, if that is why.
+    pub(crate) who: Option<Identity>,
+}
+
 /// The caller, if he shows who he is. `shown` is what the listener knows of him.
 pub(crate) fn identify(
     state: &State,
     shown: Option<&Identity>,
     headers: &HeaderMap,
-) -> Result<Option<Identity>, Status> {
+) -> Result<Option<Caller>, Refused> {
     let identity = match (shown, bearer(headers)) {
         (Some(identity), _) => identity.clone(),
         (None, None) => return Ok(None),
@@ -29,12 +46,16 @@ pub(crate) fn identify(
             let verified = state.accounts.verify(&state.store, token, &[ISSUER], state.clock.now());
             let claims = verified.map_err(|error| {
                 tracing::debug!(%error, "a token was refused");
-                Status::unauthorized()
+                Refused { status: Status::unauthorized(), who: None }
             })?;
             claims.identity()
         }
     };
-    act_for(state, identity, headers).map(Some)
+    match act_for(state, &identity, headers) {
+        Ok(None) => Ok(Some(Caller { identity, by: None })),
+        Ok(Some(other)) => Ok(Some(Caller { identity: other, by: Some(identity) })),
+        Err(status) => Err(Refused { status, who: Some(identity) }),
+    }
 }
 
 /// The token of a request; empty for one that is no text.
@@ -44,10 +65,10 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| std::str::from_utf8(token).unwrap_or_default().trim())
 }
 
-/// Whom the headers name in place of `identity`.
-fn act_for(state: &State, identity: Identity, headers: &HeaderMap) -> Result<Identity, Status> {
+/// Whom the headers name in place of `identity`, if they do.
+fn act_for(state: &State, identity: &Identity, headers: &HeaderMap) -> Result<Option<Identity>, Status> {
     if !headers.keys().any(|name| name.as_str().starts_with(IMPERSONATE)) {
-        return Ok(identity);
+        return Ok(None);
     }
     let mut named = headers.keys().filter(|name| name.as_str().starts_with(IMPERSONATE));
     if let Some(other) = named.find(|name| **name != IMPERSONATE_USER && **name != IMPERSONATE_GROUP) {
@@ -65,13 +86,13 @@ fn act_for(state: &State, identity: Identity, headers: &HeaderMap) -> Result<Ide
         return Err(Status::bad_request(cause));
     }
     match service_account_of(&user) {
-        Some((namespace, name)) => may(state, &identity, "serviceaccounts", Some(namespace), name)?,
-        None => may(state, &identity, "users", None, &user)?,
+        Some((namespace, name)) => may(state, identity, "serviceaccounts", Some(namespace), name)?,
+        None => may(state, identity, "users", None, &user)?,
     }
     for group in &groups {
-        may(state, &identity, "groups", None, group)?;
+        may(state, identity, "groups", None, group)?;
     }
-    Ok(in_place(user, groups))
+    Ok(Some(in_place(user, groups)))
 }
 
 /// The identity of a user who is acted for.

@@ -11,31 +11,76 @@ use crate::registry::builtin;
 use crate::registry::descriptor::VERBS;
 
 /// What a stored kind does not do here, by its plural name.
-const NOTES: [(&str, &str); 10] = [
+const NOTES: [(&str, &str); 26] = [
     (
         "clusterroles",
         "`cluster-admin`, `admin`, `edit` and `view` exist from the start; `aggregationRule` adds to the rights at once, `rules` \
          stays as it was written",
     ),
     ("configmaps", "`kube-root-ca.crt` is in every namespace"),
+    ("endpointslices", "made of headless services; as JSON and YAML only; upstream names them at random"),
+    (
+        "cronjobs",
+        "a time that was missed is served late, but once; a schedule of five odd words is stored, and an event says what is wrong with it; `@every 10m` is understood",
+    ),
+    (
+        "deployments",
+        "no `rollback`; pods are placed by Pumice's scheduler, which gives those of a ReplicaSet a PodGroup of one",
+    ),
     (
         "events",
         "v1 only; gone an hour after they were last seen; an answered write may be lost for half a second after a power loss",
     ),
+    (
+        "jobs",
+        "a delete without `propagationPolicy` takes pods with it (upstream keeps them); failures of an index are counted by \
+         its pods that are there; `status.successful` is no field selector",
+    ),
     ("leases", "an answered write may be lost for half a second after a power loss"),
+    ("limitranges", "defaults and bounds of containers, pods and claims, at creation (of claims at updates, too)"),
+    (
+        "mutatingwebhookconfigurations",
+        "called after admission in process, which is not asked again; a Service leads to its pods, ExternalName to its \
+         host; the name of a `generateName` is final; audit annotations are not kept; replica counts (`scale`) are judged, \
+         not changed",
+    ),
     (
         "namespaces",
         "`default`, `kube-node-lease`, `kube-system` and `pumice-system` exist from the start and can't be deleted",
     ),
-    ("persistentvolumeclaims", "a claim becomes a folder on the node"),
+    ("networkpolicies", "stored with a warning: pods reach each other whatever they say"),
+    (
+        "persistentvolumeclaims",
+        "a claim of the class `folder`, of any of provisioner `pumice.sh/folder`, or of one that is not defined here (upstream: it waits), becomes a folder on the node; its size \
+         is not kept to, growing it changes nothing",
+    ),
+    (
+        "persistentvolumes",
+        "`hostPath`, `local` and folders are mounted, other sources are bound and not mounted; no `Recycle`; one that was \
+         made by hand is not deleted with its claim (`Failed`, unless it says `Retain`)",
+    ),
+    (
+        "poddisruptionbudgets",
+        "evictions are charged to them; a controller without `scale` counts for the pods that it has (upstream: none are \
+         allowed); the scheduler's victims are chosen by them and deleted, not evicted",
+    ),
     (
         "pods",
         "a `priorityClassName` that does not exist gives priority 0 and a warning (upstream: 403); an eviction is a \
-         delete, no budget is kept; exec and port-forward over WebSocket only (see below); no attach, ephemeralcontainers, \
+         delete that its disruption budget allows; exec and port-forward over WebSocket only (see below); no attach, ephemeralcontainers, \
          resize; the account must exist, and its token is mounted as upstream, but pods of the account `default` get \
          it only where the pod or the account says `automountServiceAccountToken: true`",
     ),
     ("priorityclasses", "`system-cluster-critical` and `system-node-critical` exist from the start"),
+    (
+        "replicasets",
+        "pods with the label `volcano.sh/job-name` are those of Volcano's Jobs: a template with it makes none, and says so",
+    ),
+    (
+        "resourcequotas",
+        "enforced when objects are made and when claims and services grow; `status.used` follows within a moment; scopes but \
+         `VolumeAttributesClass`; a pod that outstays its grace counts until it is gone",
+    ),
     (
         "serviceaccounts",
         "`default` is in every namespace; tokens are made on request and last at most a day; a Secret of type \
@@ -44,12 +89,31 @@ const NOTES: [(&str, &str); 10] = [
     (
         "services",
         "only headless services (`clusterIP: None`) have an effect: peers' names; others are stored with a warning, \
-         without an address, and no Endpoints are made",
+         without an address; EndpointSlices are made of headless ones that select pods, Endpoints are not served",
     ),
+    (
+        "storageclasses",
+        "`folder` is there from the start and the default; a class of another provisioner is stored with a warning, and \
+         nobody makes its volumes",
+    ),
+    (
+        "statefulsets",
+        "`maxUnavailable` counts in order, too; claims that are too small are not grown; names of pods need a headless Service",
+    ),
+    (
+        "validatingadmissionpolicies",
+        "`auditAnnotations` are checked and stored, and recorded nowhere; `status.typeChecking` is empty: types are not \
+         checked against the kinds that match; selectors of `authorizer` are passed over",
+    ),
+    (
+        "validatingadmissionpolicybindings",
+        "the action `Audit` records nothing; at most 100 parameters of a selector count",
+    ),
+    ("validatingwebhookconfigurations", "called all at once after policies; otherwise as mutating ones"),
 ];
 
 /// What clients ask for and do not get.
-const NOT_SERVED: [(&str, &str); 15] = [
+const NOT_SERVED: [(&str, &str); 17] = [
     (
         "Impersonation of a uid or of extra fields (`Impersonate-Uid`, `Impersonate-Extra-*`)",
         "400; users, groups and service accounts can be acted for (`kubectl --as`, `--as-group`)",
@@ -79,8 +143,13 @@ const NOT_SERVED: [(&str, &str); 15] = [
         "Pages of a list whose revision is gone (100,000 changes of the kind later, of events and leases 10,000)",
         "410 with a `continue` token that goes on in what is there now, as upstream",
     ),
-    ("CEL rules of definitions (`x-kubernetes-validations`)", "not evaluated"),
-    ("Conversion webhooks, admission webhooks", "422 in definitions; webhook kinds are 404"),
+    (
+        "The static estimate of what a rule of a definition costs",
+        "not made: what takes more than 2 million steps or two seconds for one write fails when it is evaluated",
+    ),
+    ("CEL macros over two variables, `cel.bind`", "422: undeclared reference"),
+    ("Conversion webhooks", "422 in definitions"),
+    ("MutatingAdmissionPolicy", "404"),
     ("`/openapi/v2`", "a document without kinds; they are in `/openapi/v3`"),
     ("Server-side apply of `scale`", "415; apply to the object, or patch its scale"),
     (

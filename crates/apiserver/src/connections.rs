@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -46,7 +47,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub type ConnectionError = Box<dyn Error + Send + Sync>;
 
 /// Answers connections until `shutdown`: then stops accepting and lets requests under way finish for as long as `drain`.
-/// `answering` makes what answers one connection, from the certificate that its peer showed.
+/// `answering` makes what answers one connection, from its peer's address and the certificate that the peer showed.
 pub async fn serve_connections<F, S, B>(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -54,7 +55,7 @@ pub async fn serve_connections<F, S, B>(
     drain: Duration,
     answering: F,
 ) where
-    F: Fn(Option<&CertificateDer<'static>>) -> Result<S, ConnectionError> + Clone + Send + Sync + 'static,
+    F: Fn(SocketAddr, Option<&CertificateDer<'static>>) -> Result<S, ConnectionError> + Clone + Send + Sync + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Send + 'static,
     S::Future: Send + 'static,
     S::Error: Into<ConnectionError>,
@@ -83,6 +84,7 @@ pub async fn serve_connections<F, S, B>(
         };
         let (answering, acceptor, shutdown) = (answering.clone(), acceptor.clone(), shutdown.clone());
         connections.spawn(async move {
+            let answering = |certificate: Option<&_>| answering(peer, certificate);
             if let Err(error) = connection(socket, permit, acceptor, shutdown, answering).await {
                 tracing::debug!(%peer, error = %error, "a connection ended");
             }

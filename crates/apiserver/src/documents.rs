@@ -1,13 +1,17 @@
-//! Paths that are no resource: discovery, OpenAPI, version, health.
+//! Paths that are no resource: discovery, OpenAPI, version, health, metrics, backups.
 
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use pumice_auth::Identity;
 use pumice_objects::status::{GroupResource, Status};
 use serde_json::{Value, json};
 
+use crate::backup;
 use crate::body::Body;
 use crate::discovery::Document;
+use crate::metrics_page;
 use crate::negotiate;
 use crate::pipeline::{Answer, json as json_response};
+use crate::query::Query;
 use crate::render::not_acceptable;
 use crate::server::State;
 
@@ -19,7 +23,14 @@ const AGGREGATED: HeaderValue =
     HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
 
 /// Answers one of the paths, or 404.
-pub(crate) fn serve(state: &State, segments: &[String], method: &Method, headers: &HeaderMap) -> Answer {
+pub(crate) fn serve(
+    state: &State,
+    segments: &[String],
+    query: &Query,
+    identity: &Identity,
+    request: &Request<Body>,
+) -> Answer {
+    let (method, headers) = (request.method(), request.headers());
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     if !matches!(*method, Method::GET | Method::HEAD) {
         let resource = GroupResource { group: "", resource: "" };
@@ -28,7 +39,9 @@ pub(crate) fn serve(state: &State, segments: &[String], method: &Method, headers
     let registry = state.registry.load(&state.store);
     let documents = registry.documents();
     match parts.as_slice() {
-        ["healthz" | "livez" | "readyz", ..] => Ok(health()),
+        ["healthz" | "livez" | "readyz", ..] => state.health.answer(&parts, query, identity),
+        ["metrics"] => Ok(metrics_page::answer(state)),
+        ["pumice", "backup"] => Ok(backup::answer(state)),
         ["version"] => value(headers, &version()),
         ["api"] => discovery(headers, |aggregated| documents.core(aggregated)),
         ["apis"] => discovery(headers, |aggregated| documents.groups(aggregated)),
@@ -47,12 +60,6 @@ pub(crate) fn serve(state: &State, segments: &[String], method: &Method, headers
 
 fn unknown() -> Status {
     Status::unknown_path()
-}
-
-fn health() -> Response<Body> {
-    let mut response = Response::new(Body::from("ok"));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
 }
 
 fn version() -> Value {

@@ -3,6 +3,7 @@
 //! Invariant: what a request brings along as its identity does not count: it is the client certificate's of its connection,
 //! or a token's, which the pipeline reads. Run by `pumice up`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
+use crate::audit::Source;
 use crate::connections::{ConnectionError, serve_connections};
 use crate::pipeline::Closing;
 use crate::server::ApiServer;
@@ -28,11 +30,11 @@ impl ApiServer {
     /// few seconds.
     pub async fn serve(&self, listener: TcpListener, tls: Arc<ServerConfig>, shutdown: CancellationToken) {
         let (server, closing) = (self.clone(), Closing(shutdown.clone()));
-        let answering = move |certificate: Option<&CertificateDer<'static>>| {
+        let answering = move |peer: SocketAddr, certificate: Option<&CertificateDer<'static>>| {
             let identity = certificate.map(|certificate| identity_of(certificate)).transpose()?;
-            let (server, closing) = (server.clone(), closing.clone());
+            let (server, closing, source) = (server.clone(), closing.clone(), Source(peer.ip()));
             Ok::<_, ConnectionError>(service_fn(move |request: Request<Incoming>| {
-                server.clone().call(with_identity(request, identity.as_ref(), &closing))
+                server.clone().call(with_identity(request, identity.as_ref(), source, &closing))
             }))
         };
         serve_connections(listener, tls, shutdown, DRAIN_TIMEOUT, answering).await;
@@ -40,12 +42,18 @@ impl ApiServer {
 }
 
 /// Sets who the caller is; whatever a request brought along does not count.
-fn with_identity(mut request: Request<Incoming>, identity: Option<&Identity>, closing: &Closing) -> Request<Incoming> {
+fn with_identity(
+    mut request: Request<Incoming>,
+    identity: Option<&Identity>,
+    source: Source,
+    closing: &Closing,
+) -> Request<Incoming> {
     let extensions = request.extensions_mut();
     extensions.remove::<Identity>();
     if let Some(identity) = identity {
         extensions.insert(identity.clone());
     }
+    extensions.insert(source);
     extensions.insert(closing.clone());
     request
 }

@@ -144,7 +144,9 @@ impl Source {
         let wanted = Wanted { options: ReadOptions::parse(&query)?, request: &request };
         let (kind, found) = match (request.resource.as_str(), request.namespace.is_empty()) {
             ("nodes", true) => ("NodeMetricsList", self.node_metrics(&wanted).await),
-            ("pods", _) => ("PodMetricsList", self.pod_metrics(&wanted).await),
+            ("pods", everywhere) if !everywhere || request.name.is_empty() => {
+                ("PodMetricsList", self.pod_metrics(&wanted).await)
+            }
             _ => return Err(Status::unknown_path()),
         };
         if request.verb == Verb::List {

@@ -10,12 +10,14 @@ use std::time::Duration;
 use futures::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
-use pumice_auth::{Attributes, Decision, Identity, Target as AuthTarget};
+use pumice_auth::{Attributes, Decision, Identity, Target as AuthTarget, named};
 use pumice_objects::status::{GroupResource, Status};
 use tokio_util::sync::CancellationToken;
 
 use crate::body::Body;
+use crate::caller::{Caller, Refused};
 use crate::decode::DecodeError;
+use crate::observed::Observed;
 use crate::query::{Query, QueryError, ReadOptions};
 use crate::registry::descriptor::Subresource;
 use crate::registry::{Descriptor, Registry};
@@ -81,7 +83,9 @@ pub(crate) type Answer = Result<Response<Body>, Status>;
 pub(crate) async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
     let head = request.method() == Method::HEAD;
     let path = request.uri().path().to_owned();
-    let answered = AssertUnwindSafe(route(state, request)).catch_unwind().await;
+    let mut observed = Observed::begin();
+    let routed = route(Arc::clone(&state), request, &mut observed);
+    let answered = AssertUnwindSafe(routed).catch_unwind().await;
     let mut response = match answered {
         Ok(answer) => answer.unwrap_or_else(|status| refusal(&status)),
         // The panic is this object's alone: the store is changed by its own writer, and the registry is replaced whole.
@@ -93,31 +97,34 @@ pub(crate) async fn answer(state: Arc<State>, request: Request<Body>) -> Respons
     if head {
         *response.body_mut() = Body::empty();
     }
-    response
+    observed.end(&state, response)
 }
 
-async fn route(state: Arc<State>, request: Request<Body>) -> Answer {
+async fn route(state: Arc<State>, request: Request<Body>, observed: &mut Observed) -> Answer {
     let query = Query::parse(request.uri().query().unwrap_or_default())?;
     let watching = query.flag("watch")?.unwrap_or(false);
     let target = request::parse(request.method(), request.uri().path(), watching)
         .map_err(|error| Status::bad_request(error.to_string()))?;
-    let identity = identity(&state, &request, &target)?;
+    observed.target(&state, &target, &query, &request);
+    let caller = caller_of(&state, &request, &target);
+    observed.caller(&state, &target, caller.as_ref().map_err(|refused| refused.who.as_ref()), &request);
+    let identity = caller.map_err(|refused| refused.status)?.identity;
     match target {
         Target::Other(segments) => {
             let path = format!("/{}", segments.join("/"));
             let verb = request.method().as_str().to_ascii_lowercase();
             let attributes = Attributes { verb: &verb, target: AuthTarget::Path(&path) };
             authorize(&state, &identity, &attributes, GroupResource { group: "", resource: "" }, "")?;
-            documents::serve(&state, &segments, request.method(), request.headers())
+            documents::serve(&state, &segments, &query, &identity, &request)
         }
         Target::Resource(wanted) => resource(state, identity, wanted, query, request).await,
     }
 }
 
 /// The caller. Health is told to anybody; everything else needs an identity.
-fn identity(state: &State, request: &Request<Body>, target: &Target) -> Result<Identity, Status> {
-    if let Some(identity) = caller::identify(state, request.extensions().get::<Identity>(), request.headers())? {
-        return Ok(identity);
+fn caller_of(state: &State, request: &Request<Body>, target: &Target) -> Result<Caller, Refused> {
+    if let Some(caller) = caller::identify(state, request.extensions().get::<Identity>(), request.headers())? {
+        return Ok(caller);
     }
     let public = match target {
         Target::Other(segments) => {
@@ -125,7 +132,11 @@ fn identity(state: &State, request: &Request<Body>, target: &Target) -> Result<I
         }
         Target::Resource(_) => false,
     };
-    if public { Ok(Identity::anonymous()) } else { Err(Status::unauthorized()) }
+    if public {
+        Ok(Caller { identity: Identity::anonymous(), by: None })
+    } else {
+        Err(Refused { status: Status::unauthorized(), who: None })
+    }
 }
 
 async fn resource(
@@ -261,18 +272,15 @@ fn authorize_resource(
     wanted: &ResourceRequest,
     query: &Query,
 ) -> Result<(), Status> {
-    let filled = |text: &'_ str| (!text.is_empty()).then(|| text.to_owned());
-    let name = filled(&wanted.name).or_else(|| selected_name(query));
-    let subresource = filled(&wanted.subresource);
-    let namespace = filled(&wanted.namespace);
+    let selected = if wanted.name.is_empty() { selected_name(query) } else { None };
     let attributes = Attributes {
         verb: wanted.verb.as_str(),
         target: AuthTarget::Resource {
             group: &wanted.group,
             resource: &wanted.resource,
-            subresource: subresource.as_deref(),
-            namespace: namespace.as_deref(),
-            name: name.as_deref(),
+            subresource: named(&wanted.subresource),
+            namespace: named(&wanted.namespace),
+            name: named(&wanted.name).or(selected.as_deref()),
         },
     };
     let resource = GroupResource { group: &wanted.group, resource: &wanted.resource };

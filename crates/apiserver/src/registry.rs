@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use pumice_store::{Listing, Store};
+use pumice_store::{Listing, Object, Store};
 use serde_json::Value;
 
 use crate::aggregate::AggregatedApi;
@@ -28,19 +28,26 @@ pub(crate) struct Registry {
     ordered: Vec<Arc<Descriptor>>,
     aggregated: Vec<Arc<AggregatedApi>>,
     documents: Documents,
+    /// What each stored definition gave, by its name and revision.
+    defined: Defined,
 }
 
+type Defined = HashMap<(Arc<str>, u64), Vec<Arc<Descriptor>>>;
+
 impl Registry {
-    fn new(definitions: &[Value], aggregated: Vec<Arc<AggregatedApi>>) -> Self {
+    /// What `before` made of a definition that is as it was is taken over: its schema and rules are compiled once.
+    fn new(definitions: &Listing, before: &Defined, aggregated: Vec<Arc<AggregatedApi>>) -> Self {
         let mut ordered = builtin::descriptors();
         let taken: Vec<String> = ordered.iter().map(|descriptor| descriptor.group.clone()).collect();
-        for definition in definitions {
-            match custom::descriptors(definition) {
-                Ok(found) => {
-                    ordered.extend(found.into_iter().filter(|one| !taken.contains(&one.group)).map(Arc::new));
-                }
-                Err(error) => tracing::warn!(%error, "a stored definition is not served"),
-            }
+        let mut defined = Defined::new();
+        for object in &definitions.items {
+            let key = (Arc::clone(&object.key.name), object.revision);
+            let found = match before.get(&key) {
+                Some(known) => known.clone(),
+                None => read(object).into_iter().map(Arc::new).collect(),
+            };
+            ordered.extend(found.iter().filter(|one| !taken.contains(&one.group)).cloned());
+            defined.insert(key, found);
         }
         ordered.sort_by(|a, b| a.order().cmp(&b.order()));
         let by_path = ordered
@@ -48,7 +55,7 @@ impl Registry {
             .map(|one| ((one.group.clone(), one.version.clone(), one.plural.clone()), Arc::clone(one)))
             .collect();
         let documents = Documents::new(&ordered, &aggregated);
-        Self { by_path, ordered, aggregated, documents }
+        Self { by_path, ordered, aggregated, documents, defined }
     }
 
     /// The descriptor behind a path.
@@ -103,7 +110,7 @@ impl RegistryCell {
     pub(crate) fn new(store: &Store, aggregated: Vec<AggregatedApi>) -> Self {
         let aggregated: Vec<Arc<AggregatedApi>> = aggregated.into_iter().map(Arc::new).collect();
         let listing = store.list(DEFINITIONS, None);
-        let registry = Registry::new(&parse(&listing), aggregated.clone());
+        let registry = Registry::new(&listing, &Defined::new(), aggregated.clone());
         Self {
             current: RwLock::new((fingerprint(&listing), Arc::new(registry))),
             aggregated,
@@ -122,7 +129,8 @@ impl RegistryCell {
         if let Some(current) = self.fresh(&listing) {
             return current;
         }
-        let registry = Arc::new(Registry::new(&parse(&listing), self.aggregated.clone()));
+        let before = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).1);
+        let registry = Arc::new(Registry::new(&listing, &before.defined, self.aggregated.clone()));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = (fingerprint(&listing), Arc::clone(&registry));
         self.changed.send_modify(|count| *count += 1);
         registry
@@ -139,6 +147,9 @@ impl RegistryCell {
     }
 }
 
-fn parse(listing: &Listing) -> Vec<Value> {
-    listing.items.iter().filter_map(|object| serde_json::from_slice(&object.body).ok()).collect()
+/// What a definition adds; nothing if it can't be served.
+fn read(object: &Object) -> Vec<Descriptor> {
+    let definition: Value = serde_json::from_slice(&object.body).unwrap_or_default();
+    let read = custom::descriptors(&definition);
+    read.inspect_err(|error| tracing::warn!(%error, "a stored definition is not served")).unwrap_or_default()
 }

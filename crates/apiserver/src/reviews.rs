@@ -4,7 +4,7 @@
 //! Called by the pipeline once the caller may ask.
 
 use http::StatusCode;
-use pumice_auth::{Attributes, BoundTo, Claims, Decision, ISSUER, Identity, Rule, Target};
+use pumice_auth::{Attributes, BoundTo, Claims, Decision, ISSUER, Identity, Rule, Target, named};
 use pumice_objects::meta;
 use pumice_objects::status::Status;
 use serde_json::{Value, json};
@@ -120,16 +120,15 @@ fn local(call: &Call, spec: &Value) -> Result<(), Status> {
 
 fn access(call: &Call, identity: &Identity, spec: &Value) -> Result<Value, Status> {
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
-    let filled = |field: &str| Some(text(resource, field)).filter(|text| !text.is_empty());
     let attributes = match (resource.is_object(), path.is_object()) {
         (true, false) => Attributes {
             verb: text(resource, "verb"),
             target: Target::Resource {
                 group: text(resource, "group"),
                 resource: text(resource, "resource"),
-                subresource: filled("subresource"),
-                namespace: filled("namespace"),
-                name: filled("name"),
+                subresource: named(text(resource, "subresource")),
+                namespace: named(text(resource, "namespace")),
+                name: named(text(resource, "name")),
             },
         },
         (false, true) => Attributes { verb: text(path, "verb"), target: Target::Path(text(path, "path")) },

@@ -82,8 +82,27 @@ impl RightsCell {
         rights
     }
 
+    /// The same for who may not need it.
+    pub(crate) fn lazy<'a>(&'a self, store: &'a Store) -> LazyRights<'a> {
+        LazyRights { cell: self, store }
+    }
+
     fn fresh(&self, fingerprint: Fingerprint) -> Option<Arc<Rights>> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         (current.0 == Some(fingerprint)).then(|| Arc::clone(&current.1))
+    }
+}
+
+/// Rights that are looked up when somebody asks.
+#[derive(Clone, Copy)]
+pub(crate) struct LazyRights<'a> {
+    cell: &'a RightsCell,
+    store: &'a Store,
+}
+
+impl LazyRights<'_> {
+    /// The rights as they are stored now.
+    pub(crate) fn load(&self) -> Arc<Rights> {
+        self.cell.load(self.store)
     }
 }

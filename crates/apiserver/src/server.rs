@@ -21,12 +21,17 @@ use tower::Service;
 use crate::accounts::{Accounts, companions};
 use crate::admission::{Admission, AdmitAll};
 use crate::aggregate::AggregatedApi;
+use crate::audit::AuditLog;
 use crate::body::Body;
 use crate::clock::{Clock, SystemClock};
+use crate::gates::GatesCell;
+use crate::health::Health;
 use crate::node_proxy::{NoNodes, NodeProxy};
+use crate::quota::Quotas;
 use crate::registry::RegistryCell;
+use crate::request_metrics::RequestMetrics;
 use crate::rights::RightsCell;
-use crate::{bootstrap, expiry, gc, metrics, pipeline};
+use crate::{bootstrap, disruption, endpoints, expiry, gc, metrics, pipeline, quota, volumes};
 
 /// Most writes at a time; with the limit of bodies this bounds the memory that clients can fill.
 const WRITES_MAX: usize = 256;
@@ -49,11 +54,17 @@ pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) rights: RightsCell,
     pub(crate) accounts: Accounts,
+    pub(crate) quotas: Quotas,
     pub(crate) registry: RegistryCell,
     pub(crate) admission: Arc<dyn Admission>,
+    /// What people configured to judge writes.
+    pub(crate) gates: GatesCell,
     pub(crate) node_proxy: Arc<dyn NodeProxy>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bookmark_every: Duration,
+    pub(crate) health: Health,
+    pub(crate) requests: RequestMetrics,
+    pub(crate) audit: Option<AuditLog>,
     /// Room for writes that are being read and made.
     pub(crate) writes: Semaphore,
 }
@@ -70,9 +81,30 @@ pub struct Builder {
     aggregated: Vec<AggregatedApi>,
     metrics: bool,
     bookmark_every: Duration,
+    checks: Vec<ReadyCheck>,
+    audit: Option<AuditLog>,
 }
 
+/// Something that must be well before work is taken: its name, and a look that says why it isn't.
+type ReadyCheck = (&'static str, Box<dyn Fn() -> Result<(), String> + Send + Sync>);
+
 impl Builder {
+    /// Where requests are told; nowhere by default.
+    pub fn audit(mut self, log: AuditLog) -> Self {
+        self.audit = Some(log);
+        self
+    }
+
+    /// Adds a check to `/readyz`: `look` says why the part `name` isn't well. It must not wait.
+    pub fn ready_check(
+        mut self,
+        name: &'static str,
+        look: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push((name, Box::new(look)));
+        self
+    }
+
     /// Who changes and refuses objects; nobody by default.
     pub fn admission(mut self, admission: Arc<dyn Admission>) -> Self {
         self.admission = admission;
@@ -128,21 +160,31 @@ impl Builder {
         };
         let state = Arc::new(State {
             registry: RegistryCell::new(&self.store, self.aggregated),
+            health: Health::new(&self.store, self.checks),
+            requests: RequestMetrics::default(),
+            audit: self.audit,
+            gates: GatesCell::new(&self.store),
             store: self.store,
             rights: RightsCell::new(self.policy),
             accounts,
+            quotas: Quotas::default(),
             admission: self.admission,
             node_proxy: self.node_proxy,
             clock: self.clock,
             bookmark_every: self.bookmark_every,
             writes: Semaphore::new(WRITES_MAX),
         });
-        bootstrap::run(&state).await.map_err(BuildError::Bootstrap)?;
         let stop = CancellationToken::new();
+        bootstrap::run(&state).await.map_err(BuildError::Bootstrap)?;
+        let companions = companions::start(Arc::clone(&state), stop.clone()).await.map_err(BuildError::Bootstrap)?;
         let tasks = TaskTracker::new();
         tasks.spawn(gc::run(Arc::clone(&state), stop.clone()));
-        tasks.spawn(companions::keep(Arc::clone(&state), stop.clone()));
+        tasks.spawn(companions);
+        tasks.spawn(endpoints::keep(Arc::clone(&state), stop.clone()));
         tasks.spawn(expiry::run(Arc::clone(&state), stop.clone()));
+        tasks.spawn(disruption::keep(Arc::clone(&state), stop.clone()));
+        tasks.spawn(quota::keep(Arc::clone(&state), stop.clone()));
+        tasks.spawn(volumes::keep(Arc::clone(&state), stop.clone()));
         tasks.close();
         let background = Arc::new(Background { tasks, _stop_on_drop: stop.clone().drop_guard(), stop });
         Ok(ApiServer { state, background })
@@ -179,6 +221,8 @@ impl ApiServer {
             aggregated: Vec::new(),
             metrics: false,
             bookmark_every: BOOKMARK_EVERY,
+            checks: Vec::new(),
+            audit: None,
         }
     }
 
@@ -191,6 +235,9 @@ impl ApiServer {
     pub async fn stop(&self) {
         self.background.stop.cancel();
         self.background.tasks.wait().await;
+        if let Some(audit) = &self.state.audit {
+            audit.flush().await;
+        }
     }
 
     /// The store beneath.

@@ -3,8 +3,6 @@
 //! Invariant: hooks see and change one object; they never write to the store. A kind without its own rules uses
 //! [`Plain`]. Called by the pipeline in `verbs`.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use pumice_auth::Identity;
 use pumice_objects::field::FieldError;
@@ -13,19 +11,33 @@ use pumice_objects::status::Status;
 use serde_json::Value;
 
 use crate::admission::ObjectReader;
-use crate::rights::Rights;
+use crate::rights::LazyRights;
 
+pub(crate) mod admission;
+pub(crate) mod batch_cron_job;
+pub(crate) mod batch_job;
 pub(crate) mod claim;
 pub(crate) mod config;
 pub(crate) mod crd;
+pub(crate) mod deployment;
+pub(crate) mod disruption_budget;
+pub(crate) mod endpoint_slice;
 pub(crate) mod lease;
+pub(crate) mod limit_range;
 pub(crate) mod meta;
 pub(crate) mod namespace;
+pub(crate) mod network_policy;
 pub(crate) mod pod;
 pub(crate) mod priority;
 pub(crate) mod problems;
+pub(crate) mod replica_set;
+pub(crate) mod resource_quota;
 pub(crate) mod rights;
 pub(crate) mod service;
+pub(crate) mod stateful_set;
+pub(crate) mod storage_class;
+pub(crate) mod volume;
+mod workload;
 
 /// What a hook may look at beside its object.
 pub(crate) struct Hook<'a> {
@@ -34,7 +46,7 @@ pub(crate) struct Hook<'a> {
     /// Who writes.
     pub(crate) identity: &'a Identity,
     /// What everybody may do now.
-    pub(crate) rights: Arc<Rights>,
+    pub(crate) rights: LazyRights<'a>,
     /// The present moment.
     pub(crate) now: Timestamp,
     /// Goes to the client as `Warning` headers.

@@ -6,11 +6,15 @@ use pumice_objects::meta;
 use pumice_objects::table::{Column, ColumnType};
 use serde_json::{Value, json};
 
+pub(crate) mod admission;
 pub(crate) mod core;
 pub(crate) mod events;
+pub(crate) mod limits;
 pub(crate) mod nodes;
 pub(crate) mod pods;
 pub(crate) mod rights;
+pub(crate) mod storage;
+pub(crate) mod workloads;
 
 type Cell = fn(&Value, jiff::Timestamp) -> Value;
 

@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 
 use anyhow::Context as _;
 use k8s_openapi::api::{
-    authentication::v1 as authentication, authorization::v1 as authorization, coordination::v1 as coordination,
-    core::v1 as core, events::v1 as events, rbac::v1 as rbac, scheduling::v1 as scheduling,
+    admissionregistration::v1 as admissionregistration, apps::v1 as apps, authentication::v1 as authentication,
+    authorization::v1 as authorization, batch::v1 as batch, coordination::v1 as coordination, core::v1 as core,
+    discovery::v1 as discovery, events::v1 as events, networking::v1 as networking, policy::v1 as policy,
+    rbac::v1 as rbac, scheduling::v1 as scheduling, storage::v1 as storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as extensions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -26,6 +28,7 @@ const FREE_FORM: &[&str] = &[
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray",
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
+    "io.k8s.apimachinery.pkg.runtime.RawExtension",
 ];
 
 /// Types that controller-gen calls atomic because they inline one that is. Kubernetes' own document does not.
@@ -51,9 +54,23 @@ pub fn document() -> anyhow::Result<String> {
         kind::<core::ServiceAccount>(&mut generator),
         kind::<core::Event>(&mut generator),
         kind::<core::PersistentVolumeClaim>(&mut generator),
+        kind::<apps::ControllerRevision>(&mut generator),
+        kind::<apps::Deployment>(&mut generator),
+        kind::<apps::ReplicaSet>(&mut generator),
+        kind::<apps::StatefulSet>(&mut generator),
+        kind::<batch::CronJob>(&mut generator),
+        kind::<batch::Job>(&mut generator),
+        kind::<core::PersistentVolume>(&mut generator),
+        kind::<core::ResourceQuota>(&mut generator),
+        kind::<core::LimitRange>(&mut generator),
+        kind::<discovery::EndpointSlice>(&mut generator),
         kind::<events::Event>(&mut generator),
         kind::<coordination::Lease>(&mut generator),
         kind::<scheduling::PriorityClass>(&mut generator),
+        kind::<networking::NetworkPolicy>(&mut generator),
+        kind::<policy::PodDisruptionBudget>(&mut generator),
+        kind::<policy::Eviction>(&mut generator),
+        kind::<storage::StorageClass>(&mut generator),
         kind::<rbac::Role>(&mut generator),
         kind::<rbac::RoleBinding>(&mut generator),
         kind::<rbac::ClusterRole>(&mut generator),
@@ -65,6 +82,10 @@ pub fn document() -> anyhow::Result<String> {
         kind::<authorization::LocalSubjectAccessReview>(&mut generator),
         kind::<authorization::SelfSubjectAccessReview>(&mut generator),
         kind::<authorization::SelfSubjectRulesReview>(&mut generator),
+        kind::<admissionregistration::MutatingWebhookConfiguration>(&mut generator),
+        kind::<admissionregistration::ValidatingWebhookConfiguration>(&mut generator),
+        kind::<admissionregistration::ValidatingAdmissionPolicy>(&mut generator),
+        kind::<admissionregistration::ValidatingAdmissionPolicyBinding>(&mut generator),
         kind::<extensions::CustomResourceDefinition>(&mut generator),
         kind::<meta::Status>(&mut generator),
     ];

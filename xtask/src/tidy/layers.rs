@@ -9,6 +9,7 @@ use super::packages::{Kind, Packages, short};
 pub const LAYERS: &[(&str, &[&str])] = &[
     // pure
     ("units", &[]),
+    ("metrics", &[]),
     ("objects", &["units"]),
     ("api", &["units", "objects"]),
     ("engine", &["units"]),
@@ -17,8 +18,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     // engines with I/O
     ("store", &["units", "objects"]),
     ("auth", &["units", "objects", "api"]),
-    ("apiserver", &["units", "objects", "api", "store", "auth"]),
-    ("cluster", &["units", "objects", "api"]),
+    ("apiserver", &["units", "metrics", "objects", "api", "store", "auth"]),
+    ("cluster", &["units", "metrics", "objects", "api"]),
     // components
     ("scheduler", &["units", "objects", "api", "engine", "cluster"]),
     ("controllers", &["units", "objects", "api", "machines", "cluster"]),

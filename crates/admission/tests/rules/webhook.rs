@@ -33,11 +33,13 @@ const KINDS: [(&str, &str); 2] = [
 /// Longest wait for a state.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// An API server that holds webhook configurations and asks nobody; servers of admission with their own rights.
+/// An API server without rules of its own, which asks whoever is registered; servers of admission with their own rights.
 struct Cluster {
     api: ApiServer,
     administrator: Client,
     servers: JoinSet<()>,
+    /// Where the API server finds admission: the first server.
+    port: Option<u16>,
 }
 
 impl Cluster {
@@ -46,8 +48,7 @@ impl Cluster {
         let api = ApiServer::builder(store, Policy::new(built_in())).build().await.expect("server");
         let administrator = client_over(api.client_service(Identity::new("root", [MASTERS])));
         install_definitions(&administrator, pumice_api::crds::at_work()).await.expect("definitions");
-        install_definitions(&administrator, KINDS.map(definition).to_vec()).await.expect("registrations");
-        let cluster = Cluster { api, administrator, servers: JoinSet::new() };
+        let cluster = Cluster { api, administrator, servers: JoinSet::new(), port: None };
         cluster.create("", "v1", "Namespace", "namespaces", json!({"metadata": {"name": NAMESPACE_SYSTEM}})).await;
         cluster.queue("default").await;
         cluster
@@ -76,10 +77,11 @@ impl Cluster {
     async fn server_with(&mut self, paths: &str, certificate: Source) -> u16 {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
+        let registered = *self.port.get_or_insert(port);
         let server: Server = Options {
             client: client_over(self.api.client_service(Identity::new(USER_ADMISSION, [""; 0]))),
             admission: VolcanoAdmission::default(),
-            endpoint: Endpoint::Url("https://127.0.0.1:1/".to_owned()),
+            endpoint: Endpoint::Url(format!("https://127.0.0.1:{registered}/")),
             routes: enabled(paths).expect("paths"),
             resource_groups: None,
             certificate,
@@ -104,21 +106,6 @@ impl Cluster {
         let bundle = found["webhooks"][0]["clientConfig"]["caBundle"].as_str().expect("a bundle").to_owned();
         String::from_utf8(STANDARD.decode(bundle).expect("base64")).expect("PEM")
     }
-}
-
-/// The webhook configurations, of which our API server knows nothing.
-fn definition((kind, plural): (&str, &str)) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.admissionregistration.k8s.io")},
-        "spec": {
-            "group": "admissionregistration.k8s.io", "scope": "Cluster",
-            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-            }}}],
-        },
-    })
 }
 
 async fn eventually<T>(mut probe: impl AsyncFnMut() -> Option<T>) -> T {
@@ -216,10 +203,47 @@ async fn paths_answer_and_whatever_comes_has_an_answer() {
     }
 }
 
+/// The embedded API server asks admission over HTTPS as a real one does: what is registered is filled in and refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_embedded_api_server_asks_what_is_registered() {
+    let mut cluster = Cluster::start().await;
+    let port = cluster.server("", Rotation::default()).await;
+    for registered in KINDS {
+        eventually(async || cluster.registration(registered).await).await;
+    }
+    let trusted = cluster.trusted().await;
+    let healthy = async || send(&trusted, port, Method::GET, "/healthz", Vec::new()).await.is_ok_and(|it| it.0 == 200);
+    eventually(async || healthy().await.then_some(())).await;
+    let gvk = GroupVersionKind::gvk("batch.volcano.sh", "v1alpha1", "Job");
+    let jobs: Api<DynamicObject> = Api::namespaced_with(
+        cluster.administrator.clone(),
+        "default",
+        &ApiResource::from_gvk_with_plural(&gvk, "jobs"),
+    );
+    let job = |name: &str, least: Value| -> DynamicObject {
+        let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
+        serde_json::from_value(json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name},
+            "spec": {"minAvailable": least, "tasks": [{"replicas": 2, "template": template}]},
+        }))
+        .expect("a job")
+    };
+    let made = jobs.create(&Default::default(), &job("filled", Value::Null)).await.expect("created");
+    let spec = &made.data["spec"];
+    assert_eq!(
+        (&spec["minAvailable"], &spec["queue"], &spec["tasks"][0]["name"]),
+        (&json!(2), &json!("default"), &json!("default0")),
+        "the mutating webhook filled it in"
+    );
+    let refused = jobs.create(&Default::default(), &job("greedy", json!(9))).await.expect_err("refused").to_string();
+    let wanted = "denied the request: job 'minAvailable' should not be greater than total replicas in tasks";
+    assert!(refused.contains("admission webhook \"") && refused.contains(wanted), "{refused}");
+}
+
 #[tokio::test]
 async fn the_registration_says_what_is_sent() {
     let mut cluster = Cluster::start().await;
-    cluster.server("", Rotation::default()).await;
+    let port = cluster.server("", Rotation::default()).await;
     cluster.trusted().await;
     for (kind, plural) in KINDS {
         let registration = eventually(async || cluster.registration((kind, plural)).await).await;
@@ -228,7 +252,7 @@ async fn the_registration_says_what_is_sent() {
         for hook in hooks {
             let name = hook["name"].as_str().expect("a name");
             let url = hook["clientConfig"]["url"].as_str().expect("an address");
-            assert!(url.starts_with("https://127.0.0.1:1/") && !url[8..].contains("//"), "{url}");
+            assert!(url.starts_with(&format!("https://127.0.0.1:{port}/")) && !url[8..].contains("//"), "{url}");
             let outside = &hook["namespaceSelector"]["matchExpressions"][0];
             assert_eq!(
                 (&outside["operator"], &outside["values"]),

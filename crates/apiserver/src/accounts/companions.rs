@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use pumice_store::{ApplyError, Change, EventKind, Expect, Key, Store, WatchError};
+use futures::future::join_all;
+use pumice_store::{ApplyError, Change, EventKind, Expect, Key, Store, Watch, WatchError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -66,7 +67,7 @@ pub(crate) fn beside(state: &State, change: &Change) -> Vec<Change> {
 }
 
 /// Makes what namespaces lack that are there already.
-pub(crate) async fn complete(state: &State) -> Result<(), ApplyError> {
+async fn complete(state: &State) -> Result<(), ApplyError> {
     let now = wire_time(state.clock.now());
     for namespace in state.store.list(NAMESPACES, None).items {
         restore(state, &namespace.key.name, &now).await?;
@@ -83,38 +84,44 @@ async fn restore(state: &State, namespace: &str, now: &str) -> Result<(), ApplyE
     if missing.is_empty() { Ok(()) } else { state.store.apply_all(missing).await.map(drop) }
 }
 
-/// Makes them again when somebody deletes them. Runs until `stop`.
-pub(crate) async fn keep(state: Arc<State>, stop: CancellationToken) {
-    tokio::select! {
-        () = stop.cancelled() => {}
-        _ = futures::future::join(follow(&state, SERVICE_ACCOUNTS, DEFAULT), follow(&state, CONFIG_MAPS, ROOT_CERTIFICATE)) => {}
-    }
+/// Makes what is lacking now. The future that it gives makes it again when somebody deletes it, until `stop`.
+pub(crate) async fn start(
+    state: Arc<State>,
+    stop: CancellationToken,
+) -> Result<impl Future<Output = ()> + use<>, ApplyError> {
+    // Nothing is missed: the watches begin before the look.
+    let watches = [(SERVICE_ACCOUNTS, DEFAULT), (CONFIG_MAPS, ROOT_CERTIFICATE)].map(|(resource, name)| {
+        let state = Arc::clone(&state);
+        let watch = state.store.watch(resource, None, None);
+        async move { follow(&state, resource, name, watch).await }
+    });
+    complete(&state).await?;
+    Ok(async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            _ = join_all(watches) => {}
+        }
+    })
 }
 
-async fn follow(state: &State, resource: &str, name: &str) {
+async fn follow(state: &State, resource: &str, name: &str, mut watch: Result<Watch, WatchError>) {
     loop {
-        let mut watch = match state.store.watch(resource, None, None) {
-            Ok(watch) => watch,
-            Err(_) => return,
-        };
-        // Nothing is missed: the watch began before this look.
-        let mut failed = complete(state).await.err();
-        let ended = loop {
-            if let Some(error) = failed.take() {
-                // Whoever deletes it once more, or the next start, brings it back.
-                tracing::warn!(%error, name, "what every namespace has could not be made again");
+        let Ok(watching) = &mut watch else { return };
+        let failed = match watching.next().await {
+            Ok(event) if event.kind == EventKind::Deleted && *event.object.key.name == *name => {
+                let now = wire_time(state.clock.now());
+                restore(state, &event.object.key.namespace, &now).await.err()
             }
-            match watch.next().await {
-                Ok(event) if event.kind == EventKind::Deleted && *event.object.key.name == *name => {
-                    let now = wire_time(state.clock.now());
-                    failed = restore(state, &event.object.key.namespace, &now).await.err();
-                }
-                Ok(_) => {}
-                Err(error) => break error,
+            Ok(_) => None,
+            Err(WatchError::Closed) => return,
+            Err(_) => {
+                watch = state.store.watch(resource, None, None);
+                complete(state).await.err()
             }
         };
-        if matches!(ended, WatchError::Closed) {
-            return;
+        if let Some(error) = failed {
+            // Whoever deletes it once more, or the next start, brings it back.
+            tracing::warn!(%error, name, "what every namespace has could not be made again");
         }
     }
 }

@@ -8,9 +8,16 @@ use pumice_objects::table::Table;
 
 use super::descriptor::{Descriptor, Subresource};
 use super::schemas;
+use crate::gates;
 use crate::reviews::Review;
-use crate::strategy::{Node, Plain, Strategy, claim, config, crd, lease, namespace, pod, priority, rights, service};
-use crate::tables::{core, events, nodes, pods, rights as rights_tables};
+use crate::strategy::{
+    Node, Plain, Strategy, admission, batch_cron_job, batch_job, claim, config, crd, deployment, disruption_budget,
+    endpoint_slice, lease, limit_range, namespace, network_policy, pod, priority, replica_set, resource_quota, rights,
+    service, stateful_set, storage_class, volume,
+};
+use crate::tables::{
+    admission as admission_tables, core, events, limits, nodes, pods, rights as rights_tables, storage, workloads,
+};
 
 struct Kind {
     group: &'static str,
@@ -23,10 +30,25 @@ struct Kind {
     component: &'static str,
     table: fn() -> Table,
     subresources: &'static [Subresource],
+    /// Whether `spec.replicas` can be set by itself.
+    scales: bool,
     selectable: &'static [&'static str],
     strategy: &'static dyn Strategy,
     review: Option<Review>,
 }
+
+/// Kinds whose `metadata.generation` counts changes of the specification.
+const COUNTED: [&str; 9] = [
+    "cronjobs",
+    "deployments",
+    "endpointslices",
+    "jobs",
+    "networkpolicies",
+    "poddisruptionbudgets",
+    "pods",
+    "replicasets",
+    "statefulsets",
+];
 
 const CORE: Kind = Kind {
     group: "",
@@ -39,6 +61,7 @@ const CORE: Kind = Kind {
     component: "",
     table: || Table::new(Vec::new()),
     subresources: &[],
+    scales: false,
     selectable: &[],
     strategy: &Plain,
     review: None,
@@ -160,9 +183,111 @@ static KINDS: &[Kind] = &[
         kind: "PersistentVolumeClaim",
         short_names: &["pvc"],
         component: "io.k8s.api.core.v1.PersistentVolumeClaim",
-        table: core::claim,
+        table: storage::claim,
         subresources: &[Subresource::Status],
         strategy: &claim::Claim,
+        ..CORE
+    },
+    Kind {
+        plural: "persistentvolumes",
+        kind: "PersistentVolume",
+        short_names: &["pv"],
+        namespaced: false,
+        component: "io.k8s.api.core.v1.PersistentVolume",
+        table: storage::volume,
+        subresources: &[Subresource::Status],
+        strategy: &volume::Volume,
+        ..CORE
+    },
+    Kind {
+        plural: "resourcequotas",
+        kind: "ResourceQuota",
+        short_names: &["quota"],
+        component: "io.k8s.api.core.v1.ResourceQuota",
+        table: limits::resource_quota,
+        subresources: &[Subresource::Status],
+        strategy: &resource_quota::ResourceQuota,
+        ..CORE
+    },
+    Kind {
+        plural: "limitranges",
+        kind: "LimitRange",
+        short_names: &["limits"],
+        component: "io.k8s.api.core.v1.LimitRange",
+        table: limits::limit_range,
+        strategy: &limit_range::LimitRange,
+        ..CORE
+    },
+    Kind {
+        group: "apps",
+        plural: "controllerrevisions",
+        kind: "ControllerRevision",
+        component: "io.k8s.api.apps.v1.ControllerRevision",
+        table: workloads::controller_revision,
+        strategy: &stateful_set::ControllerRevision,
+        ..CORE
+    },
+    Kind {
+        group: "apps",
+        plural: "deployments",
+        kind: "Deployment",
+        short_names: &["deploy"],
+        categories: &["all"],
+        component: "io.k8s.api.apps.v1.Deployment",
+        table: workloads::deployment,
+        subresources: &[Subresource::Status],
+        scales: true,
+        strategy: &deployment::Deployment,
+        ..CORE
+    },
+    Kind {
+        group: "apps",
+        plural: "replicasets",
+        kind: "ReplicaSet",
+        short_names: &["rs"],
+        categories: &["all"],
+        component: "io.k8s.api.apps.v1.ReplicaSet",
+        table: workloads::replica_set,
+        subresources: &[Subresource::Status],
+        scales: true,
+        selectable: &["status.replicas"],
+        strategy: &replica_set::ReplicaSet,
+        ..CORE
+    },
+    Kind {
+        group: "apps",
+        plural: "statefulsets",
+        kind: "StatefulSet",
+        short_names: &["sts"],
+        categories: &["all"],
+        component: "io.k8s.api.apps.v1.StatefulSet",
+        table: workloads::stateful_set,
+        subresources: &[Subresource::Status],
+        scales: true,
+        strategy: &stateful_set::StatefulSet,
+        ..CORE
+    },
+    Kind {
+        group: "batch",
+        plural: "cronjobs",
+        kind: "CronJob",
+        short_names: &["cj"],
+        categories: &["all"],
+        component: "io.k8s.api.batch.v1.CronJob",
+        table: workloads::cron_job,
+        subresources: &[Subresource::Status],
+        strategy: &batch_cron_job::CronJob,
+        ..CORE
+    },
+    Kind {
+        group: "batch",
+        plural: "jobs",
+        kind: "Job",
+        categories: &["all"],
+        component: "io.k8s.api.batch.v1.Job",
+        table: workloads::job,
+        subresources: &[Subresource::Status],
+        strategy: &batch_job::Job,
         ..CORE
     },
     Kind {
@@ -175,6 +300,15 @@ static KINDS: &[Kind] = &[
         ..CORE
     },
     Kind {
+        group: "discovery.k8s.io",
+        plural: "endpointslices",
+        kind: "EndpointSlice",
+        component: "io.k8s.api.discovery.v1.EndpointSlice",
+        table: limits::endpoint_slice,
+        strategy: &endpoint_slice::EndpointSlice,
+        ..CORE
+    },
+    Kind {
         group: "scheduling.k8s.io",
         plural: "priorityclasses",
         kind: "PriorityClass",
@@ -183,6 +317,27 @@ static KINDS: &[Kind] = &[
         component: "io.k8s.api.scheduling.v1.PriorityClass",
         table: core::priority_class,
         strategy: &priority::PriorityClass,
+        ..CORE
+    },
+    Kind {
+        group: "networking.k8s.io",
+        plural: "networkpolicies",
+        kind: "NetworkPolicy",
+        short_names: &["netpol"],
+        component: "io.k8s.api.networking.v1.NetworkPolicy",
+        table: limits::network_policy,
+        strategy: &network_policy::NetworkPolicy,
+        ..CORE
+    },
+    Kind {
+        group: "policy",
+        plural: "poddisruptionbudgets",
+        kind: "PodDisruptionBudget",
+        short_names: &["pdb"],
+        component: "io.k8s.api.policy.v1.PodDisruptionBudget",
+        table: limits::disruption_budget,
+        subresources: &[Subresource::Status],
+        strategy: &disruption_budget::DisruptionBudget,
         ..CORE
     },
     Kind {
@@ -221,6 +376,17 @@ static KINDS: &[Kind] = &[
         component: "io.k8s.api.rbac.v1.ClusterRoleBinding",
         table: rights_tables::binding,
         strategy: &rights::Binding { namespaced: false },
+        ..CORE
+    },
+    Kind {
+        group: "storage.k8s.io",
+        plural: "storageclasses",
+        kind: "StorageClass",
+        short_names: &["sc"],
+        namespaced: false,
+        component: "io.k8s.api.storage.v1.StorageClass",
+        table: storage::class,
+        strategy: &storage_class::StorageClass,
         ..CORE
     },
     Kind {
@@ -283,6 +449,51 @@ static KINDS: &[Kind] = &[
         ..CORE
     },
     Kind {
+        group: gates::GROUP,
+        plural: "mutatingwebhookconfigurations",
+        kind: "MutatingWebhookConfiguration",
+        categories: &["api-extensions"],
+        namespaced: false,
+        component: "io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration",
+        table: admission_tables::webhooks,
+        strategy: &admission::WebhookConfiguration { mutates: true },
+        ..CORE
+    },
+    Kind {
+        group: gates::GROUP,
+        plural: "validatingadmissionpolicies",
+        kind: "ValidatingAdmissionPolicy",
+        categories: &["api-extensions"],
+        namespaced: false,
+        component: "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicy",
+        table: admission_tables::policy,
+        subresources: &[Subresource::Status],
+        strategy: &admission::ValidatingAdmissionPolicy,
+        ..CORE
+    },
+    Kind {
+        group: gates::GROUP,
+        plural: "validatingadmissionpolicybindings",
+        kind: "ValidatingAdmissionPolicyBinding",
+        categories: &["api-extensions"],
+        namespaced: false,
+        component: "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBinding",
+        table: admission_tables::binding,
+        strategy: &admission::ValidatingAdmissionPolicyBinding,
+        ..CORE
+    },
+    Kind {
+        group: gates::GROUP,
+        plural: "validatingwebhookconfigurations",
+        kind: "ValidatingWebhookConfiguration",
+        categories: &["api-extensions"],
+        namespaced: false,
+        component: "io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration",
+        table: admission_tables::webhooks,
+        strategy: &admission::WebhookConfiguration { mutates: false },
+        ..CORE
+    },
+    Kind {
         group: "apiextensions.k8s.io",
         plural: "customresourcedefinitions",
         kind: "CustomResourceDefinition",
@@ -321,11 +532,12 @@ impl Kind {
             storage: Arc::from(storage),
             storage_version: self.version.to_owned(),
             schema: schemas::builtin(self.component),
+            rules: None,
             component: self.component.to_owned(),
             openapi: None,
             table: (self.table)(),
-            subresources: self.subresources.to_vec(),
-            counts_generation: self.plural == "pods",
+            subresources: self.subresources.iter().cloned().chain(self.scales.then(scale)).collect(),
+            counts_generation: COUNTED.contains(&self.plural) || self.group == gates::GROUP,
             drops_nulls: true,
             selectable: owned(self.selectable),
             strategy: self.strategy,
@@ -333,6 +545,15 @@ impl Kind {
             review: self.review,
             version_rank: 0,
         }
+    }
+}
+
+/// The scale of a kind with `spec.replicas`.
+fn scale() -> Subresource {
+    Subresource::Scale {
+        spec: "spec.replicas".to_owned(),
+        status: "status.replicas".to_owned(),
+        selector: Some("spec.selector".to_owned()),
     }
 }
 

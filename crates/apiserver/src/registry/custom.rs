@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use super::descriptor::{Descriptor, Subresource};
 use super::schemas;
+use crate::rules;
 use crate::strategy::Plain;
+use crate::strategy::problems::Problems;
 
 /// Why a definition can't be served.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +90,9 @@ fn one(spec: &Value, version: &Value, storage: &str, rank: usize) -> Result<Desc
     let mut openapi = complete(declared);
     openapi["x-kubernetes-group-version-kind"] = json!([{ "group": group, "version": version_name, "kind": kind }]);
     let reversed: Vec<&str> = group.rsplit('.').collect();
+    let schema = schema(declared)?;
+    // Mistakes were told when the definition was written; a rule that this release does not know is not asked.
+    let rules = rules::compile(declared, &schema, "", &mut Problems::default());
     Ok(Descriptor {
         component: format!("{}.{version_name}.{kind}", reversed.join(".")),
         storage: Arc::from(format!("{group}/{plural}")),
@@ -98,7 +103,8 @@ fn one(spec: &Value, version: &Value, storage: &str, rank: usize) -> Result<Desc
         short_names: list(&names["shortNames"]),
         categories: list(&names["categories"]),
         namespaced: spec["scope"] == "Namespaced",
-        schema: schema(declared)?,
+        schema,
+        rules,
         openapi: Some(openapi),
         table: Table::from_crd_version(version).map_err(|error| error.to_string())?,
         subresources: subresources(&version["subresources"]),

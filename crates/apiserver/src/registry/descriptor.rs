@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::negotiate::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH};
 use crate::reviews::Review;
+use crate::rules::Rules;
 use crate::strategy::Strategy;
 
 /// Verbs that every stored resource has, in discovery's order.
@@ -93,6 +94,8 @@ pub(crate) struct Descriptor {
     /// The version in which bodies are stored.
     pub(crate) storage_version: String,
     pub(crate) schema: Schema,
+    /// What its definition asks of objects beyond their schema.
+    pub(crate) rules: Option<Rules>,
     /// Name of its schema among the components of the OpenAPI document.
     pub(crate) component: String,
     /// Its schema in OpenAPI, for kinds that are no built-in component.

@@ -1,12 +1,16 @@
-//! PersistentVolumeClaims. Binding one to a folder is the work of the node and the controllers.
+//! PersistentVolumeClaims: what may stand in one. They are bound by `volumes`.
 
 use pumice_objects::field::FieldError;
+use pumice_objects::meta;
 use pumice_objects::status::Status;
 use serde_json::{Value, json};
 
 use super::pod::spec::parse_quantity;
 use super::problems::Problems;
+use super::storage_class::default_class;
 use super::{Hook, Strategy};
+use crate::volumes::CLASSES;
+use crate::volumes::binding::{CLAIM_PROTECTION, OLD_CLASS};
 
 const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
@@ -19,7 +23,12 @@ impl Strategy for Claim {
         }
     }
 
-    fn prepare_create(&self, object: &mut Value, _hook: &mut Hook<'_>) -> Result<(), Status> {
+    fn prepare_create(&self, object: &mut Value, hook: &mut Hook<'_>) -> Result<(), Status> {
+        protect(object, CLAIM_PROTECTION);
+        let unnamed = object["spec"]["storageClassName"].is_null() && meta::annotation(object, OLD_CLASS).is_none();
+        if unnamed && let Some(default) = default_class(&hook.reader.list(CLASSES, None)) {
+            object["spec"]["storageClassName"] = json!(default);
+        }
         object["status"] = json!({ "phase": "Pending" });
         Ok(())
     }
@@ -27,16 +36,7 @@ impl Strategy for Claim {
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         let mut problems = Problems::default();
         let spec = &object["spec"];
-        let modes = spec["accessModes"].as_array().map_or(&[][..], Vec::as_slice);
-        if modes.is_empty() {
-            problems.required("spec.accessModes", "at least 1 access mode is required");
-        }
-        for (index, mode) in modes.iter().enumerate() {
-            let mode = mode.as_str().unwrap_or_default();
-            if !MODES.contains(&mode) {
-                problems.not_supported(&format!("spec.accessModes[{index}]"), mode, &MODES);
-            }
-        }
+        check_modes(spec, &mut problems);
         let storage = &spec["resources"]["requests"]["storage"];
         if storage.is_null() {
             problems.required("spec.resources[storage]", "");
@@ -52,8 +52,10 @@ impl Strategy for Claim {
             let mut spec = object["spec"].clone();
             if let Some(spec) = spec.as_object_mut() {
                 spec.remove("resources");
-                if old["spec"]["volumeName"].is_null() {
-                    spec.remove("volumeName");
+                for field in ["storageClassName", "volumeName"] {
+                    if old["spec"][field].is_null() {
+                        spec.remove(field);
+                    }
                 }
             }
             spec
@@ -69,6 +71,29 @@ impl Strategy for Claim {
 
     fn returns_deleted(&self) -> bool {
         true
+    }
+}
+
+/// Access modes of a claim or a volume.
+pub(crate) fn check_modes(spec: &Value, problems: &mut Problems) {
+    let modes = spec["accessModes"].as_array().map_or(&[][..], Vec::as_slice);
+    if modes.is_empty() {
+        problems.required("spec.accessModes", "at least 1 access mode is required");
+    }
+    for (index, mode) in modes.iter().enumerate() {
+        let mode = mode.as_str().unwrap_or_default();
+        if !MODES.contains(&mode) {
+            problems.not_supported(&format!("spec.accessModes[{index}]"), mode, &MODES);
+        }
+    }
+}
+
+/// Adds a finalizer that keeps an object in use.
+pub(crate) fn protect(object: &mut Value, finalizer: &str) {
+    let mut all: Vec<String> = meta::finalizers(object).map(str::to_owned).collect();
+    if !all.iter().any(|one| one == finalizer) {
+        all.push(finalizer.to_owned());
+        meta::set_finalizers(object, all.iter().map(String::as_str));
     }
 }
 

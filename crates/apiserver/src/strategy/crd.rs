@@ -14,6 +14,7 @@ use super::problems::Problems;
 use super::{Hook, Strategy};
 use crate::clock::wire_time;
 use crate::registry::custom;
+use crate::rules;
 
 pub(crate) struct CustomResourceDefinition;
 
@@ -112,11 +113,17 @@ fn versions(spec: &Value, problems: &mut Problems) {
         if !seen.insert(name) {
             problems.duplicate(&format!("{path}.name"), name);
         }
-        let schema = &version["schema"]["openAPIV3Schema"];
-        if !schema.is_object() {
-            problems.required(&format!("{path}.schema.openAPIV3Schema"), "schemas are required");
-        } else if let Err(cause) = custom::schema(schema) {
-            problems.invalid(&format!("{path}.schema.openAPIV3Schema"), &"<schema>".into(), &cause);
+        let declared = &version["schema"]["openAPIV3Schema"];
+        let within = format!("{path}.schema.openAPIV3Schema");
+        if declared.is_object() {
+            match custom::schema(declared) {
+                Err(cause) => problems.invalid(&within, &"<schema>".into(), &cause),
+                Ok(schema) => {
+                    rules::compile(declared, &schema, &within, problems);
+                }
+            }
+        } else {
+            problems.required(&within, "schemas are required");
         }
         if let Err(cause) = Table::from_crd_version(version) {
             problems.invalid(&format!("{path}.additionalPrinterColumns"), &"<columns>".into(), &cause.to_string());

@@ -16,6 +16,7 @@ pub(crate) mod spec;
 mod template;
 mod update;
 
+pub(crate) use defaults::apply_to_template as template_defaults;
 pub use template::validate_pod_template;
 
 /// Seconds between SIGTERM and SIGKILL when nobody says otherwise.

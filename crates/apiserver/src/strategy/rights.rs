@@ -3,7 +3,7 @@
 //! Invariant: a role or binding that is stored gives no right that its writer did not have, unless he has the verb
 //! `escalate` on the role or `bind` on what is bound. Called by the pipeline through [`Strategy`].
 
-use pumice_auth::{Attributes, MASTERS, Rule, Target, describe, parts, uncovered};
+use pumice_auth::{Attributes, MASTERS, Rule, Target, describe, named, parts, uncovered};
 use pumice_objects::field::FieldError;
 use pumice_objects::meta;
 use pumice_objects::names::{NameRule, check_dns1123_subdomain, check_path_segment};
@@ -159,7 +159,8 @@ impl Binding {
         if hook.may("bind", roles, name, namespace(binding)) {
             return Ok(());
         }
-        let Some(role) = hook.rights.role(place, name) else {
+        let rights = hook.rights.load();
+        let Some(role) = rights.role(place, name) else {
             return Err(Status::not_found(GroupResource { group: GROUP, resource: roles }, name));
         };
         let resource = if self.namespaced { "rolebindings" } else { "clusterrolebindings" };
@@ -170,22 +171,14 @@ impl Binding {
 impl Hook<'_> {
     /// Whether the writer has a right on a role.
     fn may(&self, verb: &str, resource: &str, name: &str, namespace: &str) -> bool {
-        let filled = |text: &'_ str| (!text.is_empty()).then(|| text.to_owned());
-        let (namespace, name) = (filled(namespace), filled(name));
-        let target = Target::Resource {
-            group: GROUP,
-            resource,
-            subresource: None,
-            namespace: namespace.as_deref(),
-            name: name.as_deref(),
-        };
-        self.rights.decide(self.identity, &Attributes { verb, target }).is_allowed()
+        let (namespace, name) = (named(namespace), named(name));
+        let target = Target::Resource { group: GROUP, resource, subresource: None, namespace, name };
+        self.rights.load().decide(self.identity, &Attributes { verb, target }).is_allowed()
     }
 
     /// What the writer does not have of these rights in a namespace, or in the cluster where that is empty.
     fn missing(&self, wanted: &[Rule], namespace: &str) -> Vec<Rule> {
-        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
-        uncovered(&self.rights.rules_of(self.identity, namespace), wanted)
+        uncovered(&self.rights.load().rules_of(self.identity, named(namespace)), wanted)
     }
 }
 

@@ -3,6 +3,7 @@
 use http::StatusCode;
 use pumice_objects::meta;
 use pumice_objects::patch::{apply_json_patch, apply_merge_patch};
+use pumice_objects::selector::LabelSelector;
 use pumice_objects::status::Status;
 use serde_json::{Value, json};
 
@@ -30,6 +31,12 @@ pub(crate) async fn serve(call: &Call, subresource: &Subresource, body: Body) ->
     }
     let stored = read::fetch(call)?;
     Ok(json_response(StatusCode::OK, paths.scale(&parse(&stored)).to_string()))
+}
+
+/// The Scale of an object, if `subresource` is that.
+pub(crate) fn shown(subresource: &Subresource, object: &Value) -> Option<Value> {
+    let Subresource::Scale { spec, status, selector } = subresource else { return None };
+    Some(Paths { spec, status, selector: selector.as_deref() }.scale(object))
 }
 
 /// Media types of the patches that a Scale takes.
@@ -69,7 +76,9 @@ impl Paths<'_> {
             scale["metadata"]["namespace"] = json!(namespace);
         }
         if let Some(selector) = self.selector.and_then(|path| at(object, path)) {
-            scale["status"]["selector"] = selector.clone();
+            // Built-in kinds have it as an object, others name a text.
+            let text = selector.is_object().then(|| LabelSelector::from_json(selector).ok()).flatten();
+            scale["status"]["selector"] = text.map_or_else(|| selector.clone(), |text| json!(text.to_string()));
         }
         scale
     }

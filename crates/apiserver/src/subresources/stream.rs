@@ -9,14 +9,14 @@ use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::{HeaderMap, HeaderName, Request, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use pumice_objects::status::Status;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::on_node;
 use crate::body::Body;
 use crate::pipeline::{Answer, Call, authorize_also};
 use crate::render::parse;
 use crate::request::Verb;
-use crate::verbs::read;
+use crate::verbs::{read, write};
 
 /// Which container a command runs in, where the request does not say.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
@@ -37,6 +37,7 @@ const HANDSHAKE_PREFIX: &str = "sec-websocket-";
 pub(crate) async fn exec(call: &Call) -> Answer {
     let ended = "cannot exec into a container in a completed pod; current phase is ";
     let (upgrade, pod) = begin(call, EXEC_NO_SPDY, ended)?;
+    write::judge_below(call, "CONNECT", &exec_options(call), false).await?;
     let name = &call.request.name;
     let asked = call.query.filled("container").or_else(|| default_container(&pod));
     let container = on_node::container(name, &pod, asked)?;
@@ -48,10 +49,22 @@ pub(crate) async fn exec(call: &Call) -> Answer {
 pub(crate) async fn port_forward(call: &Call) -> Answer {
     let ended = "unable to forward port because pod is not running. Current status=";
     let (upgrade, pod) = begin(call, PORTS_NO_SPDY, ended)?;
+    let options = json!({ "kind": "PodPortForwardOptions", "apiVersion": "v1" });
+    write::judge_below(call, "CONNECT", &options, false).await?;
     let name = &call.request.name;
     let ports: Vec<String> = ports(call)?.into_iter().map(|port| format!("port={port}")).collect();
     let path = format!("/portForward/{}/{name}?{}", call.request.namespace, ports.join("&"));
     hand_over(call, &pod, &path, upgrade).await
+}
+
+/// What is asked, as those who judge it see it.
+fn exec_options(call: &Call) -> Value {
+    let flag = |name: &'static str| call.query.flag(name).ok().flatten().unwrap_or(false);
+    json!({
+        "kind": "PodExecOptions", "apiVersion": "v1", "container": call.query.filled("container"),
+        "command": call.query.all("command").collect::<Vec<_>>(),
+        "stdin": flag("stdin"), "stdout": flag("stdout"), "stderr": flag("stderr"), "tty": flag("tty"),
+    })
 }
 
 /// The connection that the client lets us have, and the pod, which must not have `ended`: a text that its phase completes.

@@ -75,39 +75,6 @@ fn selector(service: &Value) -> String {
     if terms.is_empty() { "<none>".to_owned() } else { terms.join(",") }
 }
 
-/// Columns of claims.
-pub(crate) fn claim() -> Table {
-    Table::new(vec![
-        Column::name(),
-        text("Status", |object, _| json!(claim_phase(object))),
-        text("Volume", |object, _| or_empty(&object["spec"]["volumeName"])),
-        text("Capacity", |object, _| or_empty(&object["status"]["capacity"]["storage"])),
-        text("Access Modes", |object, _| json!(access_modes(object))),
-        text("StorageClass", |object, _| or_empty(&object["spec"]["storageClassName"])),
-        Column::age(),
-        text("VolumeMode", |object, _| or_none(&object["spec"]["volumeMode"])).wide(),
-    ])
-}
-
-fn claim_phase(claim: &Value) -> &str {
-    if claim["metadata"]["deletionTimestamp"].is_string() {
-        return "Terminating";
-    }
-    claim["status"]["phase"].as_str().unwrap_or_default()
-}
-
-fn access_modes(claim: &Value) -> String {
-    let modes = claim["status"]["accessModes"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let short = modes.map(|mode| match mode {
-        "ReadWriteOnce" => "RWO",
-        "ReadOnlyMany" => "ROX",
-        "ReadWriteMany" => "RWX",
-        "ReadWriteOncePod" => "RWOP",
-        other => other,
-    });
-    short.collect::<Vec<&str>>().join(",")
-}
-
 /// Columns of leases.
 pub(crate) fn lease() -> Table {
     Table::new(vec![

@@ -54,8 +54,11 @@ pub(crate) async fn make(call: &Call, mut object: Value, duplicates: &[String]) 
             meta::set_name(&mut object, &names::generate_name(base, &names::suffix(random())));
         }
         let mut warnings = warnings.clone();
-        prepare(call, &mut object, options.dry_run, &mut warnings)?;
-        let mut response = match store(call, &view, object, options.dry_run).await {
+        prepare(call, &mut object, options.dry_run, &mut warnings).await?;
+        let room = call.state.quotas.admit(call, None, &object, options.dry_run)?;
+        let outcome = store(call, &view, object, options.dry_run).await;
+        room.settle(&call.state.store);
+        let mut response = match outcome {
             Err(ApplyError::AlreadyExists(_)) if generated.is_some() && attempt < NAME_ATTEMPTS_MAX => continue,
             Err(ApplyError::AlreadyExists(taken)) if generated.is_some() => {
                 return Err(Status::generate_name_conflict(call.resource(), &taken.key.name));
@@ -75,15 +78,17 @@ fn random() -> u64 {
 }
 
 /// Everything between reading the body and storing the object.
-fn prepare(call: &Call, object: &mut Value, dry_run: bool, warnings: &mut Vec<String>) -> Result<(), Status> {
+async fn prepare(call: &Call, object: &mut Value, dry_run: bool, warnings: &mut Vec<String>) -> Result<(), Status> {
     let now = call.state.clock.now();
     let write = Write { call, operation: Operation::Create, old: None, dry_run, now };
     let status = write.admit(object, warnings)?;
+    write.mutate(object, warnings).await?;
     // Admission must not move the object.
     write::check_place(call, object)?;
     stamp(call, object, status, &wire_time(now));
     call.descriptor.strategy.prepare_create(object, &mut write.hook(warnings))?;
-    write.validate(object, true, warnings)
+    write.validate(object, true, warnings)?;
+    write.judge(meta::name(object), Some(object), warnings).await
 }
 
 /// Sets what the server owns in the metadata, and puts admission's status in place of one that has its own path.

@@ -69,7 +69,7 @@ pub(crate) async fn delete(call: &Call, body: Body) -> Answer {
     let wish = wish(call, body).await?;
     let stored = read::fetch(call)?;
     let mut warnings = Vec::new();
-    admit(call, &stored, &wish, &mut warnings)?;
+    admit(call, &stored, &wish, &mut warnings).await?;
     let key = &stored.key;
     let outcome = remove(&call.state, &call.descriptor, &key.namespace, &key.name, &wish).await?;
     let mut response = match outcome {
@@ -95,7 +95,7 @@ pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
     let page = paging::page(call, &options, &matcher)?;
     let mut warnings = Vec::new();
     for object in &page.items {
-        admit(call, object, &wish, &mut warnings)?;
+        admit(call, object, &wish, &mut warnings).await?;
     }
     let results: Vec<Result<(), Status>> = stream::iter(page.items.clone())
         .map(|object| {
@@ -116,11 +116,12 @@ pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
     Ok(response)
 }
 
-fn admit(call: &Call, stored: &Object, wish: &Wish, warnings: &mut Vec<String>) -> Result<(), Status> {
+async fn admit(call: &Call, stored: &Object, wish: &Wish, warnings: &mut Vec<String>) -> Result<(), Status> {
     let old = parse(stored);
     let now = call.state.clock.now();
     let write = Write { call, operation: Operation::Delete, old: Some(&old), dry_run: wish.dry_run, now };
-    write.admit_delete(&stored.key.name, warnings)
+    write.admit_delete(&stored.key.name, warnings)?;
+    write.judge(&stored.key.name, None, warnings).await
 }
 
 /// Reads DeleteOptions from the body and, where it says nothing, from the query.
@@ -213,7 +214,12 @@ pub(crate) async fn remove(
     Err(Status::conflict_modified(resource, name))
 }
 
-fn check_preconditions(resource: GroupResource<'_>, stored: &Object, old: &Value, wish: &Wish) -> Result<(), Status> {
+pub(crate) fn check_preconditions(
+    resource: GroupResource<'_>,
+    stored: &Object,
+    old: &Value,
+    wish: &Wish,
+) -> Result<(), Status> {
     let uid = meta::uid(old).unwrap_or_default();
     if let Some(wanted) = wish.uid.as_deref().filter(|wanted| *wanted != uid) {
         let cause = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");

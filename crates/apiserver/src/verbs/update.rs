@@ -21,6 +21,7 @@ use crate::decode::{self, Decoded, Format};
 use crate::negotiate::{self, BodyKind};
 use crate::pipeline::{self, Answer, Call};
 use crate::query::{FieldValidation, WriteOptions};
+use crate::quota::Hold;
 use crate::registry::Descriptor;
 use crate::registry::descriptor::Subresource;
 use crate::render::{View, draft_with, parse};
@@ -167,7 +168,7 @@ pub(crate) async fn run(call: &Call, subresource: Option<&Subresource>, edit: &i
     for _ in 0..ATTEMPTS_MAX {
         let stored = read::fetch(call)?;
         let mut warnings = Vec::new();
-        let wanted = wanted(call, subresource, edit, &stored, &options, &mut warnings)?;
+        let wanted = wanted(call, subresource, edit, &stored, &options, &mut warnings).await?;
         let outcome = store(call, &view, &stored, wanted, options.dry_run).await;
         match outcome {
             Ok(mut response) => {
@@ -188,9 +189,11 @@ struct Wanted {
     changed: bool,
     /// Whether the client named the revision: then a conflict is its own to solve.
     pinned: bool,
+    /// Room in quotas for what grows.
+    room: Hold,
 }
 
-fn wanted(
+async fn wanted(
     call: &Call,
     subresource: Option<&Subresource>,
     edit: &impl Edit,
@@ -199,7 +202,11 @@ fn wanted(
     warnings: &mut Vec<String>,
 ) -> Result<Wanted, Status> {
     let descriptor = &call.descriptor;
-    let only_status = subresource == Some(&Subresource::Status) && !options.dry_run && !edit.goes_beyond_status();
+    let only_status = subresource == Some(&Subresource::Status)
+        && !options.dry_run
+        && !edit.goes_beyond_status()
+        // Whoever judges sees all of it.
+        && !call.state.gates.any();
     let Cut { object: mut old, rest } = look(descriptor, stored, only_status);
     old["apiVersion"] = json!(descriptor.api_version());
     let mut new = edit.edit(&old)?;
@@ -218,6 +225,7 @@ fn wanted(
         now: call.state.clock.now(),
     };
     write.admit(&mut new, warnings)?;
+    write.mutate(&mut new, warnings).await?;
     keep(call, subresource, &mut new, &old);
     let main = !matches!(subresource, Some(Subresource::Status | Subresource::Finalize));
     if main {
@@ -225,12 +233,14 @@ fn wanted(
         count_generation(call, &mut new, &old);
     }
     write.validate(&mut new, main, warnings)?;
+    write.judge(&call.request.name, Some(&new), warnings).await?;
+    let room = call.state.quotas.admit(call, Some(&old), &new, options.dry_run)?;
     if !edit.records_owners() {
         record_owner(call, options, &old, &mut new);
     }
     meta::set_resource_version(&mut new, None);
     meta::set_resource_version(&mut old, None);
-    Ok(Wanted { changed: new != old, object: new, rest, pinned })
+    Ok(Wanted { changed: new != old, object: new, rest, pinned, room })
 }
 
 /// Records who changed what, if the object keeps such a record.
@@ -249,7 +259,8 @@ fn record_owner(call: &Call, options: &WriteOptions, old: &Value, new: &mut Valu
 /// The stored object; of one whose status alone is written only what that takes, where its kind allows it.
 fn look(descriptor: &Descriptor, stored: &Object, only_status: bool) -> Cut {
     // What is left of a namespace's finalizers decides about its end.
-    let separable = descriptor.schema.fields_are_independent() && descriptor.kind != "Namespace";
+    let separable =
+        descriptor.schema.fields_are_independent() && descriptor.rules.is_none() && descriptor.kind != "Namespace";
     let part = (only_status && separable).then(|| cut(&stored.body, &STATUS_FIELDS)).flatten();
     part.unwrap_or_else(|| Cut { object: parse(stored), rest: Vec::new() })
 }
@@ -364,6 +375,7 @@ async fn store(
     let mut object = wanted.object;
     let vanishes = ends_deletion(&object);
     if !wanted.changed && !vanishes {
+        wanted.room.settle(&call.state.store);
         return Ok(view.one(StatusCode::OK, stored));
     }
     if dry_run {
@@ -376,7 +388,9 @@ async fn store(
     let (key, draft, expect) =
         (stored.key.clone(), draft_with(&object, &wanted.rest), Expect::Revision(stored.revision));
     let change = if vanishes { Change::Delete { key, draft, expect } } else { Change::Put { key, draft, expect } };
-    match call.state.commit(change).await {
+    let outcome = call.state.commit(change).await;
+    wanted.room.settle(&call.state.store);
+    match outcome {
         Ok(object) => Ok(view.one(StatusCode::OK, &object)),
         Err(ApplyError::Conflict(_)) if !wanted.pinned => Err(Refused::Faster),
         Err(error) => Err(Refused::Status(write::apply_status(call.resource(), &error))),

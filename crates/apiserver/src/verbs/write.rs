@@ -15,12 +15,15 @@ use crate::accounts::companions;
 use crate::admission::{AdmissionRequest, Operation};
 use crate::body::Body;
 use crate::decode::{self, Decoded, Format};
+use crate::gates::{GatesCell, Subject};
+use crate::limit_ranges;
 use crate::negotiate::{self, BodyKind};
 use crate::pipeline::Call;
 use crate::query::FieldValidation;
 use crate::registry::{DEFINITIONS, Descriptor};
 use crate::server::State;
 use crate::strategy::{Hook, meta as meta_rules};
+use crate::subresources::scale;
 
 /// Media types that bodies of objects may have; the last of them only those of built-in kinds.
 const OBJECT_BODIES: [&str; 3] = ["application/json", "application/yaml", negotiate::PROTOBUF];
@@ -32,6 +35,7 @@ impl State {
     /// namespace comes with what every namespace has.
     pub(crate) async fn commit(&self, change: Change) -> Result<Arc<Object>, ApplyError> {
         let defines = *change.key().resource == *DEFINITIONS;
+        let configures = GatesCell::is_configuration(&change.key().resource);
         let beside = companions::beside(self, &change);
         let object = match beside.is_empty() {
             true => self.store.apply(change).await?,
@@ -45,6 +49,9 @@ impl State {
         };
         if defines {
             self.registry.load(&self.store);
+        }
+        if configures {
+            self.gates.load(&self.store);
         }
         Ok(object)
     }
@@ -239,6 +246,7 @@ impl Write<'_> {
     /// Asks admission; a changed object is cleaned again. Gives the status that a new one begins with.
     pub(crate) fn admit(&self, object: &mut Value, warnings: &mut Vec<String>) -> Result<Option<Value>, Status> {
         let name = meta::name(object).to_owned();
+        limit_ranges::fill(self.call, self.operation, object);
         let admitted = self.call.state.admission.admit(&self.request(&name), Some(object))?;
         warnings.extend(admitted.warnings);
         if !admitted.untouched {
@@ -270,18 +278,110 @@ impl Write<'_> {
                 errors.extend(descriptor.strategy.validate_update(object, old));
             }
         }
+        if errors.is_empty()
+            && let Some(rules) = &descriptor.rules
+        {
+            errors = rules.validate(&descriptor.schema, object, self.old);
+        }
         if !errors.is_empty() {
             return Err(invalid(descriptor, object, &errors));
         }
+        limit_ranges::check(self.call, self.operation, object)?;
         let request = self.request(meta::name(object));
         warnings.extend(self.call.state.admission.validate(&request, Some(object))?.warnings);
         Ok(())
     }
 
+    /// Who and what is judged by what people configured.
+    fn subject<'b>(&'b self, name: &'b str) -> Subject<'b> {
+        let call = self.call;
+        Subject {
+            state: &call.state,
+            identity: &call.identity,
+            descriptor: &call.descriptor,
+            operation: match self.operation {
+                Operation::Create => "CREATE",
+                Operation::Update => "UPDATE",
+                Operation::Delete => "DELETE",
+            },
+            subresource: &call.request.subresource,
+            namespace: call.stored_namespace(),
+            name,
+            old: self.old,
+            dry_run: self.dry_run,
+        }
+    }
+
+    /// Has the object changed by the webhooks that people configured; what they left is cleaned again.
+    pub(crate) async fn mutate(&self, object: &mut Value, warnings: &mut Vec<String>) -> Result<(), Status> {
+        let gates = &self.call.state.gates;
+        // A replica count is judged, and changed by nobody else.
+        if !gates.any() || self.call.request.subresource == "scale" {
+            return Ok(());
+        }
+        let name = meta::name(object).to_owned();
+        if Box::pin(gates.mutate(&self.subject(&name), object, warnings)).await? {
+            check_kind(&self.call.descriptor, object)?;
+            fill(&self.call.descriptor, object);
+        }
+        Ok(())
+    }
+
+    /// Has the final object, or its deletion, judged by the policies and webhooks that people configured.
+    pub(crate) async fn judge(
+        &self,
+        name: &str,
+        object: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        let gates = &self.call.state.gates;
+        if !gates.any() {
+            return Ok(());
+        }
+        let below = self.call.descriptor.subresource(&self.call.request.subresource);
+        let shown = |object: Option<&Value>| below.zip(object).and_then(|(below, object)| scale::shown(below, object));
+        let (new, old) = (shown(object), shown(self.old));
+        let subject = Subject { old: old.as_ref().or(self.old), ..self.subject(name) };
+        Box::pin(gates.validate(&subject, new.as_ref().or(object), warnings)).await
+    }
+
     /// What the hooks of a kind may look at.
     pub(crate) fn hook<'b>(&'b self, warnings: &'b mut Vec<String>) -> Hook<'b> {
         let state = &self.call.state;
-        let rights = state.rights.load(&state.store);
-        Hook { reader: &state.store, identity: &self.call.identity, rights, now: self.now, warnings }
+        Hook {
+            reader: &state.store,
+            identity: &self.call.identity,
+            rights: state.rights.lazy(&state.store),
+            now: self.now,
+            warnings,
+        }
     }
+}
+
+/// Has what is created below an object judged by what people configured: a binding, an eviction, a command. `operation` is
+/// `CREATE` or `CONNECT`.
+pub(crate) async fn judge_below(
+    call: &Call,
+    operation: &'static str,
+    object: &Value,
+    dry_run: bool,
+) -> Result<Vec<String>, Status> {
+    let (gates, mut warnings) = (&call.state.gates, Vec::new());
+    if gates.any() {
+        let name = if call.request.name.is_empty() { meta::name(object) } else { &call.request.name };
+        let subresource = if call.request.subresource.is_empty() { "binding" } else { &call.request.subresource };
+        let subject = Subject {
+            state: &call.state,
+            identity: &call.identity,
+            descriptor: &call.descriptor,
+            operation,
+            subresource,
+            namespace: call.stored_namespace(),
+            name,
+            old: None,
+            dry_run,
+        };
+        Box::pin(gates.validate(&subject, Some(object), &mut warnings)).await?;
+    }
+    Ok(warnings)
 }

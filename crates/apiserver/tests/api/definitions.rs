@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::{Server, server};
 
 pub const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 pub fn definition() -> Value {
     let schema = json!({

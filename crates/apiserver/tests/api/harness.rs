@@ -159,11 +159,20 @@ impl Server {
 
     /// Waits until `path` answers with this code.
     pub async fn until(&self, path: &str, code: u16) -> Answer {
+        self.wait(path, &format!("{code}"), |answer| answer.code == code).await
+    }
+
+    /// Waits until the object at `path` is like this.
+    pub async fn until_that(&self, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        self.wait(path, "what was waited for", |answer| answer.code == 200 && holds(&answer.body)).await.body
+    }
+
+    async fn wait(&self, path: &str, what: &str, holds: impl Fn(&Answer) -> bool) -> Answer {
         let wait = async {
             let mut changes = 0;
             loop {
                 let answer = self.get(path).await;
-                if answer.code == code {
+                if holds(&answer) {
                     return answer;
                 }
                 // Level-triggered: look again once the store has moved on, or others have had their turn.
@@ -174,7 +183,10 @@ impl Server {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{path} never answered {code}"))
+        match tokio::time::timeout(PATIENCE, wait).await {
+            Ok(answer) => answer,
+            Err(_) => panic!("{path} never answered {what}: {}", self.get(path).await.text),
+        }
     }
 }
 

@@ -119,6 +119,7 @@ async fn what_is_asked_for_is_chosen_and_checked() {
         ("namespaces/default/pods/old", 404),
         ("namespaces/default/pods/a/log", 404),
         ("namespaces/default/nodes", 404),
+        ("pods/a", 404),
         ("things", 404),
         ("pods?watch=true", 405),
         ("pods?labelSelector=%3D%3D", 400),

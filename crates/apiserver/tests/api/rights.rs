@@ -1,8 +1,12 @@
 //! Roles and bindings: what they give, when, and what nobody can give himself.
 
+use std::sync::Arc;
+
+use http::StatusCode;
+use pumice_apiserver::{AdmitAll, NoNodes};
 use serde_json::{Value, json};
 
-use crate::harness::{MAPS, PODS, Server, config_map, server};
+use crate::harness::{MAPS, PODS, Server, config_map, over, server};
 
 const RIGHTS: &str = "/apis/rbac.authorization.k8s.io/v1";
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -142,4 +146,27 @@ async fn labels_add_to_the_roles_that_every_cluster_has() {
     more["metadata"]["labels"] = json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"});
     server.post(&at("clusterroles"), &more).await.is(201);
     ann.get(things).await.is(404);
+}
+
+#[tokio::test]
+async fn roles_of_an_older_version_grow_at_a_start_unless_somebody_forbids_it() {
+    let store = pumice_store::Store::in_memory(pumice_store::Options::default()).expect("store");
+    let start = || over(store.clone(), Arc::new(AdmitAll), Arc::new(NoNodes));
+    let path = |name: &str| format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
+    let server = start().await;
+    let old = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]);
+    let whole = server.get(&path("view")).await.body["rules"].clone();
+    for (name, kept) in [("view", "true"), ("edit", "false")] {
+        let change = json!({"rules": old,
+            "metadata": {"annotations": {"rbac.authorization.kubernetes.io/autoupdate": kept}}});
+        assert_eq!(server.merge(&path(name), &change).await.code, StatusCode::OK);
+    }
+    let later = start().await;
+    let grown = later.get(&path("view")).await.body;
+    let rules = grown["rules"].as_array().expect("rules");
+    assert_eq!(rules[0], old[0], "what was there stays");
+    assert!(whole.as_array().expect("rules").iter().all(|rule| rules.contains(rule)), "{grown}");
+    assert_eq!(later.get(&path("edit")).await.body["rules"], old);
+    // Once is enough.
+    assert_eq!(start().await.get(&path("view")).await.body, grown);
 }

@@ -1,6 +1,7 @@
 //! Defaults of pods that no schema carries: they depend on other fields, or upstream sets them in code.
 //!
-//! Invariant: applying them twice changes nothing. Called on every write of a pod and of nothing else.
+//! Invariant: applying them twice changes nothing, and a pod made of a template with its defaults gets no other ones than
+//! those of pods alone. Called on every write of a pod, and of kinds that hold a template of pods.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +9,18 @@ use super::{CONTAINER_LISTS, GRACE_SECONDS};
 
 /// Fills what the writer of the manifest left out.
 pub(super) fn apply(object: &mut Value) {
+    apply_to_template(object);
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    fill(spec, "enableServiceLinks", json!(true));
+    fill(spec, "serviceAccountName", json!("default"));
+    for list in CONTAINER_LISTS {
+        each(spec.get_mut(list), requests_from_limits);
+    }
+}
+
+/// Fills what a template of pods leaves out and upstream fills in there, too.
+pub(crate) fn apply_to_template(template: &mut Value) {
+    let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return };
     // The old name of the field.
     if let Some(account) = spec.get("serviceAccount").filter(|account| account.is_string()).cloned() {
         fill(spec, "serviceAccountName", account);
@@ -19,8 +31,6 @@ pub(super) fn apply(object: &mut Value) {
         ("dnsPolicy", json!("ClusterFirst")),
         ("schedulerName", json!("default-scheduler")),
         ("securityContext", json!({})),
-        ("enableServiceLinks", json!(true)),
-        ("serviceAccountName", json!("default")),
     ] {
         fill(spec, field, value);
     }
@@ -52,7 +62,6 @@ fn container(container: &mut Map<String, Value>) {
     ] {
         fill(container, field, value);
     }
-    requests_from_limits(container);
     each(container.get_mut("ports"), |port| fill(port, "protocol", json!("TCP")));
     each(container.get_mut("env"), |entry| {
         let reference = entry.get_mut("valueFrom").and_then(|source| source.get_mut("fieldRef"));

@@ -1,8 +1,8 @@
 //! Numbers for `/metrics`, and the text format of Prometheus.
 //!
 //! Invariant: counting takes no lock but for counters by name; of those there are never more than [`LINES_MAX`]. On a page
-//! every name has its HELP and TYPE once, before its lines; a histogram's classes add up to its count. Counted by components,
-//! read by whoever serves them.
+//! every name has its HELP and TYPE once, before its lines; a histogram's classes add up to its count. Counted by components
+//! and the API server, read by whoever serves them.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
@@ -81,7 +81,10 @@ impl<const N: usize> Counts<N> {
 /// Times, counted by class.
 #[derive(Debug)]
 pub struct Histogram {
+    /// In the histogram's unit.
     bounds: Box<[f64]>,
+    /// Units in a second.
+    per_second: f64,
     /// One for each bound, and one for what is above all of them.
     classes: Box<[AtomicU64]>,
     sum_micros: AtomicU64,
@@ -90,13 +93,22 @@ pub struct Histogram {
 impl Histogram {
     /// `bounds` are milliseconds, ascending.
     pub fn new(bounds: &[f64]) -> Self {
+        Self::with_unit(bounds, 1e3)
+    }
+
+    /// `bounds` are seconds, ascending.
+    pub fn in_seconds(bounds: &[f64]) -> Self {
+        Self::with_unit(bounds, 1.0)
+    }
+
+    fn with_unit(bounds: &[f64], per_second: f64) -> Self {
         let classes = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Self { bounds: bounds.into(), classes, sum_micros: AtomicU64::new(0) }
+        Self { bounds: bounds.into(), per_second, classes, sum_micros: AtomicU64::new(0) }
     }
 
     /// Counts a time.
     pub fn observe(&self, time: Duration) {
-        let class = self.bounds.partition_point(|bound| *bound < time.as_secs_f64() * 1e3);
+        let class = self.bounds.partition_point(|bound| *bound < time.as_secs_f64() * self.per_second);
         self.classes[class].fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.sum_micros.fetch_add(micros, Ordering::Relaxed);
@@ -153,7 +165,7 @@ impl Page {
             let bound = histogram.bounds.get(index).map_or_else(|| "+Inf".to_owned(), f64::to_string);
             self.write(format_args!("{name}_bucket{} {count}\n", Labels(labels, Some(&bound))));
         }
-        let sum = histogram.sum_micros.load(Ordering::Relaxed) as f64 / 1e3;
+        let sum = histogram.sum_micros.load(Ordering::Relaxed) as f64 / (1e6 / histogram.per_second);
         self.write(format_args!("{name}_sum{} {sum}\n", Labels(labels, None)));
         self.write(format_args!("{name}_count{} {count}\n", Labels(labels, None)));
     }
@@ -198,6 +210,19 @@ mod tests {
         page.histogram("t", "Time", &[("a", "b")], &histogram);
         let wanted = "# HELP t Time\n# TYPE t histogram\nt_bucket{a=\"b\",le=\"1\"} 2\nt_bucket{a=\"b\",le=\"10\"} 4\n\
             t_bucket{a=\"b\",le=\"+Inf\"} 5\nt_sum{a=\"b\"} 22.502\nt_count{a=\"b\"} 5\n";
+        assert_eq!(page.into_text(), wanted);
+    }
+
+    #[test]
+    fn seconds_are_seconds() {
+        let histogram = Histogram::in_seconds(&[0.005, 0.1]);
+        for millis in [5, 6, 1_500] {
+            histogram.observe(Duration::from_millis(millis));
+        }
+        let mut page = Page::default();
+        page.classes("t", &[], &histogram);
+        let wanted =
+            "t_bucket{le=\"0.005\"} 1\nt_bucket{le=\"0.1\"} 2\nt_bucket{le=\"+Inf\"} 3\nt_sum 1.511\nt_count 3\n";
         assert_eq!(page.into_text(), wanted);
     }
 

@@ -1,0 +1,65 @@
+//! Waits for changes of some resources, for tasks that look at everything again when something has happened.
+//!
+//! Invariant: a change after [`Following::follow`] is told by the next [`Following::changed`], together with those that came
+//! with it; nothing is copied. Used by the tasks behind quotas, disruption budgets and volumes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::select_all;
+use pumice_store::{Store, Watch};
+
+/// Resources that are followed.
+#[derive(Default)]
+pub(crate) struct Following(BTreeMap<String, Watch>);
+
+impl Following {
+    /// Follows these, too. False where the store has closed.
+    pub(crate) fn follow(&mut self, store: &Store, resources: &BTreeSet<String>) -> bool {
+        for resource in resources {
+            if !self.0.contains_key(resource) {
+                let Ok(watch) = store.watch(resource, None, None) else { return false };
+                self.0.insert(resource.clone(), watch);
+            }
+        }
+        true
+    }
+
+    /// Follows these only.
+    pub(crate) fn keep(&mut self, resources: &BTreeSet<String>) {
+        self.0.retain(|resource, _| resources.contains(resource));
+    }
+
+    /// Waits for a change, or until this time is over. Cancel safe.
+    pub(crate) async fn changed_within(&mut self, time: Option<Duration>) {
+        match time {
+            Some(time) => drop(tokio::time::timeout(time, self.changed()).await),
+            None => self.changed().await,
+        }
+    }
+
+    /// Waits for a change, and passes over those that came with it. Cancel safe.
+    pub(crate) async fn changed(&mut self) {
+        let each = self.0.iter_mut().map(|(resource, watch)| {
+            async move {
+                let mut ended = watch.next().await.is_err();
+                while !ended {
+                    match watch.try_next() {
+                        Ok(Some(_)) => {}
+                        Ok(None) => break,
+                        Err(_) => ended = true,
+                    }
+                }
+                ended.then(|| resource.clone())
+            }
+            .boxed()
+        });
+        let (ended, _, others) = select_all(each).await;
+        drop(others);
+        if let Some(ended) = ended {
+            // It fell behind, or the store has closed: followed anew, or not, at the next look.
+            self.0.remove(&ended);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! `/livez`, `/readyz` and `/healthz`: whether the server lives, and whether its platform can take work.
+//!
+//! Invariant: a look costs no more than its checks, and none of them waits. Anybody may ask; why a check fails is told to
+//! those who show who they are, as it may name things of the machine. Formats and parameters are upstream's.
+
+use std::fmt::Write as _;
+
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use pumice_auth::{AUTHENTICATED, Identity};
+use pumice_objects::status::Status;
+use pumice_store::Store;
+
+use crate::body::Body;
+use crate::pipeline::Answer;
+use crate::query::Query;
+
+/// What a check finds: nothing, or why its part isn't well.
+type Look = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// One thing that must be well.
+pub(crate) struct Check {
+    name: &'static str,
+    look: Look,
+    /// Whether a server without it can be helped by nothing but a restart.
+    vital: bool,
+}
+
+/// Everything that must be well.
+pub(crate) struct Health(Vec<Check>);
+
+impl Health {
+    /// The server's own checks, and `more` that say whether work can be taken.
+    pub(crate) fn new(store: &Store, more: Vec<(&'static str, Look)>) -> Self {
+        let check = |name, vital, look| Check { name, look, vital };
+        let (open, writes) = (store.clone(), store.clone());
+        let mut checks = vec![
+            check("ping", true, Box::new(|| Ok(())) as Look),
+            check("store", true, Box::new(move || well(!open.stats().closed, "the store has closed"))),
+            check("store-writes", false, Box::new(move || well(!writes.stats().failing, "the last commit failed"))),
+        ];
+        checks.extend(more.into_iter().map(|(name, look)| check(name, false, look)));
+        Self(checks)
+    }
+
+    /// Answers one of the paths, without its leading slash.
+    pub(crate) fn answer(&self, parts: &[&str], query: &Query, identity: &Identity) -> Answer {
+        let (of, one) = match parts {
+            [of] => (*of, None),
+            [of, name] => (*of, Some(*name)),
+            _ => return Err(Status::unknown_path()),
+        };
+        let mut checks = self.0.iter().filter(|check| of != "livez" || check.vital);
+        let told = identity.is_in(AUTHENTICATED);
+        if let Some(name) = one {
+            let check = checks.find(|check| check.name == name).ok_or_else(Status::unknown_path)?;
+            return Ok(match (check.look)() {
+                Ok(()) => text(StatusCode::OK, "ok".to_owned()),
+                Err(why) => {
+                    let why = if told { why } else { "reason withheld".to_owned() };
+                    text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {why}\n"))
+                }
+            });
+        }
+        let checks: Vec<&Check> = checks.collect();
+        let verbose = query.get("verbose").is_some();
+        Ok(all(of, &checks, query, verbose, told))
+    }
+}
+
+fn all(of: &str, checks: &[&Check], query: &Query, verbose: bool, told: bool) -> Response<Body> {
+    let excluded: Vec<&str> = query.all("exclude").collect();
+    let (mut page, mut failed) = (String::new(), Vec::new());
+    for Check { name, look, .. } in checks {
+        // Writing to a String can't fail.
+        let _ = if excluded.contains(name) {
+            writeln!(page, "[+]{name} excluded: ok")
+        } else {
+            match look() {
+                Ok(()) => writeln!(page, "[+]{name} ok"),
+                Err(why) => {
+                    failed.push(*name);
+                    writeln!(page, "[-]{name} failed: {}", if told { why.as_str() } else { "reason withheld" })
+                }
+            }
+        };
+    }
+    let unknown: Vec<String> = excluded
+        .iter()
+        .filter(|name| checks.iter().all(|c| c.name != **name))
+        .map(|name| format!("{name:?}"))
+        .collect();
+    if !unknown.is_empty() {
+        let _ = writeln!(page, "warn: some health checks cannot be excluded: no matches for {}", unknown.join(", "));
+    }
+    if !failed.is_empty() {
+        tracing::warn!(check = of, failed = failed.join(","), "not well");
+        let _ = writeln!(page, "{of} check failed");
+        return text(StatusCode::INTERNAL_SERVER_ERROR, page);
+    }
+    if !verbose {
+        return text(StatusCode::OK, "ok".to_owned());
+    }
+    let _ = writeln!(page, "{of} check passed");
+    text(StatusCode::OK, page)
+}
+
+fn well(is: bool, else_why: &str) -> Result<(), String> {
+    if is { Ok(()) } else { Err(else_why.to_owned()) }
+}
+
+fn text(code: StatusCode, page: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(page));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    response
+}
