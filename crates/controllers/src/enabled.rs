@@ -19,7 +19,12 @@ pub(crate) enum Part {
     HyperNodes,
     /// NodeShards.
     Sharding,
+    /// Kubernetes' own ReplicaSets, Deployments, StatefulSets, Jobs and CronJobs.
+    Workloads,
 }
+
+/// Kubernetes' own kinds are its controller manager's: only who names this gets it.
+const WORKLOADS: &str = "workload-controller";
 
 /// Volcano's name of a controller, what it is here, and whether it runs unless said otherwise.
 const NAMES: &[(&str, Option<Part>)] = &[
@@ -31,6 +36,7 @@ const NAMES: &[(&str, Option<Part>)] = &[
     ("cronjob-controller", Some(Part::CronJobs)),
     ("hyperNode-controller", Some(Part::HyperNodes)),
     ("sharding-controller", Some(Part::Sharding)),
+    (WORKLOADS, Some(Part::Workloads)),
     // Volcano's names that nothing answers to yet.
     ("pg-controller", Some(Part::PodGroups)),
     ("colocation-config-controller", None),
@@ -52,9 +58,9 @@ pub enum EnabledError {
 pub struct Enabled(Vec<&'static str>);
 
 impl Default for Enabled {
-    /// All but sharding.
+    /// All but sharding and Kubernetes' own kinds.
     fn default() -> Self {
-        let on = NAMES.iter().map(|(name, _)| *name).filter(|name| *name != "sharding-controller");
+        let on = NAMES.iter().map(|(name, _)| *name).filter(|name| !["sharding-controller", WORKLOADS].contains(name));
         Self(on.collect())
     }
 }
@@ -63,7 +69,7 @@ impl FromStr for Enabled {
     type Err = EnabledError;
 
     /// Reads names with commas between them: `name` or `+name` is on, `-name` is off, `*` is all that are not mentioned. The
-    /// first mention counts.
+    /// first mention counts, and `*` is never Kubernetes' own kinds.
     fn from_str(text: &str) -> Result<Self, EnabledError> {
         let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
         let bare = |item: &str| item.strip_prefix(['+', '-']).unwrap_or(item).to_owned();
@@ -75,7 +81,7 @@ impl FromStr for Enabled {
         let all = items.contains(&"*");
         let is_on = |name: &str| match items.iter().find(|item| bare(item) == name) {
             Some(item) => !item.starts_with('-'),
-            None => all,
+            None => all && name != WORKLOADS,
         };
         let enabled = Self(NAMES.iter().map(|(name, _)| *name).filter(|name| is_on(name)).collect());
         for (name, part) in NAMES.iter().filter(|(_, part)| part.is_some()) {
@@ -89,6 +95,15 @@ impl FromStr for Enabled {
 }
 
 impl Enabled {
+    /// With Kubernetes' own kinds, for a platform that has no controller manager.
+    #[must_use]
+    pub fn with_workloads(mut self) -> Self {
+        if !self.names(WORKLOADS) {
+            self.0.push(WORKLOADS);
+        }
+        self
+    }
+
     pub(crate) fn has(&self, part: Part) -> bool {
         NAMES.iter().any(|(name, of)| *of == Some(part) && self.names(name))
     }
@@ -119,14 +134,24 @@ mod tests {
                 vec![Part::Jobs, Part::JobFlows, Part::PodGroups, Part::HyperNodes, Part::Sharding],
             ),
             ("hyperNode-controller, pg-controller", vec![Part::PodGroups, Part::HyperNodes]),
+            ("workload-controller", vec![Part::Workloads]),
             ("", vec![]),
         ];
-        let all = [Part::Jobs, Part::JobFlows, Part::CronJobs, Part::PodGroups, Part::HyperNodes, Part::Sharding];
+        let all = [
+            Part::Jobs,
+            Part::JobFlows,
+            Part::CronJobs,
+            Part::PodGroups,
+            Part::HyperNodes,
+            Part::Sharding,
+            Part::Workloads,
+        ];
         for (text, wanted) in cases {
             let enabled: Enabled = text.parse().unwrap();
             assert_eq!(all.into_iter().filter(|part| enabled.has(*part)).collect::<Vec<_>>(), wanted, "{text}");
         }
         assert_eq!("*,-sharding-controller".parse(), Ok(Enabled::default()));
+        assert!(Enabled::default().with_workloads().has(Part::Workloads));
         assert_eq!(
             "hypernode-controller".parse::<Enabled>(),
             Err(EnabledError::Unknown("hypernode-controller".into()))

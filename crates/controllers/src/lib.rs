@@ -1,4 +1,5 @@
-//! The controllers: Jobs, Queues, PodGroups, JobFlows, CronJobs, HyperNodes and NodeShards, carried out against a Kubernetes API.
+//! The controllers: Jobs, Queues, PodGroups, JobFlows, CronJobs, HyperNodes and NodeShards, and on a platform of our own
+//! Kubernetes' own workloads, carried out against a Kubernetes API.
 //!
 //! Invariant: everything is decided by `machines` from an index of what exists; the shell only feeds the index, carries plans
 //! out and feeds the answers back. Jobs and Queues have one task that owns all their state (`run`), each other controller has
@@ -35,7 +36,9 @@ mod sharding;
 mod shelf;
 mod slim;
 mod small_loop;
+mod teller;
 mod timers;
+mod workloads;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, select_all};
@@ -154,7 +157,7 @@ impl Controllers {
         }
         if enabled.has(Part::CronJobs) {
             let (client, recorder) = with();
-            let crons = cron_jobs::CronJobs::new(client.clone(), recorder);
+            let crons = cron_jobs::OfVolcano::new(client.clone(), recorder);
             parts.push(small_loop::run(client, crons, metrics()).boxed());
         }
         if enabled.has(Part::PodGroups) {
@@ -171,6 +174,13 @@ impl Controllers {
             let (client, recorder) = with();
             let shards = sharding::Shards::new(client.clone(), recorder, sharding_settings, sharding);
             parts.push(small_loop::run(client, shards, metrics()).boxed());
+        }
+        if enabled.has(Part::Workloads) {
+            let (client, recorder) = with();
+            let crons = cron_jobs::Native::new(client.clone(), recorder.clone());
+            parts.push(small_loop::run(client.clone(), crons, metrics()).boxed());
+            let workloads = workloads::Workloads::new(client.clone(), recorder);
+            parts.push(small_loop::run(client, workloads, metrics()).boxed());
         }
         parts
     }

@@ -25,13 +25,12 @@ use crate::{Error, backoff};
 const BURST_MAX: usize = 4096;
 /// Most plans carried out at once.
 const PLANS_MAX: usize = 16;
-/// Plans in a row after which something is wrong: what is written does not stay as it was written.
-const ROUNDS_MAX: u32 = 16;
-
 /// What a small controller knows, and how it decides.
 pub(crate) trait Controller: Send {
     /// Its name, for people.
     const NAME: &'static str;
+    /// Plans in a row after which something is wrong: what is written does not stay as it was written.
+    const ROUNDS_MAX: u32 = 16;
     /// Names an object it looks after.
     type Key: Clone + Ord + Hash + Debug + Send;
     /// A change of one of its kinds.
@@ -39,6 +38,10 @@ pub(crate) trait Controller: Send {
 
     /// All its watches.
     fn feed(&self, client: &Client) -> SelectAll<BoxStream<'static, Self::Input>>;
+    /// More watches, now that there is something to look after; asked after each burst of changes.
+    fn more(&mut self, _client: &Client) -> Vec<BoxStream<'static, Self::Input>> {
+        Vec::new()
+    }
     /// Whether each kind that must be there before anything is decided has been listed.
     fn is_complete(&self) -> bool;
     /// Takes a change in, and names what has to be looked at.
@@ -111,6 +114,7 @@ pub(crate) async fn run<C: Controller>(client: Client, controller: C, metrics: M
             Some(answer) = state.calls.join_next_with_id() => state.answered(answer),
             () = wake => {}
         }
+        feed.extend(state.controller.more(&client));
         state.work();
         state.counted.stand(state.dirty.len(), state.plans.len());
     }
@@ -136,11 +140,11 @@ impl<C: Controller> Loop<C> {
                 self.failures.remove(&key);
                 let rounds = self.rounds.entry(key.clone()).or_default();
                 *rounds = rounds.saturating_add(1);
-                if *rounds < ROUNDS_MAX {
+                if *rounds < C::ROUNDS_MAX {
                     self.dirty.insert(key);
                 } else {
                     tracing::warn!(controller = C::NAME, object = ?key, "one plan follows another without an end");
-                    let wait = backoff::wait(Failure::Invalid, rounds.saturating_sub(ROUNDS_MAX));
+                    let wait = backoff::wait(Failure::Invalid, rounds.saturating_sub(C::ROUNDS_MAX));
                     self.timers.at(&key, Instant::now() + wait);
                 }
             }

@@ -4,7 +4,9 @@
 //! controller that restarts, or looks twice, comes to the same result; applying a plan and stepping again ends in an empty
 //! plan. Called by the shells in `controllers`.
 
+pub mod batch_job;
 pub mod cron;
+pub mod deployment;
 pub mod hyper_nodes;
 pub mod job;
 pub mod job_flow;
@@ -12,5 +14,8 @@ mod job_object;
 pub mod plugins;
 pub mod pod_group;
 pub mod queue;
+pub mod replica_set;
 pub mod sharding;
+pub mod stateful_set;
 mod usage;
+pub mod workload;

@@ -112,7 +112,15 @@ async fn writes_of(extra: serde_json::Value, seen_running: bool) -> Vec<Arc<Writ
 #[tokio::test]
 async fn a_job_costs_no_more_writes_than_it_has_news() {
     let make = ["POST podgroups", "POST pods", "job Completed", "DELETE podgroups"];
-    let svc = ["POST configmaps", "POST services", "DELETE configmaps", "DELETE services", "job resources"];
+    let svc = [
+        "POST configmaps",
+        "POST networkpolicies",
+        "POST services",
+        "DELETE configmaps",
+        "DELETE networkpolicies",
+        "DELETE services",
+        "job resources",
+    ];
     let cases = [
         (json!({}), true, &["job Running"][..]),
         (json!({}), false, &[]),

@@ -16,3 +16,4 @@ mod queues;
 mod restarts;
 mod shards;
 mod trouble;
+mod workloads;

@@ -132,7 +132,9 @@ async fn pods_of_any_controller_share_one_group() {
 #[tokio::test]
 async fn pods_of_an_owner_that_can_not_be_read_are_grouped_all_the_same() {
     let cluster = Cluster::start().await;
-    for (kind, version) in [("ReplicaSet", "apps/v1"), ("ReplicationController", "v1"), ("Job", "batch/v1")] {
+    for (kind, version) in
+        [("DaemonSet", "apps/v1"), ("ReplicationController", "v1"), ("Workflow", "argoproj.io/v1alpha1")]
+    {
         let name = kind.to_lowercase();
         let metadata = controlled_by(version, kind, "o", &format!("uid-of-{name}"));
         make_pod(&cluster, &name, metadata, json!({})).await;

@@ -1,52 +1,50 @@
 //! An API that refuses, fails and loses answers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{Method, Request, Response};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use pumice_api::batch::JobPhase;
-use pumice_apiserver::{Admission, AdmissionRequest, Admitted, Body, ClientService, Operation};
-use pumice_objects::status::{GroupResource, Status};
+use pumice_apiserver::{Body, ClientService};
 use serde_json::json;
 use tower::Service;
 
 use crate::harness::Cluster;
 
-/// Refuses new pods while shut, as a quota does.
-#[derive(Default)]
-struct Quota {
-    open: AtomicBool,
-}
-
-impl Admission for Quota {
-    fn admit(&self, request: &AdmissionRequest<'_>, _: Option<&mut serde_json::Value>) -> Result<Admitted, Status> {
-        let shut = !self.open.load(Ordering::SeqCst);
-        if shut && request.resource == "pods" && request.operation == Operation::Create {
-            return Err(Status::forbidden(
-                GroupResource { group: "", resource: "pods" },
-                request.name,
-                "exceeded quota: team, requested: pods=1, used: pods=0",
-            ));
-        }
-        Ok(Admitted::default())
-    }
-}
-
 #[tokio::test]
 async fn a_full_quota_is_waited_out() {
-    let quota = Arc::new(Quota::default());
-    let mut cluster = Cluster::without_controllers(quota.clone()).await;
-    cluster.start_controllers();
+    let cluster = Cluster::start().await;
+    let quotas: Api<ResourceQuota> = cluster.api();
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}, "spec": {"hard": {"pods": "1"}}});
+    cluster.create(&quotas, quota).await;
     let job = cluster.job("short", 2, json!({})).await;
     cluster.admit(&job, 0).await;
     let message = cluster.wait_event("short", "FailedCreate").await;
-    assert!(message.contains("exceeded quota"), "{message}");
-    quota.open.store(true, Ordering::SeqCst);
+    let wanted = "exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1";
+    assert!(message.contains(wanted), "{message}");
+    assert_eq!(cluster.pods("short").await.len(), 1, "what fits is made");
+    let more = Patch::Merge(json!({"spec": {"hard": {"pods": "2"}}}));
+    quotas.patch("team", &PatchParams::default(), &more).await.unwrap();
+    cluster.set_pods("short", 2, "Running").await;
+    cluster
+        .wait(&quotas, "team", |quota| {
+            let status = quota.and_then(|quota| quota.status.as_ref()).and_then(|status| status.used.as_ref());
+            status.and_then(|used| used.get("pods")).is_some_and(|used| used.0 == "2")
+        })
+        .await;
     cluster.set_pods("short", 2, "Succeeded").await;
     let done = cluster.wait_phase("short", JobPhase::Completed).await;
     assert_eq!(done.status.retry_count, 0, "our own failures cost the job nothing");
+    // Pods that have ended leave their room to others, though they are still there.
+    let next = cluster.job("next", 2, json!({})).await;
+    cluster.admit(&next, 0).await;
+    cluster.set_pods("next", 2, "Succeeded").await;
+    cluster.wait_phase("next", JobPhase::Completed).await;
 }
 
 fn lost() -> Response<Body> {

@@ -1,0 +1,173 @@
+//! Counting pods that have ended, each once.
+//!
+//! Invariant: numbers never go down; a uid leaves the status when its pod is held no more, and is added up in the same write.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::batch::v1::{JobStatus, UncountedTerminatedPods};
+
+use super::Course;
+use super::failure_policy::{Action, judge};
+use super::indexes::Indexes;
+use crate::workload::{OwnedPod, PodEffect, PodPhase};
+
+/// Most uids in a status.
+const UNCOUNTED_MAX: usize = 500;
+
+/// What has ended, as the next status says it.
+pub(super) struct Count {
+    succeeded: usize,
+    failed: usize,
+    /// Uids whose pods are still held.
+    uncounted_succeeded: BTreeSet<String>,
+    uncounted_failed: BTreeSet<String>,
+    pub completed: Indexes,
+    pub failed_indexes: Indexes,
+    /// Some ends are left for the next status.
+    is_full: bool,
+}
+
+/// What was found among the pods that have ended.
+#[derive(Default)]
+pub(super) struct Counted {
+    pub effects: Vec<PodEffect>,
+    /// What a rule says that ends the Job.
+    pub fails_job: Option<String>,
+}
+
+impl Count {
+    /// What the status says, with those added up that are held no more.
+    pub fn of(course: &Course<'_>, status: &JobStatus) -> Self {
+        let number = |count: Option<i32>| usize::try_from(count.unwrap_or(0)).unwrap_or(0);
+        let held: BTreeSet<&str> = course.own.iter().filter(|pod| pod.is_tracked).map(|pod| pod.uid.as_str()).collect();
+        let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
+        let (mut succeeded, mut failed) = (number(status.succeeded), number(status.failed));
+        let sort = |uids: Option<Vec<String>>, total: &mut usize| {
+            let (kept, free): (BTreeSet<String>, BTreeSet<String>) =
+                uids.into_iter().flatten().partition(|uid| held.contains(uid.as_str()));
+            *total += free.len();
+            kept
+        };
+        let uncounted_succeeded = sort(uncounted.succeeded, &mut succeeded);
+        let uncounted_failed = sort(uncounted.failed, &mut failed);
+        let indexes = |text: &Option<String>| Indexes::read(text.as_deref().unwrap_or_default(), course.completions());
+        Self {
+            succeeded,
+            failed,
+            uncounted_succeeded,
+            uncounted_failed,
+            completed: indexes(&status.completed_indexes),
+            failed_indexes: indexes(&status.failed_indexes),
+            is_full: false,
+        }
+    }
+
+    /// Takes in the ends that the status does not say yet.
+    pub fn take_ends(&mut self, course: &Course<'_>) -> Counted {
+        let mut counted = Counted::default();
+        for pod in course.own.iter().filter(|pod| pod.is_tracked) {
+            let known = self.uncounted_succeeded.contains(&pod.uid) || self.uncounted_failed.contains(&pod.uid);
+            if known {
+                counted.effects.push(PodEffect::Untrack(pod.id()));
+                continue;
+            }
+            let is_success = pod.phase == PodPhase::Succeeded;
+            if !is_success && !course.has_failed(pod) {
+                continue;
+            }
+            if self.uncounted_succeeded.len() + self.uncounted_failed.len() >= UNCOUNTED_MAX {
+                self.is_full = true;
+                break;
+            }
+            if is_success {
+                self.take_success(course, pod);
+            } else {
+                self.take_failure(course, pod, &mut counted);
+            }
+            counted.effects.push(PodEffect::Untrack(pod.id()));
+        }
+        counted
+    }
+
+    fn take_success(&mut self, course: &Course<'_>, pod: &OwnedPod) {
+        if !course.is_indexed() {
+            self.uncounted_succeeded.insert(pod.uid.clone());
+        } else if let Some(index) = pod.index.filter(|index| *index < course.completions()) {
+            self.completed.insert(index);
+        }
+    }
+
+    fn take_failure(&mut self, course: &Course<'_>, pod: &OwnedPod, counted: &mut Counted) {
+        let judged = judge(course, pod);
+        if judged.action == Action::Ignore {
+            return;
+        }
+        self.uncounted_failed.insert(pod.uid.clone());
+        if judged.action == Action::FailJob {
+            counted.fails_job.get_or_insert(judged.message);
+        }
+        let (Some(limit), Some(index)) = (course.spec.backoff_limit_per_index, pod.index) else { return };
+        let failures = pod.index_failures.0.saturating_add(1);
+        let is_last = failures > limit || judged.action == Action::FailIndex;
+        if is_last && index < course.completions() && !self.completed.contains(index) {
+            self.failed_indexes.insert(index);
+        }
+    }
+
+    /// How many have ended well.
+    pub fn successes(&self, course: &Course<'_>) -> usize {
+        if course.is_indexed() { self.completed.len() } else { self.succeeded + self.uncounted_succeeded.len() }
+    }
+
+    /// How many have failed.
+    pub fn failures(&self) -> usize {
+        self.failed + self.uncounted_failed.len()
+    }
+
+    /// Whether every end is added up.
+    pub fn is_settled(&self) -> bool {
+        self.uncounted_succeeded.is_empty() && self.uncounted_failed.is_empty() && !self.is_full
+    }
+
+    /// Whether an index needs no pod any more.
+    pub fn is_done(&self, index: u32) -> bool {
+        self.completed.contains(index) || self.failed_indexes.contains(index)
+    }
+
+    /// Writes itself down.
+    pub fn write(&self, course: &Course<'_>, status: &mut JobStatus) {
+        let number = |count: usize| Some(i32::try_from(count).unwrap_or(i32::MAX)).filter(|count| *count > 0);
+        let uids =
+            |uids: &BTreeSet<String>| Some(uids.iter().cloned().collect()).filter(|all: &Vec<_>| !all.is_empty());
+        let text = |indexes: &Indexes| Some(indexes.to_string()).filter(|text| !text.is_empty());
+        status.succeeded = number(if course.is_indexed() { self.completed.len() } else { self.succeeded });
+        status.failed = number(self.failed);
+        status.uncounted_terminated_pods = Some(UncountedTerminatedPods {
+            succeeded: uids(&self.uncounted_succeeded),
+            failed: uids(&self.uncounted_failed),
+        });
+        if course.is_indexed() {
+            status.completed_indexes = text(&self.completed);
+            status.failed_indexes = text(&self.failed_indexes);
+        }
+    }
+}
+
+/// Failures of each index so far: those that count, those that do not, and its last pod's end.
+pub(super) fn index_failures<'a>(course: &'a Course<'a>) -> BTreeMap<u32, (i32, i32, &'a OwnedPod)> {
+    let mut failures: BTreeMap<u32, (i32, i32, &OwnedPod)> = BTreeMap::new();
+    for pod in course.own.iter().filter(|pod| course.has_failed(pod)) {
+        let Some(index) = pod.index else { continue };
+        let ignored = judge(course, pod).action == Action::Ignore;
+        let (count, without) = pod.index_failures;
+        let next = match ignored {
+            true => (count, without.saturating_add(1), *pod),
+            false => (count.saturating_add(1), without, *pod),
+        };
+        let known = failures.entry(index).or_insert(next);
+        if (next.0.saturating_add(next.1), pod.finished) > (known.0.saturating_add(known.1), known.2.finished) {
+            *known = next;
+        }
+    }
+    failures
+}
