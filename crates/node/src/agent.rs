@@ -8,6 +8,7 @@ mod attend;
 mod bridge;
 mod capabilities;
 mod channels;
+mod claims;
 mod environment;
 mod exec;
 mod expand;
@@ -55,11 +56,13 @@ pub use options::{Options, ShimCommand};
 pub use teardown::tear_down;
 
 use crate::files::private_dir;
+use crate::shim::format::{FORMAT, Newer, newer};
 use crate::shim::init::chain;
 use crate::{clock, lease};
 use bridge::NodeNetwork;
 use log_service::PodIndex;
 use node_object::Capacity;
+pub use node_object::host_ip;
 use pods::{Drain, Pods};
 use service::NodeService;
 use start::NodeContext;
@@ -84,6 +87,19 @@ pub enum AgentError {
         /// Why.
         #[source]
         source: io::Error,
+    },
+    /// A newer version has run pods here.
+    #[error(
+        "{path} has format {found}, newer than {supported}, the newest that this version reads; use the version that runs \
+         its pods, or end them by its `pumice down`", path = path.display()
+    )]
+    NewerPods {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format known here.
+        supported: u32,
     },
     /// The image map is unusable from the start.
     #[error(transparent)]
@@ -139,7 +155,7 @@ impl Handle {
     /// the agent does not run. Cancel safe: pods are stopped either way.
     pub async fn drain(&self, grace: Duration) {
         let (done, ended) = oneshot::channel();
-        if self.drains.send(Drain { grace, done }).await.is_ok() {
+        if self.drains.send(Drain { ends_at: clock::monotonic() + grace, done }).await.is_ok() {
             let _ = ended.await;
         }
     }
@@ -161,6 +177,9 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     private_dir(&options.data_dir).map_err(prepare(&options.data_dir))?;
     let paths = NodePaths::of(&options.data_dir).map_err(prepare(&options.data_dir))?;
     private_dir(&paths.pods_dir).map_err(prepare(&paths.pods_dir))?;
+    if let Some(Newer { path, found }) = newer(&paths.pods_dir) {
+        return Err(AgentError::NewerPods { path, found, supported: FORMAT });
+    }
     if let Some(path) = &options.image_map {
         ImageMap::read(path)?;
     }
@@ -179,6 +198,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         memory_bytes: options.memory_bytes.unwrap_or_else(node_object::machine_memory),
         pods: options.pods_max,
         disk_bytes: disk_bytes(&paths),
+        kubelet_port: options.kubelet_port,
     };
     let (recorder, events) = EventRecorder::new(options.client.clone(), COMPONENT);
     let context = Arc::new(NodeContext {
@@ -248,6 +268,11 @@ impl NodeAgent {
         // With the last handle gone, nobody can ask for a drain any more; ours must not be it.
         let _handle = handle;
         let mut parts = JoinSet::new();
+        let (reclaiming, reclaim_shutdown) = (Box::pin(claims::reclaim(Arc::clone(&context))), shutdown.clone());
+        parts.spawn(async move {
+            let _ = reclaim_shutdown.run_until_cancelled(reclaiming).await;
+            Ok(())
+        });
         let lease_shutdown = shutdown.clone();
         parts.spawn(async move {
             register_and_renew(&context, capacity, lease_shutdown).await;

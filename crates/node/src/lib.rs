@@ -20,7 +20,7 @@ mod simulated;
 
 pub use agent::{
     AgentError, BridgeError, Capabilities, Handle, ImageEntry, ImageMap, ImageMapError, NodeAgent, NodeBody, Options,
-    ShimCommand, tear_down,
+    ShimCommand, host_ip, tear_down,
 };
 pub use cgroup::{CgroupSpec, Hierarchy, Limits};
 pub use shim::shim_main;

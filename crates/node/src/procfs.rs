@@ -96,11 +96,20 @@ pub(crate) fn machine_memory_bytes() -> Option<u64> {
 }
 
 fn parse_memory_in_use(text: &str) -> Option<u64> {
-    let number = |name: &str| -> Option<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim_start_matches(':').split_ascii_whitespace().next()?.parse().ok()
-    };
-    Some(number("MemTotal")?.saturating_sub(number("MemAvailable")?).saturating_mul(1024))
+    Some(memory_field(text, "MemTotal")?.saturating_sub(memory_field(text, "MemAvailable")?))
+}
+
+/// All memory of this machine in bytes.
+pub(crate) fn machine_memory_total_bytes() -> Option<u64> {
+    memory_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal")
+}
+
+/// A field of `/proc/meminfo` in bytes.
+fn memory_field(text: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(field, _)| *field == name)?;
+    let kibibytes: u64 = value.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kibibytes.saturating_mul(1024))
 }
 
 fn ticks_per_second() -> u64 {
@@ -142,6 +151,7 @@ mod tests {
         assert_eq!(parse_machine_ticks("cpu 1 2\n"), None);
         assert_eq!(parse_memory_in_use("MemTotal:  10 kB\nMemFree: 1 kB\nMemAvailable: 4 kB\n"), Some(6144));
         assert_eq!(parse_memory_in_use("MemTotal:  10 kB\n"), None);
+        assert_eq!(memory_field("MemTotal:       2048 kB\nMemFree: 1 kB\n", "MemTotal"), Some(2 << 20));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub(crate) mod backoff;
 pub(crate) mod capabilities;
 pub(crate) mod control;
 pub(crate) mod exec;
+pub mod format;
 pub(crate) mod hostmounts;
 pub(crate) mod init;
 pub(crate) mod logs;

@@ -13,6 +13,7 @@ use pumice_cluster::{Failure, failure};
 use serde_json::{Value, json};
 
 use super::capabilities::Capabilities;
+use crate::procfs;
 
 /// How often the Lease is renewed.
 pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(10);
@@ -30,22 +31,17 @@ pub(crate) struct Capacity {
     pub pods: u32,
     /// Bytes on the data directory's disk.
     pub disk_bytes: i64,
+    /// Where the agent answers, if the API server is in another process.
+    pub kubelet_port: Option<u16>,
 }
 
 /// Total memory of this machine in bytes.
 pub(crate) fn machine_memory() -> i64 {
-    parse_memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
-}
-
-fn parse_memory(text: &str) -> i64 {
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kibibytes: i64 =
-        total.and_then(|rest| rest.split_ascii_whitespace().next()).and_then(|n| n.parse().ok()).unwrap_or(0);
-    kibibytes.saturating_mul(1024)
+    procfs::machine_memory_total_bytes().and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(0)
 }
 
 /// The address by which this machine reaches others; nothing is sent.
-pub(crate) fn host_ip() -> Ipv4Addr {
+pub fn host_ip() -> Ipv4Addr {
     let local = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect("198.51.100.1:9")?;
         socket.local_addr()
@@ -113,7 +109,10 @@ fn status(name: &str, capacity: Capacity, host_ip: Ipv4Addr, now: Timestamp) -> 
     let release = os_release();
     let system = nix::sys::utsname::uname().ok();
     let kernel = system.as_ref().map(|uts| uts.release().to_string_lossy().into_owned()).unwrap_or_default();
+    let endpoint = capacity.kubelet_port.map(|port| json!({"kubeletEndpoint": {"Port": port}}));
     json!({
+        // A null takes away what an agent before this one has written.
+        "daemonEndpoints": endpoint,
         "capacity": resources,
         "allocatable": resources,
         "conditions": [
@@ -164,16 +163,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_in_kibibytes() {
-        assert_eq!(parse_memory("MemTotal:       2048 kB\nMemFree: 1 kB\n"), 2 << 20);
-        assert_eq!(parse_memory("nonsense"), 0);
-    }
-
-    #[test]
     fn a_status_is_a_node_status() {
-        let capacity = Capacity { cpu_milli: 1500, memory_bytes: 1 << 30, pods: 10, disk_bytes: 1 << 40 };
+        let capacity = Capacity {
+            cpu_milli: 1500,
+            memory_bytes: 1 << 30,
+            pods: 10,
+            disk_bytes: 1 << 40,
+            kubelet_port: Some(10250),
+        };
         let value = status("n", capacity, Ipv4Addr::LOCALHOST, Timestamp::UNIX_EPOCH);
         let parsed: k8s_openapi::api::core::v1::NodeStatus = serde_json::from_value(value).unwrap();
+        assert_eq!(parsed.daemon_endpoints.unwrap().kubelet_endpoint.unwrap().port, 10250);
         assert_eq!(parsed.capacity.unwrap()["cpu"].0, "1500m");
         assert_eq!(parsed.allocatable.unwrap()["memory"].0, "1048576Ki");
     }

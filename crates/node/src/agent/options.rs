@@ -40,6 +40,9 @@ pub struct Options {
     /// The API server's port on this machine, for pods to be told of: on [`super::Handle::gateway`] for those that have a network
     /// of their own, on 127.0.0.1 for the others. None where pods are told nothing.
     pub api_port: Option<u16>,
+    /// The port where the API server reaches [`super::Handle::answer`], on this machine's address; none where it is in the
+    /// same process.
+    pub kubelet_port: Option<u16>,
 }
 
 /// Pods at most unless said otherwise.
@@ -62,6 +65,7 @@ impl Options {
             default_path: DEFAULT_PATH.to_owned(),
             starts_max: cores.saturating_mul(2).saturating_add(2),
             api_port: None,
+            kubelet_port: None,
         }
     }
 }

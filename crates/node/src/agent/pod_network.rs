@@ -120,6 +120,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::links;
     use crate::procfs;
+    use crate::shim::format::Format;
     use crate::shim::spec::{Isolation, RestartPolicy, RootKind, SPEC_FILE};
     use nix::sched::unshare;
     use std::io::{Read, Write};
@@ -128,6 +129,7 @@ pub(crate) mod tests {
     /// Writes the spec of a pod with this network.
     pub(crate) fn write_spec(dir: &Path, network: Network) {
         let spec = ShimSpec {
+            format: Format,
             uid: "u".into(),
             boot_id: "b".into(),
             namespace: "ns".into(),

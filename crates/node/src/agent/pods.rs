@@ -65,7 +65,8 @@ type Started = (String, u64, Result<(), StartError>);
 
 /// The wish to end all pods of this node.
 pub(crate) struct Drain {
-    pub grace: Duration,
+    /// When it must be over.
+    pub ends_at: Instant,
     pub done: oneshot::Sender<()>,
 }
 

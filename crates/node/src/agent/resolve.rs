@@ -29,6 +29,8 @@ pub(crate) enum ResolveError {
     Field { path: String },
     #[error("the path {path:?} must be relative and must not contain '..'")]
     Path { path: String },
+    #[error("the claim {claim:?} is not bound to a volume yet")]
+    Unbound { claim: String },
     #[error("this node can't provide {what}")]
     Unsupported { what: String },
     #[error("container has runAsNonRoot and would run as root; set runAsUser")]

@@ -1,4 +1,4 @@
-//! The objects that a pod refers to: ConfigMaps, Secrets, claims; and its account's tokens.
+//! The objects that a pod refers to: ConfigMaps, Secrets, claims with their volumes; and its account's tokens.
 //!
 //! Invariant: what is missing is known as missing, so that an optional reference and a required one
 //! can be told apart without another call.
@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Container, PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, PersistentVolume, PersistentVolumeClaim, Pod, Secret};
 use k8s_openapi::{ByteString, NamespaceResourceScope};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
+use super::attend;
 use super::tokens::{self, Tokens};
 
 /// Names of the objects that a pod refers to.
@@ -27,6 +28,8 @@ pub(crate) struct Sources {
     config_maps: BTreeMap<String, Option<ConfigMap>>,
     secrets: BTreeMap<String, Option<Secret>>,
     claims: BTreeMap<String, Option<PersistentVolumeClaim>>,
+    /// By the name of their claim.
+    volumes: BTreeMap<String, PersistentVolume>,
     tokens: Tokens,
 }
 
@@ -34,10 +37,8 @@ impl References {
     /// Everything that `pod` refers to.
     pub(crate) fn of(pod: &Pod) -> References {
         let mut found = References::default();
+        attend::containers(pod).for_each(|container| found.add_environment(container));
         let Some(spec) = &pod.spec else { return found };
-        for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
-            found.add_environment(container);
-        }
         for volume in spec.volumes.iter().flatten() {
             found.config_maps.extend(volume.config_map.as_ref().map(|source| source.name.clone()));
             found.secrets.extend(volume.secret.as_ref().and_then(|source| source.secret_name.clone()));
@@ -64,13 +65,39 @@ impl References {
     /// Gets them all for `pod`, one after the other; a pod has a handful.
     pub(crate) async fn fetch(self, client: &Client, pod: &Pod) -> Result<Sources, kube::Error> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let claims = fetch_all(client, namespace, self.claims).await?;
         Ok(Sources {
             tokens: tokens::request_all(client, pod).await?,
             config_maps: fetch_all(client, namespace, self.config_maps).await?,
             secrets: fetch_all(client, namespace, self.secrets).await?,
-            claims: fetch_all(client, namespace, self.claims).await?,
+            volumes: fetch_volumes(client, &claims).await?,
+            claims,
         })
     }
+}
+
+/// The volumes of claims that are bound.
+async fn fetch_volumes(
+    client: &Client,
+    claims: &BTreeMap<String, Option<PersistentVolumeClaim>>,
+) -> Result<BTreeMap<String, PersistentVolume>, kube::Error> {
+    let api: Api<PersistentVolume> = Api::all(client.clone());
+    let mut found = BTreeMap::new();
+    for (name, claim) in claims {
+        if let Some(volume) = claim.as_ref().and_then(bound_to)
+            && let Some(volume) = api.get_opt(volume).await?
+        {
+            found.insert(name.clone(), volume);
+        }
+    }
+    Ok(found)
+}
+
+/// The volume of a claim that has one for good.
+fn bound_to(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+    let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+    volume.filter(|volume| !volume.is_empty() && phase == Some("Bound"))
 }
 
 async fn fetch_all<K>(
@@ -118,12 +145,9 @@ impl Sources {
         matches!(self.claims.get(name), Some(Some(_)))
     }
 
-    /// Claims that exist and are not yet bound.
-    pub(crate) fn unbound_claims(&self) -> impl Iterator<Item = &PersistentVolumeClaim> {
-        self.claims.values().flatten().filter(|claim| {
-            let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-            phase != Some("Bound")
-        })
+    /// The volume that a claim is bound to.
+    pub(crate) fn volume(&self, claim: &str) -> Option<&PersistentVolume> {
+        self.volumes.get(claim)
     }
 }
 
@@ -141,6 +165,10 @@ impl Sources {
             match object["kind"].as_str().unwrap() {
                 "ConfigMap" => drop(sources.config_maps.insert(name, serde_json::from_value(object).unwrap())),
                 "Secret" => drop(sources.secrets.insert(name, serde_json::from_value(object).unwrap())),
+                "PersistentVolume" => {
+                    let claim = object["spec"]["claimRef"]["name"].as_str().unwrap().to_owned();
+                    sources.volumes.insert(claim, serde_json::from_value(object).unwrap());
+                }
                 _ => drop(sources.claims.insert(name, serde_json::from_value(object).unwrap())),
             }
         }

@@ -10,11 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
 use pumice_cluster::EventRecorder;
-use serde_json::json;
 
 use super::addresses::PREFIX;
 use super::bridge::{self, NodeNetwork};
@@ -28,6 +26,7 @@ use super::sources::{References, Sources};
 use super::volumes::{self, VolumeRoots};
 use crate::cgroup::CgroupSpec;
 use crate::files::{self, Durability, private_dir, write_atomic};
+use crate::shim::format::Format;
 use crate::shim::init::chain;
 use crate::shim::spec::{Network, SPEC_FILE, ShimSpec};
 
@@ -100,11 +99,9 @@ impl StartError {
 
 /// Starts a pod.
 pub(crate) async fn start(context: Arc<NodeContext>, order: StartOrder) -> Result<(), StartError> {
-    let namespace = order.pod.metadata.namespace.clone().unwrap_or_default();
     let references = References::of(&order.pod);
     let sources =
         references.fetch(&context.client, &order.pod).await.map_err(|error| StartError::Fetch(Box::new(error)))?;
-    bind_claims(&context.client, &namespace, &context.data_dir, &sources).await;
     let made = tokio::task::spawn_blocking(move || {
         make(&context, &order, &sources)?;
         spawn_shim(&context.shim, &context.pods_dir.join(&order.uid))
@@ -112,29 +109,14 @@ pub(crate) async fn start(context: Arc<NodeContext>, order: StartOrder) -> Resul
     made.await.unwrap_or_else(|error| Err(StartError::Shim(error.to_string())))
 }
 
-/// A claim is a folder of this node: it is bound as soon as a pod uses it.
-async fn bind_claims(client: &Client, namespace: &str, data_dir: &Path, sources: &Sources) {
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
-    for claim in sources.unbound_claims() {
-        let Some(name) = &claim.metadata.name else { continue };
-        let capacity =
-            claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()).and_then(|asked| asked.requests.clone());
-        let modes = claim.spec.as_ref().and_then(|spec| spec.access_modes.clone());
-        let status = json!({"status": {"phase": "Bound", "capacity": capacity, "accessModes": modes}});
-        if let Err(error) = claims.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await {
-            let folder = claim_folder(data_dir, namespace).join(name);
-            tracing::warn!(claim = name, folder = %folder.display(), error = %error, "claim not shown as bound");
-        }
-    }
-}
-
 /// Where the volumes are that a pod alone has.
 pub(crate) fn volumes_dir(pod_dir: &Path) -> PathBuf {
     pod_dir.join("volumes")
 }
 
-fn claim_folder(data_dir: &Path, namespace: &str) -> PathBuf {
-    data_dir.join("volumes").join(namespace)
+/// Where the folders of claims are.
+pub(crate) fn claims_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("volumes")
 }
 
 /// Makes the pod's directory with everything that its shim needs.
@@ -142,7 +124,6 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
     let step = |step| move |source: io::Error| StartError::Prepare { step, source };
     let pod = &*order.pod;
     let dir = context.pods_dir.join(&order.uid);
-    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     let image_map = context.image_map.as_deref().map(ImageMap::read).transpose()?.unwrap_or_default();
     let node = NodeGround {
         image_map: &image_map,
@@ -152,7 +133,7 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
         common_mounts: common_mounts(context, &dir),
         api: context.api_port.map(|port| SocketAddrV4::new(api_host(context, pod), port)),
     };
-    let (pod_volumes, claims) = (volumes_dir(&dir), claim_folder(&context.data_dir, &namespace));
+    let (pod_volumes, claims) = (volumes_dir(&dir), claims_dir(&context.data_dir));
     let roots = VolumeRoots { pod: &pod_volumes, claims: &claims };
     let placement = placement(context, order);
     let resolved = resolve::resolve(pod, sources, &placement, &node, &roots)?;
@@ -217,6 +198,7 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved) -> S
     };
     let cgroup = context.capabilities.cgroup.clone();
     ShimSpec {
+        format: Format,
         uid: order.uid.clone(),
         boot_id: context.boot_id.clone(),
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),

@@ -3,7 +3,7 @@
 //! Invariant: sampling only reads, and takes no time of the loop over the pods. A number that can't be had is left out, never
 //! guessed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::service;
 use crate::cgroup::{CgroupSpec, ContainerCgroup, Hierarchy};
 use crate::shim::control::ShimProcess;
 use crate::shim::spec::{Network, ShimSpec};
-use crate::shim::status::{ContainerState, ShimStatus};
+use crate::shim::status::{ContainerState, ShimPhase, ShimStatus};
 use crate::{clock, procfs};
 
 /// Time between two samples.
@@ -104,6 +104,8 @@ struct Known {
     node: Option<Series>,
     /// By their uids.
     pods: BTreeMap<String, PodUsage>,
+    /// Uids of the pods that are over, at which nobody looks again as long as they are kept.
+    ended: BTreeSet<String>,
 }
 
 /// Where to look.
@@ -130,33 +132,38 @@ impl Sampler {
     }
 
     fn sample(&self, now: Timestamp) {
-        // A copy: who asks meanwhile is told what was known before.
-        let mut before = self.usage.lock().clone();
-        let machine = machine_sample(now);
-        let node = match (before.node.take(), machine) {
+        // Copies: who asks meanwhile is told what was known before.
+        let (node, mut before, ended_before) = {
+            let mut known = self.usage.lock();
+            (known.node.clone(), known.pods.clone(), std::mem::take(&mut known.ended))
+        };
+        let node = match (node, machine_sample(now)) {
             (Some(mut series), Some(sample)) => {
                 series.add(sample);
                 Some(series)
             }
             (_, machine) => machine.map(Series::from),
         };
+        let mut ended = BTreeSet::new();
         let pods = self.index.all().into_iter().filter_map(|(namespace, name, dir)| {
             let uid = dir.file_name()?.to_str()?.to_owned();
-            let mut pod = before.pods.remove(&uid).unwrap_or(PodUsage {
-                namespace,
-                name,
-                containers: BTreeMap::new(),
-                network: None,
-            });
-            self.look_at(&mut pod, &uid, &dir, now);
+            // What has not begun has no status yet.
+            let status = if ended_before.contains(&uid) { None } else { Some(ShimStatus::read(&dir).ok()?) };
+            let Some(status) = status.filter(|status| status.phase != ShimPhase::Done) else {
+                ended.insert(uid);
+                return None;
+            };
+            let mut pod =
+                before.remove(&uid).unwrap_or(PodUsage { namespace, name, containers: BTreeMap::new(), network: None });
+            self.look_at(&mut pod, &status, &dir, now);
             (!pod.containers.is_empty()).then_some((uid, pod))
         });
-        let known = Known { node, pods: pods.collect() };
-        *self.usage.lock() = known;
+        let pods = pods.collect();
+        *self.usage.lock() = Known { node, pods, ended };
     }
 
-    fn look_at(&self, pod: &mut PodUsage, uid: &str, dir: &Path, now: Timestamp) {
-        let Ok(status) = ShimStatus::read(dir) else { return pod.containers.clear() };
+    fn look_at(&self, pod: &mut PodUsage, status: &ShimStatus, dir: &Path, now: Timestamp) {
+        let uid = dir.file_name().unwrap_or_default();
         let group = self.hierarchy.clone().map(|hierarchy| CgroupSpec { hierarchy, path: self.cgroup_node.join(uid) });
         let all = status.init_containers.iter().chain(&status.containers);
         let running = all.filter_map(|container| match container.state {

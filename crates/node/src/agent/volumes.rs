@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{
     Container, DownwardAPIVolumeFile, KeyToPath, Pod, Volume, VolumeMount, VolumeProjection,
 };
 
+use super::claims;
 use super::environment::needed;
 use super::expand::expand;
 use super::fields::{self, Placement};
@@ -62,7 +63,7 @@ pub(crate) struct VolumeFile {
 pub(crate) struct VolumeRoots<'a> {
     /// Folders of this pod's volumes.
     pub pod: &'a Path,
-    /// Folders of this namespace's claims.
+    /// Folders of claims.
     pub claims: &'a Path,
 }
 
@@ -102,7 +103,7 @@ fn planned(
         if !sources.has_claim(&source.claim_name) {
             return Err(ResolveError::Missing { kind: "PersistentVolumeClaim", name: source.claim_name.clone() });
         }
-        return Ok(PlannedVolume { path: roots.claims.join(&source.claim_name), content: Content::Claim });
+        return claims::planned(&source.claim_name, sources.volume(&source.claim_name), roots.claims);
     }
     let mut files = BTreeMap::new();
     if let Some(source) = &volume.config_map {
@@ -353,6 +354,8 @@ mod tests {
             json!({"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v", "l": "w"}}),
             json!({"kind": "Secret", "metadata": {"name": "s"}, "data": {"p": "c2VjcmV0"}}),
             json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "claim"}}),
+            json!({"kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": {
+                "claimRef": {"name": "claim"}, "csi": {"driver": "pumice.sh/folder", "volumeHandle": "ns/claim"}}}),
         ]);
         sources.add_token("v", "t", "token");
         let pod = serde_json::from_value(json!({"metadata": {"name": "p", "labels": {"a": "b"}},
@@ -437,7 +440,7 @@ mod tests {
                 "/data",
                 Content::Host("File".into()),
             ),
-            (json!({"name": "v", "persistentVolumeClaim": {"claimName": "claim"}}), "/claims/claim", Content::Claim),
+            (json!({"name": "v", "persistentVolumeClaim": {"claimName": "claim"}}), "/claims/ns/claim", Content::Claim),
         ];
         for (volume, path, content) in cases {
             assert_eq!(planned_volume(volume).unwrap(), PlannedVolume { path: path.into(), content });

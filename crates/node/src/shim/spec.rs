@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{CgroupSpec, Limits};
 use crate::files::read_bounded;
+use crate::shim::format::Format;
 
 /// Name of the file within the pod's directory.
 pub const SPEC_FILE: &str = "spec.json";
 /// Largest spec a shim reads, in bytes.
-const SPEC_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const SPEC_BYTES_MAX: u64 = 16 << 20;
 
 /// Why a pod's directory has no spec to go by.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum SpecError {
 /// One pod, ready to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShimSpec {
+    /// The file's version.
+    #[serde(default)]
+    pub format: Format,
     /// The pod's uid, which also names its directory and cgroup.
     pub uid: String,
     /// The boot for which it was written; under another one the pod is over.

@@ -9,15 +9,19 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::files::{Durability, read_bounded, write_atomic};
+use crate::shim::format::Format;
 
 /// Name of the file within the pod's directory.
 pub const STATUS_FILE: &str = "status.json";
 /// Largest status read, in bytes.
-const STATUS_BYTES_MAX: u64 = 4 << 20;
+pub(crate) const STATUS_BYTES_MAX: u64 = 4 << 20;
 
 /// A pod as its shim sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShimStatus {
+    /// The file's version.
+    #[serde(default)]
+    pub format: Format,
     /// Counts the writes.
     pub sequence: u64,
     /// How far the pod is.
@@ -116,6 +120,7 @@ impl ShimStatus {
         // As a kubelet has it. So there is nothing new to tell when the shim of a pod without init containers begins.
         let reason = if init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
         ShimStatus {
+            format: Format,
             sequence: 0,
             phase: ShimPhase::Initializing,
             reason: None,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use pumice_node::shim::format::Format;
 use pumice_node::shim::spec::{ContainerSpec, Isolation, Network, RestartPolicy, RootKind, SPEC_FILE, ShimSpec};
 use pumice_node::shim::status::{Exit, ShimPhase, ShimStatus};
 use pumice_node::{CgroupSpec, Hierarchy, Limits, shim};
@@ -64,6 +65,7 @@ impl TestPod {
         let uid = dir.path().file_name().unwrap().to_string_lossy().trim_start_matches('.').to_owned();
         let spec = ShimSpec {
             uid: uid.clone(),
+            format: Format,
             boot_id: String::new(),
             namespace: "default".into(),
             name: "pod".into(),

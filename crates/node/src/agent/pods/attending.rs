@@ -39,10 +39,6 @@ impl Pods {
             return;
         }
         for container in attend::containers(&pod).filter(|container| Care::is_asked(container)) {
-            let Ok(care) = Care::of(container) else { continue };
-            if !care.needs_attendant() {
-                continue;
-            }
             let status = entry.shim.as_ref().and_then(|shim| shim.container(&container.name));
             let Some(&ContainerStatus {
                 state: ContainerState::Running { started_at, .. }, restart_count: number, ..
@@ -54,6 +50,7 @@ impl Pods {
             if entry.attended.get(&container.name).is_some_and(|attended| attended.number == number) {
                 continue;
             }
+            let Some(care) = Care::of(container).ok().filter(Care::needs_attendant) else { continue };
             let gate = gate_of_before(&pod, &container.name, number);
             let run = run_of(&self.context, entry, address, &container.name, number);
             let since = Duration::try_from(clock::now().duration_since(started_at)).unwrap_or_default();

@@ -23,7 +23,8 @@ impl Pods {
         if entry.stage != Stage::Running {
             return;
         }
-        let drain = self.drains.iter().map(|drain| drain.grace.as_secs()).min();
+        let now = clock::monotonic();
+        let drain = self.drains.iter().map(|drain| seconds(drain.ends_at.saturating_duration_since(now))).min();
         let leave = entry.is_leaving().then(|| leave_within(entry));
         let Some(grace_seconds) = [drain, leave].into_iter().flatten().min() else { return };
         if self.farewell(uid, grace_seconds) {
@@ -106,6 +107,11 @@ impl Pods {
 }
 
 /// Seconds that a leaving pod still has.
+/// Begun ones count.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
 fn leave_within(entry: &Entry) -> u64 {
     let Some(pod) = entry.pod() else { return FORCED_GRACE_SECONDS };
     let granted = pod.metadata.deletion_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
