@@ -82,9 +82,13 @@ pub fn controllers(args: &ControllersArgs) -> Result<()> {
     run(&args.cluster, async |client, stop| {
         let mut options = pumice_controllers::Options::new(client.clone());
         args.which.apply(&mut options).map_err(anyhow::Error::msg)?;
-        if !args.scheduler_name.is_empty() {
-            options.scheduler_names.clone_from(&args.scheduler_name);
+        if args.own.own_cluster {
+            options.enabled = options.enabled.with_workloads();
         }
+        options.scheduler_names = match &args.scheduler_name[..] {
+            [] => args.own.schedulers(),
+            names => names.to_vec(),
+        };
         let controllers = options.build();
         let handle = controllers.handle();
         // Who stands by is watched, too.

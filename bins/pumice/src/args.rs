@@ -6,14 +6,20 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub mod admission;
+pub mod api;
+mod backup;
 pub mod cluster;
 pub mod controllers;
 pub mod install;
 mod meaningless;
+pub mod node;
 pub mod scheduler;
 pub mod serving;
+mod status;
 pub mod vcctl;
+pub use backup::{BackupArgs, RestoreArgs};
 use pumice_node::{Faults, NodeShape};
+pub use status::{StatusArgs, StatusForm};
 
 /// Batch computing on this machine, a cluster, or a fleet.
 #[derive(Debug, Parser)]
@@ -31,6 +37,15 @@ pub enum Command {
     Up(Box<UpArgs>),
     /// Stop the platform of this machine and end its pods
     Down(DownArgs),
+    /// Tell how the platform of this machine does; exits 0 when it is ready, 1 when it is not, 3 when none runs
+    Status(StatusArgs),
+    /// Save everything of the platform of this machine in one file, while it runs or not
+    Backup(BackupArgs),
+    /// Make the platform's directory anew from a backup
+    Restore(RestoreArgs),
+    /// Run the API server by itself, and write kubeconfigs for the other components
+    #[command(name = "apiserver")]
+    ApiServer(Box<api::ApiServerArgs>),
     /// Run the scheduler by itself, or use its tools
     #[command(subcommand)]
     Scheduler(SchedulerCommand),
@@ -97,6 +112,8 @@ pub enum AdmissionCommand {
 /// What `pumice node` can do.
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
+    /// Run pods on this machine, for an API server in another process
+    Run(Box<node::NodeRunArgs>),
     /// Add nodes without machines to a cluster, and keep them (see docs/simulated-nodes.md)
     Simulated(cluster::NodeArgs),
 }
@@ -117,27 +134,12 @@ pub struct UpArgs {
     /// Return when the platform is ready and leave it running; what it says goes to DIR/up.log
     #[arg(long)]
     pub background: bool,
-    /// Port on 127.0.0.1; 0 takes a free one
-    #[arg(long, default_value_t = 6440)]
-    pub port: u16,
-    /// What the images of manifests mean on this machine (see docs/images.md)
-    #[arg(long, value_name = "FILE")]
-    pub image_map: Option<PathBuf>,
-    /// Resource groups: what pods of some namespaces or annotations are given, in the format of Volcano's --admission-conf;
-    /// read again when it changes
-    #[arg(long, value_name = "FILE")]
-    pub admission_conf: Option<PathBuf>,
+    #[command(flatten)]
+    pub api: api::ApiArgs,
     #[command(flatten)]
     pub scheduling: scheduler::PolicyArgs,
-    /// CPUs that the node offers, such as 8 or 500m [default: what the machine has]
-    #[arg(long, value_name = "QUANTITY")]
-    pub cpu: Option<String>,
-    /// Memory that the node offers, such as 16Gi [default: what the machine has]
-    #[arg(long, value_name = "QUANTITY")]
-    pub memory: Option<String>,
-    /// Pods that the node takes
-    #[arg(long, default_value_t = 1000)]
-    pub pods: u32,
+    #[command(flatten)]
+    pub node: node::MachineArgs,
     /// Whether this machine is a node
     #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
     pub local_node: bool,

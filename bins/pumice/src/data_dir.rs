@@ -43,6 +43,16 @@ impl DataDir {
         self.path.join("pki")
     }
 
+    /// The store's file.
+    pub fn store(&self) -> PathBuf {
+        self.path.join("store.redb")
+    }
+
+    /// The kubeconfigs of components that run by themselves.
+    pub fn kubeconfigs(&self) -> PathBuf {
+        self.path.join("kubeconfigs")
+    }
+
     /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.path.join("kubeconfig")

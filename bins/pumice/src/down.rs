@@ -1,5 +1,6 @@
 //! `pumice down`: stops the platform of a data directory and ends its pods.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -22,17 +23,21 @@ pub fn down(args: &DownArgs) -> Result<()> {
         return Ok(());
     }
     // Holding the lock is the proof that no platform runs here, and keeps one from starting meanwhile.
-    let _lock = stop_platform(&data)?;
+    let _lock = stop_holder(data.path())?;
+    // An agent by itself has a lock of its own.
+    let node = data.path().join("node");
+    let _node_lock = node.is_dir().then(|| stop_holder(&node)).transpose()?;
     let ended = pumice_node::tear_down(data.path()).context("end the pods")?;
     println!("pumice is down; {ended} pods were ended");
     Ok(())
 }
 
-fn stop_platform(data: &DataDir) -> Result<DirectoryLock> {
+/// Ends the process that holds a directory, and holds it in its place.
+fn stop_holder(directory: &Path) -> Result<DirectoryLock> {
     let mut asked = false;
     let attempts = STOP_WITHIN.as_millis() / LOOK_EVERY.as_millis();
     for _ in 0..attempts {
-        match DirectoryLock::acquire(data.path()) {
+        match DirectoryLock::acquire(directory) {
             Ok(lock) => return Ok(lock),
             Err(LockError::Held { pid, .. }) => {
                 // It may not have written its number yet: the next look finds it.
@@ -45,5 +50,5 @@ fn stop_platform(data: &DataDir) -> Result<DirectoryLock> {
             Err(error) => return Err(error).context("look whether a platform runs"),
         }
     }
-    bail!("the platform of {} did not stop within {STOP_WITHIN:?}", data.path().display())
+    bail!("what runs in {} did not stop within {STOP_WITHIN:?}", directory.display())
 }

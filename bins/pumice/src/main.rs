@@ -4,11 +4,17 @@
 
 mod admission;
 mod alone;
+mod api;
+mod apiserver;
 mod args;
+mod backup;
 mod data_dir;
 mod down;
 mod install;
+mod node;
+mod restore;
 mod scheduler;
+mod status;
 mod up;
 mod vcctl;
 
@@ -35,6 +41,10 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Up(args) => up::up(*args),
         Command::Down(args) => down::down(&args),
+        Command::Status(args) => return status::status(&args),
+        Command::Backup(args) => backup::backup(&args),
+        Command::Restore(args) => restore::restore(&args),
+        Command::ApiServer(args) => apiserver::run(&args),
         Command::Scheduler(command) => return scheduler::run(&command),
         Command::Controllers(ControllersCommand::Run(args)) => alone::controllers(&args),
         Command::Admission(AdmissionCommand::Run(args)) => admission::run(&args),
@@ -42,6 +52,7 @@ fn main() -> ExitCode {
             print!("{}", args.text());
             return ExitCode::SUCCESS;
         }
+        Command::Node(NodeCommand::Run(args)) => node::run(&args),
         Command::Node(NodeCommand::Simulated(args)) => alone::simulated_nodes(args),
         Command::Crds => install::definitions(),
         Command::Roles(args) => install::roles(&args),

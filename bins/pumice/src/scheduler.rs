@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use pumice_api::names;
 use pumice_scheduler::Options;
 use pumice_scheduler::check::{Counts, check};
 
@@ -47,8 +46,8 @@ pub fn run(command: &SchedulerCommand) -> ExitCode {
 fn run_alone(args: &RunArgs) -> anyhow::Result<()> {
     alone::run(&args.cluster, async |client, stop| {
         let mut options = Options::new(client);
-        options.scheduler_names = names::SCHEDULERS_CLUSTER.iter().map(|name| (*name).to_owned()).collect();
-        options.nodes_meet_claims = false;
+        options.scheduler_names = args.own.schedulers();
+        options.nodes_meet_claims = args.own.own_cluster;
         args.policy.apply(&mut options);
         options.lease = args.lease(alone::identity()).map_err(anyhow::Error::msg)?;
         let scheduler = options.build().context("start the scheduler")?;

@@ -13,26 +13,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pumice_admission::server::GroupsFile;
-use pumice_admission::{Rules, VolcanoAdmission};
-use pumice_apiserver::ApiServer;
-use pumice_auth::{Ca, Identity, Policy, TokenKey};
+use pumice_auth::Identity;
 use pumice_cluster::{client_over, connect, install_definitions};
-use pumice_jobs::target::RunFile;
-use pumice_store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::api::{self, ADMINISTRATOR, Api};
 use crate::args::UpArgs;
 use crate::data_dir::DataDir;
 use components::Components;
+pub use components::node_options;
 use late::Late;
 
 /// How long a start-up may take before it is given up.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// User of the kubeconfig, a member of `system:masters`.
-const ADMINISTRATOR: &str = "pumice:administrator";
 
 /// Runs the platform until a signal or a failure ends it, or has that done in the background.
 pub fn up(args: UpArgs) -> Result<()> {
@@ -58,43 +53,25 @@ pub fn start_logging(filter: &str) -> Result<()> {
 async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     // Signals are caught before anything starts, so that none can cut a start-up short half way.
     let stop = stop_on_signal()?;
-    let store = Store::open(data.path(), pumice_store::Options::default()).context("open the store")?;
-    // One that crashed has left its note.
-    data.withdraw()?;
-    let listener = listen(args.port).await?;
     let late = Late::new(components::node_name());
-    let mut rules = Rules::alone();
-    if !args.scheduling.scheduler_name.is_empty() {
-        rules.scheduler_names.clone_from(&args.scheduling.scheduler_name);
-    }
-    let admission = VolcanoAdmission::new(rules);
-    let rules = admission.rules();
-    let groups = args.admission_conf.as_deref().map(|path| GroupsFile::load(path, &rules));
-    let groups = groups.transpose().context("read --admission-conf")?;
-    let ca = Ca::open_or_create(&data.pki(), now()).context("open the certificate authority")?;
-    let tokens = TokenKey::open_or_create(&data.pki()).context("open the key of tokens")?;
-    let api = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
-        .service_accounts(tokens, ca.pem())
-        .admission(Arc::new(admission))
-        .node_proxy(Arc::new(late.node_proxy()))
-        .aggregate(late.why())
-        .metrics()
-        .build()
-        .await
-        .context("start the API server")?;
-    let followed = async {
-        match groups {
-            Some(groups) => groups.follow(rules).await,
-            None => std::future::pending().await,
-        }
-    };
+    let schedulers = &args.scheduling.scheduler_name;
+    let (mut api, listener) = Api::open(data, &args.api, Ipv4Addr::LOCALHOST.into(), schedulers, |builder, _, _| {
+        let builder = builder.node_proxy(Arc::new(late.node_proxy())).aggregate(late.why());
+        Ok(late.parts.iter().filter(|part| part.is_wanted(args)).fold(builder, |builder, part| {
+            let part = part.clone();
+            builder.ready_check(part.name, move || part.look())
+        }))
+    })
+    .await?;
+    let node_lock = args.local_node.then(|| crate::node::lock(data)).transpose()?;
+    let following = std::mem::replace(&mut api.following, Box::pin(std::future::pending()));
     let result = tokio::select! {
-        result = Box::pin(serve(args, data, &ca, &api, &late, listener, stop)) => result,
-        () = followed => Ok(()),
+        result = Box::pin(serve(args, data, &api, &late, listener, stop)) => result,
+        () = following => Ok(()),
     };
-    data.withdraw()?;
-    api.stop().await;
-    store.close().await.context("close the store")?;
+    // Before the platform's own: `pumice down` asks whoever holds one to end, and a process that is asked twice ends at once.
+    drop(node_lock);
+    api.close(data).await?;
     result
 }
 
@@ -102,8 +79,7 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
 async fn serve(
     args: &UpArgs,
     data: &DataDir,
-    ca: &Ca,
-    api: &ApiServer,
+    api: &Api,
     late: &Late,
     listener: TcpListener,
     stop: CancellationToken,
@@ -112,14 +88,14 @@ async fn serve(
     let url = format!("https://127.0.0.1:{port}");
     let node = late.node_name.as_str();
 
-    let administrator = client_over(api.client_service(Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS])));
+    let identity = Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS]);
+    let administrator = client_over(api.server.client_service(identity));
     install_definitions(&administrator, pumice_api::crds::at_work()).await.context("install Volcano's definitions")?;
-    let mut components = Components::start(api, late, args, data.path(), port)?;
+    let mut components = Components::start(&api.server, late, args, data.path(), port)?;
     let gateway = late.node.get().and_then(pumice_node::Handle::gateway);
-    let names = ["127.0.0.1", "localhost", "::1", "kubernetes", "kubernetes.default.svc", node].map(str::to_owned);
-    let names: Vec<String> = names.into_iter().chain(gateway.map(|address| address.to_string())).collect();
-    let certificate = ca.issue_server(&names, now()).context("issue the server's certificate")?;
-    let tls = pumice_auth::server_config(ca, &certificate).context("set up TLS")?;
+    let certificate =
+        api.ca.issue_server(&api::names(node, gateway), now()).context("issue the server's certificate")?;
+    let tls = pumice_auth::server_config(&api.ca, &certificate).context("set up TLS")?;
     let for_pods = match gateway {
         Some(address) => listen_for_pods(address, port).await,
         None => None,
@@ -127,8 +103,8 @@ async fn serve(
     let simulated = components.simulated();
     let closing = CancellationToken::new();
     let serving = tokio::task::JoinSet::from_iter([listener].into_iter().chain(for_pods).map(|listener| {
-        let (api, tls, closing) = (api.clone(), Arc::clone(&tls), closing.clone());
-        async move { api.serve(listener, tls, closing).await }
+        let (server, tls, closing) = (api.server.clone(), Arc::clone(&tls), closing.clone());
+        async move { server.serve(listener, tls, closing).await }
     }));
 
     let ready = async {
@@ -142,8 +118,7 @@ async fn serve(
         if args.scheduler_after.is_none() {
             connect::queue_exists(&administrator, pumice_api::names::DEFAULT_QUEUE, READY_WITHIN).await?;
         }
-        let client = ca.issue_client(ADMINISTRATOR, &[pumice_auth::MASTERS], now())?;
-        announce(data, &url, &pumice_auth::kubeconfig(&url, ca, &client))
+        api.announce(data, &url)
     };
     let outcome = tokio::select! {
         () = stop.cancelled() => Ok(()),
@@ -161,24 +136,9 @@ async fn serve(
     outcome.and(ended)
 }
 
-fn announce(data: &DataDir, url: &str, kubeconfig: &str) -> Result<()> {
-    let running =
-        RunFile { pid: std::process::id(), url: url.to_owned(), kubeconfig: data.kubeconfig(), started: now() };
-    data.announce(kubeconfig, &running)?;
-    println!("pumice is up at {url} (KUBECONFIG={})", data.kubeconfig().display());
-    Ok(())
-}
-
 /// The name of this machine.
 pub fn host_name() -> String {
     components::node_name()
-}
-
-/// Takes the port before anything else is touched, so that a taken one costs nothing.
-async fn listen(port: u16) -> Result<TcpListener> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.with_context(|| {
-        format!("port {port} of 127.0.0.1 can't be taken: choose another with --port, or --port 0 for a free one")
-    })
 }
 
 /// The same port where pods find this machine. The platform is of use without it, too.
@@ -211,6 +171,6 @@ pub fn stop_on_signal() -> Result<CancellationToken> {
 }
 
 #[allow(clippy::disallowed_methods)] // the binary reads the clock for certificates and its note
-fn now() -> jiff::Timestamp {
+pub fn now() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }

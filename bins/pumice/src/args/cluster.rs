@@ -72,6 +72,24 @@ impl LeaseArgs {
     }
 }
 
+/// Whose cluster it is.
+#[derive(Debug, Args)]
+pub struct OwnArgs {
+    /// The API server is `pumice apiserver` and nodes are `pumice node run`: pods of default-scheduler are ours, too, nodes make
+    /// folders for claims, and Kubernetes' own workloads are carried out
+    #[arg(long)]
+    pub own_cluster: bool,
+}
+
+impl OwnArgs {
+    /// Names of the schedulers that are ours, unless they were given.
+    pub fn schedulers(&self) -> Vec<String> {
+        let names =
+            if self.own_cluster { pumice_api::names::SCHEDULERS_UP } else { pumice_api::names::SCHEDULERS_CLUSTER };
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+}
+
 /// `pumice controllers run`.
 #[derive(Debug, Args)]
 pub struct ControllersArgs {
@@ -80,6 +98,8 @@ pub struct ControllersArgs {
     /// Names of the schedulers whose pods get PodGroups; repeatable [default: volcano, pumice]
     #[arg(long, value_name = "NAME")]
     pub scheduler_name: Vec<String>,
+    #[command(flatten)]
+    pub own: OwnArgs,
     #[command(flatten)]
     pub which: super::controllers::WhichArgs,
     #[command(flatten)]

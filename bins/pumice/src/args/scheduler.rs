@@ -9,7 +9,7 @@ use std::str::FromStr;
 use clap::Args;
 use pumice_scheduler::{LeaseOptions, Options, Sharding};
 
-use super::cluster::{ClusterArgs, LeaseArgs};
+use super::cluster::{ClusterArgs, LeaseArgs, OwnArgs};
 use super::meaningless::meaningless;
 use super::serving::ServingArgs;
 
@@ -114,6 +114,8 @@ pub struct RunArgs {
     pub policy: PolicyArgs,
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub own: OwnArgs,
     #[command(flatten)]
     pub serving: ServingArgs,
     #[command(flatten)]

@@ -15,7 +15,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::UpArgs;
-use crate::up::late::Late;
+use crate::args::node::MachineArgs;
+use crate::up::late::{self, Late, Part};
 
 /// How often a file that is waited for is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -23,6 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The running components. Dropping it ends them without their leave; see [`Components::end`].
 pub struct Components {
     tasks: JoinSet<(&'static str, Result<()>)>,
+    parts: [Part; 4],
     shutdown: CancellationToken,
     simulated: Option<SimulatedHandle>,
 }
@@ -31,29 +33,35 @@ impl Components {
     /// Starts controllers, scheduler and nodes, each as a user of its own; pods are told of the API's `port`.
     pub fn start(api: &ApiServer, late: &Late, args: &UpArgs, data: &Path, port: u16) -> Result<Components> {
         let node = late.node_name.as_str();
-        let mut components = Components { tasks: JoinSet::new(), shutdown: CancellationToken::new(), simulated: None };
+        let mut components = Components {
+            tasks: JoinSet::new(),
+            parts: late.parts.clone(),
+            shutdown: CancellationToken::new(),
+            simulated: None,
+        };
         let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
 
         let mut options = pumice_scheduler::Options::new(client(names::USER_SCHEDULER));
         args.scheduling.apply(&mut options);
         let mut controlling = pumice_controllers::Options::new(client(names::USER_CONTROLLERS));
         controlling.scheduler_names.clone_from(&options.scheduler_names);
+        controlling.enabled = controlling.enabled.with_workloads();
         let controllers = controlling.build();
-        components.spawn("controllers", |stop| controllers.run(stop));
+        components.spawn(late::CONTROLLERS, |stop| controllers.run(stop));
 
         let scheduler = options.build().context("start the scheduler")?;
         let _ = late.scheduler.set(scheduler.handle());
         let after = args.scheduler_after.clone();
-        components.spawn("scheduler", |stop| async move {
+        components.spawn(late::SCHEDULER, |stop| async move {
             if appears(after.as_deref(), &stop).await { Box::pin(scheduler.run(stop)).await } else { Ok(()) }
         });
 
         if args.local_node {
-            let mut options = node_options(args, data, node, client(names::USER_NODE))?;
+            let mut options = node_options(&args.node, data, node, client(names::USER_NODE))?;
             options.api_port = Some(port);
             let agent = options.build().context("start the node agent")?;
             let _ = late.node.set(agent.handle());
-            components.spawn("node agent", |stop| agent.run(stop));
+            components.spawn(late::NODE_AGENT, |stop| agent.run(stop));
         }
         if args.simulated.simulated_nodes > 0 {
             let options = SimulatedOptions {
@@ -64,7 +72,7 @@ impl Components {
             };
             let simulated = options.build().context("start the simulated nodes")?;
             components.simulated = Some(simulated.handle());
-            components.spawn("simulated nodes", |stop| simulated.run(stop));
+            components.spawn(late::SIMULATED_NODES, |stop| simulated.run(stop));
         }
         Ok(components)
     }
@@ -80,7 +88,14 @@ impl Components {
         E: std::error::Error + Send + Sync + 'static,
     {
         let task = run(self.shutdown.clone());
-        self.tasks.spawn(async move { (name, task.await.map_err(anyhow::Error::new)) });
+        let part = self.parts.iter().find(|part| part.name == name).cloned();
+        self.tasks.spawn(async move {
+            let runs = |runs| part.iter().for_each(|part| part.runs(runs));
+            runs(true);
+            let ended = task.await.map_err(anyhow::Error::new);
+            runs(false);
+            (name, ended)
+        });
     }
 
     /// Waits for the first component that ends by itself, which none of them should.
@@ -120,7 +135,8 @@ async fn appears(file: Option<&Path>, stop: &CancellationToken) -> bool {
     true
 }
 
-fn node_options(args: &UpArgs, data: &Path, name: &str, client: Client) -> Result<pumice_node::Options> {
+/// What the agent of this machine is told.
+pub fn node_options(args: &MachineArgs, data: &Path, name: &str, client: Client) -> Result<pumice_node::Options> {
     let program = std::env::current_exe().context("find this program's own file")?;
     let shim = ShimCommand { program, args: vec!["shim".into()] };
     let mut options = pumice_node::Options::new(client, data.to_owned(), name.to_owned(), shim);

@@ -3,12 +3,15 @@
 //! The server needs to know whom to ask for a pod's log or a job's reasons before those components
 //! exist, because they in turn need a client of the server.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::Full;
 use pumice_apiserver::{AggregatedApi, AggregatedResource, AggregatedService, Body, NodeProxy, NodeProxyError, Verb};
+
+use crate::args::UpArgs;
 
 /// The node agent's and the scheduler's side, once they are there.
 #[derive(Clone)]
@@ -19,12 +22,54 @@ pub struct Late {
     pub node: Arc<OnceLock<pumice_node::Handle>>,
     /// The scheduler.
     pub scheduler: Arc<OnceLock<pumice_scheduler::Handle>>,
+    /// What must run before work is taken.
+    pub parts: [Part; 4],
 }
+
+/// A component as `/readyz` sees it.
+#[derive(Clone)]
+pub struct Part {
+    /// Its name.
+    pub name: &'static str,
+    runs: Arc<AtomicBool>,
+}
+
+impl Part {
+    fn new(name: &'static str) -> Part {
+        Part { name, runs: Arc::default() }
+    }
+
+    /// Whether the flags ask for it.
+    pub fn is_wanted(&self, args: &UpArgs) -> bool {
+        match self.name {
+            NODE_AGENT => args.local_node,
+            SIMULATED_NODES => args.simulated.simulated_nodes > 0,
+            _ => true,
+        }
+    }
+
+    /// Why it isn't well.
+    pub fn look(&self) -> Result<(), String> {
+        if self.runs.load(Ordering::Relaxed) { Ok(()) } else { Err("it does not run".to_owned()) }
+    }
+
+    /// Says whether it runs.
+    pub fn runs(&self, runs: bool) {
+        self.runs.store(runs, Ordering::Relaxed);
+    }
+}
+
+/// Names of components.
+pub const CONTROLLERS: &str = "controllers";
+pub const SCHEDULER: &str = "scheduler";
+pub const NODE_AGENT: &str = "node-agent";
+pub const SIMULATED_NODES: &str = "simulated-nodes";
 
 impl Late {
     /// Seams to nobody yet.
     pub fn new(node_name: String) -> Late {
-        Late { node_name, node: Arc::default(), scheduler: Arc::default() }
+        let parts = [CONTROLLERS, SCHEDULER, NODE_AGENT, SIMULATED_NODES].map(Part::new);
+        Late { node_name, node: Arc::default(), scheduler: Arc::default(), parts }
     }
 
     /// Carries requests for this machine's node to its agent.

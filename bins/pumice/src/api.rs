@@ -1,0 +1,111 @@
+//! The API server as `pumice up` and `pumice apiserver` run it: store, authority, admission, audit log, listener.
+//!
+//! Invariant: whoever runs it, the directory is locked, the port is taken before anything is written, and the store closes
+//! last.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use futures::future::BoxFuture;
+use pumice_admission::server::GroupsFile;
+use pumice_admission::{Rules, VolcanoAdmission};
+use pumice_apiserver::{ApiServer, AuditLog, Builder};
+use pumice_auth::{Ca, Policy, TokenKey};
+use pumice_jobs::target::RunFile;
+use pumice_store::Store;
+use tokio::net::TcpListener;
+
+use crate::args::api::ApiArgs;
+use crate::data_dir::DataDir;
+use crate::up::now;
+
+/// User of the kubeconfig, a member of `system:masters`.
+pub const ADMINISTRATOR: &str = "pumice:administrator";
+
+/// An API server, and what it stands on.
+pub struct Api {
+    pub server: ApiServer,
+    pub ca: Ca,
+    store: Store,
+    /// Reads the resource groups again when they change; never ends.
+    pub following: BoxFuture<'static, ()>,
+}
+
+impl Api {
+    /// Opens everything in `data` and takes the port. `schedulers` are the names whose pods admission looks at, if there are
+    /// some; `complete` adds what the caller has.
+    pub async fn open(
+        data: &DataDir,
+        args: &ApiArgs,
+        address: IpAddr,
+        schedulers: &[String],
+        complete: impl FnOnce(Builder, &Store, &Ca) -> Result<Builder>,
+    ) -> Result<(Api, TcpListener)> {
+        let store = Store::open(data.path(), pumice_store::Options::default()).context("open the store")?;
+        // One that crashed has left its note.
+        data.withdraw()?;
+        let listener = listen(address, args.port).await?;
+        let mut rules = Rules::alone();
+        if !schedulers.is_empty() {
+            rules.scheduler_names = schedulers.to_vec();
+        }
+        let admission = VolcanoAdmission::new(rules);
+        let rules = admission.rules();
+        let groups = args.admission_conf.as_deref().map(|path| GroupsFile::load(path, &rules));
+        let groups = groups.transpose().context("read --admission-conf")?;
+        let ca = Ca::open_or_create(&data.pki(), now()).context("open the certificate authority")?;
+        let tokens = TokenKey::open_or_create(&data.pki()).context("open the key of tokens")?;
+        let mut builder = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
+            .service_accounts(tokens, ca.pem())
+            .metrics();
+        if args.admission {
+            builder = builder.admission(Arc::new(admission));
+        }
+        if let Some((options, policy)) = args.audit.log()? {
+            builder = builder.audit(AuditLog::open(options, policy)?);
+        }
+        let server = complete(builder, &store, &ca)?.build().await.context("start the API server")?;
+        let following: BoxFuture<'static, ()> = match groups {
+            Some(groups) => Box::pin(groups.follow(rules)),
+            None => Box::pin(std::future::pending()),
+        };
+        Ok((Api { server, ca, store, following }, listener))
+    }
+
+    /// The kubeconfig of `user`, who is in `groups`.
+    pub fn kubeconfig(&self, url: &str, user: &str, groups: &[&str]) -> Result<String> {
+        let client = self.ca.issue_client(user, groups, now())?;
+        Ok(pumice_auth::kubeconfig(url, &self.ca, &client))
+    }
+
+    /// Tells clients where the platform is, and the user that it is up.
+    pub fn announce(&self, data: &DataDir, url: &str) -> Result<()> {
+        let kubeconfig = self.kubeconfig(url, ADMINISTRATOR, &[pumice_auth::MASTERS])?;
+        let running =
+            RunFile { pid: std::process::id(), url: url.to_owned(), kubeconfig: data.kubeconfig(), started: now() };
+        data.announce(&kubeconfig, &running)?;
+        println!("pumice is up at {url} (KUBECONFIG={})", data.kubeconfig().display());
+        Ok(())
+    }
+
+    /// Closes everything in the opposite order.
+    pub async fn close(self, data: &DataDir) -> Result<()> {
+        data.withdraw()?;
+        self.server.stop().await;
+        self.store.close().await.context("close the store")
+    }
+}
+
+/// Takes the port before anything else is touched, so that a taken one costs nothing.
+async fn listen(address: IpAddr, port: u16) -> Result<TcpListener> {
+    TcpListener::bind(SocketAddr::from((address, port))).await.with_context(|| {
+        format!("port {port} of {address} can't be taken: choose another with --port, or --port 0 for a free one")
+    })
+}
+
+/// Names under which a server on `host` is reached besides its addresses.
+pub fn names(host: &str, addresses: impl IntoIterator<Item = Ipv4Addr>) -> Vec<String> {
+    let names = ["127.0.0.1", "localhost", "::1", "kubernetes", "kubernetes.default.svc", host].map(str::to_owned);
+    names.into_iter().chain(addresses.into_iter().map(|address| address.to_string())).collect()
+}

@@ -1,0 +1,83 @@
+//! Flags of the API server, in `pumice up` and by itself.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{ArgAction, Args};
+use pumice_apiserver::{AuditOptions, AuditPolicy};
+
+use super::DataDir;
+
+/// What both take.
+#[derive(Debug, Args)]
+pub struct ApiArgs {
+    /// Port; 0 takes a free one
+    #[arg(long, default_value_t = 6440)]
+    pub port: u16,
+    /// Resource groups: what pods of some namespaces or annotations are given, in the format of Volcano's --admission-conf;
+    /// read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub admission_conf: Option<PathBuf>,
+    /// Judge Volcano's objects in the API server; false where `pumice admission run` does
+    #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
+    pub admission: bool,
+    #[command(flatten)]
+    pub audit: AuditArgs,
+}
+
+/// Who did what.
+#[derive(Debug, Args)]
+pub struct AuditArgs {
+    /// Write a line for each request that changes something (see docs/operations.md)
+    #[arg(long, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
+    /// Which requests are told: a policy of audit.k8s.io/v1 with levels None and Metadata
+    #[arg(long, value_name = "FILE", requires = "audit_log")]
+    pub audit_policy_file: Option<PathBuf>,
+    /// Size at which the audit log is begun anew, in megabytes
+    #[arg(long, value_name = "MB", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub audit_log_maxsize: u64,
+    /// How many files of before are kept, as FILE.1, FILE.2 ...
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub audit_log_maxbackup: u32,
+}
+
+impl AuditArgs {
+    /// The log, if one is wanted. Reads the policy.
+    pub fn log(&self) -> anyhow::Result<Option<(AuditOptions, AuditPolicy)>> {
+        let Some(path) = &self.audit_log else { return Ok(None) };
+        let policy = match &self.audit_policy_file {
+            None => AuditPolicy::default(),
+            Some(file) => {
+                let unusable = || format!("--audit-policy-file {} can't be used", file.display());
+                let text = std::fs::read_to_string(file).with_context(unusable)?;
+                AuditPolicy::parse(&text).with_context(unusable)?
+            }
+        };
+        let path = std::path::absolute(path).with_context(|| format!("make {} absolute", path.display()))?;
+        let bytes_max = self.audit_log_maxsize.saturating_mul(1 << 20);
+        Ok(Some((AuditOptions { path, bytes_max, backups: self.audit_log_maxbackup }, policy)))
+    }
+}
+
+/// `pumice apiserver`.
+#[derive(Debug, Args)]
+pub struct ApiServerArgs {
+    #[command(flatten)]
+    pub data_dir: DataDir,
+    /// Address to listen on; 0.0.0.0 for components and clients on other machines
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub bind_address: IpAddr,
+    #[command(flatten)]
+    pub api: ApiArgs,
+    /// Names of the schedulers whose pods are looked at; repeatable [default: volcano, pumice, default-scheduler]
+    #[arg(long, value_name = "NAME")]
+    pub scheduler_name: Vec<String>,
+    /// Write a kubeconfig for the node of this name, too; repeatable [default: this machine]
+    #[arg(long, value_name = "NAME")]
+    pub node: Vec<String>,
+    /// What is logged to standard error, such as info or pumice_apiserver=debug
+    #[arg(long, value_name = "FILTER", default_value = "info")]
+    pub log: String,
+}

@@ -1,0 +1,42 @@
+//! Flags of the node agent, in `pumice up` and by itself.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::DataDir;
+use super::cluster::ClusterArgs;
+
+/// What this machine offers.
+#[derive(Debug, Args)]
+pub struct MachineArgs {
+    /// What the images of manifests mean on this machine (see docs/images.md)
+    #[arg(long, value_name = "FILE")]
+    pub image_map: Option<PathBuf>,
+    /// CPUs that the node offers, such as 8 or 500m [default: what the machine has]
+    #[arg(long, value_name = "QUANTITY")]
+    pub cpu: Option<String>,
+    /// Memory that the node offers, such as 16Gi [default: what the machine has]
+    #[arg(long, value_name = "QUANTITY")]
+    pub memory: Option<String>,
+    /// Pods that the node takes
+    #[arg(long, default_value_t = 1000)]
+    pub pods: u32,
+}
+
+/// `pumice node run`.
+#[derive(Debug, Args)]
+pub struct NodeRunArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub data_dir: DataDir,
+    /// Name of the node, for which the kubeconfig's certificate is [default: this machine's]
+    #[arg(long, value_name = "NAME")]
+    pub node_name: Option<String>,
+    /// Port at which the API server reaches the agent; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 10250)]
+    pub port: u16,
+    #[command(flatten)]
+    pub node: MachineArgs,
+}

@@ -1,0 +1,115 @@
+//! `pumice node run`: the agent of this machine by itself.
+//!
+//! Invariant: only the API server is answered, by the certificate that it shows; everything else of the agent is as in
+//! `pumice up`. Pods go on when the agent ends, and the next one takes them over.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::service::service_fn;
+use pumice_api::names;
+use pumice_apiserver::{ConnectionError, serve_connections};
+use pumice_node::{Handle, NodeBody};
+use pumice_store::DirectoryLock;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::alone;
+use crate::args::node::NodeRunArgs;
+use crate::data_dir::DataDir;
+use crate::up::{host_name, node_options};
+
+/// How long requests under way may take at the end.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Runs the agent until a signal.
+pub fn run(args: &NodeRunArgs) -> Result<()> {
+    let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
+    data.create()?;
+    let _lock = lock(&data)?;
+    let kubeconfig =
+        args.cluster.kubeconfig.as_deref().context("say with --kubeconfig which API server and as whom")?;
+    let credentials = Credentials::read(kubeconfig)?;
+    let tls = pumice_auth::agent_server_config(&credentials.authority, &credentials.certificate, &credentials.key)
+        .with_context(|| format!("use the certificate in {}", kubeconfig.display()))?;
+    alone::run(&args.cluster, async |client, stop| {
+        // Where its Node object says that it is.
+        let address = SocketAddr::from((pumice_node::host_ip(), args.port));
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.with_context(|| format!("{address} can't be listened on: choose another --port"))?;
+        let name = args.node_name.clone().unwrap_or_else(host_name);
+        let mut options = node_options(&args.node, data.path(), &name, client)?;
+        options.kubelet_port = Some(listener.local_addr().context("read the port")?.port());
+        let agent = options.build().context("start the node agent")?;
+        let handle = agent.handle();
+        println!("pumice node {name} runs");
+        let closing = CancellationToken::new();
+        let answering = serve_connections(listener, tls, closing.clone(), DRAIN, move |_, certificate| {
+            let asks = certificate.map(|certificate| pumice_auth::identity_of(certificate)).transpose()?;
+            let trusted = asks.is_some_and(|identity| identity.user == names::USER_APISERVER);
+            let handle = handle.clone();
+            Ok::<_, ConnectionError>(service_fn(move |request| {
+                std::future::ready(Ok::<_, Infallible>(answer(&handle, trusted, request)))
+            }))
+        });
+        let running = async {
+            let result = Box::pin(agent.run(stop.clone())).await.context("run the node agent");
+            closing.cancel();
+            result
+        };
+        tokio::join!(running, answering).0
+    })
+}
+
+/// Keeps a second agent away: two would fight over the pods.
+pub fn lock(data: &DataDir) -> Result<DirectoryLock> {
+    let folder = data.path().join("node");
+    std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+    DirectoryLock::acquire(&folder).context("be the only node agent here")
+}
+
+fn answer<B>(handle: &Handle, trusted: bool, request: Request<B>) -> Response<NodeBody> {
+    if trusted {
+        return handle.answer(request);
+    }
+    let said = Full::new("only the API server is answered here\n".into());
+    let mut response = Response::new(said.map_err(|never: Infallible| match never {}).boxed());
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    response
+}
+
+/// What a kubeconfig with embedded certificates says about its holder, PEM.
+struct Credentials {
+    authority: String,
+    certificate: String,
+    key: String,
+}
+
+impl Credentials {
+    fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        let parsed: Value =
+            serde_saphyr::from_str(&text).with_context(|| format!("{} is no kubeconfig", path.display()))?;
+        let lacks =
+            |what: &str| format!("{} has no {what}; use one that `pumice apiserver` writes for a node", path.display());
+        let get = |of: &Value, what: &str| -> Result<String> {
+            let data = of[what].as_str().with_context(|| lacks(what))?;
+            let bytes = STANDARD.decode(data).with_context(|| lacks(what))?;
+            String::from_utf8(bytes).with_context(|| lacks(what))
+        };
+        let (cluster, user) = (&parsed["clusters"][0]["cluster"], &parsed["users"][0]["user"]);
+        Ok(Credentials {
+            authority: get(cluster, "certificate-authority-data")?,
+            certificate: get(user, "client-certificate-data")?,
+            key: get(user, "client-key-data")?,
+        })
+    }
+}
