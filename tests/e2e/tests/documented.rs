@@ -79,3 +79,9 @@ fn frameworks_can_be_followed() {
 fn coming_from_vcctl_can_be_followed() {
     can_be_followed("docs/vcctl.md", &["run job nap successfully", "research", "kind: JobFlow", "train", "\"List\""]);
 }
+
+#[test]
+fn operations_can_be_followed() {
+    let seen = ["\"ready\": true", "[+]store ok", "apiserver_storage_objects{", "objects at revision"];
+    can_be_followed("docs/operations.md", &seen);
+}

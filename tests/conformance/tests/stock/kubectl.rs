@@ -15,8 +15,10 @@ use crate::wire::{JOBS, PODS, QUEUES, job, map, node, pod, queue};
 mod changes;
 mod deletes;
 mod fixtures;
+mod limits;
 mod looks;
 mod refusals;
+mod rules;
 
 /// kubectl with the administrator's credentials and a home of its own.
 struct Kubectl<'a>(&'a Cluster);

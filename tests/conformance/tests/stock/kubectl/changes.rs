@@ -37,7 +37,7 @@ async fn apply_makes_keeps_and_changes() {
     assert_eq!(kubectl.apply(&scaled).await, "job.batch.volcano.sh/scaled unchanged\n");
     scaled["spec"]["tasks"][0]["replicas"] = json!(4);
     assert_eq!(kubectl.apply(&scaled).await, "job.batch.volcano.sh/scaled configured\n");
-    assert_eq!(kubectl.ok("get job scaled -o jsonpath={.spec.tasks[0].replicas}").await, "4");
+    assert_eq!(kubectl.ok("get vcjob scaled -o jsonpath={.spec.tasks[0].replicas}").await, "4");
 }
 
 /// Lists of built-in kinds merge by their keys, so `apply` leaves alone what others wrote into them.
@@ -126,7 +126,7 @@ async fn small_changes() {
             "queue.scheduling.volcano.sh/default patched",
         ),
         (
-            "patch job j --subresource=status --type=merge -p '{\"status\":{\"state\":{\"phase\":\"Running\"}}}'",
+            "patch vcjob j --subresource=status --type=merge -p '{\"status\":{\"state\":{\"phase\":\"Running\"}}}'",
             "job.batch.volcano.sh/j patched",
         ),
         ("patch cm a -p '{\"data\":{\"c\":\"3\"}}'", "configmap/a patched"),
@@ -141,8 +141,8 @@ async fn small_changes() {
         ("label pod p colour=blue --overwrite", "pod/p labeled"),
         ("label pods --all extra=1", "pod/p labeled"),
         ("label pod p colour-", "pod/p unlabeled"),
-        ("annotate job j a.b/c=d", "job.batch.volcano.sh/j annotated"),
-        ("annotate job j a.b/c-", "job.batch.volcano.sh/j annotated"),
+        ("annotate vcjob j a.b/c=d", "job.batch.volcano.sh/j annotated"),
+        ("annotate vcjob j a.b/c-", "job.batch.volcano.sh/j annotated"),
         ("label node n role=worker", "node/n labeled"),
     ] {
         assert_eq!(kubectl.ok(line).await.trim(), wanted, "{line}");

@@ -11,7 +11,7 @@ async fn delete_waits_for_the_end() {
     for (line, wanted) in [
         ("delete pod unbound", "pod \"unbound\" deleted"),
         ("delete cm/a --wait", "configmap \"a\" deleted"),
-        ("delete job j", "job.batch.volcano.sh \"j\" deleted"),
+        ("delete vcjob j", "job.batch.volcano.sh \"j\" deleted"),
         ("delete pod p --force --grace-period=0", "pod \"p\" force deleted"),
         ("delete node n", "node \"n\" deleted"),
         ("delete cm none --ignore-not-found", ""),
@@ -43,7 +43,7 @@ async fn dependents_follow_the_cascade() {
         let owner = wire.post(JOBS, &job(cascade)).await.is(201).body;
         let child = format!("{MAPS}/{cascade}");
         wire.post(MAPS, &owned_by(map(cascade), &owner, true)).await.is(201);
-        kubectl.ok(&format!("delete job {cascade} --cascade={cascade}")).await;
+        kubectl.ok(&format!("delete vcjob {cascade} --cascade={cascade}")).await;
         wire.get(&format!("{JOBS}/{cascade}")).await.is(404);
         match (cascade, kept) {
             (_, true) => assert!(wire.get(&child).await.is(200).body["metadata"].get("ownerReferences").is_none()),
@@ -62,7 +62,7 @@ async fn a_namespace_goes_with_all_it_holds() {
         cluster.wire.post(&collection.replace("/default/", "/team/"), &object).await.is(201);
     }
     assert_eq!(kubectl.ok("delete ns team").await, "namespace \"team\" deleted\n");
-    assert_eq!(kubectl.ok("get cm,jobs,pods -n team -o name").await, "");
+    assert_eq!(kubectl.ok("get cm,vcjob,pods -n team -o name").await, "");
     let refused = kubectl.run("delete ns default").await.fails("delete");
     assert!(refused.contains("Forbidden"), "{refused}");
 }

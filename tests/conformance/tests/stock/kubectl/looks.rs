@@ -23,7 +23,7 @@ async fn get_prints_what_is_asked() {
         ("get pod p -o 'jsonpath={range .spec.containers[*]}{.name}{end}'", "main"),
         ("get pods -o custom-columns=N:.metadata.name,P:.status.phase", "N P / p Running"),
         ("get pods -o 'go-template={{range .items}}{{.metadata.name}}{{end}}'", "p"),
-        ("get jobs", "NAME STATUS MINAVAILABLE RUNNINGS AGE / j"),
+        ("get vcjob", "NAME STATUS MINAVAILABLE RUNNINGS AGE / j"),
         ("get vcjob -o wide", "NAME STATUS MINAVAILABLE RUNNINGS AGE QUEUE / j"),
         ("get vj,q -o name", "job.batch.volcano.sh/j / queue.scheduling.volcano.sh/default"),
         ("get queue default -o name", "queue.scheduling.volcano.sh/default"),
@@ -69,7 +69,7 @@ async fn describe_tells_the_story() {
             ][..],
         ),
         (
-            "describe job j",
+            "describe vcjob j",
             &[
                 "API Version:  batch.volcano.sh/v1alpha1",
                 "Min Available:   1",
@@ -120,8 +120,8 @@ async fn discovery_and_explain() {
     let namespaced = kubectl.ok("api-resources --namespaced=false -o name").await;
     assert!(namespaced.contains("queues.scheduling.volcano.sh") && !namespaced.contains("pods"), "{namespaced}");
     for (line, wanted) in [
-        ("explain jobs.spec", "minAvailable\t<integer>"),
-        ("explain jobs.spec.tasks.template.spec.containers.image", "image <string>"),
+        ("explain vcjob.spec", "minAvailable\t<integer>"),
+        ("explain vcjob.spec.tasks.template.spec.containers.image", "image <string>"),
         ("explain queue", "KIND:       Queue"),
         ("explain pods.spec.containers", "image\t<string>"),
         ("explain pod --recursive", "terminationGracePeriodSeconds\t<integer>"),
@@ -129,7 +129,7 @@ async fn discovery_and_explain() {
         let out = kubectl.ok(line).await;
         assert!(out.contains(wanted), "{line}: {out}");
     }
-    kubectl.run("explain jobs.nothing").await.fails("explain");
+    kubectl.run("explain vcjob.nothing").await.fails("explain");
     let version: Value = serde_json::from_str(&kubectl.ok("version -o json").await).expect("json");
     assert!(version["serverVersion"]["gitVersion"].as_str().expect("text").starts_with("v1."));
     assert_eq!(kubectl.ok("get --raw /readyz").await, "ok");
@@ -175,7 +175,7 @@ async fn waiting_ends_when_the_state_comes() {
         kubectl.ok(line).await;
     }
     kubectl.run("wait --for=condition=Ready=False pod/p --timeout=0s").await.fails("wait");
-    let later = kubectl.run("wait --for=jsonpath={.status.state.phase}=Completed job/j --timeout=20s");
+    let later = kubectl.run("wait --for=jsonpath={.status.state.phase}=Completed vcjob/j --timeout=20s");
     let change = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         let patch = json!({"status": {"state": {"phase": "Completed"}}});

@@ -8,13 +8,12 @@ async fn what_is_not_served_is_refused_cleanly() {
     let kubectl = Kubectl(&cluster);
     for (line, wanted) in [
         ("patch queue default -p '{\"spec\":{\"weight\":2}}'", "use --type=merge"),
-        ("scale job j --replicas=2", "could not find the requested resource"),
+        ("scale vcjob j --replicas=2", "could not find the requested resource"),
         ("top pods", "Metrics API not available"),
         ("top nodes", "Metrics API not available"),
         ("get nothings", "the server doesn't have a resource type \"nothings\""),
-        ("get deployments", "the server doesn't have a resource type \"deployments\""),
-        ("create deployment d --image=x", "the server could not find the requested resource"),
-        ("rollout status deployment/x", "the server doesn't have a resource type"),
+        ("get daemonsets", "the server doesn't have a resource type \"daemonsets\""),
+        ("rollout status daemonset/x", "the server doesn't have a resource type"),
         ("get pod none", "Error from server (NotFound): pods \"none\" not found"),
         ("get pods -n default none", "pods \"none\" not found"),
         ("logs none", "pods \"none\" not found"),

@@ -1,0 +1,71 @@
+//! `pumice status`: what it tells, what it exits with, and how it waits.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use pumice_testkit::{Platform, Process, Setup, binary, eventually};
+use serde_json::Value;
+
+#[test]
+fn it_tells_how_a_platform_does_and_exits_accordingly() {
+    let mut platform = Platform::new();
+    let status =
+        |platform: &Platform, args: &[&str]| platform.run(&binary("pumice"), [&["status"], args].concat(), None);
+    platform.jobctl(["run", "--name", "done", "--", "true"]).ok();
+    platform.jobctl(["submit", "--name", "waits", "--cpu", "1000", "--", "true"]).ok();
+    platform.wait_for_phase("waits", "Pending");
+    let report = eventually("the queue is told", || {
+        let report: Value = serde_json::from_str(&status(&platform, &["-o", "json"]).ok()).unwrap();
+        if report["queues"][0]["name"] == "default" { Ok(report) } else { Err(report.to_string()) }
+    });
+    assert_eq!(report["ready"], true, "{report:#}");
+    assert_eq!(report["server"], platform.url);
+    assert_eq!((&report["nodes"]["total"], &report["nodes"]["ready"]), (&1.into(), &1.into()));
+    assert_eq!(report["pods"]["Succeeded"], 1, "{report:#}");
+    assert!(report["revision"].as_u64().unwrap() > 10);
+    assert!(report["disk"]["freeBytes"].as_u64().unwrap() > 0 && report["disk"]["storeBytes"].as_u64().unwrap() > 0);
+    let components: Vec<&str> =
+        report["components"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(components, ["store", "store-writes", "controllers", "scheduler", "node-agent"]);
+    let yaml = status(&platform, &["-o", "yaml"]).ok();
+    assert!(yaml.contains("ready: true\n"), "{yaml}");
+    let text = status(&platform, &[]).ok();
+    assert!(text.starts_with("ready at https://") && text.contains("1 Succeeded"), "{text}");
+
+    // A node whose agent says no: the platform is there, and not ready.
+    let node = platform.list("nodes")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let patch =
+        r#"{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Test","message":"out of order"}]}}"#;
+    platform.kubectl(["patch", "node", &node, "--subresource=status", "--type=merge", "-p", patch]).ok();
+    let not_ready = status(&platform, &[]);
+    assert_eq!(not_ready.code, 1, "{not_ready:?}");
+    assert!(not_ready.stdout.contains("out of order"), "{not_ready:?}");
+    let waited = status(&platform, &["--wait", "--timeout", "1s"]);
+    assert_eq!(waited.code, 1, "{waited:?}");
+    // Who waits sees it come back.
+    let mut command = std::process::Command::new(binary("pumice"));
+    command.args(["status", "--wait", "--data-dir"]).arg(platform.data_dir());
+    let mut waiting = Process::start("waiting", &mut command, platform.scratch());
+    let patch = patch.replace("\"False\"", "\"True\"");
+    platform.kubectl(["patch", "node", &node, "--subresource=status", "--type=merge", "-p", &patch]).ok();
+    eventually("the wait ends", || waiting.ended().ok_or_else(|| waiting.tail()).map(|code| assert_eq!(code, 0)));
+
+    assert_eq!(platform.stop(), 0);
+    let gone = status(&platform, &[]);
+    assert_eq!(gone.code, 3, "{gone:?}");
+    assert!(gone.stderr.contains("no platform runs in") && gone.stderr.contains("pumice up"), "{gone:?}");
+    let mut command = std::process::Command::new(binary("pumice"));
+    command.args(["status", "--wait", "--data-dir"]).arg(platform.data_dir());
+    let mut waiting = Process::start("waiting-for-up", &mut command, platform.scratch());
+    platform.up();
+    eventually("the wait ends", || waiting.ended().ok_or_else(|| waiting.tail()).map(|code| assert_eq!(code, 0)));
+}
+
+#[test]
+fn a_platform_without_nodes_is_not_ready_and_one_elsewhere_is_named_by_its_kubeconfig() {
+    let platform = Platform::start(Setup { flags: vec!["--local-node=false".into()] });
+    let kubeconfig = platform.data_dir().join("kubeconfig");
+    let status = platform.run(&binary("pumice"), ["status", "--kubeconfig", kubeconfig.to_str().unwrap()], None);
+    assert_eq!(status.code, 1, "{status:?}");
+    assert!(status.stdout.contains("nodes   0 of 0 ready") && !status.stdout.contains("disk"), "{status:?}");
+    let nothing = platform.run(&binary("pumice"), ["status", "--kubeconfig", "nowhere"], None);
+    assert_eq!(nothing.code, 3, "{nothing:?}");
+}
