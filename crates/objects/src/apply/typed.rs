@@ -212,22 +212,42 @@ pub(super) struct Changes {
 /// What became of `old`.
 pub(super) fn changes(old: &Value, new: &Value, at: At<'_>) -> Changes {
     let (before, after) = (fields_of(old, at), fields_of(new, at));
+    let Both { modified, filled } = both(old, new, at);
     let mut set = after.clone();
     set.subtract(&before);
-    set.add(&modified(old, new, at));
+    set.subtract(&filled);
+    set.add(&modified);
     let mut removed = before;
     removed.subtract(&after);
+    removed.subtract(&filled);
     Changes { set, removed }
 }
 
-/// Fields of both that have different values.
-fn modified(old: &Value, new: &Value, at: At<'_>) -> Fields {
-    let mut fields = Fields::default();
+/// Fields that are in both of two objects.
+#[derive(Default)]
+struct Both {
+    /// Those that have different values.
+    modified: Fields,
+    /// Objects that got their first member, or lost their last: such a one was there before and still is, and who owns it
+    /// goes on to.
+    filled: Fields,
+}
+
+impl Both {
+    fn put(&mut self, step: &Step, below: Self) {
+        self.modified.put(step.clone(), below.modified);
+        self.filled.put(step.clone(), below.filled);
+    }
+}
+
+fn both(old: &Value, new: &Value, at: At<'_>) -> Both {
+    let mut found = Both::default();
     match (parts(old, at), parts(new, at)) {
         (Parts::Members(old), Parts::Members(new)) => {
+            found.filled.is_member = old.is_empty() != new.is_empty();
             for (name, new) in new {
                 if let Some(old) = old.get(name) {
-                    fields.put(Step::Field(name.clone()), modified(old, new, member(at, name)));
+                    found.put(&Step::Field(name.clone()), both(old, new, member(at, name)));
                 }
             }
         }
@@ -236,11 +256,11 @@ fn modified(old: &Value, new: &Value, at: At<'_>) -> Fields {
                 old.iter().rev().filter_map(|(step, item)| Some((step.as_ref()?, *item))).collect();
             for (step, item) in new {
                 if let Some((step, old)) = step.and_then(|step| before.get(&step).map(|old| (step, *old))) {
-                    fields.put(step, modified(old, item, at.and_then(Place::items)));
+                    found.put(&step, both(old, item, at.and_then(Place::items)));
                 }
             }
         }
-        _ => fields.is_member = old != new,
+        _ => found.modified.is_member = old != new,
     }
-    fields
+    found
 }
