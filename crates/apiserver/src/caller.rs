@@ -3,11 +3,14 @@
 //! Invariant: a token that does not hold is 401, never nobody; whoever acts for another has the verb `impersonate` on each
 //! part of him. A certificate, or the identity of an in-process client, goes before a token. Called by the pipeline.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderName, header};
 use pumice_auth::{ANONYMOUS, Attributes, Decision, ISSUER, Identity, Target, UNAUTHENTICATED, service_account_of};
 use pumice_objects::status::{GroupResource, Status};
 
 use crate::server::State;
+use crate::websocket;
 
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
@@ -39,11 +42,11 @@ pub(crate) fn identify(
     shown: Option<&Identity>,
     headers: &HeaderMap,
 ) -> Result<Option<Caller>, Refused> {
-    let identity = match (shown, bearer(headers)) {
+    let identity = match (shown, token(headers)) {
         (Some(identity), _) => identity.clone(),
         (None, None) => return Ok(None),
         (None, Some(token)) => {
-            let verified = state.accounts.verify(&state.store, token, &[ISSUER], state.clock.now());
+            let verified = state.accounts.verify(&state.store, &token, &[ISSUER], state.clock.now());
             let claims = verified.map_err(|error| {
                 tracing::debug!(%error, "a token was refused");
                 Refused { status: Status::unauthorized(), who: None }
@@ -58,7 +61,12 @@ pub(crate) fn identify(
     }
 }
 
-/// The token of a request; empty for one that is no text.
+/// The token of a request, from its header or, as browsers send it, from its WebSocket's protocols.
+fn token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    bearer(headers).map(Cow::Borrowed).or_else(|| websocket::bearer(headers).map(Cow::Owned))
+}
+
+/// The token of the header that is for it; empty for one that is no text.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, token) = text.split_at_checked("Bearer ".len())?;

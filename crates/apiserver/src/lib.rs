@@ -57,6 +57,7 @@ mod subresources;
 mod tables;
 mod verbs;
 mod volumes;
+mod websocket;
 
 pub use admission::{Admission, AdmissionRequest, AdmitAll, Admitted, ObjectReader, Operation};
 pub use aggregate::{AggregatedApi, AggregatedResource, AggregatedService};

@@ -15,11 +15,12 @@ use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tower::Service;
 
 use crate::audit::Source;
 use crate::connections::{ConnectionError, serve_connections};
-use crate::pipeline::Closing;
+use crate::pipeline::Listener;
 use crate::server::ApiServer;
 
 /// How long requests may take to end after the shutdown.
@@ -29,15 +30,21 @@ impl ApiServer {
     /// Answers connections until `shutdown`: then stops accepting, ends watches, and lets other requests finish for a
     /// few seconds.
     pub async fn serve(&self, listener: TcpListener, tls: Arc<ServerConfig>, shutdown: CancellationToken) {
-        let (server, closing) = (self.clone(), Closing(shutdown.clone()));
+        let of = Listener { closing: shutdown.clone(), sockets: TaskTracker::new() };
+        let sockets = of.sockets.clone();
+        let server = self.clone();
         let answering = move |peer: SocketAddr, certificate: Option<&CertificateDer<'static>>| {
             let identity = certificate.map(|certificate| identity_of(certificate)).transpose()?;
-            let (server, closing, source) = (server.clone(), closing.clone(), Source(peer.ip()));
+            let (server, of, source) = (server.clone(), of.clone(), Source(peer.ip()));
             Ok::<_, ConnectionError>(service_fn(move |request: Request<Incoming>| {
-                server.clone().call(with_identity(request, identity.as_ref(), source, &closing))
+                server.clone().call(with_identity(request, identity.as_ref(), source, &of))
             }))
         };
         serve_connections(listener, tls, shutdown, DRAIN_TIMEOUT, answering).await;
+        sockets.close();
+        if tokio::time::timeout(DRAIN_TIMEOUT, sockets.wait()).await.is_err() {
+            tracing::warn!(left = sockets.len(), "watches over WebSockets are cut off by the shutdown");
+        }
     }
 }
 
@@ -46,7 +53,7 @@ fn with_identity(
     mut request: Request<Incoming>,
     identity: Option<&Identity>,
     source: Source,
-    closing: &Closing,
+    of: &Listener,
 ) -> Request<Incoming> {
     let extensions = request.extensions_mut();
     extensions.remove::<Identity>();
@@ -54,6 +61,6 @@ fn with_identity(
         extensions.insert(identity.clone());
     }
     extensions.insert(source);
-    extensions.insert(closing.clone());
+    extensions.insert(of.clone());
     request
 }

@@ -1,10 +1,10 @@
 //! One request as it is seen from outside: counted, and told to the audit log.
 //!
 //! Invariant: whatever becomes of a request, it is counted once, and no longer under way when it was answered; what goes on
-//! after its answer (a watch, a log that is followed) ends with its body. Used by the pipeline alone.
+//! after its answer (a watch, a log that is followed) ends with its body, or with what [`Lasting`] was given to. Used by the pipeline alone.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{HeaderMap, Method, Request, Response, header};
 use pumice_auth::Identity;
@@ -66,6 +66,19 @@ impl Drop for GoesOn {
         if let Some((entry, state)) = self.entry.take() {
             entry.complete(&state);
         }
+    }
+}
+
+/// For what lasts longer than its answer, because the connection becomes something else: holds what counts it.
+#[derive(Clone, Default)]
+pub(crate) struct Lasting(Arc<Mutex<Option<GoesOn>>>);
+
+impl Lasting {
+    /// Marks an answer whose body does not tell the end: it goes on until what is returned here is dropped.
+    pub(crate) fn in_place_of(response: &mut Response<Body>) -> Self {
+        let lasting = Self::default();
+        response.extensions_mut().insert(lasting.clone());
+        lasting
     }
 }
 
@@ -137,7 +150,13 @@ impl Observed {
                     (entry, Arc::clone(state))
                 });
                 let guard = GoesOn { series, entry };
-                response.map(|body| body.guarded(guard))
+                match response.extensions().get::<Lasting>() {
+                    Some(lasting) => {
+                        *lasting.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+                        response
+                    }
+                    None => response.map(|body| body.guarded(guard)),
+                }
             }
             _ => {
                 if let Some(entry) = entry {

@@ -13,6 +13,7 @@ use hyper::upgrade::OnUpgrade;
 use pumice_auth::{Attributes, Decision, Identity, Target as AuthTarget, named};
 use pumice_objects::status::{GroupResource, Status};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::body::Body;
 use crate::caller::{Caller, Refused};
@@ -23,11 +24,16 @@ use crate::registry::descriptor::Subresource;
 use crate::registry::{Descriptor, Registry};
 use crate::request::{self, ResourceRequest, Target, Verb};
 use crate::server::State;
-use crate::{caller, documents, reviews, subresources, verbs};
+use crate::{caller, documents, reviews, subresources, verbs, websocket};
 
-/// Set by a listener on its requests: watches end when it fires, so that the listener can.
-#[derive(Clone, Debug)]
-pub(crate) struct Closing(pub(crate) CancellationToken);
+/// Set by a listener on its requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listener {
+    /// Watches end when it fires, so that the listener can.
+    pub(crate) closing: CancellationToken,
+    /// Those that go on over a WebSocket.
+    pub(crate) sockets: TaskTracker,
+}
 
 /// Longest time for a write, its body included.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,7 +50,7 @@ pub(crate) struct Call {
     pub(crate) request: ResourceRequest,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
-    pub(crate) closing: CancellationToken,
+    pub(crate) listener: Listener,
     /// The connection, to be had once this request is answered, if the client asks to change its protocol.
     pub(crate) upgrade: Option<OnUpgrade>,
 }
@@ -100,7 +106,7 @@ pub(crate) async fn answer(state: Arc<State>, request: Request<Body>) -> Respons
     observed.end(&state, response)
 }
 
-async fn route(state: Arc<State>, request: Request<Body>, observed: &mut Observed) -> Answer {
+async fn route(state: Arc<State>, mut request: Request<Body>, observed: &mut Observed) -> Answer {
     let query = Query::parse(request.uri().query().unwrap_or_default())?;
     let watching = query.flag("watch")?.unwrap_or(false);
     let target = request::parse(request.method(), request.uri().path(), watching)
@@ -109,6 +115,7 @@ async fn route(state: Arc<State>, request: Request<Body>, observed: &mut Observe
     let caller = caller_of(&state, &request, &target);
     observed.caller(&state, &target, caller.as_ref().map_err(|refused| refused.who.as_ref()), &request);
     let identity = caller.map_err(|refused| refused.status)?.identity;
+    websocket::without_bearer(request.headers_mut());
     match target {
         Target::Other(segments) => {
             let path = format!("/{}", segments.join("/"));
@@ -188,9 +195,9 @@ fn call(
     query: Query,
     http: &Request<Body>,
 ) -> Call {
-    let closing = http.extensions().get::<Closing>().map(|closing| closing.0.clone()).unwrap_or_default();
+    let listener = http.extensions().get::<Listener>().cloned().unwrap_or_default();
     let upgrade = http.extensions().get::<OnUpgrade>().cloned();
-    Call { state, descriptor, identity, request, query, headers: http.headers().clone(), closing, upgrade }
+    Call { state, descriptor, identity, request, query, headers: http.headers().clone(), listener, upgrade }
 }
 
 /// `POST /api/v1/namespaces/x/bindings` names the pod in its body.

@@ -43,7 +43,7 @@ pub(crate) async fn read(call: &Call) -> Answer {
         .map_err(|error| Status::bad_request(format!("the log request can't be passed on: {error}")))?;
     let answer = on_node::ask(call, node, request, StatusCode::OK).await?;
     // A followed log ends with the listener, so that a shutdown need not cut it off.
-    let chunks = answer.into_body().into_data_stream().take_until(call.closing.clone().cancelled_owned());
+    let chunks = answer.into_body().into_data_stream().take_until(call.listener.closing.clone().cancelled_owned());
     let mut response = Response::new(Body::new(StreamBody::new(chunks.map_ok(Frame::data))));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     Ok(response)

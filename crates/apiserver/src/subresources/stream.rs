@@ -6,7 +6,7 @@
 
 use form_urlencoded::byte_serialize;
 use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
-use http::{HeaderMap, HeaderName, Request, StatusCode};
+use http::{Request, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use pumice_objects::status::Status;
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use crate::pipeline::{Answer, Call, authorize_also};
 use crate::render::parse;
 use crate::request::Verb;
 use crate::verbs::{read, write};
+use crate::websocket::{has, is_asked};
 
 /// Which container a command runs in, where the request does not say.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
@@ -89,18 +90,10 @@ fn upgrade(call: &Call, no_spdy: &str) -> Result<OnUpgrade, Status> {
     if has(headers, &UPGRADE, spdy) || tunnel {
         return Err(Status::bad_request(no_spdy));
     }
-    let asked =
-        has(headers, &UPGRADE, |entry| entry == "websocket") && has(headers, &CONNECTION, |entry| entry == "upgrade");
     call.upgrade
         .clone()
-        .filter(|_| asked)
+        .filter(|_| is_asked(headers))
         .ok_or_else(|| Status::bad_request("Upgrade request required: a WebSocket over HTTP/1.1"))
-}
-
-/// Whether an entry of a header that is a list is as wanted; entries are compared in lower case.
-fn has(headers: &HeaderMap, name: &HeaderName, wanted: impl Fn(&str) -> bool) -> bool {
-    let lines = headers.get_all(name).into_iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|entry| wanted(&entry.trim().to_ascii_lowercase()))
 }
 
 /// The container that the pod's own annotation names, if it has it.

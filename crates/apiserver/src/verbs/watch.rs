@@ -1,4 +1,4 @@
-//! watch: a stream of changes as lines of JSON.
+//! watch: a stream of changes as lines of JSON, or as messages of a WebSocket where the client asks for one.
 //!
 //! Invariant: the stream starts from one snapshot and misses nothing after it; an object that enters or leaves the
 //! selection is told as ADDED or DELETED; a client that falls behind gets an ERROR event with 410 and the end.
@@ -26,6 +26,8 @@ use crate::selecting::Matcher;
 use crate::server::State;
 use crate::tables;
 
+mod socket;
+
 /// A watch without a wish ends after this long; clients start anew.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(45 * 60);
 /// Longest watch that a client may wish for.
@@ -51,6 +53,7 @@ pub(crate) fn watch(call: &Call) -> Answer {
     let mut bookmarks = tokio::time::interval_at(Instant::now() + period, period);
     bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let timeout = options.timeout_seconds.map_or(TIMEOUT_DEFAULT, Duration::from_secs).min(TIMEOUT_MAX);
+    let deadline = Instant::now() + timeout;
     let feed = Feed {
         view,
         matcher,
@@ -59,11 +62,14 @@ pub(crate) fn watch(call: &Call) -> Answer {
         watch: start.watch,
         bookmarks: options.bookmarks.then_some(bookmarks),
         registered: call.descriptor.openapi.is_some().then(|| Registered::new(call)),
-        deadline: Instant::now() + timeout,
-        closing: call.closing.clone(),
+        deadline,
+        closing: call.listener.closing.clone(),
         ended: false,
     };
-    Ok(json_response(StatusCode::OK, Body::stream(feed.into_stream())))
+    match socket::asked(call) {
+        Some(upgrade) => socket::answer(call, upgrade, feed.into_stream(), deadline),
+        None => Ok(json_response(StatusCode::OK, Body::stream(feed.into_stream()))),
+    }
 }
 
 /// The rules of `sendInitialEvents` and `resourceVersionMatch`.

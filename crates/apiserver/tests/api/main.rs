@@ -24,4 +24,5 @@ mod tokens;
 mod validations;
 mod volumes;
 mod watch;
+mod watch_sockets;
 mod webhooks;

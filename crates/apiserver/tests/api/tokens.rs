@@ -46,11 +46,11 @@ async fn ask(server: &Server, spec: Value) -> Answer {
     server.post(&format!("{ACCOUNTS}/robot/token"), &request).await
 }
 
-async fn token(server: &Server, spec: Value) -> String {
+pub async fn token(server: &Server, spec: Value) -> String {
     ask(server, spec).await.is(201).body["status"]["token"].as_str().expect("a token").to_owned()
 }
 
-async fn with_robot(server: &Server) {
+pub async fn with_robot(server: &Server) {
     server.post(ACCOUNTS, &robot()).await.is(201);
     server.post(&at("roles"), &role("Role", "reader", &["list"], &["configmaps"])).await.is(201);
     let subject = json!({"kind": "ServiceAccount", "name": "robot", "namespace": "default"});
