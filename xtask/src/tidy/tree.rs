@@ -33,10 +33,12 @@ fn walk(root: &Path, folder: &Path, files: &mut Vec<File>) -> anyhow::Result<()>
         let entry = entry?;
         let path = entry.path();
         let kind = entry.file_type()?;
+        // In a further work tree of git, `.git` is a file.
+        if SKIPPED.contains(&entry.file_name().to_string_lossy().as_ref()) {
+            continue;
+        }
         if kind.is_dir() {
-            if !SKIPPED.contains(&entry.file_name().to_string_lossy().as_ref()) {
-                walk(root, &path, files)?;
-            }
+            walk(root, &path, files)?;
         } else if kind.is_file() && entry.metadata()?.len() <= SIZE_MAX {
             // What is not text is of no interest, and neither is a file that went away since it was listed.
             let Ok(text) = std::fs::read_to_string(&path) else { continue };
