@@ -18,7 +18,7 @@ const NOTES: [(&str, &str); 26] = [
          stays as it was written",
     ),
     ("configmaps", "`kube-root-ca.crt` is in every namespace"),
-    ("endpointslices", "made of headless services; as JSON and YAML only; upstream names them at random"),
+    ("endpointslices", "made of headless services; upstream names them at random"),
     (
         "cronjobs",
         "a time that was missed is served late, but once; a schedule of five odd words is stored, and an event says what is wrong with it; `@every 10m` is understood",
@@ -29,7 +29,8 @@ const NOTES: [(&str, &str); 26] = [
     ),
     (
         "events",
-        "v1 only; gone an hour after they were last seen; an answered write may be lost for half a second after a power loss",
+        "the same ones in both groups; the rules for `events.k8s.io` are upstream's, those for the core group are not asked; gone an hour \
+         after they were last seen; an answered write may be lost for half a second after a power loss",
     ),
     (
         "jobs",

@@ -16,6 +16,7 @@ mod cel;
 mod clock;
 mod compatibility;
 mod connections;
+mod conversion;
 mod cut;
 mod decode;
 mod discovery;

@@ -244,8 +244,8 @@ async fn dispatch(call: Call, body: Body) -> Answer {
         return reviews::answer(&call, review, body).await;
     }
     match request.verb {
-        Verb::Get => verbs::read::get(&call),
-        Verb::List => verbs::read::list(&call),
+        Verb::Get => verbs::read::get(&call).await,
+        Verb::List => verbs::read::list(&call).await,
         Verb::Watch => verbs::watch::watch(&call),
         Verb::Create if request.name.is_empty() => verbs::create::create(&call, body).await,
         Verb::Create => Err(Status::method_not_allowed(call.resource(), "create")),
@@ -259,7 +259,7 @@ async fn dispatch(call: Call, body: Body) -> Answer {
 
 async fn below(call: &Call, subresource: &Subresource, body: Body) -> Answer {
     match (subresource, call.request.verb) {
-        (Subresource::Status, Verb::Get) => verbs::read::get(call),
+        (Subresource::Status, Verb::Get) => verbs::read::get(call).await,
         (Subresource::Status, Verb::Patch) => verbs::update::patch(call, Some(subresource), body).await,
         (Subresource::Status, _) => verbs::update::update(call, Some(subresource), body).await,
         (Subresource::Scale { .. }, _) => subresources::scale::serve(call, subresource, body).await,

@@ -73,7 +73,7 @@ impl Registry {
     pub(crate) fn stored(&self) -> BTreeMap<Arc<str>, Arc<Descriptor>> {
         let mut stored = BTreeMap::new();
         for one in self.ordered.iter().filter(|one| one.review.is_none()) {
-            if !stored.contains_key(&one.storage) || one.version == one.storage_version {
+            if !stored.contains_key(&one.storage) || one.is_storage() {
                 stored.insert(Arc::clone(&one.storage), Arc::clone(one));
             }
         }

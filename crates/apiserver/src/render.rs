@@ -1,6 +1,7 @@
 //! Stored objects into answers: whole, as a Table, or metadata alone.
 //!
-//! Invariant: a whole object in its stored version is answered with the store's own bytes. Called by the verbs.
+//! Invariant: objects come in the version that is asked for; a whole one is answered with its own bytes. Called by the verbs,
+//! after [`crate::conversion`].
 
 use std::sync::Arc;
 
@@ -49,21 +50,17 @@ impl View {
     /// The bytes of one object in this view.
     pub(crate) fn bytes(&self, object: &Object) -> Bytes {
         match self.shape {
-            Shape::Whole if !self.descriptor.converts() => object.body.clone(),
-            _ => Bytes::from(self.value(parse(object)).to_string()),
+            Shape::Whole => object.body.clone(),
+            Shape::Table | Shape::Partial => Bytes::from(self.value(parse(object)).to_string()),
         }
     }
 
     /// One parsed object in this view.
-    pub(crate) fn value(&self, mut object: Value) -> Value {
+    pub(crate) fn value(&self, object: Value) -> Value {
         match self.shape {
-            Shape::Whole => {
-                self.convert(&mut object);
-                object
-            }
+            Shape::Whole => object,
             Shape::Partial => tables::partial(&object),
             Shape::Table => {
-                self.convert(&mut object);
                 let metadata = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
                 self.table(metadata, &[object])
             }
@@ -74,12 +71,6 @@ impl View {
         let table = &self.descriptor.table;
         let rows = objects.iter().map(|object| table.row(object, self.include, self.now)).collect();
         table.to_json(metadata, rows, true)
-    }
-
-    fn convert(&self, object: &mut Value) {
-        if self.descriptor.converts() {
-            object["apiVersion"] = json!(self.descriptor.api_version());
-        }
     }
 
     /// An answer with one object.
@@ -96,7 +87,7 @@ impl View {
     pub(crate) fn list(&self, page: Page) -> Response<Body> {
         let (metadata, items) = (list_metadata(&page), page.items);
         match self.shape {
-            Shape::Whole if !self.descriptor.converts() => {
+            Shape::Whole => {
                 let head = format!(
                     "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
                     json!(self.descriptor.list_kind),
@@ -108,15 +99,11 @@ impl View {
                 let objects: Vec<Value> = items.iter().map(|object| parse(object)).collect();
                 json_response(StatusCode::OK, self.table(metadata, &objects).to_string())
             }
-            Shape::Whole | Shape::Partial => {
-                let (kind, version) = match self.shape {
-                    Shape::Partial => ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned()),
-                    _ => (self.descriptor.list_kind.as_str(), self.descriptor.api_version()),
-                };
+            Shape::Partial => {
                 let items: Vec<Value> = items.iter().map(|object| self.value(parse(object))).collect();
                 let list = json!({
-                    "kind": kind,
-                    "apiVersion": version,
+                    "kind": "PartialObjectMetadataList",
+                    "apiVersion": "meta.k8s.io/v1",
                     "metadata": metadata,
                     "items": items,
                 });

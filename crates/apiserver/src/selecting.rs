@@ -12,6 +12,7 @@ use pumice_store::Object;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::conversion::Conversion;
 use crate::cut::field;
 use crate::pick::pick;
 use crate::query::ReadOptions;
@@ -25,6 +26,7 @@ const NAMESPACE: &str = "metadata.namespace";
 pub(crate) struct Matcher {
     labels: LabelSelector,
     fields: FieldSelector,
+    conversion: Conversion,
 }
 
 #[derive(Default, Deserialize)]
@@ -46,7 +48,11 @@ impl Matcher {
                 )));
             }
         }
-        Ok(Self { labels: options.labels.clone(), fields: options.fields.clone() })
+        Ok(Self {
+            labels: options.labels.clone(),
+            fields: options.fields.clone(),
+            conversion: descriptor.conversion.clone(),
+        })
     }
 
     /// Whether everything matches.
@@ -76,7 +82,7 @@ impl Matcher {
         self.fields.matches(|path| match path {
             NAME => Some(Cow::Borrowed(&*object.key.name)),
             NAMESPACE => Some(Cow::Borrowed(&*object.key.namespace)),
-            other => field_text(pick(&object.body, other), other),
+            other => field_text(pick(&object.body, &self.conversion.stored_path(other)), other),
         })
     }
 }

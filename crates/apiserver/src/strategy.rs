@@ -22,6 +22,7 @@ pub(crate) mod crd;
 pub(crate) mod deployment;
 pub(crate) mod disruption_budget;
 pub(crate) mod endpoint_slice;
+pub(crate) mod event;
 pub(crate) mod lease;
 pub(crate) mod limit_range;
 pub(crate) mod meta;
@@ -70,6 +71,11 @@ pub(crate) trait Strategy: Send + Sync {
 
     /// Rules for new and changed objects.
     fn validate(&self, _object: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Rules for new objects alone.
+    fn validate_create(&self, _object: &Value) -> Vec<FieldError> {
         Vec::new()
     }
 

@@ -27,6 +27,7 @@ const WITH_KINDS: &[&str] = &[
     "api/batch/v1",
     "api/coordination/v1",
     "api/core/v1",
+    "api/discovery/v1",
     "api/events/v1",
     "api/networking/v1",
     "api/policy/v1",

@@ -8,12 +8,13 @@ use pumice_objects::table::Table;
 
 use super::descriptor::{Descriptor, Subresource};
 use super::schemas;
+use crate::conversion::Conversion;
 use crate::gates;
 use crate::reviews::Review;
 use crate::strategy::{
     Node, Plain, Strategy, admission, batch_cron_job, batch_job, claim, config, crd, deployment, disruption_budget,
-    endpoint_slice, lease, limit_range, namespace, network_policy, pod, priority, replica_set, resource_quota, rights,
-    service, stateful_set, storage_class, volume,
+    endpoint_slice, event, lease, limit_range, namespace, network_policy, pod, priority, replica_set, resource_quota,
+    rights, service, stateful_set, storage_class, volume,
 };
 use crate::tables::{
     admission as admission_tables, core, events, limits, nodes, pods, rights as rights_tables, storage, workloads,
@@ -49,6 +50,9 @@ const COUNTED: [&str; 9] = [
     "replicasets",
     "statefulsets",
 ];
+
+/// The group with the newer form of events.
+const EVENTS_GROUP: &str = "events.k8s.io";
 
 const CORE: Kind = Kind {
     group: "",
@@ -176,6 +180,28 @@ static KINDS: &[Kind] = &[
             "reportingComponent",
             "type",
         ],
+        ..CORE
+    },
+    Kind {
+        group: EVENTS_GROUP,
+        plural: "events",
+        kind: "Event",
+        short_names: &["ev"],
+        component: "io.k8s.api.events.v1.Event",
+        table: events::table,
+        selectable: &[
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
+            "type",
+        ],
+        strategy: &event::Event,
         ..CORE
     },
     Kind {
@@ -517,8 +543,12 @@ pub(crate) fn descriptors() -> Vec<Arc<Descriptor>> {
 impl Kind {
     fn descriptor(&self) -> Descriptor {
         let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        let storage =
-            if self.group.is_empty() { self.plural.to_owned() } else { format!("{}/{}", self.group, self.plural) };
+        // Events of both groups are the same ones.
+        let storage = if self.group.is_empty() || self.group == EVENTS_GROUP {
+            self.plural.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.plural)
+        };
         Descriptor {
             group: self.group.to_owned(),
             version: self.version.to_owned(),
@@ -531,6 +561,11 @@ impl Kind {
             namespaced: self.namespaced,
             storage: Arc::from(storage),
             storage_version: self.version.to_owned(),
+            conversion: if self.plural == "events" && self.group == EVENTS_GROUP {
+                Conversion::Events
+            } else {
+                Conversion::Same
+            },
             schema: schemas::builtin(self.component),
             rules: None,
             component: self.component.to_owned(),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::descriptor::{Descriptor, Subresource};
 use super::schemas;
+use crate::conversion::Conversion;
 use crate::rules;
 use crate::strategy::Plain;
 use crate::strategy::problems::Problems;
@@ -97,6 +98,7 @@ fn one(spec: &Value, version: &Value, storage: &str, rank: usize) -> Result<Desc
         component: format!("{}.{version_name}.{kind}", reversed.join(".")),
         storage: Arc::from(format!("{group}/{plural}")),
         storage_version: storage.to_owned(),
+        conversion: Conversion::Renamed,
         version: version_name,
         singular: text(&names["singular"]),
         list_kind: text(&names["listKind"]),

@@ -6,6 +6,7 @@ use pumice_objects::schema::Schema;
 use pumice_objects::table::Table;
 use serde_json::Value;
 
+use crate::conversion::Conversion;
 use crate::negotiate::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH};
 use crate::reviews::Review;
 use crate::rules::Rules;
@@ -93,6 +94,8 @@ pub(crate) struct Descriptor {
     pub(crate) storage: Arc<str>,
     /// The version in which bodies are stored.
     pub(crate) storage_version: String,
+    /// How stored objects become those that it shows.
+    pub(crate) conversion: Conversion,
     pub(crate) schema: Schema,
     /// What its definition asks of objects beyond their schema.
     pub(crate) rules: Option<Rules>,
@@ -143,9 +146,14 @@ impl Descriptor {
         self.subresources.contains(&Subresource::Status)
     }
 
-    /// Whether bodies must be rewritten on the way out, because they are stored in another version.
-    pub(crate) fn converts(&self) -> bool {
-        self.version != self.storage_version
+    /// Whether objects are stored as this shows them.
+    pub(crate) fn is_storage(&self) -> bool {
+        self.version == self.storage_version && !matches!(self.conversion, Conversion::Events)
+    }
+
+    /// The `apiVersion` in which a definition's objects are stored.
+    pub(crate) fn storage_api_version(&self) -> String {
+        format!("{}/{}", self.group, self.storage_version)
     }
 
     /// Whether a replacement must name the revision it is based on: custom resources and leases, as upstream.

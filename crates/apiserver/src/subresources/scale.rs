@@ -29,7 +29,7 @@ pub(crate) async fn serve(call: &Call, subresource: &Subresource, body: Body) ->
     if let Some(change) = edit {
         update::run(call, Some(subresource), &ScaleEdit { paths, change }).await?;
     }
-    let stored = read::fetch(call)?;
+    let stored = read::served(call).await?;
     Ok(json_response(StatusCode::OK, paths.scale(&parse(&stored)).to_string()))
 }
 

@@ -12,6 +12,7 @@ use super::write::{self, Write};
 use crate::admission::Operation;
 use crate::body::Body;
 use crate::clock::wire_time;
+use crate::conversion;
 use crate::pipeline::{self, Answer, Call};
 use crate::query::WriteOptions;
 use crate::render::{View, draft};
@@ -56,7 +57,13 @@ pub(crate) async fn make(call: &Call, mut object: Value, duplicates: &[String]) 
         let mut warnings = warnings.clone();
         prepare(call, &mut object, options.dry_run, &mut warnings).await?;
         let room = call.state.quotas.admit(call, None, &object, options.dry_run)?;
-        let outcome = store(call, &view, object, options.dry_run).await;
+        let key = write::key(call, meta::name(&object));
+        let outcome = if options.dry_run {
+            call.state.store.get(&key).map_or(Ok(None), |taken| Err(ApplyError::AlreadyExists(taken)))
+        } else {
+            conversion::stored(&call.state, &call.descriptor, &mut object).await?;
+            call.state.commit(Change::Put { key, draft: draft(&object), expect: Expect::Absent }).await.map(Some)
+        };
         room.settle(&call.state.store);
         let mut response = match outcome {
             Err(ApplyError::AlreadyExists(_)) if generated.is_some() && attempt < NAME_ATTEMPTS_MAX => continue,
@@ -64,7 +71,11 @@ pub(crate) async fn make(call: &Call, mut object: Value, duplicates: &[String]) 
                 return Err(Status::generate_name_conflict(call.resource(), &taken.key.name));
             }
             Err(error) => return Err(write::apply_status(call.resource(), &error)),
-            Ok(response) => response,
+            Ok(None) => view.unstored(StatusCode::CREATED, object),
+            Ok(Some(stored)) => {
+                let made = conversion::served_one(&call.state, &call.descriptor, stored).await?;
+                view.one(StatusCode::CREATED, &made)
+            }
         };
         pipeline::warn(&mut response, &warnings);
         return Ok(response);
@@ -111,28 +122,6 @@ fn stamp(call: &Call, object: &mut Value, status: Option<Value>, now: &str) {
     } else {
         metadata.remove("generation");
     }
-}
-
-async fn store(call: &Call, view: &View, mut object: Value, dry_run: bool) -> Result<http::Response<Body>, ApplyError> {
-    let key = write::key(call, meta::name(&object));
-    if call.descriptor.converts() {
-        object["apiVersion"] = json!(stored_version(call));
-    }
-    if dry_run {
-        if let Some(taken) = call.state.store.get(&key) {
-            return Err(ApplyError::AlreadyExists(taken));
-        }
-        return Ok(view.unstored(StatusCode::CREATED, object));
-    }
-    let change = Change::Put { key, draft: draft(&object), expect: Expect::Absent };
-    let stored = call.state.commit(change).await?;
-    Ok(view.one(StatusCode::CREATED, &stored))
-}
-
-/// The apiVersion that stored bodies carry.
-pub(crate) fn stored_version(call: &Call) -> String {
-    let descriptor = &call.descriptor;
-    format!("{}/{}", descriptor.group, descriptor.storage_version)
 }
 
 /// A namespaced object needs a namespace that is there and stays.

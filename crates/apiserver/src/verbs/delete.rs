@@ -18,6 +18,7 @@ use super::{read, update};
 use crate::admission::Operation;
 use crate::body::Body;
 use crate::clock::wire_time;
+use crate::conversion;
 use crate::decode;
 use crate::negotiate;
 use crate::paging;
@@ -67,14 +68,16 @@ pub(crate) enum Deleted {
 pub(crate) async fn delete(call: &Call, body: Body) -> Answer {
     let view = View::of(call)?;
     let wish = wish(call, body).await?;
-    let stored = read::fetch(call)?;
+    let stored = read::served(call).await?;
     let mut warnings = Vec::new();
     admit(call, &stored, &wish, &mut warnings).await?;
     let key = &stored.key;
     let outcome = remove(&call.state, &call.descriptor, &key.namespace, &key.name, &wish).await?;
     let mut response = match outcome {
-        Deleted::Marked(object) => view.one(StatusCode::OK, &object),
-        Deleted::Gone(object) if call.descriptor.strategy.returns_deleted() => view.one(StatusCode::OK, &object),
+        Deleted::Marked(object) => view.one(StatusCode::OK, &*served(call, object).await?),
+        Deleted::Gone(object) if call.descriptor.strategy.returns_deleted() => {
+            view.one(StatusCode::OK, &*served(call, object).await?)
+        }
         Deleted::Gone(object) => {
             let uid = meta::uid(&parse(&object)).unwrap_or_default().to_owned();
             let resource = call.resource();
@@ -93,6 +96,8 @@ pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
     let matcher = Matcher::new(&call.descriptor, &options)?;
     let wish = wish(call, body).await?;
     let page = paging::page(call, &options, &matcher)?;
+    let items = conversion::served(&call.state, &call.descriptor, page.items).await?;
+    let page = paging::Page { items, ..page };
     let mut warnings = Vec::new();
     for object in &page.items {
         admit(call, object, &wish, &mut warnings).await?;
@@ -114,6 +119,10 @@ pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
     let mut response = view.list(page);
     pipeline::warn(&mut response, &warnings);
     Ok(response)
+}
+
+async fn served(call: &Call, object: Arc<Object>) -> Result<Arc<Object>, Status> {
+    conversion::served_one(&call.state, &call.descriptor, object).await
 }
 
 async fn admit(call: &Call, stored: &Object, wish: &Wish, warnings: &mut Vec<String>) -> Result<(), Status> {

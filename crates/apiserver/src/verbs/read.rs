@@ -6,6 +6,7 @@ use http::StatusCode;
 use pumice_objects::status::{Status, StatusCause, StatusDetails, StatusReason};
 use pumice_store::{Object, WatchError};
 
+use crate::conversion;
 use crate::paging;
 use crate::pipeline::{Answer, Call};
 use crate::query::{ReadOptions, RevisionWish};
@@ -21,22 +22,29 @@ pub(crate) fn fetch(call: &Call) -> Result<Arc<Object>, Status> {
         .ok_or_else(|| Status::not_found(call.resource(), name))
 }
 
+/// The object of a request in the version that is asked for, or 404.
+pub(crate) async fn served(call: &Call) -> Result<Arc<Object>, Status> {
+    conversion::served_one(&call.state, &call.descriptor, fetch(call)?).await
+}
+
 /// Answers a get.
-pub(crate) fn get(call: &Call) -> Answer {
+pub(crate) async fn get(call: &Call) -> Answer {
     let view = View::of(call)?;
     let options = ReadOptions::parse(&call.query)?;
     if let RevisionWish::At(wanted) = options.revision {
         not_ahead(wanted, call.state.store.revision())?;
     }
-    Ok(view.one(StatusCode::OK, &*fetch(call)?))
+    Ok(view.one(StatusCode::OK, &*served(call).await?))
 }
 
 /// Answers a list.
-pub(crate) fn list(call: &Call) -> Answer {
+pub(crate) async fn list(call: &Call) -> Answer {
     let view = View::of(call)?;
     let options = ReadOptions::parse(&call.query)?;
     let matcher = Matcher::new(&call.descriptor, &options)?;
-    Ok(view.list(paging::page(call, &options, &matcher)?))
+    let page = paging::page(call, &options, &matcher)?;
+    let items = conversion::served(&call.state, &call.descriptor, page.items).await?;
+    Ok(view.list(paging::Page { items, ..page }))
 }
 
 /// 504 when a client asks for what has not happened yet.

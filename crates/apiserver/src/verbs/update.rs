@@ -12,10 +12,11 @@ use pumice_store::{ApplyError, Change, Expect, Object};
 use serde_json::{Value, json};
 
 use super::write::{self, Write};
-use super::{apply, create, read};
+use super::{apply, read};
 use crate::admission::Operation;
 use crate::body::Body;
 use crate::clock::wire_time;
+use crate::conversion;
 use crate::cut::{Cut, cut};
 use crate::decode::{self, Decoded, Format};
 use crate::negotiate::{self, BodyKind};
@@ -166,7 +167,7 @@ pub(crate) async fn run(call: &Call, subresource: Option<&Subresource>, edit: &i
     let view = View::of(call)?;
     let options = WriteOptions::parse(&call.query)?;
     for _ in 0..ATTEMPTS_MAX {
-        let stored = read::fetch(call)?;
+        let stored = read::served(call).await?;
         let mut warnings = Vec::new();
         let wanted = wanted(call, subresource, edit, &stored, &options, &mut warnings).await?;
         let outcome = store(call, &view, &stored, wanted, options.dry_run).await;
@@ -259,8 +260,10 @@ fn record_owner(call: &Call, options: &WriteOptions, old: &Value, new: &mut Valu
 /// The stored object; of one whose status alone is written only what that takes, where its kind allows it.
 fn look(descriptor: &Descriptor, stored: &Object, only_status: bool) -> Cut {
     // What is left of a namespace's finalizers decides about its end.
-    let separable =
-        descriptor.schema.fields_are_independent() && descriptor.rules.is_none() && descriptor.kind != "Namespace";
+    let separable = descriptor.conversion.keeps_fields()
+        && descriptor.schema.fields_are_independent()
+        && descriptor.rules.is_none()
+        && descriptor.kind != "Namespace";
     let part = (only_status && separable).then(|| cut(&stored.body, &STATUS_FIELDS)).flatten();
     part.unwrap_or_else(|| Cut { object: parse(stored), rest: Vec::new() })
 }
@@ -382,16 +385,17 @@ async fn store(
         meta::set_resource_version(&mut object, Some(stored.revision));
         return Ok(view.unstored(StatusCode::OK, object));
     }
-    if call.descriptor.converts() {
-        object["apiVersion"] = json!(create::stored_version(call));
-    }
+    conversion::stored(&call.state, &call.descriptor, &mut object).await.map_err(Refused::Status)?;
     let (key, draft, expect) =
         (stored.key.clone(), draft_with(&object, &wanted.rest), Expect::Revision(stored.revision));
     let change = if vanishes { Change::Delete { key, draft, expect } } else { Change::Put { key, draft, expect } };
     let outcome = call.state.commit(change).await;
     wanted.room.settle(&call.state.store);
     match outcome {
-        Ok(object) => Ok(view.one(StatusCode::OK, &object)),
+        Ok(object) => {
+            let served = conversion::served_one(&call.state, &call.descriptor, object).await;
+            Ok(view.one(StatusCode::OK, &*served.map_err(Refused::Status)?))
+        }
         Err(ApplyError::Conflict(_)) if !wanted.pinned => Err(Refused::Faster),
         Err(error) => Err(Refused::Status(write::apply_status(call.resource(), &error))),
     }

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::read;
 use crate::body::Body;
+use crate::conversion;
 use crate::negotiate::Shape;
 use crate::pipeline::{Answer, Call, json as json_response};
 use crate::query::{ReadOptions, RevisionMatch, RevisionWish};
@@ -55,6 +56,7 @@ pub(crate) fn watch(call: &Call) -> Answer {
     let timeout = options.timeout_seconds.map_or(TIMEOUT_DEFAULT, Duration::from_secs).min(TIMEOUT_MAX);
     let deadline = Instant::now() + timeout;
     let feed = Feed {
+        state: Arc::clone(&call.state),
         view,
         matcher,
         initial: start.initial.into(),
@@ -131,6 +133,7 @@ fn select(items: Vec<Arc<Object>>, matcher: &Matcher) -> Vec<Arc<Object>> {
 
 /// Everything a running watch holds.
 struct Feed {
+    state: Arc<State>,
     view: View,
     matcher: Matcher,
     initial: VecDeque<Arc<Object>>,
@@ -158,9 +161,13 @@ impl Feed {
             return None;
         }
         let mut frame = BytesMut::new();
-        while frame.len() < FRAME_BYTES {
+        let mut told = Told::default();
+        while told.bytes < FRAME_BYTES {
             let Some(object) = self.initial.pop_front() else { break };
-            line(&mut frame, "ADDED", &self.view.bytes(&object));
+            told.push("ADDED", object);
+        }
+        if let Err(status) = self.write(&mut frame, told).await {
+            return self.fail(frame, &status);
         }
         if !self.initial.is_empty() {
             return Some(frame.freeze());
@@ -171,12 +178,13 @@ impl Feed {
         if !frame.is_empty() {
             return Some(frame.freeze());
         }
-        self.live_frame(frame).await
+        self.live_frame().await
     }
 
     /// Waits for something to send. `None` ends the stream.
-    async fn live_frame(&mut self, mut frame: BytesMut) -> Option<Bytes> {
+    async fn live_frame(&mut self) -> Option<Bytes> {
         loop {
+            let (mut frame, mut told) = (BytesMut::new(), Told::default());
             let watch = match &mut self.watch {
                 Ok(watch) => watch,
                 Err(error) => {
@@ -192,13 +200,17 @@ impl Feed {
                     return self.periodic_bookmark();
                 }
                 next = watch.next() => match next {
-                    Ok(event) => self.put(&mut frame, &event),
+                    Ok(event) => self.put(&mut told, event),
                     Err(error) => return self.end(frame, &error),
                 },
                 () = unregistered(&mut self.registered) => self.ended = true,
                 () = tick(&mut self.bookmarks) => return self.periodic_bookmark(),
             }
-            if let Err(error) = self.drain(&mut frame) {
+            let drained = self.drain(&mut told);
+            if let Err(status) = self.write(&mut frame, told).await {
+                return self.fail(frame, &status);
+            }
+            if let Err(error) = drained {
                 return self.end(frame, &error);
             }
             if !frame.is_empty() {
@@ -211,33 +223,47 @@ impl Feed {
     }
 
     /// Takes what is ready without waiting.
-    fn drain(&mut self, frame: &mut BytesMut) -> Result<(), WatchError> {
-        while frame.len() < FRAME_BYTES {
+    fn drain(&mut self, told: &mut Told) -> Result<(), WatchError> {
+        while told.bytes < FRAME_BYTES {
             let Ok(watch) = &mut self.watch else { return Ok(()) };
             let Some(event) = watch.try_next()? else { return Ok(()) };
-            self.put(frame, &event);
+            self.put(told, event);
         }
         Ok(())
     }
 
-    fn put(&self, frame: &mut BytesMut, event: &WatchEvent) {
+    fn put(&self, told: &mut Told, event: WatchEvent) {
         let before = event.previous.as_ref().is_some_and(|object| self.matcher.matches(object));
         let after = event.kind != EventKind::Deleted && self.matcher.matches(&event.object);
         match (before, after) {
-            (false, true) => line(frame, "ADDED", &self.view.bytes(&event.object)),
-            (true, true) => line(frame, "MODIFIED", &self.view.bytes(&event.object)),
-            (true, false) if event.kind == EventKind::Deleted => {
-                line(frame, "DELETED", &self.view.bytes(&event.object));
-            }
+            (false, true) => told.push("ADDED", event.object),
+            (true, true) => told.push("MODIFIED", event.object),
+            (true, false) if event.kind == EventKind::Deleted => told.push("DELETED", event.object),
             (true, false) => {
                 // The client knows the state that matched; it gets that one, at the revision at which it left.
-                let Some(previous) = &event.previous else { return };
-                let mut left = parse(previous);
-                left["metadata"]["resourceVersion"] = json!(event.object.revision.to_string());
-                line(frame, "DELETED", self.view.value(left).to_string().as_bytes());
+                let Some(previous) = event.previous else { return };
+                told.push("DELETED", previous);
+                told.left.push((told.objects.len() - 1, event.object.revision));
             }
             (false, false) => {}
         }
+    }
+
+    /// Writes events in the version that is watched.
+    async fn write(&self, frame: &mut BytesMut, told: Told) -> Result<(), Status> {
+        let Told { kinds, objects, left, .. } = told;
+        let objects = conversion::served(&self.state, &self.view.descriptor, objects).await?;
+        for (index, (kind, object)) in kinds.into_iter().zip(objects).enumerate() {
+            match left.iter().find(|(at, _)| *at == index) {
+                None => line(frame, kind, &self.view.bytes(&object)),
+                Some((_, revision)) => {
+                    let mut left = parse(&object);
+                    left["metadata"]["resourceVersion"] = json!(revision.to_string());
+                    line(frame, kind, self.view.value(left).to_string().as_bytes());
+                }
+            }
+        }
+        Ok(())
     }
 
     fn periodic_bookmark(&mut self) -> Option<Bytes> {
@@ -271,12 +297,36 @@ impl Feed {
     }
 
     /// Sends what is left and the reason for the end.
-    fn end(&mut self, mut frame: BytesMut, error: &WatchError) -> Option<Bytes> {
-        self.ended = true;
+    fn end(&mut self, frame: BytesMut, error: &WatchError) -> Option<Bytes> {
         if *error != WatchError::Closed {
-            line(&mut frame, "ERROR", read::watch_status(error).to_json().to_string().as_bytes());
+            return self.fail(frame, &read::watch_status(error));
         }
+        self.ended = true;
         Some(frame.freeze()).filter(|frame| !frame.is_empty())
+    }
+
+    fn fail(&mut self, mut frame: BytesMut, status: &Status) -> Option<Bytes> {
+        self.ended = true;
+        line(&mut frame, "ERROR", status.to_json().to_string().as_bytes());
+        Some(frame.freeze())
+    }
+}
+
+/// Events that are to be written, in their order.
+#[derive(Default)]
+struct Told {
+    kinds: Vec<&'static str>,
+    objects: Vec<Arc<Object>>,
+    /// Those that left the selection: their index, and the revision at which they did.
+    left: Vec<(usize, u64)>,
+    bytes: usize,
+}
+
+impl Told {
+    fn push(&mut self, kind: &'static str, object: Arc<Object>) {
+        self.bytes += object.body.len();
+        self.kinds.push(kind);
+        self.objects.push(object);
     }
 }
 

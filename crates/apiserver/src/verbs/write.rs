@@ -276,6 +276,8 @@ impl Write<'_> {
             errors.extend(descriptor.strategy.validate(object));
             if let Some(old) = self.old {
                 errors.extend(descriptor.strategy.validate_update(object, old));
+            } else {
+                errors.extend(descriptor.strategy.validate_create(object));
             }
         }
         if errors.is_empty()

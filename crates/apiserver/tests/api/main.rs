@@ -7,6 +7,7 @@ mod definitions;
 mod discovery;
 mod disruption;
 mod endpoints;
+mod events;
 mod harness;
 mod input;
 mod kubectl;

@@ -72,3 +72,33 @@ async fn defined_kinds_have_no_protobuf_form() {
     send(&server, Method::DELETE, &format!("{widgets}/w"), options).await.is(200);
     assert_eq!(server.get(&format!("{widgets}/w")).await.body["kind"], Value::from("Status"));
 }
+
+#[tokio::test]
+async fn events_and_endpoint_slices_are_read() {
+    let server = server().await;
+    let named = |name: &str| field(1, [field(1, name), field(3, "default")].concat());
+    // Half past the first hour of 1970, by seconds.
+    let time = field(2, [1 << 3, 0x88, 0x0e]);
+    let event = [
+        named("e"),
+        time,
+        field(4, "example.com/c"),
+        field(5, "c-0"),
+        field(6, "Act"),
+        field(7, "Because"),
+        field(8, [field(1, "Pod"), field(2, "default"), field(3, "p")].concat()),
+        field(10, "a note"),
+        field(11, "Normal"),
+    ];
+    let events = "/apis/events.k8s.io/v1/namespaces/default/events";
+    send(&server, Method::POST, events, body("events.k8s.io/v1", "Event", &event.concat())).await.is(201);
+    let made = server.get("/api/v1/namespaces/default/events/e").await.is(200).body;
+    assert_eq!((&made["message"], &made["involvedObject"]["name"]), (&"a note".into(), &"p".into()));
+    assert_eq!(made["eventTime"], "1970-01-01T00:30:00.000000Z");
+
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let slice = [named("s"), field(2, field(1, "10.0.0.1")), field(4, "IPv4")].concat();
+    send(&server, Method::POST, slices, body("discovery.k8s.io/v1", "EndpointSlice", &slice)).await.is(201);
+    let made = server.get(&format!("{slices}/s")).await.is(200).body;
+    assert_eq!((&made["addressType"], &made["endpoints"][0]["addresses"][0]), (&"IPv4".into(), &"10.0.0.1".into()));
+}

@@ -18,6 +18,7 @@ import (
 	batch "k8s.io/api/batch/v1"
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
 	events "k8s.io/api/events/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
@@ -159,7 +160,7 @@ func main() {
 	for _, add := range []func(*runtime.Scheme) error{
 		core.AddToScheme, apps.AddToScheme, batch.AddToScheme, coordination.AddToScheme, scheduling.AddToScheme, rbac.AddToScheme,
 		authentication.AddToScheme, authorization.AddToScheme, autoscaling.AddToScheme, policy.AddToScheme, networking.AddToScheme,
-		storage.AddToScheme, admissionregistration.AddToScheme, apiextensions.AddToScheme, events.AddToScheme,
+		storage.AddToScheme, admissionregistration.AddToScheme, apiextensions.AddToScheme, events.AddToScheme, discovery.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			panic(err)
