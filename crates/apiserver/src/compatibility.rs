@@ -68,7 +68,7 @@ const NOTES: [(&str, &str); 26] = [
     (
         "pods",
         "a `priorityClassName` that does not exist gives priority 0 and a warning (upstream: 403); an eviction is a \
-         delete that its disruption budget allows; exec and port-forward over WebSocket only (see below); no attach, ephemeralcontainers, \
+         delete that its disruption budget allows; exec and port-forward over WebSocket and SPDY; no attach, ephemeralcontainers, \
          resize; the account must exist, and its token is mounted as upstream, but pods of the account `default` get \
          it only where the pod or the account says `automountServiceAccountToken: true`",
     ),
@@ -114,7 +114,7 @@ const NOTES: [(&str, &str); 26] = [
 ];
 
 /// What clients ask for and do not get.
-const NOT_SERVED: [(&str, &str); 17] = [
+const NOT_SERVED: [(&str, &str); 15] = [
     (
         "Impersonation of a uid or of extra fields (`Impersonate-Uid`, `Impersonate-Extra-*`)",
         "400; users, groups and service accounts can be acted for (`kubectl --as`, `--as-group`)",
@@ -130,15 +130,6 @@ const NOT_SERVED: [(&str, &str); 17] = [
     (
         "Strategic merge patch (`application/strategic-merge-patch+json`) of kinds that definitions add",
         "415, as upstream; use `--type=merge`",
-    ),
-    (
-        "exec over SPDY (kubectl before 1.29; 1.29 and 1.30 unless KUBECTL_REMOTE_COMMAND_WEBSOCKETS is true)",
-        "400; `v5.channel.k8s.io` and `v4.channel.k8s.io` over WebSocket are spoken",
-    ),
-    (
-        "`kubectl port-forward` (SPDY, also within a WebSocket)",
-        "400; `v5.channel.k8s.io` and `v4.channel.k8s.io` are spoken, as by the Python client's \
-         `kubernetes.stream.portforward` and kube's `Api::portforward`",
     ),
     (
         "Pages of a list whose revision is gone (100,000 changes of the kind later, of events and leases 10,000)",

@@ -29,6 +29,7 @@ mod service;
 mod sessions;
 mod shim_watch;
 mod sources;
+mod spdy;
 mod start;
 mod teardown;
 mod tokens;

@@ -1,4 +1,4 @@
-//! Streams: commands run in a container, and connections to a pod's ports, over a WebSocket that the node speaks.
+//! Streams: commands run in a container, and connections to a pod's ports, over a WebSocket or SPDY, which the node speaks.
 //!
 //! Invariant: only the request's head is looked at here. The client's connection is handed to the node with the request,
 //! and the node's 101 ends the request: a stream holds no room for writes, knows no time limit of one, and ends with
@@ -6,7 +6,7 @@
 
 use form_urlencoded::byte_serialize;
 use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
-use http::{Request, StatusCode};
+use http::{HeaderMap, HeaderName, Request, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use pumice_objects::status::Status;
 use serde_json::{Value, json};
@@ -25,19 +25,18 @@ const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 const STREAMS: [(&str, &str); 3] = [("stdin", "input"), ("stdout", "output"), ("stderr", "error")];
 /// Most ports of one port-forward: each takes two channels, whose numbers are a byte.
 const PORTS_MAX: usize = 64;
-/// For clients of exec that are too old.
-const EXEC_NO_SPDY: &str = "SPDY is not served, exec speaks WebSocket (v5.channel.k8s.io, v4.channel.k8s.io): use kubectl \
-     1.31 or later, or 1.29 and 1.30 with KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true";
-/// For kubectl's port-forward, which speaks SPDY even within a WebSocket.
-const PORTS_NO_SPDY: &str = "SPDY is not served, port-forward speaks WebSocket (v5.channel.k8s.io, v4.channel.k8s.io): \
-     kubectl does not, use another client, such as the Python client's kubernetes.stream.portforward";
+/// What older clients, and kubectl's port-forward, ask to become, and what they speak over it.
+const SPDY: &str = "spdy/3.1";
+const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
+/// kubectl's port-forward within a WebSocket, by its protocol.
+const TUNNEL_PREFIX: &str = "spdy/";
 /// Headers of the handshake, which is the node's.
 const HANDSHAKE_PREFIX: &str = "sec-websocket-";
 
 /// Answers `pods/x/exec`.
 pub(crate) async fn exec(call: &Call) -> Answer {
     let ended = "cannot exec into a container in a completed pod; current phase is ";
-    let (upgrade, pod) = begin(call, EXEC_NO_SPDY, ended)?;
+    let (upgrade, pod) = begin(call, ended)?;
     write::judge_below(call, "CONNECT", &exec_options(call), false).await?;
     let name = &call.request.name;
     let asked = call.query.filled("container").or_else(|| default_container(&pod));
@@ -49,11 +48,13 @@ pub(crate) async fn exec(call: &Call) -> Answer {
 /// Answers `pods/x/portforward`.
 pub(crate) async fn port_forward(call: &Call) -> Answer {
     let ended = "unable to forward port because pod is not running. Current status=";
-    let (upgrade, pod) = begin(call, PORTS_NO_SPDY, ended)?;
+    let (upgrade, pod) = begin(call, ended)?;
     let options = json!({ "kind": "PodPortForwardOptions", "apiVersion": "v1" });
     write::judge_below(call, "CONNECT", &options, false).await?;
     let name = &call.request.name;
-    let ports: Vec<String> = ports(call)?.into_iter().map(|port| format!("port={port}")).collect();
+    // In SPDY each connection names its port.
+    let ports = if speaks_spdy(&call.headers) { Vec::new() } else { ports(call)? };
+    let ports: Vec<String> = ports.into_iter().map(|port| format!("port={port}")).collect();
     let path = format!("/portForward/{}/{name}?{}", call.request.namespace, ports.join("&"));
     hand_over(call, &pod, &path, upgrade).await
 }
@@ -69,8 +70,8 @@ fn exec_options(call: &Call) -> Value {
 }
 
 /// The connection that the client lets us have, and the pod, which must not have `ended`: a text that its phase completes.
-fn begin(call: &Call, no_spdy: &str, ended: &str) -> Result<(OnUpgrade, Value), Status> {
-    let upgrade = upgrade(call, no_spdy)?;
+fn begin(call: &Call, ended: &str) -> Result<(OnUpgrade, Value), Status> {
+    let upgrade = upgrade(call)?;
     let pod = parse(&*read::fetch(call)?);
     let phase = pod["status"]["phase"].as_str().filter(|phase| matches!(*phase, "Succeeded" | "Failed"));
     match phase {
@@ -79,21 +80,22 @@ fn begin(call: &Call, no_spdy: &str, ended: &str) -> Result<(OnUpgrade, Value), 
     }
 }
 
-/// The connection that the client lets us have, if it may. `no_spdy` is for those who ask for that.
-fn upgrade(call: &Call, no_spdy: &str) -> Result<OnUpgrade, Status> {
+/// The connection that the client lets us have, if it may.
+fn upgrade(call: &Call) -> Result<OnUpgrade, Status> {
     // A WebSocket begins with a GET, but what it does is no reading: upstream asks for the right to create as well.
     authorize_also(call, Verb::Create)?;
-    let headers = &call.headers;
-    let spdy = |entry: &str| entry.starts_with("spdy/");
-    let channels = |entry: &str| entry.ends_with(".channel.k8s.io");
-    let tunnel = has(headers, &SEC_WEBSOCKET_PROTOCOL, spdy) && !has(headers, &SEC_WEBSOCKET_PROTOCOL, channels);
-    if has(headers, &UPGRADE, spdy) || tunnel {
-        return Err(Status::bad_request(no_spdy));
-    }
+    let asked = is_asked(&call.headers) || has(&call.headers, &UPGRADE, |entry| entry == SPDY);
     call.upgrade
         .clone()
-        .filter(|_| is_asked(headers))
-        .ok_or_else(|| Status::bad_request("Upgrade request required: a WebSocket over HTTP/1.1"))
+        .filter(|_| asked)
+        .ok_or_else(|| Status::bad_request("Upgrade request required: a WebSocket or SPDY/3.1, over HTTP/1.1"))
+}
+
+/// Whether SPDY is asked for, on its own or within a WebSocket. Who offers channels as well gets these.
+fn speaks_spdy(headers: &HeaderMap) -> bool {
+    let offers = |wanted: fn(&str) -> bool| has(headers, &SEC_WEBSOCKET_PROTOCOL, wanted);
+    has(headers, &UPGRADE, |entry| entry == SPDY)
+        || offers(|entry| entry.starts_with(TUNNEL_PREFIX)) && !offers(|entry| entry.ends_with(".channel.k8s.io"))
 }
 
 /// The container that the pod's own annotation names, if it has it.
@@ -148,7 +150,8 @@ async fn hand_over(call: &Call, pod: &Value, path: &str, upgrade: OnUpgrade) -> 
         .body(Body::empty())
         .map_err(|error| Status::bad_request(format!("the request can't be passed on: {error}")))?;
     for (name, value) in &call.headers {
-        if *name == CONNECTION || *name == UPGRADE || name.as_str().starts_with(HANDSHAKE_PREFIX) {
+        let handshake = [&CONNECTION, &UPGRADE, &STREAM_PROTOCOL].contains(&name);
+        if handshake || name.as_str().starts_with(HANDSHAKE_PREFIX) {
             request.headers_mut().append(name, value.clone());
         }
     }

@@ -181,17 +181,7 @@ async fn what_can_not_be_is_refused() {
         (exec, vec![], "Upgrade request required"),
         (exec, vec![("upgrade", "websocket")], "Upgrade request required"),
         (exec, vec![("connection", "Upgrade"), ("upgrade", "h2c")], "Upgrade request required"),
-        (exec, vec![("connection", "Upgrade"), ("upgrade", "SPDY/3.1")], "use kubectl 1.31 or later"),
-        (ports, vec![("connection", "Upgrade"), ("upgrade", "SPDY/3.1")], "kubernetes.stream.portforward"),
-        (
-            ports,
-            vec![
-                ("connection", "Upgrade"),
-                ("upgrade", "websocket"),
-                ("sec-websocket-protocol", "SPDY/3.1+portforward.k8s.io"),
-            ],
-            "kubernetes.stream.portforward",
-        ),
+        (ports, vec![], "Upgrade request required"),
     ] {
         let (code, message) = ask(&server, Method::POST, path, &headers).await;
         assert_eq!(code, 400, "{headers:?}");
@@ -202,6 +192,30 @@ async fn what_can_not_be_is_refused() {
         server.raw(Method::GET, &format!("{PODS}/{exec}"), &WEBSOCKET, "").await.is(400).message().contains("Upgrade")
     );
     assert!(node.asked.lock().expect("lock").is_empty());
+}
+
+/// Older clients, and `kubectl port-forward`: it is the node that agrees or refuses.
+#[tokio::test]
+async fn spdy_is_handed_to_the_node() {
+    let (server, node) = cluster().await;
+    let spdy = |protocol| [("connection", "Upgrade"), ("upgrade", "SPDY/3.1"), ("x-stream-protocol-version", protocol)];
+    let mut tunnel = WEBSOCKET;
+    for header in tunnel.iter_mut().filter(|(name, _)| *name == "sec-websocket-protocol") {
+        header.1 = "SPDY/3.1+portforward.k8s.io";
+    }
+    for (path, headers, wanted) in [
+        ("one/exec?command=sh&stdout=1", &spdy("v4.channel.k8s.io")[..], "/exec/default/one/main?command=sh&output=1"),
+        ("one/portforward", &spdy("portforward.k8s.io"), "/portForward/default/one?"),
+        ("one/portforward", &tunnel, "/portForward/default/one?"),
+    ] {
+        assert_eq!(ask(&server, Method::POST, path, headers).await.0, 101, "{path}");
+        let asked = node.asked.lock().expect("lock").pop().expect("the node was asked");
+        assert_eq!(asked.0, format!("n1 GET {wanted}"));
+        assert!(headers.iter().all(|(name, value)| asked.1[*name] == *value), "{:?}", asked.1);
+    }
+    let refused =
+        ask(&server, Method::POST, "one/exec?command=sh&stdout=1&container=x", &spdy("v4.channel.k8s.io")).await;
+    assert_eq!(refused, (400, "container x is not valid for pod one".to_owned()));
 }
 
 #[tokio::test]

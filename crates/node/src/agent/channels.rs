@@ -1,5 +1,5 @@
-//! Streams of bytes side by side over one WebSocket, as `kubectl exec` and `port-forward` speak them:
-//! `v5.channel.k8s.io` and `v4.channel.k8s.io`.
+//! Streams of bytes side by side over one WebSocket, as `kubectl exec` and clients of `portforward` speak them:
+//! `v5.channel.k8s.io` and `v4.channel.k8s.io`; and over SPDY, for those who are older.
 //!
 //! Each binary message is one byte, the channel's number, and then data. v5 adds that channel 255
 //! followed by a number says that this channel has ended.
@@ -26,6 +26,8 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as Frame, Utf8Bytes};
+
+use super::spdy;
 
 /// Largest message taken from a peer, in bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -67,6 +69,8 @@ pub(crate) enum HandshakeError {
     NoKey,
     #[error("none of the asked protocols is served; served are {} and {}", Protocol::V5.name(), Protocol::V4.name())]
     NoProtocol,
+    #[error("SPDY is spoken with X-Stream-Protocol-Version: {}, which the request does not offer", Protocol::V4.name())]
+    NoSpdy,
 }
 
 impl HandshakeError {
@@ -76,15 +80,31 @@ impl HandshakeError {
     }
 }
 
-/// A WebSocket that was agreed on; it opens once the answer has gone to the client.
+/// A connection that was agreed on; it opens once the answer has gone to the client.
 #[derive(Debug)]
 pub(crate) struct Opening {
     upgrade: OnUpgrade,
-    protocol: Protocol,
+    /// None for SPDY, whose streams are the channels.
+    protocol: Option<Protocol>,
 }
 
 /// Agrees to `request`: the answer to give, and what the connection becomes after it.
 pub(crate) fn accept<B>(request: &mut Request<B>) -> Result<(Response<()>, Opening), HandshakeError> {
+    let (response, upgrade, protocol) = accept_as(request, &PROTOCOLS.map(|protocol| (protocol.name(), protocol)))?;
+    Ok((response, Opening { upgrade, protocol: Some(protocol) }))
+}
+
+/// The same for clients that ask for SPDY, in which v4 has its own streams.
+pub(crate) fn accept_spdy<B>(request: &mut Request<B>) -> Result<(Response<()>, Opening), HandshakeError> {
+    let agreed = spdy::accept(request, Protocol::V4.name()).ok_or(HandshakeError::NoSpdy)?;
+    Ok((agreed.0, Opening { upgrade: agreed.1, protocol: None }))
+}
+
+/// Agrees to a WebSocket of one of these protocols, best first, each by its name.
+pub(crate) fn accept_as<B, P: Copy>(
+    request: &mut Request<B>,
+    protocols: &[(&'static str, P)],
+) -> Result<(Response<()>, OnUpgrade, P), HandshakeError> {
     let headers = request.headers();
     if !lists(headers, &CONNECTION, "upgrade") || !lists(headers, &UPGRADE, "websocket") {
         return Err(HandshakeError::NoUpgrade);
@@ -94,9 +114,10 @@ pub(crate) fn accept<B>(request: &mut Request<B>) -> Result<(Response<()>, Openi
     }
     let key = headers.get(SEC_WEBSOCKET_KEY).ok_or(HandshakeError::NoKey)?;
     let answer_key = HeaderValue::try_from(derive_accept_key(key.as_bytes())).map_err(|_| HandshakeError::NoKey)?;
-    let protocol = PROTOCOLS
-        .into_iter()
-        .find(|protocol| lists(headers, &SEC_WEBSOCKET_PROTOCOL, protocol.name()))
+    let (name, protocol) = protocols
+        .iter()
+        .find(|(name, _)| lists(headers, &SEC_WEBSOCKET_PROTOCOL, name))
+        .copied()
         .ok_or(HandshakeError::NoProtocol)?;
     let upgrade = request.extensions_mut().remove::<OnUpgrade>().ok_or(HandshakeError::NoUpgrade)?;
     let mut response = Response::new(());
@@ -105,9 +126,9 @@ pub(crate) fn accept<B>(request: &mut Request<B>) -> Result<(Response<()>, Openi
         (CONNECTION, HeaderValue::from_static("Upgrade")),
         (UPGRADE, HeaderValue::from_static("websocket")),
         (SEC_WEBSOCKET_ACCEPT, answer_key),
-        (SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol.name())),
+        (SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name)),
     ]);
-    Ok((response, Opening { upgrade, protocol }))
+    Ok((response, upgrade, protocol))
 }
 
 /// Whether a header that is a list (over one or more lines) has `word`.
@@ -117,10 +138,19 @@ fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
 }
 
 impl Opening {
-    /// Waits until the connection is ours. Must be polled after the answer was handed on, not before.
-    pub(crate) async fn open(self) -> io::Result<(ChannelSender, ChannelReceiver)> {
+    /// Waits until the connection is ours, and a client of SPDY has begun the streams of the `wanted` channels. Must be polled after
+    /// the answer was handed on, not before.
+    pub(crate) async fn open(self, wanted: &[u8]) -> io::Result<(ChannelSender, ChannelReceiver)> {
+        let Some(protocol) = self.protocol else {
+            let (sender, receiver) = spdy::upgraded(self.upgrade).await?;
+            let (sink, stream) = spdy::open(sender, receiver, wanted).await?;
+            return Ok((
+                ChannelSender { sink: Outgoing::Spdy(sink) },
+                ChannelReceiver { stream: Incoming::Spdy(stream) },
+            ));
+        };
         let upgraded = self.upgrade.await.map_err(io::Error::other)?;
-        Ok(channels(TokioIo::new(upgraded), self.protocol, PING_EVERY).await)
+        Ok(channels(TokioIo::new(upgraded), protocol, PING_EVERY).await)
     }
 }
 
@@ -133,15 +163,20 @@ async fn channels<S>(connection: S, protocol: Protocol, ping_every: Duration) ->
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let (sink, stream) = socket(connection).await.split();
+    let sink = Arc::new(Mutex::new(sink));
+    tokio::spawn(ping(Arc::downgrade(&sink), ping_every));
+    let (sink, stream) = (Outgoing::Socket(sink), Incoming::Socket { stream, protocol });
+    (ChannelSender { sink }, ChannelReceiver { stream })
+}
+
+/// A WebSocket over a connection that was agreed on.
+pub(crate) async fn socket<S: AsyncRead + AsyncWrite + Unpin>(connection: S) -> WebSocketStream<S> {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BYTES)
         .max_message_size(Some(MESSAGE_BYTES_MAX))
         .max_frame_size(Some(MESSAGE_BYTES_MAX));
-    let socket = WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
-    let (sink, stream) = socket.split();
-    let sink = Arc::new(Mutex::new(sink));
-    tokio::spawn(ping(Arc::downgrade(&sink), ping_every));
-    (ChannelSender { sink }, ChannelReceiver { stream, protocol })
+    WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await
 }
 
 /// Pings until the sender is gone. A task of its own, so that a peer that does not read holds up
@@ -161,24 +196,37 @@ where
 
 /// Sends on channels.
 pub(crate) struct ChannelSender<S = Connection> {
-    sink: Sink<S>,
+    sink: Outgoing<S>,
+}
+
+enum Outgoing<S> {
+    Socket(Sink<S>),
+    Spdy(spdy::Outgoing),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ChannelSender<S> {
     /// Sends `bytes` on `channel`, waiting for a peer that is slow to read. When cancelled, the message
     /// has gone out whole or not at all.
     pub(crate) async fn send(&mut self, channel: u8, bytes: &[u8]) -> io::Result<()> {
+        let sink = match &self.sink {
+            Outgoing::Socket(sink) => sink,
+            Outgoing::Spdy(streams) => return streams.send(channel, bytes).await,
+        };
         let mut message = Vec::with_capacity(bytes.len() + 1);
         message.push(channel);
         message.extend_from_slice(bytes);
-        self.sink.lock().await.send(Frame::Binary(message.into())).await.map_err(into_io)
+        sink.lock().await.send(Frame::Binary(message.into())).await.map_err(into_io)
     }
 
     /// Says that nothing more will come. Let [`ChannelReceiver::linger`] follow.
     pub(crate) async fn close(self) {
+        let sink = match self.sink {
+            Outgoing::Socket(sink) => sink,
+            Outgoing::Spdy(streams) => return streams.close().await,
+        };
         // Without a code kubectl takes the end for an error. A peer that is gone already needs no word.
         let normal = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
-        let _ = self.sink.lock().await.send(Frame::Close(Some(normal))).await;
+        let _ = sink.lock().await.send(Frame::Close(Some(normal))).await;
     }
 }
 
@@ -201,15 +249,23 @@ pub(crate) enum Message {
 
 /// Receives from channels.
 pub(crate) struct ChannelReceiver<S = Connection> {
-    stream: SplitStream<WebSocketStream<S>>,
-    protocol: Protocol,
+    stream: Incoming<S>,
+}
+
+enum Incoming<S> {
+    Socket { stream: SplitStream<WebSocketStream<S>>, protocol: Protocol },
+    Spdy(spdy::Incoming),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ChannelReceiver<S> {
     /// The next message; none once the peer has closed. Answers pings on the way. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<io::Result<Message>> {
+        let (stream, protocol) = match &mut self.stream {
+            Incoming::Socket { stream, protocol } => (stream, *protocol),
+            Incoming::Spdy(streams) => return streams.next().await,
+        };
         loop {
-            let mut bytes = match self.stream.next().await? {
+            let mut bytes = match stream.next().await? {
                 Ok(Frame::Binary(bytes)) => bytes,
                 Ok(Frame::Text(text)) => Bytes::from(text),
                 // Its answer goes out on the next turn, and then the stream ends.
@@ -221,7 +277,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ChannelReceiver<S> {
                 continue;
             }
             let channel = bytes.split_to(1)[0];
-            return Some(Ok(match (self.protocol, channel, bytes.first()) {
+            return Some(Ok(match (protocol, channel, bytes.first()) {
                 (Protocol::V5, CLOSE_CHANNEL, Some(&channel)) => Message::Closed { channel },
                 _ => Message::Data { channel, bytes },
             }));
@@ -283,9 +339,9 @@ pub(crate) mod tests {
         // The example of RFC 6455.
         assert_eq!(header("sec-websocket-accept"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
         assert_eq!(header("sec-websocket-protocol"), "v5.channel.k8s.io", "the better one, whatever the order");
-        assert_eq!(opening.protocol, Protocol::V5);
+        assert_eq!(opening.protocol, Some(Protocol::V5));
         let only = accept(&mut request("sec-websocket-protocol", Some("v4.channel.k8s.io"))).unwrap();
-        assert_eq!(only.1.protocol, Protocol::V4);
+        assert_eq!(only.1.protocol, Some(Protocol::V4));
     }
 
     #[test]

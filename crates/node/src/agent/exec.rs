@@ -1,5 +1,5 @@
 //! `/exec/{namespace}/{pod}/{container}` as the kubelet serves it: one more program in a container that runs, with its
-//! streams as channels of a WebSocket.
+//! streams as channels of a WebSocket, or as streams of SPDY.
 //!
 //! Invariant: the program ends with its client, and whatever happens the client is told how it went, last.
 
@@ -22,6 +22,7 @@ use super::log_service::{NodeBody, PodIndex};
 use super::options::ShimCommand;
 use super::service::{empty, text};
 use super::sessions::Place;
+use super::spdy;
 use crate::shim::exec;
 use crate::shim::init::Report;
 use crate::shim::status::{ContainerState, ShimStatus};
@@ -83,7 +84,9 @@ pub(crate) fn serve<B>(
 ) -> Response<NodeBody> {
     let agreed =
         order(pods, [namespace, pod, container], request.uri().query().unwrap_or_default()).and_then(|(dir, asked)| {
-            let (response, opening) = channels::accept(&mut request)?;
+            let spdy = spdy::is_asked(request.headers());
+            let (response, opening) =
+                if spdy { channels::accept_spdy(&mut request)? } else { channels::accept(&mut request)? };
             Ok((response, opening, Order { shim: shim.clone(), dir, request: asked }))
         });
     match agreed {
@@ -150,7 +153,11 @@ enum End {
 }
 
 async fn session(opening: Opening, order: Order) {
-    let (mut sender, mut receiver) = match opening.open().await {
+    let asked = &order.request;
+    let all =
+        [(ERROR, true), (STDIN, asked.stdin), (STDOUT, asked.stdout), (STDERR, asked.stderr), (RESIZE, asked.terminal)];
+    let wanted: Vec<u8> = all.iter().filter(|(_, wanted)| *wanted).map(|(channel, _)| *channel).collect();
+    let (mut sender, mut receiver) = match opening.open(&wanted).await {
         Ok(opened) => opened,
         Err(error) => return tracing::debug!(%error, "a client went before its program was started"),
     };

@@ -65,8 +65,9 @@ impl PodNetwork {
     }
 
     /// Makes `count` pairs of sockets within.
-    pub(crate) async fn sockets(self, count: usize) -> io::Result<Vec<Sockets>> {
+    pub(crate) async fn sockets(&self, count: usize) -> io::Result<Vec<Sockets>> {
         let PodNetwork::Own(namespace) = self else { return make(count) };
+        let namespace = namespace.try_clone()?;
         let (done, made) = oneshot::channel();
         // A thread of its own, since it never comes back from the pod's network.
         std::thread::Builder::new().name("pod-network".to_owned()).spawn(move || {

@@ -1,4 +1,5 @@
-//! `/portForward/{namespace}/{pod}?port=N`: connections to a pod's ports over the channels of a WebSocket.
+//! `/portForward/{namespace}/{pod}?port=N`: connections to a pod's ports over the channels of a WebSocket; or over SPDY, as
+//! `kubectl` does it, without `port`: see [`spdy`].
 //!
 //! The i-th port has channel 2i for its bytes and 2i+1 for words on what went wrong; the first message of
 //! each is the port's number, two bytes, little endian, as the kubelet has it.
@@ -6,10 +7,13 @@
 //! before have gone to the client, so a slow side costs no memory. Ends when the client goes, when the
 //! pod has ended all connections (a pod's end does), and with the agent.
 
+mod spdy;
+
 use std::io;
 
 use futures::future::join_all;
 use http::{Request, Response, StatusCode};
+use hyper::upgrade::OnUpgrade;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Mutex;
@@ -19,6 +23,7 @@ use super::log_service::{NodeBody, PodIndex};
 use super::pod_network::{PodNetwork, PodNetworkError, Sockets};
 use super::service::{empty, text};
 use super::sessions::Place;
+use super::spdy as session;
 
 /// Most ports of one request: each has two channels, and a channel's number is a byte.
 const PORTS_MAX: usize = 64;
@@ -69,6 +74,23 @@ pub(crate) fn serve<B>(
     [namespace, pod]: [&str; 2],
     mut request: Request<B>,
 ) -> Response<NodeBody> {
+    let over_spdy = match accept_spdy(&mut request) {
+        Some(agreed) => network(pods, [namespace, pod]).map(|network| Some((agreed, network))),
+        None => Ok(None),
+    };
+    match over_spdy {
+        Ok(Some(((response, upgrade, tunnel), network))) => {
+            let name = format!("{namespace}/{pod}");
+            place.run(async move {
+                if let Err(error) = spdy::serve(upgrade, tunnel, network).await {
+                    tracing::debug!(pod = name, %error, "a port-forward broke off");
+                }
+            });
+            return response.map(|()| empty());
+        }
+        Ok(None) => {}
+        Err(error) => return text(error.code(), &error.to_string()),
+    }
     let agreed = order(pods, [namespace, pod], request.uri().query().unwrap_or_default())
         .and_then(|order| Ok((channels::accept(&mut request)?, order)));
     match agreed {
@@ -82,9 +104,22 @@ pub(crate) fn serve<B>(
 
 fn order(pods: &PodIndex, [namespace, pod]: [&str; 2], query: &str) -> Result<Order, PortForwardError> {
     let ports = ports(query).ok_or(PortForwardError::Ports)?;
-    let dir = pods.get(namespace, pod).ok_or_else(|| PortForwardError::NoSuchPod { pod: pod.to_owned() })?;
-    let network = PodNetwork::open(&dir).map_err(|source| PortForwardError::Network { pod: pod.to_owned(), source })?;
+    let network = network(pods, [namespace, pod])?;
     Ok(Order { name: format!("{namespace}/{pod}"), network, ports })
+}
+
+fn network(pods: &PodIndex, [namespace, pod]: [&str; 2]) -> Result<PodNetwork, PortForwardError> {
+    let dir = pods.get(namespace, pod).ok_or_else(|| PortForwardError::NoSuchPod { pod: pod.to_owned() })?;
+    PodNetwork::open(&dir).map_err(|source| PortForwardError::Network { pod: pod.to_owned(), source })
+}
+
+/// Agrees to SPDY where that is asked for: the answer, the connection, and whether it is within a WebSocket.
+fn accept_spdy<B>(request: &mut Request<B>) -> Option<(Response<()>, OnUpgrade, bool)> {
+    if session::is_asked(request.headers()) {
+        return session::accept(request, spdy::PROTOCOL).map(|(response, upgrade)| (response, upgrade, false));
+    }
+    let (response, upgrade, ()) = channels::accept_as(request, &[(spdy::TUNNEL, ())]).ok()?;
+    Some((response, upgrade, true))
 }
 
 fn ports(query: &str) -> Option<Vec<u16>> {
@@ -96,7 +131,7 @@ fn ports(query: &str) -> Option<Vec<u16>> {
 
 async fn stream(opening: Opening, Order { name, network, ports }: Order) {
     let work = async {
-        let (sender, receiver) = opening.open().await?;
+        let (sender, receiver) = opening.open(&[]).await?;
         forward(&ports, network.sockets(ports.len()).await, sender, receiver).await
     };
     if let Err(error) = work.await {
