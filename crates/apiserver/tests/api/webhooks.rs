@@ -8,14 +8,20 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use pumice_apiserver::{ConnectionError, serve_connections};
+use pumice_apiserver::{Body, ConnectionError, serve_connections};
 use pumice_auth::{Ca, server_config};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -33,6 +39,8 @@ struct Hooks {
     trusted: String,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
     connections: Arc<AtomicUsize>,
+    /// Lets an answer to a path that begins with `/stall` go on after its head.
+    released: Arc<Notify>,
     _stop: DropGuard,
     _task: JoinHandle<()>,
 }
@@ -51,26 +59,37 @@ impl Hooks {
         let certificate = authority.issue_server(&names, now).expect("certificate");
         let mut tls = (*server_config(&authority, &certificate).expect("tls")).clone();
         tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Self::serving(tls, authority.pem(), answer).await
+    }
+
+    #[allow(clippy::disallowed_methods)]
+    async fn serving(
+        tls: ServerConfig,
+        trusted: &str,
+        answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let port = listener.local_addr().expect("address").port();
         let (asked, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
+        let released = Arc::new(Notify::new());
         let stop = CancellationToken::new();
         let answer: Arc<Answer> = Arc::new(answer);
-        let (seen, made) = (Arc::clone(&asked), Arc::clone(&connections));
+        let (seen, made, release) = (Arc::clone(&asked), Arc::clone(&connections), Arc::clone(&released));
         let answering = move |_: std::net::SocketAddr, _: Option<&rustls::pki_types::CertificateDer<'static>>| {
             made.fetch_add(1, Ordering::Relaxed);
-            let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
+            let (answer, seen, release) = (Arc::clone(&answer), Arc::clone(&seen), Arc::clone(&release));
             Ok::<_, ConnectionError>(service_fn(move |request: Request<Incoming>| {
-                let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
-                async move { Ok::<_, Infallible>(respond(request, answer.as_ref(), &seen).await) }
+                let (answer, seen, release) = (Arc::clone(&answer), Arc::clone(&seen), Arc::clone(&release));
+                async move { Ok::<_, Infallible>(respond(request, answer.as_ref(), &seen, release).await) }
             }))
         };
         let serving = serve_connections(listener, Arc::new(tls), stop.clone(), Duration::ZERO, answering);
         Self {
             port,
-            trusted: BASE64.encode(authority.pem()),
+            trusted: BASE64.encode(trusted),
             asked,
             connections,
+            released,
             _stop: stop.drop_guard(),
             _task: tokio::spawn(serving),
         }
@@ -103,7 +122,8 @@ async fn respond(
     request: Request<Incoming>,
     answer: &Answer,
     seen: &Mutex<Vec<(String, Value)>>,
-) -> Response<Full<Bytes>> {
+    released: Arc<Notify>,
+) -> Response<Body> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.expect("body").to_bytes();
     let review: Value = serde_json::from_slice(&body).expect("a review");
@@ -117,7 +137,15 @@ async fn respond(
     }
     let answer = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response });
     let body = if path.starts_with("/huge") { "x".repeat(5 * 1024 * 1024) } else { answer.to_string() };
-    Response::new(Full::new(body.into()))
+    if path.starts_with("/stall") {
+        let rest = futures::stream::once(async move {
+            released.notified().await;
+            Bytes::from(body)
+        });
+        let head = futures::stream::once(async { Bytes::from_static(b" ") });
+        return Response::new(Body::stream(head.chain(rest)));
+    }
+    Response::new(Body::from(body))
 }
 
 fn configuration(kind: &str, name: &str, webhooks: &[Value]) -> Value {
@@ -438,4 +466,50 @@ async fn a_change_meanwhile_is_seen() {
     let now = server.get(&format!("{MAPS}/c")).await.body;
     assert_eq!(now["data"], json!({ "a": "late", "b": "meanwhile" }), "nothing is lost");
     assert_eq!(hooks.asked().len(), 2, "what was changed meanwhile is judged again");
+}
+
+#[tokio::test]
+async fn a_certificate_that_signed_itself_is_its_own_bundle() {
+    // As `openssl req -x509` makes it: an authority's, shown by the server.
+    let key = KeyPair::generate().expect("key");
+    let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("params");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).expect("certificate");
+    let secret = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("key");
+    let tls = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], secret)
+        .expect("tls");
+    let hooks = Hooks::serving(tls, &certificate.pem(), |_, _| allowed()).await;
+    let server = judged_by(&[hooks.webhook("/a.b", &json!({}))]).await;
+    server.post(MAPS, &config_map("c")).await.is(201);
+    assert_eq!(hooks.asked(), ["/a.b"]);
+}
+
+#[tokio::test]
+#[allow(clippy::disallowed_methods)] // a test's own task
+async fn a_connection_whose_answer_is_not_read_is_nobody_elses() {
+    let hooks = Hooks::speaking(&[b"http/1.1"], |_, _| allowed()).await;
+    let only = |name: &str| json!({ "matchConditions": [{ "name": "n", "expression": format!("object.metadata.name == '{name}'") }] });
+    let webhooks = [hooks.webhook("/stall.b", &only("slow")), hooks.webhook("/fast.b", &only("fast"))];
+    let server = judged_by(&webhooks).await;
+    let slow = server.clone();
+    let stalled = tokio::spawn(async move { slow.post(MAPS, &config_map("slow")).await });
+    let waited = async {
+        while hooks.asked().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(crate::harness::PATIENCE, waited).await.expect("the webhook is asked");
+    // Several, so that the head of the first answer has come when the last of them asks.
+    for number in 0..20 {
+        let mut map = config_map("fast");
+        map["data"]["a"] = json!(number.to_string());
+        server.post(&format!("{MAPS}?dryRun=All"), &map).await.is(201);
+    }
+    assert!(!stalled.is_finished());
+    hooks.released.notify_one();
+    stalled.await.expect("made").is(201);
 }
