@@ -503,11 +503,12 @@ async fn a_connection_whose_answer_is_not_read_is_nobody_elses() {
         }
     };
     tokio::time::timeout(crate::harness::PATIENCE, waited).await.expect("the webhook is asked");
-    // Several, so that the head of the first answer has come when the last of them asks.
-    for number in 0..20 {
-        let mut map = config_map("fast");
-        map["data"]["a"] = json!(number.to_string());
-        server.post(&format!("{MAPS}?dryRun=All"), &map).await.is(201);
+    // First one, so that the head of the stalled answer has come, then as many as would take every connection that is kept.
+    let path = format!("{MAPS}?dryRun=All");
+    let fast = config_map("fast");
+    server.post(&path, &fast).await.is(201);
+    for answer in futures::future::join_all((0..8).map(|_| server.post(&path, &fast))).await {
+        answer.is(201);
     }
     assert!(!stalled.is_finished());
     hooks.released.notify_one();
