@@ -16,6 +16,7 @@ mod kubeconfig;
 mod opened;
 mod rbac;
 mod roles;
+mod sec1;
 mod tls;
 mod tokens;
 
