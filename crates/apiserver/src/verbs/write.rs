@@ -272,6 +272,7 @@ impl Write<'_> {
             errors.extend(meta_rules::validate_update(object, old));
         }
         errors.extend(descriptor.schema.validate(object));
+        errors.extend(descriptor.strategy.validate_status(object));
         if main {
             errors.extend(descriptor.strategy.validate(object));
             if let Some(old) = self.old {

@@ -1,4 +1,4 @@
-//! Admission webhooks: real servers that speak TLS, asked by the API server.
+//! Admission webhooks: real servers that speak TLS, asked by the API server. Those of conversions are tested in `versions`.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,9 +34,9 @@ const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhoo
 type Answer = dyn Fn(&str, &Value) -> Value + Send + Sync;
 
 /// A webhook server; what it answers is the `response` without its uid.
-struct Hooks {
-    port: u16,
-    trusted: String,
+pub struct Hooks {
+    pub port: u16,
+    pub trusted: String,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
     connections: Arc<AtomicUsize>,
     /// Lets an answer to a path that begins with `/stall` go on after its head.
@@ -46,7 +46,7 @@ struct Hooks {
 }
 
 impl Hooks {
-    async fn new(answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static) -> Self {
+    pub async fn new(answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static) -> Self {
         Self::speaking(&[b"h2", b"http/1.1"], answer).await
     }
 
@@ -109,11 +109,11 @@ impl Hooks {
         webhook
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("lock").iter().map(|(path, _)| path.clone()).collect()
     }
 
-    fn last(&self) -> Value {
+    pub fn last(&self) -> Value {
         self.asked.lock().expect("lock").last().expect("a request").1["request"].clone()
     }
 }
@@ -135,7 +135,7 @@ async fn respond(
     if response["uid"].is_null() {
         response["uid"] = review["request"]["uid"].clone();
     }
-    let answer = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response });
+    let answer = json!({ "apiVersion": review["apiVersion"], "kind": review["kind"], "response": response });
     let body = if path.starts_with("/huge") { "x".repeat(5 * 1024 * 1024) } else { answer.to_string() };
     if path.starts_with("/stall") {
         let rest = futures::stream::once(async move {
