@@ -47,7 +47,7 @@ const NOTES: [(&str, &str); 27] = [
     ("limitranges", "defaults and bounds of containers, pods and claims, at creation (of claims at updates, too)"),
     (
         "mutatingwebhookconfigurations",
-        "called after admission in process, which is not asked again; a Service leads to its pods, ExternalName to its \
+        "called after admission in process, which is asked again where they changed something; a Service leads to its pods, ExternalName to its \
          host; the name of a `generateName` is final; audit annotations are not kept; replica counts (`scale`) are judged, \
          not changed",
     ),

@@ -13,8 +13,9 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use pumice_apiserver::{Body, ConnectionError, serve_connections};
+use pumice_apiserver::{Admission, AdmissionRequest, Admitted, Body, ConnectionError, NoNodes, serve_connections};
 use pumice_auth::{Ca, server_config};
+use pumice_objects::status::Status;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
@@ -26,7 +27,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::definitions::{WIDGETS, widget, with_widgets};
-use crate::harness::{MAPS, PODS, Server, config_map, pod, server};
+use crate::harness::{MAPS, PODS, Server, build, config_map, pod, server};
 
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
@@ -513,4 +514,44 @@ async fn a_connection_whose_answer_is_not_read_is_nobody_elses() {
     assert!(!stalled.is_finished());
     hooks.released.notify_one();
     stalled.await.expect("made").is(201);
+}
+
+/// Lists the keys that a ConfigMap has when it is asked.
+struct Lists;
+
+impl Admission for Lists {
+    fn admit(&self, request: &AdmissionRequest<'_>, object: Option<&mut Value>) -> Result<Admitted, Status> {
+        if let Some(object) = object.filter(|_| request.resource == "configmaps") {
+            let keys: Vec<String> =
+                object["data"].as_object().into_iter().flat_map(|data| data.keys().cloned()).collect();
+            object["metadata"]["annotations"] = json!({ "keys": keys.join(",") });
+        }
+        Ok(Admitted { warnings: vec!["listed".to_owned()], ..Admitted::default() })
+    }
+}
+
+#[tokio::test]
+async fn admission_sees_what_webhooks_added() {
+    let hooks = Hooks::new(|_, _| patched(&json!([{ "op": "add", "path": "/data/b", "value": "2" }]))).await;
+    let server = build(Arc::new(Lists), Arc::new(NoNodes)).await;
+    server.post(MUTATING, &configuration("Mutating", "m", &[hooks.webhook("/a.b", &json!({}))])).await.is(201);
+    let made = server.post(MAPS, &config_map("c")).await.is(201);
+    assert_eq!(made.body["metadata"]["annotations"]["keys"], "a,b");
+    assert_eq!(made.warnings, ["299 - \"listed\""], "said once");
+    let changed = server.merge(&format!("{MAPS}/c"), &json!({ "data": { "c": "3" } })).await.is(200).body;
+    assert_eq!(changed["metadata"]["annotations"]["keys"], "a,b,c");
+}
+
+#[tokio::test]
+async fn requests_for_tokens_are_judged() {
+    let hooks = Hooks::new(|_, _| json!({ "allowed": false, "status": { "message": "no tokens" } })).await;
+    let rules = json!([{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["serviceaccounts/token"] }]);
+    let server = judged_by(&[hooks.webhook("/a.b", &json!({ "rules": rules }))]).await;
+    let wanted = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+    let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let refused = server.post(path, &wanted).await.is(403);
+    assert!(refused.message().contains("no tokens"), "{}", refused.message());
+    let request = hooks.last();
+    assert_eq!((&request["name"], &request["subResource"]), (&json!("default"), &json!("token")));
+    assert_eq!(request["object"]["kind"], "TokenRequest");
 }
