@@ -92,7 +92,8 @@ impl Admitted {
 /// Changes and refuses objects.
 pub trait Admission: Send + Sync + 'static {
     /// May change the object, or refuse it. The object has defaults and no unknown fields, and its fields have the
-    /// right types, but rules of value are not checked yet. `object` is `None` for a delete.
+    /// right types, but rules of value are not checked yet. `object` is `None` for a delete. Asked again where a webhook
+    /// changed the object afterwards: what it left before, it must leave then.
     fn admit(&self, request: &AdmissionRequest<'_>, object: Option<&mut Value>) -> Result<Admitted, Status>;
 
     /// Sees the final, valid object and may still refuse it.

@@ -11,7 +11,7 @@ use crate::registry::builtin;
 use crate::registry::descriptor::VERBS;
 
 /// What a stored kind does not do here, by its plural name.
-const NOTES: [(&str, &str); 26] = [
+const NOTES: &[(&str, &str)] = &[
     (
         "clusterroles",
         "`cluster-admin`, `admin`, `edit` and `view` exist from the start; `aggregationRule` adds to the rights at once, `rules` \
@@ -28,6 +28,12 @@ const NOTES: [(&str, &str); 26] = [
         "no `rollback`; pods are placed by Pumice's scheduler, which gives those of a ReplicaSet a PodGroup of one",
     ),
     (
+        "customresourcedefinitions",
+        "versions are converted by their name, or by a webhook (ConversionReview v1); selectors look at objects as they are \
+         stored; a watch keeps the webhook with which it began; admission webhooks that ask for another version \
+         (`matchPolicy: Equivalent`) see it converted by its name alone, and so do owners of fields of another version",
+    ),
+    (
         "events",
         "the same ones in both groups; the rules for `events.k8s.io` are upstream's, those for the core group are not asked; gone an hour \
          after they were last seen; an answered write may be lost for half a second after a power loss",
@@ -41,7 +47,7 @@ const NOTES: [(&str, &str); 26] = [
     ("limitranges", "defaults and bounds of containers, pods and claims, at creation (of claims at updates, too)"),
     (
         "mutatingwebhookconfigurations",
-        "called after admission in process, which is not asked again; a Service leads to its pods, ExternalName to its \
+        "called after admission in process, which is asked again where they changed something; a Service leads to its pods, ExternalName to its \
          host; the name of a `generateName` is final; audit annotations are not kept; replica counts (`scale`) are judged, \
          not changed",
     ),
@@ -114,7 +120,7 @@ const NOTES: [(&str, &str); 26] = [
 ];
 
 /// What clients ask for and do not get.
-const NOT_SERVED: [(&str, &str); 15] = [
+const NOT_SERVED: &[(&str, &str)] = &[
     (
         "Impersonation of a uid or of extra fields (`Impersonate-Uid`, `Impersonate-Extra-*`)",
         "400; users, groups and service accounts can be acted for (`kubectl --as`, `--as-group`)",
@@ -140,7 +146,6 @@ const NOT_SERVED: [(&str, &str); 15] = [
         "not made: what takes more than 2 million steps or two seconds for one write fails when it is evaluated",
     ),
     ("CEL macros over two variables, `cel.bind`", "422: undeclared reference"),
-    ("Conversion webhooks", "422 in definitions"),
     ("MutatingAdmissionPolicy", "404"),
     ("`/openapi/v2`", "a document without kinds; they are in `/openapi/v3`"),
     ("Server-side apply of `scale`", "415; apply to the object, or patch its scale"),

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use pumice_objects::schema::Schema;
 use pumice_objects::status::Status;
 use pumice_store::Object;
 use serde_json::{Value, json};
@@ -16,54 +17,79 @@ use crate::render::parse;
 use crate::server::State;
 
 pub(crate) mod events;
+pub(crate) mod webhook;
+
+use webhook::Converter;
 
 /// How the versions of a kind become each other.
 #[derive(Clone, Debug)]
 pub(crate) enum Conversion {
     /// There is one version.
     Same,
-    /// They differ in nothing but their names.
-    Renamed,
+    /// Those of a definition with several.
+    Versions(Arc<Versions>),
     /// Events of `events.k8s.io` are those of the core under other names.
     Events,
 }
 
-impl Conversion {
-    /// Whether a body is the same in each version, but for the version's name.
-    pub(crate) fn keeps_fields(&self) -> bool {
-        matches!(self, Self::Same | Self::Renamed)
-    }
+/// What all versions of a definition share.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    /// The schema of the version in which objects are stored.
+    pub(crate) storage_schema: Schema,
+    /// Who converts; without one, versions differ in nothing but their schemas.
+    pub(crate) converter: Option<Converter>,
+}
 
+impl Conversion {
     /// Where a stored object has the field of this dotted path.
     pub(crate) fn stored_path<'p>(&self, path: &'p str) -> std::borrow::Cow<'p, str> {
         match self {
             Self::Events => events::stored_path(path),
-            Self::Same | Self::Renamed => path.into(),
+            Self::Same | Self::Versions(_) => path.into(),
         }
     }
 }
 
 /// Stored objects as they are served.
 pub(crate) async fn served(
-    _state: &State,
+    state: &State,
     descriptor: &Descriptor,
-    objects: Vec<Arc<Object>>,
+    mut objects: Vec<Arc<Object>>,
 ) -> Result<Vec<Arc<Object>>, Status> {
-    let one: fn(&Descriptor, &mut Value) = match descriptor.conversion {
-        Conversion::Same => return Ok(objects),
-        Conversion::Renamed => rename,
-        Conversion::Events => |_, event| events::served(event),
-    };
-    let prefix = prefix(&descriptor.api_version());
-    let convert = |object: Arc<Object>| {
-        if object.body.starts_with(&prefix) {
-            return object;
+    if matches!(descriptor.conversion, Conversion::Same) {
+        return Ok(objects);
+    }
+    let wanted = descriptor.api_version();
+    let prefix = prefix(&wanted);
+    let others: Vec<usize> = (0..objects.len()).filter(|index| !objects[*index].body.starts_with(&prefix)).collect();
+    let mut values: Vec<Value> = others.iter().map(|index| parse(&objects[*index])).collect();
+    match &descriptor.conversion {
+        Conversion::Same => {}
+        Conversion::Events => values.iter_mut().for_each(events::served),
+        Conversion::Versions(versions) => {
+            values = versions.convert(state, &wanted, values).await?;
+            values.iter_mut().for_each(|value| descriptor.schema.complete(value));
         }
-        let mut value = parse(&object);
-        one(descriptor, &mut value);
-        with_body(&object, &value)
-    };
-    Ok(objects.into_iter().map(convert).collect())
+    }
+    for (index, value) in others.into_iter().zip(values) {
+        objects[index] = with_body(&objects[index], &value);
+    }
+    Ok(objects)
+}
+
+impl Versions {
+    /// As many objects as it is given, in the version `wanted`.
+    async fn convert(&self, state: &State, wanted: &str, mut objects: Vec<Value>) -> Result<Vec<Value>, Status> {
+        match &self.converter {
+            // Few definitions have one: what that takes is not of every request.
+            Some(converter) => Box::pin(converter.convert(state, wanted, objects)).await,
+            None => {
+                objects.iter_mut().for_each(|object| object["apiVersion"] = json!(wanted));
+                Ok(objects)
+            }
+        }
+    }
 }
 
 /// One stored object as it is served.
@@ -77,17 +103,18 @@ pub(crate) async fn served_one(
 }
 
 /// A served object as it is to be stored.
-pub(crate) async fn stored(_state: &State, descriptor: &Descriptor, object: &mut Value) -> Result<(), Status> {
-    match descriptor.conversion {
-        Conversion::Same => {}
-        Conversion::Renamed => object["apiVersion"] = json!(descriptor.storage_api_version()),
+pub(crate) async fn stored(state: &State, descriptor: &Descriptor, object: &mut Value) -> Result<(), Status> {
+    match &descriptor.conversion {
         Conversion::Events => events::stored(object),
+        Conversion::Versions(versions) if !descriptor.is_storage() => {
+            let served = std::mem::take(object);
+            let converted = versions.convert(state, &descriptor.storage_api_version(), vec![served]).await?;
+            *object = converted.into_iter().next().unwrap_or_default();
+            versions.storage_schema.prune(object);
+        }
+        Conversion::Same | Conversion::Versions(_) => {}
     }
     Ok(())
-}
-
-fn rename(descriptor: &Descriptor, object: &mut Value) {
-    object["apiVersion"] = json!(descriptor.api_version());
 }
 
 /// How the text of a stored object of a version begins.

@@ -5,6 +5,7 @@
 //! broken one can be mended. Called by the write verbs and by subresources.
 
 pub(crate) mod authorizer;
+mod callee;
 mod client;
 mod matching;
 mod policy;
@@ -23,6 +24,7 @@ use pumice_store::{Object, Store};
 use serde_json::Value;
 
 use crate::render::parse;
+pub(crate) use callee::Callee;
 use client::Client;
 pub(crate) use matching::problems_of_match;
 use policy::{Binding, Policy};
@@ -112,6 +114,11 @@ impl GatesCell {
 
     fn now(&self) -> Arc<Gates> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Asks a webhook that is none of admission's, and gives the answer's body.
+    pub(crate) async fn ask(&self, callee: &Callee, store: &Store, body: Vec<u8>) -> Result<Vec<u8>, String> {
+        callee.post(&self.client, store, body).await
     }
 
     /// Has an object changed by the mutating webhooks, in the order of their names. Says whether any changed it.

@@ -74,6 +74,11 @@ pub(crate) trait Strategy: Send + Sync {
         Vec::new()
     }
 
+    /// Rules that writes of the status alone must keep to as well.
+    fn validate_status(&self, _object: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
     /// Rules for new objects alone.
     fn validate_create(&self, _object: &Value) -> Vec<FieldError> {
         Vec::new()

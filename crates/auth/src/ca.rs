@@ -19,6 +19,7 @@ use thiserror::Error;
 use x509_parser::parse_x509_certificate;
 
 use crate::files::{self, FileError};
+use crate::sec1;
 
 pub(crate) const CERTIFICATE_FILE: &str = "ca.crt";
 pub(crate) const KEY_FILE: &str = "ca.key";
@@ -48,7 +49,7 @@ pub struct Ca {
 pub struct Issued {
     /// The certificate, PEM.
     pub certificate_pem: String,
-    /// Its private key, PKCS#8 PEM. Secret.
+    /// Its private key, PEM as of RFC 5915 ("EC PRIVATE KEY"). Secret.
     pub key_pem: String,
     /// The certificate, DER.
     pub certificate: CertificateDer<'static>,
@@ -208,7 +209,7 @@ impl Ca {
             Timestamp::from_second(params.not_after.unix_timestamp()).map_err(|_| CaError::Clock { now })?;
         Ok(Issued {
             certificate_pem: certificate.pem(),
-            key_pem: key.serialize_pem(),
+            key_pem: sec1::pem(&key),
             certificate: certificate.der().clone(),
             not_after,
         })

@@ -4,6 +4,7 @@
 //! that its key signed; rights come from a role-based policy built from data. The API server asks on every request; the
 //! binary opens authority and key at start and hands out the administrator's kubeconfig.
 
+mod bundle;
 mod ca;
 mod cluster_roles;
 mod covering;
@@ -15,9 +16,11 @@ mod kubeconfig;
 mod opened;
 mod rbac;
 mod roles;
+mod sec1;
 mod tls;
 mod tokens;
 
+pub use bundle::bundle_client_config;
 pub use ca::{Ca, CaError, Issued};
 pub use cluster_roles::{CLUSTER_ADMIN, DefaultRole, default_cluster_roles};
 pub use covering::{describe, parts, uncovered};

@@ -27,6 +27,9 @@ pub enum TlsError {
     /// The verifier of client certificates refuses the authority.
     #[error("cannot verify client certificates")]
     ClientVerifier(#[source] rustls::server::VerifierBuilderError),
+    /// The verifier of servers refuses the bundle.
+    #[error("cannot verify servers")]
+    ServerVerifier(#[source] rustls::server::VerifierBuilderError),
 }
 
 /// A server with certificate `issued`, for clients with a certificate of `ca` or with none.
@@ -135,7 +138,7 @@ pub fn client_config(ca_pem: &str, issued: Option<&Issued>) -> Result<ClientConf
     }
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 

@@ -1,17 +1,18 @@
 //! The client that asks webhooks: TLS always, connections kept, answers bounded.
 //!
-//! Invariant: a connection is used again only for the same host, name and trust. Whoever calls bounds the time. HTTP/2 where
+//! Invariant: a connection is used again only for the same host, name and trust, and once its last answer was read. Whoever calls bounds the time. HTTP/2 where
 //! the server speaks it: then one connection carries all requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::{Request, Response, Uri, header};
+use http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -55,10 +56,18 @@ enum Connection {
     Two(http2::SendRequest<Full<Bytes>>),
 }
 
+/// An answer whose body is still to come, and the connection that is free after it, unless others share it all the time.
+struct Sent {
+    answer: Response<Incoming>,
+    after: Option<Connection>,
+}
+
 /// Connections to webhooks. Those in use belong to their requests.
 #[derive(Default)]
 pub(super) struct Client {
     idle: Mutex<HashMap<Key, Vec<Connection>>>,
+    /// TLS by what is trusted.
+    configs: Mutex<HashMap<String, Arc<ClientConfig>>>,
     connections: TaskTracker,
 }
 
@@ -77,12 +86,15 @@ impl Client {
             let key = (endpoint.clone(), trusted.to_owned());
             // One that lay idle may have been closed meanwhile: then the request goes over a new one.
             if let Some(connection) = self.take(&key)
-                && let Ok(answer) = self.send(&key, connection, request(url, &body)?).await
+                && let Ok(sent) = self.send(&key, connection, request(url, &body)?).await
             {
-                return read(answer).await;
+                return self.read(&key, sent).await;
             }
             match self.connect(endpoint, trusted).await {
-                Ok(connection) => return read(self.send(&key, connection, request(url, &body)?).await?).await,
+                Ok(connection) => {
+                    let sent = self.send(&key, connection, request(url, &body)?).await?;
+                    return self.read(&key, sent).await;
+                }
                 Err(cause) => last = cause,
             }
         }
@@ -114,12 +126,7 @@ impl Client {
         }
     }
 
-    async fn send(
-        &self,
-        key: &Key,
-        connection: Connection,
-        mut request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, String> {
+    async fn send(&self, key: &Key, connection: Connection, mut request: Request<Full<Bytes>>) -> Result<Sent, String> {
         match connection {
             Connection::One(mut sender) => {
                 // HTTP/1.1 names the host in a header alone.
@@ -127,31 +134,56 @@ impl Client {
                 *request.uri_mut() = path.parse().map_err(|error| format!("{error}"))?;
                 sender.ready().await.map_err(|error| error.to_string())?;
                 let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
-                self.keep(key, Connection::One(sender));
-                Ok(answer)
+                Ok(Sent { answer, after: Some(Connection::One(sender)) })
             }
             Connection::Two(mut sender) => {
                 sender.ready().await.map_err(|error| error.to_string())?;
                 self.keep(key, Connection::Two(sender.clone()));
-                sender.send_request(request).await.map_err(|error| error.to_string())
+                let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+                Ok(Sent { answer, after: None })
             }
         }
     }
 
-    async fn connect(&self, endpoint: &Endpoint, trusted: &str) -> Result<Connection, String> {
+    /// The body of an answer. Then its connection is free for others.
+    async fn read(&self, key: &Key, sent: Sent) -> Result<Vec<u8>, String> {
+        let read = read(sent.answer).await?;
+        if let Some(connection) = sent.after {
+            self.keep(key, connection);
+        }
+        told(read)
+    }
+
+    /// What is trusted is read once: machines have hundreds of authorities.
+    fn config(&self, trusted: &str) -> Result<Arc<ClientConfig>, String> {
+        let known = self.configs.lock().unwrap_or_else(PoisonError::into_inner).get(trusted).cloned();
+        if let Some(config) = known {
+            return Ok(config);
+        }
         let mut config = match trusted {
-            "" => pumice_auth::client_config(&system_roots()?, None),
-            trusted => pumice_auth::client_config(trusted, None),
+            "" => pumice_auth::bundle_client_config(&system_roots()?),
+            trusted => pumice_auth::bundle_client_config(trusted),
         }
         .map_err(|error| format!("unable to load root certificates: {error}"))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let config = Arc::new(config);
+        let mut configs = self.configs.lock().unwrap_or_else(PoisonError::into_inner);
+        if configs.len() >= SERVERS_MAX {
+            configs.clear();
+        }
+        configs.insert(trusted.to_owned(), Arc::clone(&config));
+        Ok(config)
+    }
+
+    async fn connect(&self, endpoint: &Endpoint, trusted: &str) -> Result<Connection, String> {
+        let config = self.config(trusted)?;
         let name = ServerName::try_from(endpoint.server.clone()).map_err(|error| error.to_string())?;
         let (host, port) = (endpoint.host.as_str(), endpoint.port);
         let stream =
             TcpStream::connect((host, port)).await.map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
         // Nothing is gained by waiting: each request is one write.
         let _ = stream.set_nodelay(true);
-        let connector = TlsConnector::from(Arc::new(config));
+        let connector = TlsConnector::from(config);
         let stream = connector.connect(name, stream).await.map_err(|error| format!("tls: {error}"))?;
         let speaks_two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let stream = TokioIo::new(stream);
@@ -178,14 +210,19 @@ fn request(url: &str, body: &Bytes) -> Result<Request<Full<Bytes>>, String> {
         .map_err(|error| error.to_string())
 }
 
-async fn read(answer: Response<Incoming>) -> Result<Vec<u8>, String> {
+/// Reads an answer to its end.
+async fn read(answer: Response<Incoming>) -> Result<(StatusCode, Bytes), String> {
     let code = answer.status();
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
         Some(_) => format!("the answer has more than {ANSWER_BYTES_MAX} bytes"),
         None => error.to_string(),
     })?;
-    let bytes = body.to_bytes();
+    Ok((code, body.to_bytes()))
+}
+
+/// What an answer says, if it is one of success.
+fn told((code, bytes): (StatusCode, Bytes)) -> Result<Vec<u8>, String> {
     if !code.is_success() {
         let said = String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into_owned();
         return Err(format!("the server answered {code}: {said}"));

@@ -10,6 +10,7 @@ use pumice_objects::schema::Schema;
 use serde_json::{Value, json};
 
 use super::GROUP;
+use crate::pipeline::Call;
 use crate::registry::Descriptor;
 use crate::render::parse;
 use crate::server::State;
@@ -29,7 +30,22 @@ pub(crate) struct Subject<'a> {
     pub(crate) dry_run: bool,
 }
 
-impl Subject<'_> {
+impl<'a> Subject<'a> {
+    /// What a request is about. `operation` is as in the field of that name.
+    pub(crate) fn of(call: &'a Call, operation: &'static str, name: &'a str, dry_run: bool) -> Self {
+        Self {
+            state: &call.state,
+            identity: &call.identity,
+            descriptor: &call.descriptor,
+            operation,
+            subresource: &call.request.subresource,
+            namespace: call.stored_namespace(),
+            name,
+            old: None,
+            dry_run,
+        }
+    }
+
     /// Whether nobody may judge it: what says who judges, and what only asks.
     pub(super) fn is_exempt(&self) -> bool {
         self.descriptor.group == GROUP || self.descriptor.review.is_some()

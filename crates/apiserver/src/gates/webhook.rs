@@ -5,16 +5,15 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use pumice_objects::status::{Status, StatusReason};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::client::{Client, Endpoint};
+use super::callee::Callee;
+use super::client::Client;
 use super::matching::Matching;
 use super::policy::Conditions;
-use super::{Subject, review, service};
+use super::{Subject, review};
 
 /// How long a webhook may take where it does not say.
 const TIMEOUT_SECONDS: u64 = 10;
@@ -30,18 +29,9 @@ pub(super) struct Webhook {
     mutates: bool,
     matching: Matching,
     conditions: Conditions,
-    address: Address,
-    /// PEM; empty for what the machine trusts.
-    trusted: String,
+    callee: Callee,
     passes_on_failure: bool,
     has_side_effects: bool,
-    timeout: Duration,
-}
-
-#[derive(Debug)]
-enum Address {
-    Url(String),
-    Service { namespace: String, name: String, path: String, port: u16 },
 }
 
 /// A yes.
@@ -60,17 +50,6 @@ pub(super) fn webhooks(configuration: &Value, mutates: bool) -> Vec<Webhook> {
 impl Webhook {
     fn new(declared: &Value, mutates: bool) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let client = &declared["clientConfig"];
-        let address = match client["url"].as_str() {
-            Some(url) => Address::Url(url.to_owned()),
-            None => Address::Service {
-                namespace: text(&client["service"]["namespace"]),
-                name: text(&client["service"]["name"]),
-                path: text(&client["service"]["path"]),
-                port: client["service"]["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or(443),
-            },
-        };
-        let trusted = BASE64.decode(text(&client["caBundle"])).unwrap_or_default();
         let seconds = declared["timeoutSeconds"].as_u64().unwrap_or(TIMEOUT_SECONDS).clamp(1, TIMEOUT_SECONDS_MAX);
         Self {
             name: text(&declared["name"]),
@@ -78,11 +57,9 @@ impl Webhook {
             mutates,
             matching: Matching::new(declared, "rules"),
             conditions: Conditions::new(&declared["matchConditions"], None),
-            address,
-            trusted: String::from_utf8_lossy(&trusted).into_owned(),
+            callee: Callee::new(&declared["clientConfig"], Duration::from_secs(seconds)),
             passes_on_failure: declared["failurePolicy"] == "Ignore",
             has_side_effects: !["None", "NoneOnDryRun"].contains(&declared["sideEffects"].as_str().unwrap_or_default()),
-            timeout: Duration::from_secs(seconds),
         }
     }
 
@@ -106,7 +83,8 @@ impl Webhook {
         }
         let uid = Uuid::now_v7().to_string();
         let body = review::ask(subject, &uid, &version, object);
-        let called = self.call(client, subject, body).await;
+        let called = self.callee.post(client, &subject.state.store, body).await;
+        let called = called.map_err(|cause| format!("failed to call webhook: {cause}"));
         let verdict = called.and_then(|answer| review::read(&answer, &uid, self.mutates));
         match verdict {
             Ok(verdict) => match verdict.refusal {
@@ -118,34 +96,6 @@ impl Webhook {
                 Ok(Some(Answered::default()))
             }
             Err(cause) => Err(Status::internal_error(format!("failed calling webhook {:?}: {cause}", self.name))),
-        }
-    }
-
-    async fn call(&self, client: &Client, subject: &Subject<'_>, body: Vec<u8>) -> Result<Vec<u8>, String> {
-        let endpoints = self.endpoints(subject);
-        let (url, endpoints) = match endpoints {
-            Ok(found) => found,
-            Err(cause) => return Err(format!("failed to call webhook: {cause}")),
-        };
-        let url = format!("{url}?timeout={}s", self.timeout.as_secs());
-        let asking = client.post(&endpoints, &url, &self.trusted, body);
-        let answer = tokio::time::timeout(self.timeout, asking).await;
-        let answer = answer.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()));
-        answer.map_err(|cause| format!("failed to call webhook: Post {url:?}: {cause}"))
-    }
-
-    /// The address as messages name it, and where that is.
-    fn endpoints(&self, subject: &Subject<'_>) -> Result<(String, Vec<Endpoint>), String> {
-        match &self.address {
-            Address::Url(url) => Ok((url.clone(), vec![Endpoint::of_url(url)?])),
-            Address::Service { namespace, name, path, port } => {
-                let server = format!("{name}.{namespace}.svc");
-                let path = path.trim_start_matches('/');
-                let url = format!("https://{server}:{port}/{path}");
-                let found = service::endpoints(&subject.state.store, namespace, name, *port)?;
-                let endpoint = |(host, port)| Endpoint { host, port, server: server.clone() };
-                Ok((url, found.into_iter().map(endpoint).collect()))
-            }
         }
     }
 

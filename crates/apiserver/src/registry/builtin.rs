@@ -528,6 +528,7 @@ static KINDS: &[Kind] = &[
         namespaced: false,
         component: "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
         table: core::definition,
+        subresources: &[Subresource::Status],
         strategy: &crd::CustomResourceDefinition,
         ..CORE
     },

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::descriptor::{Descriptor, Subresource};
 use super::schemas;
-use crate::conversion::Conversion;
+use crate::conversion::webhook::Converter;
+use crate::conversion::{Conversion, Versions};
 use crate::rules;
 use crate::strategy::Plain;
 use crate::strategy::problems::Problems;
@@ -52,6 +53,7 @@ pub(crate) fn descriptors(definition: &Value) -> Result<Vec<Descriptor>, Definit
         .find(|version| version["storage"] == true)
         .and_then(|version| version["name"].as_str())
         .ok_or_else(|| fail("has no storage version"))?;
+    let conversion = conversion(definition, versions, storage).map_err(|cause| fail(&cause))?;
     let terminating = definition["metadata"]["deletionTimestamp"].is_string();
     let mut names: Vec<&str> = versions.iter().filter_map(|version| version["name"].as_str()).collect();
     names.sort_by_key(|name| preference(name));
@@ -61,10 +63,24 @@ pub(crate) fn descriptors(definition: &Value) -> Result<Vec<Descriptor>, Definit
         .map(|version| {
             let rank = names.iter().position(|name| version["name"] == *name).unwrap_or_default();
             one(spec, version, storage, rank)
-                .map(|found| Descriptor { terminating, ..found })
+                .map(|found| Descriptor { terminating, conversion: conversion.clone(), ..found })
                 .map_err(|cause| fail(&cause))
         })
         .collect()
+}
+
+/// How the versions become each other. One that was the only one that objects were ever stored in has nothing to become.
+fn conversion(definition: &Value, versions: &[Value], storage: &str) -> Result<Conversion, String> {
+    let mut stored = definition["status"]["storedVersions"].as_array().into_iter().flatten();
+    if versions.len() == 1 && stored.all(|version| version == storage) {
+        return Ok(Conversion::Same);
+    }
+    let of_storage = versions.iter().find(|version| version["storage"] == true).unwrap_or(&Value::Null);
+    let declared = &definition["spec"]["conversion"];
+    Ok(Conversion::Versions(Arc::new(Versions {
+        storage_schema: schema(&of_storage["schema"]["openAPIV3Schema"])?,
+        converter: (declared["strategy"] == "Webhook").then(|| Converter::new(&declared["webhook"])),
+    })))
 }
 
 /// Kubernetes' order of versions: stable before beta before alpha, larger numbers first.
@@ -98,7 +114,7 @@ fn one(spec: &Value, version: &Value, storage: &str, rank: usize) -> Result<Desc
         component: format!("{}.{version_name}.{kind}", reversed.join(".")),
         storage: Arc::from(format!("{group}/{plural}")),
         storage_version: storage.to_owned(),
-        conversion: Conversion::Renamed,
+        conversion: Conversion::Same,
         version: version_name,
         singular: text(&names["singular"]),
         list_kind: text(&names["listKind"]),

@@ -151,6 +151,15 @@ impl Descriptor {
         self.version == self.storage_version && !matches!(self.conversion, Conversion::Events)
     }
 
+    /// Whether a part of an object can be written, and the rest left as it is stored.
+    pub(crate) fn stores_as_it_shows(&self) -> bool {
+        match self.conversion {
+            Conversion::Same => true,
+            Conversion::Events => false,
+            Conversion::Versions(_) => self.is_storage(),
+        }
+    }
+
     /// The `apiVersion` in which a definition's objects are stored.
     pub(crate) fn storage_api_version(&self) -> String {
         format!("{}/{}", self.group, self.storage_version)

@@ -110,7 +110,7 @@ impl WebhookConfiguration {
 }
 
 /// Where a webhook is, and whom that must be.
-fn client(client: &Value, path: &str, problems: &mut Problems) {
+pub(super) fn client(client: &Value, path: &str, problems: &mut Problems) {
     let (url, service) = (client["url"].as_str(), client["service"].is_object());
     if url.is_some() == service {
         problems.required(path, "exactly one of url or service is required");

@@ -11,7 +11,7 @@ use pumice_objects::{meta, names};
 use serde_json::{Value, json};
 
 use super::problems::Problems;
-use super::{Hook, Strategy};
+use super::{Hook, Strategy, admission};
 use crate::clock::wire_time;
 use crate::registry::custom;
 use crate::rules;
@@ -22,11 +22,17 @@ pub(crate) struct CustomResourceDefinition;
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Most versions of one definition.
 const VERSIONS_MAX: usize = 32;
+/// The version of conversion reviews that is sent.
+const REVIEW_VERSION: &str = "v1";
 
 impl Strategy for CustomResourceDefinition {
     fn defaults(&self, object: &mut Value) {
         let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
         spec.entry("conversion").or_insert_with(|| json!({ "strategy": "None" }));
+        let service = spec.get_mut("conversion").and_then(|one| one.pointer_mut("/webhook/clientConfig/service"));
+        if let Some(service) = service.and_then(Value::as_object_mut) {
+            service.entry("port").or_insert_with(|| json!(443));
+        }
         let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) else { return };
         let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
         names.entry("singular").or_insert_with(|| json!(kind.to_lowercase()));
@@ -54,11 +60,14 @@ impl Strategy for CustomResourceDefinition {
         if scope != "Namespaced" && scope != "Cluster" {
             problems.not_supported("spec.scope", scope, &["Cluster", "Namespaced"]);
         }
-        if spec["conversion"]["strategy"] != "None" {
-            let given = spec["conversion"]["strategy"].as_str().unwrap_or_default();
-            problems.not_supported("spec.conversion.strategy", given, &["None"]);
-        }
+        conversion(&spec["conversion"], &mut problems);
         versions(spec, &mut problems);
+        problems.into_errors()
+    }
+
+    fn validate_status(&self, object: &Value) -> Vec<FieldError> {
+        let mut problems = Problems::default();
+        stored_versions(object, &mut problems);
         problems.into_errors()
     }
 
@@ -89,6 +98,61 @@ fn names_rules(object: &Value, problems: &mut Problems) {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if name != format!("{plural}.{group}") {
         problems.invalid("metadata.name", &name.into(), "must be spec.names.plural+\".\"+spec.group");
+    }
+}
+
+/// Who converts between versions, if anybody does.
+fn conversion(conversion: &Value, problems: &mut Problems) {
+    let path = "spec.conversion";
+    match conversion["strategy"].as_str().unwrap_or_default() {
+        "Webhook" => {
+            let webhook = &conversion["webhook"];
+            if webhook["clientConfig"].is_object() {
+                admission::client(&webhook["clientConfig"], &format!("{path}.webhook.clientConfig"), problems);
+            } else {
+                let detail = "required when strategy is set to Webhook";
+                problems.required(&format!("{path}.webhook.clientConfig"), detail);
+            }
+            let at = format!("{path}.webhook.conversionReviewVersions");
+            let reviews = &webhook["conversionReviewVersions"];
+            match reviews.as_array().map_or(&[][..], Vec::as_slice) {
+                [] => problems.required(&at, ""),
+                known if known.iter().any(|version| version == REVIEW_VERSION) => {}
+                _ => problems.invalid(&at, reviews, &format!("must include at least one of {REVIEW_VERSION}")),
+            }
+        }
+        "None" if !conversion["webhook"].is_null() => {
+            problems.forbidden(&format!("{path}.webhook"), "should not be set when strategy is not set to Webhook");
+        }
+        "None" => {}
+        other => problems.not_supported(&format!("{path}.strategy"), other, &["None", "Webhook"]),
+    }
+}
+
+/// A version in which objects may still be stored must stay, so that they can be read.
+fn stored_versions(object: &Value, problems: &mut Problems) {
+    let path = "status.storedVersions";
+    let stored = object["status"]["storedVersions"].as_array().map_or(&[][..], Vec::as_slice);
+    let versions = object["spec"]["versions"].as_array().map_or(&[][..], Vec::as_slice);
+    if stored.is_empty() {
+        problems.invalid(path, &json!([]), "must have at least one stored version");
+        return;
+    }
+    let storage = versions.iter().find(|version| version["storage"] == true).map(|version| &version["name"]);
+    if let Some(storage) = storage.filter(|storage| !stored.contains(storage)) {
+        let detail = format!("must have the storage version {}", storage.as_str().unwrap_or_default());
+        problems.invalid(path, &json!(stored), &detail);
+    }
+    for (index, version) in stored.iter().enumerate() {
+        if !versions.iter().any(|one| one["name"] == *version) {
+            let name = version.as_str().unwrap_or_default();
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until \
+                 a storage migration ensures no data remains persisted in {name} and removes {name} from \
+                 status.storedVersions"
+            );
+            problems.invalid(&format!("{path}[{index}]"), version, &detail);
+        }
     }
 }
 

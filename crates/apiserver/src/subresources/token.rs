@@ -19,6 +19,7 @@ use crate::accounts::SERVICE_ACCOUNTS;
 use crate::body::Body;
 use crate::clock::wire_time;
 use crate::pipeline::{self, Answer, Call};
+use crate::query::WriteOptions;
 use crate::render::parse;
 use crate::verbs::write;
 
@@ -71,7 +72,8 @@ struct Reference {
 /// Answers a create of `serviceaccounts/x/token`.
 pub(crate) async fn create(call: &Call, body: Body) -> Answer {
     let decoded = write::read_object(call, body).await?;
-    let request: Request = serde_json::from_value(decoded.value)
+    let dry_run = WriteOptions::parse(&call.query)?.dry_run;
+    let request: Request = serde_json::from_value(decoded.value.clone())
         .map_err(|error| Status::bad_request(format!("the body is no {KIND}: {error}")))?;
     let foreign = |given: &Option<String>, wanted: &str| given.as_ref().is_some_and(|given| given != wanted);
     if foreign(&request.kind, KIND) || foreign(&request.api_version, API_VERSION) {
@@ -85,6 +87,8 @@ pub(crate) async fn create(call: &Call, body: Body) -> Answer {
     if audiences.is_empty() {
         audiences.push(ISSUER.to_owned());
     }
+    let mut warnings = write::judge_below(call, "CREATE", &decoded.value, dry_run).await?;
+    warnings.extend(warning);
     let bound_to = spec.bound_object_ref.as_ref().map(|reference| bound_to(call, reference)).transpose()?;
     let issued = call.state.clock.now();
     let expires = issued
@@ -101,7 +105,7 @@ pub(crate) async fn create(call: &Call, body: Body) -> Answer {
     };
     let token = call.state.accounts.key.sign(&claims).map_err(Status::internal_error)?;
     let mut response = pipeline::json(StatusCode::CREATED, answer(&claims, seconds, &token, issued).to_string());
-    pipeline::warn(&mut response, warning.as_slice());
+    pipeline::warn(&mut response, &warnings);
     Ok(response)
 }
 

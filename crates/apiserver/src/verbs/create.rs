@@ -93,7 +93,7 @@ async fn prepare(call: &Call, object: &mut Value, dry_run: bool, warnings: &mut 
     let now = call.state.clock.now();
     let write = Write { call, operation: Operation::Create, old: None, dry_run, now };
     let status = write.admit(object, warnings)?;
-    write.mutate(object, warnings).await?;
+    let status = write.mutate(object, warnings).await?.or(status);
     // Admission must not move the object.
     write::check_place(call, object)?;
     stamp(call, object, status, &wire_time(now));

@@ -260,7 +260,7 @@ fn record_owner(call: &Call, options: &WriteOptions, old: &Value, new: &mut Valu
 /// The stored object; of one whose status alone is written only what that takes, where its kind allows it.
 fn look(descriptor: &Descriptor, stored: &Object, only_status: bool) -> Cut {
     // What is left of a namespace's finalizers decides about its end.
-    let separable = descriptor.conversion.keeps_fields()
+    let separable = descriptor.stores_as_it_shows()
         && descriptor.schema.fields_are_independent()
         && descriptor.rules.is_none()
         && descriptor.kind != "Namespace";

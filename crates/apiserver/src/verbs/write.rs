@@ -272,6 +272,7 @@ impl Write<'_> {
             errors.extend(meta_rules::validate_update(object, old));
         }
         errors.extend(descriptor.schema.validate(object));
+        errors.extend(descriptor.strategy.validate_status(object));
         if main {
             errors.extend(descriptor.strategy.validate(object));
             if let Some(old) = self.old {
@@ -296,37 +297,33 @@ impl Write<'_> {
 
     /// Who and what is judged by what people configured.
     fn subject<'b>(&'b self, name: &'b str) -> Subject<'b> {
-        let call = self.call;
-        Subject {
-            state: &call.state,
-            identity: &call.identity,
-            descriptor: &call.descriptor,
-            operation: match self.operation {
-                Operation::Create => "CREATE",
-                Operation::Update => "UPDATE",
-                Operation::Delete => "DELETE",
-            },
-            subresource: &call.request.subresource,
-            namespace: call.stored_namespace(),
-            name,
-            old: self.old,
-            dry_run: self.dry_run,
-        }
+        let operation = match self.operation {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+        };
+        Subject { old: self.old, ..Subject::of(self.call, operation, name, self.dry_run) }
     }
 
-    /// Has the object changed by the webhooks that people configured; what they left is cleaned again.
-    pub(crate) async fn mutate(&self, object: &mut Value, warnings: &mut Vec<String>) -> Result<(), Status> {
+    /// Has the object changed by the webhooks that people configured. What they left is cleaned, and admission is asked
+    /// again: it may add to what was added. Gives the status that a new object begins with then.
+    pub(crate) async fn mutate(&self, object: &mut Value, warnings: &mut Vec<String>) -> Result<Option<Value>, Status> {
         let gates = &self.call.state.gates;
         // A replica count is judged, and changed by nobody else.
         if !gates.any() || self.call.request.subresource == "scale" {
-            return Ok(());
+            return Ok(None);
         }
         let name = meta::name(object).to_owned();
-        if Box::pin(gates.mutate(&self.subject(&name), object, warnings)).await? {
-            check_kind(&self.call.descriptor, object)?;
-            fill(&self.call.descriptor, object);
+        if !Box::pin(gates.mutate(&self.subject(&name), object, warnings)).await? {
+            return Ok(None);
         }
-        Ok(())
+        check_kind(&self.call.descriptor, object)?;
+        fill(&self.call.descriptor, object);
+        let mut more = Vec::new();
+        let status = self.admit(object, &mut more)?;
+        more.retain(|warning| !warnings.contains(warning));
+        warnings.extend(more);
+        Ok(status)
     }
 
     /// Has the final object, or its deletion, judged by the policies and webhooks that people configured.
@@ -372,17 +369,7 @@ pub(crate) async fn judge_below(
     if gates.any() {
         let name = if call.request.name.is_empty() { meta::name(object) } else { &call.request.name };
         let subresource = if call.request.subresource.is_empty() { "binding" } else { &call.request.subresource };
-        let subject = Subject {
-            state: &call.state,
-            identity: &call.identity,
-            descriptor: &call.descriptor,
-            operation,
-            subresource,
-            namespace: call.stored_namespace(),
-            name,
-            old: None,
-            dry_run,
-        };
+        let subject = Subject { subresource, ..Subject::of(call, operation, name, dry_run) };
         Box::pin(gates.validate(&subject, Some(object), &mut warnings)).await?;
     }
     Ok(warnings)

@@ -69,6 +69,7 @@ async fn the_commands_people_type_work() {
     tokio::task::spawn_blocking(move || {
         discovery(&kubectl);
         config_maps(&kubectl);
+        events(&kubectl);
         protobuf(&kubectl);
         pods(&kubectl);
         definitions(&kubectl);
@@ -91,6 +92,21 @@ fn discovery(kubectl: &Kubectl) {
     assert!(kubectl.ok(&["explain", "pod.spec.containers.image"]).contains("string"));
     assert!(kubectl.ok(&["get", "ns"]).contains("pumice-system"));
     assert_eq!(kubectl.ok(&["get", "--raw", "/readyz"]), "ok");
+}
+
+fn events(kubectl: &Kubectl) {
+    let event = json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
+        "eventTime": "2026-01-02T03:04:05.000006Z", "reportingController": "example.com/c", "reportingInstance": "c-0",
+        "action": "Act", "reason": "Because", "type": "Normal", "note": "a note",
+        "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
+    });
+    kubectl.ok(&["create", "-f", &kubectl.file("event.json", &event)]);
+    for resource in ["events.events.k8s.io", "events"] {
+        let table = kubectl.ok(&["get", resource]);
+        assert!(table.contains("LAST SEEN") && table.contains("pod/p") && table.contains("a note"), "{table}");
+    }
+    kubectl.ok(&["delete", "events.events.k8s.io", "e"]);
 }
 
 fn config_maps(kubectl: &Kubectl) {

@@ -23,6 +23,7 @@ mod rights;
 mod streams;
 mod tokens;
 mod validations;
+mod versions;
 mod volumes;
 mod watch;
 mod watch_sockets;

@@ -1,4 +1,4 @@
-//! Admission webhooks: real servers that speak TLS, asked by the API server.
+//! Admission webhooks: real servers that speak TLS, asked by the API server. Those of conversions are tested in `versions`.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,19 +8,26 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use pumice_apiserver::{ConnectionError, serve_connections};
+use pumice_apiserver::{Admission, AdmissionRequest, Admitted, Body, ConnectionError, NoNodes, serve_connections};
 use pumice_auth::{Ca, server_config};
+use pumice_objects::status::Status;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::definitions::{WIDGETS, widget, with_widgets};
-use crate::harness::{MAPS, PODS, Server, config_map, pod, server};
+use crate::harness::{MAPS, PODS, Server, build, config_map, pod, server};
 
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
@@ -28,17 +35,19 @@ const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhoo
 type Answer = dyn Fn(&str, &Value) -> Value + Send + Sync;
 
 /// A webhook server; what it answers is the `response` without its uid.
-struct Hooks {
-    port: u16,
-    trusted: String,
+pub struct Hooks {
+    pub port: u16,
+    pub trusted: String,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
     connections: Arc<AtomicUsize>,
+    /// Lets an answer to a path that begins with `/stall` go on after its head.
+    released: Arc<Notify>,
     _stop: DropGuard,
     _task: JoinHandle<()>,
 }
 
 impl Hooks {
-    async fn new(answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static) -> Self {
+    pub async fn new(answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static) -> Self {
         Self::speaking(&[b"h2", b"http/1.1"], answer).await
     }
 
@@ -51,26 +60,37 @@ impl Hooks {
         let certificate = authority.issue_server(&names, now).expect("certificate");
         let mut tls = (*server_config(&authority, &certificate).expect("tls")).clone();
         tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Self::serving(tls, authority.pem(), answer).await
+    }
+
+    #[allow(clippy::disallowed_methods)]
+    async fn serving(
+        tls: ServerConfig,
+        trusted: &str,
+        answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let port = listener.local_addr().expect("address").port();
         let (asked, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
+        let released = Arc::new(Notify::new());
         let stop = CancellationToken::new();
         let answer: Arc<Answer> = Arc::new(answer);
-        let (seen, made) = (Arc::clone(&asked), Arc::clone(&connections));
+        let (seen, made, release) = (Arc::clone(&asked), Arc::clone(&connections), Arc::clone(&released));
         let answering = move |_: std::net::SocketAddr, _: Option<&rustls::pki_types::CertificateDer<'static>>| {
             made.fetch_add(1, Ordering::Relaxed);
-            let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
+            let (answer, seen, release) = (Arc::clone(&answer), Arc::clone(&seen), Arc::clone(&release));
             Ok::<_, ConnectionError>(service_fn(move |request: Request<Incoming>| {
-                let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
-                async move { Ok::<_, Infallible>(respond(request, answer.as_ref(), &seen).await) }
+                let (answer, seen, release) = (Arc::clone(&answer), Arc::clone(&seen), Arc::clone(&release));
+                async move { Ok::<_, Infallible>(respond(request, answer.as_ref(), &seen, release).await) }
             }))
         };
         let serving = serve_connections(listener, Arc::new(tls), stop.clone(), Duration::ZERO, answering);
         Self {
             port,
-            trusted: BASE64.encode(authority.pem()),
+            trusted: BASE64.encode(trusted),
             asked,
             connections,
+            released,
             _stop: stop.drop_guard(),
             _task: tokio::spawn(serving),
         }
@@ -90,11 +110,11 @@ impl Hooks {
         webhook
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("lock").iter().map(|(path, _)| path.clone()).collect()
     }
 
-    fn last(&self) -> Value {
+    pub fn last(&self) -> Value {
         self.asked.lock().expect("lock").last().expect("a request").1["request"].clone()
     }
 }
@@ -103,7 +123,8 @@ async fn respond(
     request: Request<Incoming>,
     answer: &Answer,
     seen: &Mutex<Vec<(String, Value)>>,
-) -> Response<Full<Bytes>> {
+    released: Arc<Notify>,
+) -> Response<Body> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.expect("body").to_bytes();
     let review: Value = serde_json::from_slice(&body).expect("a review");
@@ -115,9 +136,17 @@ async fn respond(
     if response["uid"].is_null() {
         response["uid"] = review["request"]["uid"].clone();
     }
-    let answer = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response });
+    let answer = json!({ "apiVersion": review["apiVersion"], "kind": review["kind"], "response": response });
     let body = if path.starts_with("/huge") { "x".repeat(5 * 1024 * 1024) } else { answer.to_string() };
-    Response::new(Full::new(body.into()))
+    if path.starts_with("/stall") {
+        let rest = futures::stream::once(async move {
+            released.notified().await;
+            Bytes::from(body)
+        });
+        let head = futures::stream::once(async { Bytes::from_static(b" ") });
+        return Response::new(Body::stream(head.chain(rest)));
+    }
+    Response::new(Body::from(body))
 }
 
 fn configuration(kind: &str, name: &str, webhooks: &[Value]) -> Value {
@@ -438,4 +467,91 @@ async fn a_change_meanwhile_is_seen() {
     let now = server.get(&format!("{MAPS}/c")).await.body;
     assert_eq!(now["data"], json!({ "a": "late", "b": "meanwhile" }), "nothing is lost");
     assert_eq!(hooks.asked().len(), 2, "what was changed meanwhile is judged again");
+}
+
+#[tokio::test]
+async fn a_certificate_that_signed_itself_is_its_own_bundle() {
+    // As `openssl req -x509` makes it: an authority's, shown by the server.
+    let key = KeyPair::generate().expect("key");
+    let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("params");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).expect("certificate");
+    let secret = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("key");
+    let tls = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], secret)
+        .expect("tls");
+    let hooks = Hooks::serving(tls, &certificate.pem(), |_, _| allowed()).await;
+    let server = judged_by(&[hooks.webhook("/a.b", &json!({}))]).await;
+    server.post(MAPS, &config_map("c")).await.is(201);
+    assert_eq!(hooks.asked(), ["/a.b"]);
+}
+
+#[tokio::test]
+#[allow(clippy::disallowed_methods)] // a test's own task
+async fn a_connection_whose_answer_is_not_read_is_nobody_elses() {
+    let hooks = Hooks::speaking(&[b"http/1.1"], |_, _| allowed()).await;
+    let only = |name: &str| json!({ "matchConditions": [{ "name": "n", "expression": format!("object.metadata.name == '{name}'") }] });
+    let webhooks = [hooks.webhook("/stall.b", &only("slow")), hooks.webhook("/fast.b", &only("fast"))];
+    let server = judged_by(&webhooks).await;
+    let slow = server.clone();
+    let stalled = tokio::spawn(async move { slow.post(MAPS, &config_map("slow")).await });
+    let waited = async {
+        while hooks.asked().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(crate::harness::PATIENCE, waited).await.expect("the webhook is asked");
+    // First one, so that the head of the stalled answer has come, then as many as would take every connection that is kept.
+    let path = format!("{MAPS}?dryRun=All");
+    let fast = config_map("fast");
+    server.post(&path, &fast).await.is(201);
+    for answer in futures::future::join_all((0..8).map(|_| server.post(&path, &fast))).await {
+        answer.is(201);
+    }
+    assert!(!stalled.is_finished());
+    hooks.released.notify_one();
+    stalled.await.expect("made").is(201);
+}
+
+/// Lists the keys that a ConfigMap has when it is asked.
+struct Lists;
+
+impl Admission for Lists {
+    fn admit(&self, request: &AdmissionRequest<'_>, object: Option<&mut Value>) -> Result<Admitted, Status> {
+        if let Some(object) = object.filter(|_| request.resource == "configmaps") {
+            let keys: Vec<String> =
+                object["data"].as_object().into_iter().flat_map(|data| data.keys().cloned()).collect();
+            object["metadata"]["annotations"] = json!({ "keys": keys.join(",") });
+        }
+        Ok(Admitted { warnings: vec!["listed".to_owned()], ..Admitted::default() })
+    }
+}
+
+#[tokio::test]
+async fn admission_sees_what_webhooks_added() {
+    let hooks = Hooks::new(|_, _| patched(&json!([{ "op": "add", "path": "/data/b", "value": "2" }]))).await;
+    let server = build(Arc::new(Lists), Arc::new(NoNodes)).await;
+    server.post(MUTATING, &configuration("Mutating", "m", &[hooks.webhook("/a.b", &json!({}))])).await.is(201);
+    let made = server.post(MAPS, &config_map("c")).await.is(201);
+    assert_eq!(made.body["metadata"]["annotations"]["keys"], "a,b");
+    assert_eq!(made.warnings, ["299 - \"listed\""], "said once");
+    let changed = server.merge(&format!("{MAPS}/c"), &json!({ "data": { "c": "3" } })).await.is(200).body;
+    assert_eq!(changed["metadata"]["annotations"]["keys"], "a,b,c");
+}
+
+#[tokio::test]
+async fn requests_for_tokens_are_judged() {
+    let hooks = Hooks::new(|_, _| json!({ "allowed": false, "status": { "message": "no tokens" } })).await;
+    let rules = json!([{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["serviceaccounts/token"] }]);
+    let server = judged_by(&[hooks.webhook("/a.b", &json!({ "rules": rules }))]).await;
+    let wanted = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+    let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let refused = server.post(path, &wanted).await.is(403);
+    assert!(refused.message().contains("no tokens"), "{}", refused.message());
+    let request = hooks.last();
+    assert_eq!((&request["name"], &request["subResource"]), (&json!("default"), &json!("token")));
+    assert_eq!(request["object"]["kind"], "TokenRequest");
 }
