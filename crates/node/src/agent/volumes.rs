@@ -188,7 +188,7 @@ fn add_downward(
 fn pick(
     kind: &'static str,
     name: &str,
-    mut keys: BTreeMap<String, Vec<u8>>,
+    keys: BTreeMap<String, Vec<u8>>,
     items: Option<&[KeyToPath]>,
     mode: Option<i32>,
     optional: Option<bool>,
@@ -198,8 +198,9 @@ fn pick(
         return keys.into_iter().try_for_each(|(key, bytes)| insert(files, &key, bytes, mode));
     };
     for item in items {
-        match keys.remove(&item.key) {
-            Some(bytes) => insert(files, &item.path, bytes, item.mode.or(mode))?,
+        match keys.get(&item.key) {
+            // A key may stand in several files.
+            Some(bytes) => insert(files, &item.path, bytes.clone(), item.mode.or(mode))?,
             None if optional == Some(true) => {}
             None => return Err(ResolveError::MissingKey { kind, name: name.to_owned(), key: item.key.clone() }),
         }
@@ -384,6 +385,11 @@ mod tests {
             ),
             (json!({"name": "v", "secret": {"secretName": "s", "defaultMode": 384}}), "p:600=secret"),
             (json!({"name": "v", "secret": {"secretName": "none", "optional": true}}), ""),
+            (
+                json!({"name": "v", "secret": {"secretName": "s", "items": [{"key": "p", "path": "a"},
+                    {"key": "p", "path": "b"}]}}),
+                "a:644=secret b:644=secret",
+            ),
             (
                 json!({"name": "v", "projected": {"sources": [{"secret": {"name": "s"}}, {"configMap": {"name": "c",
                     "items": [{"key": "k", "path": "k"}]}}, {"downwardAPI": {"items": [{"path": "l",
