@@ -194,27 +194,22 @@ struct Questions<'a> {
     kind: &'static str,
     probe: &'a Probe,
     tally: Tally,
-    failures: u32,
     next: Instant,
 }
 
 impl<'a> Questions<'a> {
     fn new(attendant: &'a Attendant, kind: &'static str, probe: &'a Probe) -> Self {
         let next = (attendant.began + probe.delay).max(Instant::now());
-        Questions { attendant, kind, probe, tally: Tally::default(), failures: 0, next }
+        Questions { attendant, kind, probe, tally: Tally::default(), next }
     }
 
-    /// Asks until the answers are believed. Of failures in a row the first, second, fourth, eighth are told, and so on: one that
-    /// lasts for hours is not to fill the store with events.
+    /// Asks until the answers are believed. Each bad one is told; who records events counts them.
     async fn verdict(&mut self) -> bool {
         loop {
             tokio::time::sleep_until(self.next).await;
             let answer = self.probe.action.perform(&self.attendant.run.place(), self.probe.timeout).await;
             self.next = (self.next + self.probe.period).max(Instant::now());
-            self.failures = if answer.is_ok() { 0 } else { self.failures.saturating_add(1) };
-            if let Err(text) = &answer
-                && self.failures.is_power_of_two()
-            {
+            if let Err(text) = &answer {
                 let message = format!("{} probe failed: {text}", self.kind);
                 self.attendant.say(Word::Unwell { reason: "Unhealthy", message }).await;
             }

@@ -56,7 +56,8 @@ pub(crate) enum View<'a> {
 
 /// Why a pod whose shim died is failed.
 pub(crate) const SHIM_LOST: &str = "ShimLost";
-const SHIM_LOST_MESSAGE: &str =
+/// What that means.
+pub(crate) const SHIM_LOST_MESSAGE: &str =
     "the pod's shim ended without writing down how its containers ended (power loss, or it was killed)";
 
 /// The status to show.

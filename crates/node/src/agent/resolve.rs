@@ -3,6 +3,7 @@
 //! Invariant: pure: the same pod, sources and node give the same spec. What can't be resolved is an
 //! error with the reason that a container waits for.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
@@ -37,15 +38,28 @@ pub(crate) enum ResolveError {
     WouldRunAsRoot,
     #[error("{0}")]
     NoCommand(String),
+    // The kubelet's words, by which people look for help.
+    #[error("MountVolume.SetUp failed for volume {volume:?}")]
+    Volume {
+        volume: String,
+        #[source]
+        source: Box<ResolveError>,
+    },
 }
 
 impl ResolveError {
     /// The reason that a waiting container shows.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
+            ResolveError::Volume { source, .. } => source.reason(),
             ResolveError::NoCommand(_) => "ErrImageNeverPull",
             _ => "CreateContainerConfigError",
         }
+    }
+
+    /// What is wrong with a volume of the pod.
+    pub(crate) fn of_volume(self, volume: &str) -> ResolveError {
+        ResolveError::Volume { volume: volume.to_owned(), source: Box::new(self) }
     }
 }
 
@@ -68,7 +82,8 @@ pub(crate) struct NodeGround<'a> {
 /// A pod, resolved.
 #[derive(Debug)]
 pub(crate) struct Resolved {
-    pub volumes: Vec<PlannedVolume>,
+    /// By their names.
+    pub volumes: BTreeMap<String, PlannedVolume>,
     pub memory_volumes: Vec<crate::shim::spec::MemoryVolume>,
     pub group: Option<u32>,
     pub init_containers: Vec<ContainerSpec>,
@@ -98,7 +113,7 @@ pub(crate) fn resolve(
     let init_containers = spec.init_containers.iter().flatten().map(container).collect::<Result<_, _>>()?;
     let containers = spec.containers.iter().map(container).collect::<Result<_, _>>()?;
     let memory_volumes = volumes::memory(&planned, group);
-    Ok(Resolved { memory_volumes, group, init_containers, containers, volumes: planned.into_values().collect() })
+    Ok(Resolved { memory_volumes, group, init_containers, containers, volumes: planned })
 }
 
 fn base_environment(
@@ -230,9 +245,8 @@ fn home(root: Option<&Path>, uid: u32) -> String {
 
 fn limits(container: &Container) -> Limits {
     let resources = container.resources.as_ref();
-    let quantity = |list: Option<&std::collections::BTreeMap<String, _>>, name: &str| {
-        list.and_then(|list| list.get(name)).and_then(fields::parse)
-    };
+    let quantity =
+        |list: Option<&BTreeMap<String, _>>, name: &str| list.and_then(|list| list.get(name)).and_then(fields::parse);
     let (limits, requests) = (
         resources.and_then(|resources| resources.limits.as_ref()),
         resources.and_then(|resources| resources.requests.as_ref()),

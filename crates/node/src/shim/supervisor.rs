@@ -25,7 +25,9 @@ use super::network::{self, PodNetworkError};
 use super::process::{Ground, Process};
 use super::rootless;
 use super::spec::{ContainerSpec, ShimSpec, SpecError};
-use super::status::{ContainerState, ContainerStatus, Exit, STATUS_FILE, ShimPhase, ShimStatus};
+use super::status::{
+    ContainerState, ContainerStatus, DEADLINE_EXCEEDED, Exit, START_ERROR, STATUS_FILE, ShimPhase, ShimStatus,
+};
 use crate::cgroup::ContainerCgroup;
 use crate::clock;
 use crate::files::Durability;
@@ -225,7 +227,7 @@ impl Supervisor {
         }
         if self.deadline.is_some_and(|deadline| at >= deadline) {
             self.deadline = None;
-            self.status.reason = Some("DeadlineExceeded".into());
+            self.status.reason = Some(DEADLINE_EXCEEDED.into());
             self.status.message = Some("Pod was active on the node longer than the specified deadline".into());
             self.stop(Stop { grace_seconds: self.spec.grace_seconds }, at);
         }
@@ -487,7 +489,7 @@ fn start_error(text: &str, now: Timestamp) -> Exit {
     Exit {
         code: 128,
         signal: None,
-        reason: "StartError".into(),
+        reason: START_ERROR.into(),
         message: Some(text.to_owned()),
         started_at: now,
         finished_at: now,

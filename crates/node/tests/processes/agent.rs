@@ -88,7 +88,7 @@ async fn environment_and_files_come_from_objects() {
     node.create("p", spec).await;
     let waiting = node.pod("p", "waiting for its ConfigMap", waits_for("CreateContainerConfigError")).await;
     let message = container(&waiting).state.unwrap().waiting.unwrap().message.unwrap();
-    assert_eq!(message, "ConfigMap \"c\" not found");
+    assert_eq!(message, "MountVolume.SetUp failed for volume \"v\": ConfigMap \"c\" not found");
     node.config_map("c", json!({"k": "v", "worker.host": "w-0\nw-1\n"})).await;
     let ended = node.phase("p", "Succeeded").await;
     let address = ended.status.unwrap().pod_ip.unwrap();

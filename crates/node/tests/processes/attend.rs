@@ -1,10 +1,8 @@
 //! Probes and hooks of real containers; a folder of the host tells both sides how things are.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
-use kube::Api;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
@@ -13,9 +11,6 @@ use crate::node::{TestNode, sh};
 
 /// Lives until it is told to end, and says then what it found in the folder.
 const LIVES: &str = "trap 'ls /v >/v/found; exit 0' TERM\n: >/v/lives\nsleep 1000 & wait";
-
-/// Longest wait for an event; a test that needs it fails.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A node with a folder that pods have as `/v`.
 struct Attended {
@@ -61,18 +56,7 @@ impl Attended {
 
     /// Waits for an event with this reason and gives its text.
     async fn event(&self, reason: &str) -> String {
-        let events: Api<Event> = Api::namespaced(self.node.admin.clone(), "default");
-        let looking = async {
-            loop {
-                let found = events.list(&Default::default()).await.unwrap().items;
-                if let Some(event) = found.into_iter().find(|event| event.reason.as_deref() == Some(reason)) {
-                    return event.message.unwrap();
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let found = tokio::time::timeout(DEADLINE, looking).await;
-        found.unwrap_or_else(|_| panic!("there never was an event {reason}"))
+        self.node.event("p", reason, |_| true).await.message.unwrap()
     }
 }
 
