@@ -191,10 +191,14 @@ fn one(
     })
 }
 
-/// A container's command replaces the image's whole; its arguments alone replace the image's arguments.
+/// A container's command replaces the image's whole; its arguments alone replace the image's arguments. An entry may insist.
 fn argv(container: &Container, entry: Option<&ImageEntry>) -> Vec<String> {
     let own = |list: &Option<Vec<String>>| list.clone().filter(|list| !list.is_empty());
-    match (own(&container.command), own(&container.args)) {
+    let (command, args) = match entry {
+        Some(entry) if entry.replace_command => (None, None),
+        _ => (own(&container.command), own(&container.args)),
+    };
+    match (command, args) {
         (Some(command), args) => [command, args.unwrap_or_default()].concat(),
         (None, Some(args)) => [entry.map(|entry| entry.command.clone()).unwrap_or_default(), args].concat(),
         (None, None) => entry.map(|entry| [entry.command.clone(), entry.args.clone()].concat()).unwrap_or_default(),
@@ -338,7 +342,8 @@ mod tests {
         let map = dir.path().join("map.yaml");
         std::fs::write(
             &map,
-            "tf: {command: [python, -u], args: [default.py], root: /opt/tf, workingDir: /w}\nempty: {root: /r}",
+            "tf: {command: [python, -u], args: [default.py], root: /opt/tf, workingDir: /w}\nempty: {root: /r}\n\
+             instead: {command: [echo, $(A)], args: [b], replaceCommand: true}\n",
         )
         .unwrap();
         let image_map = ImageMap::read(&map).unwrap();
@@ -367,6 +372,12 @@ mod tests {
             (json!({"name": "c", "image": "tf"}), vec!["python", "-u", "default.py"]),
             (json!({"name": "c", "image": "tf", "args": ["my.py"]}), vec!["python", "-u", "my.py"]),
             (json!({"name": "c", "image": "tf:2", "command": ["sh"]}), vec!["sh"]),
+            (
+                json!({"name": "c", "image": "instead", "command": ["none"], "args": ["c"],
+                       "env": [{"name": "A", "value": "a"}]}),
+                vec!["echo", "a", "b"],
+            ),
+            (json!({"name": "c", "image": "instead", "args": ["c"]}), vec!["echo", "$(A)", "b"]),
             (
                 json!({"name": "c", "image": "x", "command": ["$(A)", "$(HOSTNAME)", "$$(A)", "$(NONE)"],
                        "env": [{"name": "A", "value": "v"}]}),

@@ -100,11 +100,18 @@ async fn an_image_means_what_the_map_says() {
     if !is_root() {
         return;
     }
-    let node = TestNode::with_image_map("'tf:*': {command: [/bin/echo, from-map]}\n").await;
+    let node = TestNode::with_image_map(
+        "'tf:*': {command: [/bin/echo, from-map]}\nlacking: {command: [echo, instead], replaceCommand: true}\n",
+    )
+    .await;
     node.create("known", json!({"containers": [{"name": "main", "image": "tf:1", "args": ["args"]}]})).await;
+    let lacking = json!([{"name": "main", "image": "lacking:2", "command": ["/no/such/program"]}]);
+    node.create("replaced", json!({"containers": lacking})).await;
     node.create("unknown", json!({"containers": [{"name": "main", "image": "nginx:1.14"}]})).await;
     node.phase("known", "Succeeded").await;
     assert_eq!(node.log("known", "main").await, "from-map args\n");
+    node.phase("replaced", "Succeeded").await;
+    assert_eq!(node.log("replaced", "main").await, "instead\n");
     let pod = node.pod("unknown", "waiting for its image", waits_for("ErrImageNeverPull")).await;
     let message = container(&pod).state.unwrap().waiting.unwrap().message.unwrap();
     assert!(message.contains("images.yaml") && message.contains("nginx:1.14"), "{message}");
