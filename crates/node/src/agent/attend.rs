@@ -57,6 +57,11 @@ impl Care {
         self.post_start.is_some() || self.startup.is_some() || self.liveness.is_some() || self.readiness.is_some()
     }
 
+    /// Whether it is not up as soon as it runs.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.post_start.is_some() || self.startup.is_some()
+    }
+
     /// Whether it is ready as soon as it has started.
     pub(crate) fn is_ready_at_once(&self) -> bool {
         self.readiness.is_none()

@@ -148,7 +148,8 @@ fn one(
     mounts: Vec<MountSpec>,
     node: &NodeGround<'_>,
 ) -> Result<ContainerSpec, ResolveError> {
-    Care::of(container).map_err(|error| ResolveError::Unsupported { what: error.to_string() })?;
+    let care = Care::of(container).map_err(|error| ResolveError::Unsupported { what: error.to_string() })?;
+    let sidecar = is_sidecar(container);
     let argv = argv(container, entry).iter().map(|text| expand(text, |name| environment.get(name))).collect::<Vec<_>>();
     if argv.is_empty() {
         return Err(no_command(container, node.image_map_path));
@@ -182,13 +183,19 @@ fn one(
         capabilities_drop: capabilities.drop.unwrap_or_default(),
         no_new_privileges: context.allow_privilege_escalation == Some(false),
         limits: limits(container),
-        sidecar: container.restart_policy.as_deref() == Some("Always"),
+        sidecar,
+        start_gate: sidecar && care.is_awaited(),
         termination_message_path: container
             .termination_message_path
             .clone()
             .unwrap_or_else(|| "/dev/termination-log".into()),
         termination_message_from_log: container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
     })
+}
+
+/// Whether an init container goes on beside the containers.
+pub(crate) fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
 }
 
 /// A container's command replaces the image's whole; its arguments alone replace the image's arguments. An entry may insist.
@@ -280,7 +287,8 @@ pub(crate) fn restart_policy(pod: &Pod) -> RestartPolicy {
     }
 }
 
-/// What a pod asks of the node: the larger of its containers together and each init container.
+/// What a pod asks of the node at most at one time: its containers with all sidecars, or an init container with the sidecars
+/// that were started before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Requests {
     /// Thousandths of a core.
@@ -304,14 +312,32 @@ pub(crate) fn requests(pod: &Pod) -> Requests {
         }
     };
     let Some(spec) = &pod.spec else { return Requests::default() };
-    let sum = spec.containers.iter().map(of).fold(Requests::default(), |sum, one| Requests {
-        cpu_milli: sum.cpu_milli.saturating_add(one.cpu_milli),
-        memory_bytes: sum.memory_bytes.saturating_add(one.memory_bytes),
-    });
-    spec.init_containers.iter().flatten().map(of).fold(sum, |most, one| Requests {
-        cpu_milli: most.cpu_milli.max(one.cpu_milli),
-        memory_bytes: most.memory_bytes.max(one.memory_bytes),
-    })
+    let (mut sidecars, mut most) = (Requests::default(), Requests::default());
+    for init in spec.init_containers.iter().flatten() {
+        let together = sidecars.plus(of(init));
+        most = most.max(together);
+        if is_sidecar(init) {
+            sidecars = together;
+        }
+    }
+    most.max(spec.containers.iter().map(of).fold(sidecars, Requests::plus))
+}
+
+impl Requests {
+    fn plus(self, other: Requests) -> Requests {
+        Requests {
+            cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+        }
+    }
+
+    /// The larger of each.
+    fn max(self, other: Requests) -> Requests {
+        Requests {
+            cpu_milli: self.cpu_milli.max(other.cpu_milli),
+            memory_bytes: self.memory_bytes.max(other.memory_bytes),
+        }
+    }
 }
 
 /// Paths of host aliases: address and names.
@@ -425,6 +451,26 @@ mod tests {
         ]}});
         let found = requests(&serde_json::from_value(pod).unwrap());
         assert_eq!(found, Requests { cpu_milli: 3000, memory_bytes: 1 << 30 });
+    }
+
+    #[test]
+    fn a_sidecar_counts_with_what_runs_beside_it() {
+        let with = |init: &[(&str, &str)], main: &str| {
+            let container = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+            let init: Vec<Value> = init
+                .iter()
+                .map(|(kind, cpu)| {
+                    let mut container = container(cpu);
+                    container["restartPolicy"] = if *kind == "sidecar" { json!("Always") } else { Value::Null };
+                    container
+                })
+                .collect();
+            let pod = json!({"spec": {"initContainers": init, "containers": [container(main)]}});
+            requests(&serde_json::from_value(pod).unwrap()).cpu_milli
+        };
+        assert_eq!(with(&[("sidecar", "1"), ("init", "2")], "500m"), 3000);
+        assert_eq!(with(&[("init", "2"), ("sidecar", "1")], "500m"), 2000);
+        assert_eq!(with(&[("sidecar", "1"), ("sidecar", "1")], "500m"), 2500);
     }
 
     #[test]

@@ -143,6 +143,40 @@ async fn hooks_are_called_after_the_start_and_before_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_comes_after_a_sidecar_waits_until_it_is_up() {
+    if !is_root() {
+        return;
+    }
+    let mut test = Attended::start().await;
+    let mounts = json!([{"name": "v", "mountPath": "/v"}]);
+    let mut startup = probe("test -e /v/up");
+    startup["failureThreshold"] = json!(1000);
+    let side = json!({"name": "side", "image": "none", "command": ["sleep", "1000"], "restartPolicy": "Always",
+        "startupProbe": startup, "volumeMounts": mounts});
+    let next = json!({"name": "next", "image": "none", "command": ["touch", "/v/next"], "volumeMounts": mounts});
+    let main = json!({"name": "main", "image": "none", "command": ["test", "-e", "/v/next"], "volumeMounts": mounts});
+    let volumes = json!([{"name": "v", "hostPath": {"path": test.folder.path()}}]);
+    let spec = json!({"initContainers": [side, next], "containers": [main], "volumes": volumes,
+        "terminationGracePeriodSeconds": 1});
+    test.node.create("p", spec).await;
+    test.node.event("p", "Unhealthy", |event| event.count >= Some(2)).await;
+    let pod = test.node.get("p").await.unwrap();
+    assert_eq!(
+        (condition(&pod, "Initialized"), pod.status.unwrap().phase.as_deref()),
+        ("False".into(), Some("Pending"))
+    );
+    assert!(!test.file("next").exists());
+    // Nor does it wait for ever where the agent was away meanwhile.
+    test.node.kill_agent().await;
+    test.touch("up");
+    test.node.start_agent().await;
+    let pod = test.node.phase("p", "Succeeded").await;
+    let side = pod.status.unwrap().init_container_statuses.unwrap()[0].clone();
+    assert_eq!((side.name.as_str(), side.restart_count), ("side", 0));
+    assert!(side.state.unwrap().terminated.is_some(), "it ended with the pod");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_first_hook_that_fails_ends_its_container() {
     if !is_root() {
         return;

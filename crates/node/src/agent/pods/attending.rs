@@ -13,6 +13,7 @@ use super::Pods;
 use super::entry::{Entry, Farewell, Stage};
 use super::trouble::Trouble;
 use crate::agent::attend::{self, Care, Finding, Run, Word};
+use crate::agent::resolve::is_sidecar;
 use crate::agent::start::NodeContext;
 use crate::agent::{pod_status, start, tokens};
 use crate::clock;
@@ -82,9 +83,15 @@ impl Pods {
         };
         match word {
             Word::Started => {
-                let care = attend::containers(&pod).find(|found| found.name == container).map(Care::of);
+                let found = attend::containers(&pod).find(|found| found.name == container);
+                // Before the status: what waits for a sidecar must not wait for an agent that has died in between.
+                if found.is_some_and(is_sidecar)
+                    && let Err(error) = control::tell_started(&entry.dir, &container, number)
+                {
+                    tracing::error!(uid, container, error = %error, "can't tell a shim that a container is up");
+                }
                 attended.gate.started = true;
-                attended.gate.ready = matches!(care, Some(Ok(care)) if care.is_ready_at_once());
+                attended.gate.ready = matches!(found.map(Care::of), Some(Ok(care)) if care.is_ready_at_once());
             }
             Word::Ready(ready) => attended.gate.ready = ready,
             Word::Unwell { reason, message } => {
