@@ -4,6 +4,8 @@
 //! pods. Invariant: an attendant changes nothing itself, and ends with the run that it was made for.
 
 pub(crate) mod action;
+mod grpc;
+mod http;
 mod probe;
 
 use std::net::Ipv4Addr;

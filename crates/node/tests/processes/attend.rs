@@ -211,9 +211,9 @@ async fn a_last_hook_has_no_longer_than_its_pod() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_this_node_can_not_ask_is_said() {
     let test = Attended::start().await;
-    test.create("Never", json!({"livenessProbe": {"grpc": {"port": 1}}})).await;
+    test.create("Never", json!({"livenessProbe": {"httpGet": {"port": 1, "scheme": "FTP"}}})).await;
     let reason = |container: &ContainerStatus| container.state.clone()?.waiting?.reason;
     let pod = test.until("refused", |found| reason(found).as_deref() == Some("CreateContainerConfigError")).await;
     let waiting = pod.status.unwrap().container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
-    assert_eq!(waiting.message.unwrap(), "this node can't provide probes and hooks over gRPC");
+    assert_eq!(waiting.message.unwrap(), "this node can't provide probes and hooks over \"FTP\"");
 }
