@@ -158,6 +158,26 @@ pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, String> 
     TcpStream::connect((host, port)).await.map_err(|error| format!("can't connect to {host}:{port}: {error}"))
 }
 
+/// Drives `connection` beside what is asked over it, and ends it with that. A connection that fails after the answer has come
+/// takes nothing from it: many servers close theirs without a word.
+pub(super) async fn over<T>(
+    connection: impl Future<Output = hyper::Result<()>>,
+    answer: impl Future<Output = hyper::Result<T>>,
+) -> hyper::Result<T> {
+    let mut answer = std::pin::pin!(answer);
+    tokio::select! {
+        said = &mut answer => said,
+        ended = connection => {
+            let said = answer.await;
+            // Why the connection failed tells more than that it did.
+            match ended {
+                Err(failed) if said.is_err() => Err(failed),
+                _ => said,
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +265,27 @@ mod tests {
             assert!(question.starts_with("GET /live?deep=1 HTTP/1.1\r\n"), "{question}");
             assert!(question.contains("host: example.test\r\n") && question.contains("x-a: b\r\n"), "{question}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_fails_after_its_answer_takes_nothing_from_it() {
+        let failure = || async {
+            let (near, _) = tokio::io::duplex(1);
+            let (mut sender, connection) = hyper::client::conn::http1::handshake::<
+                _,
+                http_body_util::Empty<bytes::Bytes>,
+            >(hyper_util::rt::TokioIo::new(near))
+            .await
+            .unwrap();
+            drop(connection);
+            sender.send_request(::http::Request::new(http_body_util::Empty::new())).await.map(drop)
+        };
+        // Both are there at once, and whichever is looked at first must not matter.
+        for _ in 0..50 {
+            assert!(over(failure(), std::future::ready(Ok(1))).await.is_ok());
+        }
+        let failed = over(failure(), async { failure().await }).await;
+        assert!(failed.is_err());
     }
 
     #[tokio::test]

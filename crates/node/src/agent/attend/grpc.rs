@@ -9,7 +9,7 @@ use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use super::action::connect;
+use super::action::{connect, over};
 use super::http::AGENT;
 
 /// Most of an answer that is read, in bytes.
@@ -33,26 +33,20 @@ pub(super) async fn check(host: &str, port: u16, service: &str) -> Result<(), St
     let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(failed)?;
     let answer = async {
-        let answer = sender.send_request(request).await.map_err(failed)?;
+        let answer = sender.send_request(request).await?;
         if answer.status() != http::StatusCode::OK {
-            return Err(format!("the gRPC server answered with HTTP status {}", answer.status()));
+            return Ok(Err(format!("the gRPC server answered with HTTP status {}", answer.status())));
         }
         // An answer without a message has its end in its head.
         let head = answer.headers().clone();
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| format!("can't read the gRPC server's answer: {error}"))?;
+        let body = match Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await {
+            Ok(body) => body,
+            Err(error) => return Ok(Err(format!("can't read the gRPC server's answer: {error}"))),
+        };
         let end = body.trailers().cloned().unwrap_or(head);
-        judge(&end, &body.to_bytes())
+        Ok(judge(&end, &body.to_bytes()))
     };
-    // The connection is driven beside the question and goes with it.
-    tokio::pin!(answer);
-    tokio::select! {
-        said = &mut answer => said,
-        ended = connection => match ended {
-            Ok(()) => answer.await,
-            Err(error) => Err(failed(error)),
-        },
-    }
+    over(connection, answer).await.map_err(failed)?
 }
 
 /// A `HealthCheckRequest` with its prefix.

@@ -17,7 +17,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-use super::action::{SAID_BYTES_MAX, connect};
+use super::action::{SAID_BYTES_MAX, connect, over};
 
 /// Most of an answer that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 10 << 10;
@@ -61,26 +61,18 @@ where
     let failed = |error: hyper::Error| format!("{}: {error}", question(get, host));
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
     let answer = async {
-        let answer = sender.send_request(request).await.map_err(failed)?;
+        let answer = sender.send_request(request).await?;
         let status = answer.status();
         if (200..400).contains(&status.as_u16()) {
-            return Ok(());
+            return Ok(Ok(()));
         }
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body.map(|body| body.to_bytes()).unwrap_or_default();
         let text = String::from_utf8_lossy(&body[..body.len().min(SAID_BYTES_MAX)]).trim().to_owned();
         let text = if text.is_empty() { text } else { format!(": {text}") };
-        Err(format!("HTTP probe failed with statuscode: {}{text}", status.as_u16()))
+        Ok(Err(format!("HTTP probe failed with statuscode: {}{text}", status.as_u16())))
     };
-    // The connection is driven beside the question and goes with it.
-    tokio::pin!(answer);
-    tokio::select! {
-        said = &mut answer => said,
-        ended = connection => match ended {
-            Ok(()) => answer.await,
-            Err(error) => Err(failed(error)),
-        },
-    }
+    over(connection, answer).await.map_err(failed)?
 }
 
 fn request(get: &Get, host: &str) -> Result<Request<Empty<Bytes>>, String> {
