@@ -1,18 +1,23 @@
 //! Kubernetes Events, written off the path of whoever records them.
 //!
 //! Invariant: recording never waits and never fails a caller; when the bounded queue is full the
-//! event is dropped and counted in the log. Repeated events are merged into a count while they wait.
+//! event is dropped and counted in the log. Repeated events are one with a count.
 
-use std::collections::HashMap;
+mod correlator;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use correlator::{Correlator, Due};
 
 /// How many events may wait to be written.
 const QUEUE_MAX: usize = 1024;
@@ -20,7 +25,7 @@ const QUEUE_MAX: usize = 1024;
 const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// Whether an event tells of normal life or of trouble.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
     /// Part of normal life.
     Normal,
@@ -76,43 +81,53 @@ impl EventRecorder {
 }
 
 async fn write_all(client: Client, component: String, mut waiting: mpsc::Receiver<Occurrence>) {
-    let mut batch = Vec::new();
-    while waiting.recv_many(&mut batch, QUEUE_MAX).await > 0 {
-        for (occurrence, count) in merged(batch.drain(..)) {
-            let event = event(&component, &occurrence, count);
-            let namespace = occurrence.about.namespace.as_deref().unwrap_or("default");
-            let events: Api<Event> = Api::namespaced(client.clone(), namespace);
-            if let Err(error) = events.create(&PostParams::default(), &event).await {
-                tracing::debug!(reason = occurrence.reason, error = %error, "event not written");
+    let (mut batch, mut correlator) = (Vec::new(), Correlator::default());
+    loop {
+        let next = correlator.next();
+        let pause = async {
+            match next {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            received = waiting.recv_many(&mut batch, QUEUE_MAX) => {
+                if received == 0 {
+                    return;
+                }
+                let now = Instant::now();
+                batch.drain(..).for_each(|occurrence| correlator.take(occurrence, now));
+            }
+            () = pause => {}
+        }
+        let now = Instant::now();
+        while let Some(due) = correlator.take_due(now) {
+            let id = due.id;
+            match write(&client, &component, due).await {
+                Ok(name) => correlator.written(id, name),
+                Err((reason, error)) => tracing::debug!(reason, error = %error, "event not written"),
             }
         }
     }
 }
 
-/// Repetitions of an occurrence become one with a count; the latest time wins.
-fn merged(batch: impl Iterator<Item = Occurrence>) -> Vec<(Occurrence, i32)> {
-    let mut out: Vec<(Occurrence, i32)> = Vec::new();
-    // By what tells most of them apart; the rest is compared.
-    let mut places: HashMap<(Option<String>, Option<String>), Vec<usize>> = HashMap::new();
-    for next in batch {
-        let same = places.entry((next.about.uid.clone(), next.about.name.clone())).or_default();
-        let found = same.iter().copied().find(|place| {
-            let seen = &out[*place].0;
-            seen.about == next.about && seen.reason == next.reason && seen.message == next.message
-        });
-        match found {
-            Some(place) => {
-                let (seen, count) = &mut out[place];
-                seen.at = next.at;
-                *count = count.saturating_add(1);
-            }
-            None => {
-                same.push(out.len());
-                out.push((next, 1));
-            }
+/// Writes an event, into the one that is there where there is one; gives its name.
+async fn write(client: &Client, component: &str, due: Due) -> Result<Option<String>, (String, kube::Error)> {
+    let Due { occurrence, count, name, .. } = due;
+    let event = event(component, &occurrence, count);
+    let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
+    if let Some(name) = name {
+        let news = json!({"count": event.count, "lastTimestamp": event.last_timestamp, "message": event.message});
+        match events.patch(&name, &PatchParams::default(), &Patch::Merge(&news)).await {
+            Ok(_) => return Ok(Some(name)),
+            // It has outlived its time: told anew.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err((occurrence.reason, error)),
         }
     }
-    out
+    let made = events.create(&PostParams::default(), &event).await;
+    made.map(|made| made.metadata.name).map_err(|error| (occurrence.reason, error))
 }
 
 fn event(component: &str, occurrence: &Occurrence, count: i32) -> Event {
@@ -145,7 +160,7 @@ fn event(component: &str, occurrence: &Occurrence, count: i32) -> Event {
 mod tests {
     use super::*;
 
-    fn occurrence(name: &str, message: &str, second: i64) -> Occurrence {
+    pub(super) fn occurrence(name: &str, message: &str, second: i64) -> Occurrence {
         Occurrence {
             about: ObjectReference { name: Some(name.into()), ..Default::default() },
             severity: Severity::Warning,
@@ -153,13 +168,6 @@ mod tests {
             message: message.into(),
             at: Timestamp::from_second(second).unwrap(),
         }
-    }
-
-    #[test]
-    fn the_same_occurrence_is_counted_not_repeated() {
-        let out = merged([occurrence("a", "m", 1), occurrence("b", "m", 2), occurrence("a", "m", 3)].into_iter());
-        let seen: Vec<_> = out.iter().map(|(o, n)| (o.about.name.as_deref().unwrap(), o.at.as_second(), *n)).collect();
-        assert_eq!(seen, [("a", 3, 2), ("b", 2, 1)]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod format;
 pub(crate) mod hostmounts;
 pub(crate) mod init;
 pub(crate) mod logs;
+pub(crate) mod namespaces;
 pub(crate) mod network;
 pub(crate) mod process;
 pub(crate) mod program;

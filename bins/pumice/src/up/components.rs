@@ -4,7 +4,7 @@ use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use pumice_api::names;
 use pumice_apiserver::ApiServer;
 use pumice_auth::Identity;
@@ -155,8 +155,12 @@ pub fn node_options(args: &MachineArgs, data: &Path, name: &str, client: Client)
 }
 
 fn amount(flag: &str, text: Option<&str>) -> Result<Option<Quantity>> {
-    let parse =
-        |text: &str| text.parse().with_context(|| format!("{flag} {text:?} is no quantity; try 4, 500m or 8Gi"));
+    let parse = |text: &str| {
+        let parsed: Quantity =
+            text.parse().with_context(|| format!("{flag} {text:?} is no quantity; try 4, 500m or 8Gi"))?;
+        ensure!(!parsed.is_negative(), "{flag} {text:?} is less than nothing; try 4, 500m or 8Gi");
+        Ok(parsed)
+    };
     text.map(parse).transpose()
 }
 

@@ -4,6 +4,8 @@
 //! pods. Invariant: an attendant changes nothing itself, and ends with the run that it was made for.
 
 pub(crate) mod action;
+mod grpc;
+mod http;
 mod probe;
 
 use std::net::Ipv4Addr;
@@ -55,6 +57,11 @@ impl Care {
     /// Whether somebody must stand by while it runs.
     pub(crate) fn needs_attendant(&self) -> bool {
         self.post_start.is_some() || self.startup.is_some() || self.liveness.is_some() || self.readiness.is_some()
+    }
+
+    /// Whether it is not up as soon as it runs.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.post_start.is_some() || self.startup.is_some()
     }
 
     /// Whether it is ready as soon as it has started.
@@ -194,27 +201,22 @@ struct Questions<'a> {
     kind: &'static str,
     probe: &'a Probe,
     tally: Tally,
-    failures: u32,
     next: Instant,
 }
 
 impl<'a> Questions<'a> {
     fn new(attendant: &'a Attendant, kind: &'static str, probe: &'a Probe) -> Self {
         let next = (attendant.began + probe.delay).max(Instant::now());
-        Questions { attendant, kind, probe, tally: Tally::default(), failures: 0, next }
+        Questions { attendant, kind, probe, tally: Tally::default(), next }
     }
 
-    /// Asks until the answers are believed. Of failures in a row the first, second, fourth, eighth are told, and so on: one that
-    /// lasts for hours is not to fill the store with events.
+    /// Asks until the answers are believed. Each bad one is told; who records events counts them.
     async fn verdict(&mut self) -> bool {
         loop {
             tokio::time::sleep_until(self.next).await;
             let answer = self.probe.action.perform(&self.attendant.run.place(), self.probe.timeout).await;
             self.next = (self.next + self.probe.period).max(Instant::now());
-            self.failures = if answer.is_ok() { 0 } else { self.failures.saturating_add(1) };
-            if let Err(text) = &answer
-                && self.failures.is_power_of_two()
-            {
+            if let Err(text) = &answer {
                 let message = format!("{} probe failed: {text}", self.kind);
                 self.attendant.say(Word::Unwell { reason: "Unhealthy", message }).await;
             }

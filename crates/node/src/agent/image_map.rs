@@ -1,6 +1,6 @@
 //! The image map: what an image means on a host that pulls none.
 //!
-//! A YAML or JSON file of `image -> {command, args, root, layer, workingDir, env}`. An exact image wins over
+//! A YAML or JSON file of `image -> {command, args, replaceCommand, root, layer, workingDir, env}`. An exact image wins over
 //! the same without its tag or digest, that over the longest matching pattern with `*`.
 
 use std::collections::BTreeMap;
@@ -24,6 +24,9 @@ pub struct ImageEntry {
     /// The image's default arguments.
     #[serde(default)]
     pub args: Vec<String>,
+    /// Whether `command` and `args` stand in for the container's own as well, which then does not run.
+    #[serde(default)]
+    pub replace_command: bool,
     /// A folder that is the container's root.
     pub root: Option<PathBuf>,
     /// A folder that is laid over the root: what the image would add to this host.
@@ -48,7 +51,8 @@ pub enum ImageMapError {
         source: io::Error,
     },
     /// The file is not a map of images.
-    #[error("the image map {} is not a map of image to command, args, root, layer, workingDir, env: {message}", path.display())]
+    #[error("the image map {} is not a map of image to command, args, replaceCommand, root, layer, workingDir, env: \
+         {message}", path.display())]
     Parse {
         /// Which file.
         path: PathBuf,
@@ -77,7 +81,11 @@ impl ImageMap {
         if text.trim().is_empty() {
             return Ok(ImageMap::default());
         }
-        let entries = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        let entries: BTreeMap<String, ImageEntry> = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        let lacks = |(_, entry): &(&String, &ImageEntry)| entry.replace_command && entry.command.is_empty();
+        if let Some((image, _)) = entries.iter().find(lacks) {
+            return Err(format!("the entry {image:?} has replaceCommand and no command to run instead"));
+        }
         Ok(ImageMap { entries })
     }
 
@@ -160,7 +168,7 @@ localhost:5000/a: {command: [port]}
     fn json_is_read_and_nonsense_is_named() {
         assert!(ImageMap::parse(r#"{"a": {"command": ["x"]}}"#).unwrap().get("a").is_some());
         assert_eq!(ImageMap::parse(" \n").unwrap(), ImageMap::default());
-        for text in ["[1]", "a: {comand: [x]}", "a: [", "a: 3"] {
+        for text in ["[1]", "a: {comand: [x]}", "a: [", "a: 3", "a: {replaceCommand: true, args: [x]}"] {
             assert!(ImageMap::parse(text).is_err(), "{text}");
         }
     }

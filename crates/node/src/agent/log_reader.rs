@@ -1,8 +1,9 @@
 //! Reading a container's log file: from the end, from a time, and on as it grows.
 
 use std::collections::VecDeque;
-use std::io::{self, SeekFrom};
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -41,6 +42,7 @@ pub(crate) fn stream(source: Source) -> impl Stream<Item = io::Result<Frame<Byte
     let reader = Reader {
         left: source.query.limit_bytes,
         source,
+        begun: false,
         file: None,
         watch: None,
         pending: Vec::new(),
@@ -54,6 +56,7 @@ pub(crate) fn stream(source: Source) -> impl Stream<Item = io::Result<Frame<Byte
 
 struct Reader {
     source: Source,
+    begun: bool,
     file: Option<File>,
     watch: Option<LogWatch>,
     /// Bytes read that are not a whole line yet.
@@ -69,12 +72,15 @@ impl Reader {
         if self.left == Some(0) {
             return Ok(None);
         }
-        if self.file.is_none() {
+        if !self.begun {
+            self.begun = true;
             // Watched before it is read: what comes meanwhile is news.
             self.watch = self.source.query.follow.then(|| self.watch()).flatten();
-            let text = self.open().await?;
-            if !text.is_empty() {
-                return Ok(Some(self.limited(text)));
+            if let Some(lines) = self.source.query.tail_lines {
+                let text = self.tail(lines).await?;
+                if !text.is_empty() {
+                    return Ok(Some(self.limited(text)));
+                }
             }
         }
         loop {
@@ -84,6 +90,9 @@ impl Reader {
             if !text.is_empty() {
                 return Ok(Some(self.limited(std::mem::take(&mut text))));
             }
+            if self.go_on().await? {
+                continue;
+            }
             if over {
                 return Ok(None);
             }
@@ -91,7 +100,6 @@ impl Reader {
                 Some(watch) => watch.changed().await?,
                 None => tokio::time::sleep(LOOK_EVERY).await,
             }
-            self.reopen_if_rotated().await?;
         }
     }
 
@@ -108,42 +116,44 @@ impl Reader {
         status.phase == ShimPhase::Done || !running
     }
 
-    /// Opens the log at the first byte that is wanted; with `tailLines`, returns those lines.
-    async fn open(&mut self) -> io::Result<Vec<u8>> {
-        let path = log_path(&self.source.dir, &self.source.container, self.source.attempt);
-        let mut text = Vec::new();
-        let mut tail = self.source.query.tail_lines.map(Tail::new);
-        for path in [rotated_path(&path), path] {
-            let file = match File::open(&path).await {
-                Ok(file) => file,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            self.file = Some(file);
-            if tail.is_none() && path.extension().is_some_and(|extension| extension == "log") {
-                break;
-            }
-            loop {
-                let piece = self.read().await?;
-                if piece.is_empty() {
-                    break;
-                }
-                match &mut tail {
-                    Some(tail) => tail.push(&piece),
-                    None => text.extend(piece),
-                }
+    /// The lines that are wanted of the end of the log, after which it goes on.
+    async fn tail(&mut self, lines: u64) -> io::Result<Vec<u8>> {
+        let mut tail = Tail::new(lines);
+        loop {
+            let piece = self.read().await?;
+            if !piece.is_empty() {
+                tail.push(&piece);
+            } else if !self.go_on().await? {
+                return Ok(tail.into_text());
             }
         }
-        Ok(tail.map_or(text, Tail::into_text))
     }
 
-    async fn reopen_if_rotated(&mut self) -> io::Result<()> {
-        let path = log_path(&self.source.dir, &self.source.container, self.source.attempt);
-        let (Some(file), Ok(now)) = (&mut self.file, tokio::fs::metadata(&path).await) else { return Ok(()) };
-        if file.seek(SeekFrom::Current(0)).await? > now.len() {
-            self.file = Some(File::open(&path).await?);
+    /// Goes on to the next file, if there is one; otherwise this one may still grow.
+    async fn go_on(&mut self) -> io::Result<bool> {
+        let Some(next) = self.successor().await? else { return Ok(false) };
+        // What was written to the old one just before it was moved aside is read first.
+        let unread = match &mut self.file {
+            Some(file) => file.stream_position().await? < file.metadata().await?.len(),
+            None => false,
+        };
+        if !unread {
+            self.file = Some(next);
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// The file that comes after the one that is read, where a log that grew too large was moved aside; none where that is the
+    /// latest.
+    async fn successor(&self) -> io::Result<Option<File>> {
+        let path = log_path(&self.source.dir, &self.source.container, self.source.attempt);
+        // The latest first: one that is moved aside meanwhile is found as the older one then, and read from its beginning.
+        let (latest, older) = (open_file(&path).await?, open_file(&rotated_path(&path)).await?);
+        let Some(own) = inode(self.file.as_ref()).await? else { return Ok(older.or(latest)) };
+        if inode(latest.as_ref()).await? == Some(own) {
+            return Ok(None);
+        }
+        Ok(if inode(older.as_ref()).await? == Some(own) { latest } else { older.or(latest) })
     }
 
     /// Reads what there is and returns its text; empty at the end of the file.
@@ -178,6 +188,22 @@ impl Reader {
             *left -= text.len() as u64;
         }
         text.into()
+    }
+}
+
+async fn open_file(path: &Path) -> io::Result<Option<File>> {
+    match File::open(path).await {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a file is known by, wherever it is moved.
+async fn inode(file: Option<&File>) -> io::Result<Option<u64>> {
+    match file {
+        Some(file) => Ok(Some(file.metadata().await?.ino())),
+        None => Ok(None),
     }
 }
 
@@ -242,6 +268,9 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::Durability;
+    use crate::shim::status::ContainerState;
+    use futures::StreamExt as _;
 
     #[test]
     fn the_last_lines_are_found_across_pieces() {
@@ -251,6 +280,65 @@ mod tests {
                 tail.push(piece.as_bytes());
             }
             assert_eq!(String::from_utf8(tail.into_text()).unwrap(), expected, "{lines}");
+        }
+    }
+
+    /// A pod whose container runs, and the path of its log.
+    fn running(dir: &Path) -> (ShimStatus, PathBuf) {
+        let mut status = ShimStatus::new([].into_iter(), ["c"].into_iter(), Timestamp::UNIX_EPOCH);
+        status.containers[0].state = ContainerState::Running { started_at: Timestamp::UNIX_EPOCH, pid: None };
+        status.write(dir, Durability::Process).unwrap();
+        let path = log_path(dir, "c", 0);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        (status, path)
+    }
+
+    fn append(path: &Path, lines: &[&str]) {
+        let text: String = lines.iter().map(|line| format!("2023-11-14T22:13:20Z stdout F {line}\n")).collect();
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+    }
+
+    fn read(dir: &Path, query: LogQuery) -> impl Stream<Item = String> {
+        let source = Source { dir: dir.to_owned(), container: "c".into(), attempt: 0, query };
+        stream(source).map(|piece| String::from_utf8(piece.unwrap().into_data().unwrap().to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_log_is_followed_to_the_files_that_come_after() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut status, path) = running(dir.path());
+        append(&path, &["one"]);
+        let query = LogQuery { follow: true, ..LogQuery::default() };
+        let mut followed = std::pin::pin!(read(dir.path(), query));
+        assert_eq!(followed.next().await.unwrap(), "one\n");
+        append(&path, &["two"]);
+        std::fs::rename(&path, rotated_path(&path)).unwrap();
+        // Longer than the one before, so that its length says nothing.
+        append(&path, &["three", "four", "five"]);
+        let mut text = String::new();
+        while text != "two\nthree\nfour\nfive\n" {
+            text += &followed.next().await.unwrap();
+        }
+        // Twice, while nobody looked.
+        for line in ["six", "seven"] {
+            std::fs::rename(&path, rotated_path(&path)).unwrap();
+            append(&path, &[line]);
+        }
+        status.phase = ShimPhase::Done;
+        status.write(dir.path(), Durability::Process).unwrap();
+        assert_eq!(followed.collect::<String>().await, "six\nseven\n");
+    }
+
+    #[tokio::test]
+    async fn what_was_moved_aside_is_part_of_the_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, path) = running(dir.path());
+        append(&rotated_path(&path), &["a", "b"]);
+        append(&path, &["c"]);
+        for (tail_lines, expected) in [(None, "a\nb\nc\n"), (Some(2), "b\nc\n"), (Some(1), "c\n"), (Some(0), "")] {
+            let query = LogQuery { tail_lines, ..LogQuery::default() };
+            assert_eq!(read(dir.path(), query).collect::<String>().await, expected, "{tail_lines:?}");
         }
     }
 

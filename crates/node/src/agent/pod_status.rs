@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::resolve::is_sidecar;
 use crate::shim::status::{ContainerState, ContainerStatus, Exit, ShimPhase, ShimStatus};
 
 /// What the agent knows beside the shim's status.
@@ -56,7 +57,8 @@ pub(crate) enum View<'a> {
 
 /// Why a pod whose shim died is failed.
 pub(crate) const SHIM_LOST: &str = "ShimLost";
-const SHIM_LOST_MESSAGE: &str =
+/// What that means.
+pub(crate) const SHIM_LOST_MESSAGE: &str =
     "the pod's shim ended without writing down how its containers ended (power loss, or it was killed)";
 
 /// The status to show.
@@ -71,9 +73,7 @@ pub(crate) fn render(facts: &Facts<'_>, view: &View<'_>) -> PodStatus {
     let main = container_statuses(facts, view, false);
     let ready = phase == "Running" && init.iter().chain(&main).all(|container| container.ready);
     let initialized = match view {
-        View::Shim(shim) => {
-            shim.init_containers.iter().all(|c| c.is_running() || c.exit().is_some_and(|exit| exit.code == 0))
-        }
+        View::Shim(shim) => shim.init_containers.iter().all(|container| is_passed(facts, container)),
         View::Waiting(..) => {
             facts.pod.spec.as_ref().is_some_and(|spec| spec.init_containers.iter().flatten().count() == 0)
         }
@@ -99,6 +99,17 @@ pub(crate) fn render(facts: &Facts<'_>, view: &View<'_>) -> PodStatus {
         start_time: Some(Time(facts.started_at)),
         ..PodStatus::default()
     }
+}
+
+/// Whether an init container holds up nobody: it has succeeded, or is a sidecar that is up.
+fn is_passed(facts: &Facts<'_>, container: &ContainerStatus) -> bool {
+    if let Some(exit) = container.exit() {
+        return exit.code == 0;
+    }
+    let init = facts.pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let sidecar = init.into_iter().any(|init| init.name == container.name && is_sidecar(init));
+    let up = facts.gates.get(container.name.as_str()).is_none_or(|gate| gate.started);
+    sidecar && container.is_running() && up
 }
 
 fn phase(shim: &ShimStatus) -> &'static str {

@@ -13,6 +13,7 @@ mod names;
 pub(crate) mod removal;
 mod starting;
 mod telling;
+mod trouble;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -40,7 +41,7 @@ use crate::clock;
 use crate::shim::control;
 use crate::shim::status::{ShimPhase, ShimStatus};
 use calls::CallDone;
-use entry::{End, Entry, Stage};
+use entry::{End, Entry, Presence, Stage};
 use names::Names;
 
 /// Names of peers are gathered this long before files are rewritten.
@@ -295,13 +296,21 @@ impl Pods {
         let Some(entry) = self.pods.get_mut(uid) else { return };
         // Before the status: a shim that ends in between has written it first.
         let alive = !entry.shim_ended && control::is_alive(&entry.dir);
+        let mut troubles = Vec::new();
         if let Ok(status) = ShimStatus::read(&entry.dir) {
+            if let Presence::Present(pod) = &entry.presence {
+                troubles = trouble::of_runs(pod, entry.shim.as_ref(), &status);
+            }
             entry.shim = Some(status);
         }
         let done = entry.shim.as_ref().is_some_and(|status| status.phase == ShimPhase::Done);
         if done || !alive {
             entry.stage = Stage::Ended(if done { End::Told } else { End::Lost });
+            self.tell_of_end(uid);
             self.on_end(uid);
+        }
+        if let Some(pod) = self.pods.get(uid).and_then(Entry::pod) {
+            troubles.into_iter().for_each(|trouble| self.record(pod, trouble));
         }
     }
 

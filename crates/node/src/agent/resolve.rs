@@ -3,6 +3,7 @@
 //! Invariant: pure: the same pod, sources and node give the same spec. What can't be resolved is an
 //! error with the reason that a container waits for.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
@@ -37,15 +38,28 @@ pub(crate) enum ResolveError {
     WouldRunAsRoot,
     #[error("{0}")]
     NoCommand(String),
+    // The kubelet's words, by which people look for help.
+    #[error("MountVolume.SetUp failed for volume {volume:?}")]
+    Volume {
+        volume: String,
+        #[source]
+        source: Box<ResolveError>,
+    },
 }
 
 impl ResolveError {
     /// The reason that a waiting container shows.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
+            ResolveError::Volume { source, .. } => source.reason(),
             ResolveError::NoCommand(_) => "ErrImageNeverPull",
             _ => "CreateContainerConfigError",
         }
+    }
+
+    /// What is wrong with a volume of the pod.
+    pub(crate) fn of_volume(self, volume: &str) -> ResolveError {
+        ResolveError::Volume { volume: volume.to_owned(), source: Box::new(self) }
     }
 }
 
@@ -68,7 +82,8 @@ pub(crate) struct NodeGround<'a> {
 /// A pod, resolved.
 #[derive(Debug)]
 pub(crate) struct Resolved {
-    pub volumes: Vec<PlannedVolume>,
+    /// By their names.
+    pub volumes: BTreeMap<String, PlannedVolume>,
     pub memory_volumes: Vec<crate::shim::spec::MemoryVolume>,
     pub group: Option<u32>,
     pub init_containers: Vec<ContainerSpec>,
@@ -98,7 +113,7 @@ pub(crate) fn resolve(
     let init_containers = spec.init_containers.iter().flatten().map(container).collect::<Result<_, _>>()?;
     let containers = spec.containers.iter().map(container).collect::<Result<_, _>>()?;
     let memory_volumes = volumes::memory(&planned, group);
-    Ok(Resolved { memory_volumes, group, init_containers, containers, volumes: planned.into_values().collect() })
+    Ok(Resolved { memory_volumes, group, init_containers, containers, volumes: planned })
 }
 
 fn base_environment(
@@ -133,7 +148,8 @@ fn one(
     mounts: Vec<MountSpec>,
     node: &NodeGround<'_>,
 ) -> Result<ContainerSpec, ResolveError> {
-    Care::of(container).map_err(|error| ResolveError::Unsupported { what: error.to_string() })?;
+    let care = Care::of(container).map_err(|error| ResolveError::Unsupported { what: error.to_string() })?;
+    let sidecar = is_sidecar(container);
     let argv = argv(container, entry).iter().map(|text| expand(text, |name| environment.get(name))).collect::<Vec<_>>();
     if argv.is_empty() {
         return Err(no_command(container, node.image_map_path));
@@ -167,7 +183,8 @@ fn one(
         capabilities_drop: capabilities.drop.unwrap_or_default(),
         no_new_privileges: context.allow_privilege_escalation == Some(false),
         limits: limits(container),
-        sidecar: container.restart_policy.as_deref() == Some("Always"),
+        sidecar,
+        start_gate: sidecar && care.is_awaited(),
         termination_message_path: container
             .termination_message_path
             .clone()
@@ -176,10 +193,19 @@ fn one(
     })
 }
 
-/// A container's command replaces the image's whole; its arguments alone replace the image's arguments.
+/// Whether an init container goes on beside the containers.
+pub(crate) fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+/// A container's command replaces the image's whole; its arguments alone replace the image's arguments. An entry may insist.
 fn argv(container: &Container, entry: Option<&ImageEntry>) -> Vec<String> {
     let own = |list: &Option<Vec<String>>| list.clone().filter(|list| !list.is_empty());
-    match (own(&container.command), own(&container.args)) {
+    let (command, args) = match entry {
+        Some(entry) if entry.replace_command => (None, None),
+        _ => (own(&container.command), own(&container.args)),
+    };
+    match (command, args) {
         (Some(command), args) => [command, args.unwrap_or_default()].concat(),
         (None, Some(args)) => [entry.map(|entry| entry.command.clone()).unwrap_or_default(), args].concat(),
         (None, None) => entry.map(|entry| [entry.command.clone(), entry.args.clone()].concat()).unwrap_or_default(),
@@ -230,9 +256,8 @@ fn home(root: Option<&Path>, uid: u32) -> String {
 
 fn limits(container: &Container) -> Limits {
     let resources = container.resources.as_ref();
-    let quantity = |list: Option<&std::collections::BTreeMap<String, _>>, name: &str| {
-        list.and_then(|list| list.get(name)).and_then(fields::parse)
-    };
+    let quantity =
+        |list: Option<&BTreeMap<String, _>>, name: &str| list.and_then(|list| list.get(name)).and_then(fields::parse);
     let (limits, requests) = (
         resources.and_then(|resources| resources.limits.as_ref()),
         resources.and_then(|resources| resources.requests.as_ref()),
@@ -262,7 +287,8 @@ pub(crate) fn restart_policy(pod: &Pod) -> RestartPolicy {
     }
 }
 
-/// What a pod asks of the node: the larger of its containers together and each init container.
+/// What a pod asks of the node at most at one time: its containers with all sidecars, or an init container with the sidecars
+/// that were started before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Requests {
     /// Thousandths of a core.
@@ -286,14 +312,32 @@ pub(crate) fn requests(pod: &Pod) -> Requests {
         }
     };
     let Some(spec) = &pod.spec else { return Requests::default() };
-    let sum = spec.containers.iter().map(of).fold(Requests::default(), |sum, one| Requests {
-        cpu_milli: sum.cpu_milli.saturating_add(one.cpu_milli),
-        memory_bytes: sum.memory_bytes.saturating_add(one.memory_bytes),
-    });
-    spec.init_containers.iter().flatten().map(of).fold(sum, |most, one| Requests {
-        cpu_milli: most.cpu_milli.max(one.cpu_milli),
-        memory_bytes: most.memory_bytes.max(one.memory_bytes),
-    })
+    let (mut sidecars, mut most) = (Requests::default(), Requests::default());
+    for init in spec.init_containers.iter().flatten() {
+        let together = sidecars.plus(of(init));
+        most = most.max(together);
+        if is_sidecar(init) {
+            sidecars = together;
+        }
+    }
+    most.max(spec.containers.iter().map(of).fold(sidecars, Requests::plus))
+}
+
+impl Requests {
+    fn plus(self, other: Requests) -> Requests {
+        Requests {
+            cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+        }
+    }
+
+    /// The larger of each.
+    fn max(self, other: Requests) -> Requests {
+        Requests {
+            cpu_milli: self.cpu_milli.max(other.cpu_milli),
+            memory_bytes: self.memory_bytes.max(other.memory_bytes),
+        }
+    }
 }
 
 /// Paths of host aliases: address and names.
@@ -324,7 +368,8 @@ mod tests {
         let map = dir.path().join("map.yaml");
         std::fs::write(
             &map,
-            "tf: {command: [python, -u], args: [default.py], root: /opt/tf, workingDir: /w}\nempty: {root: /r}",
+            "tf: {command: [python, -u], args: [default.py], root: /opt/tf, workingDir: /w}\nempty: {root: /r}\n\
+             instead: {command: [echo, $(A)], args: [b], replaceCommand: true}\n",
         )
         .unwrap();
         let image_map = ImageMap::read(&map).unwrap();
@@ -353,6 +398,12 @@ mod tests {
             (json!({"name": "c", "image": "tf"}), vec!["python", "-u", "default.py"]),
             (json!({"name": "c", "image": "tf", "args": ["my.py"]}), vec!["python", "-u", "my.py"]),
             (json!({"name": "c", "image": "tf:2", "command": ["sh"]}), vec!["sh"]),
+            (
+                json!({"name": "c", "image": "instead", "command": ["none"], "args": ["c"],
+                       "env": [{"name": "A", "value": "a"}]}),
+                vec!["echo", "a", "b"],
+            ),
+            (json!({"name": "c", "image": "instead", "args": ["c"]}), vec!["echo", "$(A)", "b"]),
             (
                 json!({"name": "c", "image": "x", "command": ["$(A)", "$(HOSTNAME)", "$$(A)", "$(NONE)"],
                        "env": [{"name": "A", "value": "v"}]}),
@@ -400,6 +451,26 @@ mod tests {
         ]}});
         let found = requests(&serde_json::from_value(pod).unwrap());
         assert_eq!(found, Requests { cpu_milli: 3000, memory_bytes: 1 << 30 });
+    }
+
+    #[test]
+    fn a_sidecar_counts_with_what_runs_beside_it() {
+        let with = |init: &[(&str, &str)], main: &str| {
+            let container = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+            let init: Vec<Value> = init
+                .iter()
+                .map(|(kind, cpu)| {
+                    let mut container = container(cpu);
+                    container["restartPolicy"] = if *kind == "sidecar" { json!("Always") } else { Value::Null };
+                    container
+                })
+                .collect();
+            let pod = json!({"spec": {"initContainers": init, "containers": [container(main)]}});
+            requests(&serde_json::from_value(pod).unwrap()).cpu_milli
+        };
+        assert_eq!(with(&[("sidecar", "1"), ("init", "2")], "500m"), 3000);
+        assert_eq!(with(&[("init", "2"), ("sidecar", "1")], "500m"), 2000);
+        assert_eq!(with(&[("sidecar", "1"), ("sidecar", "1")], "500m"), 2500);
     }
 
     #[test]

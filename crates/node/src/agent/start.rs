@@ -70,6 +70,12 @@ pub(crate) enum StartError {
     ImageMap(#[from] ImageMapError),
     #[error(transparent)]
     Resolve(#[from] ResolveError),
+    #[error("MountVolume.SetUp failed for volume {volume:?}")]
+    Mount {
+        volume: String,
+        #[source]
+        source: io::Error,
+    },
     #[error("can't {step}")]
     Prepare {
         step: &'static str,
@@ -87,8 +93,19 @@ impl StartError {
             StartError::Resolve(error) => error.reason(),
             StartError::ImageMap(_) => "CreateContainerConfigError",
             StartError::Fetch(_) => "ContainerCreating",
-            StartError::Prepare { .. } | StartError::Shim(_) => "CreateContainerError",
+            StartError::Mount { .. } | StartError::Prepare { .. } | StartError::Shim(_) => "CreateContainerError",
         }
+    }
+
+    /// Whether a volume of the pod can't be had.
+    pub(crate) fn is_mount(&self) -> bool {
+        matches!(self, StartError::Mount { .. } | StartError::Resolve(ResolveError::Volume { .. }))
+    }
+
+    /// Whether a claim of the pod has no volume yet.
+    pub(crate) fn is_unbound(&self) -> bool {
+        let StartError::Resolve(ResolveError::Volume { source, .. }) = self else { return false };
+        matches!(**source, ResolveError::Unbound { .. })
     }
 
     /// What its waiting containers say.
@@ -138,8 +155,9 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
     let placement = placement(context, order);
     let resolved = resolve::resolve(pod, sources, &placement, &node, &roots)?;
     private_dir(&dir).map_err(step("make the pod's directory"))?;
-    for volume in &resolved.volumes {
-        volumes::make(volume, resolved.group).map_err(step("make a volume"))?;
+    for (name, volume) in &resolved.volumes {
+        let failed = |source| StartError::Mount { volume: name.clone(), source };
+        volumes::make(volume, resolved.group).map_err(failed)?;
     }
     let spec = shim_spec(context, order, resolved);
     write_names(&dir, order, &spec).map_err(step("write the pod's hosts file"))?;

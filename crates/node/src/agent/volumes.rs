@@ -75,7 +75,11 @@ pub(crate) fn plan(
     roots: &VolumeRoots<'_>,
 ) -> Result<BTreeMap<String, PlannedVolume>, ResolveError> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.map(|volume| Ok((volume.name.clone(), planned(pod, volume, sources, placement, roots)?))).collect()
+    let planned = volumes.map(|volume| {
+        let planned = planned(pod, volume, sources, placement, roots).map_err(|error| error.of_volume(&volume.name))?;
+        Ok((volume.name.clone(), planned))
+    });
+    planned.collect()
 }
 
 fn planned(
@@ -348,6 +352,7 @@ fn check_host(path: &Path, kind: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shim::init::chain;
     use serde_json::{Value, json};
 
     fn planned_volume(volume: Value) -> Result<PlannedVolume, String> {
@@ -363,7 +368,7 @@ mod tests {
             "spec": {"containers": [], "volumes": [volume]}}))
         .unwrap();
         let roots = VolumeRoots { pod: Path::new("/pod"), claims: Path::new("/claims") };
-        let all = plan(&pod, &sources, &fields::placement(), &roots).map_err(|error| error.to_string())?;
+        let all = plan(&pod, &sources, &fields::placement(), &roots).map_err(|error| chain(&error))?;
         Ok(all["v"].clone())
     }
 
@@ -428,6 +433,7 @@ mod tests {
             ),
         ];
         for (volume, expected) in cases {
+            let expected = format!("MountVolume.SetUp failed for volume \"v\": {expected}");
             assert_eq!(planned_volume(volume).unwrap_err(), expected);
         }
     }

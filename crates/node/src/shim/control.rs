@@ -38,6 +38,13 @@ pub(crate) struct Restart {
     pub grace_seconds: u64,
 }
 
+/// The word that a run of a sidecar is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Started {
+    /// How often it had been started before.
+    run: u32,
+}
+
 /// Which process a shim is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ShimProcess {
@@ -130,6 +137,20 @@ pub(crate) fn request_restart(dir: &Path, container: &str, restart: Restart) -> 
     request(dir, &restart_file(dir, container), &restart)
 }
 
+/// Tells the shim of `dir` that a run of `container` is up: what comes after it may start.
+pub(crate) fn tell_started(dir: &Path, container: &str, run: u32) -> io::Result<()> {
+    request(dir, &started_file(dir, container), &Started { run })
+}
+
+/// Whether this run of `container` is up, or was one before it.
+pub(crate) fn has_started(dir: &Path, container: &str, run: u32) -> bool {
+    read_request::<Started>(&started_file(dir, container)).is_some_and(|started| started.run <= run)
+}
+
+fn started_file(dir: &Path, container: &str) -> PathBuf {
+    dir.join(format!("started.{container}.json"))
+}
+
 /// Names of containers are labels, so they can be part of a file's.
 fn restart_file(dir: &Path, container: &str) -> PathBuf {
     dir.join(format!("restart.{container}.json"))
@@ -175,6 +196,10 @@ mod tests {
         assert!(was_woken(&mut pipe) && !was_woken(&mut pipe));
         assert_eq!(requested_restart(dir.path(), "a"), Some(restart));
         assert_eq!(requested_restart(dir.path(), "b"), None);
+        tell_started(dir.path(), "a", 3).unwrap();
+        assert!(was_woken(&mut pipe));
+        let heard = [("a", 2), ("a", 3), ("a", 4), ("b", 3)].map(|(name, run)| has_started(dir.path(), name, run));
+        assert_eq!(heard, [false, true, true, false]);
     }
 
     #[test]

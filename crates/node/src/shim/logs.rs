@@ -240,6 +240,22 @@ mod tests {
     }
 
     #[test]
+    fn a_log_takes_bounded_space() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c/0.log");
+        let mut log = LogFile::open(path.clone()).unwrap();
+        for line in ["first\n", "second\n", "third\n"] {
+            // As if so much had been written.
+            log.bytes = FILE_BYTES_MAX - 3;
+            log.write(line.as_bytes()).unwrap();
+        }
+        log.write(b"more\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "third\nmore\n");
+        assert_eq!(fs::read_to_string(rotated_path(&path)).unwrap(), "second\n");
+        assert_eq!(fs::read_dir(dir.path().join("c")).unwrap().count(), 2);
+    }
+
+    #[test]
     fn the_tail_holds_text_only() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("0.log");

@@ -20,7 +20,7 @@ use super::logs::{LogFile, LogPipe, Stream, log_path, tail};
 use super::program::Handles;
 use super::rootfs::Layers;
 use super::spec::{ContainerSpec, ShimSpec};
-use super::status::Exit;
+use super::status::{Exit, START_ERROR};
 use crate::cgroup::ContainerCgroup;
 use crate::files;
 use crate::procfs;
@@ -245,7 +245,7 @@ fn exit(reports: &[Report], end: WaitStatus, oom_killed: bool, started_at: Times
         finished_at,
     };
     match failed.or(ended).unwrap_or(&died) {
-        Report::Failed(text) => exit(128, None, "StartError", Some(text.clone())),
+        Report::Failed(text) => exit(128, None, START_ERROR, Some(text.clone())),
         Report::Killed(libc::SIGKILL) if oom_killed => exit(137, Some(libc::SIGKILL), "OOMKilled", None),
         Report::Killed(signal) => exit(128 + signal, Some(*signal), "Error", child_note(oom_killed)),
         Report::Exited(0) | Report::Started => exit(0, None, "Completed", child_note(oom_killed)),

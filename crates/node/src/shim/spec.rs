@@ -198,6 +198,9 @@ pub struct ContainerSpec {
     pub limits: Limits,
     /// An init container that goes on beside the containers (`restartPolicy: Always`).
     pub sidecar: bool,
+    /// Whether those that come after this sidecar wait until the agent has found it started.
+    #[serde(default)]
+    pub start_gate: bool,
     /// Where it may leave a last message.
     pub termination_message_path: String,
     /// Whether the last lines of its log stand in for a missing message when it fails.

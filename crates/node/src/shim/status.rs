@@ -16,6 +16,11 @@ pub const STATUS_FILE: &str = "status.json";
 /// Largest status read, in bytes.
 pub(crate) const STATUS_BYTES_MAX: u64 = 4 << 20;
 
+/// Why a run that could not begin ended.
+pub(crate) const START_ERROR: &str = "StartError";
+/// Why a pod was stopped that ran for too long.
+pub(crate) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+
 /// A pod as its shim sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShimStatus {

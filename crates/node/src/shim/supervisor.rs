@@ -6,14 +6,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use nix::errno::Errno;
-use nix::mount::{MsFlags, mount};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -21,11 +19,13 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use super::backoff::Backoff;
 use super::control::{self, Stop};
+use super::namespaces;
 use super::network::{self, PodNetworkError};
 use super::process::{Ground, Process};
-use super::rootless;
 use super::spec::{ContainerSpec, ShimSpec, SpecError};
-use super::status::{ContainerState, ContainerStatus, Exit, STATUS_FILE, ShimPhase, ShimStatus};
+use super::status::{
+    ContainerState, ContainerStatus, DEADLINE_EXCEEDED, Exit, START_ERROR, STATUS_FILE, ShimPhase, ShimStatus,
+};
 use crate::cgroup::ContainerCgroup;
 use crate::clock;
 use crate::files::Durability;
@@ -67,6 +67,10 @@ struct Slot {
     attempts: u32,
     /// When the run of now is killed, if it was told to end.
     kill_at: Option<Instant>,
+    /// Of an init container: it no longer holds up those that come after it.
+    passed: bool,
+    /// Whether it was asked to end with its pod.
+    asked: bool,
 }
 
 /// Which list a container is in.
@@ -86,6 +90,8 @@ pub(crate) struct Supervisor {
     signals: SignalFd,
     pipe: File,
     stopping: Option<Instant>,
+    /// Whether those that are left are asked to end before they are killed.
+    asks: bool,
     killed: bool,
     deadline: Option<Instant>,
     unwritten: bool,
@@ -126,6 +132,7 @@ impl Supervisor {
             signals,
             pipe,
             stopping: None,
+            asks: false,
             killed: false,
             deadline,
             unwritten: false,
@@ -161,11 +168,13 @@ impl Supervisor {
     fn prepare_pod(&mut self) -> Result<(), String> {
         let spec = &self.spec;
         if spec.isolation.namespaces {
-            share_namespaces(spec, &self.dir).map_err(|error| format!("can't prepare the pod: {error}"))?;
+            namespaces::share(spec, &self.dir).map_err(|error| format!("can't prepare the pod: {error}"))?;
         }
         network::enter(&spec.network).map_err(|error: PodNetworkError| super::init::chain(&error))?;
         if let Some(group) = &spec.cgroup {
-            let requests = spec.containers.iter().filter_map(|container| container.limits.cpu_request_milli);
+            let sidecars = spec.init_containers.iter().filter(|container| container.sidecar);
+            let requests =
+                spec.containers.iter().chain(sidecars).filter_map(|container| container.limits.cpu_request_milli);
             group.create(requests.sum()).map_err(|error| format!("can't make the pod's control group: {error}"))?;
         }
         Ok(())
@@ -225,7 +234,7 @@ impl Supervisor {
         }
         if self.deadline.is_some_and(|deadline| at >= deadline) {
             self.deadline = None;
-            self.status.reason = Some("DeadlineExceeded".into());
+            self.status.reason = Some(DEADLINE_EXCEEDED.into());
             self.status.message = Some("Pod was active on the node longer than the specified deadline".into());
             self.stop(Stop { grace_seconds: self.spec.grace_seconds }, at);
         }
@@ -276,14 +285,30 @@ impl Supervisor {
             None => {
                 self.stopping = Some(kill_at);
                 self.status.phase = ShimPhase::Stopping;
-                if stop.grace_seconds > 0 {
-                    self.running().for_each(Process::terminate);
-                }
+                self.asks = stop.grace_seconds > 0;
                 self.save(Durability::Process);
             }
         }
         for slot in self.init.iter_mut().chain(&mut self.main) {
             slot.start_at = None;
+        }
+    }
+
+    /// Asks those whose turn it is to end: the containers at once, then the sidecars, the last of them first.
+    fn ask_to_end(&mut self) {
+        let ask = |slot: &mut Slot| {
+            if let Some(process) = slot.process.as_ref().filter(|_| !slot.asked) {
+                process.terminate();
+                slot.asked = true;
+            }
+            slot.process.is_some()
+        };
+        let ordinary = self.init.iter_mut().zip(&self.spec.init_containers).filter(|(_, spec)| !spec.sidecar);
+        let wait = ordinary.map(|(slot, _)| slot).chain(&mut self.main).map(ask).fold(false, |any, runs| any | runs);
+        if !wait {
+            let sidecars = self.init.iter_mut().zip(&self.spec.init_containers).filter(|(_, spec)| spec.sidecar);
+            // Each may need those that were started before it.
+            let _ = sidecars.rev().map(|(slot, _)| slot).any(ask);
         }
     }
 
@@ -322,6 +347,11 @@ impl Supervisor {
         let ran = now.duration_since(process.started_at).try_into().unwrap_or(Duration::ZERO);
         let (exit, group) = process.finish(self.container(role, index), status, now);
         self.spent.extend(group);
+        self.conclude(role, index, exit, ran, at);
+    }
+
+    /// What follows from the end of a run that lasted `ran`.
+    fn conclude(&mut self, role: Role, index: usize, exit: Exit, ran: Duration, at: Instant) {
         let again = self.stopping.is_none() && self.restarts(role, index, exit.code);
         let slot = &mut self.slots(role)[index];
         let wait = again.then(|| slot.backoff.after_run(ran));
@@ -373,6 +403,9 @@ impl Supervisor {
         } else if self.unwritten {
             self.save(Durability::Power);
         }
+        if self.stopping.is_some() && self.asks {
+            self.ask_to_end();
+        }
     }
 
     /// Whether nothing of the pod runs or will.
@@ -392,10 +425,9 @@ impl Supervisor {
         let mut started = false;
         for index in 0..self.init.len() {
             started |= self.start_if_due(Role::Init, index, at);
-            let sidecar = self.spec.init_containers[index].sidecar;
-            let status = &self.status.init_containers[index];
-            let passed = status.exit().is_some_and(|exit| exit.code == 0) || (sidecar && status.is_running());
-            if !passed {
+            // For good: a sidecar that is started again holds up nobody.
+            self.init[index].passed |= self.passes(index);
+            if !self.init[index].passed {
                 if started {
                     self.save(Durability::Process);
                 }
@@ -411,6 +443,16 @@ impl Supervisor {
         }
     }
 
+    /// Whether an init container has done what those after it wait for.
+    fn passes(&self, index: usize) -> bool {
+        let (spec, status) = (&self.spec.init_containers[index], &self.status.init_containers[index]);
+        if !spec.sidecar {
+            return status.exit().is_some_and(|exit| exit.code == 0);
+        }
+        let run = status.restart_count;
+        status.is_running() && (!spec.start_gate || control::has_started(&self.dir, &spec.name, run))
+    }
+
     fn start_if_due(&mut self, role: Role, index: usize, at: Instant) -> bool {
         let slot = &self.slots(role)[index];
         let fresh = slot.attempts == 0;
@@ -424,17 +466,20 @@ impl Supervisor {
         let slot = &mut self.slots(role)[index];
         slot.attempts += 1;
         slot.start_at = None;
-        let state = match started {
+        match started {
             Ok(process) => {
                 let pid = Some(process.pid().as_raw());
                 slot.process = Some(process);
-                ContainerState::Running { started_at: now, pid }
+                let container = &mut self.statuses(role)[index];
+                container.restart_count = attempt;
+                container.state = ContainerState::Running { started_at: now, pid };
             }
-            Err(error) => ContainerState::Terminated(start_error(&format!("can't start the container: {error}"), now)),
-        };
-        let container = &mut self.statuses(role)[index];
-        container.restart_count = attempt;
-        container.state = state;
+            Err(error) => {
+                self.statuses(role)[index].restart_count = attempt;
+                let exit = start_error(&format!("can't start the container: {error}"), now);
+                self.conclude(role, index, exit, Duration::ZERO, at);
+            }
+        }
         true
     }
 
@@ -487,33 +532,9 @@ fn start_error(text: &str, now: Timestamp) -> Exit {
     Exit {
         code: 128,
         signal: None,
-        reason: "StartError".into(),
+        reason: START_ERROR.into(),
         message: Some(text.to_owned()),
         started_at: now,
         finished_at: now,
     }
-}
-
-/// Own mounts, host name and System V objects for the pod; its shared memory and memory volumes.
-fn share_namespaces(spec: &ShimSpec, dir: &Path) -> io::Result<()> {
-    const NONE: Option<&str> = None;
-    if spec.isolation.user {
-        rootless::enter_user_namespace()?;
-    }
-    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)?;
-    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)?;
-    nix::unistd::sethostname(&spec.hostname)?;
-    let shared = dir.join("shm");
-    fs::create_dir_all(&shared)?;
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-    mount(Some("tmpfs"), &shared, Some("tmpfs"), flags, Some("mode=1777"))?;
-    for volume in &spec.memory_volumes {
-        fs::create_dir_all(&volume.path)?;
-        let mode = if volume.group.is_some() { "2777" } else { "0777" };
-        let size = volume.size_bytes.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
-        let group = volume.group.map(|gid| format!(",gid={gid}")).unwrap_or_default();
-        let options = format!("mode={mode}{size}{group}");
-        mount(Some("tmpfs"), &volume.path, Some("tmpfs"), flags, Some(options.as_str()))?;
-    }
-    Ok(())
 }

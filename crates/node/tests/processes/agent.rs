@@ -2,15 +2,15 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use kube::Api;
 use kube::api::DeleteParams;
-use pumice_node::tear_down;
+use pumice_node::{Hierarchy, tear_down};
 use serde_json::json;
 
-use crate::harness::{is_root, wait_for};
+use crate::harness::{cgroup, is_root, wait_for};
 use crate::node::{NODE, TestNode, sh};
 
 fn container(pod: &Pod) -> ContainerStatus {
@@ -88,11 +88,42 @@ async fn environment_and_files_come_from_objects() {
     node.create("p", spec).await;
     let waiting = node.pod("p", "waiting for its ConfigMap", waits_for("CreateContainerConfigError")).await;
     let message = container(&waiting).state.unwrap().waiting.unwrap().message.unwrap();
-    assert_eq!(message, "ConfigMap \"c\" not found");
+    assert_eq!(message, "MountVolume.SetUp failed for volume \"v\": ConfigMap \"c\" not found");
     node.config_map("c", json!({"k": "v", "worker.host": "w-0\nw-1\n"})).await;
     let ended = node.phase("p", "Succeeded").await;
     let address = ended.status.unwrap().pod_ip.unwrap();
     assert_eq!(node.log("p", "main").await, format!("v b {address}\nw-0\nw-1\np\n"));
+}
+
+/// The node of these tests offers 100 CPUs, whatever the machine has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_may_offer_more_than_the_machine_has() {
+    if !is_root() {
+        return;
+    }
+    let node = TestNode::start().await;
+    for (name, cpu) in [("large", "64"), ("small", "500m")] {
+        let mut container = sh("sleep 1000");
+        container["resources"] = json!({"requests": {"cpu": cpu}});
+        node.create(name, json!({"containers": [container]})).await;
+    }
+    for (name, shares) in [("large", "65536\n"), ("small", "512\n")] {
+        let pod = node.phase(name, "Running").await;
+        // Where the kernel shares out CPU time, it is by what was asked for.
+        for group in cpu_groups(pod.metadata.uid.as_deref().unwrap()) {
+            assert_eq!(std::fs::read_to_string(group.join("cpu.shares")).unwrap(), shares, "{name}");
+            assert_eq!(std::fs::read_to_string(group.join("main/cpu.shares")).unwrap(), shares, "{name}");
+        }
+    }
+}
+
+/// The control group of a pod of any node, where there are some of the first version.
+fn cpu_groups(uid: &str) -> Vec<PathBuf> {
+    let Some(Hierarchy::V1 { cpu: Some(root), .. }) = cgroup("any").map(|group| group.hierarchy) else { return vec![] };
+    let nodes: Vec<_> = std::fs::read_dir(root.join("pumice")).unwrap().flatten().collect();
+    let groups: Vec<_> = nodes.iter().map(|node| node.path().join(uid)).filter(|group| group.exists()).collect();
+    assert_eq!(groups.len(), 1, "{uid}");
+    groups
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,11 +131,18 @@ async fn an_image_means_what_the_map_says() {
     if !is_root() {
         return;
     }
-    let node = TestNode::with_image_map("'tf:*': {command: [/bin/echo, from-map]}\n").await;
+    let node = TestNode::with_image_map(
+        "'tf:*': {command: [/bin/echo, from-map]}\nlacking: {command: [echo, instead], replaceCommand: true}\n",
+    )
+    .await;
     node.create("known", json!({"containers": [{"name": "main", "image": "tf:1", "args": ["args"]}]})).await;
+    let lacking = json!([{"name": "main", "image": "lacking:2", "command": ["/no/such/program"]}]);
+    node.create("replaced", json!({"containers": lacking})).await;
     node.create("unknown", json!({"containers": [{"name": "main", "image": "nginx:1.14"}]})).await;
     node.phase("known", "Succeeded").await;
     assert_eq!(node.log("known", "main").await, "from-map args\n");
+    node.phase("replaced", "Succeeded").await;
+    assert_eq!(node.log("replaced", "main").await, "instead\n");
     let pod = node.pod("unknown", "waiting for its image", waits_for("ErrImageNeverPull")).await;
     let message = container(&pod).state.unwrap().waiting.unwrap().message.unwrap();
     assert!(message.contains("images.yaml") && message.contains("nginx:1.14"), "{message}");

@@ -1,10 +1,8 @@
 //! Probes and hooks of real containers; a folder of the host tells both sides how things are.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
-use kube::Api;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
@@ -13,9 +11,6 @@ use crate::node::{TestNode, sh};
 
 /// Lives until it is told to end, and says then what it found in the folder.
 const LIVES: &str = "trap 'ls /v >/v/found; exit 0' TERM\n: >/v/lives\nsleep 1000 & wait";
-
-/// Longest wait for an event; a test that needs it fails.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A node with a folder that pods have as `/v`.
 struct Attended {
@@ -61,18 +56,7 @@ impl Attended {
 
     /// Waits for an event with this reason and gives its text.
     async fn event(&self, reason: &str) -> String {
-        let events: Api<Event> = Api::namespaced(self.node.admin.clone(), "default");
-        let looking = async {
-            loop {
-                let found = events.list(&Default::default()).await.unwrap().items;
-                if let Some(event) = found.into_iter().find(|event| event.reason.as_deref() == Some(reason)) {
-                    return event.message.unwrap();
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let found = tokio::time::timeout(DEADLINE, looking).await;
-        found.unwrap_or_else(|_| panic!("there never was an event {reason}"))
+        self.node.event("p", reason, |_| true).await.message.unwrap()
     }
 }
 
@@ -159,6 +143,40 @@ async fn hooks_are_called_after_the_start_and_before_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_comes_after_a_sidecar_waits_until_it_is_up() {
+    if !is_root() {
+        return;
+    }
+    let mut test = Attended::start().await;
+    let mounts = json!([{"name": "v", "mountPath": "/v"}]);
+    let mut startup = probe("test -e /v/up");
+    startup["failureThreshold"] = json!(1000);
+    let side = json!({"name": "side", "image": "none", "command": ["sleep", "1000"], "restartPolicy": "Always",
+        "startupProbe": startup, "volumeMounts": mounts});
+    let next = json!({"name": "next", "image": "none", "command": ["touch", "/v/next"], "volumeMounts": mounts});
+    let main = json!({"name": "main", "image": "none", "command": ["test", "-e", "/v/next"], "volumeMounts": mounts});
+    let volumes = json!([{"name": "v", "hostPath": {"path": test.folder.path()}}]);
+    let spec = json!({"initContainers": [side, next], "containers": [main], "volumes": volumes,
+        "terminationGracePeriodSeconds": 1});
+    test.node.create("p", spec).await;
+    test.node.event("p", "Unhealthy", |event| event.count >= Some(2)).await;
+    let pod = test.node.get("p").await.unwrap();
+    assert_eq!(
+        (condition(&pod, "Initialized"), pod.status.unwrap().phase.as_deref()),
+        ("False".into(), Some("Pending"))
+    );
+    assert!(!test.file("next").exists());
+    // Nor does it wait for ever where the agent was away meanwhile.
+    test.node.kill_agent().await;
+    test.touch("up");
+    test.node.start_agent().await;
+    let pod = test.node.phase("p", "Succeeded").await;
+    let side = pod.status.unwrap().init_container_statuses.unwrap()[0].clone();
+    assert_eq!((side.name.as_str(), side.restart_count), ("side", 0));
+    assert!(side.state.unwrap().terminated.is_some(), "it ended with the pod");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_first_hook_that_fails_ends_its_container() {
     if !is_root() {
         return;
@@ -193,9 +211,9 @@ async fn a_last_hook_has_no_longer_than_its_pod() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_this_node_can_not_ask_is_said() {
     let test = Attended::start().await;
-    test.create("Never", json!({"livenessProbe": {"grpc": {"port": 1}}})).await;
+    test.create("Never", json!({"livenessProbe": {"httpGet": {"port": 1, "scheme": "FTP"}}})).await;
     let reason = |container: &ContainerStatus| container.state.clone()?.waiting?.reason;
     let pod = test.until("refused", |found| reason(found).as_deref() == Some("CreateContainerConfigError")).await;
     let waiting = pod.status.unwrap().container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
-    assert_eq!(waiting.message.unwrap(), "this node can't provide probes and hooks over gRPC");
+    assert_eq!(waiting.message.unwrap(), "this node can't provide probes and hooks over \"FTP\"");
 }

@@ -12,6 +12,7 @@ mod node;
 mod port_forward;
 mod shim;
 mod tokens;
+mod trouble;
 
 #[test]
 fn shim_entry() {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use pumice_apiserver::ApiServer;
 use pumice_auth::{AUTHENTICATED, Identity, Policy, built_in};
@@ -141,6 +141,29 @@ impl TestNode {
 
     pub async fn phase(&self, name: &str, phase: &str) -> Pod {
         self.pod(name, phase, |pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some(phase)).await
+    }
+
+    /// The events about a pod.
+    pub async fn events(&self, name: &str) -> Vec<Event> {
+        let events: Api<Event> = Api::namespaced(self.admin.clone(), "default");
+        let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
+        events.list(&about).await.unwrap().items
+    }
+
+    /// Waits for an event of this reason about a pod, that is as wanted.
+    pub async fn event(&self, name: &str, reason: &str, wanted: impl Fn(&Event) -> bool) -> Event {
+        let looking = async {
+            loop {
+                let found = self.events(name).await;
+                let mut found = found.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
+                if let Some(event) = found.find(&wanted) {
+                    return event;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let found = tokio::time::timeout(DEADLINE, looking).await;
+        found.unwrap_or_else(|_| panic!("there never was an event {reason} as wanted about {name}"))
     }
 
     /// Waits until a pod's object and directory are gone.

@@ -234,6 +234,42 @@ fn a_sidecar_lives_as_long_as_the_containers() {
     assert_eq!(status.init_containers[0].exit().unwrap().code, 143);
 }
 
+/// Notes its end, a while after it was asked to.
+fn noting(name: &str) -> String {
+    format!("trap 'echo {name} >>/v/order; exit 0' TERM; : >/v/{name}; while :; do sleep 0.01; done")
+}
+
+#[test]
+fn sidecars_end_after_the_containers_the_last_one_first() {
+    if !is_root() {
+        return;
+    }
+    for (main, asked) in
+        [("until [ -e /v/first -a -e /v/second ]; do sleep 0.01; done".to_owned(), false), (noting("main"), true)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let mut pod = TestPod::sh(&main);
+        pod.spec.grace_seconds = 60;
+        pod.spec.init_containers = ["first", "second"].map(|name| container(name, &noting(name))).into();
+        for sidecar in &mut pod.spec.init_containers {
+            sidecar.sidecar = true;
+        }
+        for container in pod.spec.init_containers.iter_mut().chain(&mut pod.spec.containers) {
+            let source = folder.path().into();
+            container.mounts = vec![MountSpec { source, sub_path: None, target: "/v".into(), read_only: false }];
+        }
+        pod.start();
+        if asked {
+            let ready = || ["main", "first", "second"].iter().all(|name| folder.path().join(name).exists());
+            wait_for("all traps", || ready().then_some(()));
+            shim::request_stop(pod.path(), 60).unwrap();
+        }
+        pod.done();
+        let order = std::fs::read_to_string(folder.path().join("order")).unwrap();
+        assert_eq!(order, if asked { "main\nsecond\nfirst\n" } else { "second\nfirst\n" });
+    }
+}
+
 #[test]
 fn a_failed_container_is_started_again_by_policy() {
     if !is_root() {

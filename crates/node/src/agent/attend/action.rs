@@ -6,31 +6,28 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{ACCEPT, HOST, HeaderName, HeaderValue, USER_AGENT};
-use http::{Request, Uri};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::{Container, ExecAction, HTTPGetAction, LifecycleHandler, Probe, TCPSocketAction};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
 
+use super::grpc;
+use super::http::{self, Get};
 use crate::agent::exec::once;
 use crate::agent::options::ShimCommand;
 use crate::shim::init::Report;
 
 /// Most of an answer that is repeated in a message, in bytes.
-const SAID_BYTES_MAX: usize = 1024;
-/// Most of an HTTP answer that is read, in bytes.
-const ANSWER_BYTES_MAX: usize = 10 << 10;
+pub(super) const SAID_BYTES_MAX: usize = 1024;
 
 /// One action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Runs a program in the container; good if it ends with 0.
     Exec { argv: Vec<String> },
-    /// Asks over HTTP; good from 200 to 399. Redirects are not followed.
-    Http { host: Option<String>, port: u16, path: String, headers: Vec<(String, String)> },
+    /// Asks over HTTP or HTTPS.
+    Http(Get),
+    /// Asks by the gRPC health protocol.
+    Grpc { port: u16, service: String },
     /// Connects.
     Tcp { host: Option<String>, port: u16 },
     /// Does nothing for so long.
@@ -40,8 +37,8 @@ pub(crate) enum Action {
 /// What a pod asks for and this node can't do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ActionError {
-    #[error("probes and hooks over {0}")]
-    Unsupported(&'static str),
+    #[error("probes and hooks over {0:?}")]
+    Scheme(String),
     #[error("a probe or hook without an action")]
     Nothing,
     #[error("a probe or hook on port {0:?}, which the container does not have")]
@@ -63,8 +60,9 @@ pub(crate) struct Place<'a> {
 
 impl Action {
     pub(super) fn of_probe(probe: &Probe, container: &Container) -> Result<Action, ActionError> {
-        if probe.grpc.is_some() {
-            return Err(ActionError::Unsupported("gRPC"));
+        if let Some(grpc) = &probe.grpc {
+            let port = port(&IntOrString::Int(grpc.port), container)?;
+            return Ok(Action::Grpc { port, service: grpc.service.clone().unwrap_or_default() });
         }
         of(probe.exec.as_ref(), probe.http_get.as_ref(), probe.tcp_socket.as_ref(), container)
     }
@@ -85,10 +83,11 @@ impl Action {
     async fn attempt(&self, place: &Place<'_>) -> Result<(), String> {
         match self {
             Action::Exec { argv } => execute(place, argv).await,
-            Action::Http { host, port, path, headers } => {
+            Action::Http(get) => {
                 let address = place.address.to_string();
-                ask(host.as_deref().unwrap_or(&address), *port, path, headers).await
+                http::ask(get, get.host.as_deref().unwrap_or(&address)).await
             }
+            Action::Grpc { port, service } => grpc::check(&place.address.to_string(), *port, service).await,
             Action::Tcp { host, port } => {
                 let address = place.address.to_string();
                 connect(host.as_deref().unwrap_or(&address), *port).await.map(drop)
@@ -113,14 +112,16 @@ fn of(
         return Ok(Action::Exec { argv });
     }
     if let Some(http) = http {
-        if http.scheme.as_deref().is_some_and(|scheme| !scheme.eq_ignore_ascii_case("http")) {
-            return Err(ActionError::Unsupported("HTTPS"));
+        let scheme = http.scheme.as_deref().filter(|scheme| !scheme.is_empty()).unwrap_or("HTTP");
+        let tls = scheme.eq_ignore_ascii_case("https");
+        if !tls && !scheme.eq_ignore_ascii_case("http") {
+            return Err(ActionError::Scheme(scheme.to_owned()));
         }
         let path = http.path.clone().unwrap_or_default();
         let path = if path.starts_with('/') { path } else { format!("/{path}") };
         let headers = http.http_headers.iter().flatten().map(|header| (header.name.clone(), header.value.clone()));
         let port = port(&http.port, container)?;
-        return Ok(Action::Http { host: host(&http.host), port, path, headers: headers.collect() });
+        return Ok(Action::Http(Get { tls, host: host(&http.host), port, path, headers: headers.collect() }));
     }
     if let Some(tcp) = tcp {
         return Ok(Action::Tcp { host: host(&tcp.host), port: port(&tcp.port, container)? });
@@ -153,53 +154,28 @@ async fn execute(place: &Place<'_>, argv: &[String]) -> Result<(), String> {
     }
 }
 
-async fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
+pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
     TcpStream::connect((host, port)).await.map_err(|error| format!("can't connect to {host}:{port}: {error}"))
 }
 
-async fn ask(host: &str, port: u16, path: &str, headers: &[(String, String)]) -> Result<(), String> {
-    let request = request(host, port, path, headers)?;
-    let failed = |error: hyper::Error| format!("Get \"http://{host}:{port}{path}\": {error}");
-    let stream = connect(host, port).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    let answer = async {
-        let answer = sender.send_request(request).await.map_err(failed)?;
-        let status = answer.status();
-        if (200..400).contains(&status.as_u16()) {
-            return Ok(());
-        }
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&body[..body.len().min(SAID_BYTES_MAX)]).trim().to_owned();
-        let text = if text.is_empty() { text } else { format!(": {text}") };
-        Err(format!("HTTP probe failed with statuscode: {}{text}", status.as_u16()))
-    };
-    // The connection is driven beside the question and goes with it.
-    tokio::pin!(answer);
+/// Drives `connection` beside what is asked over it, and ends it with that. A connection that fails after the answer has come
+/// takes nothing from it: many servers close theirs without a word.
+pub(super) async fn over<T>(
+    connection: impl Future<Output = hyper::Result<()>>,
+    answer: impl Future<Output = hyper::Result<T>>,
+) -> hyper::Result<T> {
+    let mut answer = std::pin::pin!(answer);
     tokio::select! {
         said = &mut answer => said,
-        ended = connection => match ended {
-            Ok(()) => answer.await,
-            Err(error) => Err(failed(error)),
-        },
+        ended = connection => {
+            let said = answer.await;
+            // Why the connection failed tells more than that it did.
+            match ended {
+                Err(failed) if said.is_err() => Err(failed),
+                _ => said,
+            }
+        }
     }
-}
-
-fn request(host: &str, port: u16, path: &str, headers: &[(String, String)]) -> Result<Request<Empty<Bytes>>, String> {
-    let target: Uri = path.parse().map_err(|error| format!("the path {path:?} can't be asked for: {error}"))?;
-    let mut request = Request::new(Empty::new());
-    *request.uri_mut() = target;
-    let own =
-        [(HOST, format!("{host}:{port}")), (USER_AGENT, "kube-probe/pumice".to_owned()), (ACCEPT, "*/*".to_owned())];
-    for (name, value) in own {
-        request.headers_mut().insert(name, HeaderValue::from_str(&value).map_err(|error| error.to_string())?);
-    }
-    for (name, value) in headers {
-        let wrong = |error: &dyn std::fmt::Display| format!("the header {name:?} can't be sent: {error}");
-        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|error| wrong(&error))?;
-        request.headers_mut().insert(known, HeaderValue::from_str(value).map_err(|error| wrong(&error))?);
-    }
-    Ok(request)
 }
 
 #[cfg(test)]
@@ -218,19 +194,24 @@ mod tests {
     #[test]
     fn an_action_is_what_the_spec_says() {
         let tcp = |host: Option<&str>, port| Action::Tcp { host: host.map(str::to_owned), port };
-        let http = |path: &str| Action::Http { host: None, port: 8080, path: path.into(), headers: vec![] };
+        let get =
+            |tls, path: &str| Action::Http(Get { tls, host: None, port: 8080, path: path.into(), headers: vec![] });
+        let grpc = |service: &str| Action::Grpc { port: 1, service: service.to_owned() };
         let cases = [
             (json!({"tcpSocket": {"port": 5}}), Ok(tcp(None, 5))),
             (json!({"tcpSocket": {"port": "web", "host": "h"}}), Ok(tcp(Some("h"), 8080))),
             (json!({"tcpSocket": {"port": "other"}}), Err(ActionError::Port("other".into()))),
             (json!({"tcpSocket": {"port": 0}}), Err(ActionError::Port("0".into()))),
             (json!({"tcpSocket": {"port": 70000}}), Err(ActionError::Port("70000".into()))),
-            (json!({"httpGet": {"port": "web"}}), Ok(http("/"))),
-            (json!({"httpGet": {"port": "web", "path": "a?b", "scheme": "HTTP"}}), Ok(http("/a?b"))),
-            (json!({"httpGet": {"port": "web", "scheme": "HTTPS"}}), Err(ActionError::Unsupported("HTTPS"))),
+            (json!({"httpGet": {"port": "web"}}), Ok(get(false, "/"))),
+            (json!({"httpGet": {"port": "web", "path": "a?b", "scheme": "HTTP"}}), Ok(get(false, "/a?b"))),
+            (json!({"httpGet": {"port": "web", "scheme": "HTTPS"}}), Ok(get(true, "/"))),
+            (json!({"httpGet": {"port": "web", "scheme": "FTP"}}), Err(ActionError::Scheme("FTP".into()))),
             (json!({"exec": {"command": ["a", "b"]}}), Ok(Action::Exec { argv: vec!["a".into(), "b".into()] })),
             (json!({"exec": {}}), Err(ActionError::NoCommand)),
-            (json!({"grpc": {"port": 1}}), Err(ActionError::Unsupported("gRPC"))),
+            (json!({"grpc": {"port": 1}}), Ok(grpc(""))),
+            (json!({"grpc": {"port": 1, "service": "a.B"}}), Ok(grpc("a.B"))),
+            (json!({"grpc": {"port": 0}}), Err(ActionError::Port("0".into()))),
             (json!({}), Err(ActionError::Nothing)),
         ];
         for (probe, expected) in cases {
@@ -276,12 +257,62 @@ mod tests {
         ] {
             let (port, mut questions) = server(answer).await;
             let headers = vec![("Host".to_owned(), "example.test".to_owned()), ("X-A".to_owned(), "b".to_owned())];
-            let said = perform(&Action::Http { host: None, port, path: "/live?deep=1".into(), headers }).await;
+            let said =
+                perform(&Action::Http(Get { tls: false, host: None, port, path: "/live?deep=1".into(), headers }))
+                    .await;
             assert_eq!(said.err().unwrap_or_default(), expected);
             let question = questions.recv().await.unwrap();
             assert!(question.starts_with("GET /live?deep=1 HTTP/1.1\r\n"), "{question}");
             assert!(question.contains("host: example.test\r\n") && question.contains("x-a: b\r\n"), "{question}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_fails_after_its_answer_takes_nothing_from_it() {
+        let failure = || async {
+            let (near, _) = tokio::io::duplex(1);
+            let (mut sender, connection) = hyper::client::conn::http1::handshake::<
+                _,
+                http_body_util::Empty<bytes::Bytes>,
+            >(hyper_util::rt::TokioIo::new(near))
+            .await
+            .unwrap();
+            drop(connection);
+            sender.send_request(::http::Request::new(http_body_util::Empty::new())).await.map(drop)
+        };
+        // Both are there at once, and whichever is looked at first must not matter.
+        for _ in 0..50 {
+            assert!(over(failure(), std::future::ready(Ok(1))).await.is_ok());
+        }
+        let failed = over(failure(), async { failure().await }).await;
+        assert!(failed.is_err());
+    }
+
+    #[tokio::test]
+    async fn over_tls_any_certificate_will_do() {
+        let now = crate::clock::now();
+        let ca = pumice_auth::Ca::passing(now).unwrap();
+        let issued = ca.issue_server(&["somebody.else".to_owned()], now).unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(pumice_auth::server_config(&ca, &issued).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let serving = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            let mut read = vec![0; 4096];
+            let length = stream.read(&mut read).await.unwrap();
+            stream.write_all(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            stream.flush().await.unwrap();
+            String::from_utf8_lossy(&read[..length]).into_owned()
+        };
+        let https = |port| Action::Http(Get { tls: true, host: None, port, path: "/a".into(), headers: vec![] });
+        let action = https(port);
+        let (said, asked) = tokio::join!(perform(&action), serving);
+        assert_eq!(said.unwrap_err(), "HTTP probe failed with statuscode: 404");
+        assert!(asked.starts_with("GET /a HTTP/1.1\r\n"), "{asked}");
+        let (plain, _questions) = server("HTTP/1.1 400 No\r\n\r\n").await;
+        let said = perform(&https(plain)).await.unwrap_err();
+        assert!(said.starts_with(&format!("Get \"https://127.0.0.1:{plain}/a\": no TLS: ")), "{said}");
     }
 
     #[tokio::test]
@@ -292,7 +323,7 @@ mod tests {
         let refused = perform(&Action::Tcp { host: None, port: free }).await.unwrap_err();
         assert!(refused.starts_with(&format!("can't connect to 127.0.0.1:{free}: ")), "{refused}");
         let (port, _questions) = server("nonsense\r\n\r\n").await;
-        let ask = |path: &str, headers| Action::Http { host: None, port, path: path.into(), headers };
+        let ask = |path: &str, headers| Action::Http(Get { tls: false, host: None, port, path: path.into(), headers });
         assert!(perform(&ask("/", vec![])).await.unwrap_err().starts_with("Get \"http://127.0.0.1:"));
         assert!(perform(&ask("/a b", vec![])).await.unwrap_err().contains("can't be asked for"));
         let header = vec![("a b".to_owned(), String::new())];

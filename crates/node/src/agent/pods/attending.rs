@@ -6,13 +6,14 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ContainerStatus as WireStatus, ObjectReference, Pod};
-use pumice_cluster::events::{Occurrence, Severity};
+use k8s_openapi::api::core::v1::{ContainerStatus as WireStatus, Pod};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Pods;
 use super::entry::{Entry, Farewell, Stage};
+use super::trouble::Trouble;
 use crate::agent::attend::{self, Care, Finding, Run, Word};
+use crate::agent::resolve::is_sidecar;
 use crate::agent::start::NodeContext;
 use crate::agent::{pod_status, start, tokens};
 use crate::clock;
@@ -82,18 +83,26 @@ impl Pods {
         };
         match word {
             Word::Started => {
-                let care = attend::containers(&pod).find(|found| found.name == container).map(Care::of);
+                let found = attend::containers(&pod).find(|found| found.name == container);
+                // Before the status: what waits for a sidecar must not wait for an agent that has died in between.
+                if found.is_some_and(is_sidecar)
+                    && let Err(error) = control::tell_started(&entry.dir, &container, number)
+                {
+                    tracing::error!(uid, container, error = %error, "can't tell a shim that a container is up");
+                }
                 attended.gate.started = true;
-                attended.gate.ready = matches!(care, Some(Ok(care)) if care.is_ready_at_once());
+                attended.gate.ready = matches!(found.map(Care::of), Some(Ok(care)) if care.is_ready_at_once());
             }
             Word::Ready(ready) => attended.gate.ready = ready,
-            Word::Unwell { reason, message } => self.record(&pod, &container, Severity::Warning, reason, message),
+            Word::Unwell { reason, message } => {
+                return self.record(&pod, Trouble::of_container(&container, reason, message));
+            }
             Word::End { message, grace_seconds } => {
                 let restart = Restart { run: number, grace_seconds };
                 if let Err(error) = control::request_restart(&entry.dir, &container, restart) {
                     tracing::error!(uid, container, error = %error, "can't tell a shim to end a container");
                 }
-                self.record(&pod, &container, Severity::Normal, "Killing", message);
+                self.record(&pod, Trouble::of_container(&container, "Killing", message).normal());
             }
         }
         self.marked.insert(uid);
@@ -132,7 +141,7 @@ impl Pods {
             Err(error) => return tracing::error!(error = %error, "the last hooks of a pod failed"),
         };
         for message in wrong {
-            self.record(&pod, "", Severity::Warning, "FailedPreStopHook", message);
+            self.record(&pod, Trouble::of_pod("FailedPreStopHook", message));
         }
         if let Some(entry) = self.pods.get_mut(&uid) {
             entry.farewell = Farewell::Said;
@@ -143,21 +152,6 @@ impl Pods {
     /// How long containers have from now on, where `left` seconds of a grace are left.
     pub(super) fn after_farewell(entry: &Entry, left: u64) -> u64 {
         if entry.farewell == Farewell::Said { left.max(AFTER_HOOKS_SECONDS) } else { left }
-    }
-
-    fn record(&self, pod: &Pod, container: &str, severity: Severity, reason: &str, message: String) {
-        let field_path = (!container.is_empty()).then(|| format!("spec.containers{{{container}}}"));
-        let about = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: pod.metadata.namespace.clone(),
-            name: pod.metadata.name.clone(),
-            uid: pod.metadata.uid.clone(),
-            field_path,
-            ..ObjectReference::default()
-        };
-        let reason = reason.to_owned();
-        self.context.events.record(Occurrence { about, severity, reason, message, at: clock::now() });
     }
 }
 

@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::attending::Attended;
+use super::{RETRY_FIRST, RETRY_LONGEST, backoff};
 use crate::agent::resolve::{Requests, hostname, requests};
 use crate::shim::status::ShimStatus;
 
@@ -37,7 +38,6 @@ pub(super) enum Stage {
         message: Option<String>,
         /// When it is tried again; none when it is in the queue.
         retry_at: Option<Instant>,
-        failures: u32,
     },
     /// Its directory is made and its shim started.
     Starting,
@@ -89,6 +89,8 @@ pub(super) struct Entry {
     pub names_version: u64,
     /// When the agent took it on.
     pub started_at: Timestamp,
+    /// How often it could not be started.
+    pub start_failures: u32,
     /// Whether its directory holds a spec whose shim was never started.
     pub respawn: bool,
     /// The status that the API server has.
@@ -131,6 +133,7 @@ impl Entry {
             subdomain: None,
             names_version: 0,
             started_at: now,
+            start_failures: 0,
             respawn: false,
             written: None,
             calling: false,
@@ -158,6 +161,13 @@ impl Entry {
             self.started_at = started_at.0;
         }
         self.presence = Presence::Present(pod.clone());
+    }
+
+    /// Waits for another attempt to start, longer each time.
+    pub(super) fn retry_later(&mut self, reason: &str, message: String, now: Instant) {
+        let retry_at = Some(now + backoff(RETRY_FIRST, RETRY_LONGEST, self.start_failures));
+        self.start_failures = self.start_failures.saturating_add(1);
+        self.stage = Stage::Waiting { reason: reason.to_owned(), message: Some(message), retry_at };
     }
 
     pub(super) fn pod(&self) -> Option<&Arc<Pod>> {
@@ -198,7 +208,7 @@ impl Entry {
 
 impl Stage {
     pub(super) fn waiting(reason: &str, message: Option<String>) -> Stage {
-        Stage::Waiting { reason: reason.to_owned(), message, retry_at: None, failures: 0 }
+        Stage::Waiting { reason: reason.to_owned(), message, retry_at: None }
     }
 }
 
@@ -212,4 +222,26 @@ pub(super) fn has_run(pod: &Pod) -> bool {
 /// Whether the API server says that `pod` is over.
 pub(super) fn is_terminal(pod: &Pod) -> bool {
     matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use std::time::Duration;
+
+    #[test]
+    fn a_pod_that_can_not_start_is_tried_ever_more_rarely() {
+        let mut entry = Entry::new("u", &Arc::new(Pod::default()), PathBuf::new(), Timestamp::UNIX_EPOCH);
+        let now = clock::monotonic();
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            // What an attempt does to the stage.
+            entry.stage = Stage::Starting;
+            entry.retry_later("Failed", String::new(), now);
+            let Stage::Waiting { retry_at: Some(at), .. } = entry.stage else { panic!("{:?}", entry.stage) };
+            waits.push(at - now);
+        }
+        assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000].map(Duration::from_millis));
+    }
 }

@@ -100,6 +100,7 @@ impl Pods {
                 if entry.has_ended() && is_terminal(&pod) {
                     entry.stage = Stage::Ended(End::Reported);
                 }
+                self.tell_of_end(&uid);
                 self.join_names(&uid);
             }
             return;
@@ -108,6 +109,7 @@ impl Pods {
         entry.stage = self.first_stage(&entry, &pod);
         self.index.insert(&entry.namespace, &entry.name, entry.dir.clone());
         self.pods.insert(uid.clone(), entry);
+        self.tell_of_end(&uid);
         self.give_address(&uid);
         self.join_names(&uid);
     }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use tokio::task::JoinError;
 
 use super::entry::{Entry, Stage};
-use super::{Pods, RETRY_FIRST, RETRY_LONGEST, Started, backoff, names};
+use super::trouble::Trouble;
+use super::{Pods, Started, names};
 use crate::agent::hosts::Peer;
 use crate::agent::shim_watch::ProcessHandle;
 use crate::agent::start::{self, StartError, StartOrder};
@@ -22,7 +23,11 @@ impl Pods {
                 continue;
             }
             let (Some(pod), Some(address)) = (entry.pod().cloned(), entry.address) else {
-                self.not_started(&uid, "ContainerCreating", "every address of this node is taken".into());
+                let full = "every address of this node is taken";
+                if let Some(pod) = self.pods.get(&uid).and_then(Entry::pod) {
+                    self.record(pod, Trouble::of_pod("FailedCreatePodSandBox", full));
+                }
+                self.not_started(&uid, "ContainerCreating", full.to_owned());
                 continue;
             };
             let (members, version) = self.members(entry);
@@ -51,15 +56,9 @@ impl Pods {
         (peers.collect(), group.version)
     }
 
-    pub(super) fn not_started(&mut self, uid: &str, reason: &str, message: String) {
+    fn not_started(&mut self, uid: &str, reason: &str, message: String) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
-        let failures = match entry.stage {
-            Stage::Waiting { failures, .. } => failures,
-            _ => 0,
-        };
-        let retry_at = Some(clock::monotonic() + backoff(RETRY_FIRST, RETRY_LONGEST, failures));
-        entry.stage =
-            Stage::Waiting { reason: reason.to_owned(), message: Some(message), retry_at, failures: failures + 1 };
+        entry.retry_later(reason, message, clock::monotonic());
         self.marked.insert(uid.to_owned());
     }
 
@@ -88,6 +87,7 @@ impl Pods {
             }
             Err(error) => {
                 tracing::debug!(uid, error = error.message(), "pod not started");
+                self.tell_of_start(&uid, &error);
                 self.not_started(&uid, error.reason(), error.message());
             }
         }
