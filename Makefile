@@ -4,7 +4,7 @@ CARGO ?= cargo
 DATA_DIR ?=
 BUILT = $(or $(CARGO_TARGET_DIR),target)/debug
 
-.PHONY: help up demo test test-realkube wheel test-wheel lint fmt gen pictures bench crash
+.PHONY: help up demo test test-clients test-realkube wheel test-wheel lint fmt gen pictures bench crash
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
@@ -27,6 +27,11 @@ test-realkube: ## the tests on a real Kubernetes; the first time builds one from
 	./tests/realkube/build
 	$(CARGO) build --bin pumice
 	$(CARGO) test -p pumice-realkube --features lane -- --test-threads=3
+
+test-clients: ## clients and operators of others on `pumice up`; the first time builds them from source, which takes minutes
+	./tests/realkube/build clients
+	$(CARGO) build --bin pumice
+	$(CARGO) test -p pumice-realkube --features lane --test clients -- --test-threads=1
 
 wheel: ## build the Python wheel, with jobctl and pumice in it, into target/wheels
 	./python/wheel

@@ -219,7 +219,7 @@ mod tests {
     fn every_note_is_about_a_kind() {
         let kinds = builtin::descriptors();
         for (plural, _) in NOTES {
-            assert!(kinds.iter().any(|kind| kind.plural == plural), "{plural}");
+            assert!(kinds.iter().any(|kind| kind.plural == *plural), "{plural}");
         }
     }
 }

@@ -5,4 +5,5 @@
 //! say, because its nodes are simulated.
 
 pub mod cases;
+pub mod compatibility;
 pub mod operators;

@@ -38,6 +38,7 @@ impl Output {
 #[derive(Debug, Clone)]
 pub struct Clients {
     home: PathBuf,
+    kubectl: PathBuf,
     environment: Vec<(&'static str, OsString)>,
 }
 
@@ -45,7 +46,15 @@ impl Clients {
     /// Programs that use `kubeconfig` and live in `home`.
     pub fn new(kubeconfig: &Path, home: &Path) -> Clients {
         let environment = vec![("KUBECONFIG", kubeconfig.into()), ("HOME", home.into())];
-        Clients { home: home.to_owned(), environment }
+        #[allow(clippy::disallowed_methods)] // which kubectl to try is the caller's choice
+        let kubectl = std::env::var_os("KUBECTL").map_or_else(|| "kubectl".into(), PathBuf::from);
+        Clients { home: home.to_owned(), kubectl, environment }
+    }
+
+    /// The same with another `kubectl` than the one on the path, or the one that `$KUBECTL` names.
+    pub fn with_kubectl(mut self, program: &Path) -> Clients {
+        program.clone_into(&mut self.kubectl);
+        self
     }
 
     /// The same with one more variable in their environment.
@@ -61,7 +70,7 @@ impl Clients {
         std::fs::create_dir(&home).expect("a directory for a namespace");
         let own = home.join("kubeconfig");
         std::fs::copy(kubeconfig, &own).expect("copy a kubeconfig");
-        let clients = Clients::new(&own, &home);
+        let clients = Clients::new(&own, &home).with_kubectl(&self.kubectl);
         clients.kubectl(["config", "set-context", "--current", "--namespace", namespace]).ok();
         clients
     }
@@ -73,12 +82,12 @@ impl Clients {
 
     /// Runs the stock `kubectl`.
     pub fn kubectl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Output {
-        self.run(Path::new("kubectl"), args, None)
+        self.run(&self.kubectl, args, None)
     }
 
     /// Runs `kubectl` with a manifest on standard input.
     pub fn kubectl_with_input<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>, input: &str) -> Output {
-        self.run(Path::new("kubectl"), args, Some(input))
+        self.run(&self.kubectl, args, Some(input))
     }
 
     /// One object as JSON by kubectl, `None` when there is none.
@@ -109,6 +118,18 @@ impl Clients {
         self.run(Path::new("env"), shard_words(job, index, &["--kubeconfig", &kubeconfig]), None)
     }
 
+    /// Any program, not started yet, as these clients are: their kubeconfig, their home.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value))).current_dir(&self.home);
+        command
+    }
+
+    /// The `kubectl` that these clients run.
+    pub fn kubectl_program(&self) -> &Path {
+        &self.kubectl
+    }
+
     /// Runs any program.
     pub fn run<S: AsRef<OsStr>>(
         &self,
@@ -116,10 +137,9 @@ impl Clients {
         args: impl IntoIterator<Item = S>,
         input: Option<&str>,
     ) -> Output {
-        let mut child = Command::new(program)
+        let mut child = self
+            .command(program)
             .args(args)
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .current_dir(&self.home)
             .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

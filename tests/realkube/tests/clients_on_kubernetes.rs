@@ -1,0 +1,25 @@
+//! The same clients on kube-apiserver, where nodes are simulated: the columns beside ours.
+
+use pumice_realkube::compatibility::{Kubectl, client_go, fabric8, settle};
+use pumice_realkube::operators::Server;
+use pumice_testkit::{Clients, RealKube, eventually};
+
+fn place(cluster: &RealKube, name: &str) -> Clients {
+    let clients = cluster.in_namespace(&cluster.kubeconfig(), name);
+    // Pods are refused without it.
+    eventually("there is a service account", || clients.get("serviceaccount", "default").ok_or(String::new()));
+    clients
+}
+
+#[test]
+fn clients_of_others_do_the_same() {
+    let mut cluster = RealKube::with_pumice(3);
+    cluster.start_admission(&[]);
+    for minor in [27, 33] {
+        let kubectl =
+            Kubectl { server: Server::Kubernetes, program: RealKube::program(&format!("kubectl-1.{minor}")), minor };
+        settle(&kubectl.try_all(|name| place(&cluster, name)));
+    }
+    settle(&client_go(Server::Kubernetes, &place(&cluster, "client-go")));
+    settle(&fabric8(Server::Kubernetes, &place(&cluster, "fabric8")));
+}
