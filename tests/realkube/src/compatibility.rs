@@ -5,6 +5,7 @@
 //!
 //! Invariant: a cell of the page is only written by a run that saw it.
 
+mod kube_rs;
 mod kubectl;
 mod page;
 mod programs;
@@ -15,9 +16,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+pub use kube_rs::kube_rs;
 use kubectl::BEHAVIOURS;
 pub use page::{Column, settle};
-pub use programs::{client_go, fabric8};
+pub use programs::{client_go, fabric8, python};
 use pumice_testkit::Clients;
 
 use crate::operators::Server;

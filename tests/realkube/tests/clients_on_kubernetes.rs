@@ -1,6 +1,6 @@
 //! The same clients on kube-apiserver, where nodes are simulated: the columns beside ours.
 
-use pumice_realkube::compatibility::{Kubectl, client_go, fabric8, settle};
+use pumice_realkube::compatibility::{Kubectl, client_go, fabric8, kube_rs, python, settle};
 use pumice_realkube::operators::Server;
 use pumice_testkit::{Clients, RealKube, eventually};
 
@@ -20,6 +20,9 @@ fn clients_of_others_do_the_same() {
             Kubectl { server: Server::Kubernetes, program: RealKube::program(&format!("kubectl-1.{minor}")), minor };
         settle(&kubectl.try_all(|name| place(&cluster, name)));
     }
+    let rust = place(&cluster, "kube-rs");
+    settle(&kube_rs(Server::Kubernetes, &rust.scratch().join("kubeconfig")));
+    settle(&python(Server::Kubernetes, &place(&cluster, "python")).expect("the Python client"));
     settle(&client_go(Server::Kubernetes, &place(&cluster, "client-go")));
     settle(&fabric8(Server::Kubernetes, &place(&cluster, "fabric8")));
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pumice_testkit::{Clients, RealKube};
+use pumice_testkit::{Clients, RealKube, python_client};
 
 use super::{Column, Verdict};
 use crate::operators::Server;
@@ -19,6 +19,13 @@ pub fn fabric8(server: Server, clients: &Clients) -> Column {
     let path = format!("{0}/classes:{0}/dependency/*", classes.display());
     let verdicts = read(clients, Path::new("java"), &["-cp", &path, "Main"]);
     Column::new("fabric8 (Java)", &["7.3"], "7.3", server, verdicts)
+}
+
+/// Tries the Python client, of the one version that tests use.
+pub fn python(server: Server, clients: &Clients) -> Option<Column> {
+    let interpreter = python_client()?;
+    let verdicts = read(clients, &interpreter, &[concat!(env!("CARGO_MANIFEST_DIR"), "/python/client.py")]);
+    Some(Column::new("Python", &["31"], "31", server, verdicts))
 }
 
 /// # Panics
