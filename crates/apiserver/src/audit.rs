@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use http::{Request, Response, header};
 use jiff::Timestamp;
-use pumice_auth::Identity;
+use pumice_auth::{Identity, named};
 use pumice_metrics::Page;
 use serde::{Deserialize, Serialize};
 
@@ -245,7 +245,7 @@ fn user(identity: &Identity) -> User {
 
 fn object_ref(target: &Target) -> Option<ObjectRef> {
     let Target::Resource(wanted) = target else { return None };
-    let filled = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let filled = |text| named(text).map(str::to_owned);
     Some(ObjectRef {
         resource: wanted.resource.clone(),
         namespace: filled(&wanted.namespace),

@@ -126,11 +126,9 @@ pub(crate) async fn keep(state: Arc<State>, stop: CancellationToken) {
         let pause = TOLD_AFTER.max(began.elapsed() * PAUSE_FACTOR);
         following.keep(&resources);
         let due = look_again.map(|at| at.duration_since(state.clock.now()).try_into().unwrap_or(Duration::ZERO));
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = following.changed_within(due) => {}
+        if !following.next_look(&stop, due, pause).await {
+            return;
         }
-        tokio::time::sleep(pause).await;
     }
 }
 

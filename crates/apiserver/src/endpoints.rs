@@ -54,6 +54,8 @@ struct Place {
 
 #[derive(Default)]
 struct Known {
+    /// Whether pods are followed: those of a new place have to be read then.
+    follows_pods: bool,
     places: HashMap<Arc<str>, Place>,
     /// Services whose slices are to be looked at.
     dirty: BTreeSet<(Arc<str>, String)>,
@@ -78,8 +80,10 @@ async fn try_follow(state: &State) -> Result<std::convert::Infallible, WatchErro
     loop {
         if known.places.is_empty() {
             pods = None;
+            known.follows_pods = false;
         } else if pods.is_none() {
             pods = Some(store.watch(PODS, None, None)?);
+            known.follows_pods = true;
             known.read_pods(store);
         }
         let began = Instant::now();
@@ -128,7 +132,7 @@ impl Known {
         let is_new = !self.places.contains_key(namespace);
         let place = self.places.entry(Arc::clone(namespace)).or_default();
         place.services.insert(name.clone(), service);
-        if is_new {
+        if is_new && self.follows_pods {
             place.read_pods(store, namespace);
         }
         self.dirty.insert((Arc::clone(namespace), name));

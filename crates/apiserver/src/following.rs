@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::select_all;
 use pumice_store::{Store, Watch};
+use tokio_util::sync::CancellationToken;
 
 /// Resources that are followed.
 #[derive(Default)]
@@ -31,11 +32,24 @@ impl Following {
         self.0.retain(|resource, _| resources.contains(resource));
     }
 
-    /// Waits for a change, or until this time is over. Cancel safe.
-    pub(crate) async fn changed_within(&mut self, time: Option<Duration>) {
-        match time {
-            Some(time) => drop(tokio::time::timeout(time, self.changed()).await),
-            None => self.changed().await,
+    /// Waits until it is time for the next look: for a change or until `again` is over, and then for a `pause`, in which more may
+    /// come. False where `stop` came first.
+    pub(crate) async fn next_look(
+        &mut self,
+        stop: &CancellationToken,
+        again: Option<Duration>,
+        pause: Duration,
+    ) -> bool {
+        let wait = async {
+            match again {
+                Some(time) => drop(tokio::time::timeout(time, self.changed()).await),
+                None => self.changed().await,
+            }
+            tokio::time::sleep(pause).await;
+        };
+        tokio::select! {
+            () = stop.cancelled() => false,
+            () = wait => true,
         }
     }
 

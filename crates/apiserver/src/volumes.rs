@@ -64,7 +64,9 @@ pub(crate) async fn keep(state: Arc<State>, stop: CancellationToken) {
         };
         let again = match written {
             Ok(()) => None,
-            Err(ApplyError::Conflict(_) | ApplyError::NotFound(_) | ApplyError::AlreadyExists(_)) => continue,
+            Err(ApplyError::Conflict(_) | ApplyError::NotFound(_) | ApplyError::AlreadyExists(_)) => {
+                Some(Duration::ZERO)
+            }
             Err(ApplyError::Closed) => return,
             Err(error) => {
                 tracing::warn!(%error, "claims and volumes are old for now");
@@ -72,11 +74,9 @@ pub(crate) async fn keep(state: Arc<State>, stop: CancellationToken) {
             }
         };
         let pause = TOGETHER.max(began.elapsed() * PAUSE_FACTOR);
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = following.changed_within(again) => {}
+        if !following.next_look(&stop, again, pause).await {
+            return;
         }
-        tokio::time::sleep(pause).await;
     }
 }
 
