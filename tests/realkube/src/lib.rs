@@ -7,3 +7,4 @@
 pub mod cases;
 pub mod compatibility;
 pub mod operators;
+pub mod operators_themselves;

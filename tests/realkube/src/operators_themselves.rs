@@ -1,25 +1,56 @@
-//! Operators of others themselves, built from source, each with the definitions and the role that its source brings, on a
-//! control plane of its own.
+//! Operators of others themselves, built from source, each with the definitions and the role that its source brings, on an API
+//! server of its own: what they do is a column of `docs/clients.md`.
 
 use std::net::{TcpListener, TcpStream};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pumice_testkit::{Process, RealKube, eventually};
+use pumice_testkit::{Clients, Platform, Process, RealKube, eventually};
 use serde_json::{Value, json};
 
-/// An operator that is not started yet.
-struct Operator {
-    name: &'static str,
-    source: PathBuf,
-    cluster: RealKube,
+use crate::compatibility::{Column, Verdict};
+use crate::operators::Server;
+
+/// An API server that an operator can be a user of.
+pub trait Cluster: Deref<Target = Clients> {
+    /// The kubeconfig of a user who has no rights but those that are given to it.
+    fn user(&self, name: &str) -> PathBuf;
+    /// Files in a new directory: a certificate for this machine, its key, and their authority.
+    fn certificate(&self, directory: &Path) -> (PathBuf, PathBuf, PathBuf);
 }
 
-impl Operator {
-    /// A control plane with the operator's definitions.
-    fn install(name: &'static str, definitions: &[&str]) -> Operator {
-        let operator =
-            Operator { name, source: RealKube::program(&format!("{name}.source")), cluster: RealKube::with_pumice(4) };
+impl Cluster for RealKube {
+    fn user(&self, name: &str) -> PathBuf {
+        self.kubeconfig_of(name)
+    }
+
+    fn certificate(&self, directory: &Path) -> (PathBuf, PathBuf, PathBuf) {
+        self.certificate_files(directory)
+    }
+}
+
+impl Cluster for Platform {
+    fn user(&self, name: &str) -> PathBuf {
+        self.kubeconfig_without_rights(name)
+    }
+
+    fn certificate(&self, directory: &Path) -> (PathBuf, PathBuf, PathBuf) {
+        self.certificate_files(directory)
+    }
+}
+
+/// An operator that is not started yet.
+struct Operator<C> {
+    name: &'static str,
+    source: PathBuf,
+    cluster: C,
+}
+
+impl<C: Cluster> Operator<C> {
+    /// The operator, with its definitions on the server.
+    fn install(name: &'static str, cluster: C, definitions: &[&str]) -> Operator<C> {
+        let operator = Operator { name, source: RealKube::program(&format!("{name}.source")), cluster };
         for file in definitions {
             operator.create(&operator.read(file));
         }
@@ -51,7 +82,7 @@ impl Operator {
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
             "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}),
         );
-        command.env("KUBECONFIG", self.cluster.kubeconfig_of(&user));
+        command.env("KUBECONFIG", self.cluster.user(&user));
         Process::start(self.name, command, self.cluster.scratch())
     }
 
@@ -107,10 +138,10 @@ impl Operator {
     }
 }
 
-/// The spec of a group is the operator's own work.
+/// The spec of a group is the operator's own work, as far as the server knows who wrote what: ours does where somebody applies.
 fn assert_written_by(group: &Value, manager: &str) {
-    let entries = group["metadata"]["managedFields"].as_array().expect("a server that knows who wrote what");
-    for entry in entries.iter().filter(|entry| !entry["fieldsV1"]["f:spec"].is_null()) {
+    let entries = group["metadata"]["managedFields"].as_array().into_iter().flatten();
+    for entry in entries.filter(|entry| !entry["fieldsV1"]["f:spec"].is_null()) {
         assert_eq!(entry["manager"], manager, "{group}");
     }
 }
@@ -119,11 +150,20 @@ fn container() -> Value {
     json!({"name": "main", "image": "an-image", "command": ["work"], "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}})
 }
 
-#[test]
-fn the_mpi_operator_runs_a_job() {
+/// What an operator did, each in words.
+fn column(client: &str, version: &str, server: Server, done: &[&str]) -> Column {
+    let verdicts = done.iter().map(|name| Verdict { name: (*name).to_owned(), wrong: None }).collect();
+    Column::new(client, &[version], version, server, verdicts)
+}
+
+/// The MPI operator with a job of simulated pods.
+///
+/// # Panics
+/// When something is not as its users want it.
+pub fn mpi_operator<C: Cluster>(server: Server, cluster: C) -> Column {
     let manifests = "manifests/base";
     let definitions = [&format!("{manifests}/kubeflow.org_mpijobs.yaml"), &format!("{manifests}/cluster-role.yaml")];
-    let operator = Operator::install("mpi-operator", &definitions.map(String::as_str));
+    let operator = Operator::install("mpi-operator", cluster, &definitions.map(String::as_str));
     let mut command = Command::new(RealKube::program("mpi-operator"));
     let process = operator.start("mpi-operator", command.args(["-gang-scheduling=volcano", "-lock-namespace=default"]));
 
@@ -155,16 +195,16 @@ fn the_mpi_operator_runs_a_job() {
         [] => Ok(()),
         groups => Err(format!("{groups:?}")),
     });
+    let done = [
+        "launcher and workers start as one gang",
+        "a worker that is lost joins again",
+        "the job succeeds, its group goes",
+    ];
+    column("MPI operator", "0.8.2", server, &done)
 }
 
 /// Its configuration, and where its webhooks listen.
-fn configuration(operator: &Operator) -> (PathBuf, u16) {
-    let scratch = operator.cluster.scratch();
-    let certificates = scratch.join("webhook");
-    std::fs::create_dir(&certificates).expect("a directory for certificates");
-    for (from, to) in [("server.crt", "tls.crt"), ("server.key", "tls.key")] {
-        std::fs::copy(scratch.join(from), certificates.join(to)).expect("copy a certificate");
-    }
+fn configuration(scratch: &Path, certificates: &Path) -> (PathBuf, u16) {
     let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     let port = free.expect("a free port").port();
     let configuration = json!({
@@ -180,9 +220,8 @@ fn configuration(operator: &Operator) -> (PathBuf, u16) {
 }
 
 /// Its webhooks, called where they listen instead of through a Service, and for its own pods alone.
-fn webhooks(operator: &Operator, port: u16) -> Value {
-    let authority = operator.cluster.scratch().join("pki/ca.crt");
-    let bundle = base64(&authority);
+fn webhooks<C: Cluster>(operator: &Operator<C>, authority: &Path, port: u16) -> Value {
+    let bundle = base64(authority);
     let mut list = operator.read("config/webhook/manifests.yaml");
     for hook in
         list["items"].as_array_mut().into_iter().flatten().flat_map(|one| one["webhooks"].as_array_mut()).flatten()
@@ -202,27 +241,32 @@ fn base64(file: &Path) -> String {
     String::from_utf8(output.stdout).expect("base64 is text")
 }
 
-#[test]
-fn leader_worker_set_makes_a_group_for_each_replica() {
+/// LeaderWorkerSet with its webhooks: a group for each replica.
+///
+/// # Panics
+/// When something is not as its users want it.
+pub fn leader_worker_set<C: Cluster>(server: Server, cluster: C) -> Column {
     let crd = |name: &str| format!("config/crd/bases/{name}");
     let definitions = [
         crd("leaderworkerset.x-k8s.io_leaderworkersets.yaml"),
         crd("disaggregatedset.x-k8s.io_disaggregatedsets.yaml"),
     ];
-    let operator = Operator::install("lws", &definitions.each_ref().map(String::as_str));
+    let operator = Operator::install("lws", cluster, &definitions.each_ref().map(String::as_str));
     let mut role = operator.read("config/rbac/role.yaml");
     // config/components/volcano/manager_role_patch.yaml
     let groups = json!({"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"], "verbs": ["create", "get", "list", "watch"]});
     role["items"][0]["rules"].as_array_mut().expect("rules").push(groups);
     operator.create(&role);
-    let (configuration, port) = configuration(&operator);
+    let certificates = operator.cluster.scratch().join("webhook");
+    let (_, _, authority) = operator.cluster.certificate(&certificates);
+    let (configuration, port) = configuration(operator.cluster.scratch(), &certificates);
     let mut command = Command::new(RealKube::program("lws"));
     let process = operator.start("manager-role", command.arg("--config").arg(configuration));
     eventually("its webhooks listen", || match TcpStream::connect(("127.0.0.1", port)) {
         Ok(_) => Ok(()),
         Err(error) => Err(format!("{error}; {}", process.tail())),
     });
-    operator.create(&webhooks(&operator, port));
+    operator.create(&webhooks(&operator, &authority, port));
 
     operator.create(&json!({
         "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
@@ -265,4 +309,48 @@ fn leader_worker_set_makes_a_group_for_each_replica() {
         1 => Ok(()),
         found => Err(format!("{found} are")),
     });
+    let done = [
+        "its webhooks are asked",
+        "each replica is a gang of its own",
+        "a replica that loses a pod is made anew",
+        "scaling down takes pods and group along",
+    ];
+    column("LeaderWorkerSet", "0.9.0", server, &done)
+}
+
+/// An MPI job of real processes: workers with `sshd`, and `mpirun` that reaches them.
+///
+/// # Panics
+/// When it does not succeed.
+pub fn mpi_job_of_processes(cluster: Platform) {
+    let manifests = "manifests/base";
+    let definitions = [&format!("{manifests}/kubeflow.org_mpijobs.yaml"), &format!("{manifests}/cluster-role.yaml")];
+    let operator = Operator::install("mpi-operator", cluster, &definitions.map(String::as_str));
+    let mut command = Command::new(RealKube::program("mpi-operator"));
+    let process = operator.start("mpi-operator", command.args(["-gang-scheduling=volcano", "-lock-namespace=default"]));
+    let replica = |count: u32, script: &str| {
+        let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script]});
+        json!({"replicas": count, "template": {"spec": {"containers": [container]}}})
+    };
+    let worker = "mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -De -p 2222";
+    // Names are known before `sshd` listens.
+    let launcher = "for i in $(seq 300); do mpirun --allow-run-as-root --mca plm_rsh_args \"-p 2222 -o StrictHostKeyChecking=no -o \
+                    ConnectionAttempts=60\" -n 2 hostname && exit; sleep 0.2; done; exit 1";
+    operator.create(&json!({
+        "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "real"},
+        "spec": {"slotsPerWorker": 1, "runPolicy": {"cleanPodPolicy": "Running"},
+            "mpiReplicaSpecs": {"Launcher": replica(1, launcher), "Worker": replica(2, worker)}},
+    }));
+    let launcher = eventually("the launcher has ended", || {
+        let pods = operator.cluster.list("pods");
+        let mut ended = pods.iter().filter(|pod| pod["status"]["phase"] == "Succeeded");
+        let name = ended.next().and_then(|pod| pod["metadata"]["name"].as_str().map(str::to_owned));
+        name.ok_or_else(|| {
+            format!("{:?}; {}", pods.iter().map(|pod| &pod["status"]).collect::<Vec<_>>(), process.tail())
+        })
+    });
+    let logs = operator.cluster.kubectl(["logs", &launcher]).ok();
+    let mut said: Vec<&str> = logs.lines().filter(|line| line.starts_with("real-worker-")).collect();
+    said.sort_unstable();
+    assert_eq!(said, ["real-worker-0", "real-worker-1"], "{logs}");
 }

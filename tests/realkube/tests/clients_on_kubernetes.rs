@@ -2,6 +2,7 @@
 
 use pumice_realkube::compatibility::{Kubectl, client_go, fabric8, kube_rs, python, settle};
 use pumice_realkube::operators::Server;
+use pumice_realkube::operators_themselves::{leader_worker_set, mpi_operator};
 use pumice_testkit::{Clients, RealKube, eventually};
 
 fn place(cluster: &RealKube, name: &str) -> Clients {
@@ -25,4 +26,14 @@ fn clients_of_others_do_the_same() {
     settle(&python(Server::Kubernetes, &place(&cluster, "python")).expect("the Python client"));
     settle(&client_go(Server::Kubernetes, &place(&cluster, "client-go")));
     settle(&fabric8(Server::Kubernetes, &place(&cluster, "fabric8")));
+}
+
+#[test]
+fn the_mpi_operator_runs_a_job() {
+    settle(&mpi_operator(Server::Kubernetes, RealKube::with_pumice(4)));
+}
+
+#[test]
+fn leader_worker_set_makes_a_group_for_each_replica() {
+    settle(&leader_worker_set(Server::Kubernetes, RealKube::with_pumice(4)));
 }

@@ -4,6 +4,7 @@
 //! [`Platform`] takes all it started with it when it is dropped.
 
 mod binaries;
+mod certificate;
 mod clients;
 mod fixtures;
 mod platform;

@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use pumice_auth::{Ca, MASTERS, kubeconfig};
 use tempfile::TempDir;
 
+use crate::certificate::{now, write_certificate};
 use crate::clients::code;
 use crate::{Clients, Marks, Output, Remains, binary};
 
@@ -82,12 +83,28 @@ impl Platform {
     }
 
     /// The kubeconfig of another user, who may do everything.
-    #[allow(clippy::disallowed_methods)] // a test's own clock
     pub fn kubeconfig_of(&self, user: &str) -> PathBuf {
-        let now = jiff::Timestamp::now();
-        let ca = Ca::open_or_create(&self.data_dir().join("pki"), now).expect("open the platform's authority");
-        let issued = ca.issue_client(user, &[MASTERS], now).expect("issue a certificate");
-        self.file(&format!("{user}.kubeconfig"), kubeconfig(&self.url, &ca, &issued))
+        self.kubeconfig_in_groups(user, &[MASTERS])
+    }
+
+    /// The kubeconfig of a user who has no rights but those that are given to it.
+    pub fn kubeconfig_without_rights(&self, user: &str) -> PathBuf {
+        self.kubeconfig_in_groups(user, &[])
+    }
+
+    fn kubeconfig_in_groups(&self, user: &str, groups: &[&str]) -> PathBuf {
+        let ca = self.authority();
+        let issued = ca.issue_client(user, groups, now()).expect("issue a certificate");
+        self.file(&format!("{}.kubeconfig", user.replace(':', "-")), kubeconfig(&self.url, &ca, &issued))
+    }
+
+    /// Files in a new directory with a certificate for this machine, its key, and their authority.
+    pub fn certificate_files(&self, directory: &Path) -> (PathBuf, PathBuf, PathBuf) {
+        write_certificate(&self.authority(), directory)
+    }
+
+    fn authority(&self) -> Ca {
+        Ca::open_or_create(&self.data_dir().join("pki"), now()).expect("open the platform's authority")
     }
 
     /// The process id of the running `up`.

@@ -16,6 +16,7 @@ use pumice_auth::{Ca, Component as Role, Identities, Issued, MASTERS, installati
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::certificate::{now, write_certificate};
 use crate::{Clients, Process, binary, eventually};
 
 /// Builds what is missing and prints where it is.
@@ -277,13 +278,7 @@ impl RealKube {
 
     /// Files in `directory` with a new certificate for this machine, its key, and their authority, which stays the same.
     pub fn certificate_files(&self, directory: &Path) -> (PathBuf, PathBuf, PathBuf) {
-        std::fs::create_dir_all(directory).expect("a directory for a certificate");
-        let issued = self.pki.ca.issue_server(&["127.0.0.1".to_owned()], now()).expect("a certificate");
-        let [certificate, key, authority] = ["tls.crt", "tls.key", "ca.crt"].map(|name| directory.join(name));
-        write_private(&certificate, issued.certificate_pem.as_bytes()).expect("write a certificate");
-        write_private(&key, issued.key_pem.as_bytes()).expect("write a key");
-        write_private(&authority, self.pki.ca.pem().as_bytes()).expect("write a certificate");
-        (certificate, key, authority)
+        write_certificate(&self.pki.ca, directory)
     }
 
     /// A program that `tests/realkube/build` has built; what it brings from its own source is beside it, as `NAME.source`.
@@ -434,9 +429,4 @@ impl Pki {
 fn is_ready(node: &Value) -> bool {
     let conditions = node["status"]["conditions"].as_array();
     conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
-}
-
-#[allow(clippy::disallowed_methods)] // a test's own clock
-fn now() -> jiff::Timestamp {
-    jiff::Timestamp::now()
 }
