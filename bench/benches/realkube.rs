@@ -1,4 +1,4 @@
-//! Loads a to d on kube-apiserver and etcd, beside a bare generator that creates the same pods and binds them.
+//! What each verb costs kube-apiserver and etcd; and loads a to d there, beside a bare generator that creates the same pods and binds them.
 //!
 //! Set up as the peers were measured: static nodes, nobody writes the status of pods, no admission of ours, and a new etcd
 //! for each load. The programs are those that `tests/realkube/build` makes.
@@ -17,6 +17,7 @@ use pumice_bench::loads::{JOBS_IN_FLIGHT, LOADS, Load};
 use pumice_bench::machine;
 use pumice_bench::objects::{self, NOBODY, NODES, PODS};
 use pumice_bench::setting::Setting;
+use pumice_bench::verbs;
 use pumice_bench::watching::{self, BoundWatch};
 use pumice_testkit::RealKube;
 
@@ -35,8 +36,21 @@ fn main() -> ExitCode {
             eprintln!("NOT MEASURED {}: {error:#}", load.name);
         }
     }
+    if setting.wants("verbs")
+        && let Err(error) = runtime.block_on(each_verb(&setting, &mut figures))
+    {
+        eprintln!("NOT MEASURED verbs: {error:#}");
+    }
     figures.finish();
     ExitCode::SUCCESS
+}
+
+/// What the bench `api` measures of our server, here of kube-apiserver and etcd together.
+async fn each_verb(setting: &Setting, figures: &mut Figures) -> anyhow::Result<()> {
+    let kube = tokio::task::block_in_place(RealKube::for_load);
+    let cluster = furnished(&kube, 0).await?;
+    let all = || cpu(&kube).values().sum();
+    verbs::measure(figures, "verbs", &cluster, [setting.size(20_000), NODE_COUNT], all).await
 }
 
 async fn run(setting: &Setting, figures: &mut Figures, load: Load) -> anyhow::Result<()> {

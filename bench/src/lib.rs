@@ -12,4 +12,5 @@ pub mod objects;
 pub mod python;
 pub mod setting;
 pub mod unreliable;
+pub mod verbs;
 pub mod watching;

@@ -38,6 +38,11 @@ impl Call {
         Call { method: Method::PATCH, path: path.into(), kind, body: patch.to_string().into_bytes() }
     }
 
+    /// A GET.
+    pub fn get(path: impl Into<String>) -> Call {
+        Call { method: Method::GET, path: path.into(), kind: "application/json", body: Vec::new() }
+    }
+
     /// Removes an object at once.
     pub fn delete(path: &str) -> Call {
         let path = format!("{path}?gracePeriodSeconds=0");

@@ -26,6 +26,18 @@ pub fn cpu_time(pid: u32) -> Duration {
     Duration::from_millis(ticks.saturating_mul(1000 / TICKS))
 }
 
+/// CPU time that all processes of this machine have used so far, and the kernel for them. To 10 ms.
+pub fn busy() -> Duration {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = stat.lines().next().unwrap_or_default();
+    // cpu user nice system idle iowait irq softirq
+    let of = |field: usize| {
+        line.split_ascii_whitespace().nth(field).and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let ticks: u64 = [1, 2, 3, 6, 7].map(of).iter().sum();
+    Duration::from_millis(ticks.saturating_mul(1000 / TICKS))
+}
+
 /// The most memory that a process has held, in MiB.
 pub fn peak_mib(pid: u32) -> f64 {
     memory_mib(pid, "VmHWM:")
