@@ -146,7 +146,7 @@ impl Opening {
             let (sink, stream) = spdy::open(sender, receiver, wanted).await?;
             return Ok((
                 ChannelSender { sink: Outgoing::Spdy(sink) },
-                ChannelReceiver { stream: Incoming::Spdy(stream) },
+                ChannelReceiver { stream: Incoming::Spdy(Box::new(stream)) },
             ));
         };
         let upgraded = self.upgrade.await.map_err(io::Error::other)?;
@@ -254,7 +254,7 @@ pub(crate) struct ChannelReceiver<S = Connection> {
 
 enum Incoming<S> {
     Socket { stream: SplitStream<WebSocketStream<S>>, protocol: Protocol },
-    Spdy(spdy::Incoming),
+    Spdy(Box<spdy::Incoming>),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ChannelReceiver<S> {
