@@ -9,6 +9,7 @@ mod bridge;
 mod capabilities;
 mod channels;
 mod claims;
+mod disk;
 mod environment;
 mod exec;
 mod expand;
@@ -61,6 +62,7 @@ use crate::shim::format::{FORMAT, Newer, newer};
 use crate::shim::init::chain;
 use crate::{clock, lease};
 use bridge::NodeNetwork;
+use disk::Measurer;
 use log_service::PodIndex;
 use node_object::Capacity;
 pub use node_object::host_ip;
@@ -122,6 +124,7 @@ pub struct NodeAgent {
     /// Writes events.
     events: BoxFuture<'static, ()>,
     sampler: Sampler,
+    measurer: Measurer,
     handle: Handle,
 }
 
@@ -230,11 +233,14 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         cgroup_node: context.cgroup_node.clone(),
     };
     let service = NodeService::new(index.clone(), context.shim.clone(), sampler.usage.clone());
-    let pods = Pods::open(context.clone(), options.pods_max, options.starts_max, index).map_err(AgentError::Watch)?;
+    let (measured, measurements) = mpsc::channel(disk::MEASURED_MAX);
+    let measurer = Measurer { index: index.clone(), usage: sampler.usage.clone(), measured };
+    let pods = Pods::open(context.clone(), options.pods_max, options.starts_max, index, measurements)
+        .map_err(AgentError::Watch)?;
     let (sender, drains) = mpsc::channel(DRAINS_MAX);
     let gateway = context.network.as_ref().map(|network| network.subnet().gateway());
     let handle = Handle { service, drains: sender, capabilities: Arc::new(capabilities), gateway };
-    Ok(NodeAgent { context, capacity, pods, drains, events: Box::pin(events), sampler, handle })
+    Ok(NodeAgent { context, capacity, pods, drains, events: Box::pin(events), sampler, measurer, handle })
 }
 
 fn make_network(paths: &NodePaths) -> Result<NodeNetwork, String> {
@@ -264,7 +270,7 @@ impl NodeAgent {
 
     /// Runs until `shutdown`. Pods that run then go on; when none does, nothing is left on the host.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), AgentError> {
-        let NodeAgent { context, capacity, pods, drains, events, sampler, handle } = self;
+        let NodeAgent { context, capacity, pods, drains, events, sampler, measurer, handle } = self;
         let service = handle.service.clone();
         // With the last handle gone, nobody can ask for a drain any more; ours must not be it.
         let _handle = handle;
@@ -287,6 +293,11 @@ impl NodeAgent {
         let sampler_shutdown = shutdown.clone();
         parts.spawn(async move {
             let _ = sampler_shutdown.run_until_cancelled(sampler.run()).await;
+            Ok(())
+        });
+        let measurer_shutdown = shutdown.clone();
+        parts.spawn(async move {
+            let _ = measurer_shutdown.run_until_cancelled(measurer.run()).await;
             Ok(())
         });
         let pods_shutdown = shutdown.clone();

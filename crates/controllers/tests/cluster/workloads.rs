@@ -103,6 +103,9 @@ async fn a_replica_set_keeps_its_pods_over_a_restart() {
     cluster.stop_controllers().await;
     let lost = name(&pods(&cluster).await[0]);
     cluster.delete_pod(&lost).await;
+    // What the status said before the loss must not pass for what comes after it.
+    let forgotten = json!({"status": {"availableReplicas": 0}});
+    sets.patch_status("r", &PatchParams::default(), &Patch::Merge(&forgotten)).await.unwrap();
     start_controllers(&mut cluster);
     run_until(&cluster, "r", serves(3)).await;
     let names: Vec<String> = pods(&cluster).await.iter().map(name).collect();

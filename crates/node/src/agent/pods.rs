@@ -8,6 +8,7 @@ mod adopt;
 mod attending;
 mod calls;
 mod entry;
+mod eviction;
 mod intake;
 mod names;
 pub(crate) mod removal;
@@ -33,6 +34,7 @@ use tokio_util::task::TaskTracker;
 
 use super::addresses::{AddressPool, Subnet};
 use super::attend::Finding;
+use super::disk::Measured;
 use super::log_service::PodIndex;
 use super::shim_watch::StatusWatch;
 use super::start::{NodeContext, StartError};
@@ -93,6 +95,7 @@ pub(crate) struct Pods {
     farewells: JoinSet<(String, Arc<Pod>, Vec<String>)>,
     attendants: TaskTracker,
     findings: (mpsc::Sender<Finding>, mpsc::Receiver<Finding>),
+    measurements: mpsc::Receiver<Measured>,
     drains: Vec<Drain>,
     leftovers: Vec<String>,
 }
@@ -104,6 +107,7 @@ impl Pods {
         pods_max: u32,
         starts_max: usize,
         index: PodIndex,
+        measurements: mpsc::Receiver<Measured>,
     ) -> std::io::Result<Pods> {
         let subnet = context.network.as_ref().map_or(LOOPBACK, super::bridge::NodeNetwork::subnet);
         let mut pods = Pods {
@@ -126,6 +130,7 @@ impl Pods {
             farewells: JoinSet::new(),
             attendants: TaskTracker::new(),
             findings: mpsc::channel(FINDINGS_MAX),
+            measurements,
             drains: Vec::new(),
             leftovers: Vec::new(),
             context,
@@ -161,6 +166,7 @@ impl Pods {
                 Some(done) = self.removals.join_next() => self.on_removed(done),
                 Some(_) = self.name_writes.join_next() => {}
                 Some(finding) = self.findings.1.recv() => self.on_finding(finding),
+                Some(measured) = self.measurements.recv() => self.on_measured(measured),
                 Some(done) = self.farewells.join_next() => self.on_farewell(done),
                 Some(drain) = drains.recv() => self.on_drain(drain),
                 () = sleep => self.on_wake(),

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
 
+use super::disk::DiskUse;
 use super::log_service::{NodeBody, PodIndex};
 use super::service;
 use crate::cgroup::{CgroupSpec, ContainerCgroup, Hierarchy};
@@ -90,6 +91,8 @@ struct PodUsage {
     containers: BTreeMap<String, Series>,
     /// Bytes received and sent since its start, where it has a network of its own.
     network: Option<(u64, u64)>,
+    /// What it keeps on disk, and when that was measured.
+    disk: Option<(Timestamp, DiskUse)>,
 }
 
 /// What this machine and its pods use; cheap to clone.
@@ -153,13 +156,18 @@ impl Sampler {
                 ended.insert(uid);
                 return None;
             };
-            let mut pod =
-                before.remove(&uid).unwrap_or(PodUsage { namespace, name, containers: BTreeMap::new(), network: None });
+            let new = || PodUsage { namespace, name, containers: BTreeMap::new(), network: None, disk: None };
+            let mut pod = before.remove(&uid).unwrap_or_else(new);
             self.look_at(&mut pod, &status, &dir, now);
             (!pod.containers.is_empty()).then_some((uid, pod))
         });
-        let pods = pods.collect();
-        *self.usage.lock() = Known { node, pods, ended };
+        let mut pods: BTreeMap<String, PodUsage> = pods.collect();
+        let mut known = self.usage.lock();
+        // Measured meanwhile.
+        for (uid, pod) in &mut pods {
+            pod.disk = known.pods.get_mut(uid).and_then(|before| before.disk.take()).or(pod.disk.take());
+        }
+        *known = Known { node, pods, ended };
     }
 
     fn look_at(&self, pod: &mut PodUsage, status: &ShimStatus, dir: &Path, now: Timestamp) {
@@ -212,6 +220,13 @@ impl Usage {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes what a pod keeps on disk, if it was sampled before.
+    pub(crate) fn set_disk(&self, uid: &str, used: &DiskUse) {
+        if let Some(pod) = self.lock().pods.get_mut(uid) {
+            pod.disk = Some((clock::now(), used.clone()));
+        }
+    }
+
     /// Answers `/stats/summary`.
     pub(crate) fn serve(&self) -> Response<NodeBody> {
         let mut response = service::text(StatusCode::OK, &self.summary().to_string());
@@ -234,12 +249,20 @@ impl Usage {
 
 impl PodUsage {
     fn summary(&self, uid: &str) -> Value {
+        let disk = |name: &str| {
+            let (time, used) = self.disk.as_ref()?;
+            Some((time, used.containers.get(name)?))
+        };
         let containers: Vec<Value> = self
             .containers
             .iter()
             .filter_map(|(name, series)| {
                 let mut summary = series.summary()?;
                 summary["name"] = json!(name);
+                if let Some((time, used)) = disk(name) {
+                    summary["rootfs"] = json!({"time": time, "usedBytes": used.files});
+                    summary["logs"] = json!({"time": time, "usedBytes": used.logs});
+                }
                 Some(summary)
             })
             .collect();
@@ -250,6 +273,11 @@ impl PodUsage {
         if let Some((received, sent)) = self.network {
             pod["network"] = json!({"rxBytes": received, "txBytes": sent});
         }
+        if let Some((time, used)) = &self.disk {
+            let volume = |(name, bytes): (&String, &u64)| json!({"name": name, "time": time, "usedBytes": bytes});
+            pod["volume"] = used.volumes.iter().map(volume).collect();
+            pod["ephemeral-storage"] = json!({"time": time, "usedBytes": used.total()});
+        }
         pod
     }
 }
@@ -257,6 +285,7 @@ impl PodUsage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::disk::ContainerUse;
 
     #[test]
     fn use_is_the_mean_over_the_latest_samples() {
@@ -281,6 +310,34 @@ mod tests {
         let mut now = Series::new(at(0));
         now.add(sample(0, 1));
         assert_eq!(now.cpu_nano_cores(), None, "no time has passed");
+    }
+
+    #[test]
+    fn what_a_pod_keeps_on_disk_is_told_beside_what_it_uses() {
+        let at = Timestamp::from_second(1_700_000_000).unwrap();
+        let mut series = Series::new(at);
+        series.add(Sample { at: at + Duration::from_secs(10), cpu_ns: 1, memory_bytes: 5 });
+        let pod = PodUsage {
+            namespace: "ns".into(),
+            name: "p".into(),
+            containers: BTreeMap::from([("c".to_owned(), series)]),
+            network: None,
+            disk: None,
+        };
+        let usage = Usage::default();
+        usage.lock().pods.insert("u".to_owned(), pod);
+        assert!(usage.summary()["pods"][0]["ephemeral-storage"].is_null(), "not measured, not told");
+        let used = DiskUse {
+            containers: BTreeMap::from([("c".to_owned(), ContainerUse { files: 2, logs: 3 })]),
+            volumes: BTreeMap::from([("v".to_owned(), 4)]),
+        };
+        usage.set_disk("u", &used);
+        usage.set_disk("not sampled", &used);
+        let told = &usage.summary()["pods"][0];
+        let container = &told["containers"][0];
+        let bytes = [&container["rootfs"], &container["logs"], &told["volume"][0], &told["ephemeral-storage"]];
+        assert_eq!(bytes.map(|one| one["usedBytes"].as_u64()), [2, 3, 4, 9].map(Some), "{told}");
+        assert_eq!(told["volume"][0]["name"], "v");
     }
 
     #[test]

@@ -20,7 +20,10 @@ use crate::procfs;
 const LOCK_FILE: &str = "lock";
 const PIPE_FILE: &str = "control";
 const STOP_FILE: &str = "stop.json";
+const EVICTION_FILE: &str = "eviction.json";
 const SHIM_FILE: &str = "shim.json";
+/// Largest request read, in bytes: a message names containers.
+const REQUEST_BYTES_MAX: u64 = 64 << 10;
 
 /// The request to stop a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +46,12 @@ pub(crate) struct Restart {
 struct Started {
     /// How often it had been started before.
     run: u32,
+}
+
+/// Why the pod is stopped, if it must go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Eviction {
+    message: String,
 }
 
 /// Which process a shim is.
@@ -132,6 +141,16 @@ pub(crate) fn request_stop(dir: &Path, stop: Stop) -> io::Result<()> {
     request(dir, &dir.join(STOP_FILE), &stop)
 }
 
+/// Says why the shim of `dir` is about to be asked to stop its pod: the pod must go from this node.
+pub(crate) fn request_eviction(dir: &Path, message: &str) -> io::Result<()> {
+    request(dir, &dir.join(EVICTION_FILE), &Eviction { message: message.to_owned() })
+}
+
+/// Why the pod must go, if it must.
+pub(crate) fn requested_eviction(dir: &Path) -> Option<String> {
+    read_request::<Eviction>(&dir.join(EVICTION_FILE)).map(|eviction| eviction.message)
+}
+
 /// Asks the shim of `dir` to end one run of `container`.
 pub(crate) fn request_restart(dir: &Path, container: &str, restart: Restart) -> io::Result<()> {
     request(dir, &restart_file(dir, container), &restart)
@@ -157,7 +176,7 @@ fn restart_file(dir: &Path, container: &str) -> PathBuf {
 }
 
 fn read_request<T: DeserializeOwned>(file: &Path) -> Option<T> {
-    serde_json::from_slice(&read_bounded(file, 4096).ok()?).ok()
+    serde_json::from_slice(&read_bounded(file, REQUEST_BYTES_MAX).ok()?).ok()
 }
 
 fn request(dir: &Path, file: &Path, request: &impl Serialize) -> io::Result<()> {

@@ -18,6 +18,8 @@ pub(crate) const STATUS_BYTES_MAX: u64 = 4 << 20;
 
 /// Why a run that could not begin ended.
 pub(crate) const START_ERROR: &str = "StartError";
+/// Why a pod was stopped that took more of its node than it may.
+pub(crate) const EVICTED: &str = "Evicted";
 /// Why a pod was stopped that ran for too long.
 pub(crate) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 
@@ -31,7 +33,7 @@ pub struct ShimStatus {
     pub sequence: u64,
     /// How far the pod is.
     pub phase: ShimPhase,
-    /// Why the whole pod was stopped (`DeadlineExceeded`), if by the shim itself.
+    /// Why the whole pod was stopped (`DeadlineExceeded`, `Evicted`), if not because it was deleted.
     pub reason: Option<String>,
     /// A sentence to go with `reason`.
     pub message: Option<String>,

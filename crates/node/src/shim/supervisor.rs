@@ -24,7 +24,7 @@ use super::network::{self, PodNetworkError};
 use super::process::{Ground, Process};
 use super::spec::{ContainerSpec, ShimSpec, SpecError};
 use super::status::{
-    ContainerState, ContainerStatus, DEADLINE_EXCEEDED, Exit, START_ERROR, STATUS_FILE, ShimPhase, ShimStatus,
+    ContainerState, ContainerStatus, DEADLINE_EXCEEDED, EVICTED, Exit, START_ERROR, STATUS_FILE, ShimPhase, ShimStatus,
 };
 use crate::cgroup::ContainerCgroup;
 use crate::clock;
@@ -230,6 +230,12 @@ impl Supervisor {
             self.end_runs(at);
         }
         if let Some(stop) = control::requested_stop(&self.dir) {
+            if self.stopping.is_none()
+                && let Some(message) = control::requested_eviction(&self.dir)
+            {
+                self.status.reason = Some(EVICTED.into());
+                self.status.message = Some(message);
+            }
             self.stop(stop, at);
         }
         if self.deadline.is_some_and(|deadline| at >= deadline) {

@@ -1,0 +1,34 @@
+//! Pods that keep more on disk than they may are ended.
+//!
+//! Invariant: a pod that is about to end anyway ends as it would have; whoever is evicted says so by its status, also where this
+//! agent dies before it can.
+
+use std::time::Duration;
+
+use super::Pods;
+use super::entry::Stage;
+use crate::agent::disk::{self, Measured};
+use crate::clock;
+use crate::shim::control::{self, Stop};
+
+/// Seconds that an evicted pod has, as a kubelet gives it.
+const GRACE_SECONDS: u64 = 1;
+
+impl Pods {
+    /// Judges what a pod keeps on disk.
+    pub(super) fn on_measured(&mut self, (uid, used): Measured) {
+        let Some(entry) = self.pods.get_mut(&uid) else { return };
+        if entry.stage != Stage::Running || entry.is_leaving() || entry.kill_at.is_some() {
+            return;
+        }
+        let Some(message) = entry.pod().and_then(|pod| disk::excess(pod, &used)) else { return };
+        tracing::info!(uid, namespace = entry.namespace, pod = entry.name, message, "pod is evicted");
+        let asked = control::request_eviction(&entry.dir, &message)
+            .and_then(|()| control::request_stop(&entry.dir, Stop { grace_seconds: GRACE_SECONDS }));
+        match asked {
+            Ok(()) => entry.kill_at = Some(clock::monotonic() + Duration::from_secs(GRACE_SECONDS)),
+            // It is measured again, and asked again.
+            Err(error) => tracing::error!(uid, error = %error, "can't tell a shim that its pod is evicted"),
+        }
+    }
+}
