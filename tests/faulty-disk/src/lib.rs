@@ -92,7 +92,7 @@ impl FaultyDisk {
             }
             match piece {
                 Unsynced::Write { offset, data } => {
-                    let torn = rng.gen_ratio(1, 4);
+                    let torn = kept_in_16 < 16 && rng.gen_ratio(1, 4);
                     let kept = if torn { rng.gen_range(0..=data.len()) } else { data.len() };
                     write_at(&mut image, *offset, &data[..kept]);
                 }

@@ -7,6 +7,7 @@ use pumice_faulty_disk::FaultyDisk;
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::model::{Change, Model};
 use super::objects::{Kind, name, revision};
@@ -31,6 +32,8 @@ pub struct Writer {
     /// Whether it writes what may be lost, too.
     pub leases: bool,
     pub life: u64,
+    /// Counts what was done.
+    pub steps: watch::Sender<u64>,
 }
 
 impl Writer {
@@ -47,6 +50,7 @@ impl Writer {
             if done.is_err() {
                 return;
             }
+            self.steps.send_modify(|steps| *steps += 1);
         }
     }
 
