@@ -60,8 +60,9 @@ bench: ## measure; NAME=admission, api (a million objects, ten minutes), engine,
 	$(CARGO) build --release -p pumice -p jobctl $(if $(filter large tasks,$(NAME)),-p pumice-python)
 	$(CARGO) bench -p pumice-bench --no-fail-fast $(addprefix --bench ,$(or $(NAME),admission engine endtoend idle latency))
 
-crash: ## kill -9 the platform in the middle of a job of 200 pods, 20 seeds, the controllers 200 times in jobs of 1,000, 180 writers of results, and a twentieth of 5,000 pods
+crash: ## take the power from under the API server 600 times, kill -9 the platform in the middle of a job of 200 pods, 20 seeds, the controllers 200 times in jobs of 1,000, 180 writers of results, and a twentieth of 5,000 pods
 	$(CARGO) build --workspace --bins
+	PUMICE_KILL_POINTS=600 $(CARGO) test -p pumice-apiserver --test api power -- --nocapture
 	PUMICE_CRASH_SEEDS=20 $(CARGO) test -p pumice-e2e --test crash -- --nocapture
 	PUMICE_KILLED_PODS=5000 $(CARGO) test -p pumice-e2e --test results killed -- --nocapture
 	PUMICE_KILL_ALL=1 $(CARGO) test -p pumice-controllers --test cluster killed -- --nocapture

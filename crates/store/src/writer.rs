@@ -58,7 +58,7 @@ struct Writer {
     runtime: Runtime,
     /// The last revision given out; a failed commit uses revisions up.
     allocated: u64,
-    /// The revision on disk: none above it may be shown.
+    /// The revision on disk: none above it may be shown, and no change that may be lost at it.
     reserved: u64,
     /// Keys whose state in memory may differ from the one on disk.
     unsaved: BTreeSet<Key>,
@@ -203,7 +203,7 @@ impl Writer {
             }
         }
         self.allocated = group.revision();
-        let must_write = !flushes.is_empty() || group.is_durable() || group.revision() > self.reserved;
+        let must_write = !flushes.is_empty() || group.is_durable() || least_reserved(&group) > self.reserved;
         let written = if must_write {
             self.write(&group).map_err(answer_of)
         } else {
@@ -234,7 +234,7 @@ impl Writer {
     /// Makes the group, and whatever the disk has not got yet, durable.
     fn write(&mut self, group: &Group) -> Result<(), LogError> {
         let reserve = if group.has_volatile() { REVISIONS_RESERVED } else { 0 };
-        let revision = if group.revision() > self.reserved { group.revision() + reserve } else { self.reserved };
+        let revision = if least_reserved(group) > self.reserved { group.revision() + reserve } else { self.reserved };
         let batch = self.batch(group, revision);
         if batch.writes.is_empty() && revision == self.reserved {
             return Ok(());
@@ -290,6 +290,12 @@ impl Writer {
             answer_of(error)
         })
     }
+}
+
+/// The lowest revision that must be on disk before the group is shown. A start goes on from there, and so do watches that
+/// have come that far: volatile changes, which may be lost, stay below it.
+fn least_reserved(group: &Group) -> u64 {
+    group.revision() + u64::from(group.has_volatile())
 }
 
 fn answer_of(error: LogError) -> ApplyError {

@@ -17,6 +17,7 @@ mod operations;
 mod paging;
 mod pods;
 mod policies;
+mod power;
 mod protobuf;
 mod reviews;
 mod rights;

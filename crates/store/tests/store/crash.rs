@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use pumice_faulty_disk::FaultyDisk;
 use pumice_store::{ApplyError, Expect, Key, Object, Options, Store};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinSet;
 
-use crate::faulty_disk::FaultyDisk;
 use crate::support::{block_on, create, delete, key, open_on, pod, put, value};
 
 const SEEDS: u64 = 200;

@@ -1,8 +1,8 @@
 //! A disk without room, and one that fails to sync: typed answers, nothing lost, and on it goes.
 
+use pumice_faulty_disk::FaultyDisk;
 use pumice_store::{ApplyError, Expect, Options};
 
-use crate::faulty_disk::FaultyDisk;
 use crate::support::{block_on, create, delete, key, open_on, pod, put, value};
 
 #[test]

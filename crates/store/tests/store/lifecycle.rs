@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use pumice_faulty_disk::FaultyDisk;
 use pumice_store::{ApplyError, Change, Draft, Expect, KeyError, OpenError, Options, Store, WatchError};
 
-use crate::faulty_disk::FaultyDisk;
 use crate::support::{block_on, create, delete, draft, key, open_on, pod, put, value};
 
 #[test]

@@ -5,9 +5,9 @@
 mod backup;
 mod crash;
 mod damage;
-mod faulty_disk;
 mod full;
 mod lifecycle;
 mod pages;
+mod resume;
 mod stream;
 mod support;

@@ -1,13 +1,10 @@
 //! Short names for what every test here needs.
 
 use std::future::Future;
-use std::path::Path;
 use std::time::Duration;
 
-use pumice_store::{Change, DiskLog, Draft, Expect, Key, Object, Options, Store};
-use redb::Builder;
-
-use crate::faulty_disk::FaultyDisk;
+use pumice_faulty_disk::FaultyDisk;
+use pumice_store::{Change, Draft, Expect, Key, Object, Options, Store};
 
 /// Runs a test's future, with a deadline so that a lost wake-up fails instead of hanging.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -49,13 +46,5 @@ pub fn value(object: &Object) -> String {
 
 /// A store over a disk that fails.
 pub fn open_on(disk: &FaultyDisk, options: Options) -> Store {
-    Store::with_log(Box::new(log_on(disk)), options).unwrap()
-}
-
-pub fn log_on(disk: &FaultyDisk) -> DiskLog {
-    let disk = disk.clone();
-    DiskLog::over(
-        Path::new("faulty.redb"),
-        Box::new(move |_| Builder::new().set_cache_size(1 << 20).create_with_backend(disk.clone())),
-    )
+    Store::with_log(Box::new(disk.log()), options).unwrap()
 }

@@ -1,11 +1,21 @@
 //! A disk in memory that can lose power, run out of room and fail to sync.
+//!
+//! Invariant: what was synced survives; of what was not, each piece survives, is lost, or is torn. Under the tests of the
+//! store and of the API server.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use pumice_store::DiskLog;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use redb::StorageBackend;
+use redb::{Builder, StorageBackend};
+
+/// Small, so that pages are read from the disk, too.
+const CACHE_BYTES: usize = 1 << 20;
 
 /// A handle to the disk; clones share it.
 #[derive(Clone, Debug, Default)]
@@ -36,11 +46,19 @@ enum Unsynced {
 }
 
 impl FaultyDisk {
+    /// The log of a store on this disk.
+    pub fn log(&self) -> DiskLog {
+        let disk = self.clone();
+        let open = move |_: &Builder| Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(disk.clone());
+        DiskLog::over(Path::new("faulty.redb"), Box::new(open))
+    }
+
     /// Power goes at the `operations`-th write, resize or sync from now.
     pub fn lose_power_after(&self, operations: u64) {
         self.state.lock().unwrap().operations_left = Some(operations);
     }
 
+    /// Whether it still works.
     pub fn has_power(&self) -> bool {
         !self.state.lock().unwrap().lost_power
     }
@@ -55,6 +73,7 @@ impl FaultyDisk {
         self.state.lock().unwrap().syncs_to_fail = count;
     }
 
+    /// How often it was asked to sync.
     pub fn syncs(&self) -> u64 {
         self.state.lock().unwrap().syncs
     }
@@ -73,7 +92,7 @@ impl FaultyDisk {
             }
             match piece {
                 Unsynced::Write { offset, data } => {
-                    let torn = rng.gen_ratio(1, 4);
+                    let torn = kept_in_16 < 16 && rng.gen_ratio(1, 4);
                     let kept = if torn { rng.gen_range(0..=data.len()) } else { data.len() };
                     write_at(&mut image, *offset, &data[..kept]);
                 }
