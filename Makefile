@@ -75,5 +75,5 @@ fuzz: ## throw TIME seconds (360: an hour together) of strange input at each fuz
 	set -e; for target in $(or $(NAME),$(FUZZ_TARGETS)); do \
 		mkdir -p fuzz/corpus/$$target; \
 		$(CARGO) +nightly fuzz run $$target fuzz/corpus/$$target $$(ls -d fuzz/seeds/$$target 2>/dev/null) -- \
-			-max_total_time=$(TIME) -timeout=10 -rss_limit_mb=2048 -max_len=4096 -print_final_stats=1; \
+			-max_total_time=$(TIME) -timeout=10 -rss_limit_mb=2048 -max_len=4096 -len_control=0 -print_final_stats=1; \
 	done

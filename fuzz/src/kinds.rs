@@ -287,7 +287,7 @@ pub fn good(kind: usize) -> Value {
                 "env": [{"name": "a", "value": "1"}]}, {"name": "b", "image": "i"}],
             "tolerations": [{"key": "a", "operator": "Exists"}]}}),
         2 => json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {
-            "selector": {"a": "b"}, "ports": [{"port": 80, "protocol": "TCP"}, {"name": "b", "port": 81}]}}),
+            "selector": {"a": "b"}, "ports": [{"name": "a", "port": 80, "protocol": "TCP"}, {"name": "b", "port": 81}]}}),
         _ => json!({"apiVersion": "fuzz.io/v1", "kind": "Thing", "metadata": metadata, "spec": {
             "a": 1, "list": [{"name": "a", "value": 1}, {"name": "b"}], "set": ["a", "b"], "map": {"a": "b"},
             "any": {"list": [1, {"a": null}]}, "atom": {"a": "b"}}}),
