@@ -2,9 +2,10 @@
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 DATA_DIR ?=
+TIME ?= 360
 BUILT = $(or $(CARGO_TARGET_DIR),target)/debug
 
-.PHONY: help up demo test test-clients test-realkube wheel test-wheel lint fmt gen pictures bench crash
+.PHONY: help up demo test test-clients test-realkube wheel test-wheel lint fmt gen pictures bench crash fuzz
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
@@ -67,3 +68,12 @@ crash: ## take the power from under the API server 600 times, kill -9 the platfo
 	PUMICE_KILLED_PODS=5000 $(CARGO) test -p pumice-e2e --test results killed -- --nocapture
 	PUMICE_KILL_ALL=1 $(CARGO) test -p pumice-controllers --test cluster killed -- --nocapture
 	PUMICE_KILL_ROUNDS=120 $(CARGO) test -p pumice-jobs --test bundle killed -- --nocapture
+
+FUZZ_TARGETS = $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets/*.rs))
+fuzz: ## throw TIME seconds (360: an hour together) of strange input at each fuzz target, or at NAME only; needs a nightly compiler and cargo-fuzz
+	$(CARGO) +nightly fuzz build
+	set -e; for target in $(or $(NAME),$(FUZZ_TARGETS)); do \
+		mkdir -p fuzz/corpus/$$target; \
+		$(CARGO) +nightly fuzz run $$target fuzz/corpus/$$target $$(ls -d fuzz/seeds/$$target 2>/dev/null) -- \
+			-max_total_time=$(TIME) -timeout=10 -rss_limit_mb=2048 -max_len=4096 -len_control=0 -print_final_stats=1; \
+	done

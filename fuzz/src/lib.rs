@@ -1,9 +1,13 @@
-//! What the fuzz targets share: bytes into configurations, worlds and events; objects for admission are made in `manifests`.
+//! What the fuzz targets share: bytes into configurations, worlds and events; objects for admission are made in `manifests`,
+//! those for the API server in `kinds`.
 //!
 //! Invariant: equal bytes give equal worlds; names are few, so that things meet each other; amounts reach the ends of
 //! what an integer holds.
 
+pub mod edits;
+pub mod kinds;
 pub mod manifests;
+pub mod server;
 
 use std::collections::BTreeMap;
 
@@ -105,21 +109,30 @@ impl<'b> Bytes<'b> {
         Self(bytes)
     }
 
-    fn byte(&mut self) -> u8 {
+    /// What is left.
+    pub fn rest(&self) -> &'b [u8] {
+        self.0
+    }
+
+    /// The next one; 0 at the end.
+    pub fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
         *first
     }
 
-    fn below(&mut self, end: u8) -> u8 {
+    /// A number below `end`.
+    pub fn below(&mut self, end: u8) -> u8 {
         self.byte() % end
     }
 
-    fn one_in(&mut self, times: u8) -> bool {
+    /// True once in so many times.
+    pub fn one_in(&mut self, times: u8) -> bool {
         self.byte() % times == times - 1
     }
 
-    fn pick<'t>(&mut self, from: &[&'t str]) -> &'t str {
+    /// One of these.
+    pub fn pick<'t>(&mut self, from: &[&'t str]) -> &'t str {
         from[usize::from(self.byte()) % from.len()]
     }
 
@@ -141,7 +154,8 @@ impl<'b> Bytes<'b> {
         (0..count).map(|_| (self.pick(RESOURCES).to_owned(), self.amount())).collect()
     }
 
-    fn text(&mut self) -> String {
+    /// At most 63 bytes as they come.
+    pub fn text(&mut self) -> String {
         let length = usize::from(self.byte() % 64).min(self.0.len());
         let (text, rest) = self.0.split_at(length);
         self.0 = rest;

@@ -2,14 +2,10 @@
 //!
 //! Invariant: equal bytes give equal objects, of bounded depth and size.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::Bytes;
-
-/// Most edits of one object.
-const EDITS_MAX: u8 = 12;
-/// Most steps down to the place of an edit.
-const DEPTH_MAX: u8 = 9;
+use crate::edits::Vocabulary;
 
 /// The kinds that there are rules for: group, resource, namespaced.
 pub const KINDS: &[(&str, &str, bool)] = &[
@@ -251,64 +247,5 @@ pub fn queues() -> Vec<Value> {
 
 /// An object of a kind with edits.
 pub fn object(bytes: &mut Bytes<'_>, kind: usize) -> Value {
-    let mut object = good(kind);
-    for _ in 0..bytes.below(EDITS_MAX) {
-        edit(&mut object, bytes);
-    }
-    object
-}
-
-/// Changes one place.
-fn edit(object: &mut Value, bytes: &mut Bytes<'_>) {
-    let mut place = object;
-    for _ in 0..bytes.below(DEPTH_MAX).saturating_add(1) {
-        let is_empty = place.as_array().is_none_or(Vec::is_empty);
-        place = match place {
-            Value::Object(members) => {
-                let key = key(members, bytes);
-                members.entry(key).or_insert(Value::Null)
-            }
-            leaf if is_empty => {
-                *leaf = value(bytes);
-                return;
-            }
-            list => {
-                let Some(items) = list.as_array_mut() else { return };
-                let index = usize::from(bytes.byte()) % items.len();
-                if bytes.one_in(8) && items.len() < 40 {
-                    items.push(items[index].clone());
-                }
-                if bytes.one_in(16) {
-                    items.remove(index);
-                    return;
-                }
-                &mut items[index]
-            }
-        };
-    }
-    *place = value(bytes);
-}
-
-/// Mostly one that is there.
-fn key(members: &Map<String, Value>, bytes: &mut Bytes<'_>) -> String {
-    if members.is_empty() || bytes.one_in(4) {
-        return bytes.pick(KEYS).to_owned();
-    }
-    let index = usize::from(bytes.byte()) % members.len();
-    members.keys().nth(index).cloned().unwrap_or_default()
-}
-
-fn value(bytes: &mut Bytes<'_>) -> Value {
-    match bytes.below(12) {
-        0 => Value::Null,
-        1 => bytes.one_in(2).into(),
-        2 | 3 => i64::from(bytes.below(8)).into(),
-        4 => bytes.amount().into(),
-        5 => [i64::from(i32::MAX), i64::from(i32::MIN), 100_000, -1][usize::from(bytes.below(4))].into(),
-        6 => json!({ bytes.pick(KEYS): bytes.pick(WORDS) }),
-        7 => json!([bytes.pick(WORDS), bytes.pick(WORDS)]),
-        8 => "x".repeat(usize::from(bytes.byte())).into(),
-        9 => bytes.text().into(),
-        _ => bytes.pick(WORDS).into(),
-    }
+    Vocabulary { keys: KEYS, words: WORDS }.edited(good(kind), bytes)
 }
