@@ -178,6 +178,21 @@ pub fn shard_words(job: &Value, index: u32, flags: &[&str]) -> Vec<String> {
     front.chain(program).chain(words).collect()
 }
 
+/// The words of a line as they are typed: those in single quotes may hold blanks.
+pub fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for letter in line.chars() {
+        match letter {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            other => words.last_mut().expect("never empty").push(other),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
 /// The exit code as a shell tells it.
 pub(crate) fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;

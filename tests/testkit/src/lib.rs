@@ -16,7 +16,7 @@ mod screen;
 mod wait;
 
 pub use binaries::{binary, example};
-pub use clients::{Clients, Output, shard_words};
+pub use clients::{Clients, Output, shard_words, words};
 pub use fixtures::shared_fixture;
 pub use platform::{Platform, Setup};
 pub use process::Process;

@@ -5,6 +5,7 @@
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use pumice_testkit::words;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -91,20 +92,6 @@ impl Said {
         assert_ne!(self.code, 0, "kubectl {line}: {}{}", self.out, self.err);
         self.err
     }
-}
-
-fn words(line: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut quoted = false;
-    for letter in line.chars() {
-        match letter {
-            '\'' => quoted = !quoted,
-            ' ' if !quoted => words.push(String::new()),
-            other => words.last_mut().expect("never empty").push(other),
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words
 }
 
 /// A cluster with a queue, a job, a running pod on a node, and a config map.

@@ -5,7 +5,7 @@ mod pods;
 mod reads;
 mod workloads;
 
-use pumice_testkit::{Clients, Output};
+use pumice_testkit::{Clients, Output, words};
 use serde_json::Value;
 
 use super::{Behaviour, Needs};
@@ -124,20 +124,6 @@ fn object(clients: &Clients, kind: &str, name: &str) -> Value {
 /// One blank between words.
 fn squeeze(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn words(line: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut quoted = false;
-    for letter in line.chars() {
-        match letter {
-            '\'' => quoted = !quoted,
-            ' ' if !quoted => words.push(String::new()),
-            other => words.last_mut().expect("never empty").push(other),
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words
 }
 
 /// A map with one label and one key.

@@ -1,6 +1,6 @@
 //! Commands that make, change and delete.
 
-use pumice_testkit::{Clients, eventually};
+use pumice_testkit::{Clients, eventually, words};
 
 use super::{fails, fed, map, object, ok, run, says, unplaced, waiting_job};
 
@@ -61,7 +61,7 @@ pub fn apply(clients: &Clients) {
 pub fn apply_on_the_server(clients: &Clients) {
     let applied = |manager: &str, value: &str, more: &str| {
         clients.kubectl_with_input(
-            super::words(&format!("apply --server-side --field-manager={manager} {more} -f -")),
+            words(&format!("apply --server-side --field-manager={manager} {more} -f -")),
             &map("m", value),
         )
     };
@@ -117,7 +117,7 @@ pub fn diff_on_the_server(clients: &Clients) {
 fn differs(clients: &Clients, more: &str) {
     fed(clients, &format!("apply {more} -f -"), &map("m", "1"));
     assert_eq!(fed(clients, &format!("diff {more} -f -"), &map("m", "1")), "");
-    let changed = clients.kubectl_with_input(super::words(&format!("diff {more} -f -")), &map("m", "2"));
+    let changed = clients.kubectl_with_input(words(&format!("diff {more} -f -")), &map("m", "2"));
     assert_eq!(changed.code, 1, "{changed:?}");
     assert!(changed.stdout.contains("-  a: \"1\"\n+  a: \"2\""), "{changed:?}");
     assert_eq!(ok(clients, "get cm m -o jsonpath={.data.a}"), "1", "nothing is changed");
@@ -130,7 +130,7 @@ pub fn edit(clients: &Clients) {
         let script = clients.scratch().join("editor");
         std::fs::write(&script, format!("sed -i '{change}' \"$1\"\n")).expect("write an editor");
         let editor = format!("sh {}", script.display());
-        let edited = clients.clone().with("KUBE_EDITOR", editor).kubectl(super::words(&format!("edit {what}")));
+        let edited = clients.clone().with("KUBE_EDITOR", editor).kubectl(words(&format!("edit {what}")));
         assert!(edited.code == 0 && edited.stdout.contains("edited"), "{what}: {edited:?}");
     }
     assert_eq!(object(clients, "cm", "m")["data"]["a"], "7");
