@@ -121,6 +121,11 @@ fn object(clients: &Clients, kind: &str, name: &str) -> Value {
     clients.get(kind, name).unwrap_or_else(|| panic!("there is no {kind} {name}"))
 }
 
+/// The namespace that the clients are in.
+fn namespace(clients: &Clients) -> String {
+    ok(clients, "config view --minify -o jsonpath={..namespace}")
+}
+
 /// One blank between words.
 fn squeeze(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")

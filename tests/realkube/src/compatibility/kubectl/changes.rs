@@ -205,7 +205,7 @@ pub fn label(clients: &Clients) {
 
 pub fn taint(clients: &Clients) {
     // Other behaviours run beside this one: nobody is placed on a node of its own.
-    let name = format!("taint-{}", ok(clients, "config view --minify -o jsonpath={..namespace}"));
+    let name = format!("taint-{}", super::namespace(clients));
     fed(clients, "create -f -", &format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\n"));
     let node = |line: &str| line.replace("NODE", &name);
     says(clients, &node("taint node NODE a=b:NoSchedule"), "tainted");
@@ -251,7 +251,7 @@ pub fn cascade(clients: &Clients) {
 }
 
 pub fn namespace(clients: &Clients) {
-    let name = format!("{}-gone", ok(clients, "config view --minify -o jsonpath={..namespace}"));
+    let name = format!("{}-gone", super::namespace(clients));
     ok(clients, &format!("create namespace {name}"));
     fed(clients, &format!("create -n {name} -f -"), &map("m", "1"));
     fed(clients, &format!("create -n {name} -f -"), &unplaced("p"));
@@ -261,7 +261,7 @@ pub fn namespace(clients: &Clients) {
 }
 
 pub fn reconcile(clients: &Clients) {
-    let namespace = ok(clients, "config view --minify -o jsonpath={..namespace}");
+    let namespace = super::namespace(clients);
     let role = |verbs: &str| {
         format!(
             "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {{name: r, namespace: {namespace}}}\nrules: [{{apiGroups: [\"\"], resources: [pods], verbs: [{verbs}]}}]\n"

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use pumice_testkit::{Clients, eventually};
 
-use super::{fails, fed, map, object, ok, run, says, squeeze, unplaced, waiting_job};
+use super::{fails, fed, map, namespace, object, ok, run, says, squeeze, unplaced, waiting_job};
 
 pub fn get(clients: &Clients) {
     fed(clients, "create -f -", &unplaced("p"));
@@ -194,8 +194,4 @@ pub fn token(clients: &Clients) {
         if asked.code == 0 { Ok(()) } else { Err(asked.stderr) }
     });
     fails(&theirs, "get secrets", "Forbidden");
-}
-
-fn namespace(clients: &Clients) -> String {
-    ok(clients, "config view --minify -o jsonpath={..namespace}")
 }
