@@ -61,7 +61,7 @@ impl Protocol {
 /// Why a request does not become a WebSocket.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HandshakeError {
-    #[error("this path is served over a WebSocket only: send \"Connection: Upgrade\" and \"Upgrade: websocket\"")]
+    #[error("this path needs a connection of its own: send \"Connection: Upgrade\" and \"Upgrade: websocket\"")]
     NoUpgrade,
     #[error("WebSocket version 13 is served (Sec-WebSocket-Version)")]
     Version,
@@ -69,8 +69,8 @@ pub(crate) enum HandshakeError {
     NoKey,
     #[error("none of the asked protocols is served; served are {} and {}", Protocol::V5.name(), Protocol::V4.name())]
     NoProtocol,
-    #[error("SPDY is spoken with X-Stream-Protocol-Version: {}, which the request does not offer", Protocol::V4.name())]
-    NoSpdy,
+    #[error("SPDY is spoken here with \"X-Stream-Protocol-Version: {protocol}\", which the request does not offer")]
+    NoSpdy { protocol: &'static str },
 }
 
 impl HandshakeError {
@@ -96,8 +96,8 @@ pub(crate) fn accept<B>(request: &mut Request<B>) -> Result<(Response<()>, Openi
 
 /// The same for clients that ask for SPDY, in which v4 has its own streams.
 pub(crate) fn accept_spdy<B>(request: &mut Request<B>) -> Result<(Response<()>, Opening), HandshakeError> {
-    let agreed = spdy::accept(request, Protocol::V4.name()).ok_or(HandshakeError::NoSpdy)?;
-    Ok((agreed.0, Opening { upgrade: agreed.1, protocol: None }))
+    let (response, upgrade) = spdy::accept(request, Protocol::V4.name())?;
+    Ok((response, Opening { upgrade, protocol: None }))
 }
 
 /// Agrees to a WebSocket of one of these protocols, best first, each by its name.

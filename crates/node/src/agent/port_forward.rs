@@ -74,10 +74,10 @@ pub(crate) fn serve<B>(
     [namespace, pod]: [&str; 2],
     mut request: Request<B>,
 ) -> Response<NodeBody> {
-    let over_spdy = match accept_spdy(&mut request) {
+    let over_spdy = accept_spdy(&mut request).map_err(PortForwardError::from).and_then(|agreed| match agreed {
         Some(agreed) => network(pods, [namespace, pod]).map(|network| Some((agreed, network))),
         None => Ok(None),
-    };
+    });
     match over_spdy {
         Ok(Some(((response, upgrade, tunnel), network))) => {
             let name = format!("{namespace}/{pod}");
@@ -114,12 +114,14 @@ fn network(pods: &PodIndex, [namespace, pod]: [&str; 2]) -> Result<PodNetwork, P
 }
 
 /// Agrees to SPDY where that is asked for: the answer, the connection, and whether it is within a WebSocket.
-fn accept_spdy<B>(request: &mut Request<B>) -> Option<(Response<()>, OnUpgrade, bool)> {
+fn accept_spdy<B>(request: &mut Request<B>) -> Result<Option<(Response<()>, OnUpgrade, bool)>, HandshakeError> {
     if session::is_asked(request.headers()) {
-        return session::accept(request, spdy::PROTOCOL).map(|(response, upgrade)| (response, upgrade, false));
+        let (response, upgrade) = session::accept(request, spdy::PROTOCOL)?;
+        return Ok(Some((response, upgrade, false)));
     }
-    let (response, upgrade, ()) = channels::accept_as(request, &[(spdy::TUNNEL, ())]).ok()?;
-    Some((response, upgrade, true))
+    // Who doesn't ask for the tunnel speaks over the WebSocket's own channels.
+    let tunnel = channels::accept_as(request, &[(spdy::TUNNEL, ())]).ok();
+    Ok(tunnel.map(|(response, upgrade, ())| (response, upgrade, true)))
 }
 
 fn ports(query: &str) -> Option<Vec<u16>> {
@@ -435,8 +437,22 @@ mod tests {
             }
             lock = lock.or_else(|| Some(control::lock(dir.path()).unwrap()));
             let upgrade =
-                "this path is served over a WebSocket only: send \"Connection: Upgrade\" and \"Upgrade: websocket\"";
+                "this path needs a connection of its own: send \"Connection: Upgrade\" and \"Upgrade: websocket\"";
             cases = vec![("p", "port=80", 400, upgrade)];
         }
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_another_protocol_over_spdy_is_told_which_one_is_spoken() {
+        let request = Request::post("/portForward/ns/p")
+            .header("Upgrade", "SPDY/3.1")
+            .header("X-Stream-Protocol-Version", "v4.channel.k8s.io")
+            .body(())
+            .unwrap();
+        let response = serve(&PodIndex::default(), Sessions::new().place().unwrap(), ["ns", "p"], request);
+        assert_eq!(response.status(), 400);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let text = "SPDY is spoken here with \"X-Stream-Protocol-Version: portforward.k8s.io\", which the request does not offer";
+        assert_eq!(body, text);
     }
 }

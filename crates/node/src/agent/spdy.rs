@@ -20,6 +20,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
+use super::channels::HandshakeError;
 pub(crate) use channels::{Incoming, Outgoing, open};
 use frames::Frame;
 use headers::{HeaderReader, HeaderWriter, Headers};
@@ -49,14 +50,17 @@ pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
     headers.get(UPGRADE).is_some_and(|asked| asked.as_bytes().eq_ignore_ascii_case(NAME.as_bytes()))
 }
 
-/// Agrees to speak SPDY, and `protocol` over its streams: the answer to give, and the connection that follows it. None when the client
-/// speaks another protocol, or its connection can't be had.
-pub(crate) fn accept<B>(request: &mut Request<B>, protocol: &'static str) -> Option<(Response<()>, OnUpgrade)> {
+/// Agrees to speak SPDY, and `protocol` over its streams: the answer to give, and the connection that follows it. Fails when
+/// the client speaks another protocol, or its connection can't be had.
+pub(crate) fn accept<B>(
+    request: &mut Request<B>,
+    protocol: &'static str,
+) -> Result<(Response<()>, OnUpgrade), HandshakeError> {
     let mut offered = request.headers().get_all(&STREAM_PROTOCOL).into_iter().filter_map(|line| line.to_str().ok());
     if !offered.any(|line| line.split(',').any(|word| word.trim() == protocol)) {
-        return None;
+        return Err(HandshakeError::NoSpdy { protocol });
     }
-    let upgrade = request.extensions_mut().remove::<OnUpgrade>()?;
+    let upgrade = request.extensions_mut().remove::<OnUpgrade>().ok_or(HandshakeError::NoUpgrade)?;
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     response.headers_mut().extend([
@@ -64,7 +68,7 @@ pub(crate) fn accept<B>(request: &mut Request<B>, protocol: &'static str) -> Opt
         (UPGRADE, HeaderValue::from_static(NAME)),
         (STREAM_PROTOCOL, HeaderValue::from_static(protocol)),
     ]);
-    Some((response, upgrade))
+    Ok((response, upgrade))
 }
 
 /// The session over a connection that was agreed on.
@@ -327,10 +331,13 @@ pub(crate) mod tests {
         for line in ["v3.channel.k8s.io", "v4.channel.k8s.io, v2.channel.k8s.io"] {
             request.headers_mut().append(STREAM_PROTOCOL, line.parse().unwrap());
         }
-        assert!(accept(&mut request, "v4.channel.k8s.io").is_none(), "there is no connection to take");
+        let taken = accept(&mut request, "v4.channel.k8s.io").map(|_| ());
+        assert_eq!(taken, Err(HandshakeError::NoUpgrade), "there is no connection to take");
         let upgrade = hyper::upgrade::on(&mut request);
         request.extensions_mut().insert(upgrade);
-        assert!(accept(&mut request, "portforward.k8s.io").is_none());
+        let protocol = "portforward.k8s.io";
+        let refused = accept(&mut request, protocol).map(|_| ());
+        assert_eq!(refused, Err(HandshakeError::NoSpdy { protocol }));
         let (response, _) = accept(&mut request, "v4.channel.k8s.io").unwrap();
         assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
         assert_eq!(response.headers()["x-stream-protocol-version"], "v4.channel.k8s.io");
