@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 /// What the bench `api` measures of our server, here of kube-apiserver and etcd together.
 async fn each_verb(setting: &Setting, figures: &mut Figures) -> anyhow::Result<()> {
     let kube = tokio::task::block_in_place(RealKube::for_load);
-    let cluster = furnished(&kube, 0).await?;
+    let cluster = Cluster::over_http2(&kube.kubeconfig(), 0).await?;
     let all = || cpu(&kube).values().sum();
     verbs::measure(figures, "verbs", &cluster, [setting.size(20_000), NODE_COUNT], all).await
 }

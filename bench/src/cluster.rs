@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::http2;
 use crate::load::{self, Call};
 use crate::machine;
 use crate::objects::{self, PODS, QUEUES};
@@ -53,6 +54,14 @@ impl Cluster {
         let target = Target::Kubeconfig { path: path.to_owned(), context: None };
         let connection = Connection::open(target, None).await?;
         Ok(Cluster { client: connection.client().clone(), pid })
+    }
+
+    /// The same, for calls over HTTP/2: see [`http2`].
+    ///
+    /// # Errors
+    /// When the kubeconfig can't be used.
+    pub async fn over_http2(path: &Path, pid: u32) -> anyhow::Result<Cluster> {
+        Ok(Cluster { client: http2::client(path).await?, pid })
     }
 
     /// The newest revision.

@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod figures;
+pub mod http2;
 pub mod load;
 pub mod loads;
 pub mod machine;

@@ -46,6 +46,6 @@ fn main() -> ExitCode {
 
 async fn each_verb(setting: &Setting, figures: &mut Figures) -> anyhow::Result<()> {
     let server = Server::start().await?;
-    let cluster = &server.cluster;
-    verbs::measure(figures, "verbs", cluster, [setting.size(PODS), NODES], || cluster.cpu()).await
+    let cluster = server.over_http2().await?;
+    verbs::measure(figures, "verbs", &cluster, [setting.size(PODS), NODES], || cluster.cpu()).await
 }

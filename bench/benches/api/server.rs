@@ -28,6 +28,11 @@ impl Server {
         Ok(Server { cluster, process, directory })
     }
 
+    /// The same for calls over HTTP/2.
+    pub async fn over_http2(&self) -> anyhow::Result<Cluster> {
+        Cluster::over_http2(&self.directory.path().join("data/kubeconfig"), self.cluster.pid).await
+    }
+
     /// Kills it as a crash would and starts it again: how long it takes until it answers.
     pub async fn again(&mut self) -> anyhow::Result<Duration> {
         self.process.crash();
