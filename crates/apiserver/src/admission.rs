@@ -9,6 +9,8 @@ use pumice_objects::status::Status;
 use pumice_store::Store;
 use serde_json::Value;
 
+use crate::cut::field;
+
 /// What a request does to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -28,6 +30,11 @@ pub trait ObjectReader: Send + Sync {
 
     /// All objects of a resource, or of one namespace of it. Parses every body.
     fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value>;
+
+    /// The first object of a resource of the cluster whose field `name`, one of its first level, is `true`.
+    fn find_flagged(&self, resource: &str, name: &str) -> Option<Value> {
+        self.list(resource, None).into_iter().find(|object| object[name] == true)
+    }
 }
 
 impl ObjectReader for Store {
@@ -38,6 +45,13 @@ impl ObjectReader for Store {
     fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
         let listing = Store::list(self, resource, namespace);
         listing.items.iter().filter_map(|object| serde_json::from_slice(&object.body).ok()).collect()
+    }
+
+    // Asked for each pod that is made: what is found is parsed, and nothing else.
+    fn find_flagged(&self, resource: &str, name: &str) -> Option<Value> {
+        let listing = Store::list(self, resource, None);
+        let found = listing.items.iter().find(|object| field(&object.body, name) == Some(b"true"))?;
+        serde_json::from_slice(&found.body).ok()
     }
 }
 

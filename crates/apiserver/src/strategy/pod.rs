@@ -71,10 +71,7 @@ impl Strategy for Pod {
 fn resolve_priority(object: &mut Value, hook: &mut Hook<'_>) {
     let name = object["spec"]["priorityClassName"].as_str().unwrap_or_default().to_owned();
     let class = if name.is_empty() {
-        hook.reader
-            .list("scheduling.k8s.io/priorityclasses", None)
-            .into_iter()
-            .find(|class| class["globalDefault"].as_bool() == Some(true))
+        hook.reader.find_flagged("scheduling.k8s.io/priorityclasses", "globalDefault")
     } else {
         hook.reader.get("scheduling.k8s.io/priorityclasses", "", &name)
     };

@@ -51,6 +51,21 @@ async fn a_pod_is_filled_and_checked() {
 }
 
 #[tokio::test]
+async fn a_pod_without_a_class_is_of_the_one_that_is_the_default() {
+    let server = server().await;
+    for (name, is_default) in [("a", false), ("b", true)] {
+        let class = json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": 7,
+            "globalDefault": is_default, "preemptionPolicy": "Never", "description": "\"globalDefault\":true",
+        });
+        server.post("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await.is(201);
+    }
+    let spec = &server.post(PODS, &pod("p")).await.is(201).body["spec"];
+    let given = [&spec["priorityClassName"], &spec["priority"], &spec["preemptionPolicy"]];
+    assert_eq!(given, [&json!("b"), &json!(7), &json!("Never")]);
+}
+
+#[tokio::test]
 async fn status_and_specification_have_their_own_paths() {
     let server = server().await;
     server.post(PODS, &pod("a")).await.is(201);

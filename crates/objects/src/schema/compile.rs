@@ -284,7 +284,7 @@ impl<'a> Compiler<'a> {
         if flag(schema, "x-kubernetes-embedded-resource")? {
             self.embed(&mut properties, &mut required)?;
         }
-        properties.sort_by(|left, right| left.name.cmp(&right.name));
+        properties.sort_by(|left, right| Property::order(&left.name).cmp(&Property::order(&right.name)));
         let keeps_unknown = flag(schema, "x-kubernetes-preserve-unknown-fields")? || types.is_any();
         let additional = match schema.get("additionalProperties") {
             Some(Value::Bool(true)) => Additional::Kept,
