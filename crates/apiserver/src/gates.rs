@@ -7,6 +7,7 @@
 pub(crate) mod authorizer;
 mod callee;
 mod client;
+mod envelope;
 mod matching;
 mod policy;
 mod review;
@@ -26,6 +27,7 @@ use serde_json::Value;
 use crate::render::parse;
 pub(crate) use callee::Callee;
 use client::Client;
+pub(crate) use envelope::response;
 pub(crate) use matching::problems_of_match;
 use policy::{Binding, Policy};
 pub(crate) use policy::{check as check_policy, problems_of_conditions};

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::gates::Callee;
+use crate::gates::{Callee, response};
 use crate::server::State;
 
 const VERSION: &str = "apiextensions.k8s.io/v1";
@@ -25,16 +25,6 @@ const ASKED_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Converter {
     callee: Callee,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Wire {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    response: Option<Response>,
 }
 
 #[derive(Deserialize)]
@@ -108,12 +98,7 @@ impl Converter {
 
 /// The objects of an answer to the request `uid`.
 fn read(body: &[u8], uid: &str) -> Result<Vec<Value>, String> {
-    let wire: Wire = serde_json::from_slice(body).map_err(|error| format!("the answer is no review: {error}"))?;
-    if wire.api_version != VERSION || wire.kind != KIND {
-        let (version, kind) = (wire.api_version, wire.kind);
-        return Err(format!("expected webhook response of {VERSION}, Kind={KIND}, got {version}, Kind={kind}"));
-    }
-    let response = wire.response.ok_or("no response provided")?;
+    let response: Response = response(body, VERSION, KIND)?;
     if response.uid != uid {
         return Err(format!("expected response.uid={uid:?}, got {:?}", response.uid));
     }
@@ -211,7 +196,7 @@ mod tests {
             (json!({ "uid": "v", "result": { "status": "Success" } }), "expected response.uid"),
             (json!({ "uid": "u", "result": { "status": "Failed", "message": "no" } }), "no"),
             (json!({ "uid": "u" }), "response.result.status was ''"),
-            (Value::Null, "no response provided"),
+            (Value::Null, "webhook response was absent"),
         ] {
             let told = answer(response).unwrap_err();
             assert!(told.contains(cause), "{told}");

@@ -16,16 +16,6 @@ const WARNINGS_MAX: usize = 16;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wire {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    response: Option<Response>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Response {
     #[serde(default)]
     uid: String,
@@ -80,15 +70,7 @@ pub(super) fn ask(subject: &Subject<'_>, uid: &str, version: &str, object: Optio
 
 /// Reads an answer to the request `uid`.
 pub(super) fn read(body: &[u8], uid: &str, may_patch: bool) -> Result<Verdict, String> {
-    let wire: Wire = serde_json::from_slice(body)
-        .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
-    if wire.api_version != VERSION || wire.kind != KIND {
-        return Err(format!(
-            "expected webhook response of {VERSION}, Kind={KIND}, got {}, Kind={}",
-            wire.api_version, wire.kind
-        ));
-    }
-    let response = wire.response.ok_or("webhook response was absent")?;
+    let response: Response = super::response(body, VERSION, KIND)?;
     if response.uid != uid {
         return Err(format!("expected response.uid={uid:?}, got {:?}", response.uid));
     }

@@ -164,7 +164,7 @@ impl Feed {
         let mut told = Told::default();
         while told.bytes < FRAME_BYTES {
             let Some(object) = self.initial.pop_front() else { break };
-            told.push("ADDED", object);
+            told.push("ADDED", object, None);
         }
         if let Err(status) = self.write(&mut frame, told).await {
             return self.fail(frame, &status);
@@ -236,14 +236,13 @@ impl Feed {
         let before = event.previous.as_ref().is_some_and(|object| self.matcher.matches(object));
         let after = event.kind != EventKind::Deleted && self.matcher.matches(&event.object);
         match (before, after) {
-            (false, true) => told.push("ADDED", event.object),
-            (true, true) => told.push("MODIFIED", event.object),
-            (true, false) if event.kind == EventKind::Deleted => told.push("DELETED", event.object),
+            (false, true) => told.push("ADDED", event.object, None),
+            (true, true) => told.push("MODIFIED", event.object, None),
+            (true, false) if event.kind == EventKind::Deleted => told.push("DELETED", event.object, None),
             (true, false) => {
                 // The client knows the state that matched; it gets that one, at the revision at which it left.
                 let Some(previous) = event.previous else { return };
-                told.push("DELETED", previous);
-                told.left.push((told.objects.len() - 1, event.object.revision));
+                told.push("DELETED", previous, Some(event.object.revision));
             }
             (false, false) => {}
         }
@@ -251,12 +250,12 @@ impl Feed {
 
     /// Writes events in the version that is watched.
     async fn write(&self, frame: &mut BytesMut, told: Told) -> Result<(), Status> {
-        let Told { kinds, objects, left, .. } = told;
+        let Told { changes, objects, .. } = told;
         let objects = conversion::served(&self.state, &self.view.descriptor, objects).await?;
-        for (index, (kind, object)) in kinds.into_iter().zip(objects).enumerate() {
-            match left.iter().find(|(at, _)| *at == index) {
+        for (Change { kind, left }, object) in changes.into_iter().zip(objects) {
+            match left {
                 None => line(frame, kind, &self.view.bytes(&object)),
-                Some((_, revision)) => {
+                Some(revision) => {
                     let mut left = parse(&object);
                     left["metadata"]["resourceVersion"] = json!(revision.to_string());
                     line(frame, kind, self.view.value(left).to_string().as_bytes());
@@ -315,17 +314,23 @@ impl Feed {
 /// Events that are to be written, in their order.
 #[derive(Default)]
 struct Told {
-    kinds: Vec<&'static str>,
+    changes: Vec<Change>,
+    /// What each is about.
     objects: Vec<Arc<Object>>,
-    /// Those that left the selection: their index, and the revision at which they did.
-    left: Vec<(usize, u64)>,
     bytes: usize,
 }
 
+/// What happened to an object.
+struct Change {
+    kind: &'static str,
+    /// The revision at which it left the selection, if it did and still exists.
+    left: Option<u64>,
+}
+
 impl Told {
-    fn push(&mut self, kind: &'static str, object: Arc<Object>) {
+    fn push(&mut self, kind: &'static str, object: Arc<Object>, left: Option<u64>) {
         self.bytes += object.body.len();
-        self.kinds.push(kind);
+        self.changes.push(Change { kind, left });
         self.objects.push(object);
     }
 }
