@@ -17,10 +17,12 @@ const MERGING: [&str; 5] = [
 fn merge_keys_and_list_types_are_those_of_kubernetes() {
     let kube = RealKube::new();
     let mut theirs = Map::new();
-    for path in ["api/v1", "apis/coordination.k8s.io/v1", "apis/scheduling.k8s.io/v1", "apis/apiextensions.k8s.io/v1"] {
-        let text = kube.kubectl(["get", "--raw", &format!("/openapi/v3/{path}")]).ok();
-        let document: Value = serde_json::from_str(&text).expect("a document");
-        theirs.extend(document["components"]["schemas"].as_object().expect("components").clone());
+    let read =
+        |path: &str| -> Value { serde_json::from_str(&kube.kubectl(["get", "--raw", path]).ok()).expect("a document") };
+    // All that it serves, so that no group can be forgotten.
+    for path in read("/openapi/v3")["paths"].as_object().expect("an index").keys() {
+        let document = read(&format!("/openapi/v3/{path}"));
+        theirs.extend(document["components"]["schemas"].as_object().cloned().unwrap_or_default());
     }
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/apiserver/schemas/builtin.json");
     let ours: Value = serde_json::from_str(&std::fs::read_to_string(file).expect("our schemas")).expect("JSON");

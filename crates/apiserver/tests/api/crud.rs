@@ -237,3 +237,25 @@ async fn fields_select_by_what_they_mean() {
         assert_eq!(list["items"][0]["metadata"]["name"], wanted, "{selector}");
     }
 }
+
+#[tokio::test]
+async fn a_strategic_patch_merges_lists_by_their_keys() {
+    let server = server().await;
+    let webhook = |name: &str| {
+        json!({
+            "name": name, "clientConfig": {"url": "https://localhost/"}, "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "rules": [],
+        })
+    };
+    let wanted = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "two"}, "webhooks": [webhook("a.b.c"), webhook("d.e.f")],
+    });
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    server.post(path, &wanted).await.is(201);
+    let patch = json!({"webhooks": [{"name": "d.e.f", "timeoutSeconds": 3}]});
+    let kind = [("content-type", "application/strategic-merge-patch+json")];
+    let patched = server.raw(Method::PATCH, &format!("{path}/two"), &kind, patch.to_string()).await.is(200).body;
+    let timeouts = ["/webhooks/0/timeoutSeconds", "/webhooks/1/timeoutSeconds"].map(|at| patched.pointer(at));
+    assert_eq!(timeouts, [Some(&json!(10)), Some(&json!(3))], "{patched:#}");
+}
