@@ -119,7 +119,8 @@ spec:
   members: [{type: Node, selector: {regexMatch: {pattern: ".*"}}}]
 "#;
 
-/// What each image of the examples does. A server serves until it is ended; who works finds its peers by name and goes.
+/// What each image of the examples does. A server serves until it is ended; who works finds the servers and itself by name and goes.
+/// It doesn't look for those who work beside it: one that has gone has no name any more.
 const IMAGES: &str = r#"
 alpine: {replaceCommand: true, command: [sleep, "1000"]}
 nginx: {command: [sleep, "1000"]}
@@ -136,10 +137,10 @@ volcanosh/dist-mnist-tf-example: &tensorflow
     - -ec
     - |
       case $(hostname) in *-ps-*) exec sleep 1000;; esac
-      for peer in $(cat /etc/volcano/ps.host) $(cat /etc/volcano/worker.host); do
+      test "$VK_TASK_INDEX" -lt 2
+      for peer in $(cat /etc/volcano/ps.host) $(sed -n $((VK_TASK_INDEX + 1))p /etc/volcano/worker.host); do
         until getent hosts $peer; do sleep 0.1; done
       done
-      test "$VK_TASK_INDEX" -lt 2
 volcanosh/example-tf: *tensorflow
 volcanosh/example-mpi:
   replaceCommand: true
