@@ -24,6 +24,7 @@ pub mod names;
 pub mod network_topology;
 pub mod nodeinfo;
 pub mod profile;
+pub mod runs;
 pub mod scheduling;
 pub mod shard;
 pub mod topology;

@@ -83,6 +83,8 @@ pub const VOLCANO_PREFIX: &str = "volcano.sh/";
 pub const PUMICE_PREFIX: &str = "pumice.sh/";
 /// The user who created a Job, written by admission from the request; annotation.
 pub const USER: &str = "pumice.sh/user";
+/// When a job is to have ended, as RFC 3339: it goes before others, and is warned of when it will be late. Annotation.
+pub const DEADLINE: &str = "pumice.sh/deadline";
 /// The restart that wants a pod gone, as `<number>/<action>`, beside [`CONTROLLER_OUT_OF_SYNC`]; annotation.
 pub const RESTART: &str = "pumice.sh/restart";
 /// When a pod's predecessor was evicted; a delayed PodEvicted policy counts from it; annotation.

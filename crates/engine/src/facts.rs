@@ -170,4 +170,13 @@ pub enum Delta {
     },
     /// A namespace is gone, by name.
     NamespaceRemove(String),
+    /// How long pods of one kind ran before this world began, the oldest first.
+    RunsLearned {
+        /// Their namespace.
+        namespace: String,
+        /// Their `run_profile`.
+        profile: String,
+        /// Each in milliseconds.
+        runs_ms: Vec<i64>,
+    },
 }

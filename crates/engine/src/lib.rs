@@ -21,6 +21,7 @@ mod plugins;
 mod policy;
 mod queue_limit;
 mod reasons;
+mod runs;
 mod share;
 mod world;
 

@@ -68,6 +68,12 @@ pub struct GroupFacts {
     pub topology: Option<TopologySpec>,
     /// `spec.subGroupPolicy`.
     pub sub_groups: Vec<SubGroupPolicy>,
+    /// Under which its runs are remembered, beside its namespace: jobs of one kind share it. Empty: its own name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub run_profile: String,
+    /// When it is to have ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<TimeMs>,
     /// What its status says now.
     pub status: GroupStatus,
 }

@@ -61,6 +61,9 @@ pub struct PodFacts {
     pub created: TimeMs,
     /// When its containers started running.
     pub started: Option<TimeMs>,
+    /// When its last container ended, where it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<TimeMs>,
     /// When its PodScheduled condition became true.
     pub scheduled: Option<TimeMs>,
     /// Its labels.

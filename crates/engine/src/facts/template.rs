@@ -126,6 +126,9 @@ pub struct PodTemplate {
     pub couplings: PodCouplings,
     /// Task priority: annotation `volcano.sh/task-priority`, else `spec.priority`, else 1.
     pub priority: i32,
+    /// How long it may run at most, from its start: `spec.activeDeadlineSeconds`. It is ended then, whatever it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_limit_ms: Option<i64>,
     /// Constraints that this version can't honour, such as `podAntiAffinity`. Such a pod is not placed, and says so.
     pub unsupported: Vec<String>,
 }

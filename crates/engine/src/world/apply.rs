@@ -29,6 +29,10 @@ impl Tables {
             Delta::ShapeRemove { owner_uid } => self.remove_shape(owner_uid),
             Delta::QueueUpsert(facts) => self.queues.upsert(facts, &mut self.dims),
             Delta::QueueRemove(name) => self.queues.remove(name),
+            Delta::RunsLearned { namespace, profile, runs_ms } => {
+                let (namespace, profile) = (self.intern_namespace(namespace), profile.as_str().into());
+                runs_ms.iter().for_each(|run| self.runs.note(namespace, &profile, *run));
+            }
             Delta::PriorityClassUpsert { name, value, global_default } => {
                 self.priorities.values.insert(name.clone(), (*value, *global_default));
                 self.resolve_priorities();
@@ -172,6 +176,10 @@ impl Tables {
             self.couplings.release_profile(old.profile);
             self.couplings.release_labels(&old.labels);
         }
+        let had_succeeded = kept.as_ref().is_some_and(|row| row.state == TaskState::Succeeded);
+        if let (TaskState::Succeeded, false, Some(group)) = (state, had_succeeded, group) {
+            self.note_run(group, facts);
+        }
         let gate_passed = kept.as_ref().is_some_and(|row| row.gate_passed);
         let (fence_until, no_fence_before, spared_until) =
             kept.as_ref().map_or_else(Default::default, |row| (row.fence_until, row.no_fence_before, row.spared_until));
@@ -236,6 +244,14 @@ impl Tables {
             self.release(group, class, node);
         }
         true
+    }
+
+    /// Remembers how long a pod of the group ran.
+    fn note_run(&mut self, group: GroupId, facts: &PodFacts) {
+        if let (Some(started), Some(ended)) = (facts.started, facts.ended) {
+            let row = self.groups.row(group);
+            self.runs.note(row.namespace_id, &row.run_profile, ended.0.saturating_sub(started.0));
+        }
     }
 
     /// The group a pod of ours belongs to, made if it is new.
@@ -341,6 +357,8 @@ impl Tables {
         row.annotations.clone_from(&facts.annotations);
         row.preemptable = facts.preemptable;
         row.topology.clone_from(&facts.topology);
+        row.run_profile = facts.run_profile.as_str().into();
+        row.deadline = facts.deadline;
         let parts_changed = !was_known || row.sub_groups != facts.sub_groups;
         row.sub_groups.clone_from(&facts.sub_groups);
         row.min_resources = facts.min_resources.as_ref().map(|resources| self.dims.demand(resources));

@@ -117,6 +117,10 @@ pub struct GroupRow {
     /// Its pods may be victims: as its PodGroup says, if it does.
     pub(crate) preemptable: Option<bool>,
     pub(crate) topology: Option<TopologySpec>,
+    /// What its runs are remembered under.
+    pub(crate) run_profile: Arc<str>,
+    /// When it is to have ended.
+    pub(crate) deadline: Option<TimeMs>,
     pub(crate) sub_groups: Vec<SubGroupPolicy>,
     /// The parts that these make.
     pub(crate) sub_jobs: SubJobs,
@@ -285,6 +289,8 @@ impl Groups {
             annotations: BTreeMap::new(),
             preemptable: None,
             topology: None,
+            run_profile: "".into(),
+            deadline: None,
             sub_groups: Vec::new(),
             sub_jobs: SubJobs::default(),
             told_hyper_node: None,

@@ -13,6 +13,7 @@ use crate::config::Sharding;
 use crate::dims::Dims;
 use crate::facts::{GroupPhase, PodTemplate};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId};
+use crate::runs::RunBook;
 use crate::world::classes::Classes;
 use crate::world::couplings::{Couplings, Placed, Rules};
 use crate::world::devices::Devices;
@@ -71,6 +72,7 @@ pub struct Tables {
     /// Counts changes that may put any group elsewhere in the order.
     pub(crate) orders_version: u64,
     pub(crate) objects: Objects,
+    pub(crate) runs: RunBook,
     pub(crate) promises: Promises,
     pub(crate) tenants: Tenants,
     /// As of the start of the cycle.
@@ -123,6 +125,7 @@ impl Tables {
             namespaces: Table::new(),
             orders_version: 0,
             objects: Objects::default(),
+            runs: RunBook::default(),
             promises: Promises::default(),
             tenants: Tenants::default(),
             hyper_nodes: HyperNodes::new(),

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use pumice_api::batch::{Job, TaskSpec};
 use pumice_api::names::USER;
 use pumice_api::profile::ResourceProfileSpec;
+use pumice_api::runs;
 use pumice_units::stable_hash;
 
 use crate::job_object;
@@ -63,15 +64,9 @@ fn base_name(job: &Job) -> String {
     if let Some(base) = job.metadata.generate_name.as_deref().map(|base| base.trim_end_matches(end))
         && !base.is_empty()
     {
-        return without_numbers(base).to_owned();
+        return runs::base_name(base).to_owned();
     }
-    without_numbers(job_object::name(job)).to_owned()
-}
-
-/// `train-2024-01-02` and `train7` are `train`; what is all number stays.
-fn without_numbers(name: &str) -> &str {
-    let base = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '-' || letter == '.');
-    if base.is_empty() { name } else { base }
+    runs::base_name(job_object::name(job)).to_owned()
 }
 
 /// An image without tag and digest: a program needs about as much in its next version.

@@ -3,18 +3,23 @@
 use pumice_api::scheduling::{
     NetworkTopologyMode, NetworkTopologySpec, PodGroup, PodGroupCondition, PodGroupPhase, SubGroupPolicySpec,
 };
-use pumice_engine::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
+use pumice_api::{names, runs::base_name};
+use pumice_engine::{
+    GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TimeMs, TopologySpec,
+};
 
-use super::{count, created, preemptable, requirements, resources, text, volcano_annotations};
+use super::{annotation, count, created, preemptable, requirements, resources, text, volcano_annotations};
 
 pub(crate) fn group_facts(group: &PodGroup) -> GroupFacts {
     let (metadata, spec) = (&group.metadata, &group.spec);
     let owners = metadata.owner_references.iter().flatten();
-    let owner = owners.filter(|owner| owner.controller == Some(true)).map(|owner| OwnerFacts {
+    let mut owner = owners.filter(|owner| owner.controller == Some(true)).map(|owner| OwnerFacts {
         kind: owner.kind.clone(),
         name: owner.name.clone(),
         uid: owner.uid.clone(),
     });
+    let owner = owner.next();
+    let run_profile = owner.as_ref().map_or_else(String::new, |owner| base_name(&owner.name).to_owned());
     GroupFacts {
         namespace: text(metadata.namespace.as_ref()),
         name: text(metadata.name.as_ref()),
@@ -25,11 +30,13 @@ pub(crate) fn group_facts(group: &PodGroup) -> GroupFacts {
         min_resources: spec.min_resources.as_ref().map(resources),
         priority_class: spec.priority_class_name.clone(),
         created: created(metadata),
-        owner: owner.into_iter().next(),
+        owner,
         annotations: volcano_annotations(metadata),
         preemptable: preemptable(metadata),
         topology: spec.network_topology.as_ref().map(topology),
         sub_groups: spec.sub_group_policy.iter().map(sub_group).collect(),
+        run_profile,
+        deadline: annotation(metadata, names::DEADLINE).and_then(moment),
         status: GroupStatus {
             phase: phase(group.status.phase.as_ref()),
             conditions: group.status.conditions.iter().map(condition).collect(),
@@ -38,6 +45,11 @@ pub(crate) fn group_facts(group: &PodGroup) -> GroupFacts {
             failed: count(group.status.failed),
         },
     }
+}
+
+/// A time as people write it; what can't be read is none.
+fn moment(text: &str) -> Option<TimeMs> {
+    text.parse::<jiff::Timestamp>().ok().map(|time| TimeMs(time.as_millisecond()))
 }
 
 fn topology(spec: &NetworkTopologySpec) -> TopologySpec {

@@ -42,6 +42,7 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         }),
         created: created(metadata),
         started: status.and_then(|status| status.start_time.as_ref()).map(at),
+        ended: status.and_then(ended),
         scheduled: status.and_then(scheduled),
         labels: metadata.labels.clone().unwrap_or_default(),
         annotations: volcano_annotations(metadata),
@@ -59,6 +60,14 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
 pub(crate) fn refusal(status: &PodStatus) -> Option<&str> {
     let reason = status.reason.as_deref().unwrap_or_default();
     (kubelet::is_refusal(reason) && status.phase.as_deref() == Some("Failed")).then_some(reason)
+}
+
+/// When the last of its containers ended, where it has ended as a whole.
+fn ended(status: &PodStatus) -> Option<TimeMs> {
+    let over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let containers = status.container_statuses.iter().flatten().filter(|_| over);
+    let ends = containers.filter_map(|container| container.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
+    ends.map(at).max()
 }
 
 /// When its PodScheduled condition became true.

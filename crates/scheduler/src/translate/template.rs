@@ -49,6 +49,7 @@ pub(super) fn template(
             .and_then(|text| text.parse().ok())
             .or(spec.priority)
             .unwrap_or(DEFAULT_PRIORITY),
+        time_limit_ms: spec.active_deadline_seconds.filter(|limit| *limit > 0).map(|limit| limit.saturating_mul(1_000)),
         unsupported: Vec::new(),
     }
 }
