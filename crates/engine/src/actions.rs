@@ -13,6 +13,7 @@ pub(crate) mod preempt;
 mod preemptors;
 mod prospects;
 pub(crate) mod reclaim;
+pub(crate) mod reserve;
 pub(crate) mod shuffle;
 mod statement;
 mod victims;

@@ -13,6 +13,7 @@ use crate::cycle::Failure;
 use crate::facts::GroupPhase;
 use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TaskId};
 use crate::policy::Policy;
+use crate::world::ends::Surety;
 use crate::world::groups::GroupRow;
 use crate::world::tables::Tables;
 use crate::world::tasks::{TaskRow, TaskState};
@@ -29,6 +30,8 @@ pub(crate) struct Kind {
     pub(crate) class: ClassId,
     /// Pods that start together.
     pub(crate) needed: u32,
+    /// About how long they will run; see `length_of`.
+    pub(crate) length: u8,
 }
 
 /// Groups that are alike.
@@ -202,5 +205,15 @@ fn kind_of(tables: &Tables, policy: &Policy, group: GroupId, row: &GroupRow) -> 
         return None;
     }
     let needed = row.min_member.clamp(1, pending);
-    Some(Kind { queue: row.queue, namespace: row.namespace_id, class, needed })
+    let length = length_of(tables.passes_for(group, class, Surety::Expected));
+    Some(Kind { queue: row.queue, namespace: row.namespace_id, class, needed, length })
+}
+
+/// A run's length to a quarter, so that those of about one length are alike: the first of them stands for all where they
+/// want to pass a reservation. 0 is endless.
+fn length_of(run_ms: Option<i64>) -> u8 {
+    let Some(run) = run_ms.and_then(|run| u64::try_from(run).ok()).filter(|run| *run > 0) else { return 0 };
+    let bits = 64 - run.leading_zeros();
+    let quarter = if bits > 3 { run >> (bits - 3) & 3 } else { 0 };
+    u8::try_from(u64::from(bits) * 4 - 3 + quarter).unwrap_or(u8::MAX)
 }

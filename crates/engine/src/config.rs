@@ -12,12 +12,14 @@ mod fairness;
 mod kinds;
 mod metrics;
 mod parse;
+mod reservation;
 mod switches;
 mod tree;
 
 pub(crate) use decode::{Fault, Field};
 pub(crate) use fairness::Fairness;
 pub use metrics::{MetricsKind, MetricsSource};
+pub(crate) use reservation::Reserving;
 pub use switches::{Switch, Switches};
 
 /// What a scheduling cycle does, in order, and with which plugins.

@@ -62,6 +62,7 @@ impl Cycle<'_> {
         self.tables.begin();
         actions::fences::settle(&mut self);
         actions::half_placed::take_back(&mut self);
+        actions::reserve::settle(&mut self);
         for action in &self.config.actions {
             match action {
                 Action::Enqueue => actions::enqueue::run(&mut self),

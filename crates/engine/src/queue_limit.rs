@@ -29,8 +29,8 @@ pub(crate) fn exceeded(tables: &Tables, queue: QueueId, wanted: &[i64], used: &[
     })
 }
 
-/// Whether one more pod of `demand` would exceed the limit of the queue now, or of one above it where queues are asked
-/// along their tree.
+/// Whether one more pod of `demand` would exceed the limit of the queue now, less what is kept of it for others, or that
+/// of a queue above it where queues are asked along their tree.
 pub(crate) fn exceeded_by_pod(tables: &Tables, policy: &Policy, queue: QueueId, demand: &Demand) -> Option<Reason> {
     let row = tables.queues.row(queue);
     let above = row.ancestors.iter().map(|queue| (*queue, &tables.queues.row(*queue).tree));
@@ -39,7 +39,15 @@ pub(crate) fn exceeded_by_pod(tables: &Tables, policy: &Policy, queue: QueueId, 
     std::iter::once((queue, &row.own)).filter(limited).chain(above).find_map(|(queue, sums)| {
         let mut wanted = Vec::new();
         demand.add_to(&mut wanted, 1);
-        exceeded(tables, queue, &wanted, &sums.held())
+        let mut used = sums.held();
+        for (dim, _) in demand.iter() {
+            let kept = tables.reservations.kept_of_limit(queue, dim);
+            if kept > 0 {
+                used.resize(used.len().max(dim.index() + 1), 0);
+                used[dim.index()] += kept;
+            }
+        }
+        exceeded(tables, queue, &wanted, &used)
     })
 }
 

@@ -4,6 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::enqueue::{is_impossible, is_possible, strict_order};
+use super::reserve;
 use super::walk::{Outcome, Turn, Walk};
 use crate::backlog::Kind;
 use crate::config::Action;
@@ -62,6 +63,9 @@ struct Round {
     packings_left: u32,
     /// A queue's share kept something waiting.
     held_by_shares: bool,
+    /// Only those have a turn that end before any reservation needs its room.
+    passing: bool,
+    fronts: reserve::Fronts,
 }
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
@@ -78,8 +82,12 @@ pub(super) fn place(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
     let (half_placed, mut rest): (Vec<_>, Vec<_>) =
         groups.into_iter().partition(|group| is_half_placed(cycle.tables.groups.row(*group)));
     let mut round = Round::new(which);
-    // What completes a gang that has begun is not held up by shares.
+    // What completes a gang that has begun is not held up by shares, nor by what is kept for others.
     cycle.policy.lending = true;
+    let keeps = !half_placed.is_empty() && cycle.tables.reservations.keep_any();
+    if keeps {
+        cycle.tables.lift_reservations();
+    }
     let mut walk = Walk::new(cycle.tables, cycle.policy, None, &half_placed);
     while let Some(turn) = walk.pop() {
         if round.turn(cycle, turn.group) == Outcome::Again {
@@ -88,6 +96,12 @@ pub(super) fn place(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
         walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Done);
     }
     cycle.policy.lending = false;
+    if keeps {
+        cycle.tables.keep_again(cycle.now);
+    }
+    if which == Which::Requesting {
+        round.start_reserved(cycle, &mut rest);
+    }
     round.walk(cycle, &rest);
     if cycle.policy.fairness.lending && round.held_by_shares {
         // What is left is of no use to those who deserve it; they take it back when it is.
@@ -95,6 +109,24 @@ pub(super) fn place(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
         Round::new(which).walk(cycle, &rest);
         cycle.policy.lending = false;
     }
+    if which == Which::Requesting && cycle.tables.reservations.keep_any() {
+        pass_reservations(cycle, &rest);
+    }
+}
+
+/// Those that end before any reservation needs its room may have it until then.
+fn pass_reservations(cycle: &mut Cycle<'_>, groups: &[GroupId]) {
+    let failed = |group: &GroupId| cycle.failures.contains_key(group);
+    let passes = |group: GroupId| reserve::passes(cycle, group);
+    let heads = cycle.backlog.buckets.values().filter(|bucket| bucket.failure.is_some());
+    let mut heads = heads.filter_map(|bucket| bucket.groups.iter().next());
+    if !heads.any(passes) && !groups.iter().filter(|group| failed(group)).any(|group| passes(*group)) {
+        return;
+    }
+    cycle.tables.lift_reservations();
+    let mut round = Round { passing: true, ..Round::new(Which::Requesting) };
+    round.walk(cycle, groups);
+    cycle.tables.keep_again(cycle.now);
 }
 
 /// Whether all behind a group that found no room have to wait: in strict order, unless it can never start as things
@@ -235,6 +267,27 @@ impl Round {
             hopeless: Hopeless::default(),
             packings_left: packing::GANGS_MAX,
             held_by_shares: false,
+            passing: false,
+            fronts: reserve::Fronts::default(),
+        }
+    }
+
+    /// Starts the groups whose reserved room is there: it is theirs, whoever is before them now.
+    fn start_reserved(&mut self, cycle: &mut Cycle<'_>, rest: &mut Vec<GroupId>) {
+        let holders: Vec<GroupId> = cycle.tables.reservations.all.iter().map(|one| one.group).collect();
+        for group in holders {
+            let loose = rest.contains(&group);
+            if !loose && cycle.backlog.bucket_of(group).is_none() {
+                continue;
+            }
+            cycle.tables.free_for(group, cycle.now);
+            let outcome = self.turn(cycle, group);
+            self.wanted.retain(|wanted, _| *wanted != group || outcome == Outcome::Again);
+            cycle.tables.keep_for(group, cycle.now);
+            reserve::tried(cycle, group, outcome == Outcome::Stuck);
+            if outcome == Outcome::Again && !loose {
+                rest.push(group);
+            }
         }
     }
 
@@ -251,14 +304,28 @@ impl Round {
                 fail_all(cycle, groups, kinds, &Failure::at(Stage::Allocate, vec![reason]));
                 continue;
             }
-            let eligible = turn.kind.is_none() || eligible(cycle, turn.group);
-            if eligible && self.refuse(cycle, turn) {
+            if self.passing && !self.may_pass(cycle, turn) {
                 walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Stuck);
                 continue;
             }
-            let outcome = if eligible { self.turn(cycle, turn.group) } else { Outcome::Done };
+            // It has had its turn, with what is kept for it.
+            let reserved = !self.passing && cycle.tables.reservations.of(turn.group).is_some();
+            let eligible = turn.kind.is_none() || eligible(cycle, turn.group);
+            if eligible && !reserved && self.refuse(cycle, turn) {
+                self.consider(cycle, turn);
+                walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Stuck);
+                continue;
+            }
+            let outcome = match (eligible, reserved) {
+                (true, true) => Outcome::Stuck,
+                (true, false) => self.turn(cycle, turn.group),
+                (false, _) => Outcome::Done,
+            };
             if outcome != Outcome::Again {
                 self.wanted.remove(&turn.group);
+            }
+            if outcome == Outcome::Stuck {
+                self.consider(cycle, turn);
             }
             if let (Outcome::Stuck, Some(kind)) = (outcome, turn.kind)
                 && let Some(failure) = cycle.failures.get(&turn.group).cloned()
@@ -273,6 +340,22 @@ impl Round {
                 continue;
             }
             walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
+        }
+    }
+
+    /// Whether the group is over before any reservation needs its room; it is told anew why it waits then.
+    fn may_pass(&mut self, cycle: &mut Cycle<'_>, turn: Turn) -> bool {
+        let passes = cycle.tables.reservations.of(turn.group).is_none() && reserve::passes(cycle, turn.group);
+        if passes {
+            cycle.failures.remove(&turn.group);
+        }
+        passes
+    }
+
+    /// A group got nothing: room may have to be reserved for it.
+    fn consider(&mut self, cycle: &mut Cycle<'_>, turn: Turn) {
+        if self.which == Which::Requesting && !self.passing {
+            reserve::consider(cycle, turn.group, &mut self.fronts);
         }
     }
 

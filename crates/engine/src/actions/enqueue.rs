@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::allocate::packing;
 use super::outranked::Outranked;
+use super::reserve;
 use super::walk::{Outcome, Walk};
 use crate::config::Action;
 use crate::cycle::{Cycle, Failure};
@@ -35,6 +36,7 @@ struct Known {
     /// Groups of several kinds of pods that may still be tried.
     rehearsals_left: u32,
     outranked: Outranked,
+    fronts: reserve::Fronts,
 }
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
@@ -43,8 +45,12 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         return;
     }
     cycle.tables.settle_promises();
-    let mut known =
-        Known { placeable: Placeable::default(), rehearsals_left: packing::GANGS_MAX, outranked: Outranked::default() };
+    let mut known = Known {
+        placeable: Placeable::default(),
+        rehearsals_left: packing::GANGS_MAX,
+        outranked: Outranked::default(),
+        fronts: reserve::Fronts::default(),
+    };
     // Queues in strict order, with the group that must be admitted first.
     let mut held_up: FxHashMap<QueueId, GroupId> = FxHashMap::default();
     let mut walk = Walk::new(cycle.tables, cycle.policy, None, &pending);
@@ -68,6 +74,9 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId, held_up: &mut FxHashMap<QueueId
         Err(reasons) => {
             if !is_impossible(&reasons) && cycle.policy.is_strict(cycle.tables, queue) {
                 held_up.insert(queue, group);
+            }
+            if !is_impossible(&reasons) && reserve::admits(cycle, group, &mut known.fronts) {
+                return admit(cycle, group, &missing);
             }
             let estimated = matches!(reasons.first(), Some(Reason::QueueLimit { .. } | Reason::ExceedsCluster(_)));
             let approximate = missing.block.is_some() && estimated;

@@ -185,7 +185,7 @@ impl Want {
         };
         let idle = |dim: DimId| {
             let nodes = tables.hyper_nodes.row(domain).nodes.ones();
-            nodes.map(|node| tables.nodes.future_idle(node.into(), dim).max(0)).fold(0, i64::saturating_add)
+            nodes.map(|node| tables.nodes.future_room(node.into(), dim).max(0)).fold(0, i64::saturating_add)
         };
         self.need.iter().all(|(dim, amount)| *amount <= idle(*dim).saturating_add(freed(*dim)))
     }

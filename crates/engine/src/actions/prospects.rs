@@ -188,7 +188,7 @@ impl Order {
         let class = tables.classes.row(hunt.class);
         let (mut suited, mut rooms): (Vec<NodeId>, Vec<bool>) = (Vec::new(), Vec::new());
         for node in nodes {
-            let room = class.demand.iter().all(|(dim, amount)| amount <= tables.nodes.future_idle(node, dim));
+            let room = class.demand.iter().all(|(dim, amount)| amount <= tables.nodes.future_room(node, dim));
             let in_vain = !room && hunt.from == From::OtherQueues && kept.contains(node);
             debug_assert!(!in_vain || hunt.victims(cycle, node).tasks.is_empty(), "where nobody leaves are no victims");
             let known = tables.nodes.table.get(node.index()).is_some_and(|row| row.known);

@@ -237,7 +237,7 @@ type Lacks = SmallVec<[(DimId, i64); 4]>;
 
 /// What is missing on the node once all that leaves it is gone and all that is promised is taken.
 fn lacking(tables: &Tables, node: NodeId, demand: &Demand) -> Lacks {
-    let short = |(dim, amount): (DimId, i64)| (dim, amount.saturating_sub(tables.nodes.future_idle(node, dim)));
+    let short = |(dim, amount): (DimId, i64)| (dim, amount.saturating_sub(tables.nodes.future_room(node, dim)));
     demand.iter().map(short).filter(|(_, short)| *short > 0).collect()
 }
 

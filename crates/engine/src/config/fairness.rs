@@ -11,10 +11,10 @@ use crate::world::queues::QueueRow;
 const QUEUE_ORDER: &str = "pumice.sh/queue-order";
 
 pub(super) const NAME: &str = "fairness";
-pub(super) const NAMESPACES: &str = "namespaces";
-pub(super) const HALF_LIFE: &str = "halfLife";
-pub(super) const STRICT: &str = "strict";
-pub(super) const LENDING: &str = "lending";
+const NAMESPACES: &str = "namespaces";
+const HALF_LIFE: &str = "halfLife";
+const STRICT: &str = "strict";
+const LENDING: &str = "lending";
 
 /// How a queue is shared by those who use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,8 +45,18 @@ pub(super) fn shipped() -> (String, BTreeMap<String, Argument>) {
     (NAME.to_owned(), [NAMESPACES, LENDING].map(|name| (name.to_owned(), Argument::Bool(true))).into())
 }
 
+/// Whether the value of an argument means something, and what it must be.
+pub(super) fn judge(name: &str, value: &Argument) -> Option<(bool, &'static str)> {
+    match (name, value) {
+        (NAMESPACES | STRICT | LENDING, value) => Some((matches!(value, Argument::Bool(_)), "true or false")),
+        (HALF_LIFE, Argument::Text(text)) => Some((half_life_ms(text).is_some(), "a duration above zero such as 168h")),
+        (HALF_LIFE, value) => Some((*value == Argument::Null, "a duration such as 168h")),
+        _ => None,
+    }
+}
+
 /// A half-life above zero.
-pub(super) fn half_life_ms(text: &str) -> Option<i64> {
+fn half_life_ms(text: &str) -> Option<i64> {
     text.parse::<GoDuration>().ok().map(GoDuration::as_millis).filter(|half_life| *half_life > 0)
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::switches::{Switch, Switches};
 use super::tree::{Tree, Value};
 use super::{Action, Argument, Config, ConfigError, PluginConfig, Warning, WarningKind};
-use super::{fairness, kinds, metrics};
+use super::{fairness, kinds, metrics, reservation};
 use crate::plugins::{NOT_YET, Registry};
 
 /// Longest configuration read.
@@ -185,31 +185,28 @@ impl Reader<'_> {
                 _ => self.warn(value.line, WarningKind::UnknownKey { key: key.clone() }),
             }
         }
-        if name == fairness::NAME {
-            self.fairness(tree.line, &arguments)?;
+        if let Some(judge) = judge_of(&name) {
+            self.judge(&name, judge, tree.line, &arguments)?;
         }
         config.configurations.insert(name, arguments);
         Ok(())
     }
 
     /// Ours, and not Volcano's: a value that means nothing is refused.
-    fn fairness(&mut self, line: u64, arguments: &BTreeMap<String, Argument>) -> Result<(), ConfigError> {
+    fn judge(
+        &mut self,
+        of: &str,
+        judge: Judge,
+        line: u64,
+        arguments: &BTreeMap<String, Argument>,
+    ) -> Result<(), ConfigError> {
         for (name, value) in arguments {
-            let (valid, wanted) = match (name.as_str(), value) {
-                (fairness::NAMESPACES | fairness::STRICT | fairness::LENDING, value) => {
-                    (matches!(value, Argument::Bool(_)), "true or false")
+            match judge(name, value) {
+                None => self.warn(line, WarningKind::UnknownKey { key: name.clone() }),
+                Some((false, wanted)) => {
+                    return Err(ConfigError::WrongType { line, what: format!("{name} of {of}"), wanted });
                 }
-                (fairness::HALF_LIFE, Argument::Text(text)) => {
-                    (fairness::half_life_ms(text).is_some(), "a duration above zero such as 168h")
-                }
-                (fairness::HALF_LIFE, value) => (*value == Argument::Null, "a duration such as 168h"),
-                _ => {
-                    self.warn(line, WarningKind::UnknownKey { key: name.clone() });
-                    continue;
-                }
-            };
-            if !valid {
-                return Err(ConfigError::WrongType { line, what: format!("{} of fairness", name), wanted });
+                Some((true, _)) => {}
             }
         }
         Ok(())
@@ -217,6 +214,17 @@ impl Reader<'_> {
 
     fn arguments(&mut self, tree: &Tree) -> Result<BTreeMap<String, Argument>, ConfigError> {
         Ok(map(tree, "arguments")?.iter().map(|(key, value)| (key.clone(), Argument::from(&value.value))).collect())
+    }
+}
+
+/// Whether an argument's value means something, and what it must be; nothing for an argument that there is not.
+type Judge = fn(&str, &Argument) -> Option<(bool, &'static str)>;
+
+fn judge_of(name: &str) -> Option<Judge> {
+    match name {
+        fairness::NAME => Some(fairness::judge),
+        reservation::NAME => Some(reservation::judge),
+        _ => None,
     }
 }
 

@@ -71,6 +71,8 @@ pub(crate) struct Nodes {
     releasing: Vec<Vec<i64>>,
     /// Promised to tasks that wait for room to be freed.
     pipelined: Vec<Vec<i64>>,
+    /// Kept for groups that have a reservation; not part of `used`.
+    held: Vec<Vec<i64>>,
     /// What a pod can take now, worked out of the columns above.
     room: Vec<Vec<i64>>,
     /// cpu and memory taken when pods without requests count as Kubernetes' scoring counts them.
@@ -97,6 +99,7 @@ impl Nodes {
             used: Vec::new(),
             releasing: Vec::new(),
             pipelined: Vec::new(),
+            held: Vec::new(),
             room: Vec::new(),
             scored: [Vec::new(), Vec::new()],
             known: 0,
@@ -139,7 +142,26 @@ impl Nodes {
         self.idle(node, dim).saturating_add(self.releasing(node, dim)).saturating_sub(pipelined)
     }
 
-    /// What a pod can take now: free, and not promised to another.
+    /// What is kept for groups that have a reservation.
+    pub(crate) fn held(&self, node: NodeId, dim: DimId) -> i64 {
+        self.held.get(dim.index()).map_or(0, |column| column[node.index()])
+    }
+
+    /// What those who make others leave can have there: `future_idle`, less what is kept for others.
+    pub(crate) fn future_room(&self, node: NodeId, dim: DimId) -> i64 {
+        self.future_idle(node, dim).saturating_sub(self.held(node, dim))
+    }
+
+    /// Keeps so much for groups that have a reservation, in place of what was kept before.
+    pub(crate) fn hold(&mut self, node: NodeId, dim: DimId, amount: i64) {
+        let Some(column) = self.held.get_mut(dim.index()) else { return };
+        if std::mem::replace(&mut column[node.index()], amount) != amount {
+            self.settle_room(node, dim);
+            self.note_use(node);
+        }
+    }
+
+    /// What a pod can take now: free, and neither promised to nor kept for another.
     pub(crate) fn room(&self, node: NodeId, dim: DimId) -> i64 {
         self.room.get(dim.index()).map_or(0, |column| column[node.index()])
     }
@@ -170,7 +192,7 @@ impl Nodes {
     }
 
     fn settle_room(&mut self, node: NodeId, dim: DimId) {
-        let room = self.idle(node, dim).min(self.future_idle(node, dim));
+        let room = self.idle(node, dim).min(self.future_idle(node, dim)).saturating_sub(self.held(node, dim));
         if let Some(column) = self.room.get_mut(dim.index()) {
             column[node.index()] = room;
         }
@@ -204,7 +226,9 @@ impl Nodes {
         };
         let id = self.table.insert(name, row);
         let columns = self.allocatable.iter_mut().chain(&mut self.used).chain(&mut self.scored);
-        for column in columns.chain(&mut self.releasing).chain(&mut self.pipelined).chain(&mut self.room) {
+        for column in
+            columns.chain(&mut self.releasing).chain(&mut self.pipelined).chain(&mut self.held).chain(&mut self.room)
+        {
             column.resize(column.len().max(id.index() + 1), 0);
             column[id.index()] = 0;
         }
@@ -223,6 +247,7 @@ impl Nodes {
         self.used.resize_with(dims.max(self.used.len()), || vec![0; span]);
         self.releasing.resize_with(dims.max(self.releasing.len()), || vec![0; span]);
         self.pipelined.resize_with(dims.max(self.pipelined.len()), || vec![0; span]);
+        self.held.resize_with(dims.max(self.held.len()), || vec![0; span]);
         self.total.resize(dims.max(self.total.len()), 0);
     }
 
@@ -348,13 +373,13 @@ impl Nodes {
         }
     }
 
-    /// Has what depends on the node's facts looked at again.
     /// Something that scores by use read has changed.
     pub(crate) fn note_use(&mut self, node: NodeId) {
         let nodes = self.table.span();
         self.use_log.push(node, nodes);
     }
 
+    /// Has what depends on the node's facts looked at again.
     pub(crate) fn note_facts(&mut self, node: NodeId) {
         let nodes = self.table.span();
         self.facts_log.push(node, nodes);

@@ -25,6 +25,7 @@ use crate::world::nodes::Nodes;
 use crate::world::objects::Objects;
 use crate::world::promises::Promises;
 use crate::world::queues::Queues;
+use crate::world::reservations::Reservations;
 use crate::world::shard::Shard;
 use crate::world::storage::Storage;
 use crate::world::table::Table;
@@ -74,6 +75,7 @@ pub struct Tables {
     pub(crate) objects: Objects,
     pub(crate) runs: RunBook,
     pub(crate) promises: Promises,
+    pub(crate) reservations: Reservations,
     pub(crate) tenants: Tenants,
     /// As of the start of the cycle.
     pub(crate) hyper_nodes: HyperNodes,
@@ -127,6 +129,7 @@ impl Tables {
             objects: Objects::default(),
             runs: RunBook::default(),
             promises: Promises::default(),
+            reservations: Reservations::default(),
             tenants: Tenants::default(),
             hyper_nodes: HyperNodes::new(),
             shard: Shard::default(),

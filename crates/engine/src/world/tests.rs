@@ -18,6 +18,7 @@ mod laws;
 mod limits;
 mod oracle;
 mod orders;
+mod reservations;
 mod review;
 mod told;
 

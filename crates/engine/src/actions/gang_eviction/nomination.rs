@@ -191,6 +191,6 @@ impl Offers {
 fn fits(cycle: &Cycle<'_>, class: ClassId, node: NodeId) -> bool {
     let tables = &*cycle.tables;
     let row = tables.classes.row(class);
-    row.demand.iter().all(|(dim, amount)| amount <= tables.nodes.future_idle(node, dim))
+    row.demand.iter().all(|(dim, amount)| amount <= tables.nodes.future_room(node, dim))
         && cycle.policy.check_use(tables, row, node).is_none()
 }

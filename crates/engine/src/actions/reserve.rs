@@ -1,0 +1,275 @@
+//! Reservations: the group that is next in its queue and does not fit gets the earliest time and nodes at which it will.
+//!
+//! Others pass it only where they end before, or take what it does not need: EASY backfill. After an age bound it turns
+//! hard: its nodes are fixed, and only what a limit ends in time passes. So it starts no later than the longest limit that
+//! ran on its nodes then, whatever comes after it in the order. Where no end is known nothing is kept, and nothing is
+//! promised. One in each queue, a few in all. Called by `enqueue` and `allocate`, and at the start of a cycle.
+
+use rustc_hash::FxHashSet;
+
+use super::enqueue::is_possible;
+use crate::config::Reserving;
+use crate::cycle::Cycle;
+use crate::facts::GroupPhase;
+use crate::ids::{ClassId, GroupId, QueueId, TimeMs};
+use crate::reasons::Reason;
+use crate::world::ends::Surety;
+use crate::world::reservations::{Prospect, Reservation};
+use crate::world::tasks::TaskState;
+
+mod forecast;
+
+/// A prospect is worked out anew after so long at least, and where much runs after as many milliseconds as `PODS_A_MS`
+/// goes into the pods: so it takes a small part of all time.
+const RENEW_MS: i64 = 1_000;
+const PODS_A_MS: i64 = 20;
+
+/// In which of its two ways a group waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Gate {
+    Admission,
+    Nodes,
+}
+
+/// The queues in which the first that can't go on has been met in this cycle.
+pub(super) type Fronts = FxHashSet<QueueId>;
+
+/// Drops what is no longer wanted, brings the others up to date, and keeps room for them.
+pub(crate) fn settle(cycle: &mut Cycle<'_>) {
+    let waiting = &cycle.tables.groups.waiting;
+    cycle.tables.reservations.front.retain(|_, (group, _)| waiting.contains(group));
+    if cycle.tables.reservations.all.is_empty() {
+        return;
+    }
+    let settings = cycle.config.reserving();
+    let before = std::mem::take(&mut cycle.tables.reservations.all);
+    let count = before.len();
+    let mut changed = false;
+    for mut reservation in before {
+        let Some(settings) = settings.filter(|_| stands(cycle, &reservation)) else { continue };
+        changed |= renew(cycle, &mut reservation, settings);
+        cycle.tables.reservations.all.push(reservation);
+    }
+    if changed || cycle.tables.reservations.all.len() != count {
+        cycle.tables.reservations_changed(cycle.now);
+    } else {
+        cycle.tables.refresh_kept(cycle.now);
+    }
+    keep_of_limits(cycle);
+}
+
+/// Works out what of their limits queues are to keep for those that wait for room there.
+fn keep_of_limits(cycle: &mut Cycle<'_>) {
+    cycle.tables.reservations.of_limits.clear();
+    for place in 0..cycle.tables.reservations.all.len() {
+        let reservation = &cycle.tables.reservations.all[place];
+        let group = reservation.group;
+        let Some(prospect) = reservation.prospect.as_ref() else { continue };
+        for (queue, amounts) in forecast::of_limits(cycle, group, prospect) {
+            cycle.tables.reservations.of_limits.entry(queue).or_default().push((group, amounts));
+        }
+    }
+}
+
+/// Whether the group still waits, and its queue still may have what it waits for.
+fn stands(cycle: &Cycle<'_>, reservation: &Reservation) -> bool {
+    let tables = &*cycle.tables;
+    let row = tables.groups.table.get(reservation.group.index());
+    let Some(row) = row.filter(|row| row.uid == reservation.uid && row.queue == reservation.queue) else {
+        return false;
+    };
+    let coming = row.counts.ready() + row.counts.pipelined();
+    row.exists()
+        && !row.ended
+        && row.phase != GroupPhase::Pending
+        && row.pending() > 0
+        && coming < row.min_member.max(1)
+        && cycle.policy.job_valid(tables, reservation.group).is_none()
+        && cycle.policy.overused(tables, row.queue).is_none()
+}
+
+/// Works out the prospect anew where it is time to. True if it has changed.
+fn renew(cycle: &mut Cycle<'_>, reservation: &mut Reservation, settings: Reserving) -> bool {
+    let turns_hard = reservation.since.plus_ms(settings.age_bound_ms);
+    let old = reservation.prospect.as_ref();
+    let overdue = old.is_some_and(|prospect| prospect.at < cycle.now);
+    let lost = old.is_some_and(|prospect| !is_usable(cycle, reservation.group, prospect));
+    let hardens = !reservation.hard && cycle.now >= turns_hard;
+    let due = cycle.now >= reservation.renew_at;
+    let renewed = if hardens || lost || old.is_none() && due {
+        reservation.hard |= hardens;
+        find(cycle, reservation.group, reservation.hard)
+    } else if reservation.hard && (due || overdue) {
+        let places = old.map_or(&[][..], |prospect| &prospect.places);
+        forecast::at_places(cycle, reservation.group, places).or_else(|| find(cycle, reservation.group, true))
+    } else if due || overdue {
+        find(cycle, reservation.group, false)
+    } else {
+        wake(cycle, reservation, turns_hard);
+        return false;
+    };
+    reservation.renew_at = renew_at(cycle);
+    let changed = hardens || reservation.prospect != renewed;
+    reservation.prospect = renewed;
+    wake(cycle, reservation, turns_hard);
+    changed
+}
+
+fn renew_at(cycle: &Cycle<'_>) -> TimeMs {
+    cycle.now.plus_ms(RENEW_MS.max(forecast::effort(cycle.tables) / PODS_A_MS))
+}
+
+/// A cycle is wanted when it turns hard, and when its group was to start.
+fn wake(cycle: &mut Cycle<'_>, reservation: &Reservation, turns_hard: TimeMs) {
+    if !reservation.hard {
+        cycle.wake_at(turns_hard);
+    }
+    if let Some(prospect) = reservation.prospect.as_ref().filter(|prospect| prospect.at > cycle.now) {
+        cycle.wake_at(prospect.at);
+    }
+}
+
+/// Where ends that are enforced are enough, a hard one goes by these alone: only then anything is promised.
+fn find(cycle: &mut Cycle<'_>, group: GroupId, hard: bool) -> Option<Prospect> {
+    let certain = if hard { forecast::prospect(cycle, group, Surety::Certain) } else { None };
+    certain.or_else(|| forecast::prospect(cycle, group, Surety::Expected))
+}
+
+/// Whether all of its nodes are there and may take pods of the group.
+fn is_usable(cycle: &Cycle<'_>, group: GroupId, prospect: &Prospect) -> bool {
+    let tables = &*cycle.tables;
+    let classes = classes(cycle, group);
+    prospect.places.iter().all(|place| {
+        let row = tables.nodes.table.get(place.node.index());
+        let there = row.is_some_and(|row| row.known && row.name == place.name);
+        let allows =
+            |class: &ClassId| cycle.policy.check_facts(tables, tables.classes.row(*class), place.node).is_none();
+        there && classes.iter().any(allows)
+    })
+}
+
+/// The classes of the group's waiting pods.
+fn classes(cycle: &Cycle<'_>, group: GroupId) -> Vec<ClassId> {
+    let tables = &*cycle.tables;
+    if let Some(lead) = cycle.backlog.lead(group).filter(|lead| tables.task(*lead).state == TaskState::Pending) {
+        return vec![tables.task(lead).class];
+    }
+    let tasks = tables.groups.row(group).tasks.iter().map(|task| tables.task(*task));
+    let mut classes: Vec<ClassId> =
+        tasks.filter(|task| task.state == TaskState::Pending).map(|task| task.class).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    classes
+}
+
+/// Whether all of the group's waiting pods are over before the first reservation needs its room, if they start now.
+pub(super) fn passes(cycle: &Cycle<'_>, group: GroupId) -> bool {
+    let (certain, expected) = cycle.tables.reservations.passable(cycle.now);
+    classes(cycle, group).into_iter().all(|class| {
+        let within = |surety, most: i64| {
+            let run = cycle.tables.passes_for(group, class, surety);
+            run.is_some_and(|run| run <= most)
+        };
+        within(Surety::Certain, certain) || within(Surety::Expected, expected)
+    })
+}
+
+/// A group could not start. If it is next in its queue, and has been for long enough, room is reserved for it.
+pub(super) fn consider(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Fronts) {
+    let Some(settings) = cycle.config.reserving() else { return };
+    let row = cycle.tables.groups.row(group);
+    let (queue, uid, priority) = (row.queue, row.uid.clone(), row.priority);
+    let started = row.counts.ready() >= row.min_member.max(1);
+    if started || fronts.contains(&queue) || !waits_for_room(cycle, group) {
+        return;
+    }
+    fronts.insert(queue);
+    let holder = cycle.tables.reservations.in_queue(queue).map(|reservation| reservation.group);
+    let outranked = holder.filter(|holder| cycle.tables.groups.row(*holder).priority < priority);
+    let full = cycle.tables.reservations.all.len() >= settings.most;
+    if holder.is_some() && outranked.is_none() || holder.is_none() && full {
+        return;
+    }
+    if !is_next(cycle, (queue, Gate::Nodes), group, settings) || !is_possible(cycle, group) {
+        return;
+    }
+    cycle.tables.reservations.all.retain(|other| Some(other.group) != outranked);
+    let since = since_next(cycle, queue, group);
+    let hard = cycle.now >= since.plus_ms(settings.age_bound_ms);
+    let prospect = find(cycle, group, hard);
+    let reservation = Reservation { group, uid, queue, since, hard, prospect, renew_at: renew_at(cycle) };
+    wake(cycle, &reservation, since.plus_ms(settings.age_bound_ms));
+    cycle.tables.reservations.all.push(reservation);
+    cycle.tables.reservations_changed(cycle.now);
+}
+
+/// The group has had its turn with what is kept for it. Its reservation is over if it has started, or if it is not
+/// room that it lacks.
+pub(super) fn tried(cycle: &mut Cycle<'_>, group: GroupId, stuck: bool) {
+    let over = !stuck || !waits_for_room(cycle, group);
+    let reservations = &mut cycle.tables.reservations.all;
+    let Some(place) = reservations.iter().position(|other| other.group == group) else { return };
+    if over {
+        reservations.remove(place);
+        return cycle.tables.reservations_changed(cycle.now);
+    }
+    let hard = reservations[place].hard;
+    if reservations[place].prospect.as_ref().is_some_and(|prospect| prospect.at <= cycle.now) {
+        // What would fit by what is free now and did not, because of where other pods are, is not worth keeping room for.
+        let prospect = find(cycle, group, hard).filter(|prospect| prospect.at > cycle.now);
+        cycle.tables.reservations.all[place].prospect = prospect;
+        cycle.tables.reservations_changed(cycle.now);
+    }
+}
+
+/// Whether what it lacks is room, so that it helps to keep some.
+fn waits_for_room(cycle: &Cycle<'_>, group: GroupId) -> bool {
+    let alike = cycle.backlog.bucket_of(group).and_then(|bucket| bucket.failure.as_ref());
+    let reasons = cycle.failures.get(&group).or(alike).map_or(&[][..], |failure| &failure.reasons);
+    let of_room = |reason: &Reason| {
+        matches!(reason, Reason::NodesUnfit(_) | Reason::NoDomain(_) | Reason::QueueLimit { never: false, .. })
+    };
+    reasons.first().is_some_and(of_room) && !reasons.iter().any(Reason::is_of_share)
+}
+
+/// Whether the group has been the first in its queue for long enough.
+fn is_next(cycle: &mut Cycle<'_>, place: (QueueId, Gate), group: GroupId, settings: Reserving) -> bool {
+    let entry = cycle.tables.reservations.front.entry(place).or_insert((group, cycle.now));
+    if entry.0 != group {
+        *entry = (group, cycle.now);
+    }
+    let at = entry.1.plus_ms(settings.after_ms);
+    if cycle.now < at {
+        cycle.wake_at(at);
+    }
+    cycle.now >= at
+}
+
+/// Since when the group has been the first, be it to be admitted or to be placed.
+fn since_next(cycle: &Cycle<'_>, queue: QueueId, group: GroupId) -> TimeMs {
+    let front = &cycle.tables.reservations.front;
+    let of = |gate| front.get(&(queue, gate)).filter(|(first, _)| *first == group).map(|(_, since)| *since);
+    [of(Gate::Admission), of(Gate::Nodes)].into_iter().flatten().min().unwrap_or(cycle.now)
+}
+
+/// A group that would fit alone could not be admitted, because so much was promised already. If it is next in its queue,
+/// and has been for long enough, it is: its pods are what room is reserved for.
+pub(super) fn admits(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Fronts) -> bool {
+    let Some(settings) = cycle.config.reserving() else { return false };
+    let tables = &*cycle.tables;
+    let queue = tables.groups.row(group).queue;
+    if fronts.contains(&queue) {
+        return false;
+    }
+    fronts.insert(queue);
+    let full = tables.reservations.all.len() >= settings.most;
+    if full || tables.reservations.in_queue(queue).is_some() || cycle.policy.overused(tables, queue).is_some() {
+        return false;
+    }
+    let promised = tables.promises.of(queue, false).map(|promised| &promised.groups);
+    let before = |other: &GroupId| cycle.policy.job_order(tables, *other, group).is_lt();
+    if promised.into_iter().flatten().any(before) {
+        return false;
+    }
+    is_next(cycle, (queue, Gate::Admission), group, settings)
+}

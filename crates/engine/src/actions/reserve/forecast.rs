@@ -1,0 +1,316 @@
+//! The earliest time at which a group's minimum will fit, and where, if nothing is placed before it.
+//!
+//! Works on what nodes offer, what runs there and when that ends. Pods that depend on where others are, or have to lie
+//! together in the network, are taken for pods that do not: for them the time is a lower bound, and their turn at that time
+//! is what tells. O(pods on the nodes that suit), and a logarithm.
+
+use smallvec::SmallVec;
+
+use crate::cycle::Cycle;
+use crate::dims::Demand;
+use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TimeMs};
+use crate::minimum::{Part, missing};
+use crate::world::ends::Surety;
+use crate::world::reservations::{Amounts, Place, Prospect};
+use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
+
+/// What a node will have.
+struct Outlook {
+    node: NodeId,
+    /// The parts whose pods it may take.
+    suits: SmallVec<[bool; 4]>,
+    /// Free now, by the dimensions that are asked for.
+    free: SmallVec<[i64; 4]>,
+    /// What comes free, in order.
+    ends: Vec<(TimeMs, SmallVec<[i64; 4]>)>,
+}
+
+/// The same of what a queue may hold.
+struct Headroom {
+    free: SmallVec<[i64; 4]>,
+    ends: Vec<(TimeMs, SmallVec<[i64; 4]>)>,
+}
+
+struct Forecast<'a> {
+    tables: &'a Tables,
+    /// The largest pods first.
+    parts: Vec<Part>,
+    dims: Vec<DimId>,
+    nodes: Vec<Outlook>,
+    queues: Vec<Headroom>,
+}
+
+/// When and where the group will fit. Nothing where that can't be told: it asks for a sum only, or it takes the end of
+/// something whose end is not known.
+pub(super) fn prospect(cycle: &mut Cycle<'_>, group: GroupId, surety: Surety) -> Option<Prospect> {
+    let mut parts = missing(cycle.tables, group).parts;
+    if parts.is_empty() {
+        return None;
+    }
+    parts.sort_by_key(|part| std::cmp::Reverse(cycle.tables.size(part.class)));
+    let forecast = Forecast::new(cycle, group, parts, surety);
+    let times = forecast.times(cycle.now);
+    let first = times.partition_point(|time| forecast.fill(*time).is_none());
+    let at = *times.get(first)?;
+    let places = forecast.fill(at)?;
+    Some(Prospect { at, surety, places })
+}
+
+/// When the group will have these places, by ends that are enforced or else by those that are expected.
+pub(super) fn at_places(cycle: &mut Cycle<'_>, group: GroupId, places: &[Place]) -> Option<Prospect> {
+    let parts = missing(cycle.tables, group).parts;
+    let of = |surety| {
+        let forecast = Forecast::new(cycle, group, parts.clone(), surety);
+        let times = forecast.times(cycle.now);
+        let first = times.partition_point(|time| !forecast.has_room(places, *time));
+        times.get(first).map(|at| Prospect { at: *at, surety, places: places.to_vec() })
+    };
+    of(Surety::Certain).or_else(|| of(Surety::Expected))
+}
+
+/// What of the limits of the group's queue, and of those above it, is to be kept for it: what it needs beyond what will
+/// have been given back by then. Nothing where the limit leaves enough for all.
+pub(super) fn of_limits(cycle: &Cycle<'_>, group: GroupId, prospect: &Prospect) -> Vec<(QueueId, Amounts)> {
+    let tables = &*cycle.tables;
+    let needed = missing(tables, group).total;
+    let mut kept = Vec::new();
+    for queue in limited(cycle, tables.groups.row(group).queue) {
+        let row = tables.queues.row(queue);
+        let held = row.tree.held();
+        let at = |amounts: &[i64], dim: DimId| amounts.get(dim.index()).copied().unwrap_or(0);
+        let binding = row.capability.iter().filter(|(dim, limit)| at(&needed, *dim) + at(&held, *dim) > *limit);
+        let dims: Vec<DimId> = binding.map(|(dim, _)| *dim).collect();
+        if dims.is_empty() {
+            continue;
+        }
+        let mut amounts: Amounts = dims.iter().map(|dim| (*dim, at(&needed, *dim))).collect();
+        for (end, class) in ends_in(tables, queue, prospect.surety, cycle.now) {
+            for (dim, amount) in amounts.iter_mut().filter(|_| end <= prospect.at) {
+                *amount -= tables.classes.row(class).demand.get(*dim);
+            }
+        }
+        amounts.retain(|(_, amount)| *amount > 0);
+        kept.push((queue, amounts));
+    }
+    kept
+}
+
+/// The queue, and those above it where queues are asked along their tree, that have a limit.
+fn limited(cycle: &Cycle<'_>, queue: QueueId) -> Vec<QueueId> {
+    let queues = &cycle.tables.queues;
+    let above = queues.row(queue).ancestors.iter().copied().filter(|_| cycle.policy.follows_queue_tree());
+    std::iter::once(queue).chain(above).filter(|queue| !queues.row(*queue).capability.is_empty()).collect()
+}
+
+/// When what a queue's pods hold, and those of queues below it, is given back. O(pods).
+fn ends_in(tables: &Tables, queue: QueueId, surety: Surety, now: TimeMs) -> impl Iterator<Item = (TimeMs, ClassId)> {
+    let holding = tables.tasks.iter().filter(|(_, row)| row.state.holds_node());
+    holding.filter_map(move |(task, row)| {
+        let of = tables.groups.row(row.group?).queue;
+        let below = of == queue || tables.queues.row(of).ancestors.contains(&queue);
+        if below { Some((tables.end_of(task, surety, now)?, row.class)) } else { None }
+    })
+}
+
+/// How much has to be looked at for a forecast: pods on nodes.
+pub(super) fn effort(tables: &Tables) -> i64 {
+    i64::try_from(tables.tasks.span()).unwrap_or(i64::MAX)
+}
+
+impl<'a> Forecast<'a> {
+    fn new(cycle: &'a Cycle<'_>, group: GroupId, parts: Vec<Part>, surety: Surety) -> Self {
+        let (tables, policy, now) = (&*cycle.tables, &*cycle.policy, cycle.now);
+        let mut dims: Vec<DimId> = Vec::new();
+        for (dim, _) in parts.iter().flat_map(|part| tables.classes.row(part.class).demand.iter()) {
+            if !dims.contains(&dim) {
+                dims.push(dim);
+            }
+        }
+        let amounts = |demand: &Demand| -> SmallVec<[i64; 4]> { dims.iter().map(|dim| demand.get(*dim)).collect() };
+        let mut nodes = Vec::new();
+        for node in tables.nodes.ids() {
+            let suits = |part: &Part| policy.check_facts(tables, tables.classes.row(part.class), node).is_none();
+            let suits: SmallVec<[bool; 4]> = parts.iter().map(suits).collect();
+            if !suits.contains(&true) {
+                continue;
+            }
+            let mut free: SmallVec<[i64; 4]> = dims.iter().map(|dim| tables.nodes.allocatable(node, *dim)).collect();
+            let mut ends = Vec::new();
+            for task in &tables.nodes.row(node).tasks {
+                let row = tables.task(*task);
+                if !row.state.holds_node() && row.state != TaskState::Pipelined
+                    || row.group == Some(group) && row.state == TaskState::Pipelined
+                {
+                    continue;
+                }
+                let amounts = amounts(&tables.classes.row(row.class).demand);
+                free.iter_mut().zip(&amounts).for_each(|(free, amount)| *free -= amount);
+                if let Some(end) = tables.end_of(*task, surety, now) {
+                    ends.push((end, amounts));
+                }
+            }
+            nodes.push(Outlook { node, suits, free, ends });
+        }
+        let mut forecast = Self { tables, parts, dims, nodes, queues: Vec::new() };
+        forecast.count_reservations(group);
+        forecast.nodes.iter_mut().for_each(|outlook| outlook.ends.sort_by_key(|(end, _)| *end));
+        for queue in limited(cycle, tables.groups.row(group).queue) {
+            forecast.limit_to(queue, surety, now);
+        }
+        forecast
+    }
+
+    /// What was reserved before is for others from their start on, as long as they are expected to run.
+    fn count_reservations(&mut self, group: GroupId) {
+        for reservation in self.tables.reservations.all.iter().take_while(|other| other.group != group) {
+            let Some(prospect) = &reservation.prospect else { continue };
+            let parts = missing(self.tables, reservation.group).parts;
+            let runs = parts.iter().map(|part| self.tables.typical_run(reservation.group, part.class));
+            let run = runs.collect::<Option<Vec<i64>>>().and_then(|runs| runs.into_iter().max());
+            for place in &prospect.places {
+                let Ok(at) = self.nodes.binary_search_by_key(&place.node, |outlook| outlook.node) else { continue };
+                let outlook = &mut self.nodes[at];
+                let of =
+                    |dim: &DimId| place.amounts.iter().find(|(other, _)| other == dim).map_or(0, |(_, amount)| *amount);
+                let amounts: SmallVec<[i64; 4]> = self.dims.iter().map(of).collect();
+                outlook.free.iter_mut().zip(&amounts).for_each(|(free, amount)| *free -= amount);
+                if let Some(run) = run {
+                    outlook.ends.push((prospect.at.plus_ms(run), amounts));
+                }
+            }
+        }
+    }
+
+    /// A queue's limit is room, too.
+    fn limit_to(&mut self, queue: QueueId, surety: Surety, now: TimeMs) {
+        let row = self.tables.queues.row(queue);
+        let held = row.tree.held();
+        let limit = |dim: &DimId| {
+            let limit = row.capability.iter().find(|(other, _)| other == dim).map(|(_, limit)| *limit);
+            limit.map_or(i64::MAX / 4, |limit| limit - held.get(dim.index()).copied().unwrap_or(0))
+        };
+        let free: SmallVec<[i64; 4]> = self.dims.iter().map(limit).collect();
+        let amounts = |class: ClassId| {
+            let demand = &self.tables.classes.row(class).demand;
+            self.dims.iter().map(|dim| demand.get(*dim)).collect()
+        };
+        let ends = ends_in(self.tables, queue, surety, now);
+        let mut ends: Vec<(TimeMs, SmallVec<[i64; 4]>)> = ends.map(|(end, class)| (end, amounts(class))).collect();
+        ends.sort_by_key(|(end, _)| *end);
+        self.queues.push(Headroom { free, ends });
+    }
+
+    /// The times at which something comes free, in order; now is the first.
+    fn times(&self, now: TimeMs) -> Vec<TimeMs> {
+        let of_nodes = self.nodes.iter().flat_map(|outlook| &outlook.ends);
+        let of_queues = self.queues.iter().flat_map(|queue| &queue.ends);
+        let mut times: Vec<TimeMs> = of_nodes.chain(of_queues).map(|(end, _)| *end).collect();
+        times.push(now);
+        times.sort_unstable();
+        times.dedup();
+        times
+    }
+
+    /// Where the minimum goes at that time, if all of it does. Nodes that have least of it free now come first: what is
+    /// free is of use to others until then.
+    fn fill(&self, at: TimeMs) -> Option<Vec<Place>> {
+        if !self.queues_allow(at) {
+            return None;
+        }
+        let mut left: Vec<(&Outlook, SmallVec<[i64; 4]>)> =
+            self.nodes.iter().map(|outlook| (outlook, free_at(&outlook.free, &outlook.ends, at))).collect();
+        let mut taken: Vec<SmallVec<[i64; 4]>> = vec![self.dims.iter().map(|_| 0).collect(); left.len()];
+        for (index, part) in self.parts.iter().enumerate() {
+            let wants = self.wants(part.class);
+            let most = self.most_on_a_node(part.class);
+            let room = |free: &[i64]| fits(free, &wants).min(most);
+            let mut candidates: Vec<(i64, i64, usize)> = Vec::new();
+            for (place, (outlook, free)) in left.iter().enumerate().filter(|(_, (outlook, _))| outlook.suits[index]) {
+                let then = room(free);
+                if then > 0 {
+                    candidates.push((room(&outlook.free).max(0), then, place));
+                }
+            }
+            let mut needed = i64::from(part.count);
+            if candidates.iter().map(|(_, then, _)| *then).fold(0, i64::saturating_add) < needed {
+                return None;
+            }
+            candidates.sort_unstable_by_key(|(now, then, place)| (*now, std::cmp::Reverse(*then), *place));
+            for (_, then, place) in candidates {
+                let count = then.min(needed);
+                for ((free, taken), amount) in left[place].1.iter_mut().zip(&mut taken[place]).zip(&wants) {
+                    *free -= amount * count;
+                    *taken += amount * count;
+                }
+                needed -= count;
+                if needed == 0 {
+                    break;
+                }
+            }
+        }
+        Some(self.places(&taken))
+    }
+
+    /// Whether the places are free at that time.
+    fn has_room(&self, places: &[Place], at: TimeMs) -> bool {
+        let is_free = |place: &Place| {
+            let Ok(index) = self.nodes.binary_search_by_key(&place.node, |outlook| outlook.node) else { return false };
+            let outlook = &self.nodes[index];
+            let free = free_at(&outlook.free, &outlook.ends, at);
+            place.amounts.iter().all(|(dim, amount)| {
+                let index = self.dims.iter().position(|other| other == dim);
+                index.is_some_and(|index| *amount <= free[index])
+            })
+        };
+        self.queues_allow(at) && places.iter().all(is_free)
+    }
+
+    fn places(&self, taken: &[SmallVec<[i64; 4]>]) -> Vec<Place> {
+        let used = self.nodes.iter().zip(taken).filter(|(_, taken)| taken.iter().any(|amount| *amount > 0));
+        let place = |(outlook, taken): (&Outlook, &SmallVec<[i64; 4]>)| {
+            let amounts = self.dims.iter().copied().zip(taken.iter().copied());
+            let amounts: Amounts = amounts.filter(|(_, amount)| *amount > 0).collect();
+            Place { node: outlook.node, name: self.tables.nodes.row(outlook.node).name.clone(), amounts }
+        };
+        used.map(place).collect()
+    }
+
+    fn queues_allow(&self, at: TimeMs) -> bool {
+        let mut wanted: SmallVec<[i64; 4]> = self.dims.iter().map(|_| 0).collect();
+        for part in &self.parts {
+            for (sum, amount) in wanted.iter_mut().zip(self.wants(part.class)) {
+                *sum += amount * i64::from(part.count);
+            }
+        }
+        let allows = |queue: &Headroom| {
+            let free = free_at(&queue.free, &queue.ends, at);
+            wanted.iter().zip(&free).all(|(wanted, free)| *wanted == 0 || wanted <= free)
+        };
+        self.queues.iter().all(allows)
+    }
+
+    fn wants(&self, class: ClassId) -> SmallVec<[i64; 4]> {
+        let demand = &self.tables.classes.row(class).demand;
+        self.dims.iter().map(|dim| demand.get(*dim)).collect()
+    }
+
+    /// Pods that take a host port can't share a node.
+    fn most_on_a_node(&self, class: ClassId) -> i64 {
+        if self.tables.classes.row(class).template.host_ports.is_empty() { i64::MAX } else { 1 }
+    }
+}
+
+fn free_at(free: &[i64], ends: &[(TimeMs, SmallVec<[i64; 4]>)], at: TimeMs) -> SmallVec<[i64; 4]> {
+    let mut free: SmallVec<[i64; 4]> = free.into();
+    for (_, amounts) in ends.iter().take_while(|(end, _)| *end <= at) {
+        free.iter_mut().zip(amounts).for_each(|(free, amount)| *free += amount);
+    }
+    free
+}
+
+/// How many pods fit into what is free.
+fn fits(free: &[i64], wants: &[i64]) -> i64 {
+    let asked = free.iter().zip(wants).filter(|(_, amount)| **amount > 0);
+    asked.map(|(free, amount)| free.max(&0) / amount).min().unwrap_or(i64::MAX)
+}

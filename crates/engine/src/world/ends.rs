@@ -1,0 +1,78 @@
+//! When what runs will have ended: by its limit, which is kept whatever happens, or as runs of its kind did before.
+//!
+//! Invariant: an end that is certain follows from a limit that the node enforces, or from a pod's having been told to go.
+//! An expected end is never before now. Read by reservations and by expected starts.
+
+use crate::ids::{ClassId, GroupId, TaskId, TimeMs};
+use crate::runs::Runs;
+use crate::world::tables::Tables;
+use crate::world::tasks::{TaskRow, TaskState};
+
+/// How long a pod takes to leave that does not say so.
+const LEAVING_MS: i64 = 30_000;
+/// Of runs of one kind so many in a thousand are expected to be over: what passes a reservation counts with this.
+const PASSING_PER_MILLE: usize = 950;
+/// The run that is expected of what is running.
+const TYPICAL_PER_MILLE: usize = 500;
+/// What has run so many times longer than any of its kind did is not expected to end at all.
+const ENDLESS_TIMES: i64 = 8;
+
+/// How sure an end has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Surety {
+    /// Enforced.
+    Certain,
+    /// As runs of its kind did before, within what is enforced.
+    Expected,
+}
+
+impl Tables {
+    /// How long a pod of this class will run at most, for a group that wants to pass a reservation. Nothing is endless.
+    pub(crate) fn passes_for(&self, group: GroupId, class: ClassId, surety: Surety) -> Option<i64> {
+        let limit = self.classes.row(class).template.time_limit_ms;
+        let learned = || self.runs_of(group)?.quantile(PASSING_PER_MILLE, 0);
+        match surety {
+            Surety::Certain => limit,
+            Surety::Expected => limit.or_else(learned),
+        }
+    }
+
+    /// How long a pod of this class is expected to run.
+    pub(crate) fn typical_run(&self, group: GroupId, class: ClassId) -> Option<i64> {
+        let limit = self.classes.row(class).template.time_limit_ms;
+        let learned = self.runs_of(group).and_then(|runs| runs.quantile(TYPICAL_PER_MILLE, 0));
+        [limit, learned].into_iter().flatten().min()
+    }
+
+    /// When a pod that holds room, or is promised it, will have given it back. Nothing where that is not known.
+    pub(crate) fn end_of(&self, task: TaskId, surety: Surety, now: TimeMs) -> Option<TimeMs> {
+        let row = self.task(task);
+        if row.state == TaskState::Releasing {
+            return Some(now.plus_ms(row.grace_ms.unwrap_or(LEAVING_MS)));
+        }
+        let ran = row.started.map_or(0, |started| now.0.saturating_sub(started.0).max(0));
+        let limit = self.classes.row(row.class).template.time_limit_ms;
+        // What is over its limit is being ended.
+        let left = limit.map(|limit| if ran < limit { limit - ran } else { row.grace_ms.unwrap_or(LEAVING_MS) });
+        let expected = match surety {
+            Surety::Certain => None,
+            Surety::Expected => self.expected_left(row, ran),
+        };
+        [left, expected].into_iter().flatten().min().map(|left| now.plus_ms(left))
+    }
+
+    fn expected_left(&self, row: &TaskRow, ran: i64) -> Option<i64> {
+        let runs = self.runs_of(row.group?)?;
+        if let Some(typical) = runs.quantile(TYPICAL_PER_MILLE, ran) {
+            return Some(typical - ran);
+        }
+        // It has outlived all of its kind: the longer it has run, the longer it is expected to go on.
+        let longest = runs.quantile(1_000, 0)?;
+        (ran / ENDLESS_TIMES < longest).then_some((ran / 2).max(1_000))
+    }
+
+    fn runs_of(&self, group: GroupId) -> Option<&Runs> {
+        let row = self.groups.row(group);
+        self.runs.of(row.namespace_id, &row.run_profile)
+    }
+}

@@ -1,0 +1,241 @@
+//! Reservations: room that is kept for groups that are next and do not fit yet.
+//!
+//! Invariant: what a node keeps is what its reservations will need there beyond what will have been given back by then, and
+//! nothing where none is. It is no part of a node's use. Made and dropped by the action `reserve`; the nodes' column is
+//! set here alone, and never inside a trial that may be rolled back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::actions::reserve::Gate;
+use crate::ids::{DimId, GroupId, NodeId, QueueId, TimeMs};
+use crate::world::ends::Surety;
+use crate::world::tables::Tables;
+
+/// Amounts by dimension.
+pub(crate) type Amounts = SmallVec<[(DimId, i64); 4]>;
+
+/// What a group will have of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) node: NodeId,
+    /// The node's name: an id may have been given out again.
+    pub(crate) name: Arc<str>,
+    pub(crate) amounts: Amounts,
+}
+
+/// Where and when a group is expected to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Prospect {
+    pub(crate) at: TimeMs,
+    /// Whether ends that are enforced are enough for it.
+    pub(crate) surety: Surety,
+    pub(crate) places: Vec<Place>,
+}
+
+/// A group's reservation.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    pub(crate) group: GroupId,
+    /// The group's uid, or its key where it has none: an id may have been given out again.
+    pub(crate) uid: Arc<str>,
+    pub(crate) queue: QueueId,
+    pub(crate) since: TimeMs,
+    /// Its nodes are fixed, and only what is certain to end in time passes it.
+    pub(crate) hard: bool,
+    /// Nothing where it is not known when it can start: then nothing is kept for it.
+    pub(crate) prospect: Option<Prospect>,
+    /// When the prospect was worked out, and when it is to be worked out again.
+    pub(crate) renew_at: TimeMs,
+}
+
+impl Reservation {
+    fn at(&self) -> Option<(TimeMs, Surety)> {
+        let prospect = self.prospect.as_ref()?;
+        Some((prospect.at, prospect.surety))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Reservations {
+    /// In the order in which they were made.
+    pub(crate) all: Vec<Reservation>,
+    /// In each queue the first that could not go on, and since when that is so.
+    pub(crate) front: FxHashMap<(QueueId, Gate), (GroupId, TimeMs)>,
+    /// What each node is to keep, by reservation.
+    places: BTreeMap<NodeId, SmallVec<[(usize, Amounts); 1]>>,
+    /// What of their limits queues are to keep, for whom, in the order of the reservations.
+    pub(crate) of_limits: FxHashMap<QueueId, Vec<(GroupId, Amounts)>>,
+    /// Nothing is kept for now, so that those may look who end in time.
+    lifted: bool,
+    /// What is kept for this group is free for now.
+    freed_for: Option<GroupId>,
+    /// How far the log of nodes' use has been read.
+    seen: u64,
+}
+
+impl Reservations {
+    pub(crate) fn of(&self, group: GroupId) -> Option<&Reservation> {
+        self.all.iter().find(|reservation| reservation.group == group)
+    }
+
+    pub(crate) fn in_queue(&self, queue: QueueId) -> Option<&Reservation> {
+        self.all.iter().find(|reservation| reservation.queue == queue)
+    }
+
+    /// What is kept of a queue's limit.
+    pub(crate) fn kept_of_limit(&self, queue: QueueId, dim: DimId) -> i64 {
+        let all = self.of_limits.get(&queue).into_iter().flatten().filter(|_| !self.lifted);
+        let counted = all.take_while(|(group, _)| self.freed_for != Some(*group));
+        counted.flat_map(|(_, amounts)| amounts).filter(|(other, _)| *other == dim).map(|(_, amount)| amount).sum()
+    }
+
+    /// Whether any room is kept, or would be.
+    pub(crate) fn keep_any(&self) -> bool {
+        !self.places.is_empty()
+    }
+
+    /// The longest that a pod may run that passes all reservations: if its end is certain, and if it is expected.
+    pub(crate) fn passable(&self, now: TimeMs) -> (i64, i64) {
+        let left = |hard_only: bool| {
+            let counted = self.all.iter().filter(|one| one.hard || !hard_only);
+            counted.filter_map(|one| Some(one.prospect.as_ref()?.at.0.saturating_sub(now.0))).min()
+        };
+        let hard = left(true).unwrap_or(i64::MAX);
+        let any = left(false).unwrap_or(i64::MAX);
+        // What is only expected to end in time does not pass a hard one.
+        (any, if hard == i64::MAX { any } else { 0 })
+    }
+
+    fn index_places(&mut self) {
+        self.places.clear();
+        for (index, reservation) in self.all.iter().enumerate() {
+            for place in reservation.prospect.iter().flat_map(|prospect| &prospect.places) {
+                self.places.entry(place.node).or_default().push((index, place.amounts.clone()));
+            }
+        }
+    }
+}
+
+impl Tables {
+    /// Nothing is kept until `keep`, so that those may look who end in time, or come before.
+    pub(crate) fn lift_reservations(&mut self) {
+        self.reservations.lifted = true;
+        let nodes: Vec<NodeId> = self.reservations.places.keys().copied().collect();
+        for node in nodes {
+            self.clear(node);
+        }
+    }
+
+    /// Keeps what the reservations need again, after `lift_reservations`.
+    pub(crate) fn keep_again(&mut self, now: TimeMs) {
+        self.reservations.lifted = false;
+        let nodes: Vec<NodeId> = self.reservations.places.keys().copied().collect();
+        for node in nodes {
+            self.settle_place(node, None, now);
+        }
+        self.reservations.seen = self.nodes.use_log.end();
+    }
+
+    /// What is kept for the group is free, and what is kept for those that came after it, until `keep_for`.
+    pub(crate) fn free_for(&mut self, group: GroupId, now: TimeMs) {
+        self.reservations.freed_for = Some(group);
+        self.settle_places_of(group, Some(group), now);
+    }
+
+    /// Keeps what the group needs again, after `free_for`.
+    pub(crate) fn keep_for(&mut self, group: GroupId, now: TimeMs) {
+        self.reservations.freed_for = None;
+        self.settle_places_of(group, None, now);
+    }
+
+    fn settle_places_of(&mut self, group: GroupId, except: Option<GroupId>, now: TimeMs) {
+        let reservation = self.reservations.of(group);
+        let places = reservation.and_then(|one| one.prospect.as_ref()).map_or(&[][..], |prospect| &prospect.places);
+        let nodes: Vec<NodeId> = places.iter().map(|place| place.node).collect();
+        for node in nodes {
+            self.settle_place(node, except, now);
+        }
+    }
+
+    /// The reservations have changed: works out anew where room is to be kept.
+    pub(crate) fn reservations_changed(&mut self, now: TimeMs) {
+        let before: Vec<NodeId> = self.reservations.places.keys().copied().collect();
+        self.reservations.index_places();
+        for node in before.into_iter().filter(|node| !self.reservations.places.contains_key(node)).collect::<Vec<_>>() {
+            self.clear(node);
+        }
+        if !self.reservations.lifted {
+            self.keep_again(now);
+        }
+    }
+
+    /// Takes in what has changed on nodes since the last time. O(changed nodes and what runs there).
+    pub(crate) fn refresh_kept(&mut self, now: TimeMs) {
+        if self.reservations.places.is_empty() {
+            return;
+        }
+        let Some(changed) = self.nodes.use_log.since(self.reservations.seen) else { return self.keep_again(now) };
+        let places = &self.reservations.places;
+        let mut changed: Vec<NodeId> = changed.iter().copied().filter(|node| places.contains_key(node)).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        for node in changed {
+            self.settle_place(node, None, now);
+        }
+        self.reservations.seen = self.nodes.use_log.end();
+    }
+
+    fn clear(&mut self, node: NodeId) {
+        for dim in (0..self.dims.len()).map(DimId::from) {
+            if self.nodes.table.get(node.index()).is_some() && self.nodes.held(node, dim) != 0 {
+                self.nodes.hold(node, dim, 0);
+            }
+        }
+    }
+
+    /// Works out what the node is to keep: for each reservation what it and those before it need there, less what will
+    /// have been given back by then; the most of these.
+    fn settle_place(&mut self, node: NodeId, except: Option<GroupId>, now: TimeMs) {
+        let Some(row) = self.nodes.table.get(node.index()) else { return };
+        let mut wants: SmallVec<[(TimeMs, Surety, &Amounts); 2]> = SmallVec::new();
+        for (index, amounts) in self.reservations.places.get(&node).into_iter().flatten() {
+            let reservation = &self.reservations.all[*index];
+            if except == Some(reservation.group) {
+                break;
+            }
+            wants.extend(reservation.at().map(|(at, surety)| (at, surety, amounts)));
+        }
+        wants.sort_by_key(|(at, ..)| *at);
+        let mut kept: BTreeMap<DimId, i64> = BTreeMap::new();
+        let mut needed: BTreeMap<DimId, i64> = BTreeMap::new();
+        for (at, surety, amounts) in wants {
+            for (dim, amount) in amounts {
+                *needed.entry(*dim).or_default() += amount;
+            }
+            let mut given_back: BTreeMap<DimId, i64> = BTreeMap::new();
+            for task in &row.tasks {
+                let holds = self.task(*task).state.holds_node();
+                if holds && self.end_of(*task, surety, now).is_some_and(|end| end <= at) {
+                    for (dim, amount) in self.classes.row(self.task(*task).class).demand.iter() {
+                        *given_back.entry(dim).or_default() += amount;
+                    }
+                }
+            }
+            for (dim, needed) in &needed {
+                let missing = needed - given_back.get(dim).copied().unwrap_or(0);
+                let cell = kept.entry(*dim).or_default();
+                *cell = (*cell).max(missing);
+            }
+        }
+        for dim in (0..self.dims.len()).map(DimId::from) {
+            let amount = kept.get(&dim).copied().unwrap_or(0);
+            if self.nodes.held(node, dim) != amount {
+                self.nodes.hold(node, dim, amount);
+            }
+        }
+    }
+}
