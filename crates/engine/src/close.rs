@@ -202,6 +202,7 @@ fn reasons(cycle: &Cycle<'_>, group: GroupId, failure: Option<Failure>) -> Optio
             roles: roles.collect(),
         },
         approximate: failure.approximate,
+        expected: None,
         reasons: failure.reasons,
     })
 }

@@ -10,6 +10,7 @@ mod close;
 mod config;
 mod cycle;
 mod dims;
+mod explain;
 mod facts;
 mod finder;
 mod ids;
@@ -42,7 +43,9 @@ pub use facts::{
 pub use ids::TimeMs;
 pub use plan::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Ungate};
 pub use plugins::template_annotations;
-pub use reasons::{Check, CheckCount, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage};
+pub use reasons::{
+    Check, CheckCount, Expected, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage,
+};
 pub use world::{GroupView, HyperNodeProblem, QueueView, World};
 
 /// What a plugin is made of: the extension points, and the facts that they are asked about.

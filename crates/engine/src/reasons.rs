@@ -42,8 +42,21 @@ pub struct Reasons {
     /// What it asks for is known only as a sum (`minResources`): the answer is an estimate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approximate: bool,
+    /// When it is expected to start, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Expected>,
     /// Each reason, the deciding one first.
     pub reasons: Vec<Reason>,
+}
+
+/// When a group is expected to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Expected {
+    /// Then, if nothing comes before it.
+    pub at: TimeMs,
+    /// No later, whatever comes after it: all that runs there is ended by a limit by then.
+    pub promised: bool,
 }
 
 /// A gang's minimum.
@@ -243,6 +256,28 @@ pub enum Reason {
         /// The group that is next, `namespace/name`.
         next: String,
     },
+    /// It is next in its queue, and room is reserved for it.
+    Reserved {
+        /// In how many milliseconds it is expected to start; absent where something has no known end.
+        in_ms: Option<i64>,
+        /// Its nodes are fixed.
+        hard: bool,
+        /// It starts no later.
+        promised: bool,
+        /// Its nodes; at most five.
+        nodes: Vec<String>,
+        /// How many in all.
+        count: u32,
+    },
+    /// Nodes have room for it, which is kept for others that are next.
+    KeptForOthers {
+        /// For whom, `namespace/name`; at most five.
+        groups: Vec<String>,
+        /// How many nodes.
+        nodes: u32,
+        /// In how many milliseconds the first of them is expected to start: what has ended by then may have the room.
+        in_ms: i64,
+    },
     /// Groups of the same queue that were admitted earlier and still wait for room.
     WaitsBehind {
         /// Their `namespace/name`, at most five.
@@ -349,6 +384,8 @@ pub enum Check {
     Resource,
     /// The node's number of pods is reached.
     PodCount,
+    /// It has room, which is kept for others that are next.
+    Reserved,
     /// A host port is taken.
     HostPort,
     /// As many binds are on their way to it as may be at a time.

@@ -4,6 +4,7 @@ use crate::backlog::Backlog;
 use crate::close;
 use crate::config::Config;
 use crate::cycle::Cycle;
+use crate::explain;
 use crate::facts::{Delta, GroupPhase, OwnerFacts};
 use crate::finder::Finder;
 use crate::ids::{GroupId, TimeMs};
@@ -55,6 +56,8 @@ pub struct World {
     backlog: Backlog,
     config: Config,
     registry: Registry,
+    /// When the last cycle was.
+    now: TimeMs,
 }
 
 /// A group as `World::groups` shows it.
@@ -77,7 +80,7 @@ pub struct GroupView<'w> {
 impl GroupView<'_> {
     /// Why it waits, if it does.
     pub fn reasons(&self) -> Option<Reasons> {
-        close::reasons_of(&self.world.tables, &self.world.backlog, self.id)
+        self.world.reasons_of(self.id)
     }
 }
 
@@ -98,6 +101,7 @@ impl World {
             backlog: Backlog::default(),
             config,
             registry,
+            now: TimeMs::default(),
         }
     }
 
@@ -118,6 +122,7 @@ impl World {
 
     /// Runs the configured actions once. What the plan says already counts in the World.
     pub fn cycle(&mut self, now: TimeMs) -> Plan {
+        self.now = now;
         let cycle = Cycle {
             tables: &mut self.tables,
             policy: &mut self.policy,
@@ -199,7 +204,13 @@ impl World {
     /// Why a group waits.
     pub fn reasons(&self, namespace: &str, name: &str) -> Option<Reasons> {
         let group = self.tables.groups.table.find(&groups::key_of(namespace, name))?;
-        close::reasons_of(&self.tables, &self.backlog, group)
+        self.reasons_of(group)
+    }
+
+    fn reasons_of(&self, group: GroupId) -> Option<Reasons> {
+        let mut reasons = close::reasons_of(&self.tables, &self.backlog, group)?;
+        explain::explain(&self.tables, group, self.now, &mut reasons);
+        Some(reasons)
     }
 
     /// The nodes of this scheduler's shard as of the last cycle, sorted; none where it has no shard.

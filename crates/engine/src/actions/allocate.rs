@@ -24,6 +24,7 @@ mod gates;
 pub(super) mod packing;
 pub(super) mod parts;
 mod refusal;
+mod reserved;
 
 /// Reasons worked out for one group in one turn: more kinds of pods than this fail alike.
 const REASONS_MAX: usize = 8;
@@ -110,23 +111,8 @@ pub(super) fn place(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
         cycle.policy.lending = false;
     }
     if which == Which::Requesting && cycle.tables.reservations.keep_any() {
-        pass_reservations(cycle, &rest);
+        reserved::pass(cycle, &rest);
     }
-}
-
-/// Those that end before any reservation needs its room may have it until then.
-fn pass_reservations(cycle: &mut Cycle<'_>, groups: &[GroupId]) {
-    let failed = |group: &GroupId| cycle.failures.contains_key(group);
-    let passes = |group: GroupId| reserve::passes(cycle, group);
-    let heads = cycle.backlog.buckets.values().filter(|bucket| bucket.failure.is_some());
-    let mut heads = heads.filter_map(|bucket| bucket.groups.iter().next());
-    if !heads.any(passes) && !groups.iter().filter(|group| failed(group)).any(|group| passes(*group)) {
-        return;
-    }
-    cycle.tables.lift_reservations();
-    let mut round = Round { passing: true, ..Round::new(Which::Requesting) };
-    round.walk(cycle, groups);
-    cycle.tables.keep_again(cycle.now);
 }
 
 /// Whether all behind a group that found no room have to wait: in strict order, unless it can never start as things
@@ -272,25 +258,6 @@ impl Round {
         }
     }
 
-    /// Starts the groups whose reserved room is there: it is theirs, whoever is before them now.
-    fn start_reserved(&mut self, cycle: &mut Cycle<'_>, rest: &mut Vec<GroupId>) {
-        let holders: Vec<GroupId> = cycle.tables.reservations.all.iter().map(|one| one.group).collect();
-        for group in holders {
-            let loose = rest.contains(&group);
-            if !loose && cycle.backlog.bucket_of(group).is_none() {
-                continue;
-            }
-            cycle.tables.free_for(group, cycle.now);
-            let outcome = self.turn(cycle, group);
-            self.wanted.retain(|wanted, _| *wanted != group || outcome == Outcome::Again);
-            cycle.tables.keep_for(group, cycle.now);
-            reserve::tried(cycle, group, outcome == Outcome::Stuck);
-            if outcome == Outcome::Again && !loose {
-                rest.push(group);
-            }
-        }
-    }
-
     /// Gives all their turns, those of the backlog and `groups`.
     fn walk(&mut self, cycle: &mut Cycle<'_>, groups: &[GroupId]) {
         let backlog = (self.which == Which::Requesting).then_some(&*cycle.backlog);
@@ -340,22 +307,6 @@ impl Round {
                 continue;
             }
             walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
-        }
-    }
-
-    /// Whether the group is over before any reservation needs its room; it is told anew why it waits then.
-    fn may_pass(&mut self, cycle: &mut Cycle<'_>, turn: Turn) -> bool {
-        let passes = cycle.tables.reservations.of(turn.group).is_none() && reserve::passes(cycle, turn.group);
-        if passes {
-            cycle.failures.remove(&turn.group);
-        }
-        passes
-    }
-
-    /// A group got nothing: room may have to be reserved for it.
-    fn consider(&mut self, cycle: &mut Cycle<'_>, turn: Turn) {
-        if self.which == Which::Requesting && !self.passing {
-            reserve::consider(cycle, turn.group, &mut self.fronts);
         }
     }
 

@@ -7,6 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::preemptors;
 use super::prospects::{Prospects, Room};
+use super::reserve;
 use super::statement::Statement;
 use super::victims::{From, Hunt};
 use super::walk::Outcome;
@@ -51,7 +52,9 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
             if cycle.tables.groups.row(turn.group).has_placed() {
                 started.push(turn.group);
             }
-            from_others(cycle, &mut prospects, mode, turn.group, &mut hopeless)
+            reserve::with_its_own(cycle, turn.group, |cycle| {
+                from_others(cycle, &mut prospects, mode, turn.group, &mut hopeless)
+            })
         } else {
             Outcome::Stuck
         };

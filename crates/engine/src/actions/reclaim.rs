@@ -5,6 +5,7 @@
 
 use super::preemptors;
 use super::prospects::Prospects;
+use super::reserve;
 use super::statement::Statement;
 use super::victims::{From, Hunt};
 use super::walk::Outcome;
@@ -23,7 +24,10 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
             continue;
         }
         let starving = preemptors::may_preempt(cycle, turn.group);
-        let outcome = if starving { reclaim(cycle, &mut prospects, turn.group) } else { Outcome::Stuck };
+        let outcome = match starving {
+            true => reserve::with_its_own(cycle, turn.group, |cycle| reclaim(cycle, &mut prospects, turn.group)),
+            false => Outcome::Stuck,
+        };
         walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
     }
 }

@@ -8,12 +8,14 @@
 use rustc_hash::FxHashSet;
 
 use super::enqueue::is_possible;
+use super::walk::Outcome;
 use crate::config::Reserving;
 use crate::cycle::Cycle;
 use crate::facts::GroupPhase;
 use crate::ids::{ClassId, GroupId, QueueId, TimeMs};
 use crate::reasons::Reason;
 use crate::world::ends::Surety;
+use crate::world::groups::GroupRow;
 use crate::world::reservations::{Prospect, Reservation};
 use crate::world::tasks::TaskState;
 
@@ -78,12 +80,11 @@ fn stands(cycle: &Cycle<'_>, reservation: &Reservation) -> bool {
     let Some(row) = row.filter(|row| row.uid == reservation.uid && row.queue == reservation.queue) else {
         return false;
     };
-    let coming = row.counts.ready() + row.counts.pipelined();
     row.exists()
         && !row.ended
         && row.phase != GroupPhase::Pending
         && row.pending() > 0
-        && coming < row.min_member.max(1)
+        && !is_coming(row)
         && cycle.policy.job_valid(tables, reservation.group).is_none()
         && cycle.policy.overused(tables, row.queue).is_none()
 }
@@ -203,10 +204,33 @@ pub(super) fn consider(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Front
     cycle.tables.reservations_changed(cycle.now);
 }
 
-/// The group has had its turn with what is kept for it. Its reservation is over if it has started, or if it is not
-/// room that it lacks.
-pub(super) fn tried(cycle: &mut Cycle<'_>, group: GroupId, stuck: bool) {
-    let over = !stuck || !waits_for_room(cycle, group);
+/// A turn of a group, with what is kept for it free. Once it starts, or others leave for it, its reservation is over.
+pub(super) fn with_its_own(
+    cycle: &mut Cycle<'_>,
+    group: GroupId,
+    turn: impl FnOnce(&mut Cycle<'_>) -> Outcome,
+) -> Outcome {
+    if cycle.tables.reservations.of(group).is_none() {
+        return turn(cycle);
+    }
+    cycle.tables.free_for(group, cycle.now);
+    let outcome = turn(cycle);
+    cycle.tables.keep_for(group, cycle.now);
+    if is_coming(cycle.tables.groups.row(group)) {
+        cycle.tables.reservations.all.retain(|other| other.group != group);
+        cycle.tables.reservations_changed(cycle.now);
+    }
+    outcome
+}
+
+/// It has its minimum, or others are leaving for it.
+fn is_coming(row: &GroupRow) -> bool {
+    row.counts.ready() + row.counts.pipelined() >= row.min_member.max(1)
+}
+
+/// The group could not start with what is kept for it. Its reservation is over if it is not room that it lacks.
+pub(super) fn still_stuck(cycle: &mut Cycle<'_>, group: GroupId) {
+    let over = !waits_for_room(cycle, group);
     let reservations = &mut cycle.tables.reservations.all;
     let Some(place) = reservations.iter().position(|other| other.group == group) else { return };
     if over {

@@ -2,14 +2,14 @@
 //! Runs the same checks as the search, on the same state, so that reasons can't differ from decisions. O(nodes) where
 //! something changed on any.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rooms::{Kept, Rooms};
 use verdicts::Verdicts;
 
 use super::{Finder, Search};
 use crate::dims::PODS;
-use crate::ids::{DimId, NodeId};
+use crate::ids::{ClassId, DimId, NodeId};
 use crate::policy::Policy;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Shortage};
 use crate::world::classes::ClassRow;
@@ -80,10 +80,11 @@ impl Finder {
                 outside.then_some(Check::OutsideDomain)
             };
             let of_facts = |node| policy.check_facts(tables, row, node).or_else(|| outside(node));
-            let findings = scan(of_facts, tables, policy, search, room, |node| {
+            let mut findings = scan(of_facts, tables, policy, search, room, |node| {
                 let of_use = policy.check_use(tables, row, node);
                 of_use.or_else(|| specific.and_then(|task| policy.check_task(tables, task, node)))
             });
+            findings.tell_reserved(tables, row, |node| of_facts(node).is_none());
             return findings.unfit(tables, (needed, found_room));
         }
         self.book.refresh(tables);
@@ -92,18 +93,7 @@ impl Finder {
         let memo = &mut notes.diagnosis;
         let known = memo.last.take().filter(|(at, _)| *at == end);
         let findings = known.map_or_else(|| of_class(tables, policy, row, &self.book, memo), |(_, known)| known);
-        debug_assert_eq!(
-            findings,
-            scan(
-                |node| policy.check_facts(tables, row, node),
-                tables,
-                policy,
-                Search::of_class(class),
-                room,
-                |node| policy.check_use(tables, row, node)
-            ),
-            "what is remembered is what the nodes say"
-        );
+        debug_assert_eq!(findings, scan_for(tables, policy, class), "what is remembered is what the nodes say");
         let unfit = findings.unfit(tables, (needed, found_room));
         memo.last = Some((end, findings));
         unfit
@@ -130,6 +120,18 @@ fn of_class(tables: &Tables, policy: &Policy, class: &ClassRow, book: &Book, mem
         let rooms = memo.rooms[index].bring_up(book, &memo.of_facts, dim, requested);
         findings.add(tables, dim, requested, rooms);
     }
+    findings.tell_reserved(tables, class, |node| memo.of_facts.allow(node));
+    findings
+}
+
+/// What a look at every node finds for a class. Where nothing counts but the class, `of_class` has to say the same.
+fn scan_for(tables: &Tables, policy: &Policy, class: ClassId) -> Findings {
+    let row = tables.classes.row(class);
+    let of_facts = |node| policy.check_facts(tables, row, node);
+    let room = |node, dim| tables.nodes.room(node, dim);
+    let check_use = |node| policy.check_use(tables, row, node);
+    let mut findings = scan(of_facts, tables, policy, Search::of_class(class), room, check_use);
+    findings.tell_reserved(tables, row, |node| of_facts(node).is_none());
     findings
 }
 
@@ -200,15 +202,54 @@ impl Findings {
         }
     }
 
+    /// Nodes that have room, which is kept for others, lack nothing else: they are told of as such.
+    fn tell_reserved(&mut self, tables: &Tables, class: &ClassRow, allows: impl Fn(NodeId) -> bool) {
+        let mut reserved: BTreeSet<NodeId> = BTreeSet::new();
+        for (node, _) in tables.reservations.places() {
+            if tables.nodes.fits_but_for_kept(node, &class.demand) && allows(node) {
+                reserved.insert(node);
+            }
+        }
+        if reserved.is_empty() {
+            return;
+        }
+        for (dim, requested) in class.demand.iter() {
+            let lacks = |node: NodeId| tables.nodes.room(node, dim) < requested;
+            let lacking = reserved.iter().filter(|node| lacks(**node)).count();
+            self.take_back(tables, dim, u32::try_from(lacking).unwrap_or(u32::MAX));
+            if let Some(short) = self.short.get_mut(&dim).filter(|short| reserved.contains(&short.best)) {
+                let others =
+                    tables.nodes.ids().filter(|node| lacks(*node) && !reserved.contains(node) && allows(*node));
+                let nearest = others.map(|node| (requested - tables.nodes.room(node, dim), node)).min();
+                (short.short_on_best, short.best) = nearest.unwrap_or((short.short_on_best, short.best));
+            }
+        }
+        let count = u32::try_from(reserved.len()).unwrap_or(u32::MAX);
+        *self.counts.entry((Check::Reserved, String::new())).or_default() += count;
+    }
+
+    /// So many nodes that were told to lack something don't.
+    fn take_back(&mut self, tables: &Tables, dim: DimId, nodes: u32) {
+        let key = told_as(tables, dim);
+        let Some(count) = self.counts.get_mut(&key).filter(|_| nodes > 0) else { return };
+        *count = count.saturating_sub(nodes);
+        if *count == 0 {
+            self.counts.remove(&key);
+            self.short.remove(&dim);
+        }
+    }
+
     fn add(&mut self, tables: &Tables, dim: DimId, requested: i64, rooms: &Rooms) {
         self.free.insert(dim, rooms.free());
         let Some((short_on_best, best)) = rooms.best else { return };
-        let (check, detail) = if dim == PODS {
-            (Check::PodCount, String::new())
-        } else {
+        if dim != PODS {
             self.short.insert(dim, Short { requested, best, short_on_best });
-            (Check::Resource, tables.dims.name(dim).to_string())
-        };
-        *self.counts.entry((check, detail)).or_default() += rooms.lacking;
+        }
+        *self.counts.entry(told_as(tables, dim)).or_default() += rooms.lacking;
     }
+}
+
+/// As which check a lack of this is told.
+fn told_as(tables: &Tables, dim: DimId) -> (Check, String) {
+    if dim == PODS { (Check::PodCount, String::new()) } else { (Check::Resource, tables.dims.name(dim).to_string()) }
 }

@@ -37,7 +37,7 @@ impl Reason {
             Self::Refused { plugin, .. } => write!(out, "refused:{plugin}"),
             Self::StrictOrder { .. } => out.write_str("strictOrder"),
             // Who is ahead changes all the time and is no news.
-            Self::WaitsBehind { .. } => Ok(()),
+            Self::WaitsBehind { .. } | Self::Reserved { .. } | Self::KeptForOthers { .. } => Ok(()),
         }
     }
 }

@@ -138,6 +138,30 @@ impl Display for Reason {
             Self::StrictOrder { queue, next } => {
                 write!(f, "queue {queue} keeps strict order: {next} is next and does not fit yet")
             }
+            Self::Reserved { in_ms: None, .. } => {
+                f.write_str(
+                    "is next; it can't be told when it will start: what it waits for has no limit, and none of ",
+                )?;
+                f.write_str("its kind has ended yet")
+            }
+            Self::Reserved { in_ms: Some(in_ms), hard, promised, nodes, count } => {
+                let (time, more) = (time_text(*in_ms), if nodes.len() < *count as usize { ", ..." } else { "" });
+                match (hard, promised) {
+                    (_, true) => write!(f, "is next and starts within {time}")?,
+                    (true, false) => write!(f, "is next, its nodes are kept; expected to start in {time}")?,
+                    (false, false) => write!(f, "is next; expected to start in {time}")?,
+                }
+                write!(f, ": room is reserved on {} ({}{more})", plural(*count, "node"), nodes.join(", "))
+            }
+            Self::KeptForOthers { groups, nodes, in_ms } => {
+                let (time, nodes) = (time_text(*in_ms), plural(*nodes, "node"));
+                write!(
+                    f,
+                    "{nodes} could take it, but room there is kept for {}, expected to start in {time}: ",
+                    groups.join(", ")
+                )?;
+                write!(f, "with a time limit below {time} it could start now")
+            }
             Self::WaitsBehind { groups, count } => {
                 write!(f, "behind {} admitted earlier: {}", plural(*count, "group"), groups.join(", "))?;
                 if groups.len() < *count as usize { f.write_str(", ...") } else { Ok(()) }
@@ -191,6 +215,7 @@ impl NodesUnfit {
             Check::Unsupported => format!("{nodes} where {detail} can't be honoured by this version"),
             Check::Binding => format!("{nodes} with as many pods on their way as may be at a time"),
             Check::RevocableZone => format!("{nodes} in a zone that is closed now or not for it"),
+            Check::Reserved => format!("{nodes} with room that is kept for others"),
             Check::PodCount => format!("{nodes} with too many pods"),
             Check::NodeGroup => format!("{nodes} in node groups that its queue may not use"),
             Check::NodeGroupLimit => format!("{nodes} in node groups of which its queue has all that it may"),
@@ -241,6 +266,38 @@ impl NodesUnfit {
     }
 }
 
+/// A time as people say it, in two units at most: `1h 5m`.
+fn time_text(milliseconds: i64) -> String {
+    let seconds = milliseconds.max(0).saturating_add(999) / 1_000;
+    let parts = [("d", 86_400, i64::MAX), ("h", 3_600, 24), ("m", 60, 60), ("s", 1, 60)];
+    let amounts = parts.map(|(unit, length, most)| (seconds / length % most, unit));
+    let first = amounts.iter().position(|(amount, _)| *amount > 0).unwrap_or(parts.len() - 1);
+    let said = amounts[first..].iter().take(2).enumerate().filter(|(place, (amount, _))| *place == 0 || *amount > 0);
+    said.map(|(_, (amount, unit))| format!("{amount}{unit}")).collect::<Vec<_>>().join(" ")
+}
+
 fn plural(count: u32, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_in_two_units() {
+        for (milliseconds, text) in [
+            (0, "0s"),
+            (-5, "0s"),
+            (1, "1s"),
+            (59_000, "59s"),
+            (60_000, "1m"),
+            (3_900_000, "1h 5m"),
+            (3_605_000, "1h"),
+            (90_061_000, "1d 1h"),
+            (i64::MAX, "106751991167d 7h"),
+        ] {
+            assert_eq!(time_text(milliseconds), text, "{milliseconds}");
+        }
+    }
 }

@@ -448,6 +448,12 @@ impl Nodes {
         self.use_log.push(node, nodes);
     }
 
+    /// Whether `demand` would fit now, if nothing were kept there for others, and does not.
+    pub(crate) fn fits_but_for_kept(&self, node: NodeId, demand: &Demand) -> bool {
+        let with_kept = |dim| self.room(node, dim).saturating_add(self.held(node, dim));
+        !self.fits(node, demand) && demand.iter().all(|(dim, amount)| amount <= with_kept(dim))
+    }
+
     /// Whether `demand` fits now.
     pub(crate) fn fits(&self, node: NodeId, demand: &Demand) -> bool {
         demand.iter().all(|(dim, amount)| amount <= self.room(node, dim))

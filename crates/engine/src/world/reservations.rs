@@ -93,6 +93,11 @@ impl Reservations {
         counted.flat_map(|(_, amounts)| amounts).filter(|(other, _)| *other == dim).map(|(_, amount)| amount).sum()
     }
 
+    /// The nodes that are to keep room, each with the places of its reservations in `all`.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (NodeId, impl Iterator<Item = usize>)> {
+        self.places.iter().map(|(node, wants)| (*node, wants.iter().map(|(index, _)| *index)))
+    }
+
     /// Whether any room is kept, or would be.
     pub(crate) fn keep_any(&self) -> bool {
         !self.places.is_empty()

@@ -248,6 +248,33 @@ fn a_limit_of_the_queue_is_kept_as_well() {
 }
 
 #[test]
+fn people_are_told_what_is_kept_and_for_whom() {
+    let mut farm = Farm::new(SETTINGS, &[4_000, 4_000]);
+    farm.submit(&Work::new("first", 1, 4_000, 100 * SECOND).limited());
+    farm.settle();
+    farm.submit(&Work::new("gang", 2, 4_000, 50 * SECOND).limited());
+    farm.until(farm.now() + 3 * SECOND);
+    farm.submit(&Work::new("long", 1, 4_000, 98 * SECOND).limited());
+    farm.until(farm.now() + SECOND);
+    insta::assert_snapshot!(farm.lab.why("gang"), @r"
+    room for 1 of 2 pods; 0/2 nodes fit the next one: 2 insufficient cpu (short by 4)
+    ├─ is next; expected to start in 1m 36s: room is reserved on 2 nodes (n0, n1)
+    ├─ cpu: each pod asks for 4; node n0 comes nearest and lacks 4; in all 4 more cpu would be needed
+    └─ starts with at least 2 pods together: 0 placed, 2 waiting
+    ");
+    insta::assert_snapshot!(farm.lab.why("long"), @r"
+    0/2 nodes fit 1 pod: 1 insufficient cpu (short by 4), 1 with room that is kept for others
+    ├─ 1 node could take it, but room there is kept for ns/gang, expected to start in 1m 36s: with a time limit below 1m 36s it could start now
+    └─ cpu: each pod asks for 4; node n0 comes nearest and lacks 4; in all 4 more cpu would be needed
+    ");
+    let expected = farm.lab.world.reasons("ns", "gang").unwrap().expected;
+    assert_eq!(expected, Some(Expected { at: TimeMs(1_100_000), promised: false }));
+    farm.until(farm.now() + 61 * SECOND);
+    assert!(farm.lab.why("gang").contains("is next and starts within 35s"), "{}", farm.lab.why("gang"));
+    assert!(farm.lab.world.reasons("ns", "gang").unwrap().expected.unwrap().promised);
+}
+
+#[test]
 fn without_reservations_a_stream_of_small_ones_starves_a_big_one() {
     let started = |config| {
         let mut farm = Farm::new(config, &[4_000, 4_000]);
