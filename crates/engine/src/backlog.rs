@@ -12,15 +12,24 @@ use crate::config::{Action, Config};
 use crate::cycle::Failure;
 use crate::facts::GroupPhase;
 use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TaskId};
+use crate::minimum::missing;
 use crate::policy::Policy;
+use crate::share;
 use crate::world::ends::Surety;
 use crate::world::groups::GroupRow;
 use crate::world::tables::Tables;
 use crate::world::tasks::{TaskRow, TaskState};
 
+pub(crate) mod lines;
 pub(crate) mod ordered;
 
+use lines::{Entry, Lines, Waiting};
 use ordered::Ordered;
+
+/// Sizes are told in parts per million of the cluster.
+pub(crate) const SIZE_WHOLE: i64 = 1_000_000;
+/// Nothing is told to be larger than a thousand clusters.
+pub(crate) const SIZE_MAX: i64 = SIZE_WHOLE * 1_000;
 
 /// What groups of one bucket have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +76,10 @@ pub(crate) struct Backlog {
     /// Tried one by one.
     pub(crate) loose: BTreeSet<GroupId>,
     spots: Vec<Spot>,
+    /// What waits, admitted or not.
+    pub(crate) lines: Lines,
+    /// What the cluster offered when the lines were made.
+    lines_of: Vec<i64>,
     /// The facts that all orders depend on, as they were when the backlog was made.
     orders: Option<u64>,
 }
@@ -81,6 +94,13 @@ impl Backlog {
         }
         changed.sort_unstable();
         changed.dedup();
+        if !is_about(&self.lines_of, &tables.nodes.total) {
+            self.lines = Lines::default();
+            self.lines_of.clone_from(&tables.nodes.total);
+            for group in tables.groups.waiting.iter().filter(|group| changed.binary_search(group).is_err()) {
+                self.lines.set(*group, entry_of(tables, policy, *group));
+            }
+        }
         // All go out before any comes in: what is left is in order then, and its rows are there.
         for group in &changed {
             self.take_out(tables, policy, *group);
@@ -89,6 +109,7 @@ impl Backlog {
             let place = place_of(tables, policy, config, group);
             let lead = if place == Place::Nowhere { None } else { lead_of(tables, policy, group) };
             self.put_in(tables, policy, group, Spot { place, lead });
+            self.lines.set(group, entry_of(tables, policy, group));
         }
     }
 
@@ -139,6 +160,34 @@ impl Backlog {
     pub(crate) fn lead(&self, group: GroupId) -> Option<TaskId> {
         self.spots.get(group.index())?.lead
     }
+}
+
+/// Whether sizes that were told as parts of the one are good as parts of the other.
+fn is_about(before: &[i64], now: &[i64]) -> bool {
+    let is_near = |(before, now): (&i64, &i64)| before.abs_diff(*now) <= before.unsigned_abs() / 8;
+    before.len() == now.len() && before.iter().zip(now).all(is_near)
+}
+
+/// The group's part of what waits; nothing of one that has its minimum. O(its tasks).
+fn entry_of(tables: &Tables, policy: &Policy, group: GroupId) -> Option<Entry> {
+    if !tables.groups.waiting.contains(&group) {
+        return None;
+    }
+    let row = tables.groups.row(group);
+    if !row.exists() || row.counts.ready() + row.counts.pipelined() >= row.min_member.max(1) {
+        return None;
+    }
+    let missing = missing(tables, group);
+    let size = share::dominant(&missing.total, &tables.nodes.total) / (share::WHOLE / SIZE_WHOLE);
+    let size = size.min(SIZE_MAX);
+    let runs = missing.parts.iter().map(|part| tables.typical_run(group, part.class));
+    let run_ms = runs.collect::<Option<Vec<i64>>>().and_then(|runs| runs.into_iter().max());
+    let seconds = run_ms.unwrap_or(0) / 1_000;
+    let waiting =
+        Waiting { groups: 1, size, work: size.saturating_mul(seconds.max(1)), unknown: i64::from(run_ms.is_none()) };
+    let shares = policy.shares_among_namespaces(tables, row.queue);
+    let namespace = if shares { row.namespace_id } else { NamespaceId::from(0) };
+    Some(Entry::new((row.queue, namespace), row.priority, row.created, waiting))
 }
 
 /// Job order where both rows are there: a group that is gone is found by its id.

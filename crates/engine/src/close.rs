@@ -25,6 +25,7 @@ const MAKING_GRACE_MS: i64 = 5_000;
 const NOTICE_GAP_MS: i64 = 10_000;
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    cycle.outlook.refresh(cycle.tables, cycle.backlog, cycle.now);
     let changed: Vec<Kind> = buckets_with_news(cycle.backlog);
     let mut groups = cycle.tables.groups.take_dirty();
     groups.sort_unstable();
@@ -119,6 +120,7 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     await_group(cycle, group, reasons.as_ref());
     cycle.tables.groups.row_mut(group).reasons = reasons.map(Box::new);
     let ready = is_ready(cycle, group);
+    watch_outlook(cycle, group, ready);
     let blocked = told.as_ref().filter(|reasons| !ready && reasons.stage != Stage::NoGroup);
     let phase = phase(cycle.tables.groups.row(group), blocked.is_some(), ready);
     if phase == GroupPhase::Pending && cycle.tables.groups.row(group).phase != phase {
@@ -134,6 +136,19 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
         write_status(cycle, group, status);
     }
     told.is_none_or(|reasons| notify_pods(cycle, group, &reasons))
+}
+
+/// Guesses when a group that has come to wait will start, or tells that it has.
+fn watch_outlook(cycle: &mut Cycle<'_>, group: GroupId, ready: bool) {
+    let Cycle { tables, policy, backlog, outlook, now, .. } = cycle;
+    let row = tables.groups.row(group);
+    if ready {
+        outlook.ended(group, Some(row.created), *now);
+    } else if row.reasons.is_some() {
+        outlook.watch(tables, policy, backlog, group, *now);
+    } else {
+        outlook.ended(group, None, *now);
+    }
 }
 
 /// Pods and groups that are only being made are no news.

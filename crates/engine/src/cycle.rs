@@ -7,6 +7,7 @@ use crate::backlog::Backlog;
 use crate::config::{Action, Config};
 use crate::finder::Finder;
 use crate::ids::{GroupId, NodeId, TaskId, TimeMs};
+use crate::outlook::Outlook;
 use crate::plan::Plan;
 use crate::plugins::usage;
 use crate::policy::Policy;
@@ -22,6 +23,7 @@ pub(crate) struct Cycle<'w> {
     pub(crate) policy: &'w mut Policy,
     pub(crate) finder: &'w mut Finder,
     pub(crate) backlog: &'w mut Backlog,
+    pub(crate) outlook: &'w mut Outlook,
     pub(crate) config: &'w Config,
     pub(crate) now: TimeMs,
     pub(crate) plan: Plan,

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use crate::ids::{GroupId, TimeMs};
+use crate::outlook::Guess;
 use crate::reasons::{Expected, Reason, Reasons};
 use crate::world::ends::Surety;
-use crate::world::reservations::{Prospect, Reservation};
+use crate::world::reservations::Reservation;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
@@ -14,17 +15,26 @@ use crate::world::tasks::TaskState;
 const NAMED_MAX: usize = 5;
 
 /// Adds what reservations have to do with it.
-pub(crate) fn explain(tables: &Tables, group: GroupId, now: TimeMs, reasons: &mut Reasons) {
-    if let Some(reservation) = tables.reservations.of(group) {
-        reasons.expected = reservation.prospect.as_ref().map(|prospect| expected(reservation, prospect));
+pub(crate) fn explain(tables: &Tables, group: GroupId, now: TimeMs, guess: Option<Guess>, reasons: &mut Reasons) {
+    let reservation = tables.reservations.of(group);
+    let promise = reservation.and_then(promise);
+    let expected = |guess: Guess| {
+        let by = |lead_ms: i64| promise.map_or(now.plus_ms(lead_ms), |promise| now.plus_ms(lead_ms).min(promise));
+        let (at, early, late) = (by(guess.lead_ms), by(guess.early_ms), promise.unwrap_or(by(guess.late_ms)));
+        Expected { asked: now, at, early, late, promised: promise.is_some() }
+    };
+    reasons.expected = guess.map(expected);
+    if let Some(reservation) = reservation {
         reasons.reasons.push(reserved(reservation, now));
     } else if let Some(kept) = kept_for_others(tables, group, now) {
         reasons.reasons.push(kept);
     }
 }
 
-fn expected(reservation: &Reservation, prospect: &Prospect) -> Expected {
-    Expected { at: prospect.at, promised: reservation.hard && prospect.surety == Surety::Certain }
+/// When a group starts at the latest.
+fn promise(reservation: &Reservation) -> Option<TimeMs> {
+    let prospect = reservation.prospect.as_ref().filter(|prospect| prospect.surety == Surety::Certain);
+    prospect.filter(|_| reservation.hard).map(|prospect| prospect.at)
 }
 
 fn reserved(reservation: &Reservation, now: TimeMs) -> Reason {
@@ -32,7 +42,7 @@ fn reserved(reservation: &Reservation, now: TimeMs) -> Reason {
     Reason::Reserved {
         in_ms: reservation.prospect.as_ref().map(|prospect| prospect.at.0.saturating_sub(now.0).max(0)),
         hard: reservation.hard,
-        promised: reservation.prospect.as_ref().is_some_and(|prospect| expected(reservation, prospect).promised),
+        promised: promise(reservation).is_some(),
         nodes: places.iter().take(NAMED_MAX).map(|place| place.name.to_string()).collect(),
         count: u32::try_from(places.len()).unwrap_or(u32::MAX),
     }

@@ -44,7 +44,7 @@ pub(crate) fn exceeded_by_pod(tables: &Tables, policy: &Policy, queue: QueueId, 
             let kept = tables.reservations.kept_of_limit(queue, dim);
             if kept > 0 {
                 used.resize(used.len().max(dim.index() + 1), 0);
-                used[dim.index()] += kept;
+                used[dim.index()] = used[dim.index()].saturating_add(kept);
             }
         }
         exceeded(tables, queue, &wanted, &used)

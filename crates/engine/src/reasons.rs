@@ -53,8 +53,14 @@ pub struct Reasons {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Expected {
-    /// Then, if nothing comes before it.
+    /// As of when.
+    pub asked: TimeMs,
+    /// Half of those like it started by then.
     pub at: TimeMs,
+    /// One of ten before this.
+    pub early: TimeMs,
+    /// One of ten after this.
+    pub late: TimeMs,
     /// No later, whatever comes after it: all that runs there is ended by a limit by then.
     pub promised: bool,
 }

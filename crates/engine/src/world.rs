@@ -8,6 +8,7 @@ use crate::explain;
 use crate::facts::{Delta, GroupPhase, OwnerFacts};
 use crate::finder::Finder;
 use crate::ids::{GroupId, TimeMs};
+use crate::outlook::{self, Outlook};
 use crate::plan::Plan;
 use crate::plan_lint;
 use crate::plugins::Registry;
@@ -54,6 +55,7 @@ pub struct World {
     policy: Policy,
     finder: Finder,
     backlog: Backlog,
+    outlook: Outlook,
     config: Config,
     registry: Registry,
     /// When the last cycle was.
@@ -99,6 +101,7 @@ impl World {
             policy: Policy::new(&config, &registry),
             finder: Finder::default(),
             backlog: Backlog::default(),
+            outlook: Outlook::default(),
             config,
             registry,
             now: TimeMs::default(),
@@ -128,6 +131,7 @@ impl World {
             policy: &mut self.policy,
             finder: &mut self.finder,
             backlog: &mut self.backlog,
+            outlook: &mut self.outlook,
             config: &self.config,
             now,
             plan: Plan::default(),
@@ -209,7 +213,10 @@ impl World {
 
     fn reasons_of(&self, group: GroupId) -> Option<Reasons> {
         let mut reasons = close::reasons_of(&self.tables, &self.backlog, group)?;
-        explain::explain(&self.tables, group, self.now, &mut reasons);
+        let guess = || self.outlook.guess(&self.tables, &self.policy, &self.backlog, group, self.now);
+        let foreseeable = self.tables.reservations.of(group).is_some() || outlook::is_foreseeable(&reasons);
+        let guess = foreseeable.then(guess).flatten();
+        explain::explain(&self.tables, group, self.now, guess, &mut reasons);
         Some(reasons)
     }
 

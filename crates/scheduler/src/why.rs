@@ -7,6 +7,7 @@ use http::{Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::ask::{Handle, Waiting};
+use pumice_engine::Expected;
 
 /// The API group.
 pub const GROUP: &str = "why.pumice.sh";
@@ -54,15 +55,25 @@ fn object(waiting: &Waiting) -> Value {
         "group": waiting.group,
         "queue": waiting.queue,
         "stage": reasons.stage,
-        "since": since(reasons.since.0),
+        "since": time(reasons.since.0),
         "minimum": reasons.minimum,
         "approximate": reasons.approximate,
+        "expected": reasons.expected.as_ref().map(expected),
         "reasons": reasons.reasons,
         "text": reasons.to_string(),
     })
 }
 
-fn since(milliseconds: i64) -> Option<String> {
+fn expected(expected: &Expected) -> Value {
+    json!({
+        "at": time(expected.at.0),
+        "early": time(expected.early.0),
+        "late": time(expected.late.0),
+        "promised": expected.promised,
+    })
+}
+
+fn time(milliseconds: i64) -> Option<String> {
     jiff::Timestamp::from_millisecond(milliseconds).ok().map(|time| time.to_string())
 }
 

@@ -12,14 +12,13 @@ use super::walk::Outcome;
 use crate::config::Reserving;
 use crate::cycle::Cycle;
 use crate::facts::GroupPhase;
+use crate::forecast;
 use crate::ids::{ClassId, GroupId, QueueId, TimeMs};
 use crate::reasons::Reason;
 use crate::world::ends::Surety;
 use crate::world::groups::GroupRow;
 use crate::world::reservations::{Prospect, Reservation};
 use crate::world::tasks::TaskState;
-
-mod forecast;
 
 /// A prospect is worked out anew after so long at least, and where much runs after as many milliseconds as `PODS_A_MS`
 /// goes into the pods: so it takes a small part of all time.
@@ -67,7 +66,7 @@ fn keep_of_limits(cycle: &mut Cycle<'_>) {
         let reservation = &cycle.tables.reservations.all[place];
         let group = reservation.group;
         let Some(prospect) = reservation.prospect.as_ref() else { continue };
-        for (queue, amounts) in forecast::of_limits(cycle, group, prospect) {
+        for (queue, amounts) in forecast::of_limits(cycle.tables, cycle.policy, group, prospect, cycle.now) {
             cycle.tables.reservations.of_limits.entry(queue).or_default().push((group, amounts));
         }
     }
@@ -102,7 +101,8 @@ fn renew(cycle: &mut Cycle<'_>, reservation: &mut Reservation, settings: Reservi
         find(cycle, reservation.group, reservation.hard)
     } else if reservation.hard && (due || overdue) {
         let places = old.map_or(&[][..], |prospect| &prospect.places);
-        forecast::at_places(cycle, reservation.group, places).or_else(|| find(cycle, reservation.group, true))
+        forecast::at_places(cycle.tables, cycle.policy, reservation.group, places, cycle.now)
+            .or_else(|| find(cycle, reservation.group, true))
     } else if due || overdue {
         find(cycle, reservation.group, false)
     } else {
@@ -131,9 +131,10 @@ fn wake(cycle: &mut Cycle<'_>, reservation: &Reservation, turns_hard: TimeMs) {
 }
 
 /// Where ends that are enforced are enough, a hard one goes by these alone: only then anything is promised.
-fn find(cycle: &mut Cycle<'_>, group: GroupId, hard: bool) -> Option<Prospect> {
-    let certain = if hard { forecast::prospect(cycle, group, Surety::Certain) } else { None };
-    certain.or_else(|| forecast::prospect(cycle, group, Surety::Expected))
+fn find(cycle: &Cycle<'_>, group: GroupId, hard: bool) -> Option<Prospect> {
+    let by = |surety| forecast::prospect(cycle.tables, cycle.policy, group, surety, cycle.now);
+    let certain = if hard { by(Surety::Certain) } else { None };
+    certain.or_else(|| by(Surety::Expected))
 }
 
 /// Whether all of its nodes are there and may take pods of the group.

@@ -2,8 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Check, CheckCount, NoDomain, NodesUnfit, Reason, Reasons, Stage};
+use super::{Check, CheckCount, Expected, NoDomain, NodesUnfit, Reason, Reasons, Stage};
 use crate::dims::amount_text;
+use crate::ids::TimeMs;
 
 /// Further lines rendered; the structure holds all.
 const LINES_MAX: usize = 20;
@@ -33,6 +34,9 @@ impl Display for Reasons {
         for role in minimum.roles.iter().filter(|role| role.min < minimum.min_member) {
             lines.push(format!("of task {} at least {}: {} placed", role.role, role.min, role.ready));
         }
+        if let Some(expected) = &self.expected {
+            lines.push(expected.to_string());
+        }
         if self.approximate {
             lines.push("estimated from minResources: its pods are not known yet".to_owned());
         }
@@ -42,6 +46,13 @@ impl Display for Reasons {
             write!(f, "\n{branch} {line}")?;
         }
         Ok(())
+    }
+}
+
+impl Display for Expected {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let time = |at: TimeMs| time_text(at.0.saturating_sub(self.asked.0));
+        write!(f, "expected to start in {}, between {} and {}", time(self.at), time(self.early), time(self.late))
     }
 }
 

@@ -90,7 +90,10 @@ impl Reservations {
     pub(crate) fn kept_of_limit(&self, queue: QueueId, dim: DimId) -> i64 {
         let all = self.of_limits.get(&queue).into_iter().flatten().filter(|_| !self.lifted);
         let counted = all.take_while(|(group, _)| self.freed_for != Some(*group));
-        counted.flat_map(|(_, amounts)| amounts).filter(|(other, _)| *other == dim).map(|(_, amount)| amount).sum()
+        counted
+            .flat_map(|(_, amounts)| amounts)
+            .filter(|(other, _)| *other == dim)
+            .fold(0, |sum: i64, (_, amount)| sum.saturating_add(*amount))
     }
 
     /// The nodes that are to keep room, each with the places of its reservations in `all`.
@@ -219,19 +222,21 @@ impl Tables {
         let mut needed: BTreeMap<DimId, i64> = BTreeMap::new();
         for (at, surety, amounts) in wants {
             for (dim, amount) in amounts {
-                *needed.entry(*dim).or_default() += amount;
+                let cell = needed.entry(*dim).or_default();
+                *cell = cell.saturating_add(*amount);
             }
             let mut given_back: BTreeMap<DimId, i64> = BTreeMap::new();
             for task in &row.tasks {
                 let holds = self.task(*task).state.holds_node();
                 if holds && self.end_of(*task, surety, now).is_some_and(|end| end <= at) {
                     for (dim, amount) in self.classes.row(self.task(*task).class).demand.iter() {
-                        *given_back.entry(dim).or_default() += amount;
+                        let cell = given_back.entry(dim).or_default();
+                        *cell = cell.saturating_add(amount);
                     }
                 }
             }
             for (dim, needed) in &needed {
-                let missing = needed - given_back.get(dim).copied().unwrap_or(0);
+                let missing = needed.saturating_sub(given_back.get(dim).copied().unwrap_or(0));
                 let cell = kept.entry(*dim).or_default();
                 *cell = (*cell).max(missing);
             }

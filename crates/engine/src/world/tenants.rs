@@ -99,7 +99,7 @@ impl Tenants {
     }
 
     /// What the namespace holds of the cluster, and held lately.
-    fn standing(&self, total: &[i64], queue: QueueId, namespace: NamespaceId) -> (i64, i64) {
+    pub(crate) fn standing(&self, total: &[i64], queue: QueueId, namespace: NamespaceId) -> (i64, i64) {
         let tenant = self.of.get(&(queue, namespace));
         let share = tenant.map_or(0, |tenant| share::dominant(&tenant.held, total).saturating_add(tenant.lately));
         (share, self.weights.get(&namespace).copied().unwrap_or(1))

@@ -6,10 +6,10 @@
 
 use smallvec::SmallVec;
 
-use crate::cycle::Cycle;
 use crate::dims::Demand;
 use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TimeMs};
 use crate::minimum::{Part, missing};
+use crate::policy::Policy;
 use crate::world::ends::Surety;
 use crate::world::reservations::{Amounts, Place, Prospect};
 use crate::world::tables::Tables;
@@ -43,14 +43,20 @@ struct Forecast<'a> {
 
 /// When and where the group will fit. Nothing where that can't be told: it asks for a sum only, or it takes the end of
 /// something whose end is not known.
-pub(super) fn prospect(cycle: &mut Cycle<'_>, group: GroupId, surety: Surety) -> Option<Prospect> {
-    let mut parts = missing(cycle.tables, group).parts;
+pub(crate) fn prospect(
+    tables: &Tables,
+    policy: &Policy,
+    group: GroupId,
+    surety: Surety,
+    now: TimeMs,
+) -> Option<Prospect> {
+    let mut parts = missing(tables, group).parts;
     if parts.is_empty() {
         return None;
     }
-    parts.sort_by_key(|part| std::cmp::Reverse(cycle.tables.size(part.class)));
-    let forecast = Forecast::new(cycle, group, parts, surety);
-    let times = forecast.times(cycle.now);
+    parts.sort_by_key(|part| std::cmp::Reverse(tables.size(part.class)));
+    let forecast = Forecast::new((tables, policy), group, parts, surety, now);
+    let times = forecast.times(now);
     let first = times.partition_point(|time| forecast.fill(*time).is_none());
     let at = *times.get(first)?;
     let places = forecast.fill(at)?;
@@ -58,11 +64,17 @@ pub(super) fn prospect(cycle: &mut Cycle<'_>, group: GroupId, surety: Surety) ->
 }
 
 /// When the group will have these places, by ends that are enforced or else by those that are expected.
-pub(super) fn at_places(cycle: &mut Cycle<'_>, group: GroupId, places: &[Place]) -> Option<Prospect> {
-    let parts = missing(cycle.tables, group).parts;
+pub(crate) fn at_places(
+    tables: &Tables,
+    policy: &Policy,
+    group: GroupId,
+    places: &[Place],
+    now: TimeMs,
+) -> Option<Prospect> {
+    let parts = missing(tables, group).parts;
     let of = |surety| {
-        let forecast = Forecast::new(cycle, group, parts.clone(), surety);
-        let times = forecast.times(cycle.now);
+        let forecast = Forecast::new((tables, policy), group, parts.clone(), surety, now);
+        let times = forecast.times(now);
         let first = times.partition_point(|time| !forecast.has_room(places, *time));
         times.get(first).map(|at| Prospect { at: *at, surety, places: places.to_vec() })
     };
@@ -71,23 +83,29 @@ pub(super) fn at_places(cycle: &mut Cycle<'_>, group: GroupId, places: &[Place])
 
 /// What of the limits of the group's queue, and of those above it, is to be kept for it: what it needs beyond what will
 /// have been given back by then. Nothing where the limit leaves enough for all.
-pub(super) fn of_limits(cycle: &Cycle<'_>, group: GroupId, prospect: &Prospect) -> Vec<(QueueId, Amounts)> {
-    let tables = &*cycle.tables;
+pub(crate) fn of_limits(
+    tables: &Tables,
+    policy: &Policy,
+    group: GroupId,
+    prospect: &Prospect,
+    now: TimeMs,
+) -> Vec<(QueueId, Amounts)> {
     let needed = missing(tables, group).total;
     let mut kept = Vec::new();
-    for queue in limited(cycle, tables.groups.row(group).queue) {
+    for queue in limited(tables, policy, tables.groups.row(group).queue) {
         let row = tables.queues.row(queue);
         let held = row.tree.held();
         let at = |amounts: &[i64], dim: DimId| amounts.get(dim.index()).copied().unwrap_or(0);
-        let binding = row.capability.iter().filter(|(dim, limit)| at(&needed, *dim) + at(&held, *dim) > *limit);
+        let binding =
+            row.capability.iter().filter(|(dim, limit)| at(&needed, *dim).saturating_add(at(&held, *dim)) > *limit);
         let dims: Vec<DimId> = binding.map(|(dim, _)| *dim).collect();
         if dims.is_empty() {
             continue;
         }
         let mut amounts: Amounts = dims.iter().map(|dim| (*dim, at(&needed, *dim))).collect();
-        for (end, class) in ends_in(tables, queue, prospect.surety, cycle.now) {
+        for (end, class) in ends_in(tables, queue, prospect.surety, now) {
             for (dim, amount) in amounts.iter_mut().filter(|_| end <= prospect.at) {
-                *amount -= tables.classes.row(class).demand.get(*dim);
+                *amount = amount.saturating_sub(tables.classes.row(class).demand.get(*dim));
             }
         }
         amounts.retain(|(_, amount)| *amount > 0);
@@ -97,9 +115,9 @@ pub(super) fn of_limits(cycle: &Cycle<'_>, group: GroupId, prospect: &Prospect) 
 }
 
 /// The queue, and those above it where queues are asked along their tree, that have a limit.
-fn limited(cycle: &Cycle<'_>, queue: QueueId) -> Vec<QueueId> {
-    let queues = &cycle.tables.queues;
-    let above = queues.row(queue).ancestors.iter().copied().filter(|_| cycle.policy.follows_queue_tree());
+fn limited(tables: &Tables, policy: &Policy, queue: QueueId) -> Vec<QueueId> {
+    let queues = &tables.queues;
+    let above = queues.row(queue).ancestors.iter().copied().filter(|_| policy.follows_queue_tree());
     std::iter::once(queue).chain(above).filter(|queue| !queues.row(*queue).capability.is_empty()).collect()
 }
 
@@ -114,13 +132,18 @@ fn ends_in(tables: &Tables, queue: QueueId, surety: Surety, now: TimeMs) -> impl
 }
 
 /// How much has to be looked at for a forecast: pods on nodes.
-pub(super) fn effort(tables: &Tables) -> i64 {
+pub(crate) fn effort(tables: &Tables) -> i64 {
     i64::try_from(tables.tasks.span()).unwrap_or(i64::MAX)
 }
 
 impl<'a> Forecast<'a> {
-    fn new(cycle: &'a Cycle<'_>, group: GroupId, parts: Vec<Part>, surety: Surety) -> Self {
-        let (tables, policy, now) = (&*cycle.tables, &*cycle.policy, cycle.now);
+    fn new(
+        (tables, policy): (&'a Tables, &Policy),
+        group: GroupId,
+        parts: Vec<Part>,
+        surety: Surety,
+        now: TimeMs,
+    ) -> Self {
         let mut dims: Vec<DimId> = Vec::new();
         for (dim, _) in parts.iter().flat_map(|part| tables.classes.row(part.class).demand.iter()) {
             if !dims.contains(&dim) {
@@ -145,7 +168,7 @@ impl<'a> Forecast<'a> {
                     continue;
                 }
                 let amounts = amounts(&tables.classes.row(row.class).demand);
-                free.iter_mut().zip(&amounts).for_each(|(free, amount)| *free -= amount);
+                free.iter_mut().zip(&amounts).for_each(|(free, amount)| *free = free.saturating_sub(*amount));
                 if let Some(end) = tables.end_of(*task, surety, now) {
                     ends.push((end, amounts));
                 }
@@ -155,7 +178,7 @@ impl<'a> Forecast<'a> {
         let mut forecast = Self { tables, parts, dims, nodes, queues: Vec::new() };
         forecast.count_reservations(group);
         forecast.nodes.iter_mut().for_each(|outlook| outlook.ends.sort_by_key(|(end, _)| *end));
-        for queue in limited(cycle, tables.groups.row(group).queue) {
+        for queue in limited(tables, policy, tables.groups.row(group).queue) {
             forecast.limit_to(queue, surety, now);
         }
         forecast
@@ -174,7 +197,7 @@ impl<'a> Forecast<'a> {
                 let of =
                     |dim: &DimId| place.amounts.iter().find(|(other, _)| other == dim).map_or(0, |(_, amount)| *amount);
                 let amounts: SmallVec<[i64; 4]> = self.dims.iter().map(of).collect();
-                outlook.free.iter_mut().zip(&amounts).for_each(|(free, amount)| *free -= amount);
+                outlook.free.iter_mut().zip(&amounts).for_each(|(free, amount)| *free = free.saturating_sub(*amount));
                 if let Some(run) = run {
                     outlook.ends.push((prospect.at.plus_ms(run), amounts));
                 }
@@ -188,7 +211,7 @@ impl<'a> Forecast<'a> {
         let held = row.tree.held();
         let limit = |dim: &DimId| {
             let limit = row.capability.iter().find(|(other, _)| other == dim).map(|(_, limit)| *limit);
-            limit.map_or(i64::MAX / 4, |limit| limit - held.get(dim.index()).copied().unwrap_or(0))
+            limit.map_or(i64::MAX / 4, |limit| limit.saturating_sub(held.get(dim.index()).copied().unwrap_or(0)))
         };
         let free: SmallVec<[i64; 4]> = self.dims.iter().map(limit).collect();
         let amounts = |class: ClassId| {
@@ -240,8 +263,8 @@ impl<'a> Forecast<'a> {
             for (_, then, place) in candidates {
                 let count = then.min(needed);
                 for ((free, taken), amount) in left[place].1.iter_mut().zip(&mut taken[place]).zip(&wants) {
-                    *free -= amount * count;
-                    *taken += amount * count;
+                    *free = free.saturating_sub(amount.saturating_mul(count));
+                    *taken = taken.saturating_add(amount.saturating_mul(count));
                 }
                 needed -= count;
                 if needed == 0 {
@@ -280,7 +303,7 @@ impl<'a> Forecast<'a> {
         let mut wanted: SmallVec<[i64; 4]> = self.dims.iter().map(|_| 0).collect();
         for part in &self.parts {
             for (sum, amount) in wanted.iter_mut().zip(self.wants(part.class)) {
-                *sum += amount * i64::from(part.count);
+                *sum = sum.saturating_add(amount.saturating_mul(i64::from(part.count)));
             }
         }
         let allows = |queue: &Headroom| {
@@ -304,7 +327,7 @@ impl<'a> Forecast<'a> {
 fn free_at(free: &[i64], ends: &[(TimeMs, SmallVec<[i64; 4]>)], at: TimeMs) -> SmallVec<[i64; 4]> {
     let mut free: SmallVec<[i64; 4]> = free.into();
     for (_, amounts) in ends.iter().take_while(|(end, _)| *end <= at) {
-        free.iter_mut().zip(amounts).for_each(|(free, amount)| *free += amount);
+        free.iter_mut().zip(amounts).for_each(|(free, amount)| *free = free.saturating_add(*amount));
     }
     free
 }

@@ -1,0 +1,142 @@
+//! Who stands in line: how much work waits of each namespace in each queue, by its place in the order.
+//!
+//! Invariant: the sums are those of the groups that were put in. Places are as fine as a priority and a minute of
+//! creation: who waits since the same minute shares one. Sizes are parts of what the cluster offered when the group came.
+//! Kept by the backlog; read by `outlook`.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::ids::{GroupId, NamespaceId, QueueId, TimeMs};
+
+const MINUTE_MS: i64 = 60_000;
+
+/// Whose line.
+pub(crate) type Tenant = (QueueId, NamespaceId);
+/// Higher priorities first, then the oldest.
+type Place = (Reverse<i32>, i64);
+
+/// What waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) groups: i64,
+    /// What the minima ask for, in parts per million of the cluster.
+    pub(crate) size: i64,
+    /// The same times the seconds that they are expected to run.
+    pub(crate) work: i64,
+    /// Groups of which nothing tells how long they will run.
+    pub(crate) unknown: i64,
+}
+
+impl Waiting {
+    pub(crate) fn add(&mut self, other: Self, sign: i64) {
+        self.groups += sign * other.groups;
+        self.size = self.size.saturating_add(sign * other.size);
+        self.work = self.work.saturating_add(sign * other.work);
+        self.unknown += sign * other.unknown;
+    }
+}
+
+/// One group's part.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) tenant: Tenant,
+    place: Place,
+    pub(crate) waiting: Waiting,
+}
+
+impl Entry {
+    pub(crate) fn new(tenant: Tenant, priority: i32, created: TimeMs, waiting: Waiting) -> Self {
+        Self { tenant, place: (Reverse(priority), created.0.div_euclid(MINUTE_MS)), waiting }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    places: BTreeMap<Place, Waiting>,
+    all: Waiting,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    entries: FxHashMap<GroupId, Entry>,
+    lines: FxHashMap<Tenant, Line>,
+}
+
+impl Lines {
+    pub(crate) fn entry(&self, group: GroupId) -> Option<&Entry> {
+        self.entries.get(&group)
+    }
+
+    /// Puts the group in its place, or takes it out.
+    pub(crate) fn set(&mut self, group: GroupId, entry: Option<Entry>) {
+        if let Some(old) = self.entries.remove(&group)
+            && let Some(line) = self.lines.get_mut(&old.tenant)
+        {
+            line.all.add(old.waiting, -1);
+            if let Some(place) = line.places.get_mut(&old.place) {
+                place.add(old.waiting, -1);
+                if place.groups == 0 {
+                    line.places.remove(&old.place);
+                }
+            }
+            if line.all.groups == 0 {
+                self.lines.remove(&old.tenant);
+            }
+        }
+        if let Some(entry) = entry {
+            let line = self.lines.entry(entry.tenant).or_default();
+            line.all.add(entry.waiting, 1);
+            line.places.entry(entry.place).or_default().add(entry.waiting, 1);
+            self.entries.insert(group, entry);
+        }
+    }
+
+    /// What stands before the entry in its own line; of those that share its place every second one. O(places).
+    pub(crate) fn before(&self, entry: &Entry) -> Waiting {
+        let mut before = Waiting::default();
+        let Some(line) = self.lines.get(&entry.tenant) else { return before };
+        line.places.range(..entry.place).for_each(|(_, waiting)| before.add(*waiting, 1));
+        if let Some(beside) = line.places.get(&entry.place) {
+            let mut others = *beside;
+            others.add(entry.waiting, -1);
+            let half = |amount: i64| amount / 2 + amount % 2;
+            let (groups, unknown) = (half(others.groups), half(others.unknown));
+            before.add(Waiting { groups, unknown, size: half(others.size), work: half(others.work) }, 1);
+        }
+        before
+    }
+
+    /// All that waits of each tenant, in no order that means anything.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Tenant, Waiting)> {
+        self.lines.iter().map(|(tenant, line)| (*tenant, line.all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(priority: i32, minute: i64, size: i64) -> Entry {
+        let waiting = Waiting { groups: 1, size, work: 10 * size, unknown: 0 };
+        Entry::new((QueueId(0), NamespaceId(0)), priority, TimeMs(minute * MINUTE_MS + 5), waiting)
+    }
+
+    #[test]
+    fn what_is_more_important_or_older_comes_before() {
+        let mut lines = Lines::default();
+        let all = [entry(0, 5, 1), entry(0, 6, 10), entry(1, 9, 100), entry(0, 6, 20)];
+        for (group, entry) in all.iter().enumerate() {
+            lines.set(GroupId::from(group), Some(*entry));
+        }
+        let sizes: Vec<i64> = all.iter().map(|entry| lines.before(entry).size).collect();
+        assert_eq!(sizes, [100, 111, 0, 106]);
+        lines.set(GroupId::from(2), None);
+        lines.set(GroupId::from(0), Some(entry(0, 7, 1)));
+        assert_eq!(lines.before(&all[1]).size, 10, "half of the other in its minute");
+        (0..4).for_each(|group| lines.set(GroupId::from(group), None));
+        assert_eq!(lines.all().count(), 0);
+    }
+}

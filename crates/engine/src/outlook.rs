@@ -1,0 +1,286 @@
+//! When what waits is expected to start, and how sure that is.
+//!
+//! A guess from sums, cheap enough for each of a million groups: what stands before a group in its line, what others of the
+//! same standing have served meanwhile, what runs and when it is expected to end. Guesses are compared with what came, and
+//! what is told is an interval in which as many of those like it lay. Invariant: nothing here changes a decision. Brought
+//! up to date by `close`; read by `World::reasons`.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::backlog::lines::{Tenant, Waiting};
+use crate::backlog::{Backlog, SIZE_MAX, SIZE_WHOLE as WHOLE};
+use crate::forecast;
+use crate::ids::{GroupId, TimeMs};
+use crate::minimum::missing;
+use crate::policy::Policy;
+use crate::reasons::{Reason, Reasons};
+use crate::share;
+use crate::world::ends::Surety;
+use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
+
+/// What runs is looked at anew after so long, and where much runs after as many milliseconds as this goes into the pods.
+const RENEW_MS: i64 = 1_000;
+const PODS_A_MS: i64 = 20;
+/// Where more runs, nodes are not looked at one by one.
+const PODS_LOOKED_AT_MAX: usize = 100_000;
+/// Groups whose start is guessed to be compared with what comes.
+const WATCHED_MAX: usize = 4_096;
+/// Of these, in one cycle.
+const WATCHED_A_CYCLE: usize = 16;
+/// Guesses remembered of each length.
+const REMEMBERED: usize = 128;
+/// Fewer say nothing.
+const ENOUGH: usize = 12;
+/// Lengths told apart: each twice the one before, from a second on.
+const LENGTHS: usize = 24;
+
+/// An expected start, in milliseconds from now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Guess {
+    /// Half of those like it came earlier.
+    pub(crate) lead_ms: i64,
+    /// One of ten came before this.
+    pub(crate) early_ms: i64,
+    /// One of ten came after this.
+    pub(crate) late_ms: i64,
+}
+
+/// What runs: what will come free, and when.
+#[derive(Debug, Default)]
+struct Releases {
+    at: TimeMs,
+    /// Free now, in parts of the cluster.
+    free: i64,
+    /// Held by what has no known end.
+    endless: i64,
+    /// What is left of the rest, in parts times seconds.
+    work: i64,
+    /// When how much comes free, in order.
+    ends: Vec<(TimeMs, i64)>,
+}
+
+/// Parts in a thousand: how the waits were, beside what was guessed.
+type Ratios = SmallVec<[u32; 8]>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Outlook {
+    releases: Option<Releases>,
+    /// What was guessed, when, of a group made when.
+    watched: FxHashMap<GroupId, (TimeMs, TimeMs, i64)>,
+    watched_now: usize,
+    /// By length of the guess, the oldest replaced first.
+    came: Vec<(Ratios, usize)>,
+}
+
+impl Outlook {
+    /// A cycle ends: what runs is looked at, if it is time to.
+    pub(crate) fn refresh(&mut self, tables: &Tables, backlog: &Backlog, now: TimeMs) {
+        self.watched_now = 0;
+        let every = RENEW_MS.max(i64::try_from(tables.tasks.span()).unwrap_or(i64::MAX) / PODS_A_MS);
+        let is_fresh = self.releases.as_ref().is_some_and(|old| now.0 < old.at.0.saturating_add(every));
+        if !is_fresh && backlog.lines.all().next().is_some() {
+            self.releases = Some(Releases::look(tables, now));
+        }
+    }
+
+    /// Watches what becomes of a group that waits.
+    pub(crate) fn watch(&mut self, tables: &Tables, policy: &Policy, backlog: &Backlog, group: GroupId, now: TimeMs) {
+        let row = tables.groups.row(group);
+        let created = row.created;
+        if !row.reasons.as_ref().is_some_and(|reasons| is_foreseeable(reasons)) {
+            return;
+        }
+        let known = self.watched.get(&group).is_some_and(|(of, ..)| *of == created);
+        if known || self.watched_now >= WATCHED_A_CYCLE || self.watched.len() >= WATCHED_MAX {
+            return;
+        }
+        if let Some(lead) = self.lead(tables, policy, backlog, group, now) {
+            self.watched_now += 1;
+            self.watched.insert(group, (created, now, lead));
+        }
+    }
+
+    /// A group has started, or is gone: what was guessed of it is compared with what came.
+    pub(crate) fn ended(&mut self, group: GroupId, started: Option<TimeMs>, now: TimeMs) {
+        let Some((created, made, lead)) = self.watched.remove(&group) else { return };
+        if started != Some(created) {
+            return;
+        }
+        let waited = now.0.saturating_sub(made.0).max(1_000);
+        let ratio = waited.saturating_mul(1_000) / lead.max(1_000);
+        self.came.resize_with(LENGTHS, Default::default);
+        let (ratios, next) = &mut self.came[length_of(lead)];
+        let ratio = u32::try_from(ratio).unwrap_or(u32::MAX);
+        if ratios.len() < REMEMBERED {
+            ratios.push(ratio);
+        } else {
+            ratios[*next] = ratio;
+            *next = (*next + 1) % REMEMBERED;
+        }
+    }
+
+    /// When the group is expected to start, as those like it did.
+    pub(crate) fn guess(
+        &self,
+        tables: &Tables,
+        policy: &Policy,
+        backlog: &Backlog,
+        group: GroupId,
+        now: TimeMs,
+    ) -> Option<Guess> {
+        let lead = self.lead(tables, policy, backlog, group, now)?;
+        let [early, middle, late] = self.ratios(lead);
+        let of = |ratio: i64| lead.max(1_000).saturating_mul(ratio) / 1_000;
+        Some(Guess { lead_ms: of(middle), early_ms: of(early), late_ms: of(late) })
+    }
+
+    /// The tenth, the half and nine tenths of what came of guesses of that length, or of the next ones to it.
+    fn ratios(&self, lead: i64) -> [i64; 3] {
+        let length = length_of(lead);
+        let mut near: Vec<u32> = Vec::new();
+        for apart in 0..LENGTHS {
+            let around = [length.checked_sub(apart), length.checked_add(apart).filter(|_| apart > 0)];
+            near.extend(around.into_iter().flatten().filter_map(|at| self.came.get(at)).flat_map(|(ratios, _)| ratios));
+            if near.len() >= ENOUGH {
+                break;
+            }
+        }
+        if near.len() < ENOUGH {
+            return [300, 1_000, 3_000];
+        }
+        near.sort_unstable();
+        [100, 500, 900].map(|part| i64::from(near[(near.len() * part / 1_000).min(near.len() - 1)]))
+    }
+
+    /// In how many milliseconds the group would start if all sums were as they seem.
+    fn lead(&self, tables: &Tables, policy: &Policy, backlog: &Backlog, group: GroupId, now: TimeMs) -> Option<i64> {
+        if let Some(reservation) = tables.reservations.of(group) {
+            return reservation.prospect.as_ref().map(|prospect| prospect.at.0.saturating_sub(now.0).max(0));
+        }
+        let releases = self.releases.as_ref()?;
+        let entry = backlog.lines.entry(group)?;
+        let before = before(tables, policy, backlog, entry.tenant, backlog.lines.before(entry));
+        let known = before.groups.saturating_sub(before.unknown);
+        if known == 0 && before.unknown > 0 {
+            return None;
+        }
+        // Those of which nothing is known run as long as the others.
+        let work = i128::from(before.work) * i128::from(before.groups.max(1)) / i128::from(known.max(1));
+        let work = i64::try_from(work).unwrap_or(i64::MAX);
+        let lacking = before.size.saturating_add(entry.waiting.size).saturating_sub(releases.free);
+        let by_ends = releases.when(lacking);
+        let passed = now.0.saturating_sub(releases.at.0);
+        let capacity = WHOLE.saturating_sub(releases.endless);
+        let by_work = (capacity > 0 && releases.work.saturating_add(work) > 0)
+            .then(|| i128::from(releases.work.saturating_add(work)) * 1_000 / i128::from(capacity))
+            .and_then(|lead| i64::try_from(lead).ok());
+        if lacking <= 0 {
+            // By sums it would have started: what is free lies where it can't be used.
+            let is_cheap = tables.tasks.span() <= PODS_LOOKED_AT_MAX;
+            let by_nodes = || forecast::prospect(tables, policy, group, Surety::Expected, now);
+            let prospect = is_cheap.then(by_nodes).flatten().filter(|prospect| prospect.at > now)?;
+            return Some(prospect.at.0.saturating_sub(now.0));
+        }
+        if !is_placeable(tables, policy, group) {
+            return None;
+        }
+        let lead = [by_ends.map(|end| end.0.saturating_sub(now.0)), by_work.map(|lead| lead.saturating_sub(passed))];
+        lead.into_iter().flatten().min().map(|lead| lead.max(0))
+    }
+}
+
+/// Whether it waits for what time brings by itself: room that comes free, its share, its turn.
+pub(crate) fn is_foreseeable(reasons: &Reasons) -> bool {
+    let comes = |reason: &Reason| match reason {
+        Reason::QueueLimit { never, of_cluster, .. } => !never && *of_cluster,
+        Reason::NodesUnfit(_) | Reason::QueueShare { .. } | Reason::Overcommitted { .. } => true,
+        Reason::StrictOrder { .. } | Reason::WaitsBehind { .. } | Reason::RoomIsFreed { .. } => true,
+        _ => false,
+    };
+    !reasons.reasons.is_empty() && reasons.reasons.iter().all(comes)
+}
+
+/// Whether there are nodes that could take each of the pods that the group needs, if they were empty.
+fn is_placeable(tables: &Tables, policy: &Policy, group: GroupId) -> bool {
+    let parts = missing(tables, group).parts;
+    parts.iter().all(|part| {
+        let class = tables.classes.row(part.class);
+        let offers = |node| class.demand.iter().all(|(dim, amount)| amount <= tables.nodes.allocatable(node, dim));
+        tables.nodes.ids().any(|node| offers(node) && policy.check_facts(tables, class, node).is_none())
+    })
+}
+
+fn length_of(lead_ms: i64) -> usize {
+    let seconds = u64::try_from(lead_ms / 1_000).unwrap_or(0);
+    usize::try_from(64 - seconds.leading_zeros()).unwrap_or(0).min(LENGTHS - 1)
+}
+
+/// What is served before a group comes to its turn: what stands before it in its line, and meanwhile of others as much for
+/// their weight, and until they hold as much.
+fn before(tables: &Tables, policy: &Policy, backlog: &Backlog, tenant: Tenant, own: Waiting) -> Waiting {
+    let mut before = own;
+    let standing = |(queue, namespace): Tenant| {
+        let row = tables.queues.row(queue);
+        let (held, weight) = match policy.shares_among_namespaces(tables, queue) {
+            true => tables.tenants.standing(&tables.nodes.total, queue, namespace),
+            false => (share::dominant(&row.tree.allocated, &tables.nodes.total), 1),
+        };
+        let weight = weight.saturating_mul(i64::from(row.weight.max(1))).max(1);
+        (held / (share::WHOLE / WHOLE), weight)
+    };
+    let (held, weight) = standing(tenant);
+    for (other, waiting) in backlog.lines.all().filter(|(other, _)| *other != tenant) {
+        let (others_hold, others_weight) = standing(other);
+        let level = i128::from(held.saturating_add(own.size)) * i128::from(others_weight) / i128::from(weight);
+        let level = i64::try_from(level).unwrap_or(i64::MAX);
+        let served = level.saturating_sub(others_hold).clamp(0, waiting.size);
+        if waiting.size > 0 && served > 0 {
+            let part = |amount: i64| {
+                let part = i128::from(amount) * i128::from(served) / i128::from(waiting.size);
+                i64::try_from(part).unwrap_or(i64::MAX)
+            };
+            let (groups, unknown) = (part(waiting.groups), part(waiting.unknown));
+            before.add(Waiting { groups, unknown, size: served, work: part(waiting.work) }, 1);
+        }
+    }
+    before
+}
+
+impl Releases {
+    /// O(pods), and a sort of their ends.
+    fn look(tables: &Tables, now: TimeMs) -> Self {
+        let mut releases = Self { at: now, free: WHOLE, ..Self::default() };
+        for (task, row) in tables.tasks.iter() {
+            if !row.state.holds_node() && row.state != TaskState::Pipelined || row.node.is_none() {
+                continue;
+            }
+            let size = tables.size(row.class).min(SIZE_MAX);
+            releases.free = releases.free.saturating_sub(size);
+            match tables.end_of(task, Surety::Expected, now) {
+                Some(end) => {
+                    let seconds = end.0.saturating_sub(now.0) / 1_000;
+                    releases.work = releases.work.saturating_add(size.saturating_mul(seconds));
+                    releases.ends.push((end, size));
+                }
+                None => releases.endless = releases.endless.saturating_add(size),
+            }
+        }
+        releases.free = releases.free.max(0);
+        releases.ends.sort_unstable();
+        releases
+    }
+
+    /// When so much more will be free than is now.
+    fn when(&self, lacking: i64) -> Option<TimeMs> {
+        if lacking <= 0 {
+            return Some(self.at);
+        }
+        let mut freed = 0_i64;
+        self.ends.iter().find_map(|(end, size)| {
+            freed = freed.saturating_add(*size);
+            (freed >= lacking).then_some(*end)
+        })
+    }
+}
