@@ -56,6 +56,8 @@ pub struct JobFlags {
     pub zone: Option<String>,
     /// The priority class.
     pub priority_class: Option<String>,
+    /// When it is to have ended, as RFC 3339.
+    pub deadline: Option<String>,
     /// Jobs to wait for, as `ok:JOB`, `any:JOB` or `failed:JOB`, also several with commas.
     pub after: Vec<String>,
     /// Records that the pods share; there is a pod for each slice of them.

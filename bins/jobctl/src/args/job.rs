@@ -63,6 +63,9 @@ pub struct JobArgs {
     /// Priority class
     #[arg(long, value_name = "NAME", alias = "priority-class", add = completion::priorities())]
     pub priority: Option<String>,
+    /// When it is to have ended: it goes before others of yours, and you are warned when it will be late
+    #[arg(long, value_name = "TIME")]
+    pub deadline: Option<String>,
     /// Start after another job: ok:JOB, any:JOB or failed:JOB, several with commas
     #[arg(long, value_name = "WHEN:JOB")]
     pub after: Vec<String>,
@@ -198,6 +201,7 @@ impl JobArgs {
             queue: self.queue.or(under.queue),
             zone: self.zone.or(under.zone),
             priority: self.priority.or(under.priority),
+            deadline: self.deadline.or(under.deadline),
             after: joined(under.after, self.after),
             array: self.array.or(under.array.filter(|_| !sharded)),
             days: self.days.or(under.days.filter(|_| !sharded)),

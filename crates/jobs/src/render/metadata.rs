@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pumice_api::names::{AFTER, MAX_PARALLEL, ON_OOM, RETRIES, RETRIES_MAX};
+use pumice_api::names::{AFTER, DEADLINE, MAX_PARALLEL, ON_OOM, RETRIES, RETRIES_MAX};
 use pumice_objects::names as wire;
 
 use super::counts::Counts;
@@ -32,6 +32,9 @@ pub(super) fn of_job(flags: &JobFlags, program: &str) -> Result<ObjectMeta, Rend
         }
         idempotency::check(key).map_err(|problem| RenderError::text("--idempotency-key", key, problem))?;
         annotations.insert(idempotency::KEY.to_owned(), key.clone());
+    }
+    if let Some(deadline) = &flags.deadline {
+        annotations.insert(DEADLINE.to_owned(), rules::deadline(deadline)?);
     }
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     if metadata.name.is_none() {

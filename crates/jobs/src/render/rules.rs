@@ -52,6 +52,13 @@ pub(super) fn on_oom(text: &str) -> Result<String, RenderError> {
     Ok(words.collect::<Vec<_>>().join(","))
 }
 
+/// The time that `--deadline` names, as the scheduler reads it.
+pub(super) fn deadline(text: &str) -> Result<String, RenderError> {
+    let problem = "is no time; write for example 2026-01-31T18:00:00Z or 2026-01-31T18:00:00+08:00";
+    let time = text.trim().parse::<jiff::Timestamp>().map_err(|_| RenderError::text("--deadline", text, problem))?;
+    Ok(time.to_string())
+}
+
 /// The seconds that `--signal TERM@SECONDS` leaves a pod between the signal and the kill.
 pub(super) fn grace_seconds(text: &str) -> Result<i64, RenderError> {
     let bad = |problem: &str| RenderError::text("--signal", text, problem);
@@ -137,6 +144,9 @@ mod tests {
         }
         for text in ["ok:a", "ok:a,any:b,failed:job/c,ok:a", "a", "when:a", "ok:", "ok:A_B", "", "ok:a,,any:b"] {
             table.push_str(&format!("--after {text:?} -> {}\n", told(&after(&[text.to_owned()]))));
+        }
+        for text in ["2026-01-31T18:00:00Z", "2026-01-31T18:00:00+08:00", "tomorrow", "2026-01-31", ""] {
+            table.push_str(&format!("--deadline {text:?} -> {}\n", told(&deadline(text))));
         }
         insta::assert_snapshot!(table);
     }
