@@ -55,7 +55,7 @@ pub enum Command {
     /// Run admission by itself, as a cluster's webhooks
     #[command(subcommand)]
     Admission(AdmissionCommand),
-    /// Run nodes by themselves
+    /// Run nodes by themselves, or ask why one takes no more
     #[command(subcommand)]
     Node(NodeCommand),
     #[command(flatten)]
@@ -116,6 +116,13 @@ pub enum NodeCommand {
     Run(Box<node::NodeRunArgs>),
     /// Add nodes without machines to a cluster, and keep them (see docs/simulated-nodes.md)
     Simulated(cluster::NodeArgs),
+    /// Tell why a node takes no more, and when it will
+    Why {
+        #[command(flatten)]
+        place: vcctl::Where,
+        #[command(flatten)]
+        told: vcctl::Told,
+    },
 }
 
 /// Where everything is kept.

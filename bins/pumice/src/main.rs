@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         }
         Command::Node(NodeCommand::Run(args)) => node::run(&args),
         Command::Node(NodeCommand::Simulated(args)) => alone::simulated_nodes(args),
+        Command::Node(NodeCommand::Why { place, told }) => return vcctl::node_why(&place, &told),
         Command::Crds => install::definitions(),
         Command::Roles(args) => install::roles(&args),
         Command::Links { dir } => vcctl::links(dir.as_deref()),

@@ -13,18 +13,18 @@ use pumice_api::bus::Action;
 use pumice_jobs::Connection;
 use pumice_jobs::target::{Target, TargetError, read_run_file};
 use pumice_vcctl::documents::{self, Deed};
-use pumice_vcctl::kinds::{CRON_JOB, JOB_FLOW, JOB_TEMPLATE};
+use pumice_vcctl::kinds::{CRON_JOB, JOB_FLOW, JOB_TEMPLATE, NODE_WHY, QUEUE_WHY};
 use pumice_vcctl::objects::{self, Listing};
 use pumice_vcctl::queue::Operation;
 use pumice_vcctl::table::Column;
-use pumice_vcctl::{Error, Form, Kind, Scope, Session, cron, job, pod, queue, version};
+use pumice_vcctl::{Error, Form, Kind, Scope, Session, cron, job, pod, queue, version, why};
 
 use crate::args::vcctl::flow::{DeleteArgs, Verb as FlowVerb};
 use crate::args::vcctl::job::Verb as JobVerb;
 use crate::args::vcctl::queue::{self as queue_args, Verb as QueueVerb};
 use crate::args::vcctl::slurm::{JobsArgs, OneArgs, Program, QueuesArgs, SubArgs};
 use crate::args::vcctl::work::{CronVerb, PodVerb};
-use crate::args::vcctl::{FromFile, Group, Listed, Named, Shown, Where};
+use crate::args::vcctl::{FromFile, Group, Listed, Named, Shown, Told, Where};
 use crate::data_dir::DataDir;
 
 /// Does what a group's verb says.
@@ -85,6 +85,11 @@ pub fn links(directory: Option<&Path>) -> anyhow::Result<()> {
         println!("{}", path.display());
     }
     Ok(())
+}
+
+/// `pumice node why`.
+pub fn node_why(place: &Where, args: &Told) -> ExitCode {
+    talk(place, "tell of node", async |session| why::tell(session, NODE_WHY, &args.name, args.output.or_table()).await)
 }
 
 fn vsub(args: SubArgs) -> ExitCode {
@@ -179,6 +184,7 @@ fn queue_words(verb: &QueueVerb) -> &'static str {
         QueueVerb::List { .. } => "list queue",
         QueueVerb::Get(_) => "get queue",
         QueueVerb::Operate(_) => "operate queue",
+        QueueVerb::Why(_) => "tell of queue",
         QueueVerb::Delete(_) => "delete queue",
     }
 }
@@ -196,6 +202,7 @@ async fn on_queues(session: &mut Session<'_>, verb: QueueVerb) -> Result<(), Err
             let name = named(&args.queue.name, "queue name", words)?;
             queue::get(session, name, queue::COLUMNS, args.output.or_table()).await
         }
+        QueueVerb::Why(args) => why::tell(session, QUEUE_WHY, &args.name, args.output.or_table()).await,
         QueueVerb::Operate(args) => {
             let name = named(&args.queue.name, "queue name", words)?;
             let operation = match args.action {

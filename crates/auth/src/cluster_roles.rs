@@ -47,8 +47,8 @@ const VIEW: &[Line] = &[
     (&["nodeinfo.volcano.sh"], &["numatopologies"], READ),
     (&["shard.volcano.sh"], &["nodeshards", "nodeshards/status"], READ),
     (&["pumice.sh"], &["resourceprofiles"], READ),
-    // Why a job waits.
-    (&["why.pumice.sh"], &["jobs"], READ),
+    // Why a job waits, and how queues and nodes stand.
+    (&["why.pumice.sh"], &["jobs", "nodes", "queues"], READ),
 ];
 
 const EDIT: &[Line] = &[

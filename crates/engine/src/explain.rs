@@ -1,6 +1,12 @@
 //! What more there is to say of a waiting group than the checks that failed: worked out when somebody asks, so that it costs
 //! neither a cycle nor memory. Called by `World::reasons` and by the views of groups. O(nodes that keep room).
 
+mod node;
+mod queue;
+
+pub use node::NodeWhy;
+pub use queue::QueueWhy;
+
 use std::collections::BTreeSet;
 
 use crate::ids::{GroupId, TimeMs};

@@ -34,6 +34,7 @@ pub use config::{
     Warning, WarningKind,
 };
 pub use dims::Resources;
+pub use explain::{NodeWhy, QueueWhy};
 pub use facts::{
     Attribute, BudgetFacts, ContainerFacts, CpuPlace, CsiNodeFacts, Delta, DeviceClaimFacts, DeviceClassFacts,
     DeviceFacts, DeviceName, DeviceRequest, DeviceSliceFacts, GroupCondition, GroupFacts, GroupPhase, GroupStatus,

@@ -11,6 +11,7 @@ mod class;
 mod text;
 
 pub(crate) use class::{class_of, is_class};
+pub(crate) use text::{plural, time_text, tree};
 
 /// Where in its way a group waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use crate::backlog::Backlog;
 use crate::close;
 use crate::config::Config;
 use crate::cycle::Cycle;
-use crate::explain;
+use crate::explain::{self, NodeWhy, QueueWhy};
 use crate::facts::{Delta, GroupPhase, OwnerFacts};
 use crate::finder::Finder;
 use crate::ids::{GroupId, TimeMs};
@@ -31,7 +31,7 @@ pub(crate) mod nodes;
 pub(crate) mod objects;
 mod oversubscription;
 pub(crate) mod promises;
-mod queue_view;
+pub(crate) mod queue_view;
 pub(crate) mod queues;
 pub(crate) mod reservations;
 pub(crate) mod shard;
@@ -218,6 +218,18 @@ impl World {
         let guess = foreseeable.then(guess).flatten();
         explain::explain(&self.tables, group, self.now, guess, &mut reasons);
         Some(reasons)
+    }
+
+    /// What a queue waits for, and who in it. O(groups that wait).
+    pub fn queue_why(&self, name: &str) -> Option<QueueWhy> {
+        let queue = self.tables.queues.table.find(name).filter(|queue| self.tables.queues.row(*queue).known)?;
+        Some(QueueWhy::of(&self.tables, &self.policy, &self.backlog, queue, self.now))
+    }
+
+    /// Why a node takes no more, and when it will. O(pods on it).
+    pub fn node_why(&self, name: &str) -> Option<NodeWhy> {
+        let node = self.tables.nodes.table.find(name).filter(|node| self.tables.nodes.row(*node).known)?;
+        Some(NodeWhy::of(&self.tables, node, self.now))
     }
 
     /// The nodes of this scheduler's shard as of the last cycle, sorted; none where it has no shard.

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::metrics::Metrics;
 use pumice_cluster::Vitals;
-use pumice_engine::{GroupView, Reasons, World};
+use pumice_engine::{GroupView, NodeWhy, QueueWhy, Reasons, World};
 
 /// The World, owned by the loop, readable by handles.
 #[derive(Debug, Clone)]
@@ -63,6 +63,16 @@ impl Handle {
             let asked = group.name == name || group.owner.is_some_and(|owner| owner.name == name);
             asked.then(|| group.reasons()).flatten().map(|reasons| waiting(&group, reasons))
         })
+    }
+
+    /// What a queue waits for. O(groups that wait), blocks for a cycle at most.
+    pub fn queue_why(&self, name: &str) -> Option<QueueWhy> {
+        self.world.read().queue_why(name)
+    }
+
+    /// Why a node takes no more. O(pods on it), blocks for a cycle at most.
+    pub fn node_why(&self, name: &str) -> Option<NodeWhy> {
+        self.world.read().node_why(name)
     }
 
     /// All that waits, in one namespace or everywhere, by namespace and name. O(groups), blocks for a cycle at most.

@@ -1,9 +1,10 @@
-//! `why.pumice.sh/v1alpha1`: why Jobs wait, as an aggregated API. Called by whoever wires it into an API server.
+//! `why.pumice.sh/v1alpha1`: why Jobs wait, and how queues and nodes stand, as an aggregated API. Called by whoever wires it into an API server.
 //!
 //! Invariant: an object is there exactly while its Job waits; a Job that does not wait is 404.
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::ask::{Handle, Waiting};
@@ -16,7 +17,7 @@ pub const VERSION: &str = "v1alpha1";
 
 impl Handle {
     /// Answers a GET of `.../jobs`, `.../namespaces/NS/jobs` or `.../namespaces/NS/jobs/NAME`, below
-    /// `/apis/why.pumice.sh/v1alpha1`. Blocks for a cycle at most.
+    /// `/apis/why.pumice.sh/v1alpha1`, and of `.../queues/NAME` and `.../nodes/NAME`. Blocks for a cycle at most.
     pub fn answer(&self, path: &str) -> Response<Bytes> {
         let prefix = format!("/apis/{GROUP}/{VERSION}/");
         let parts: Vec<&str> =
@@ -31,9 +32,33 @@ impl Handle {
                     status(StatusCode::NOT_FOUND, "NotFound", &message)
                 }
             },
+            ["queues", name] => match self.queue_why(name) {
+                Some(queue) => json_response(StatusCode::OK, &of_cluster("QueueWhy", name, &queue)),
+                None => not_known("queues", name),
+            },
+            ["nodes", name] => match self.node_why(name) {
+                Some(node) => json_response(StatusCode::OK, &of_cluster("NodeWhy", name, &node)),
+                None => not_known("nodes", name),
+            },
             _ => status(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource"),
         }
     }
+}
+
+/// An object of the cluster, with its text for people.
+fn of_cluster(kind: &str, name: &str, told: &(impl Serialize + ToString)) -> Value {
+    json!({
+        "kind": kind,
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "metadata": {"name": name},
+        "status": told,
+        "text": told.to_string(),
+    })
+}
+
+fn not_known(resource: &str, name: &str) -> Response<Bytes> {
+    let message = format!("{resource}.{GROUP} {name:?} not found: the scheduler does not know it");
+    status(StatusCode::NOT_FOUND, "NotFound", &message)
 }
 
 /// What to answer while there is no scheduler to ask.
@@ -94,7 +119,9 @@ fn json_response(code: StatusCode, body: &Value) -> Response<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use pumice_engine::{Config, Delta, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, QueueFacts, TimeMs, World};
+    use pumice_engine::{
+        Config, Delta, GroupFacts, GroupPhase, GroupStatus, NodeFacts, OwnerFacts, QueueFacts, TimeMs, World,
+    };
 
     use super::*;
     use crate::ask::Shared;
@@ -103,6 +130,7 @@ mod tests {
     fn waiting_world() -> World {
         let mut world = World::new(Config::default());
         world.apply(&Delta::QueueUpsert(QueueFacts { name: "default".into(), ..QueueFacts::default() }));
+        world.apply(&Delta::NodeUpsert(NodeFacts { name: "n0".into(), ..NodeFacts::default() }));
         world.apply(&Delta::GroupUpsert(Box::new(GroupFacts {
             namespace: "ns".into(),
             name: "mnist-1234".into(),
@@ -141,8 +169,18 @@ mod tests {
         assert_eq!((code, body["items"].as_array().unwrap().len()), (200, 1));
         let (_, body) = get("/apis/why.pumice.sh/v1alpha1/namespaces/elsewhere/jobs");
         assert_eq!(body["items"], json!([]));
-        for path in ["/apis/why.pumice.sh/v1alpha1/namespaces/ns/jobs/other", "/apis/why.pumice.sh/v1alpha1/pods", "/"]
-        {
+        for (path, kind) in [("queues/default", "QueueWhy"), ("nodes/n0", "NodeWhy")] {
+            let (code, body) = get(&format!("/apis/why.pumice.sh/v1alpha1/{path}"));
+            assert_eq!((code, body["kind"].as_str()), (200, Some(kind)), "{body}");
+            assert!(body["text"].as_str().unwrap().contains(body["metadata"]["name"].as_str().unwrap()), "{body}");
+        }
+        for path in [
+            "/apis/why.pumice.sh/v1alpha1/nodes/none",
+            "/apis/why.pumice.sh/v1alpha1/queues/none",
+            "/apis/why.pumice.sh/v1alpha1/namespaces/ns/jobs/other",
+            "/apis/why.pumice.sh/v1alpha1/pods",
+            "/",
+        ] {
             let (code, body) = get(path);
             assert_eq!((code, body["reason"].as_str()), (404, Some("NotFound")), "{path}");
         }

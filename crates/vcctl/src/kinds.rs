@@ -42,7 +42,16 @@ pub const POD: Kind = Kind::core("Pod", "pod", "pods");
 /// Event.
 pub const EVENT: Kind = Kind::core("Event", "event", "events");
 
+/// How a queue stands, as the scheduler tells it; without a namespace.
+pub const QUEUE_WHY: Kind = Kind::why("QueueWhy", "queue", "queues");
+/// How a node stands, as the scheduler tells it; without a namespace.
+pub const NODE_WHY: Kind = Kind::why("NodeWhy", "node", "nodes");
+
 impl Kind {
+    const fn why(title: &'static str, word: &'static str, plural: &'static str) -> Kind {
+        Kind { title, word, plural, group: "why.pumice.sh", version: "v1alpha1", namespaced: false }
+    }
+
     const fn of<K: CustomResource>() -> Kind {
         Kind {
             title: K::KIND,

@@ -18,6 +18,7 @@ pub mod queue;
 pub mod session;
 pub mod table;
 pub mod version;
+pub mod why;
 mod words;
 
 pub use error::Error;

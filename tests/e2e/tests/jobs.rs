@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use pumice_testkit::{Platform, Setup, eventually, example};
+use pumice_testkit::{Platform, Setup, binary, eventually, example};
 use serde_json::Value;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
@@ -81,6 +81,16 @@ fn a_job_without_room_waits_says_why_and_starts() {
     let structured: Value = serde_json::from_str(&platform.jobctl(["why", "waiter", "-o", "json"]).ok()).unwrap();
     assert!(structured["stage"].is_string(), "{structured}");
     assert!(structured["reasons"].as_array().is_some_and(|reasons| !reasons.is_empty()), "{structured}");
+    let queue = platform.run(&binary("pumice"), ["queue", "why", "default"], None).ok();
+    assert!(queue.contains("1 group waits in queue default") && queue.contains("waiter"), "{queue}");
+    let node: Value = {
+        let name = platform.list("nodes")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        let told = platform.run(&binary("pumice"), ["node", "why", &name, "-o", "json"], None).ok();
+        serde_json::from_str(&told).unwrap()
+    };
+    assert_eq!((&node["status"]["pods"], &node["status"]["used"]["cpu"]), (&1.into(), &2000.into()), "{node}");
+    let nobody = platform.run(&binary("pumice"), ["queue", "why", "nobody"], None);
+    assert!(nobody.code == 3 && nobody.stderr.contains("does not know it"), "{nobody:?}");
     platform.jobctl(["cancel", "hog"]).ok();
     platform.jobctl(["wait", "waiter", "--timeout", "60s"]).ok();
     assert!(platform.jobctl(["logs", "waiter"]).ok().contains("there was room"));

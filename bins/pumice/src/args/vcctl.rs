@@ -173,6 +173,16 @@ pub struct Shown {
     pub output: Output,
 }
 
+/// A queue or a node, and a form.
+#[derive(Debug, Args)]
+pub struct Told {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    #[command(flatten)]
+    pub output: Output,
+}
+
 /// Objects of one namespace or all of them, and a form.
 #[derive(Debug, Args)]
 pub struct Listed {

@@ -82,15 +82,18 @@ impl Late {
         AggregatedApi {
             group: pumice_scheduler::WHY_GROUP.into(),
             version: pumice_scheduler::WHY_VERSION.into(),
-            resources: vec![AggregatedResource {
-                name: "jobs".into(),
-                kind: "Why".into(),
-                namespaced: true,
-                verbs: vec![Verb::Get, Verb::List],
-            }],
+            resources: vec![
+                resource("jobs", "Why", true, vec![Verb::Get, Verb::List]),
+                resource("queues", "QueueWhy", false, vec![Verb::Get]),
+                resource("nodes", "NodeWhy", false, vec![Verb::Get]),
+            ],
             service: Arc::new(Why { scheduler: Arc::clone(&self.scheduler) }),
         }
     }
+}
+
+fn resource(name: &str, kind: &str, namespaced: bool, verbs: Vec<Verb>) -> AggregatedResource {
+    AggregatedResource { name: name.into(), kind: kind.into(), namespaced, verbs }
 }
 
 /// Reaches the one node there is.

@@ -42,12 +42,17 @@ impl Display for Reasons {
             lines.push("estimated from minResources: its pods are not known yet".to_owned());
         }
         lines.truncate(LINES_MAX);
-        for (number, line) in lines.iter().enumerate() {
-            let branch = if number + 1 == lines.len() { "└─" } else { "├─" };
-            write!(f, "\n{branch} {line}")?;
-        }
-        Ok(())
+        tree(f, &lines)
     }
+}
+
+/// Writes lines below one that was written.
+pub(crate) fn tree(f: &mut Formatter<'_>, lines: &[String]) -> fmt::Result {
+    for (number, line) in lines.iter().enumerate() {
+        let branch = if number + 1 == lines.len() { "└─" } else { "├─" };
+        write!(f, "\n{branch} {line}")?;
+    }
+    Ok(())
 }
 
 impl Display for Late {
@@ -292,7 +297,7 @@ impl NodesUnfit {
 }
 
 /// A time as people say it, in two units at most: `1h 5m`.
-fn time_text(milliseconds: i64) -> String {
+pub(crate) fn time_text(milliseconds: i64) -> String {
     let seconds = milliseconds.max(0).saturating_add(999) / 1_000;
     let parts = [("d", 86_400, i64::MAX), ("h", 3_600, 24), ("m", 60, 60), ("s", 1, 60)];
     let amounts = parts.map(|(unit, length, most)| (seconds / length % most, unit));
@@ -301,7 +306,7 @@ fn time_text(milliseconds: i64) -> String {
     said.map(|(_, (amount, unit))| format!("{amount}{unit}")).collect::<Vec<_>>().join(" ")
 }
 
-fn plural(count: u32, noun: &str) -> String {
+pub(crate) fn plural(count: u32, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 

@@ -34,7 +34,7 @@ pub struct QueueView {
 }
 
 impl QueueView {
-    pub(super) fn of(tables: &Tables, policy: &Policy, queue: QueueId) -> Self {
+    pub(crate) fn of(tables: &Tables, policy: &Policy, queue: QueueId) -> Self {
         let row = tables.queues.row(queue);
         let deserved = policy.deserved(tables, queue);
         let mut requested = row.tree.allocated.clone();

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Output;
+use super::{Output, Told};
 
 /// The verbs of `queue`.
 #[derive(Debug, Subcommand)]
@@ -18,6 +18,8 @@ pub enum Verb {
     Get(QueueShown),
     /// Open or close a queue, or change its weight
     Operate(OperateArgs),
+    /// Tell why its work waits, and who is next
+    Why(Told),
     /// Delete a queue
     Delete(QueueShown),
 }

@@ -379,3 +379,41 @@ fn a_deadline_orders_and_a_miss_is_told_at_once() {
     farm.until(begin + 42 * SECOND);
     assert!(farm.has_started("late") && !farm.has_started("older") && !farm.has_started("in-time"));
 }
+
+#[test]
+fn a_queue_and_a_node_say_how_they_stand() {
+    let mut farm = Farm::new(SETTINGS, &[4_000, 4_000]);
+    farm.submit(&Work::new("first", 1, 3_000, 100 * SECOND).limited());
+    farm.submit(&Work::new("service", 1, 1_000, 100_000 * SECOND));
+    farm.settle();
+    farm.submit(&Work::new("gang", 2, 3_000, 50 * SECOND).limited());
+    farm.until(farm.now() + 3 * SECOND);
+    farm.submit(&Work::new("long", 1, 4_000, 98 * SECOND).limited());
+    farm.settle();
+    let world = &farm.lab.world;
+    insta::assert_snapshot!(world.queue_why("default").unwrap(), @r"
+    2 groups wait in queue default
+    ├─ cpu: 4 in use
+    ├─ pods: 2 in use
+    ├─ room is reserved for ns/gang: expected to start in 1m 37s
+    ├─ ns/gang: room for 1 of 2 pods; 0/2 nodes fit the next one: 2 insufficient cpu (short by 2)
+    └─ ns/long: 0/2 nodes fit 1 pod: 2 insufficient cpu (short by 3)
+    ");
+    insta::assert_snapshot!(world.node_why("n0").unwrap(), @r"
+    node n0 runs 1 pod
+    ├─ cpu: 1 of 4 free
+    ├─ memory: 64Gi of 64Gi free
+    ├─ pods: 109 of 110 free
+    ├─ reserved for ns/gang, expected to start in 1m 37s
+    └─ ns/first-0 is expected to end in 1m 37s
+    ");
+    insta::assert_snapshot!(world.node_why("n1").unwrap(), @r"
+    node n1 runs 1 pod
+    ├─ cpu: 3 of 4 free, 3 of it kept
+    ├─ memory: 64Gi of 64Gi free
+    ├─ pods: 109 of 110 free, 1 of it kept
+    ├─ reserved for ns/gang, expected to start in 1m 37s
+    └─ of 1 pod nothing tells the end
+    ");
+    assert!(world.queue_why("none").is_none() && world.node_why("none").is_none());
+}
