@@ -92,9 +92,8 @@ impl Display for QueueWhy {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.waiting {
             0 => write!(f, "nothing waits in queue {}", self.queue)?,
-            waiting => {
-                write!(f, "{waiting} groups wait in queue {}, {} of them not admitted", self.queue, self.unadmitted)?
-            }
+            1 => write!(f, "1 group waits in queue {}", self.queue)?,
+            waiting => write!(f, "{waiting} groups wait in queue {}", self.queue)?,
         }
         let mut lines: Vec<String> = self.held_up.iter().cloned().collect();
         if self.unadmitted > 0 {

@@ -210,7 +210,7 @@ mod tests {
                 verbs.push((program.get_name().to_owned(), program.clone()));
             }
         }
-        assert_eq!(verbs.len(), 36, "{:?}", verbs.iter().map(|(line, _)| line).collect::<Vec<_>>());
+        assert_eq!(verbs.len(), 37, "{:?}", verbs.iter().map(|(line, _)| line).collect::<Vec<_>>());
         for (line, verb) in verbs {
             let output = verb.get_arguments().find(|arg| arg.get_short() == Some('o'));
             let output = output.unwrap_or_else(|| panic!("{line} has no -o"));
