@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::backlog::{Backlog, Bucket, Kind};
 use crate::cycle::{Cycle, Failure};
+use crate::deadlines;
 use crate::facts::{GroupCondition, GroupPhase, GroupStatus};
 use crate::ids::{GroupId, TimeMs};
 use crate::plan::{GroupUpdate, PodNotice, QueueUpdate};
@@ -25,7 +26,9 @@ const MAKING_GRACE_MS: i64 = 5_000;
 const NOTICE_GAP_MS: i64 = 10_000;
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    cycle.outlook.refresh(cycle.tables, cycle.backlog, cycle.now);
+    if cycle.outlook.refresh(cycle.tables, cycle.backlog, cycle.now) {
+        deadlines::look(cycle);
+    }
     let changed: Vec<Kind> = buckets_with_news(cycle.backlog);
     let mut groups = cycle.tables.groups.take_dirty();
     groups.sort_unstable();

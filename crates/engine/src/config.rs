@@ -138,6 +138,7 @@ impl Default for Config {
             tiers: vec![
                 vec![
                     plugin("priority", &[]),
+                    plugin("deadline", &[]),
                     plugin("gang", &[preempt, reclaim, Switch::JobStarving]),
                     plugin("conformance", &[reclaim]),
                 ],

@@ -9,6 +9,7 @@ mod backlog;
 mod close;
 mod config;
 mod cycle;
+mod deadlines;
 mod dims;
 mod explain;
 mod facts;
@@ -43,7 +44,7 @@ pub use facts::{
     VolumeClaimFacts, VolumeFacts,
 };
 pub use ids::TimeMs;
-pub use plan::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Ungate};
+pub use plan::{Bind, Eviction, GroupUpdate, Late, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Ungate};
 pub use plugins::template_annotations;
 pub use reasons::{
     Check, CheckCount, Expected, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage,

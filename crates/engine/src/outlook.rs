@@ -75,14 +75,16 @@ pub(crate) struct Outlook {
 }
 
 impl Outlook {
-    /// A cycle ends: what runs is looked at, if it is time to.
-    pub(crate) fn refresh(&mut self, tables: &Tables, backlog: &Backlog, now: TimeMs) {
+    /// A cycle ends: what runs is looked at, if it is time to. True if it was.
+    pub(crate) fn refresh(&mut self, tables: &Tables, backlog: &Backlog, now: TimeMs) -> bool {
         self.watched_now = 0;
         let every = RENEW_MS.max(i64::try_from(tables.tasks.span()).unwrap_or(i64::MAX) / PODS_A_MS);
         let is_fresh = self.releases.as_ref().is_some_and(|old| now.0 < old.at.0.saturating_add(every));
-        if !is_fresh && backlog.lines.all().next().is_some() {
+        let is_due = !is_fresh && (backlog.lines.all().next().is_some() || !tables.groups.deadlines.is_empty());
+        if is_due {
             self.releases = Some(Releases::look(tables, now));
         }
+        is_due
     }
 
     /// Watches what becomes of a group that waits.

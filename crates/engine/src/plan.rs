@@ -28,6 +28,9 @@ pub struct Plan {
     pub pods: Vec<PodNotice>,
     /// Queues whose `status.allocated` is to be written.
     pub queues: Vec<QueueUpdate>,
+    /// Groups that are expected to miss their deadline, and were not told so before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub late: Vec<Late>,
     /// A cycle is wanted at this time even if nothing happens before.
     pub next_wakeup: Option<TimeMs>,
 }
@@ -184,6 +187,22 @@ pub struct PodNotice {
     pub message: String,
 }
 
+/// A group that is expected to miss its deadline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Late {
+    /// Namespace of the PodGroup.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// When it is to have ended.
+    pub deadline: TimeMs,
+    /// When it is expected to.
+    pub expected: TimeMs,
+}
+
 /// What a queue's pods hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -203,5 +222,6 @@ impl Plan {
             && self.groups.is_empty()
             && self.pods.is_empty()
             && self.queues.is_empty()
+            && self.late.is_empty()
     }
 }

@@ -22,6 +22,7 @@ pub(crate) mod binpack;
 pub(crate) mod capacity;
 pub(crate) mod cdp;
 pub(crate) mod conformance;
+pub(crate) mod deadline;
 mod decisions;
 pub(crate) mod deviceshare;
 pub(crate) mod drf;

@@ -284,6 +284,11 @@ pub enum Reason {
         /// In how many milliseconds the first of them is expected to start: what has ended by then may have the room.
         in_ms: i64,
     },
+    /// It is expected to miss its deadline.
+    DeadlineMiss {
+        /// By so many milliseconds.
+        late_ms: i64,
+    },
     /// Groups of the same queue that were admitted earlier and still wait for room.
     WaitsBehind {
         /// Their `namespace/name`, at most five.

@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use kube::Client;
 use pumice_cluster::events::Severity;
 use pumice_cluster::{EventRecorder, Failure, Window, failure};
-use pumice_engine::{Bind, Eviction, GroupUpdate, Pipelined, Plan, PodNotice, QueueUpdate, Ungate};
+use pumice_engine::{Bind, Eviction, GroupUpdate, Late, Pipelined, Plan, PodNotice, QueueUpdate, Ungate};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -167,6 +167,9 @@ impl Writer {
         self.evictions.extend(waiting);
         self.evictions.extend(running);
         self.ungates.extend(plan.ungates);
+        for late in &plan.late {
+            self.late(late);
+        }
         for update in plan.groups {
             // Pods are made once their group is admitted; counts and messages change with every pod.
             let urgent = self.stamps.is_newly_admitted(&update);
@@ -378,6 +381,12 @@ impl Writer {
         if self.nominated.insert(uid, nomination.clone()).is_none_or(|before| before.node != nomination.node) {
             self.nominations.push_back(nomination);
         }
+    }
+
+    /// Warns of a deadline that will be missed.
+    fn late(&mut self, late: &Late) {
+        let about = About::group(&late.namespace, &late.name, &late.uid);
+        self.tell.insist(about, Severity::Warning, "DeadlineAtRisk", late.to_string());
     }
 
     /// Tells of an object that was put aside.

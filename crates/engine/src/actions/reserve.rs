@@ -180,14 +180,15 @@ pub(super) fn passes(cycle: &Cycle<'_>, group: GroupId) -> bool {
 pub(super) fn consider(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Fronts) {
     let Some(settings) = cycle.config.reserving() else { return };
     let row = cycle.tables.groups.row(group);
-    let (queue, uid, priority) = (row.queue, row.uid.clone(), row.priority);
+    let (queue, uid) = (row.queue, row.uid.clone());
     let started = row.counts.ready() >= row.min_member.max(1);
     if started || fronts.contains(&queue) || !waits_for_room(cycle, group) {
         return;
     }
     fronts.insert(queue);
-    let holder = cycle.tables.reservations.in_queue(queue).map(|reservation| reservation.group);
-    let outranked = holder.filter(|holder| cycle.tables.groups.row(*holder).priority < priority);
+    let reservation = cycle.tables.reservations.in_queue(queue);
+    let outranked = reservation.filter(|reservation| outranks(cycle, group, reservation)).map(|one| one.group);
+    let holder = reservation.map(|reservation| reservation.group);
     let full = cycle.tables.reservations.all.len() >= settings.most;
     if holder.is_some() && outranked.is_none() || holder.is_none() && full {
         return;
@@ -245,6 +246,14 @@ pub(super) fn still_stuck(cycle: &mut Cycle<'_>, group: GroupId) {
         cycle.tables.reservations.all[place].prospect = prospect;
         cycle.tables.reservations_changed(cycle.now);
     }
+}
+
+/// Whether the group goes before the one that has the reservation: by its priority, or, until that is hard, by a nearer
+/// deadline.
+fn outranks(cycle: &Cycle<'_>, group: GroupId, reservation: &Reservation) -> bool {
+    let (row, holder) = (cycle.tables.groups.row(group), cycle.tables.groups.row(reservation.group));
+    let deadline = |row: &GroupRow| row.deadline.filter(|_| !reservation.hard).unwrap_or(TimeMs(i64::MAX));
+    (holder.priority, deadline(row)) < (row.priority, deadline(holder))
 }
 
 /// Whether what it lacks is room, so that it helps to keep some.

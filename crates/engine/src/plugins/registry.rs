@@ -8,9 +8,9 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::{
-    Plugin, binpack, capacity, cdp, conformance, deviceshare, drf, gang, network_topology_aware, nodegroup, nodeorder,
-    numa_aware, overcommit, pdb, predicates, priority, proportion, rescheduling, resource_strategy_fit, resourcequota,
-    sla, task_topology, tdm, usage,
+    Plugin, binpack, capacity, cdp, conformance, deadline, deviceshare, drf, gang, network_topology_aware, nodegroup,
+    nodeorder, numa_aware, overcommit, pdb, predicates, priority, proportion, rescheduling, resource_strategy_fit,
+    resourcequota, sla, task_topology, tdm, usage,
 };
 use crate::config::PluginConfig;
 
@@ -62,6 +62,7 @@ impl Default for Registry {
         });
         registry.add("tdm", tdm::ARGUMENTS, |config| Ok(Box::new(tdm::Tdm::new(config))));
         registry.add("priority", &[], |_| Ok(Box::new(priority::Priority)));
+        registry.add("deadline", &[], |_| Ok(Box::new(deadline::Deadline)));
         registry.add("predicates", predicates::ARGUMENTS, |config| Ok(Box::new(predicates::Predicates::new(config))));
         registry.add("nodeorder", nodeorder::ARGUMENTS, |config| Ok(Box::new(nodeorder::NodeOrder::new(config))));
         registry.add("proportion", &[], |_| Ok(Box::new(proportion::Proportion::default())));

@@ -37,7 +37,10 @@ impl Reason {
             Self::Refused { plugin, .. } => write!(out, "refused:{plugin}"),
             Self::StrictOrder { .. } => out.write_str("strictOrder"),
             // Who is ahead changes all the time and is no news.
-            Self::WaitsBehind { .. } | Self::Reserved { .. } | Self::KeptForOthers { .. } => Ok(()),
+            Self::WaitsBehind { .. }
+            | Self::DeadlineMiss { .. }
+            | Self::Reserved { .. }
+            | Self::KeptForOthers { .. } => Ok(()),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use super::{Check, CheckCount, Expected, NoDomain, NodesUnfit, Reason, Reasons, Stage};
 use crate::dims::amount_text;
 use crate::ids::TimeMs;
+use crate::plan::Late;
 
 /// Further lines rendered; the structure holds all.
 const LINES_MAX: usize = 20;
@@ -46,6 +47,16 @@ impl Display for Reasons {
             write!(f, "\n{branch} {line}")?;
         }
         Ok(())
+    }
+}
+
+impl Display for Late {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let late = time_text(self.expected.0.saturating_sub(self.deadline.0));
+        write!(
+            f,
+            "expected to miss its deadline by {late}, as far as can be told now: raise its priority, or ask for less"
+        )
     }
 }
 
@@ -172,6 +183,9 @@ impl Display for Reason {
                     groups.join(", ")
                 )?;
                 write!(f, "with a time limit below {time} it could start now")
+            }
+            Self::DeadlineMiss { late_ms } => {
+                write!(f, "is expected to miss its deadline by {}", time_text(*late_ms))
             }
             Self::WaitsBehind { groups, count } => {
                 write!(f, "behind {} admitted earlier: {}", plural(*count, "group"), groups.join(", "))?;

@@ -358,7 +358,6 @@ impl Tables {
         row.preemptable = facts.preemptable;
         row.topology.clone_from(&facts.topology);
         row.run_profile = facts.run_profile.as_str().into();
-        row.deadline = facts.deadline;
         let parts_changed = !was_known || row.sub_groups != facts.sub_groups;
         row.sub_groups.clone_from(&facts.sub_groups);
         row.min_resources = facts.min_resources.as_ref().map(|resources| self.dims.demand(resources));
@@ -370,6 +369,7 @@ impl Tables {
             row.roles[role as usize].min = *min;
         }
         // Its place among others depends on all of this.
+        self.groups.set_deadline(group, facts.deadline);
         self.groups.refresh(group);
         let row = self.groups.row_mut(group);
         row.shape_version += 1;
@@ -448,6 +448,7 @@ impl Tables {
         }
         let owner = row.owner.take().map(|owner| owner.uid);
         self.set_owner(group, owner, None);
+        self.groups.set_deadline(group, None);
         self.groups.refresh(group);
         self.release_group(group);
     }

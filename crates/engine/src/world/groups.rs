@@ -121,6 +121,8 @@ pub struct GroupRow {
     pub(crate) run_profile: Arc<str>,
     /// When it is to have ended.
     pub(crate) deadline: Option<TimeMs>,
+    /// It was told that it is expected to be late.
+    pub(crate) told_late: bool,
     pub(crate) sub_groups: Vec<SubGroupPolicy>,
     /// The parts that these make.
     pub(crate) sub_jobs: SubJobs,
@@ -206,6 +208,8 @@ pub(crate) struct Groups {
     pub(crate) unadmitted: BTreeSet<GroupId>,
     /// Groups with pending pods that ask for nothing.
     pub(crate) best_effort: BTreeSet<GroupId>,
+    /// Groups with a deadline that are there and have not ended, the nearest first.
+    pub(crate) deadlines: BTreeSet<(TimeMs, GroupId)>,
     /// When to tell the pods of groups that were not there when they were looked at; by time.
     pub(crate) absent: VecDeque<(TimeMs, GroupId)>,
     /// Groups whose status may have changed since it was last worked out; each once.
@@ -237,6 +241,7 @@ impl Groups {
             unadmitted: BTreeSet::new(),
             half_placed: BTreeSet::new(),
             best_effort: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
             absent: VecDeque::new(),
             dirty: Vec::new(),
             moved: Vec::new(),
@@ -291,6 +296,7 @@ impl Groups {
             topology: None,
             run_profile: "".into(),
             deadline: None,
+            told_late: false,
             sub_groups: Vec::new(),
             sub_jobs: SubJobs::default(),
             told_hyper_node: None,
@@ -355,6 +361,16 @@ impl Groups {
             if !std::mem::replace(is, true) {
                 list.push(group);
             }
+        }
+    }
+
+    /// When the group is to have ended, from now on.
+    pub(crate) fn set_deadline(&mut self, group: GroupId, deadline: Option<TimeMs>) {
+        let old = std::mem::replace(&mut self.row_mut(group).deadline, deadline);
+        if old != deadline {
+            old.map(|old| self.deadlines.remove(&(old, group)));
+            deadline.map(|deadline| self.deadlines.insert((deadline, group)));
+            self.row_mut(group).told_late = false;
         }
     }
 

@@ -344,3 +344,38 @@ proptest! {
         prop_assert!(waited.is_some_and(|waited| waited <= most), "{waited:?} of {most}: {}", farm.lab.why("gang"));
     }
 }
+
+#[test]
+fn a_deadline_orders_and_a_miss_is_told_at_once() {
+    let mut farm = Farm::new(&SETTINGS.replace("  - name: gang\n", "  - name: deadline\n  - name: gang\n"), &[4_000]);
+    for round in 0..2 {
+        farm.submit(&Work { profile: "p", ..Work::new(&format!("p-{round}"), 1, 4_000, 40 * SECOND) });
+        farm.until(farm.now() + 41 * SECOND);
+    }
+    let begin = farm.now();
+    let work = |name: &str| Work { profile: "p", ..Work::new(name, 1, 4_000, 40 * SECOND) };
+    farm.submit(&work("running"));
+    farm.settle();
+    farm.submit(&work("older"));
+    farm.until(begin + SECOND);
+    let mut due = |name: &str, seconds: i64| {
+        farm.submit(&work(name));
+        farm.lab.apply(Delta::GroupUpsert(Box::new(GroupFacts {
+            created: farm.lab.now,
+            run_profile: "p".into(),
+            deadline: Some(TimeMs(begin + seconds * SECOND)),
+            ..group(name, 1)
+        })));
+        let mut late = Vec::new();
+        for _ in 0..5 {
+            farm.lab.now = farm.lab.now.plus_ms(SECOND);
+            late.extend(farm.cycle().late.into_iter().map(|late| late.name));
+        }
+        late
+    };
+    assert_eq!(due("in-time", 300), [""; 0]);
+    assert_eq!(due("late", 60), ["late"], "it can't start before the one that runs has ended");
+    assert!(farm.lab.why("late").contains("is expected to miss its deadline by "), "{}", farm.lab.why("late"));
+    farm.until(begin + 42 * SECOND);
+    assert!(farm.has_started("late") && !farm.has_started("older") && !farm.has_started("in-time"));
+}
