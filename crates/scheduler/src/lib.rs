@@ -160,7 +160,8 @@ impl Options {
             None => (settings.complete(Config::default()), None),
         };
         let metrics = metrics::Metrics::default();
-        let recorder = self.record.map(|options| record::Recorder::open(options, metrics.clone()));
+        let recorder =
+            self.record.map(|options| record::Recorder::open(options, self.plugins.clone(), metrics.clone()));
         Ok(Scheduler {
             client: self.client,
             ours: intake::Ours { names: self.scheduler_names, nodes: self.node_selector, zone: self.zone },

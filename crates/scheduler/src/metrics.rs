@@ -42,6 +42,7 @@ struct Cells {
     recorded: Cell,
     record_bytes: Cell,
     record_holes: Cell,
+    record_deviations: Cell,
     refusals: Counts<1>,
     evictions: Counts<1>,
 }
@@ -68,6 +69,7 @@ impl Default for Cells {
             recorded: Cell::default(),
             record_bytes: Cell::default(),
             record_holes: Cell::default(),
+            record_deviations: Cell::default(),
             refusals: Counts::new(["reason"]),
             evictions: Counts::new(["action"]),
         }
@@ -151,6 +153,11 @@ impl Metrics {
         self.0.record_holes.add(1);
     }
 
+    /// A recorded plan came out otherwise when it was played again.
+    pub(crate) fn record_deviation(&self) {
+        self.0.record_deviations.add(1);
+    }
+
     /// This instance leads.
     pub(crate) fn leads(&self, leads: bool) {
         self.0.leads.set(usize::from(leads));
@@ -197,6 +204,9 @@ impl Metrics {
         page.counter("pumice_scheduler_recorded_bytes_total", help, cells.record_bytes.get());
         let help = "Holes in the recording: what came too fast, or could not be written";
         page.counter("pumice_scheduler_record_holes_total", help, cells.record_holes.get());
+        let help =
+            "Recorded plans that came out otherwise when they were played again: none, if the engine keeps its word";
+        page.counter("pumice_scheduler_record_deviations_total", help, cells.record_deviations.get());
         let name = "pumice_scheduler_kubelet_refusals_total";
         page.counts(name, "Pods that a node refused after they were bound to it, by reason", &cells.refusals);
     }

@@ -11,6 +11,7 @@ mod play;
 mod read;
 mod replay;
 mod segment;
+mod sweep;
 mod tape;
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,7 @@ pub use pumice_engine::TimeMs;
 pub use read::{Break, Entries, Item, ReadError, Recording};
 pub use replay::{Difference, Range, Replay, ReplayError, replay};
 pub use segment::FORMAT;
-pub(crate) use tape::{Recorder, Tape};
+pub use tape::{Recorder, Tape};
 
 /// How long the end of the scheduler waits for the recorder.
 pub(crate) const WRITTEN_WITHIN: Duration = Duration::from_secs(10);

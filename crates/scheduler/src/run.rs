@@ -30,6 +30,8 @@ use crate::{Error, Scheduler, feed, usage};
 const BURST_MAX: usize = 4096;
 /// Least time between two cycles.
 const PAUSE: Duration = Duration::from_millis(3);
+/// Most pods of a World that is saved between two cycles: some 20 ms.
+const RESUMED_PODS_MAX: usize = 20_000;
 /// Longest time between two cycles while there is something to decide.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -91,22 +93,36 @@ impl Loop {
         }
     }
 
-    /// The World is new.
-    fn begin(&mut self) {
-        let Self { tape, reload, plugins, ours, .. } = self;
-        let settings = reload.settings();
-        tape.begin(|| Beginning {
+    /// What a World is made with, for the recording.
+    fn beginning(&self) -> Beginning {
+        let settings = self.reload.settings();
+        Beginning {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            config: reload.text().map(str::to_owned),
+            config: self.reload.text().map(str::to_owned),
             flags: Flags {
                 default_queue: settings.default_queue.clone(),
                 max_binding_per_node: settings.max_binding_per_node,
                 shard: settings.sharding.as_ref().map(|sharding| (sharding.name.clone(), sharding.hard)),
                 nodes_meet_claims: settings.nodes_meet_claims,
             },
-            plugins: plugins.names().map(str::to_owned).collect(),
-            schedulers: ours.names.clone(),
-        });
+            plugins: self.plugins.names().map(str::to_owned).collect(),
+            schedulers: self.ours.names.clone(),
+        }
+    }
+
+    /// The World is new.
+    fn begin(&mut self) {
+        let beginning = self.beginning();
+        self.tape.begin(beginning);
+    }
+
+    /// Goes on with the recording behind a hole, where saving the World takes no time that would be missed.
+    fn resume_recording(&mut self) {
+        if !self.tape.wants_world() || self.world.read().pods_max() > RESUMED_PODS_MAX {
+            return;
+        }
+        let (beginning, world) = (self.beginning(), self.world.read().save());
+        self.tape.resume(beginning, world);
     }
 
     pub(crate) async fn run(mut self) -> Result<(), Error> {
@@ -287,6 +303,7 @@ impl Loop {
         let freed = self.suspects.went_well();
         self.put_aside();
         self.apply(freed);
+        self.resume_recording();
         // The next half is tried even if the engine finds nothing new in it.
         self.dirty |= self.suspects.is_searching();
     }

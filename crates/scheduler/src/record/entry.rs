@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::digest::digest;
 
 /// One line of a recording.
+#[allow(clippy::large_enum_variant, reason = "nearly all are changes; one at a time is read")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Entry {
@@ -121,13 +122,15 @@ pub enum Told {
 impl Told {
     /// Tells the World. The loop and every replay go this one way.
     pub fn tell(&self, world: &mut World) {
-        let result = |error: &Option<String>| error.clone().map_or(Ok(()), Err);
+        fn result(error: Option<&String>) -> Result<(), &str> {
+            error.map_or(Ok(()), |error| Err(error.as_str()))
+        }
         match self {
             Self::Bind { uid, error, at } => {
-                world.bind_result(uid, result(error).as_ref().map(|()| ()).map_err(String::as_str), *at);
+                world.bind_result(uid, result(error.as_ref()), *at);
             }
             Self::Evict { uid, error, at } => {
-                world.evict_result(uid, result(error).as_ref().map(|()| ()).map_err(String::as_str), *at);
+                world.evict_result(uid, result(error.as_ref()), *at);
             }
             Self::Gated { uid } => world.ungate_failed(uid),
             Self::Status { namespace, name, written } => world.status_result(namespace, name, *written),

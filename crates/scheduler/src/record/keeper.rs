@@ -6,15 +6,19 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pumice_engine::TimeMs;
+use pumice_engine::plugin::Registry;
 use tokio::time::Instant;
 
 use super::entry::{Cycle, Entry};
 use super::segment::{self, Header, Writer};
+use super::sweep::Sweep;
 use super::tape::Batch;
 use super::{RecordError, RecordOptions};
 use crate::clock;
@@ -39,6 +43,11 @@ pub(super) struct Keeper {
     /// The segment that comes next.
     number: u64,
     segment: Option<Open>,
+    /// At which a segment is full.
+    pub(super) segment_bytes: u64,
+    sweep: Sweep,
+    /// The one that is under way.
+    sweeping: Option<JoinHandle<()>>,
 }
 
 /// The segment that is written.
@@ -53,7 +62,7 @@ struct Open {
 
 impl Keeper {
     /// Makes and locks the folder.
-    pub(super) fn open(options: RecordOptions, metrics: Metrics) -> Result<Self, RecordError> {
+    pub(super) fn open(options: RecordOptions, registry: Registry, metrics: Metrics) -> Result<Self, RecordError> {
         let folder = || options.folder.clone();
         let io = |source| RecordError::Folder { folder: folder(), source };
         make(&options.folder).map_err(io)?;
@@ -65,10 +74,17 @@ impl Keeper {
         }
         let mut number = 1;
         for file in fs::read_dir(&options.folder).map_err(io)? {
-            let there = segment::number_of(&file.map_err(io)?.path());
-            number = number.max(there.map_or(0, |there| there.saturating_add(1)));
+            let path = file.map_err(io)?.path();
+            if path.extension().is_some_and(|extension| extension == "part") {
+                // Left by one that was killed.
+                fs::remove_file(&path).map_err(io)?;
+            }
+            number = number.max(segment::number_of(&path).map_or(0, |there| there.saturating_add(1)));
         }
-        Ok(Self { options, metrics, _lock: lock, number, segment: None })
+        let stop = Arc::default();
+        let sweep = Sweep { options: options.clone(), registry, metrics: metrics.clone(), stop };
+        let segment_bytes = SEGMENT_BYTES.min(options.bytes_max / SEGMENTS_MIN);
+        Ok(Self { options, metrics, _lock: lock, number, segment: None, segment_bytes, sweep, sweeping: None })
     }
 
     /// Writes until the tape has gone.
@@ -97,29 +113,34 @@ impl Keeper {
         {
             self.fail(&error);
         }
+        self.sweep.stop.store(true, Ordering::Relaxed);
+        if let Some(sweeping) = self.sweeping.take() {
+            // One that panicked has said so.
+            let _ = sweeping.join();
+        }
     }
 
     fn take(&mut self, batch: Batch) -> io::Result<()> {
         match batch {
             Batch::Entry(entry) => {
-                if matches!(entry, Entry::Begin(_)) {
+                if matches!(*entry, Entry::Begin(_)) {
                     self.roll(false)?;
                 }
                 self.line(&entry)
             }
+            Batch::Resume(beginning, world) => {
+                let path = segment::start_path(&self.options.folder, self.number);
+                segment::write_start(&path, &self.header(true), &beginning, &world)?;
+                self.roll(true)
+            }
             Batch::Deltas(deltas) => deltas.into_iter().try_for_each(|delta| self.line(&Entry::Delta(delta))),
             Batch::Cycle(at, plan) => {
                 self.line(&Entry::Cycle(Cycle::of(at, &plan)))?;
-                let full = self.segment_bytes();
+                let full = self.segment_bytes;
                 let is_over = |open: &Open| open.writer.bytes >= full || open.since.elapsed() >= SEGMENT_AGE;
                 if self.segment.as_ref().is_some_and(is_over) { self.roll(true) } else { Ok(()) }
             }
         }
-    }
-
-    /// At which a segment is full.
-    fn segment_bytes(&self) -> u64 {
-        SEGMENT_BYTES.min(self.options.bytes_max / SEGMENTS_MIN)
     }
 
     /// Without a segment, after a failure, entries go nowhere until a World begins.
@@ -133,16 +154,32 @@ impl Keeper {
             self.close(open)?;
         }
         let (number, now) = (self.number, Instant::now());
-        let header = Header {
-            number,
+        let path = segment::path(&self.options.folder, number);
+        let writer = Writer::create(&path, &self.header(continues), self.segment_bytes)?;
+        self.number += 1;
+        self.segment = Some(Open { writer, since: now, flushed: now, counted: 0 });
+        self.sweep(number);
+        Ok(())
+    }
+
+    /// Of the segment that comes next.
+    fn header(&self, continues: bool) -> Header {
+        Header {
+            number: self.number,
             continues,
             created: TimeMs(clock::now().as_millisecond()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
-        let writer = Writer::create(&segment::path(&self.options.folder, number), &header, self.segment_bytes())?;
-        self.number += 1;
-        self.segment = Some(Open { writer, since: now, flushed: now, counted: 0 });
-        Ok(())
+        }
+    }
+
+    /// Drops what is old, unless that is under way: then the next segment has it done.
+    fn sweep(&mut self, current: u64) {
+        if self.sweeping.as_ref().is_some_and(|sweeping| !sweeping.is_finished()) {
+            return;
+        }
+        let sweep = self.sweep.clone();
+        let started = std::thread::Builder::new().name("recorder-sweep".to_owned()).spawn(move || sweep.run(current));
+        self.sweeping = started.inspect_err(|error| tracing::warn!(%error, "old recordings can't be dropped")).ok();
     }
 
     fn flush(&mut self) {

@@ -1,11 +1,13 @@
 //! Plays entries into a World, as the loop did when they were recorded.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 
 use pumice_engine::plugin::Registry;
 use pumice_engine::{Config, ConfigError, Plan, World};
 
 use super::entry::{Beginning, Entry};
+use super::segment;
 use crate::extender;
 use crate::reload::Settings;
 
@@ -30,6 +32,15 @@ pub enum PlayError {
     /// The recording does not begin with the beginning of a World.
     #[error("an entry comes before the beginning of its World")]
     NoWorld,
+    /// A saved World can't be read.
+    #[error("{path} holds no World that this version can read: replay it with the version that recorded it")]
+    Start {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: std::io::Error,
+    },
     /// The engine panicked.
     #[error("the engine panicked over {entry}")]
     Panicked {
@@ -90,6 +101,22 @@ impl<'r> Player<'r> {
                 },
             }
         })
+    }
+
+    /// Takes a World as it was saved.
+    pub(super) fn load(&mut self, path: &Path) -> Result<(), PlayError> {
+        let start = |source| PlayError::Start { path: path.to_owned(), source };
+        let (beginning, bytes) = segment::read_start(path).map_err(start)?;
+        let config = self.config(&beginning)?;
+        let loaded = World::load(config, self.registry.clone(), &bytes);
+        self.world = Some(loaded.map_err(|error| start(std::io::Error::other(error)))?);
+        self.beginning = beginning;
+        Ok(())
+    }
+
+    /// The World, and what it began with; nothing where it was lost.
+    pub(super) fn world(&self) -> Option<(&Beginning, &World)> {
+        Some((&self.beginning, self.world.as_ref()?))
     }
 
     /// Forgets the World: what comes next begins another.

@@ -99,7 +99,7 @@ pub enum Break {
         segment: u64,
     },
     /// Entries were left out: the disk was too slow, or full.
-    #[error("segment {segment} lacks {entries} entries that came faster than they could be written")]
+    #[error("segment {segment} lacks {entries} entries or more: they came faster than they could be written")]
     Hole {
         /// The segment.
         segment: u64,
@@ -109,10 +109,13 @@ pub enum Break {
 }
 
 /// What is read.
+#[allow(clippy::large_enum_variant, reason = "nearly all are entries; one at a time is read")]
 #[derive(Debug)]
 pub enum Item {
     /// An entry.
     Entry(Entry),
+    /// A World as it was when a segment began: the file it is in.
+    Start(PathBuf),
     /// Nothing more of this World can be read. What follows begins with another.
     Break(Break),
 }
@@ -144,6 +147,12 @@ impl Recording {
             return Err(ReadError::Empty { folder: folder.to_owned() });
         }
         Ok(Self { folder: folder.to_owned(), segments })
+    }
+
+    /// The same, of these segments only.
+    pub(super) fn only(mut self, numbers: std::ops::Range<u64>) -> Self {
+        self.segments.retain(|number| numbers.contains(number));
+        self
     }
 
     /// What it holds, in order.
@@ -224,6 +233,11 @@ impl Entries<'_> {
         }
         if follows && self.recording.segments.first() != Some(&number) {
             return None;
+        }
+        let start = segment::start_path(&self.recording.folder, number);
+        if start.exists() {
+            self.lost = false;
+            return Some(Item::Start(start));
         }
         if self.lost {
             // Told already.

@@ -20,7 +20,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// It can't be played.
-    #[error("segment or World after {cycles} cycles")]
+    #[error("after {cycles} cycles")]
     Play {
         /// Cycles that were played before.
         cycles: u64,
@@ -84,6 +84,11 @@ pub fn replay(recording: &Recording, registry: &Registry, range: Range) -> Resul
         let failed = |cycles| move |source| ReplayError::Play { cycles, source };
         let entry = match item? {
             Item::Entry(entry) => entry,
+            Item::Start(path) => {
+                player.load(&path).map_err(failed(told.cycles))?;
+                told.worlds += 1;
+                continue;
+            }
             Item::Break(what) => {
                 player.lose();
                 told.breaks.push(what);

@@ -14,6 +14,7 @@ use pumice_engine::TimeMs;
 use serde::{Deserialize, Serialize};
 
 use super::block::{self, Damage, HEAD, Head};
+use super::entry::Beginning;
 
 /// The version of the format that is written; older ones are read.
 pub const FORMAT: u32 = 1;
@@ -21,6 +22,9 @@ pub const FORMAT: u32 = 1;
 const MAGIC: &[u8; 14] = b"PUMICE record\n";
 /// A block is closed when it has so many plain bytes, so that one that is damaged costs little.
 const BLOCK_BYTES: usize = 1 << 20;
+
+/// Longest saved World, in bytes.
+const WORLD_MAX: usize = 16 << 30;
 
 /// What a segment says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -39,6 +43,11 @@ pub(super) struct Header {
 /// The file of a segment.
 pub(super) fn path(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:08}.record"))
+}
+
+/// The file with the World as it was at the begin of a segment.
+pub(super) fn start_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:08}.start"))
 }
 
 /// The number of a segment by the name of its file.
@@ -92,6 +101,15 @@ impl Writer {
         if self.plain.len() >= self.block_bytes { self.flush() } else { Ok(()) }
     }
 
+    /// Adds a part of something long.
+    fn part(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for part in bytes.chunks(self.block_bytes.max(1)) {
+            self.plain.extend(part);
+            self.flush()?;
+        }
+        Ok(())
+    }
+
     /// Hands all lines to the operating system.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if self.plain.is_empty() {
@@ -106,6 +124,36 @@ impl Writer {
     pub(super) fn close(mut self) -> io::Result<()> {
         self.flush()?;
         self.put(&block::pack(&[]))
+    }
+}
+
+/// Writes a World as it is when a segment begins. Nobody sees a half of it.
+pub(super) fn write_start(path: &Path, header: &Header, beginning: &Beginning, world: &[u8]) -> io::Result<()> {
+    let unfinished = path.with_extension("part");
+    let mut writer = Writer::create(&unfinished, header, u64::MAX)?;
+    writer.line(beginning)?;
+    writer.flush()?;
+    writer.part(world)?;
+    writer.file.sync_all()?;
+    writer.close()?;
+    std::fs::rename(unfinished, path)
+}
+
+/// Reads it: what the World began with, and its bytes.
+pub(super) fn read_start(path: &Path) -> io::Result<(Beginning, Vec<u8>)> {
+    let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    let (mut reader, _) = Reader::open(path).map_err(|error| bad(error.to_string()))?;
+    let Next::Block(_, json) = reader.next()? else { return Err(bad("it has no beginning".to_owned())) };
+    let beginning = serde_json::from_slice(&json)?;
+    let mut world = Vec::new();
+    loop {
+        match reader.next()? {
+            Next::Block(_, part) if world.len() + part.len() <= WORLD_MAX => world.extend(part),
+            Next::Block(..) => return Err(bad(format!("it has more than {WORLD_MAX} bytes"))),
+            Next::End => return Ok((beginning, world)),
+            Next::Open | Next::CutOff(_) => return Err(bad("it is cut off".to_owned())),
+            Next::Damaged(at, damage) => return Err(bad(format!("it is damaged at byte {at}: {damage}"))),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
+use pumice_engine::plugin::Registry;
 use pumice_engine::{Delta, Plan, TimeMs};
 use tokio::sync::oneshot;
 
@@ -24,24 +25,42 @@ const QUEUED_MAX: usize = 1 << 18;
 #[derive(Debug)]
 pub(super) enum Batch {
     /// One entry.
-    Entry(Entry),
+    Entry(Box<Entry>),
     /// Changes, in order.
     Deltas(Vec<Delta>),
     /// A cycle and its plan.
     Cycle(TimeMs, Box<Plan>),
+    /// Behind a hole: what the World began with, and how it is now.
+    Resume(Box<Beginning>, Vec<u8>),
 }
 
 /// A recorder that does not run yet: its folder is there, and locked.
 #[derive(Debug)]
-pub(crate) struct Recorder(Keeper);
+pub struct Recorder(Keeper);
 
 impl Recorder {
-    /// Opens the folder.
+    /// Opens the folder. `plugins` are those of the Worlds that are recorded.
     ///
     /// # Errors
     /// When it can't be written, or another process records there.
-    pub(crate) fn open(options: RecordOptions, metrics: Metrics) -> Result<Self, RecordError> {
-        Ok(Self(Keeper::open(options, metrics)?))
+    pub(crate) fn open(options: RecordOptions, plugins: Registry, metrics: Metrics) -> Result<Self, RecordError> {
+        Ok(Self(Keeper::open(options, plugins, metrics)?))
+    }
+
+    /// Opens the folder and starts the thread for a World that no scheduler owns. The receiver is told when all is
+    /// written after the tape has gone.
+    ///
+    /// # Errors
+    /// As `open` and `start`.
+    pub fn of_world(options: RecordOptions, plugins: Registry) -> Result<(Tape, oneshot::Receiver<()>), RecordError> {
+        let metrics = Metrics::default();
+        Self::open(options, plugins, metrics.clone())?.start(metrics)
+    }
+
+    /// Segments of about so many bytes.
+    #[cfg(test)]
+    pub(super) fn small_segments(&mut self, bytes: u64) {
+        self.0.segment_bytes = bytes;
     }
 
     /// Starts the thread. The receiver is told when all is written after the tape has gone.
@@ -61,13 +80,13 @@ impl Recorder {
                 let _ = done.send(());
             })
             .map_err(RecordError::Thread)?;
-        Ok((Tape(Some(Line { to, queued, missed: 0, metrics })), written))
+        Ok((Tape(Some(Line { to, queued, missed: 0, noted: false, metrics })), written))
     }
 }
 
 /// The loop's end of the recorder; does nothing where nothing is recorded.
 #[derive(Debug, Default)]
-pub(crate) struct Tape(Option<Line>);
+pub struct Tape(Option<Line>);
 
 #[derive(Debug)]
 struct Line {
@@ -76,19 +95,38 @@ struct Line {
     queued: Arc<AtomicUsize>,
     /// Entries dropped since the last that was handed over.
     missed: u64,
+    /// The recording says that something is missing.
+    noted: bool,
     metrics: Metrics,
 }
 
 impl Tape {
     /// A World begins.
-    pub(crate) fn begin(&mut self, beginning: impl FnOnce() -> Beginning) {
+    pub fn begin(&mut self, beginning: Beginning) {
         let Some(line) = &mut self.0 else { return };
         line.mend();
-        line.send(Batch::Entry(Entry::Begin(Box::new(beginning()))));
+        line.send(Batch::Entry(Box::new(Entry::Begin(Box::new(beginning)))));
+    }
+
+    /// Changes and answers that wait to be written. One whose history is not made by the clock waits for them.
+    pub fn behind(&self) -> usize {
+        self.0.as_ref().map_or(0, |line| line.queued.load(Ordering::Relaxed))
+    }
+
+    /// There is a hole, and what was before it is written: a World as it is now would go on from here.
+    pub fn wants_world(&self) -> bool {
+        self.0.as_ref().is_some_and(|line| line.missed > 0 && line.queued.load(Ordering::Relaxed) == 0)
+    }
+
+    /// The World as it is now, behind a hole.
+    pub fn resume(&mut self, beginning: Beginning, world: Vec<u8>) {
+        let Some(line) = &mut self.0 else { return };
+        line.mend();
+        line.send(Batch::Resume(Box::new(beginning), world));
     }
 
     /// The World took these in.
-    pub(crate) fn deltas(&mut self, deltas: Vec<Delta>) {
+    pub fn deltas(&mut self, deltas: Vec<Delta>) {
         if let Some(line) = &mut self.0
             && !deltas.is_empty()
         {
@@ -97,24 +135,24 @@ impl Tape {
     }
 
     /// The World was told this.
-    pub(crate) fn told(&mut self, told: Told) {
+    pub fn told(&mut self, told: Told) {
         self.entry(|| Entry::Told(told));
     }
 
     /// The World got another configuration.
-    pub(crate) fn config(&mut self, text: &str) {
+    pub fn config(&mut self, text: &str) {
         self.entry(|| Entry::Config(text.to_owned()));
     }
 
     /// The World decided this. O(the plan), which is copied.
-    pub(crate) fn cycle(&mut self, at: TimeMs, plan: &Plan) {
+    pub fn cycle(&mut self, at: TimeMs, plan: &Plan) {
         if let Some(line) = &mut self.0 {
             line.send(Batch::Cycle(at, Box::new(plan.clone())));
         }
     }
 
     /// The engine panicked, over a change or in a cycle.
-    pub(crate) fn panicked(&mut self, delta: Option<&Delta>) {
+    pub fn panicked(&mut self, delta: Option<&Delta>) {
         self.entry(|| Entry::Panic { delta: delta.cloned().map(Box::new) });
     }
 
@@ -126,7 +164,7 @@ impl Tape {
 
     fn entry(&mut self, entry: impl FnOnce() -> Entry) {
         if let Some(line) = &mut self.0 {
-            line.send(Batch::Entry(entry()));
+            line.send(Batch::Entry(Box::new(entry())));
         }
     }
 }
@@ -136,7 +174,7 @@ impl Batch {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Deltas(deltas) => deltas.len(),
-            Self::Entry(_) | Self::Cycle(..) => 1,
+            Self::Entry(_) | Self::Cycle(..) | Self::Resume(..) => 1,
         }
     }
 }
@@ -158,13 +196,36 @@ impl Line {
             tracing::warn!("the recording has a hole: changes come faster than they can be written");
         }
         self.missed += entries as u64;
+        self.note();
+    }
+
+    /// Says in the recording that something is missing, once there is room to say so.
+    fn note(&mut self) {
+        let hole = || Batch::Entry(Box::new(Entry::Hole { entries: self.missed }));
+        if self.missed > 0 && !self.noted && self.queued.load(Ordering::Relaxed) < QUEUED_MAX {
+            self.queued.fetch_add(1, Ordering::Relaxed);
+            self.noted = self.to.try_send(hole()).is_ok();
+            if !self.noted {
+                self.queued.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// What was dropped is noted; from here on entries count again.
     fn mend(&mut self) {
-        if self.missed > 0 {
-            let hole = Batch::Entry(Entry::Hole { entries: std::mem::take(&mut self.missed) });
-            self.send(hole);
+        self.note();
+        if self.noted {
+            (self.missed, self.noted) = (0, false);
+        }
+    }
+}
+
+impl Drop for Line {
+    /// A recording that ends in a hole is to say so: the thread makes room for it, if it still runs.
+    fn drop(&mut self) {
+        if self.missed > 0 && !self.noted {
+            self.queued.fetch_add(1, Ordering::Relaxed);
+            let _ = self.to.send(Batch::Entry(Box::new(Entry::Hole { entries: self.missed })));
         }
     }
 }

@@ -35,7 +35,7 @@ impl Studio {
     /// A World begins, with four nodes.
     pub(super) fn begin(&mut self) {
         self.world = World::with_plugins(Config::default(), plugins());
-        self.tape.begin(beginning);
+        self.tape.begin(beginning());
         let amounts = [("cpu".to_owned(), 4_000), ("memory".to_owned(), 8 << 30), ("pods".to_owned(), 110)];
         let queue = QueueFacts { name: "default".to_owned(), weight: 1, ..QueueFacts::default() };
         let mut deltas = vec![Delta::QueueUpsert(queue)];
@@ -112,10 +112,12 @@ impl Studio {
         }))
     }
 
-    /// The pods of an early job end.
+    /// The pods of an early job end, and it is deleted.
     fn end(&mut self, job: u32) {
         let name = format!("job-{job}");
-        let deltas = (0..3).map(|index| self.pod(&name, index, Some(format!("n{index}")))).collect();
+        let mut deltas: Vec<Delta> = (0..3).map(|index| self.pod(&name, index, Some(format!("n{index}")))).collect();
+        deltas.extend((0..3).map(|index| Delta::TaskRemove(format!("uid-{name}-{index}"))));
+        deltas.push(Delta::GroupRemove { namespace: "ns".to_owned(), name, uid: String::new() });
         self.apply(deltas);
     }
 
@@ -137,7 +139,7 @@ impl Studio {
 /// Records what `happens` in a folder, and waits until it is written.
 pub(super) fn record(folder: &Path, bytes_max: u64, happens: impl FnOnce(&mut Studio)) {
     let options = RecordOptions { bytes_max, ..RecordOptions::new(folder.to_owned()) };
-    let recorder = Recorder::open(options, Metrics::default()).unwrap();
+    let recorder = Recorder::open(options, plugins(), Metrics::default()).unwrap();
     let (tape, written) = recorder.start(Metrics::default()).unwrap();
     let mut studio = Studio::new(tape);
     happens(&mut studio);
@@ -147,7 +149,9 @@ pub(super) fn record(folder: &Path, bytes_max: u64, happens: impl FnOnce(&mut St
 
 pub(super) fn recorded(jobs: u32) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    record(folder.path(), RecordOptions::BYTES, |studio| drop(studio.work(jobs)));
+    record(folder.path(), RecordOptions::BYTES, |studio| {
+        studio.work(jobs);
+    });
     folder
 }
 
@@ -176,12 +180,10 @@ fn a_recording_is_replayed_bit_for_bit() {
 
 #[test]
 fn segments_go_on_where_the_one_before_ends() {
-    let folder = tempfile::tempdir().unwrap();
-    record(folder.path(), 16 << 10, |studio| drop(studio.work(400)));
-    let segments = Recording::open(folder.path()).unwrap().entries().count();
-    assert!(segment(folder.path(), 3).exists(), "{segments} entries");
+    let folder = long();
+    assert!(segment(folder.path(), 3).exists());
     let told = run(folder.path()).unwrap();
-    assert_eq!((told.difference, told.breaks, told.cycles), (None, vec![], 800));
+    assert_eq!((told.difference, told.breaks, told.cycles), (None, vec![], 600));
     // Without the first one the others have no beginning, and say so once.
     std::fs::remove_file(segment(folder.path(), 1)).unwrap();
     let told = run(folder.path()).unwrap();
@@ -245,7 +247,7 @@ fn what_can_not_be_replayed_says_why() {
         let folder = tempfile::tempdir().unwrap();
         record(folder.path(), RecordOptions::BYTES, |studio| {
             let plugins = vec![plugins.to_owned()];
-            studio.tape.begin(|| Beginning { config: Some(config.to_owned()), plugins, ..beginning() });
+            studio.tape.begin(Beginning { config: Some(config.to_owned()), plugins, ..beginning() });
         });
         let Err(ReplayError::Play { source, .. }) = run(folder.path()) else { panic!("{config} was replayed") };
         assert!(source.to_string().contains(wanted), "{source}");
@@ -282,7 +284,7 @@ fn one_that_is_cut_off_is_read_up_to_there() {
     let folder = recorded(30);
     let path = segment(folder.path(), 1);
     let whole = std::fs::read(&path).unwrap();
-    for length in (0..whole.len()).rev().step_by(7) {
+    for length in (0..whole.len()).rev().step_by(211) {
         std::fs::write(&path, &whole[..length]).unwrap();
         let told = run(folder.path()).unwrap();
         assert_eq!((told.difference, told.breaks.len()), (None, 1), "{length} bytes");
@@ -300,7 +302,7 @@ fn a_flipped_byte_costs_what_comes_after_it_and_no_more() {
     });
     let path = segment(folder.path(), 1);
     let whole = std::fs::read(&path).unwrap();
-    for at in (18..whole.len() - 12).step_by(97) {
+    for at in (18..whole.len() - 12).step_by(307) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x20;
         std::fs::write(&path, bytes).unwrap();
@@ -339,19 +341,142 @@ fn a_hole_ends_its_world_and_the_next_one_is_read() {
     });
     let told = run(folder.path()).unwrap();
     let [Break::Hole { segment: 1, entries }] = told.breaks[..] else { panic!("{:?}", told.breaks) };
-    assert!(entries > 3, "all that follows is missing, too: {entries}");
+    assert!(entries > 3, "what follows is missing, too: {entries}");
     assert_eq!((told.difference, told.cycles), (None, 18));
+}
+
+#[test]
+fn a_recording_that_ends_in_a_hole_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    record(folder.path(), RecordOptions::BYTES, |studio| {
+        studio.work(5);
+        studio.tape.lose(7);
+    });
+    let told = run(folder.path()).unwrap();
+    assert_eq!((told.cycles, &told.breaks[..]), (10, &[Break::Hole { segment: 1, entries: 7 }][..]));
 }
 
 #[test]
 fn two_do_not_record_into_one_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || Recorder::open(RecordOptions::new(folder.path().join("a/b")), Metrics::default());
+    let open = || Recorder::open(RecordOptions::new(folder.path().join("a/b")), plugins(), Metrics::default());
     let first = open().unwrap();
     assert!(matches!(open(), Err(RecordError::Taken { .. })));
     drop(first);
     open().unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();
     let in_file = RecordOptions::new(folder.path().join("file"));
-    assert!(matches!(Recorder::open(in_file, Metrics::default()), Err(RecordError::Folder { .. })));
+    assert!(matches!(Recorder::open(in_file, plugins(), Metrics::default()), Err(RecordError::Folder { .. })));
+}
+
+/// Drops what is too much beside `bytes_max`, as the keeper does when a segment is closed.
+fn sweep(folder: &Path, bytes_max: u64) -> Metrics {
+    let metrics = Metrics::default();
+    let current = (1..).find(|number| !segment(folder, *number).exists()).unwrap() - 1;
+    sweep::Sweep {
+        options: RecordOptions { bytes_max, ..RecordOptions::new(folder.to_owned()) },
+        registry: plugins(),
+        metrics: metrics.clone(),
+        stop: std::sync::Arc::default(),
+    }
+    .run(current);
+    metrics
+}
+
+fn bytes_in(folder: &Path) -> u64 {
+    std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
+}
+
+/// A recording of several segments of one World.
+fn long() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    // Small segments, and so much in all that nothing is dropped yet.
+    record_in_segments(folder.path(), |studio| {
+        studio.work(300);
+    });
+    folder
+}
+
+fn record_in_segments(folder: &Path, happens: impl FnOnce(&mut Studio)) {
+    let options = RecordOptions::new(folder.to_owned());
+    let mut recorder = Recorder::open(options, plugins(), Metrics::default()).unwrap();
+    recorder.small_segments(8 << 10);
+    let (tape, written) = recorder.start(Metrics::default()).unwrap();
+    let mut studio = Studio::new(tape);
+    happens(&mut studio);
+    drop(studio);
+    written.blocking_recv().unwrap();
+}
+
+#[test]
+fn what_is_left_of_a_recording_goes_on_from_a_saved_world() {
+    let folder = long();
+    let whole = run(folder.path()).unwrap();
+    assert_eq!((whole.difference, &whole.breaks[..]), (None, &[][..]));
+    for part in [2, 3] {
+        let bytes_max = bytes_in(folder.path()) / part;
+        let metrics = sweep(folder.path(), bytes_max);
+        assert!(!segment(folder.path(), 1).exists());
+        let left = run(folder.path()).unwrap();
+        assert_eq!((left.difference, left.breaks, left.worlds), (None, vec![], 1));
+        assert!(left.cycles > 50 && left.cycles < whole.cycles, "{} of {}", left.cycles, whole.cycles);
+        assert!(metrics.render(&[]).contains("record_deviations_total 0"));
+    }
+    let bytes = bytes_in(folder.path());
+    sweep(folder.path(), u64::MAX);
+    assert_eq!(bytes_in(folder.path()), bytes, "what is within the bounds stays");
+}
+
+#[test]
+fn a_saved_world_that_can_not_be_read_is_named() {
+    let folder = long();
+    sweep(folder.path(), bytes_in(folder.path()) / 2);
+    let start = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+    let start = start.into_iter().find(|path| path.extension().is_some_and(|kind| kind == "start")).unwrap();
+    let whole = std::fs::read(&start).unwrap();
+    let refused = |bytes: &[u8]| {
+        std::fs::write(&start, bytes).unwrap();
+        let Err(ReplayError::Play { source, .. }) = run(folder.path()) else { panic!("it was read") };
+        assert!(source.to_string().contains("holds no World that this version can read"), "{source}");
+    };
+    refused(b"");
+    refused(b"something else");
+    refused(&whole[..whole.len() / 2]);
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    refused(&flipped);
+}
+
+#[test]
+fn a_sweep_finds_plans_that_come_out_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    record_in_segments(folder.path(), |studio| {
+        // A node more than the recording knows of.
+        let amounts = [("cpu".to_owned(), 64_000), ("memory".to_owned(), 64 << 30), ("pods".to_owned(), 110)].into();
+        let facts = NodeFacts { name: "zz".to_owned(), allocatable: amounts, ..NodeFacts::default() };
+        studio.world.apply(&Delta::NodeUpsert(facts));
+        studio.work(300);
+    });
+    let metrics = sweep(folder.path(), bytes_in(folder.path()) / 2);
+    assert!(metrics.render(&[]).contains("record_deviations_total 1"), "{}", metrics.render(&[]));
+    assert!(!segment(folder.path(), 1).exists(), "the bounds are kept all the same");
+    assert!(matches!(run(folder.path()).unwrap().breaks[..], [Break::Missing { .. }]));
+}
+
+#[test]
+fn behind_a_hole_a_saved_world_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    record(folder.path(), RecordOptions::BYTES, |studio| {
+        studio.work(5);
+        studio.tape.lose(3);
+        studio.work(5);
+        while !studio.tape.wants_world() {
+            std::thread::yield_now();
+        }
+        studio.tape.resume(beginning(), studio.world.save());
+        studio.work(4);
+    });
+    let told = run(folder.path()).unwrap();
+    assert!(matches!(told.breaks[..], [Break::Hole { segment: 1, .. }]), "{:?}", told.breaks);
+    assert_eq!((told.difference, told.cycles), (None, 18));
 }
