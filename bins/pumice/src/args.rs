@@ -13,6 +13,7 @@ pub mod controllers;
 pub mod install;
 mod meaningless;
 pub mod node;
+pub mod record;
 pub mod scheduler;
 pub mod serving;
 mod status;
@@ -84,6 +85,9 @@ pub enum Command {
 pub enum SchedulerCommand {
     /// Run the scheduler on a cluster; takes every flag of Volcano's
     Run(Box<scheduler::RunArgs>),
+    /// Run a recording again and say whether every plan comes out as it was; exits 1 when one does not, 2 when the
+    /// recording can't be read or run
+    Replay(record::ReplayArgs),
     /// Run scheduling cases and say, line by line, how the answers compare; exits 1 when one fails, 2 when the file
     /// can't be read
     Check {
@@ -145,6 +149,11 @@ pub struct UpArgs {
     pub api: api::ApiArgs,
     #[command(flatten)]
     pub scheduling: scheduler::PolicyArgs,
+    /// Don't record what the scheduler is told and decides (see docs/recording.md)
+    #[arg(long)]
+    pub no_recording: bool,
+    #[command(flatten)]
+    pub keep: record::KeepArgs,
     #[command(flatten)]
     pub node: node::MachineArgs,
     /// Whether this machine is a node

@@ -12,16 +12,28 @@ use crate::alone;
 use crate::args::SchedulerCommand;
 use crate::args::scheduler::RunArgs;
 
-/// A case failed.
+mod record;
+
+/// A case failed, or a plan came out otherwise.
 const FAILED: u8 = 1;
 /// Volcano's port of the scheduler's metrics.
 const METRICS_PORT: u16 = 8080;
-/// There was nothing to check.
+/// There was nothing to check, or to run.
 const UNREADABLE: u8 = 2;
 
 pub fn run(command: &SchedulerCommand) -> ExitCode {
     let file = match command {
         SchedulerCommand::Check { file } => file,
+        SchedulerCommand::Replay(args) => {
+            return match record::run_again(args) {
+                Ok(true) => ExitCode::SUCCESS,
+                Ok(false) => ExitCode::from(FAILED),
+                Err(error) => {
+                    eprintln!("pumice: {error:#}");
+                    ExitCode::from(UNREADABLE)
+                }
+            };
+        }
         SchedulerCommand::Run(args) => {
             return match run_alone(args) {
                 Ok(()) => ExitCode::SUCCESS,
@@ -49,6 +61,7 @@ fn run_alone(args: &RunArgs) -> anyhow::Result<()> {
         options.scheduler_names = args.own.schedulers();
         options.nodes_meet_claims = args.own.own_cluster;
         args.policy.apply(&mut options);
+        options.record = args.record.clone().map(|folder| args.keep.options(folder));
         options.lease = args.lease(alone::identity()).map_err(anyhow::Error::msg)?;
         let scheduler = options.build().context("start the scheduler")?;
         let watched = alone::watched(&args.serving, METRICS_PORT, scheduler.handle()).await?;

@@ -161,6 +161,12 @@ pub(crate) fn amount_text(resource: &str, amount: i64) -> String {
     amount.to_string()
 }
 
+crate::save::saved! {
+    Dims { names, index, gpu };
+}
+
+crate::save::saved_inside!(Demand);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -140,6 +140,14 @@ pub trait Plugin: Debug + Send + Sync {
         0
     }
 
+    /// What it remembers from cycle to cycle beside its arguments, so that a saved World decides as it would have.
+    fn memory(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// It is to remember what `memory` said; what can't be that is to be forgotten.
+    fn remember(&mut self, _memory: &[u8]) {}
+
     /// Whether it wants `moved`: nothing is recorded where no plugin does.
     fn follows_moves(&self) -> bool {
         false

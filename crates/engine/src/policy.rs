@@ -83,6 +83,19 @@ impl Policy {
         self.plugins.iter().map(|slot| &*slot.plugin)
     }
 
+    /// What the plugins remember from cycle to cycle.
+    pub(crate) fn memory(&self) -> Vec<Vec<u8>> {
+        self.plugins.iter().map(|slot| slot.plugin.memory()).collect()
+    }
+
+    /// The plugins are to remember this.
+    pub(crate) fn remember(&mut self, memory: &[Vec<u8>]) {
+        for (slot, memory) in self.plugins.iter_mut().zip(memory) {
+            slot.plugin.remember(memory);
+            slot.epoch = slot.plugin.epoch();
+        }
+    }
+
     /// A cycle starts.
     pub(crate) fn open(&mut self, tables: &mut Tables, now: TimeMs) {
         tables.follow_moves = self.follows;

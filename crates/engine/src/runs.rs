@@ -73,6 +73,11 @@ impl RunBook {
     }
 }
 
+crate::save::saved! {
+    Runs { last, next };
+    RunBook { of_profile, of_namespace };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -51,15 +51,15 @@ use tables::Tables;
 /// Cluster facts in, decisions and reasons out. No I/O, no clock: equal deltas and times give equal plans.
 #[derive(Debug)]
 pub struct World {
-    tables: Tables,
-    policy: Policy,
+    pub(crate) tables: Tables,
+    pub(crate) policy: Policy,
     finder: Finder,
     backlog: Backlog,
     outlook: Outlook,
     config: Config,
     registry: Registry,
     /// When the last cycle was.
-    now: TimeMs,
+    pub(crate) now: TimeMs,
 }
 
 /// A group as `World::groups` shows it.

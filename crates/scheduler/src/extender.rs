@@ -24,7 +24,7 @@ mod wire;
 use call::{CallError, Caller};
 
 /// Its name in configurations.
-const NAME: &str = "extender";
+pub(crate) const NAME: &str = "extender";
 /// How long an answer may take where the configuration does not say.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// And where it asks for more than this.

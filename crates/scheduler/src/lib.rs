@@ -29,6 +29,7 @@ mod intake;
 mod metrics;
 mod patches;
 mod prebind;
+pub mod record;
 mod reload;
 mod run;
 mod start;
@@ -70,6 +71,8 @@ pub struct Options {
     pub nodes_meet_claims: bool,
     /// Schedule only while this Lease is held.
     pub lease: Option<LeaseOptions>,
+    /// Record what decisions follow from, and the decisions, to run them again.
+    pub record: Option<record::RecordOptions>,
 }
 
 /// The plugins that come with the scheduler: the engine's, and `extender`, which asks an HTTP server.
@@ -88,6 +91,7 @@ pub struct Scheduler {
     plugins: Registry,
     lease: Option<LeaseOptions>,
     metrics: metrics::Metrics,
+    recorder: Option<record::Recorder>,
     world: ask::Shared,
 }
 
@@ -106,6 +110,9 @@ pub enum Error {
     /// The configuration is refused.
     #[error("scheduler configuration refused")]
     ParseConfig(#[source] ConfigError),
+    /// Nothing can be recorded.
+    #[error("the recording could not be begun")]
+    Record(#[source] record::RecordError),
     /// A watch ended, which it never does by itself.
     #[error("the watches of the scheduler ended")]
     WatchEnded,
@@ -132,13 +139,14 @@ impl Options {
             sharding: None,
             nodes_meet_claims: true,
             lease: None,
+            record: None,
         }
     }
 
     /// Builds the scheduler; nothing runs yet. Warnings about the configuration are logged.
     ///
     /// # Errors
-    /// When the configuration can't be read or is refused.
+    /// When the configuration can't be read or is refused, or nothing can be recorded where it is to be.
     pub fn build(self) -> Result<Scheduler, Error> {
         let settings = reload::Settings {
             plugins: self.plugins.clone(),
@@ -147,19 +155,23 @@ impl Options {
             sharding: self.sharding,
             nodes_meet_claims: self.nodes_meet_claims,
         };
-        let config = match &self.config {
-            Some(path) => settings.load(path)?,
-            None => settings.complete(Config::default()),
+        let (config, text) = match &self.config {
+            Some(path) => settings.load(path).map(|(config, text)| (config, Some(text)))?,
+            None => (settings.complete(Config::default()), None),
         };
+        let metrics = metrics::Metrics::default();
+        let recorder =
+            self.record.map(|options| record::Recorder::open(options, self.plugins.clone(), metrics.clone()));
         Ok(Scheduler {
             client: self.client,
             ours: intake::Ours { names: self.scheduler_names, nodes: self.node_selector, zone: self.zone },
             world: ask::Shared::new(World::with_plugins(config.clone(), self.plugins.clone())),
             config,
-            reload: reload::Reload::new(self.config, settings),
+            recorder: recorder.transpose().map_err(Error::Record)?,
+            reload: reload::Reload::new(self.config, settings, text),
             plugins: self.plugins,
             lease: self.lease,
-            metrics: metrics::Metrics::default(),
+            metrics,
         })
     }
 }
@@ -201,15 +213,23 @@ impl Scheduler {
         result
     }
 
-    async fn schedule(self, shutdown: CancellationToken) -> Result<(), Error> {
+    async fn schedule(mut self, shutdown: CancellationToken) -> Result<(), Error> {
         let (recorder, events) = EventRecorder::new(self.client.clone(), COMPONENT);
         let queues = start::queues(self.client.clone());
-        let scheduling = run::Loop::new(self, recorder);
-        tokio::select! {
+        let recording = self.recorder.take().map(|recorder| recorder.start(self.metrics.clone()));
+        let (tape, written) = recording.transpose().map_err(Error::Record)?.unzip();
+        let scheduling = run::Loop::new(self, recorder, tape.unwrap_or_default());
+        // The loop and its tape are gone behind this, so that the recorder ends.
+        let result = tokio::select! {
             biased;
             () = shutdown.cancelled() => Ok(()),
             result = Box::pin(scheduling.run()) => result,
             () = async { tokio::join!(events, queues); } => Ok(()),
+        };
+        if let Some(written) = written {
+            // It takes a moment; a disk that hangs must not hold up the end.
+            let _ = tokio::time::timeout(record::WRITTEN_WITHIN, written).await;
         }
+        result
     }
 }

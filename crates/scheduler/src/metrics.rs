@@ -39,6 +39,10 @@ struct Cells {
     panics: Cell,
     quarantined: Cell,
     leads: Cell,
+    recorded: Cell,
+    record_bytes: Cell,
+    record_holes: Cell,
+    record_deviations: Cell,
     refusals: Counts<1>,
     evictions: Counts<1>,
 }
@@ -62,6 +66,10 @@ impl Default for Cells {
             panics: Cell::default(),
             quarantined: Cell::default(),
             leads: Cell::default(),
+            recorded: Cell::default(),
+            record_bytes: Cell::default(),
+            record_holes: Cell::default(),
+            record_deviations: Cell::default(),
             refusals: Counts::new(["reason"]),
             evictions: Counts::new(["action"]),
         }
@@ -130,6 +138,26 @@ impl Metrics {
         self.0.quarantined.set(count);
     }
 
+    /// Entries were written to the recording.
+    pub(crate) fn recorded(&self, entries: u64) {
+        self.0.recorded.add(entries);
+    }
+
+    /// So many bytes more.
+    pub(crate) fn record_bytes(&self, bytes: u64) {
+        self.0.record_bytes.add(bytes);
+    }
+
+    /// The recording lacks something.
+    pub(crate) fn record_hole(&self) {
+        self.0.record_holes.add(1);
+    }
+
+    /// A recorded plan came out otherwise when it was played again.
+    pub(crate) fn record_deviation(&self) {
+        self.0.record_deviations.add(1);
+    }
+
     /// This instance leads.
     pub(crate) fn leads(&self, leads: bool) {
         self.0.leads.set(usize::from(leads));
@@ -171,6 +199,14 @@ impl Metrics {
         page.counter("pumice_scheduler_panics_total", "Panics of the engine that were survived", cells.panics.get());
         page.gauge("pumice_scheduler_quarantined", "Objects put aside after a panic", cells.quarantined.get());
         page.gauge("pumice_scheduler_leads", "1 if this instance schedules", cells.leads.get());
+        page.counter("pumice_scheduler_recorded_total", "Entries written to the recording", cells.recorded.get());
+        let help = "Bytes written to the recording";
+        page.counter("pumice_scheduler_recorded_bytes_total", help, cells.record_bytes.get());
+        let help = "Holes in the recording: what came too fast, or could not be written";
+        page.counter("pumice_scheduler_record_holes_total", help, cells.record_holes.get());
+        let help =
+            "Recorded plans that came out otherwise when they were played again: none, if the engine keeps its word";
+        page.counter("pumice_scheduler_record_deviations_total", help, cells.record_deviations.get());
         let name = "pumice_scheduler_kubelet_refusals_total";
         page.counts(name, "Pods that a node refused after they were bound to it, by reason", &cells.refusals);
     }

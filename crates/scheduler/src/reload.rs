@@ -29,14 +29,16 @@ const ALLOCATE: &str = "allocate";
 const MAX_BINDING_PER_NODE: &str = "maxBindingPerNode";
 
 impl Settings {
-    /// Reads the configuration for the first time.
-    pub(crate) fn load(&self, path: &Path) -> Result<Config, Error> {
+    /// Reads the configuration for the first time, and gives its text besides.
+    pub(crate) fn load(&self, path: &Path) -> Result<(Config, String), Error> {
         let text =
             std::fs::read_to_string(path).map_err(|source| Error::ReadConfig { path: path.to_owned(), source })?;
-        self.parse(&text).map_err(Error::ParseConfig)
+        let config = self.parse(&text).map_err(Error::ParseConfig)?;
+        Ok((config, text))
     }
 
-    fn parse(&self, text: &str) -> Result<Config, ConfigError> {
+    /// A text of the file, with what the flags add. Warnings are logged.
+    pub(crate) fn parse(&self, text: &str) -> Result<Config, ConfigError> {
         let (config, warnings) = Config::parse_with(text, &self.plugins)?;
         for warning in warnings {
             tracing::warn!(%warning, "scheduler configuration");
@@ -67,13 +69,26 @@ pub(crate) struct Reload {
     state: Option<State>,
     /// The text that was read last, good or bad.
     last: Option<String>,
+    /// The text that is followed.
+    good: Option<String>,
     settings: Settings,
 }
 
 impl Reload {
-    pub(crate) fn new(path: Option<PathBuf>, settings: Settings) -> Self {
-        // What `load` read is read once more: a change in between must not be missed.
-        Self { path, state: None, last: None, settings }
+    /// `text` is what `load` read.
+    pub(crate) fn new(path: Option<PathBuf>, settings: Settings, text: Option<String>) -> Self {
+        // It is read once more: a change in between must not be missed.
+        Self { path, state: None, last: None, good: text, settings }
+    }
+
+    /// The text of the configuration that is followed; none where there is no file.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.good.as_deref()
+    }
+
+    /// What flags say beside the file.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Whether there is a file to look at.
@@ -101,6 +116,9 @@ impl Reload {
             return None;
         }
         let parsed = self.settings.parse(&text);
+        if parsed.is_ok() {
+            self.good = Some(text.clone());
+        }
         self.last = Some(text);
         parsed
             .inspect_err(|error| {
@@ -145,12 +163,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("volcano-scheduler.conf");
         std::fs::write(&path, "actions: allocate\n").unwrap();
-        assert_eq!(settings().load(&path).unwrap().actions.len(), 1);
-        let mut reload = Reload::new(Some(path.clone()), settings());
+        assert_eq!(settings().load(&path).unwrap().0.actions.len(), 1);
+        let mut reload = Reload::new(Some(path.clone()), settings(), None);
         assert!(reload.look().await.is_some());
         assert!(reload.look().await.is_none());
         std::fs::write(&path, "actions: fly\n").unwrap();
         assert!(reload.look().await.is_none());
+        assert_eq!(reload.text(), Some("actions: allocate\n"), "the one before goes on");
         std::fs::remove_file(&path).unwrap();
         assert!(reload.look().await.is_none());
         std::fs::write(&path, "actions: enqueue, allocate\n").unwrap();

@@ -19,6 +19,7 @@ use crate::ask::Shared;
 use crate::clock::Clock;
 use crate::intake::{Input, Intake, Ours};
 use crate::metrics::Metrics;
+use crate::record::{Beginning, Flags, Tape, Told};
 use crate::reload::{LOOK_EVERY, Reload};
 use crate::suspects::Suspects;
 use crate::usage::Measured;
@@ -29,6 +30,8 @@ use crate::{Error, Scheduler, feed, usage};
 const BURST_MAX: usize = 4096;
 /// Least time between two cycles.
 const PAUSE: Duration = Duration::from_millis(3);
+/// Most pods of a World that is saved between two cycles: some 20 ms.
+const RESUMED_PODS_MAX: usize = 20_000;
 /// Longest time between two cycles while there is something to decide.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -45,6 +48,8 @@ pub(crate) struct Loop {
     usage: BoxStream<'static, Measured>,
     intake: Intake,
     world: Shared,
+    /// Told of every call that changes the World.
+    tape: Tape,
     writer: Writer,
     reload: Reload,
     clock: Clock,
@@ -62,7 +67,7 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    pub(crate) fn new(scheduler: Scheduler, recorder: EventRecorder) -> Self {
+    pub(crate) fn new(scheduler: Scheduler, recorder: EventRecorder, tape: Tape) -> Self {
         let Scheduler { client, ours, config, plugins, world, metrics, reload, .. } = scheduler;
         Self {
             feed: feed::start(&client),
@@ -84,12 +89,46 @@ impl Loop {
             config,
             plugins,
             world,
+            tape,
         }
+    }
+
+    /// What a World is made with, for the recording.
+    fn beginning(&self) -> Beginning {
+        let settings = self.reload.settings();
+        Beginning {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            config: self.reload.text().map(str::to_owned),
+            flags: Flags {
+                default_queue: settings.default_queue.clone(),
+                max_binding_per_node: settings.max_binding_per_node,
+                shard: settings.sharding.as_ref().map(|sharding| (sharding.name.clone(), sharding.hard)),
+                nodes_meet_claims: settings.nodes_meet_claims,
+            },
+            plugins: self.plugins.names().map(str::to_owned).collect(),
+            schedulers: self.ours.names.clone(),
+        }
+    }
+
+    /// The World is new.
+    fn begin(&mut self) {
+        let beginning = self.beginning();
+        self.tape.begin(beginning);
+    }
+
+    /// Goes on with the recording behind a hole, where saving the World takes no time that would be missed.
+    fn resume_recording(&mut self) {
+        if !self.tape.wants_world() || self.world.read().pods_max() > RESUMED_PODS_MAX {
+            return;
+        }
+        let (beginning, world) = (self.beginning(), self.world.read().save());
+        self.tape.resume(beginning, world);
     }
 
     pub(crate) async fn run(mut self) -> Result<(), Error> {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.begin();
         loop {
             let due = self.due();
             let wake = async {
@@ -143,25 +182,36 @@ impl Loop {
         let mut deltas = std::mem::take(&mut self.deltas);
         let passed = deltas.drain(..).filter_map(|delta| self.suspects.pass(delta)).collect::<Vec<_>>();
         self.deltas = deltas;
-        self.apply(&passed);
+        self.apply(passed);
     }
 
     fn measured(&mut self, measured: Measured) {
         let deltas: Vec<Delta> = measured.into_iter().map(|(name, usage)| Delta::NodeUsage { name, usage }).collect();
-        self.apply(&deltas);
+        self.apply(deltas);
     }
 
-    fn apply(&mut self, deltas: &[Delta]) {
+    fn apply(&mut self, mut deltas: Vec<Delta>) {
         let mut world = self.world.write();
-        for delta in deltas {
-            match catch_unwind(AssertUnwindSafe(|| world.apply(delta))) {
-                Ok(changed) => self.dirty |= changed,
-                Err(_) => {
-                    drop(world);
-                    return self.suspect(Some(delta));
-                }
+        let panics = |delta| match catch_unwind(AssertUnwindSafe(|| world.apply(delta))) {
+            Ok(changed) => {
+                self.dirty |= changed;
+                false
             }
+            Err(_) => true,
+        };
+        let guilty = deltas.iter().position(panics);
+        drop(world);
+        let guilty = guilty.and_then(|at| deltas.drain(at..).next());
+        self.tape.deltas(deltas);
+        if guilty.is_some() {
+            self.suspect(guilty.as_ref());
         }
+    }
+
+    /// Tells the World what came of what it decided.
+    fn tell(&mut self, told: Told) {
+        told.tell(&mut self.world.write());
+        self.tape.told(told);
     }
 
     /// An answer, and all that are there besides.
@@ -170,25 +220,23 @@ impl Loop {
         while let Some(answer) = next {
             let settled = self.writer.answered(answer);
             let now = self.clock.now_ms();
-            let mut world = self.world.write();
             match settled {
                 Settled::No => {}
                 Settled::Bind { uid, error } => {
-                    world.bind_result(&uid, error.as_deref().map_or(Ok(()), Err), now);
+                    self.tell(Told::Bind { uid, error, at: now });
                     self.dirty = true;
                 }
                 Settled::Evict { uid, error } => {
-                    world.evict_result(&uid, error.as_deref().map_or(Ok(()), Err), now);
+                    self.tell(Told::Evict { uid, error, at: now });
                     self.dirty = true;
                 }
                 Settled::Gated { uid } => {
-                    world.ungate_failed(&uid);
+                    self.tell(Told::Gated { uid });
                     self.dirty = true;
                 }
                 // A status that failed is told to the World when it is due again.
-                Settled::Group { namespace, name } => world.status_result(&namespace, &name, true),
+                Settled::Group { namespace, name } => self.tell(Told::Status { namespace, name, written: true }),
             }
-            drop(world);
             next = self.writer.answer_now();
         }
     }
@@ -197,9 +245,9 @@ impl Loop {
     fn again(&mut self) {
         while let Some(subject) = self.writer.pop_again(Instant::now()) {
             match subject {
-                Subject::Group { namespace, name } => self.world.write().status_result(&namespace, &name, false),
-                Subject::Pod { uid } => self.world.write().notice_failed(&uid),
-                Subject::Queue { name } => self.world.write().queue_failed(&name),
+                Subject::Group { namespace, name } => self.tell(Told::Status { namespace, name, written: false }),
+                Subject::Pod { uid } => self.tell(Told::Unnoticed { uid }),
+                Subject::Queue { name } => self.tell(Told::QueueFailed { name }),
                 Subject::Bind(_)
                 | Subject::Evict(_)
                 | Subject::Ungate { .. }
@@ -217,6 +265,7 @@ impl Loop {
                 self.usage = usage::watch(&self.client, config.metrics.as_ref());
             }
             self.world.write().set_config(config.clone());
+            self.tape.config(self.reload.text().unwrap_or_default());
             self.config = config;
             self.dirty = true;
         }
@@ -238,6 +287,7 @@ impl Loop {
             ended + Duration::from_millis(wait)
         });
         self.count(&plan, took);
+        self.tape.cycle(now, &plan);
         self.writer.carry_out(plan, &self.intake);
         let world = self.world.read();
         self.writer.withdraw(&self.intake, |uid| world.waits_unpromised(uid));
@@ -252,7 +302,8 @@ impl Loop {
         self.writer.tidy(&self.intake);
         let freed = self.suspects.went_well();
         self.put_aside();
-        self.apply(&freed);
+        self.apply(freed);
+        self.resume_recording();
         // The next half is tried even if the engine finds nothing new in it.
         self.dirty |= self.suspects.is_searching();
     }
@@ -273,6 +324,7 @@ impl Loop {
     /// The engine panicked. What it was about is put aside, or looked for.
     fn suspect(&mut self, delta: Option<&Delta>) {
         self.metrics.panicked();
+        self.tape.panicked(delta);
         self.panicked = true;
         if !self.suspects.panicked(delta) {
             // Visible, and started anew by whoever runs us: nothing is gained by going on.
@@ -285,6 +337,7 @@ impl Loop {
     async fn rebuild(&mut self) {
         self.writer.drain().await;
         *self.world.write() = World::with_plugins(self.config.clone(), self.plugins.clone());
+        self.begin();
         self.feed = feed::start(&self.client);
         self.intake = Intake::of(self.ours.clone(), self.metrics.clone());
         self.deltas.clear();

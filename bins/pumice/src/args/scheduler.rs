@@ -11,6 +11,7 @@ use pumice_scheduler::{LeaseOptions, Options, Sharding};
 
 use super::cluster::{ClusterArgs, LeaseArgs, OwnArgs};
 use super::meaningless::meaningless;
+use super::record::KeepArgs;
 use super::serving::ServingArgs;
 
 /// `key:value`.
@@ -112,6 +113,11 @@ meaningless! {
 pub struct RunArgs {
     #[command(flatten)]
     pub policy: PolicyArgs,
+    /// Record what the scheduler is told and decides in this folder (see docs/recording.md)
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    #[command(flatten)]
+    pub keep: KeepArgs,
     #[command(flatten)]
     pub cluster: ClusterArgs,
     #[command(flatten)]

@@ -43,6 +43,7 @@ impl Components {
 
         let mut options = pumice_scheduler::Options::new(client(names::USER_SCHEDULER));
         args.scheduling.apply(&mut options);
+        options.record = (!args.no_recording).then(|| args.keep.options(data.join("recording")));
         let mut controlling = pumice_controllers::Options::new(client(names::USER_CONTROLLERS));
         controlling.scheduler_names.clone_from(&options.scheduler_names);
         controlling.enabled = controlling.enabled.with_workloads();

@@ -307,3 +307,5 @@ pub(super) fn admits(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Fronts)
     }
     is_next(cycle, (queue, Gate::Admission), group, settings)
 }
+
+crate::save::saved_enum!(Gate { Admission, Nodes });

@@ -10,12 +10,16 @@ use crate::facts::Requirement;
 #[serde(rename_all = "camelCase", default)]
 pub struct HyperNodeFacts {
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// `spec.tier`; lower is closer.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub tier: u32,
     /// `spec.tierName`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub tier_name: String,
     /// `spec.members`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub members: Vec<HyperNodeMember>,
 }
 
@@ -46,10 +50,13 @@ pub enum MemberKind {
 #[serde(rename_all = "camelCase", default)]
 pub struct ShardFacts {
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// `spec.nodesDesired`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub desired: Vec<String>,
     /// `status.nodesInUse`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub in_use: Vec<String>,
 }
 
@@ -58,12 +65,16 @@ pub struct ShardFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct BudgetFacts {
     /// Its namespace.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub namespace: String,
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// `spec.selector`; `None` selects nothing, an empty one all pods of the namespace.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub selector: Option<Vec<Requirement>>,
     /// `status.disruptionsAllowed`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub allowed: u32,
 }
 
@@ -72,11 +83,15 @@ pub struct BudgetFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct QuotaFacts {
     /// Its namespace.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub namespace: String,
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// `spec.hard`; cpu in milli-cores, all else in whole units, `requests.` kept in the names.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub hard: Resources,
     /// `status.used`, alike.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub used: Resources,
 }

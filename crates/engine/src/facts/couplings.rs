@@ -12,6 +12,7 @@ use super::Requirement;
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
     /// All of them hold. `Gt` and `Lt` match nothing.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub requirements: Vec<Requirement>,
 }
 
@@ -20,10 +21,13 @@ pub struct LabelSelector {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSelector {
     /// Pods of these namespaces.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub namespaces: Vec<String>,
     /// And of the namespaces with these labels.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub namespace_selector: Option<LabelSelector>,
     /// With these labels; absent matches no pod.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub labels: Option<LabelSelector>,
 }
 
@@ -32,8 +36,10 @@ pub struct PodSelector {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodTerm {
     /// The pods.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub pods: PodSelector,
     /// The label: nodes with equal values are one domain, nodes without it are in none.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub topology_key: String,
 }
 
@@ -42,8 +48,10 @@ pub struct PodTerm {
 #[serde(rename_all = "camelCase", default)]
 pub struct PreferredPodTerm {
     /// -100 to 100; below zero the pod prefers to be apart.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub weight: i32,
     /// The term.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub term: PodTerm,
 }
 
@@ -52,16 +60,22 @@ pub struct PreferredPodTerm {
 #[serde(rename_all = "camelCase", default)]
 pub struct SpreadConstraint {
     /// The pods to spread, and over which domains.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub term: PodTerm,
     /// How many more of them one domain may have than the least, at least 1.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub max_skew: i32,
     /// DoNotSchedule; else ScheduleAnyway.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub hard: bool,
     /// With fewer domains than this the least counts as none.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub min_domains: u32,
     /// Nodes that the pod's node selector or affinity excludes don't count.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub honors_affinity: bool,
     /// Nodes with taints that the pod does not tolerate don't count.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub honors_taints: bool,
 }
 

@@ -11,10 +11,13 @@ use super::NodeTerm;
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceName {
     /// Its driver.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub driver: String,
     /// Its pool.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub pool: String,
     /// Its name in the pool.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub device: String,
 }
 
@@ -23,12 +26,16 @@ pub struct DeviceName {
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceRequest {
     /// Its name in the claim.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// The DeviceClass.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub class: String,
     /// How many; 0 means all that match.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub count: u32,
     /// Expressions that a device must fulfil.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub selectors: Vec<String>,
 }
 
@@ -37,20 +44,28 @@ pub struct DeviceRequest {
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceClaimFacts {
     /// Its namespace.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub namespace: String,
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Its uid.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub uid: String,
     /// What it asks for.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub requests: Vec<DeviceRequest>,
     /// A part of it that the scheduler can't honour; empty if it can.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub unsupported: String,
     /// Its devices, once it has them.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub allocated: Option<Vec<DeviceName>>,
     /// Where they can be used: any term suffices.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub node_terms: Option<Vec<NodeTerm>>,
     /// It has a deletion timestamp.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub terminating: bool,
 }
 
@@ -59,8 +74,10 @@ pub struct DeviceClaimFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceClassFacts {
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Expressions that a device must fulfil.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub selectors: Vec<String>,
 }
 
@@ -81,8 +98,10 @@ pub enum Attribute {
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceFacts {
     /// Its name in the pool.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Its attributes by name, with a domain and a slash where that is not the driver's.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub attributes: BTreeMap<String, Attribute>,
 }
 
@@ -91,17 +110,24 @@ pub struct DeviceFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceSliceFacts {
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// The driver.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub driver: String,
     /// The pool.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub pool: String,
     /// The pool's generation: only slices of the newest count.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub generation: i64,
     /// The node that the devices are on; `None` where `node_terms` say it.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub node: Option<String>,
     /// Nodes that can use the devices: any term suffices; `None` together with no node means every node.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub node_terms: Option<Vec<NodeTerm>>,
     /// The devices that can be given to pods.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub devices: Vec<DeviceFacts>,
 }

@@ -29,10 +29,13 @@ pub enum GroupPhase {
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerFacts {
     /// Its kind, such as `Job`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub kind: String,
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Its uid.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub uid: String,
 }
 
@@ -41,32 +44,46 @@ pub struct OwnerFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupFacts {
     /// Its namespace.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub namespace: String,
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Its uid.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub uid: String,
     /// Its queue; empty means the default queue.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub queue: String,
     /// `spec.minMember`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub min_member: u32,
     /// `spec.minTaskMember`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub min_task_member: BTreeMap<String, u32>,
     /// `spec.minResources`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub min_resources: Option<Resources>,
     /// `spec.priorityClassName`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub priority_class: String,
     /// When it was made.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub created: TimeMs,
     /// Its controller, where it has one.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub owner: Option<OwnerFacts>,
     /// Annotations, only those that a plugin reads.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub annotations: BTreeMap<String, String>,
     /// Annotation, else label, `volcano.sh/preemptable`; absent means false.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub preemptable: Option<bool>,
     /// `spec.networkTopology`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub topology: Option<TopologySpec>,
     /// `spec.subGroupPolicy`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub sub_groups: Vec<SubGroupPolicy>,
     /// Under which its runs are remembered, beside its namespace: jobs of one kind share it. Empty: its own name.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -75,6 +92,7 @@ pub struct GroupFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<TimeMs>,
     /// What its status says now.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub status: GroupStatus,
 }
 
@@ -83,10 +101,13 @@ pub struct GroupFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologySpec {
     /// True: a HyperNode of the allowed tier, or not at all. False: as close as can be.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub hard: bool,
     /// `highestTierAllowed`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub highest_tier: Option<u32>,
     /// `highestTierName`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub highest_tier_name: Option<String>,
 }
 
@@ -95,16 +116,22 @@ pub struct TopologySpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct SubGroupPolicy {
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Pods with these labels; requirements on labels, all of which must hold.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub selector: Vec<Requirement>,
     /// The labels by whose values the pods are told apart.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub match_label_keys: Vec<String>,
     /// Pods of one sub-group that start together.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub size: Option<u32>,
     /// Sub-groups that must be ready.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub min_sub_groups: Option<u32>,
     /// Where each sub-group must lie together.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub topology: Option<TopologySpec>,
 }
 
@@ -128,14 +155,19 @@ pub struct GroupCondition {
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupStatus {
     /// Its phase.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub phase: GroupPhase,
     /// Its conditions.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub conditions: Vec<GroupCondition>,
     /// Pods running.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub running: u32,
     /// Pods that ended well.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub succeeded: u32,
     /// Pods that ended badly.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub failed: u32,
 }
 

@@ -12,22 +12,31 @@ use crate::ids::TimeMs;
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeFacts {
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Its labels.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub labels: BTreeMap<String, String>,
     /// Its taints.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub taints: Vec<Taint>,
     /// Cordoned.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub unschedulable: bool,
     /// `status.allocatable`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub allocatable: Resources,
     /// `status.capacity`; empty where it equals `allocatable`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub capacity: Resources,
     /// Annotations, only those that a plugin reads.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub annotations: BTreeMap<String, String>,
     /// Sizes in bytes of the images it holds, by name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub images: BTreeMap<String, i64>,
     /// Its live use, where a source of metrics is configured.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub usage: Option<NodeUsage>,
 }
 
@@ -36,10 +45,13 @@ pub struct NodeFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeUsage {
     /// Cpu in use, per mille of the capacity.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub cpu_per_mille: i64,
     /// Memory in use, per mille of the capacity.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub memory_per_mille: i64,
     /// When it was measured.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub at: TimeMs,
 }
 

@@ -9,16 +9,22 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct NumaFacts {
     /// The node's name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Policy `CPUManagerPolicy`; only `static` gives pods cpus of their own.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub cpu_manager: String,
     /// Policy `TopologyManagerPolicy`: `none`, `best-effort`, `restricted`, `single-numa-node`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub topology_manager: String,
     /// Cpus that no pod has for its own.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub free_cpus: Vec<u32>,
     /// Where each cpu lies.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub cpus: BTreeMap<u32, CpuPlace>,
     /// Uids of pods whose cpus are no longer in `free_cpus`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub shown_pods: Vec<String>,
 }
 
@@ -27,9 +33,12 @@ pub struct NumaFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct CpuPlace {
     /// Its NUMA node.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub numa: u32,
     /// Its socket.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub socket: u32,
     /// Its core; cpus of one core are its threads.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub core: u32,
 }

@@ -26,32 +26,46 @@ pub enum QueueState {
 #[serde(rename_all = "camelCase", default)]
 pub struct QueueFacts {
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Its uid.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub uid: String,
     /// When it was made.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub created: TimeMs,
     /// Whether it takes work.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub state: QueueState,
     /// `spec.capability`: a hard limit. Volcano takes cpu or memory at or below zero as no limit; so do we.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub capability: Resources,
     /// `spec.weight`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub weight: i32,
     /// `spec.priority`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub priority: i32,
     /// `spec.parent`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub parent: Option<String>,
     /// `spec.reclaimable`; absent means true.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub reclaimable: Option<bool>,
     /// `spec.deserved`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub deserved: Resources,
     /// `spec.guarantee.resource`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub guarantee: Resources,
     /// Annotations, only those that a plugin reads.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub annotations: BTreeMap<String, String>,
     /// `spec.affinity`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub affinity: Option<NodeGroupAffinity>,
     /// What its status says is allocated.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub allocated: Resources,
 }
 
@@ -60,11 +74,15 @@ pub struct QueueFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeGroupAffinity {
     /// Only on these.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub required: Vec<String>,
     /// Better on these, the first the best.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub preferred: Vec<String>,
     /// Never on these.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub anti_required: Vec<String>,
     /// Rather not on these.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub anti_preferred: Vec<String>,
 }

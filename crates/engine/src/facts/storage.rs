@@ -11,30 +11,43 @@ use super::{LabelSelector, NodeTerm};
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeClaimFacts {
     /// Its namespace.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub namespace: String,
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Its uid.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub uid: String,
     /// `spec.volumeName`, empty while it has none.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub volume: String,
     /// Volume and claim have found each other for good.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub bound: bool,
     /// Its volume is gone.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub lost: bool,
     /// It has a deletion timestamp.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub terminating: bool,
     /// Its storage class; empty means none.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub class: String,
     /// Access modes, such as `ReadWriteOnce`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub access_modes: Vec<String>,
     /// `volumeMode: Block`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub block: bool,
     /// Bytes asked for.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub bytes: i64,
     /// Which volumes it takes, by their labels.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub selector: Option<LabelSelector>,
     /// The node that its provisioner was told (annotation `volume.kubernetes.io/selected-node`).
+    #[serde(skip_serializing_if = "super::is_default")]
     pub selected_node: Option<String>,
 }
 
@@ -43,26 +56,37 @@ pub struct VolumeClaimFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeFacts {
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Its labels.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub labels: BTreeMap<String, String>,
     /// Its storage class; empty means none.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub class: String,
     /// Access modes.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub access_modes: Vec<String>,
     /// `volumeMode: Block`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub block: bool,
     /// Its size in bytes.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub bytes: i64,
     /// Nodes that can reach it: any term suffices.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub node_terms: Option<Vec<NodeTerm>>,
     /// The claim that it belongs to, as `namespace/name`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub claim: Option<String>,
     /// Its phase is Available (or not told yet).
+    #[serde(skip_serializing_if = "super::is_default")]
     pub available: bool,
     /// Its CSI driver, empty for other kinds.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub driver: String,
     /// The driver's name of it.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub handle: String,
 }
 
@@ -71,12 +95,16 @@ pub struct VolumeFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct StorageClassFacts {
     /// Its name.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Who makes volumes; empty or `kubernetes.io/no-provisioner`: nobody.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub provisioner: String,
     /// `WaitForFirstConsumer`: the node is chosen first.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub waits: bool,
     /// Where volumes can be made: any term suffices; none means everywhere.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub topologies: Vec<NodeTerm>,
 }
 
@@ -85,8 +113,10 @@ pub struct StorageClassFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiNodeFacts {
     /// The node.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub node: String,
     /// Limits by driver; drivers without one are not listed.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub limits: BTreeMap<String, i64>,
 }
 
@@ -95,10 +125,13 @@ pub struct CsiNodeFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodClaims {
     /// PersistentVolumeClaims of its namespace.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub volumes: Vec<String>,
     /// ResourceClaims of its namespace.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub devices: Vec<String>,
     /// Claims that a controller has yet to make for it.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub unmade: Vec<String>,
 }
 

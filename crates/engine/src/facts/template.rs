@@ -12,12 +12,16 @@ use crate::facts::{PodCouplings, TaintEffect};
 #[serde(rename_all = "camelCase", default)]
 pub struct Toleration {
     /// The key; empty with `exists` tolerates every key.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub key: String,
     /// Operator Exists: the value is not compared.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub exists: bool,
     /// The value for operator Equal.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub value: String,
     /// The effect; absent tolerates every effect.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub effect: Option<TaintEffect>,
 }
 
@@ -69,8 +73,10 @@ pub struct Requirement {
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeTerm {
     /// On labels.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub expressions: Vec<Requirement>,
     /// On fields; only `metadata.name` exists.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub fields: Vec<Requirement>,
 }
 
@@ -89,10 +95,13 @@ pub struct PreferredTerm {
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerFacts {
     /// It runs before the others and ends.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub init: bool,
     /// `resources.requests`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub requests: Resources,
     /// `resources.limits`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub limits: Resources,
 }
 
@@ -101,34 +110,48 @@ pub struct ContainerFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodTemplate {
     /// The effective requests, without `pods`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub requests: Resources,
     /// The sums of cpu and memory limits; a resource that some container does not limit is absent.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub limits: Resources,
     /// Containers in order, where the pod is Guaranteed or asks for shared devices; else none.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub containers: Vec<ContainerFacts>,
     /// Its QoS class is Guaranteed.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub guaranteed: bool,
     /// Annotations that say where it may run or likes to, only those that a plugin reads.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub annotations: BTreeMap<String, String>,
     /// `spec.nodeSelector`.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub node_selector: BTreeMap<String, String>,
     /// Required node affinity: any term suffices. `Some` of nothing matches no node.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub required_terms: Option<Vec<NodeTerm>>,
     /// Preferred node affinity.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub preferred_terms: Vec<PreferredTerm>,
     /// Tolerations.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub tolerations: Vec<Toleration>,
     /// Host ports, sorted.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub host_ports: Vec<HostPort>,
     /// Images of its containers, with their tags.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub images: Vec<String>,
     /// What it says of other pods.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub couplings: PodCouplings,
     /// Task priority: annotation `volcano.sh/task-priority`, else `spec.priority`, else 1.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub priority: i32,
     /// How long it may run at most, from its start: `spec.activeDeadlineSeconds`. It is ended then, whatever it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_limit_ms: Option<i64>,
     /// Constraints that this version can't honour, such as `podAntiAffinity`. Such a pod is not placed, and says so.
+    #[serde(skip_serializing_if = "super::is_default")]
     pub unsupported: Vec<String>,
 }

@@ -111,6 +111,11 @@ impl Registry {
         self.0.insert(name.to_owned(), entry);
     }
 
+    /// The names of all plugins, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// Whether a plugin has that name.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)

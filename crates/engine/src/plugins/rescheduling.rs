@@ -9,6 +9,7 @@ use super::Plugin;
 use crate::config::{Fault, Field, PluginConfig};
 use crate::dims::{CPU, MEMORY, PODS};
 use crate::ids::{DimId, NodeId, TaskId, TimeMs};
+use crate::save::Save;
 use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 use crate::world::tasks::{TaskRow, TaskState};
@@ -74,6 +75,16 @@ impl Plugin for Rescheduling {
         if self.due {
             self.last = Some(now);
         }
+    }
+
+    fn memory(&self) -> Vec<u8> {
+        let mut memory = Vec::new();
+        self.last.save(&mut memory);
+        memory
+    }
+
+    fn remember(&mut self, mut memory: &[u8]) {
+        self.last = Save::load(&mut memory).unwrap_or_default();
     }
 
     fn victim_tasks(&self, tables: &Tables) -> Vec<TaskId> {

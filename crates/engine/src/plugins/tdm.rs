@@ -13,6 +13,7 @@ use crate::config::{Argument, PluginConfig};
 use crate::facts::PodTemplate;
 use crate::ids::{GroupId, NodeId, TaskId, TimeMs};
 use crate::reasons::Check;
+use crate::save::Save;
 use crate::world::classes::ClassRow;
 use crate::world::groups::GroupRow;
 use crate::world::tables::Tables;
@@ -148,6 +149,20 @@ impl Plugin for Tdm {
 
     fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    fn memory(&self) -> Vec<u8> {
+        let mut memory = Vec::new();
+        self.open.save(&mut memory);
+        self.epoch.save(&mut memory);
+        self.last_eviction.save(&mut memory);
+        memory
+    }
+
+    fn remember(&mut self, mut memory: &[u8]) {
+        if let Ok((open, epoch, last_eviction)) = Save::load(&mut memory) {
+            (self.open, self.epoch, self.last_eviction) = (open, epoch, last_eviction);
+        }
     }
 
     fn check_facts(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> Option<Check> {

@@ -94,6 +94,25 @@ impl Classes {
     }
 }
 
+crate::save::saved! {
+    ClassRow { template, demand, scored, generation, refs };
+    Classes { rows, free, generations } except { by_hash: {
+        let rows: &Vec<Option<ClassRow>> = &rows;
+        by_hash(rows)
+    } };
+}
+
+/// The classes by the hash of their templates, as `acquire` puts them.
+fn by_hash(rows: &[Option<ClassRow>]) -> FxHashMap<u64, SmallVec<[ClassId; 1]>> {
+    let mut by_hash: FxHashMap<u64, SmallVec<[ClassId; 1]>> = FxHashMap::default();
+    for (id, row) in rows.iter().enumerate() {
+        if let Some(row) = row {
+            by_hash.entry(FxBuildHasher.hash_one(&*row.template)).or_default().push(ClassId::from(id));
+        }
+    }
+    by_hash
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

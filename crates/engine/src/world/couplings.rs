@@ -323,5 +323,11 @@ impl Couplings {
     }
 }
 
+crate::save::saved! {
+    ProfileRow { matched, placed };
+    TermRow { matching, owners, pulls, pulling };
+    Couplings { words, active, stale, read, profiles, by_namespace, selections, keys, terms, eligible, spreads, classes, namespaces, coming };
+}
+
 #[cfg(test)]
 mod tests;

@@ -213,3 +213,8 @@ impl Devices {
             .collect()
     }
 }
+
+crate::save::saved! {
+    Decided { node, devices };
+    Devices { claims, classes, slices, users, decided, busy, charges };
+}

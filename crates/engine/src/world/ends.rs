@@ -76,3 +76,5 @@ impl Tables {
         self.runs.of(row.namespace_id, &row.run_profile)
     }
 }
+
+crate::save::saved_enum!(Surety { Certain, Expected });

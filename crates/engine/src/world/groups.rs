@@ -406,3 +406,14 @@ impl Groups {
         moved
     }
 }
+
+crate::save::saved! {
+    Role { name, min, counts, pending_best_effort };
+    ShapePart { role, class, count };
+    Noticed { version, class, at };
+    GroupRow { namespace, namespace_id, name, uid, known, of_one, queue, inherits_queue, min_member, roles, min_resources, priority_class, priority, created, owner, phase, tasks, counts, pending_best_effort, releasing_placed, allocated, annotations, preemptable, topology, run_profile, deadline, told_late, sub_groups, sub_jobs, told_hyper_node, emitted, half_placed_since, ended, writing, reasons, arrived, noticed, shape_version };
+    Groups { table, waiting, half_placed, unadmitted, best_effort, deadlines, absent, dirty, moved, unsettled, marks };
+    Marks { dirty, moved, unsettled, waiting, unadmitted, best_effort, half_placed };
+}
+
+crate::save::saved_inside!(Counts);

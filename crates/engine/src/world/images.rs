@@ -108,3 +108,8 @@ impl Images {
         i64::try_from(i128::from(SCORE_MAX) * i128::from(sum - BYTES_MIN) / i128::from(most - BYTES_MIN)).unwrap_or(0)
     }
 }
+
+crate::save::saved! {
+    Images { holders, users, changed, nodes };
+    Held { nodes, bytes_max };
+}

@@ -7,6 +7,8 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
+use crate::save::Save;
+
 #[derive(Debug)]
 struct Entry<K, T> {
     key: K,
@@ -100,6 +102,18 @@ impl<K: Hash + Eq + Clone, T> Interned<K, T> {
     fn entry_mut(&mut self, id: u32) -> &mut Entry<K, T> {
         self.rows[id as usize].as_mut().expect("a row is held by those who name it")
     }
+}
+
+crate::save::saved_generic!([K: Save, T: Save] Entry<K, T> { key, refs, row });
+crate::save::saved_generic!([K: Save + Hash + Eq + Clone, T: Save] Interned<K, T> { rows, free } except { ids: {
+    let rows: &Vec<Option<Entry<K, T>>> = &rows;
+    index(rows)
+} });
+
+/// The ids by their values, as `acquire` puts them.
+fn index<K: Hash + Eq + Clone, T>(rows: &[Option<Entry<K, T>>]) -> FxHashMap<K, u32> {
+    let there = (0_u32..).zip(rows).filter_map(|(id, entry)| Some((entry.as_ref()?.key.clone(), id)));
+    there.collect()
 }
 
 #[cfg(test)]

@@ -467,3 +467,9 @@ fn charge(columns: &mut [Vec<i64>], node: NodeId, demand: &Demand, sign: i64) {
         *cell = cell.wrapping_add(sign.wrapping_mul(amount));
     }
 }
+
+crate::save::saved! {
+    NodeRow { name, known, labels, taints, unschedulable, ports, annotations, images, usage, capacity, in_flight, tasks };
+    ChangeLog { base, entries };
+    Nodes { table, allocatable, used, releasing, pipelined, held, room, scored, known, total, facts_log, use_log, measured, offers_version };
+}

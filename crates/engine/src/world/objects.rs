@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::facts::{BudgetFacts, HyperNodeFacts, NumaFacts, QuotaFacts, ShardFacts};
+use crate::save::Save;
 
 /// Objects of one kind by their key, in order.
 #[derive(Debug)]
@@ -61,3 +62,10 @@ pub(crate) struct Objects {
     pub(crate) quotas: Kept<QuotaFacts>,
     pub(crate) namespaces: Kept<Namespace>,
 }
+
+crate::save::saved! {
+    Namespace { weight, labels, queue };
+    Objects { hyper_nodes, numa, shards, budgets, quotas, namespaces };
+}
+
+crate::save::saved_generic!([T: Save] Kept<T> { all, version });

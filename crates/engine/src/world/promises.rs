@@ -188,3 +188,9 @@ fn demand(amounts: &[i64]) -> Demand {
     let dims = (0..amounts.len()).map(crate::ids::DimId::from);
     Demand(dims.map(|dim| (dim, at(amounts, dim))).filter(|(_, amount)| *amount > 0).collect())
 }
+
+crate::save::saved! {
+    Promised { all, starting, elastic, groups };
+    Promise { path, namespace, amounts, starting, elastic, unmade };
+    Promises { of, own, tree, total, unmade, waiting, queues_version };
+}

@@ -261,3 +261,9 @@ impl Queues {
         }
     }
 }
+
+crate::save::saved! {
+    Sums { allocated, pipelined, releasing, pending };
+    QueueRow { name, uid, known, state, created, weight, priority, reclaimable, capability, deserved, guarantee, annotations, affinity, parent, ancestors, children, misplaced, own, tree, groups, emitted };
+    Queues { table, version };
+}

@@ -249,3 +249,10 @@ impl Tables {
         }
     }
 }
+
+crate::save::saved! {
+    Place { node, name, amounts };
+    Prospect { at, surety, places };
+    Reservation { group, uid, queue, since, hard, prospect, renew_at };
+    Reservations { all, front, places, of_limits, lifted, freed_for, seen };
+}

@@ -71,6 +71,10 @@ fn usable(name: &str, shards: &Kept<ShardFacts>) -> FxHashSet<String> {
     usable
 }
 
+crate::save::saved! {
+    Shard { sharding, seen, usable };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -135,3 +135,7 @@ impl Storage {
 pub(crate) fn reaches(volume: &VolumeFacts, node: &NodeRow) -> bool {
     volume.node_terms.as_ref().is_none_or(|terms| terms.iter().any(|term| matches_term(term, node)))
 }
+
+crate::save::saved! {
+    Storage { claims, volumes, classes, csi_nodes, nodes_meet_claims, users, chosen, taken };
+}

@@ -253,6 +253,11 @@ impl Tables {
     }
 }
 
+crate::save::saved! {
+    SubJobRow { name, policy, index, counts, pending_best_effort };
+    SubJobs { rows, by_name };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

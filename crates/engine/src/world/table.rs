@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::save::Save;
+
 #[derive(Debug)]
 pub(crate) struct Table<I, T> {
     rows: Vec<Option<T>>,
@@ -64,3 +66,5 @@ impl<I: From<usize> + Copy, T> Table<I, T> {
         self.rows.iter().enumerate().filter_map(|(index, row)| Some((I::from(index), row.as_ref()?)))
     }
 }
+
+crate::save::saved_generic!([I: From<usize> + Copy, T: Save] Table<I, T> { rows, free, keys } except { ids: PhantomData });

@@ -411,3 +411,9 @@ impl Tables {
         hasher.finish()
     }
 }
+
+crate::save::saved! {
+    Shape { parts, ended };
+    Priorities { values };
+    Tables { dims, nodes, classes, couplings, storage, devices, images, tasks, groups, queues, namespaces, orders_version, objects, runs, promises, reservations, tenants, shard, priorities, shapes, owned, default_queue, queues_to_inherit, fences, evicting } except { hyper_nodes: HyperNodes::new(), journal: Journal::default(), follow_moves: false, moves: Vec::new() };
+}

@@ -163,6 +163,24 @@ pub(crate) fn index_of(name: &str) -> Option<u32> {
     head.contains('-').then(|| last.parse().ok()).flatten()
 }
 
+crate::save::saved! {
+    TaskRow { uid, namespace, name, group, role, sub_job, part_labels, class, labels, claims, profile, state, node, gated, queue_gated, gate_passed, best_effort, priority, created, started, scheduled, preemptable, never_preempts, of_daemon_set, priority_class, nominated, annotations, device_labels, grace_ms, fence_until, no_fence_before, spared_until, evicting, in_flight, index, attempts, not_before, bind_error, noticed };
+    Evicting { was, beneficiary, confirmed };
+}
+
+crate::save::saved_enum!(TaskState {
+    Pending,
+    Allocated,
+    Pipelined,
+    Binding,
+    Bound,
+    Running,
+    Releasing,
+    Succeeded,
+    Failed,
+    Unknown
+});
+
 #[cfg(test)]
 mod tests {
     use super::*;

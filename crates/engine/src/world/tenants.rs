@@ -154,6 +154,11 @@ impl Tables {
     }
 }
 
+crate::save::saved! {
+    Tenant { held, share, past, at, lately };
+    Tenants { of, weights, changed, seen };
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

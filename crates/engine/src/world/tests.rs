@@ -20,6 +20,7 @@ mod oracle;
 mod orders;
 mod reservations;
 mod review;
+mod saved;
 mod told;
 
 /// A world under construction, with the built-in configuration.

@@ -36,6 +36,8 @@ impl Users {
     }
 }
 
+crate::save::saved_inside!(Users);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -159,3 +159,10 @@ impl Couplings {
         }
     }
 }
+
+crate::save::saved! {
+    ClassSpread { spread, key, selection, own, max_skew, min_domains };
+    CoupledClass { affinity, anti, preferred, pulls, hard, soft, placed };
+}
+
+crate::save::saved_enum!(OwnPod { Selected, Always });

@@ -82,3 +82,7 @@ impl KeyColumn {
 fn value<'a>(key: &str, row: Option<&'a NodeRow>) -> Option<&'a str> {
     row.filter(|row| row.known)?.labels.get(key).map(String::as_str)
 }
+
+crate::save::saved! {
+    KeyColumn { domain_of, numbers, domains, free };
+}

@@ -112,6 +112,12 @@ impl Matcher {
     }
 }
 
+crate::save::saved! {
+    Comparison { key, operator, values };
+}
+
+crate::save::saved_inside!(Words, Matcher);
+
 #[cfg(test)]
 mod tests {
     use super::*;

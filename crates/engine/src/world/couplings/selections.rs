@@ -81,3 +81,8 @@ fn selects(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) 
         holds(requirement, labels.and_then(|labels| labels.get(&requirement.key)).map(String::as_str))
     })
 }
+
+crate::save::saved! {
+    Part { namespaces, namespace_selector, labels };
+    Selection { parts, profiles, terms, spreads };
+}

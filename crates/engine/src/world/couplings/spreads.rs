@@ -108,3 +108,10 @@ impl SpreadRow {
         self.levels.shift(old, new);
     }
 }
+
+crate::save::saved! {
+    Eligible { node_selector, required_terms, tolerations, keys };
+    SpreadRow { counts, nodes, levels };
+}
+
+crate::save::saved_inside!(EligibleNodes);

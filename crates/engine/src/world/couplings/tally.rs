@@ -98,6 +98,12 @@ impl Levels {
     }
 }
 
+crate::save::saved! {
+    Change { present, future };
+    Tally { present, future, present_total, future_total };
+    Levels { domains_at, least, domains };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

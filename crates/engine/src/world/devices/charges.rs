@@ -41,3 +41,7 @@ impl Charges {
         self.of.iter().map(|(queue, claims)| (*queue, claims.keys().map(String::as_str)))
     }
 }
+
+crate::save::saved! {
+    Charges { of };
+}

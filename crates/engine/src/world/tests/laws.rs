@@ -13,7 +13,7 @@ use crate::world::tasks::{TaskRow, TaskState};
 
 /// A random event, small enough that names meet each other.
 #[derive(Debug, Clone)]
-enum Event {
+pub(super) enum Event {
     Apply(Box<Delta>),
     Cycle,
     BindResult {
@@ -155,7 +155,7 @@ fn some_delta() -> impl Strategy<Value = Delta> {
     prop_oneof![3 => some_node(), 8 => some_pod(), 3 => some_group(), 2 => some_shape(), 2 => gone, 1 => some_queue(), 1 => some_hyper_node()]
 }
 
-fn some_event() -> impl Strategy<Value = Event> {
+pub(super) fn some_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => some_delta().prop_map(|delta| Event::Apply(Box::new(delta))),
         3 => Just(Event::Cycle),
@@ -176,7 +176,7 @@ fn empty(events: &[Event]) -> Lab {
 }
 
 /// The events happen to a cluster that is full, with work of higher priority that waits.
-fn play(events: &[Event]) -> Lab {
+pub(super) fn play(events: &[Event]) -> Lab {
     let mut lab = empty(events);
     for (index, cpu) in [2_000, 1_500, 1_000].into_iter().enumerate() {
         lab.apply(Delta::NodeUpsert(node(&format!("n{index}"), cpu)));
@@ -196,21 +196,27 @@ fn play(events: &[Event]) -> Lab {
 
 fn go_on(mut lab: Lab, events: &[Event]) -> Lab {
     for event in events {
-        lab.now = lab.now.plus_ms(400);
-        match event {
-            Event::Apply(delta) => lab.apply((**delta).clone()),
-            // `Lab::cycle` lints the plan.
-            Event::Cycle => drop(lab.cycle()),
-            Event::BindResult { pod, fails } => {
-                lab.world.bind_result(pod, if *fails { Err("refused") } else { Ok(()) }, lab.now);
-            }
-            Event::EvictResult { pod, fails } => {
-                lab.world.evict_result(pod, if *fails { Err("refused") } else { Ok(()) }, lab.now);
-            }
-            Event::Wait { seconds } => lab.now = lab.now.plus_ms(seconds * 1_000),
-        }
+        drop(step(&mut lab, event));
     }
     lab
+}
+
+/// One event happens; a cycle gives its plan.
+pub(super) fn step(lab: &mut Lab, event: &Event) -> Option<Plan> {
+    lab.now = lab.now.plus_ms(400);
+    match event {
+        Event::Apply(delta) => lab.apply((**delta).clone()),
+        // `Lab::cycle` lints the plan.
+        Event::Cycle => return Some(lab.cycle()),
+        Event::BindResult { pod, fails } => {
+            lab.world.bind_result(pod, if *fails { Err("refused") } else { Ok(()) }, lab.now);
+        }
+        Event::EvictResult { pod, fails } => {
+            lab.world.evict_result(pod, if *fails { Err("refused") } else { Ok(()) }, lab.now);
+        }
+        Event::Wait { seconds } => lab.now = lab.now.plus_ms(seconds * 1_000),
+    }
+    None
 }
 
 /// All use and counts, worked out again from the tasks alone.

@@ -1,0 +1,94 @@
+//! Flags of recordings: how much is kept, and what is done with them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use pumice_scheduler::record::{Range, RecordOptions, TimeMs};
+use pumice_units::Quantity;
+
+/// How much is kept.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Recording")]
+pub struct KeepArgs {
+    /// Most bytes that the recording of the scheduler takes
+    #[arg(long, value_name = "BYTES", default_value = "10G", value_parser = bytes)]
+    pub record_max_bytes: u64,
+    /// Days that it reaches back at most
+    #[arg(long, value_name = "DAYS", default_value_t = RecordOptions::DAYS, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    pub record_days: u32,
+}
+
+/// Least that is worth keeping.
+const BYTES_MIN: i64 = 1 << 20;
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let quantity: Quantity = text.parse().map_err(|_| format!("{text:?} is no amount of bytes; try 10G"))?;
+    match quantity.value() {
+        amount if amount < BYTES_MIN => Err(format!("{text:?} is too little to record anything; try 10G")),
+        amount => Ok(amount.unsigned_abs()),
+    }
+}
+
+impl KeepArgs {
+    /// Recording into `folder`.
+    pub fn options(&self, folder: PathBuf) -> RecordOptions {
+        let age_max = Duration::from_secs(86_400) * self.record_days;
+        RecordOptions { folder, bytes_max: self.record_max_bytes, age_max }
+    }
+}
+
+/// From when to when.
+#[derive(Debug, Args)]
+pub struct RangeArgs {
+    /// From this time on, such as 2026-11-24T08:00:00Z
+    #[arg(long, value_name = "TIME")]
+    from: Option<jiff::Timestamp>,
+    /// Before this time
+    #[arg(long, value_name = "TIME")]
+    to: Option<jiff::Timestamp>,
+}
+
+impl RangeArgs {
+    /// As the engine's times.
+    pub fn range(&self) -> Range {
+        let time = |at: Option<jiff::Timestamp>| at.map(|at| TimeMs(at.as_millisecond()));
+        Range { from: time(self.from), to: time(self.to) }
+    }
+}
+
+/// How something is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// `pumice scheduler replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The folder of the recording
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// How the outcome is told
+    #[arg(long, short, value_name = "FORMAT", default_value = "table")]
+    pub output: Output,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_quantities_that_hold_something() {
+        assert_eq!(bytes("10G"), Ok(RecordOptions::BYTES));
+        assert_eq!(bytes("2Mi"), Ok(2 << 20));
+        for text in ["", "many", "-1G", "0", "1k"] {
+            assert!(bytes(text).unwrap_err().contains("try 10G"), "{text}");
+        }
+    }
+}

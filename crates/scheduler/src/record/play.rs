@@ -1,0 +1,150 @@
+//! Plays entries into a World, as the loop did when they were recorded.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use pumice_engine::plugin::Registry;
+use pumice_engine::{Config, ConfigError, Plan, World};
+
+use super::entry::{Beginning, Entry};
+use super::segment;
+use crate::extender;
+use crate::reload::Settings;
+
+/// Why an entry can't be played.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// The configuration is refused.
+    #[error("the recorded configuration is refused by this version")]
+    Config(#[source] ConfigError),
+    /// The configuration names a plugin whose answers are not recorded.
+    #[error("the recorded configuration has the plugin {plugin}: it asks a server, whose answers are not recorded")]
+    Extender {
+        /// The plugin.
+        plugin: String,
+    },
+    /// The configuration names a plugin that is not here.
+    #[error("the recorded configuration has the plugin {plugin} of a third party: replay with a program that has it")]
+    Plugin {
+        /// The plugin.
+        plugin: String,
+    },
+    /// The recording does not begin with the beginning of a World.
+    #[error("an entry comes before the beginning of its World")]
+    NoWorld,
+    /// A saved World can't be read.
+    #[error("{path} holds no World that this version can read: replay it with the version that recorded it")]
+    Start {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The engine panicked.
+    #[error("the engine panicked over {entry}")]
+    Panicked {
+        /// What it was told.
+        entry: &'static str,
+    },
+}
+
+/// A World that is played to.
+pub(super) struct Player<'r> {
+    registry: &'r Registry,
+    beginning: Beginning,
+    world: Option<World>,
+}
+
+impl<'r> Player<'r> {
+    pub(super) fn new(registry: &'r Registry) -> Self {
+        Self { registry, beginning: Beginning::default(), world: None }
+    }
+
+    /// Plays one entry; a cycle gives its plan.
+    pub(super) fn play(&mut self, entry: &Entry) -> Result<Option<Plan>, PlayError> {
+        if let Entry::Begin(beginning) = entry {
+            let config = self.config(beginning)?;
+            self.world = Some(World::with_plugins(config, self.registry.clone()));
+            self.beginning = (**beginning).clone();
+            return Ok(None);
+        }
+        if let Entry::Config(text) = entry {
+            self.beginning.config = Some(text.clone());
+            let config = self.config(&self.beginning)?;
+            self.world.as_mut().ok_or(PlayError::NoWorld)?.set_config(config);
+            return Ok(None);
+        }
+        let world = self.world.as_mut().ok_or(PlayError::NoWorld)?;
+        let played = catch_unwind(AssertUnwindSafe(|| match entry {
+            Entry::Delta(delta) => {
+                world.apply(delta);
+                None
+            }
+            Entry::Told(told) => {
+                told.tell(world);
+                None
+            }
+            Entry::Cycle(cycle) => Some(world.cycle(cycle.at)),
+            Entry::Begin(_) | Entry::Config(_) | Entry::Hole { .. } | Entry::Panic { .. } => None,
+        }));
+        if matches!(entry, Entry::Panic { .. }) {
+            self.world = None;
+        }
+        played.map_err(|_| {
+            self.world = None;
+            PlayError::Panicked {
+                entry: match entry {
+                    Entry::Delta(_) => "a change of the cluster",
+                    Entry::Cycle(_) => "a cycle",
+                    _ => "an answer",
+                },
+            }
+        })
+    }
+
+    /// Takes a World as it was saved.
+    pub(super) fn load(&mut self, path: &Path) -> Result<(), PlayError> {
+        let start = |source| PlayError::Start { path: path.to_owned(), source };
+        let (beginning, bytes) = segment::read_start(path).map_err(start)?;
+        let config = self.config(&beginning)?;
+        let loaded = World::load(config, self.registry.clone(), &bytes);
+        self.world = Some(loaded.map_err(|error| start(std::io::Error::other(error)))?);
+        self.beginning = beginning;
+        Ok(())
+    }
+
+    /// The World, and what it began with; nothing where it was lost.
+    pub(super) fn world(&self) -> Option<(&Beginning, &World)> {
+        Some((&self.beginning, self.world.as_ref()?))
+    }
+
+    /// Forgets the World: what comes next begins another.
+    pub(super) fn lose(&mut self) {
+        self.world = None;
+    }
+
+    fn config(&self, beginning: &Beginning) -> Result<Config, PlayError> {
+        let flags = &beginning.flags;
+        let settings = Settings {
+            plugins: self.registry.clone(),
+            default_queue: flags.default_queue.clone(),
+            max_binding_per_node: flags.max_binding_per_node,
+            sharding: flags.sharding(),
+            nodes_meet_claims: flags.nodes_meet_claims,
+        };
+        let config = match &beginning.config {
+            Some(text) => settings.parse(text).map_err(PlayError::Config)?,
+            None => settings.complete(Config::default()),
+        };
+        for plugin in config.tiers.iter().flatten() {
+            if plugin.name == extender::NAME {
+                return Err(PlayError::Extender { plugin: plugin.name.clone() });
+            }
+            if !self.registry.has(&plugin.name) && beginning.plugins.contains(&plugin.name) {
+                return Err(PlayError::Plugin { plugin: plugin.name.clone() });
+            }
+        }
+        Ok(config)
+    }
+}
