@@ -31,6 +31,7 @@ mod patches;
 mod prebind;
 mod reload;
 mod run;
+pub mod simulate;
 mod start;
 mod suspects;
 mod translate;
