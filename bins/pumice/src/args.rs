@@ -16,6 +16,7 @@ pub mod node;
 pub mod record;
 pub mod scheduler;
 pub mod serving;
+pub mod simulate;
 mod status;
 pub mod vcctl;
 pub use backup::{BackupArgs, RestoreArgs};
@@ -95,6 +96,8 @@ pub enum SchedulerCommand {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+    /// Run a workload's trace on a virtual cluster and say how it fared (see docs/simulate.md)
+    Simulate(Box<simulate::SimulateArgs>),
 }
 
 /// What `pumice controllers` can do.

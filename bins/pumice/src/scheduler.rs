@@ -11,6 +11,7 @@ use pumice_scheduler::check::{Counts, check};
 use crate::alone;
 use crate::args::SchedulerCommand;
 use crate::args::scheduler::RunArgs;
+use crate::args::simulate::{Form, SimulateArgs};
 
 mod record;
 
@@ -18,7 +19,7 @@ mod record;
 const FAILED: u8 = 1;
 /// Volcano's port of the scheduler's metrics.
 const METRICS_PORT: u16 = 8080;
-/// There was nothing to check, or to run.
+/// There was nothing to check, to simulate, or to run.
 const UNREADABLE: u8 = 2;
 
 pub fn run(command: &SchedulerCommand) -> ExitCode {
@@ -40,6 +41,15 @@ pub fn run(command: &SchedulerCommand) -> ExitCode {
                 Err(error) => {
                     eprintln!("pumice: {error:#}");
                     ExitCode::from(FAILED)
+                }
+            };
+        }
+        SchedulerCommand::Simulate(args) => {
+            return match simulate(args) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("pumice: {error:#}");
+                    ExitCode::from(UNREADABLE)
                 }
             };
         }
@@ -70,6 +80,17 @@ fn run_alone(args: &RunArgs) -> anyhow::Result<()> {
             () = watched => Ok(()),
         }
     })
+}
+
+fn simulate(args: &SimulateArgs) -> anyhow::Result<()> {
+    crate::up::start_logging(&args.log)?;
+    let simulation = pumice_scheduler::simulate::read(&args.request())?;
+    let report = simulation.run(|_, _| {});
+    let text = match args.output {
+        Form::Table => report.table(),
+        Form::Json => serde_json::to_string_pretty(&report).context("print the answer")? + "\n",
+    };
+    std::io::stdout().lock().write_all(text.as_bytes()).context("the answer could not be written")
 }
 
 fn check_file(file: &Path) -> anyhow::Result<Counts> {

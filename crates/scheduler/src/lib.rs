@@ -32,6 +32,7 @@ mod prebind;
 pub mod record;
 mod reload;
 mod run;
+pub mod simulate;
 mod start;
 mod suspects;
 mod translate;

@@ -1,0 +1,153 @@
+//! `pumice scheduler simulate`: runs a workload's trace against the engine of production, and says how it fared.
+//!
+//! Invariant: everything here but `read` is pure: equal traces, nodes and configurations give equal answers. Called by
+//! `pumice`. A trace is read (`swf`, `native`) or made from a model (`generate`), runs on a virtual cluster (`cluster`) or under a baseline
+//! (`baseline`), and what happened (`history`) becomes figures.
+
+use pumice_engine::plugin::Registry;
+use pumice_engine::{Argument, Config, NodeFacts};
+use serde::Serialize;
+
+pub mod baseline;
+mod cluster;
+mod fairness;
+pub mod figures;
+pub mod generate;
+pub mod history;
+pub mod native;
+pub mod nodes;
+mod read;
+mod room;
+pub mod swf;
+mod table;
+pub mod trace;
+
+pub use baseline::Baseline;
+pub use cluster::Delays;
+pub use read::{Request, SimulateError, read};
+
+use figures::Figures;
+use history::History;
+use trace::{Notes, Trace};
+
+/// The configuration that switches reservations off, and its argument.
+const RESERVATION: &str = "reservation";
+const ENABLE: &str = "enable";
+
+/// What decides in one run of a trace.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Policy {
+    /// The engine, configured so.
+    Engine(Box<Config>),
+    /// A baseline.
+    Baseline(Baseline),
+}
+
+impl Policy {
+    /// The engine without reservations: what Volcano's policy does by itself.
+    pub fn without_reservations(mut config: Config) -> Self {
+        let arguments = config.configurations.entry(RESERVATION.to_owned()).or_default();
+        arguments.insert(ENABLE.to_owned(), Argument::Bool(false));
+        Self::Engine(Box::new(config))
+    }
+}
+
+/// A trace, the nodes it is to run on, and under what.
+#[derive(Debug, Clone)]
+pub struct Simulation {
+    /// What the trace is called.
+    pub name: String,
+    /// The trace, fitted to the nodes.
+    pub trace: Trace,
+    /// The nodes.
+    pub nodes: Vec<NodeFacts>,
+    /// What is tried, with names; the first is what others are compared with.
+    pub policies: Vec<(String, Policy)>,
+    /// Plugins that configurations may name.
+    pub plugins: Registry,
+    /// The part of the time of submissions that utilisation and fairness leave out, 0 to 1.
+    pub warm_up: f64,
+    /// How long things take.
+    pub delays: Delays,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// What the trace is called.
+    pub trace: String,
+    /// Its jobs.
+    pub jobs: usize,
+    /// Their pods.
+    pub pods: u64,
+    /// What was mended or left out when it was read.
+    pub notes: Notes,
+    /// How many nodes.
+    pub nodes: usize,
+    /// Their cores.
+    pub cores: f64,
+    /// What the jobs ask for in the span that counts, as a part of what the nodes offer in it.
+    pub load: f64,
+    /// The span that utilisation and fairness are measured over, in seconds from the first submission.
+    pub measured_from_s: f64,
+    /// Its end: the last submission.
+    pub measured_to_s: f64,
+    /// By policy.
+    pub runs: Vec<Run>,
+}
+
+/// One policy's run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// The policy's name.
+    pub policy: String,
+    /// How the jobs fared.
+    pub figures: Figures,
+}
+
+impl Simulation {
+    /// Runs the trace under each policy. `each` is told of every history as it is there.
+    pub fn run(&self, mut each: impl FnMut(&str, &History)) -> Report {
+        let mut runs = Vec::new();
+        for (name, policy) in &self.policies {
+            let history = match policy {
+                Policy::Engine(config) => {
+                    cluster::run(&self.trace, &self.nodes, (**config).clone(), &self.plugins, self.delays)
+                }
+                Policy::Baseline(baseline) => baseline::run(&self.trace, &self.nodes, *baseline),
+            };
+            let figures = figures::figures(&self.trace, &self.nodes, &history, self.warm_up);
+            each(name, &history);
+            runs.push(Run { policy: name.clone(), figures });
+        }
+        let (from, to) = figures::span(&self.trace, self.warm_up);
+        let cores_milli = nodes::total(&self.nodes).get("cpu").copied().unwrap_or(0);
+        let asked = self.trace.jobs.iter().filter(|job| (from..=to).contains(&job.submit_ms));
+        let asked: f64 = asked.map(|job| job.cpu_milli_all() as f64 * job.held_ms() as f64).sum();
+        let offered = cores_milli as f64 * (to - from) as f64;
+        Report {
+            trace: self.name.clone(),
+            jobs: self.trace.jobs.len(),
+            pods: self.trace.jobs.iter().map(|job| u64::from(job.pods)).sum(),
+            notes: self.trace.notes.clone(),
+            nodes: self.nodes.len(),
+            cores: cores_milli as f64 / 1_000.0,
+            load: if offered > 0.0 { asked / offered } else { 0.0 },
+            measured_from_s: from as f64 / 1_000.0,
+            measured_to_s: to as f64 / 1_000.0,
+            runs,
+        }
+    }
+}
+
+impl Report {
+    /// For people.
+    pub fn table(&self) -> String {
+        table::render(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! A research farm: sweeps of minute-long pods by the thousand beside simulations that run for a week.
+//!
+//! Invariant: about as many pods a day as asked for. The mix is ours, after what research groups told: most pods are
+//! short and belong to sweeps that take what room there is, most core-hours belong to few long jobs, work begins in the
+//! morning. Each user has a few kinds of jobs that run about as long each time. One user in five is in the other queue.
+
+use std::sync::Arc;
+
+use super::random::{Random, zipf};
+use super::{Generated, Kinds, user};
+use crate::simulate::trace::Job;
+
+const USERS: usize = 60;
+const DAY_S: f64 = 86_400.0;
+/// Pods of the long and the middle jobs are so few that sweeps make up the number.
+const LONG_A_DAY: usize = 12;
+const MIDDLE_A_DAY: usize = 150;
+
+/// So many days with so many pods a day.
+pub(super) fn generate(days: u32, pods_a_day: u32, seed: u64) -> Generated {
+    let mut random = Random::new(seed);
+    let users = zipf(USERS, 0.9);
+    let mut kinds = Kinds::default();
+    let mut jobs = Vec::new();
+    for day in 0..days {
+        let mut left = i64::from(pods_a_day);
+        for _ in 0..LONG_A_DAY {
+            let size = [1, 2, 4, 8][random.pick(&[4.0, 2.0, 2.0, 1.0])];
+            jobs.push(job(&mut random, &mut kinds, &users, day, Shape::Long(size)));
+            left -= i64::from(size);
+        }
+        for _ in 0..MIDDLE_A_DAY {
+            let size = [1, 2, 4, 16][random.pick(&[6.0, 2.0, 2.0, 1.0])];
+            jobs.push(job(&mut random, &mut kinds, &users, day, Shape::Middle(size)));
+            left -= i64::from(size);
+        }
+        while left > 0 {
+            let size = random.log_normal(150.0, 1.2).clamp(1.0, 5_000.0) as u32;
+            jobs.push(job(&mut random, &mut kinds, &users, day, Shape::Sweep(size.max(1))));
+            left -= i64::from(size.max(1));
+        }
+    }
+    for (number, job) in jobs.iter_mut().enumerate() {
+        job.name = format!("j{}", number + 1);
+    }
+    let queues = vec![("research".into(), 3), ("students".into(), 1)];
+    Generated { jobs, queues, nodes: "200x64cpu,256Gi".to_owned() }
+}
+
+#[derive(Clone, Copy)]
+enum Shape {
+    Long(u32),
+    Middle(u32),
+    Sweep(u32),
+}
+
+fn job(random: &mut Random, kinds: &mut Kinds, users: &[f64], day: u32, shape: Shape) -> Job {
+    let who = random.pick(users);
+    // (pods, those that start together, cores, GiB a core, median of the kinds' runs, kinds of a user)
+    let (pods, min, cores, letter, median_s) = match shape {
+        Shape::Long(pods) => (pods, pods, 16, "week", 4.0 * DAY_S),
+        Shape::Middle(pods) => (pods, pods, [1, 4, 8][random.pick(&[2.0, 2.0, 1.0])], "hours", 2.0 * 3_600.0),
+        Shape::Sweep(pods) => (pods, 1, 1, "sweep", 240.0),
+    };
+    let kind = random.pick(&[5.0, 2.0, 1.0]);
+    let profile: Arc<str> = format!("{letter}{kind}").into();
+    let typical_s = kinds.typical(random, (who, profile.clone()), median_s);
+    let run_s = random.log_normal(typical_s, 0.25).clamp(5.0, 7.0 * DAY_S);
+    // Users ask for two to five times what such jobs take, in whole ten minutes.
+    let limit_s = (typical_s * random.between(2.0, 5.0) / 600.0).ceil() * 600.0;
+    // Between eight and eight, noon the busiest.
+    let hour = 8.0 + 6.0 * (random.unit() + random.unit());
+    let at_s = f64::from(day) * DAY_S + hour * 3_600.0;
+    Job {
+        name: String::new(),
+        submit_ms: (at_s * 1_000.0) as i64,
+        user: user(who),
+        queue: if who % 5 == 4 { "students".into() } else { "research".into() },
+        pods,
+        min,
+        requests: Arc::new([("cpu".to_owned(), cores * 1_000), ("memory".to_owned(), cores * (2 << 30))].into()),
+        run_ms: (run_s * 1_000.0) as i64,
+        limit_ms: Some((limit_s * 1_000.0) as i64),
+        priority: 0,
+        preemptable: matches!(shape, Shape::Sweep(_)),
+        profile,
+        deadline_ms: None,
+    }
+}
