@@ -19,6 +19,7 @@ mod condition;
 pub mod crds;
 pub mod flow;
 pub mod grouping;
+pub mod history;
 pub mod kubelet;
 pub mod names;
 pub mod network_topology;

@@ -1,0 +1,266 @@
+//! SQLite or Postgres: statements go in, cells come out.
+//!
+//! Invariant: [`Database::commit`] writes all of its statements or none. A question is ended when its time is over, and can't
+//! change anything. Only this file knows the library; nothing above it knows which database it is.
+
+mod migrate;
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{AssertSqlSafe, Row as _};
+
+use crate::rows::{Cell, Kind};
+use crate::statements::{Dialect, Statement};
+
+/// Questions at the same time.
+const READERS_MAX: u32 = 4;
+/// Longest time of a question.
+pub const QUESTION_MAX: Duration = Duration::from_secs(20);
+/// Longest wait for a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// SQLite's steps between two looks at the clock.
+const STEPS_BETWEEN_LOOKS: i32 = 10_000;
+/// Statements kept prepared by a connection.
+const PREPARED_MAX: usize = 64;
+
+/// Where the history is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A file of SQLite, which is made if it is not there.
+    File(PathBuf),
+    /// A database of Postgres, as `postgres://USER@HOST/NAME`. The password is in `$PGPASSWORD` or the file `$PGPASSFILE`.
+    Postgres(String),
+}
+
+/// Why the database can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// No database has such an address.
+    #[error("the address of the history's database can't be read; give postgres://USER@HOST/NAME")]
+    Address(#[source] sqlx::Error),
+    /// The address has a password in it.
+    #[error(
+        "the address of the history's database has a password, which others can read; put it into $PGPASSWORD or the file $PGPASSFILE"
+    )]
+    Password,
+    /// It can't be opened.
+    #[error("the history's database {place} can't be opened")]
+    Open {
+        /// Which one.
+        place: String,
+        /// The cause.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// A later release made it.
+    #[error(
+        "the history's database is of format {found}, and this release knows up to {known}; run the release that made it, or give another place"
+    )]
+    Newer {
+        /// Its format.
+        found: i64,
+        /// The last one that is known.
+        known: i64,
+    },
+    /// It can't be brought to the format of this release.
+    #[error("the history's database can't be upgraded to format {to}")]
+    Upgrade {
+        /// To which format.
+        to: i64,
+        /// The cause.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// Statements failed.
+    #[error("the history's database failed")]
+    Failed(#[source] sqlx::Error),
+    /// A question took too long.
+    #[error("the question took longer than {} s; ask for a shorter time or a single namespace", QUESTION_MAX.as_secs())]
+    TooLong,
+}
+
+/// An open database; cheap to clone.
+#[derive(Debug, Clone)]
+pub enum Database {
+    /// One connection writes, others only read.
+    Sqlite {
+        /// The one that writes.
+        writer: SqlitePool,
+        /// Those that read.
+        readers: SqlitePool,
+    },
+    /// A pool of connections.
+    Postgres(PgPool),
+}
+
+/// Binds cells to a query of either database.
+macro_rules! bound {
+    ($statement:expr) => {{
+        let statement: &Statement = $statement;
+        let mut query = sqlx::query(AssertSqlSafe(statement.sql.clone()));
+        for cell in &statement.arguments {
+            query = match cell {
+                Cell::Int(value) => query.bind(*value),
+                Cell::Text(value) => query.bind(value.clone()),
+            };
+        }
+        query
+    }};
+}
+
+/// Runs statements in a transaction of either pool.
+macro_rules! commit {
+    ($pool:expr, $statements:expr) => {{
+        let mut transaction = $pool.begin().await?;
+        let mut changed = 0;
+        for statement in $statements {
+            changed += bound!(statement).execute(&mut *transaction).await?.rows_affected();
+        }
+        transaction.commit().await?;
+        Ok(changed)
+    }};
+}
+
+/// The cells of rows of either database.
+macro_rules! cells {
+    ($rows:expr, $kinds:expr) => {{
+        let mut all = Vec::with_capacity($rows.len());
+        for row in &$rows {
+            let mut cells = Vec::with_capacity($kinds.len());
+            for (place, kind) in $kinds.iter().enumerate() {
+                cells.push(match kind {
+                    Kind::Int => Cell::Int(row.try_get(place)?),
+                    Kind::Text => Cell::Text(row.try_get(place)?),
+                });
+            }
+            all.push(cells);
+        }
+        all
+    }};
+}
+
+impl Database {
+    /// Opens a database, makes its tables or brings them to the format of this release.
+    ///
+    /// # Errors
+    /// When it can't be opened or is of a later format.
+    pub async fn open(place: &Place) -> Result<Database, DatabaseError> {
+        let database = match place {
+            Place::File(path) => open_file(path).await?,
+            Place::Postgres(url) => open_postgres(url).await?,
+        };
+        migrate::run(&database, place, migrate::STEPS).await?;
+        Ok(database)
+    }
+
+    /// Which words it wants.
+    pub fn dialect(&self) -> Dialect {
+        match self {
+            Database::Sqlite { .. } => Dialect::Sqlite,
+            Database::Postgres(_) => Dialect::Postgres,
+        }
+    }
+
+    /// Runs statements as one transaction, and tells how many rows changed.
+    ///
+    /// # Errors
+    /// When one of them fails; then nothing is written.
+    pub async fn commit(&self, statements: &[Statement]) -> Result<u64, DatabaseError> {
+        let run = async {
+            match self {
+                Database::Sqlite { writer, .. } => commit!(writer, statements),
+                Database::Postgres(pool) => commit!(pool, statements),
+            }
+        };
+        run.await.map_err(DatabaseError::Failed)
+    }
+
+    /// Asks; each row has a cell for each of `kinds`. Everything is read into memory: statements have a limit.
+    ///
+    /// # Errors
+    /// When the statement fails or takes longer than [`QUESTION_MAX`].
+    pub async fn ask(&self, statement: &Statement, kinds: &[Kind]) -> Result<Vec<Vec<Cell>>, DatabaseError> {
+        let deadline = crate::clock::instant() + QUESTION_MAX;
+        let asked = async {
+            match self {
+                Database::Sqlite { readers, .. } => {
+                    let mut connection = readers.acquire().await?;
+                    // Whoever asked may be gone; the connection's thread would go on.
+                    let in_time = move || crate::clock::instant() < deadline;
+                    connection.lock_handle().await?.set_progress_handler(STEPS_BETWEEN_LOOKS, in_time);
+                    let rows = bound!(statement).fetch_all(&mut *connection).await?;
+                    connection.lock_handle().await?.remove_progress_handler();
+                    Ok(cells!(rows, kinds))
+                }
+                Database::Postgres(pool) => {
+                    let rows = bound!(statement).fetch_all(pool).await?;
+                    Ok(cells!(rows, kinds))
+                }
+            }
+        };
+        match tokio::time::timeout_at(deadline, asked).await {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(_)) if crate::clock::instant() >= deadline => Err(DatabaseError::TooLong),
+            Ok(Err(error)) => Err(DatabaseError::Failed(error)),
+            Err(_) => Err(DatabaseError::TooLong),
+        }
+    }
+
+    /// Closes all connections; what was committed is there.
+    pub async fn close(&self) {
+        match self {
+            Database::Sqlite { writer, readers } => {
+                readers.close().await;
+                writer.close().await;
+            }
+            Database::Postgres(pool) => pool.close().await,
+        }
+    }
+}
+
+async fn open_file(path: &Path) -> Result<Database, DatabaseError> {
+    let failed = |source| DatabaseError::Open { place: path.display().to_string(), source };
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        // A commit survives the end of the process; a power cut may take the last ones, with their cursors.
+        .synchronous(SqliteSynchronous::Normal)
+        .statement_cache_capacity(PREPARED_MAX)
+        .busy_timeout(CONNECT_MAX);
+    let writer = SqlitePoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(CONNECT_MAX)
+        .connect_with(options.clone())
+        .await
+        .map_err(failed)?;
+    let readers = SqlitePoolOptions::new()
+        .max_connections(READERS_MAX)
+        .acquire_timeout(CONNECT_MAX)
+        .connect_lazy_with(options.create_if_missing(false).read_only(true));
+    Ok(Database::Sqlite { writer, readers })
+}
+
+async fn open_postgres(url: &str) -> Result<Database, DatabaseError> {
+    let authority = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next().unwrap_or_default();
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    if user.contains(':') || url.contains("password=") {
+        return Err(DatabaseError::Password);
+    }
+    let options = PgConnectOptions::from_str(url).map_err(DatabaseError::Address)?;
+    let options = options
+        .application_name("pumice-history")
+        .statement_cache_capacity(PREPARED_MAX)
+        .options([("statement_timeout", QUESTION_MAX.as_millis().to_string())]);
+    let pool = PgPoolOptions::new()
+        .max_connections(READERS_MAX + 1)
+        .acquire_timeout(CONNECT_MAX)
+        .connect_with(options)
+        .await
+        .map_err(|source| DatabaseError::Open { place: url.to_owned(), source })?;
+    Ok(Database::Postgres(pool))
+}
