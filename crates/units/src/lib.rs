@@ -10,4 +10,4 @@ mod stable_hash;
 
 pub use go_duration::{GoDuration, ParseDurationError};
 pub use quantity::{ParseQuantityError, Quantity};
-pub use stable_hash::stable_hash;
+pub use stable_hash::{StableHasher, stable_hash};

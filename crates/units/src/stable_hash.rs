@@ -4,8 +4,32 @@
 
 /// FNV-1a of 64 bits (RFC 9923).
 pub fn stable_hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, mix)
+    let mut hasher = StableHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// The same of bytes that come one part after the other.
+#[derive(Debug, Clone)]
+pub struct StableHasher(u64);
+
+impl Default for StableHasher {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl StableHasher {
+    /// Takes in more.
+    pub fn write(&mut self, bytes: impl IntoIterator<Item = u8>) {
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        self.0 = bytes.into_iter().fold(self.0, mix);
+    }
+
+    /// The hash of all that was taken in.
+    pub fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 #[cfg(test)]

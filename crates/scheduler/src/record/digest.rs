@@ -3,15 +3,15 @@
 use std::io;
 
 use pumice_engine::Plan;
+use pumice_units::StableHasher;
 
-/// FNV-1a, 64 bits: simple enough to be written down, and fast enough beside the JSON that it reads.
-struct Fnv(u64);
+/// Takes in what is written to it.
+#[derive(Default)]
+struct Fnv(StableHasher);
 
 impl io::Write for Fnv {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
+        self.0.write(bytes.iter().copied());
         Ok(bytes.len())
     }
 
@@ -22,9 +22,9 @@ impl io::Write for Fnv {
 
 /// FNV-1a of the plan's JSON. O(its length).
 pub fn digest(plan: &Plan) -> u64 {
-    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    let mut hash = Fnv::default();
     serde_json::to_writer(&mut hash, plan).expect("a plan has text keys only, and hashing can't fail");
-    hash.0
+    hash.0.finish()
 }
 
 #[cfg(test)]
@@ -35,9 +35,9 @@ mod tests {
 
     #[test]
     fn digests_are_what_they_were_on_other_machines() {
-        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+        let mut hash = Fnv::default();
         io::Write::write_all(&mut hash, b"foobar").unwrap();
-        assert_eq!(hash.0, 0x8594_4171_f739_67e8, "the reference value of FNV-1a");
+        assert_eq!(hash.0.finish(), 0x8594_4171_f739_67e8, "the reference value of FNV-1a");
         let empty = digest(&Plan::default());
         assert_ne!(empty, digest(&Plan { next_wakeup: Some(TimeMs(1)), ..Plan::default() }));
     }
