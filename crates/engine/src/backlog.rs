@@ -174,14 +174,13 @@ fn entry_of(tables: &Tables, policy: &Policy, group: GroupId) -> Option<Entry> {
         return None;
     }
     let row = tables.groups.row(group);
-    if !row.exists() || row.counts.ready() + row.counts.pipelined() >= row.min_member.max(1) {
+    if !row.exists() || row.is_coming() {
         return None;
     }
     let missing = missing(tables, group);
     let size = share::dominant(&missing.total, &tables.nodes.total) / (share::WHOLE / SIZE_WHOLE);
     let size = size.min(SIZE_MAX);
-    let runs = missing.parts.iter().map(|part| tables.typical_run(group, part.class));
-    let run_ms = runs.collect::<Option<Vec<i64>>>().and_then(|runs| runs.into_iter().max());
+    let run_ms = tables.typical_run_of_all(group, &missing.parts);
     let seconds = run_ms.unwrap_or(0) / 1_000;
     let waiting =
         Waiting { groups: 1, size, work: size.saturating_mul(seconds.max(1)), unknown: i64::from(run_ms.is_none()) };

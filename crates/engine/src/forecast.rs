@@ -15,6 +15,11 @@ use crate::world::reservations::{Amounts, Place, Prospect};
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
+/// What runs is looked at anew after so long at least.
+const RENEW_MS: i64 = 1_000;
+/// See `renewal_ms`.
+const PODS_A_MS: i64 = 20;
+
 /// What a node will have.
 struct Outlook {
     node: NodeId,
@@ -131,9 +136,10 @@ fn ends_in(tables: &Tables, queue: QueueId, surety: Surety, now: TimeMs) -> impl
     })
 }
 
-/// How much has to be looked at for a forecast: pods on nodes.
-pub(crate) fn effort(tables: &Tables) -> i64 {
-    i64::try_from(tables.tasks.span()).unwrap_or(i64::MAX)
+/// After how many milliseconds what runs is looked at anew: where much runs after as many as `PODS_A_MS` goes into the
+/// pods, so that it takes a small part of all time.
+pub(crate) fn renewal_ms(tables: &Tables) -> i64 {
+    RENEW_MS.max(i64::try_from(tables.tasks.span()).unwrap_or(i64::MAX) / PODS_A_MS)
 }
 
 impl<'a> Forecast<'a> {
@@ -189,8 +195,7 @@ impl<'a> Forecast<'a> {
         for reservation in self.tables.reservations.all.iter().take_while(|other| other.group != group) {
             let Some(prospect) = &reservation.prospect else { continue };
             let parts = missing(self.tables, reservation.group).parts;
-            let runs = parts.iter().map(|part| self.tables.typical_run(reservation.group, part.class));
-            let run = runs.collect::<Option<Vec<i64>>>().and_then(|runs| runs.into_iter().max());
+            let run = self.tables.typical_run_of_all(reservation.group, &parts);
             for place in &prospect.places {
                 let Ok(at) = self.nodes.binary_search_by_key(&place.node, |outlook| outlook.node) else { continue };
                 let outlook = &mut self.nodes[at];

@@ -20,9 +20,6 @@ use crate::world::ends::Surety;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
-/// What runs is looked at anew after so long, and where much runs after as many milliseconds as this goes into the pods.
-const RENEW_MS: i64 = 1_000;
-const PODS_A_MS: i64 = 20;
 /// Where more runs, nodes are not looked at one by one.
 const PODS_LOOKED_AT_MAX: usize = 100_000;
 /// Groups whose start is guessed to be compared with what comes.
@@ -78,8 +75,8 @@ impl Outlook {
     /// A cycle ends: what runs is looked at, if it is time to. True if it was.
     pub(crate) fn refresh(&mut self, tables: &Tables, backlog: &Backlog, now: TimeMs) -> bool {
         self.watched_now = 0;
-        let every = RENEW_MS.max(i64::try_from(tables.tasks.span()).unwrap_or(i64::MAX) / PODS_A_MS);
-        let is_fresh = self.releases.as_ref().is_some_and(|old| now.0 < old.at.0.saturating_add(every));
+        let every = forecast::renewal_ms(tables);
+        let is_fresh = self.releases.as_ref().is_some_and(|old| now < old.at.plus_ms(every));
         let is_due = !is_fresh && (backlog.lines.all().next().is_some() || !tables.groups.deadlines.is_empty());
         if is_due {
             self.releases = Some(Releases::look(tables, now));

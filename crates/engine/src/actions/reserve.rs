@@ -20,11 +20,6 @@ use crate::world::groups::GroupRow;
 use crate::world::reservations::{Prospect, Reservation};
 use crate::world::tasks::TaskState;
 
-/// A prospect is worked out anew after so long at least, and where much runs after as many milliseconds as `PODS_A_MS`
-/// goes into the pods: so it takes a small part of all time.
-const RENEW_MS: i64 = 1_000;
-const PODS_A_MS: i64 = 20;
-
 /// In which of its two ways a group waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Gate {
@@ -83,7 +78,7 @@ fn stands(cycle: &Cycle<'_>, reservation: &Reservation) -> bool {
         && !row.ended
         && row.phase != GroupPhase::Pending
         && row.pending() > 0
-        && !is_coming(row)
+        && !row.is_coming()
         && cycle.policy.job_valid(tables, reservation.group).is_none()
         && cycle.policy.overused(tables, row.queue).is_none()
 }
@@ -117,7 +112,7 @@ fn renew(cycle: &mut Cycle<'_>, reservation: &mut Reservation, settings: Reservi
 }
 
 fn renew_at(cycle: &Cycle<'_>) -> TimeMs {
-    cycle.now.plus_ms(RENEW_MS.max(forecast::effort(cycle.tables) / PODS_A_MS))
+    cycle.now.plus_ms(forecast::renewal_ms(cycle.tables))
 }
 
 /// A cycle is wanted when it turns hard, and when its group was to start.
@@ -218,16 +213,11 @@ pub(super) fn with_its_own(
     cycle.tables.free_for(group, cycle.now);
     let outcome = turn(cycle);
     cycle.tables.keep_for(group, cycle.now);
-    if is_coming(cycle.tables.groups.row(group)) {
+    if cycle.tables.groups.row(group).is_coming() {
         cycle.tables.reservations.all.retain(|other| other.group != group);
         cycle.tables.reservations_changed(cycle.now);
     }
     outcome
-}
-
-/// It has its minimum, or others are leaving for it.
-fn is_coming(row: &GroupRow) -> bool {
-    row.counts.ready() + row.counts.pipelined() >= row.min_member.max(1)
 }
 
 /// The group could not start with what is kept for it. Its reservation is over if it is not room that it lacks.

@@ -4,6 +4,7 @@
 //! An expected end is never before now. Read by reservations and by expected starts.
 
 use crate::ids::{ClassId, GroupId, TaskId, TimeMs};
+use crate::minimum::Part;
 use crate::runs::Runs;
 use crate::world::tables::Tables;
 use crate::world::tasks::{TaskRow, TaskState};
@@ -42,6 +43,12 @@ impl Tables {
         let limit = self.classes.row(class).template.time_limit_ms;
         let learned = self.runs_of(group).and_then(|runs| runs.quantile(TYPICAL_PER_MILLE, 0));
         [limit, learned].into_iter().flatten().min()
+    }
+
+    /// How long all of these parts are expected to run together. Nothing where one of them is not known.
+    pub(crate) fn typical_run_of_all(&self, group: GroupId, parts: &[Part]) -> Option<i64> {
+        let runs = parts.iter().map(|part| self.typical_run(group, part.class));
+        runs.collect::<Option<Vec<i64>>>()?.into_iter().max()
     }
 
     /// When a pod that holds room, or is promised it, will have given it back. Nothing where that is not known.

@@ -154,6 +154,11 @@ impl GroupRow {
         self.counts.get(TaskState::Pending)
     }
 
+    /// It has its minimum, or others are leaving for it.
+    pub(crate) fn is_coming(&self) -> bool {
+        self.counts.ready() + self.counts.pipelined() >= self.min_member.max(1)
+    }
+
     /// It has pods on nodes.
     pub(crate) fn has_placed(&self) -> bool {
         use TaskState::{Binding, Bound, Running};
