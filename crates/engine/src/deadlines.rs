@@ -7,6 +7,7 @@ use crate::cycle::Cycle;
 use crate::facts::GroupPhase;
 use crate::ids::{GroupId, TimeMs};
 use crate::minimum::missing;
+use crate::outlook::Look;
 use crate::plan::Late;
 use crate::world::ends::Surety;
 use crate::world::tasks::TaskState;
@@ -39,7 +40,7 @@ fn expected_end(cycle: &Cycle<'_>, group: GroupId) -> Option<TimeMs> {
     let (tables, now) = (&*cycle.tables, cycle.now);
     let row = tables.groups.row(group);
     let begins = if row.pending() > 0 || row.counts.all() == 0 {
-        let guess = cycle.outlook.guess(tables, cycle.policy, cycle.backlog, group, now);
+        let guess = cycle.outlook.guess((tables, cycle.policy, cycle.backlog), group, now, Look::Sums);
         guess.map_or(now, |guess| now.plus_ms(guess.lead_ms))
     } else {
         now

@@ -33,6 +33,15 @@ const ENOUGH: usize = 12;
 /// Lengths told apart: each twice the one before, from a second on.
 const LENGTHS: usize = 24;
 
+/// How closely it is looked before a start is guessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// At sums: good for all groups, many times.
+    Sums,
+    /// At the nodes, too, where sums say that a group would have started: for one that somebody asks for.
+    Nodes,
+}
+
 /// An expected start, in milliseconds from now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Guess {
@@ -95,7 +104,7 @@ impl Outlook {
         if known || self.watched_now >= WATCHED_A_CYCLE || self.watched.len() >= WATCHED_MAX {
             return;
         }
-        if let Some(lead) = self.lead(tables, policy, backlog, group, now) {
+        if let Some(lead) = self.lead((tables, policy, backlog), group, now, Look::Sums) {
             self.watched_now += 1;
             self.watched.insert(group, (created, now, lead));
         }
@@ -123,13 +132,12 @@ impl Outlook {
     /// When the group is expected to start, as those like it did.
     pub(crate) fn guess(
         &self,
-        tables: &Tables,
-        policy: &Policy,
-        backlog: &Backlog,
+        of: (&Tables, &Policy, &Backlog),
         group: GroupId,
         now: TimeMs,
+        look: Look,
     ) -> Option<Guess> {
-        let lead = self.lead(tables, policy, backlog, group, now)?;
+        let lead = self.lead(of, group, now, look)?;
         let [early, middle, late] = self.ratios(lead);
         let of = |ratio: i64| lead.max(1_000).saturating_mul(ratio) / 1_000;
         Some(Guess { lead_ms: of(middle), early_ms: of(early), late_ms: of(late) })
@@ -154,7 +162,13 @@ impl Outlook {
     }
 
     /// In how many milliseconds the group would start if all sums were as they seem.
-    fn lead(&self, tables: &Tables, policy: &Policy, backlog: &Backlog, group: GroupId, now: TimeMs) -> Option<i64> {
+    fn lead(
+        &self,
+        (tables, policy, backlog): (&Tables, &Policy, &Backlog),
+        group: GroupId,
+        now: TimeMs,
+        look: Look,
+    ) -> Option<i64> {
         if let Some(reservation) = tables.reservations.of(group) {
             return reservation.prospect.as_ref().map(|prospect| prospect.at.0.saturating_sub(now.0).max(0));
         }
@@ -177,7 +191,7 @@ impl Outlook {
             .and_then(|lead| i64::try_from(lead).ok());
         if lacking <= 0 {
             // By sums it would have started: what is free lies where it can't be used.
-            let is_cheap = tables.tasks.span() <= PODS_LOOKED_AT_MAX;
+            let is_cheap = look == Look::Nodes && tables.tasks.span() <= PODS_LOOKED_AT_MAX;
             let by_nodes = || forecast::prospect(tables, policy, group, Surety::Expected, now);
             let prospect = is_cheap.then(by_nodes).flatten().filter(|prospect| prospect.at > now)?;
             return Some(prospect.at.0.saturating_sub(now.0));

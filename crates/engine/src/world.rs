@@ -8,7 +8,7 @@ use crate::explain::{self, NodeWhy, QueueWhy};
 use crate::facts::{Delta, GroupPhase, OwnerFacts};
 use crate::finder::Finder;
 use crate::ids::{GroupId, TimeMs};
-use crate::outlook::{self, Outlook};
+use crate::outlook::{self, Look, Outlook};
 use crate::plan::Plan;
 use crate::plan_lint;
 use crate::plugins::Registry;
@@ -80,9 +80,9 @@ pub struct GroupView<'w> {
 }
 
 impl GroupView<'_> {
-    /// Why it waits, if it does.
+    /// Why it waits, if it does, for lists of many: the nodes are not looked at to tell when it starts.
     pub fn reasons(&self) -> Option<Reasons> {
-        self.world.reasons_of(self.id)
+        self.world.reasons_of(self.id, Look::Sums)
     }
 }
 
@@ -208,12 +208,12 @@ impl World {
     /// Why a group waits.
     pub fn reasons(&self, namespace: &str, name: &str) -> Option<Reasons> {
         let group = self.tables.groups.table.find(&groups::key_of(namespace, name))?;
-        self.reasons_of(group)
+        self.reasons_of(group, Look::Nodes)
     }
 
-    fn reasons_of(&self, group: GroupId) -> Option<Reasons> {
+    fn reasons_of(&self, group: GroupId, look: Look) -> Option<Reasons> {
         let mut reasons = close::reasons_of(&self.tables, &self.backlog, group)?;
-        let guess = || self.outlook.guess(&self.tables, &self.policy, &self.backlog, group, self.now);
+        let guess = || self.outlook.guess((&self.tables, &self.policy, &self.backlog), group, self.now, look);
         let foreseeable = self.tables.reservations.of(group).is_some() || outlook::is_foreseeable(&reasons);
         let guess = foreseeable.then(guess).flatten();
         explain::explain(&self.tables, group, self.now, guess, &mut reasons);

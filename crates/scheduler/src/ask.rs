@@ -61,7 +61,8 @@ impl Handle {
         let mut groups = world.groups().filter(|group| group.namespace == namespace);
         groups.find_map(|group| {
             let asked = group.name == name || group.owner.is_some_and(|owner| owner.name == name);
-            asked.then(|| group.reasons()).flatten().map(|reasons| waiting(&group, reasons))
+            let reasons = || world.reasons(group.namespace, group.name);
+            asked.then(reasons).flatten().map(|reasons| waiting(&group, reasons))
         })
     }
 
