@@ -1,4 +1,4 @@
-//! A day of a cluster, by the clock of its events: jobs come, a World decides, a virtual cluster carries it out and tells
+//! A day of a cluster that is half full, by the clock of its events: jobs come, a World decides, a virtual cluster carries it out and tells
 //! the World what a real one would.
 
 use std::cmp::Reverse;
@@ -131,7 +131,7 @@ fn job(index: usize, created: TimeMs, count: usize, run_ms: i64, numbers: &mut N
     let names = ["backtest", "train", "features", "report", "sweep"];
     let name = format!("{}-{}", names[index % names.len()], uid(numbers).split_at(8).0);
     let namespace = format!("team-{}", numbers.below(12));
-    let cpu = [250, 500, 500, 1_000][numbers.below(4) as usize];
+    let cpu = [250, 250, 500, 500][numbers.below(4) as usize];
     let owner = uid(numbers);
     let template = PodTemplate {
         requests: resources(cpu, cpu * 4),
@@ -283,6 +283,10 @@ impl Cluster {
             self.world.apply(delta);
         }
         told.iter().for_each(|told| told.tell(&mut self.world));
+        if self.tape.is_full() {
+            self.world.forget();
+            self.tape.forgot();
+        }
         let plan = self.world.cycle(time);
         let decided = Instant::now();
         self.tape.deltas(deltas);

@@ -117,6 +117,13 @@ impl World {
         self.config = config;
     }
 
+    /// Forgets what it keeps to be quick, as a World that is loaded has none of it: what groups are told again may come
+    /// from a fresh look instead of an earlier one. The next cycle looks at everything.
+    pub fn forget(&mut self) {
+        self.finder = Finder::default();
+        self.backlog = Backlog::default();
+    }
+
     /// Takes in one change of the cluster. Idempotent; order matters little: what is named before it is seen waits.
     /// False if it changes nothing that a cycle reads (a node's heartbeat, a pod's condition): none is wanted for it.
     pub fn apply(&mut self, delta: &Delta) -> bool {

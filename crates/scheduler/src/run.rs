@@ -121,6 +121,7 @@ impl Loop {
         if !self.tape.wants_world() || self.world.read().pods_max() > RESUMED_PODS_MAX {
             return;
         }
+        self.world.write().forget();
         let (beginning, world) = (self.beginning(), self.world.read().save());
         self.tape.resume(beginning, world);
     }
@@ -275,6 +276,10 @@ impl Loop {
         let started = Instant::now();
         let now = self.clock.now_ms();
         let mut world = self.world.write();
+        if self.tape.is_full() {
+            world.forget();
+            self.tape.forgot();
+        }
         let plan = catch_unwind(AssertUnwindSafe(|| world.cycle(now)));
         drop(world);
         let Ok(plan) = plan else { return self.suspect(None) };

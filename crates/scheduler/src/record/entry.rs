@@ -20,6 +20,8 @@ pub enum Entry {
     Config(String),
     /// A cycle was run.
     Cycle(Cycle),
+    /// The World forgot what it keeps to be quick: a segment begins, which a saved World may stand for.
+    Forget,
     /// The scheduler was faster than the recorder: so many entries are missing here.
     Hole {
         /// How many.

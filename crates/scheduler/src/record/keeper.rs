@@ -7,7 +7,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub(super) struct Keeper {
     segment: Option<Open>,
     /// At which a segment is full.
     pub(super) segment_bytes: u64,
+    /// The segment is: the loop is to have the World forget, and the next segment begins there.
+    pub(super) full: Arc<AtomicBool>,
     sweep: Sweep,
     /// The one that is under way.
     sweeping: Option<JoinHandle<()>>,
@@ -58,6 +60,8 @@ struct Open {
     flushed: Instant,
     /// Bytes of it that were counted.
     counted: u64,
+    /// The loop was told that it is full.
+    asked: bool,
 }
 
 impl Keeper {
@@ -84,7 +88,17 @@ impl Keeper {
         let stop = Arc::default();
         let sweep = Sweep { options: options.clone(), registry, metrics: metrics.clone(), stop };
         let segment_bytes = SEGMENT_BYTES.min(options.bytes_max / SEGMENTS_MIN);
-        Ok(Self { options, metrics, _lock: lock, number, segment: None, segment_bytes, sweep, sweeping: None })
+        Ok(Self {
+            options,
+            metrics,
+            _lock: lock,
+            number,
+            segment: None,
+            segment_bytes,
+            full: Arc::default(),
+            sweep,
+            sweeping: None,
+        })
     }
 
     /// Writes until the tape has gone.
@@ -123,8 +137,10 @@ impl Keeper {
     fn take(&mut self, batch: Batch) -> io::Result<()> {
         match batch {
             Batch::Entry(entry) => {
-                if matches!(*entry, Entry::Begin(_)) {
-                    self.roll(false)?;
+                match *entry {
+                    Entry::Begin(_) => self.roll(false)?,
+                    Entry::Forget if self.segment.is_some() => self.roll(true)?,
+                    _ => {}
                 }
                 self.line(&entry)
             }
@@ -136,9 +152,14 @@ impl Keeper {
             Batch::Deltas(deltas) => deltas.into_iter().try_for_each(|delta| self.line(&Entry::Delta(delta))),
             Batch::Cycle(at, plan) => {
                 self.line(&Entry::Cycle(Cycle::of(at, &plan)))?;
-                let full = self.segment_bytes;
-                let is_over = |open: &Open| open.writer.bytes >= full || open.since.elapsed() >= SEGMENT_AGE;
-                if self.segment.as_ref().is_some_and(is_over) { self.roll(true) } else { Ok(()) }
+                if let Some(open) = &mut self.segment
+                    && !open.asked
+                    && (open.writer.bytes >= self.segment_bytes || open.since.elapsed() >= SEGMENT_AGE)
+                {
+                    open.asked = true;
+                    self.full.store(true, Ordering::Relaxed);
+                }
+                Ok(())
             }
         }
     }
@@ -157,7 +178,7 @@ impl Keeper {
         let path = segment::path(&self.options.folder, number);
         let writer = Writer::create(&path, &self.header(continues), self.segment_bytes)?;
         self.number += 1;
-        self.segment = Some(Open { writer, since: now, flushed: now, counted: 0 });
+        self.segment = Some(Open { writer, since: now, flushed: now, counted: 0, asked: false });
         self.sweep(number);
         Ok(())
     }

@@ -86,6 +86,10 @@ impl<'r> Player<'r> {
                 None
             }
             Entry::Cycle(cycle) => Some(world.cycle(cycle.at)),
+            Entry::Forget => {
+                world.forget();
+                None
+            }
             Entry::Begin(_) | Entry::Config(_) | Entry::Hole { .. } | Entry::Panic { .. } => None,
         }));
         if matches!(entry, Entry::Panic { .. }) {

@@ -4,7 +4,7 @@
 //! begins anew: half of a history decides otherwise.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use pumice_engine::plugin::Registry;
@@ -71,7 +71,7 @@ impl Recorder {
         let (to, from) = sync_channel(BATCHES_MAX);
         let (done, written) = oneshot::channel();
         let queued = Arc::new(AtomicUsize::new(0));
-        let taken = Arc::clone(&queued);
+        let (taken, full) = (Arc::clone(&queued), Arc::clone(&self.0.full));
         std::thread::Builder::new()
             .name("recorder".to_owned())
             .spawn(move || {
@@ -80,7 +80,7 @@ impl Recorder {
                 let _ = done.send(());
             })
             .map_err(RecordError::Thread)?;
-        Ok((Tape(Some(Line { to, queued, missed: 0, noted: false, metrics })), written))
+        Ok((Tape(Some(Line { to, queued, missed: 0, full, noted: false, metrics })), written))
     }
 }
 
@@ -95,6 +95,7 @@ struct Line {
     queued: Arc<AtomicUsize>,
     /// Entries dropped since the last that was handed over.
     missed: u64,
+    full: Arc<AtomicBool>,
     /// The recording says that something is missing.
     noted: bool,
     metrics: Metrics,
@@ -106,6 +107,16 @@ impl Tape {
         let Some(line) = &mut self.0 else { return };
         line.mend();
         line.send(Batch::Entry(Box::new(Entry::Begin(Box::new(beginning)))));
+    }
+
+    /// A segment is full: the World is to forget what it keeps to be quick, and to say so by `forgot`.
+    pub fn is_full(&self) -> bool {
+        self.0.as_ref().is_some_and(|line| line.missed == 0 && line.full.swap(false, Ordering::Relaxed))
+    }
+
+    /// The World forgot: the next segment begins.
+    pub fn forgot(&mut self) {
+        self.entry(|| Entry::Forget);
     }
 
     /// Changes and answers that wait to be written. One whose history is not made by the clock waits for them.

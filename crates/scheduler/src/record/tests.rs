@@ -64,6 +64,10 @@ impl Studio {
     /// A cycle; what it binds runs, and every third bind fails.
     pub(super) fn cycle(&mut self) -> usize {
         self.now = self.now.plus_ms(1_000);
+        if self.tape.is_full() {
+            self.world.forget();
+            self.tape.forgot();
+        }
         let plan = self.world.cycle(self.now);
         self.tape.cycle(self.now, &plan);
         for (index, bind) in plan.binds.iter().enumerate() {
