@@ -52,7 +52,7 @@ pub use reasons::{
     Check, CheckCount, Expected, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage,
 };
 pub use save::LoadError;
-pub use world::{GroupView, HyperNodeProblem, QueueView, World};
+pub use world::{ExpectedRun, GroupView, HyperNodeProblem, QueueView, World};
 
 /// What a plugin is made of: the extension points, and the facts that they are asked about.
 pub mod plugin {
