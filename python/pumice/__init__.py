@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from .joblib_backend import register_joblib as register_joblib
     from .map_result import MapResult as MapResult
     from .parameters import grid as grid
+    from .reasons import why as why
+    from .reasons import why_node as why_node
+    from .reasons import why_queue as why_queue
     from .slices import checkpoint as checkpoint
     from .slices import shard as shard
     from .tasks import Task as Task
@@ -67,6 +70,7 @@ _HOMES = {
     "joblib_backend": ("register_joblib",),
     "map_result": ("MapResult",),
     "parameters": ("grid",),
+    "reasons": ("why", "why_node", "why_queue"),
     "slices": ("checkpoint", "shard"),
     "tasks": ("Task", "task"),
 }

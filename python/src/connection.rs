@@ -16,6 +16,7 @@ use pumice_jobs::pick::{self, Place};
 use pumice_jobs::pods::{self, Selection};
 use pumice_jobs::select::{self, JobRef};
 use pumice_jobs::target::{Environment, Flags, Target};
+use pumice_jobs::why::About;
 use pumice_jobs::{Error, Exit, context, events, submit, why};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -76,6 +77,11 @@ impl Connection {
             let job = pick::pick_one(&connection, &selector).await?;
             question(connection, job).await
         })
+    }
+
+    fn standing<'py>(&self, py: Python<'py>, about: About, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let standing = self.ask(py, |connection| async move { why::of(&connection, about, name).await })?;
+        json::to_python(py, &standing)
     }
 
     fn exception(&self, py: Python<'_>, error: impl Into<Error>) -> PyErr {
@@ -204,6 +210,14 @@ impl Connection {
     fn why<'py>(&self, py: Python<'py>, job: &str) -> PyResult<Bound<'py, PyAny>> {
         let why = self.ask_about(py, job, |connection, job| async move { why::fetch(&connection, &job).await })?;
         json::to_python(py, &why)
+    }
+
+    fn why_queue<'py>(&self, py: Python<'py>, queue: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.standing(py, About::Queue, queue)
+    }
+
+    fn why_node<'py>(&self, py: Python<'py>, node: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.standing(py, About::Node, node)
     }
 
     #[pyo3(signature = (job, pod=None))]

@@ -62,6 +62,7 @@ impl Cycle<'_> {
         self.tables.nodes.expire_usage(self.now.plus_ms(-usage::FRESH_MS));
         self.policy.open(self.tables, self.now);
         self.tables.begin();
+        self.plan.settled = self.tables.settle_receipts(self.now);
         actions::fences::settle(&mut self);
         actions::half_placed::take_back(&mut self);
         actions::reserve::settle(&mut self);

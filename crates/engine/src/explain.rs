@@ -1,11 +1,21 @@
 //! What more there is to say of a waiting group than the checks that failed: worked out when somebody asks, so that it costs
 //! neither a cycle nor memory. Called by `World::reasons` and by the views of groups. O(nodes that keep room).
 
+mod could;
+mod held;
+mod line;
 mod node;
 mod queue;
+mod trials;
+mod why;
 
+pub use could::Could;
+pub use held::{Held, Holder};
+pub use line::Line;
 pub use node::NodeWhy;
 pub use queue::QueueWhy;
+pub use why::Why;
+pub(crate) use why::why;
 
 use std::collections::BTreeSet;
 

@@ -291,6 +291,12 @@ impl Policy {
         }
     }
 
+    /// What each plugin that is asked has against the group's admission.
+    pub(crate) fn enqueue_objections(&self, tables: &Tables, group: GroupId, missing: &Missing) -> Vec<Reason> {
+        let asked = self.with(Switch::JobEnqueued);
+        asked.filter_map(|plugin| plugin.job_enqueueable(tables, group, missing).err()).collect()
+    }
+
     /// Tells all that the group has been admitted.
     pub(crate) fn job_enqueued(&mut self, tables: &Tables, group: GroupId, missing: &Missing) {
         for slot in self.plugins.iter_mut().filter(|slot| slot.switches.has(Switch::JobEnqueued)) {
@@ -334,8 +340,14 @@ impl Policy {
         objections.find(|reason| self.binds(reason)).or_else(|| self.allocatable_task(tables, queue, task))
     }
 
+    /// What each plugin has against so much more in the queue.
+    pub(crate) fn objections(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Vec<Reason> {
+        let all = self.with(Switch::Allocatable).filter_map(|plugin| plugin.allocatable(tables, queue, demand));
+        all.filter(|reason| self.binds(reason)).collect()
+    }
+
     /// The first objection to what a pod claims by name counts.
-    fn allocatable_task(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
+    pub(crate) fn allocatable_task(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
         self.with(Switch::Allocatable).find_map(|plugin| plugin.allocatable_task(tables, queue, task))
     }
 
@@ -381,6 +393,25 @@ impl Policy {
     /// The first check that would fail on the node's use when all that is on its way out is gone.
     pub(crate) fn check_use_later(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> Option<Check> {
         self.with(Switch::Predicate).find_map(|plugin| plugin.check_use_later(tables, class, node))
+    }
+
+    /// Everything but room that keeps the pod, or any of its class, off the node, with what each check is about.
+    pub(crate) fn failed(
+        &self,
+        tables: &Tables,
+        (class, task): (&ClassRow, Option<TaskId>),
+        node: NodeId,
+    ) -> Vec<(Check, String)> {
+        let plain = |fails: bool, check: Check| fails.then(|| (check, String::new()));
+        let row = tables.nodes.row(node);
+        let mut failed: Vec<(Check, String)> = Vec::new();
+        failed.extend(plain(!row.known, Check::NodeGone));
+        failed.extend(plain(!tables.shard.allows(&row.name), Check::OutsideShard));
+        failed.extend(plain(self.is_busy(tables, node), Check::Binding));
+        for plugin in self.with(Switch::Predicate) {
+            failed.extend(plugin.failed(tables, (class, task), node));
+        }
+        failed
     }
 
     /// Whether any plugin has more to say about this task than its class tells.

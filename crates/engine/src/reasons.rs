@@ -11,14 +11,15 @@ mod class;
 mod text;
 
 pub(crate) use class::{class_of, is_class};
-pub(crate) use text::{plural, time_text, tree};
+pub(crate) use text::{Branch, forest, plural, time_text, tree};
 
 /// Where in its way a group waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Stage {
     /// Its PodGroup is not there: nothing is known of it but its pods.
     NoGroup,
     /// Not admitted yet: no pods are made for it.
+    #[default]
     Enqueue,
     /// Admitted, but it has fewer pods than its minimum.
     NoPods,
@@ -26,10 +27,12 @@ pub enum Stage {
     Allocate,
     /// Nodes were chosen, and the API server refused a bind.
     Binding,
+    /// Nowhere: it has what it needs.
+    Started,
 }
 
 /// All the reasons of one waiting group.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reasons {
     /// Where it waits.
@@ -439,6 +442,18 @@ pub struct Shortage {
 }
 
 impl Reason {
+    /// Whether both tell of the same limit, share or quota: where two look after one thing it is told once.
+    pub(crate) fn is_about_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::QueueLimit { queue, resource, .. }, Self::QueueLimit { queue: its, resource: of, .. })
+            | (Self::QueueShare { queue, resource, .. }, Self::QueueShare { queue: its, resource: of, .. })
+            | (Self::Quota { quota: queue, resource, .. }, Self::Quota { quota: its, resource: of, .. }) => {
+                (queue, resource) == (its, of)
+            }
+            _ => self == other,
+        }
+    }
+
     /// Whether a queue's share is in the way, which it is not while queues lend.
     pub(crate) fn is_of_share(&self) -> bool {
         matches!(self, Self::QueueShare { .. })

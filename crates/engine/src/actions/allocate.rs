@@ -24,6 +24,7 @@ mod gates;
 pub(super) mod packing;
 pub(super) mod parts;
 mod refusal;
+pub(crate) mod rehearsal;
 mod reserved;
 
 /// Reasons worked out for one group in one turn: more kinds of pods than this fail alike.
@@ -210,6 +211,24 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
             reserve.push(task);
         }
     }
+    closed.sort_by(|left, right| cycle.policy.task_order(cycle.tables, *left, *right));
+    gates::open(cycle, group, closed);
+    if gated > 0 {
+        let failure = Failure::at(Stage::Allocate, vec![Reason::Gated { pods: gated }]);
+        cycle.failures.entry(group).or_insert(failure);
+    }
+    if let Some(retry_at) = retry_at {
+        let error = last_error.map_or_else(String::new, |error| error.to_string());
+        let reason = Reason::BindFailed { pods: refused, error, retry_at };
+        cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Binding, vec![reason]));
+        cycle.wake_at(retry_at);
+    }
+    arrange(cycle, group, tasks, reserve)
+}
+
+/// A worksheet of these pods.
+fn arrange(cycle: &Cycle<'_>, group: GroupId, mut tasks: Vec<TaskId>, mut reserve: Vec<TaskId>) -> Wanted {
+    let row = cycle.tables.groups.row(group);
     let order = |left: &TaskId, right: &TaskId| cycle.policy.task_order(cycle.tables, *left, *right);
     tasks.sort_by(order);
     reserve.sort_by(order);
@@ -224,18 +243,6 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
     }
     if !cycle.config.has(Action::Backfill) {
         reserve.clear();
-    }
-    closed.sort_by(order);
-    gates::open(cycle, group, closed);
-    if gated > 0 {
-        let failure = Failure::at(Stage::Allocate, vec![Reason::Gated { pods: gated }]);
-        cycle.failures.entry(group).or_insert(failure);
-    }
-    if let Some(retry_at) = retry_at {
-        let error = last_error.map_or_else(String::new, |error| error.to_string());
-        let reason = Reason::BindFailed { pods: refused, error, retry_at };
-        cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Binding, vec![reason]));
-        cycle.wake_at(retry_at);
     }
     let class = tasks.first().map(|task| cycle.tables.task(*task).class);
     let single = reserve.is_empty() && cycle.tables.groups.row(group).roles.len() == 1;

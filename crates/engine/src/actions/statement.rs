@@ -160,6 +160,9 @@ pub(crate) fn evict(
     was: TaskState,
     beneficiary: Option<&str>,
 ) {
+    if let Some(beneficiary) = beneficiary {
+        cycle.tables.note_receipt(action, victim, beneficiary, cycle.now);
+    }
     let row = cycle.tables.tasks.row_mut(victim.index());
     row.evicting = Some(Box::new(Evicting { was, beneficiary: beneficiary.map(Into::into), confirmed: false }));
     cycle.tables.evicting.insert(victim);

@@ -15,6 +15,8 @@ use crate::ids::{DimId, GroupId, NodeId, QueueId, TimeMs};
 use crate::world::ends::Surety;
 use crate::world::tables::Tables;
 
+pub(super) mod kept;
+
 /// Amounts by dimension.
 pub(crate) type Amounts = SmallVec<[(DimId, i64); 4]>;
 

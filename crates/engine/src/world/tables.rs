@@ -25,6 +25,7 @@ use crate::world::nodes::Nodes;
 use crate::world::objects::Objects;
 use crate::world::promises::Promises;
 use crate::world::queues::Queues;
+use crate::world::receipts::Receipts;
 use crate::world::reservations::Reservations;
 use crate::world::shard::Shard;
 use crate::world::storage::Storage;
@@ -76,6 +77,7 @@ pub struct Tables {
     pub(crate) runs: RunBook,
     pub(crate) promises: Promises,
     pub(crate) reservations: Reservations,
+    pub(crate) receipts: Receipts,
     pub(crate) tenants: Tenants,
     /// As of the start of the cycle.
     pub(crate) hyper_nodes: HyperNodes,
@@ -130,6 +132,7 @@ impl Tables {
             runs: RunBook::default(),
             promises: Promises::default(),
             reservations: Reservations::default(),
+            receipts: Receipts::default(),
             tenants: Tenants::default(),
             hyper_nodes: HyperNodes::new(),
             shard: Shard::default(),
@@ -415,5 +418,5 @@ impl Tables {
 crate::save::saved! {
     Shape { parts, ended };
     Priorities { values };
-    Tables { dims, nodes, classes, couplings, storage, devices, images, tasks, groups, queues, namespaces, orders_version, objects, runs, promises, reservations, tenants, shard, priorities, shapes, owned, default_queue, queues_to_inherit, fences, evicting } except { hyper_nodes: HyperNodes::new(), journal: Journal::default(), follow_moves: false, moves: Vec::new() };
+    Tables { dims, nodes, classes, couplings, storage, devices, images, tasks, groups, queues, namespaces, orders_version, objects, runs, promises, reservations, receipts, tenants, shard, priorities, shapes, owned, default_queue, queues_to_inherit, fences, evicting } except { hyper_nodes: HyperNodes::new(), journal: Journal::default(), follow_moves: false, moves: Vec::new() };
 }

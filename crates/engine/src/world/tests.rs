@@ -22,6 +22,7 @@ mod reservations;
 mod review;
 mod saved;
 mod told;
+mod why;
 
 /// A world under construction, with the built-in configuration.
 pub(crate) struct Lab {

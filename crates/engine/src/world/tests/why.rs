@@ -1,0 +1,402 @@
+//! The whole answer to why a group waits: what is told is all that fails, by a bookkeeper that shares nothing with the engine;
+//! what is said to help does; and asking changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::laws::play;
+use super::saved::tied_event;
+use super::*;
+
+const GI: i64 = 1 << 30;
+const GPU: &str = "nvidia.com/gpu";
+
+#[derive(Debug, Clone)]
+struct NodePlan {
+    cpu: i64,
+    memory: i64,
+    gpu: i64,
+    pods: i64,
+    cordoned: bool,
+    taints: [bool; 2],
+    ssd: bool,
+    /// What runs there: cores, Gi, gpus, and whether it takes the port.
+    runs: Vec<(i64, i64, i64, bool)>,
+}
+
+#[derive(Debug, Clone)]
+struct GroupPlan {
+    queue: usize,
+    pods: u32,
+    min: u32,
+    admitted: bool,
+    cpu: i64,
+    memory: i64,
+    gpu: i64,
+    ssd: bool,
+    tolerates: [bool; 2],
+    port: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Scene {
+    nodes: Vec<NodePlan>,
+    /// Limits of cores, if any.
+    queues: Vec<Option<i64>>,
+    groups: Vec<GroupPlan>,
+}
+
+fn some_node() -> impl Strategy<Value = NodePlan> {
+    let rarely = || prop::bool::weighted(0.2);
+    let runs = (0..4_i64, 0..4_i64, 0..2_i64, rarely());
+    let amounts = (1..9_i64, 1..9_i64, 0..3_i64, prop_oneof![3 => Just(110), 1 => 1..4_i64]);
+    (amounts, rarely(), [rarely(), rarely()], any::<bool>(), prop::collection::vec(runs, 0..3)).prop_map(
+        |((cpu, memory, gpu, pods), cordoned, taints, ssd, runs)| NodePlan {
+            cpu,
+            memory,
+            gpu,
+            pods,
+            cordoned,
+            taints,
+            ssd,
+            runs,
+        },
+    )
+}
+
+fn some_group() -> impl Strategy<Value = GroupPlan> {
+    let rarely = || prop::bool::weighted(0.25);
+    let amounts = (1..9_i64, 0..9_i64, prop_oneof![3 => Just(0), 1 => 1..4_i64]);
+    ((0..2_usize, 1..5_u32, 1..5_u32, any::<bool>()), amounts, rarely(), [rarely(), rarely()], rarely()).prop_map(
+        |((queue, pods, min, admitted), (cpu, memory, gpu), ssd, tolerates, port)| GroupPlan {
+            queue,
+            pods,
+            min: min.min(pods),
+            admitted,
+            cpu,
+            memory,
+            gpu,
+            ssd,
+            tolerates,
+            port,
+        },
+    )
+}
+
+fn some_scene() -> impl Strategy<Value = Scene> {
+    let queue = || proptest::option::weighted(0.4, 1..9_i64);
+    let nodes = prop::collection::vec(some_node(), 1..5);
+    (nodes, [queue(), queue()], prop::collection::vec(some_group(), 1..4))
+        .prop_map(|(nodes, queues, groups)| Scene { nodes, queues: queues.to_vec(), groups })
+}
+
+fn amounts(cpu: i64, memory: i64, gpu: i64) -> Resources {
+    let all = [("cpu", cpu * 1_000), ("memory", memory * GI), (GPU, gpu)];
+    all.into_iter().filter(|(_, amount)| *amount > 0).map(|(name, amount)| (name.to_owned(), amount)).collect()
+}
+
+fn port() -> HostPort {
+    HostPort { ip: String::new(), protocol: "TCP".to_owned(), port: 80 }
+}
+
+const TAINTS: [&str; 2] = ["a", "b"];
+
+impl Scene {
+    fn node(&self, index: usize) -> NodeFacts {
+        let plan = &self.nodes[index];
+        let mut allocatable = amounts(plan.cpu, plan.memory, plan.gpu);
+        allocatable.insert("pods".to_owned(), plan.pods);
+        let taints = TAINTS.iter().zip(plan.taints).filter(|(_, there)| *there);
+        let taint = |key: &str| Taint { key: key.to_owned(), value: String::new(), effect: TaintEffect::NoSchedule };
+        NodeFacts {
+            name: format!("n{index}"),
+            allocatable,
+            unschedulable: plan.cordoned,
+            taints: taints.map(|(key, _)| taint(key)).collect(),
+            labels: plan.ssd.then(|| ("disk".to_owned(), "ssd".to_owned())).into_iter().collect(),
+            ..NodeFacts::default()
+        }
+    }
+
+    fn group(&self, index: usize) -> GroupFacts {
+        let plan = &self.groups[index];
+        let phase = if plan.admitted { GroupPhase::Inqueue } else { GroupPhase::Pending };
+        GroupFacts {
+            queue: format!("q{}", plan.queue),
+            created: TimeMs(index as i64),
+            status: GroupStatus { phase, ..GroupStatus::default() },
+            ..group(&format!("g{index}"), plan.min)
+        }
+    }
+
+    fn pod(&self, index: usize, serial: u32) -> PodFacts {
+        let plan = &self.groups[index];
+        let mut facts = pod(&format!("g{index}"), serial, 0);
+        let template = &mut facts.template;
+        template.requests = amounts(plan.cpu, plan.memory, plan.gpu);
+        if plan.ssd {
+            template.node_selector.insert("disk".to_owned(), "ssd".to_owned());
+        }
+        let tolerated = TAINTS.iter().zip(plan.tolerates).filter(|(_, tolerates)| *tolerates);
+        let toleration = |key: &str| Toleration { key: key.to_owned(), exists: true, ..Toleration::default() };
+        template.tolerations = tolerated.map(|(key, _)| toleration(key)).collect();
+        template.host_ports = plan.port.then(port).into_iter().collect();
+        facts
+    }
+
+    /// The world after a first cycle, and where its pods are: node, amounts, port, group.
+    fn play(&self, config: &Config) -> (Lab, Vec<Placed>) {
+        let mut lab = Lab::with(config.clone(), &[]);
+        let mut placed: Vec<Placed> = Vec::new();
+        for (index, limit) in self.queues.iter().enumerate() {
+            let limit: Vec<(&str, i64)> = limit.iter().map(|cores| ("cpu", cores * 1_000)).collect();
+            lab.queue(&format!("q{index}"), &limit);
+        }
+        for (index, plan) in self.nodes.iter().enumerate() {
+            lab.apply(Delta::NodeUpsert(self.node(index)));
+            for (serial, (cpu, memory, gpu, takes_port)) in plan.runs.iter().copied().enumerate() {
+                let mut facts = pod(&format!("r{index}-{serial}"), 0, 0);
+                (facts.mine, facts.group) = (false, None);
+                facts.template.requests = amounts(cpu, memory, gpu);
+                facts.template.host_ports = takes_port.then(port).into_iter().collect();
+                (facts.node, facts.phase) = (Some(format!("n{index}")), PodPhase::Running);
+                lab.pod(facts);
+                placed.push(Placed { node: index, amounts: [cpu, memory, gpu], port: takes_port, group: None });
+            }
+        }
+        for (index, plan) in self.groups.iter().enumerate() {
+            lab.apply(Delta::GroupUpsert(Box::new(self.group(index))));
+            (0..plan.pods).for_each(|serial| lab.pod(self.pod(index, serial)));
+        }
+        for bind in lab.cycle().binds {
+            placed.push(self.placed(bind.group.trim_start_matches("ns/g").parse().unwrap(), &bind.node));
+        }
+        (lab, placed)
+    }
+
+    fn placed(&self, group: usize, node: &str) -> Placed {
+        let GroupPlan { cpu, memory, gpu, port, .. } = self.groups[group];
+        Placed { node: node[1..].parse().unwrap(), amounts: [cpu, memory, gpu], port, group: Some(group) }
+    }
+
+    /// The plain truth about one more pod of a group, beside what is placed.
+    fn truth(&self, group: usize, placed: &[Placed]) -> Truth {
+        let plan = &self.groups[group];
+        let wanted = [plan.cpu, plan.memory, plan.gpu];
+        let units = [1_000, GI, 1];
+        let names = ["cpu", "memory", GPU];
+        let mut truth = Truth { fits: false, checks: BTreeMap::new(), short: BTreeMap::new(), limits: BTreeSet::new() };
+        for (index, node) in self.nodes.iter().enumerate() {
+            let there = || placed.iter().filter(|placed| placed.node == index);
+            let mut fails: Vec<(Check, String)> = Vec::new();
+            if node.cordoned {
+                fails.push((Check::Unschedulable, String::new()));
+            }
+            if plan.ssd && !node.ssd {
+                fails.push((Check::NodeAffinity, String::new()));
+            }
+            for taint in 0..2 {
+                if node.taints[taint] && !plan.tolerates[taint] {
+                    fails.push((Check::Taint, TAINTS[taint].to_owned()));
+                }
+            }
+            let could = fails.is_empty();
+            if plan.port && there().any(|placed| placed.port) {
+                fails.push((Check::HostPort, "80".to_owned()));
+            }
+            if there().count() as i64 >= node.pods {
+                fails.push((Check::PodCount, String::new()));
+            }
+            for resource in 0..3 {
+                let used: i64 = there().map(|placed| placed.amounts[resource]).sum();
+                let free = [node.cpu, node.memory, node.gpu][resource] - used;
+                if wanted[resource] == 0 || wanted[resource] <= free {
+                    continue;
+                }
+                fails.push((Check::Resource, names[resource].to_owned()));
+                let lacks = (wanted[resource] - free) * units[resource];
+                if could {
+                    let best = truth.short.entry(names[resource].to_owned()).or_insert(lacks);
+                    *best = lacks.min(*best);
+                }
+            }
+            truth.fits |= fails.is_empty();
+            fails.into_iter().for_each(|fail| *truth.checks.entry(fail).or_default() += 1);
+        }
+        if let Some(limit) = self.queues[plan.queue] {
+            let own = |placed: &&Placed| placed.group.is_some_and(|group| self.groups[group].queue == plan.queue);
+            let used: i64 = placed.iter().filter(own).map(|placed| placed.amounts[0]).sum();
+            if used + plan.cpu > limit {
+                truth.limits.insert((limit * 1_000, used * 1_000, plan.cpu * 1_000));
+            }
+        }
+        truth
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Placed {
+    node: usize,
+    amounts: [i64; 3],
+    port: bool,
+    group: Option<usize>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Truth {
+    fits: bool,
+    checks: BTreeMap<(Check, String), u32>,
+    short: BTreeMap<String, i64>,
+    limits: BTreeSet<(i64, i64, i64)>,
+}
+
+/// What the engine tells, in the same shape.
+fn told(why: &Why) -> Truth {
+    let mut truth = Truth { fits: true, checks: BTreeMap::new(), short: BTreeMap::new(), limits: BTreeSet::new() };
+    for reason in &why.reasons.reasons {
+        match reason {
+            Reason::NodesUnfit(unfit) => {
+                truth.fits = false;
+                truth.checks =
+                    unfit.checks.iter().map(|count| ((count.check, count.detail.clone()), count.nodes)).collect();
+                truth.short =
+                    unfit.short.iter().map(|short| (short.resource.clone(), short.short_on_best)).collect();
+            }
+            Reason::QueueLimit { limit, used, requested, short, .. } => {
+                assert_eq!(*short, used + requested - limit);
+                truth.limits.insert((*limit, *used, *requested));
+            }
+            _ => {}
+        }
+    }
+    truth
+}
+
+fn configs() -> [Config; 2] {
+    let strict = "actions: enqueue, allocate, backfill\ntiers:\n- plugins:\n  - name: priority\n  - name: gang\n- plugins:\n  \
+                  - name: predicates\n  - name: nodeorder\n";
+    [Config::default(), Config::parse(strict).unwrap().0]
+}
+
+/// The same world with one change for one group.
+fn with(scene: &Scene, lab: &mut Lab, group: usize, could: &Could) {
+    let plan = &scene.groups[group];
+    let mut facts = scene.group(group);
+    // What was admitted stays so.
+    if lab.world.groups().any(|view| view.name == facts.name && view.phase != GroupPhase::Pending) {
+        facts.status.phase = GroupPhase::Inqueue;
+    }
+    match could {
+        Could::Fewer { min_available, .. } => facts.min_member = *min_available,
+        Could::Queue { queue } => facts.queue.clone_from(queue),
+        _ => {}
+    }
+    lab.apply(Delta::GroupUpsert(Box::new(facts)));
+    for serial in 0..plan.pods {
+        let mut facts = scene.pod(group, serial);
+        let template = &mut facts.template;
+        match could {
+            Could::Request { resource, amount, .. } => drop(template.requests.insert(resource.clone(), *amount)),
+            Could::Limit { limit_ms } => template.time_limit_ms = Some(*limit_ms),
+            Could::Toleration { key, .. } => {
+                template.tolerations.push(Toleration { key: key.clone(), exists: true, ..Toleration::default() });
+            }
+            Could::WithoutSelector { key, .. } => drop(template.node_selector.remove(key)),
+            Could::WithoutAffinity => template.required_terms = None,
+            Could::Fewer { .. } | Could::Queue { .. } => continue,
+        }
+        lab.pod(facts);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn all_that_is_told_fails_and_all_that_fails_is_told(scene in some_scene(), config in 0..2_usize) {
+        let (mut lab, placed) = scene.play(&configs()[config]);
+        for group in 0..scene.groups.len() {
+            let Some(why) = lab.world.why("ns", &format!("g{group}")) else { continue };
+            prop_assert!(!why.bounded);
+            prop_assert!(!why.starts_next, "what fits is placed: {}", why);
+            if why.reasons.stage != Stage::Allocate {
+                continue;
+            }
+            let mut placed = placed.clone();
+            for (node, pods) in &why.room_on {
+                placed.extend((0..*pods).map(|_| scene.placed(group, node)));
+            }
+            let mut truth = scene.truth(group, &placed);
+            let told = told(&why);
+            // Where a node fits, it is the queue alone.
+            if truth.fits {
+                (truth.checks, truth.short) = (BTreeMap::new(), BTreeMap::new());
+            }
+            prop_assert_eq!(&told, &truth, "g{}: {}\n{:?}", group, why, scene);
+            prop_assert!(!truth.fits || !truth.limits.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_said_to_help_does(scene in some_scene(), config in 0..2_usize) {
+        let config = &configs()[config];
+        for group in 0..scene.groups.len() {
+            let name = format!("g{group}");
+            let Some(why) = scene.play(config).0.world.why("ns", &name) else { continue };
+            for could in &why.could {
+                let (mut lab, placed) = scene.play(config);
+                with(&scene, &mut lab, group, could);
+                let before = placed.iter().filter(|placed| placed.group == Some(group)).count();
+                let bound = lab.cycle().binds.iter().filter(|bind| bind.group == format!("ns/{name}")).count();
+                let min = if let Could::Fewer { min_available, .. } = could { *min_available } else { scene.groups[group].min };
+                prop_assert!(bound > 0 && (before + bound) as u32 >= min, "{name} {could}\n{why}\n{}", lab.why(&name));
+            }
+        }
+    }
+
+    /// By plain arithmetic, for a single pod: the most of a resource with which any node would take it.
+    #[test]
+    fn what_would_help_is_told(scene in some_scene()) {
+        for group in 0..scene.groups.len() {
+            let plan = &scene.groups[group];
+            let (mut lab, placed) = scene.play(&configs()[1]);
+            let Some(why) = lab.world.why("ns", &format!("g{group}")) else { continue };
+            if plan.pods > 1 || !plan.admitted || why.reasons.stage != Stage::Allocate {
+                continue;
+            }
+            let fits = |cores: i64| {
+                let mut other = scene.clone();
+                other.groups[group].cpu = cores;
+                let truth = other.truth(group, &placed);
+                truth.fits && truth.limits.is_empty()
+            };
+            let most = (1..plan.cpu).rev().find(|cores| fits(*cores));
+            let told = why.could.iter().find_map(|could| match could {
+                Could::Request { resource, amount, .. } if resource == "cpu" => Some(amount / 1_000),
+                _ => None,
+            });
+            prop_assert_eq!(told.filter(|cores| *cores > 0), most, "{}\n{:?}", why, scene);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(120))]
+
+    /// Not even the order in which ids are given out, or what is looked at again.
+    #[test]
+    fn asking_changes_nothing(events in prop::collection::vec(tied_event(), 0..50)) {
+        let (mut asked, mut left_alone) = (play(&events), play(&events));
+        let before = asked.world.save();
+        let groups: Vec<(String, String)> =
+            asked.world.groups().map(|group| (group.namespace.to_owned(), group.name.to_owned())).collect();
+        for (namespace, name) in &groups {
+            let first = asked.world.why(namespace, name);
+            prop_assert_eq!(asked.world.why(namespace, name), first);
+        }
+        prop_assert!(asked.world.save() == before, "asked of {groups:?}");
+        let now = asked.now;
+        prop_assert_eq!(asked.world.cycle(now), left_alone.world.cycle(now));
+    }
+}
