@@ -50,8 +50,7 @@ pub(crate) struct Trials<'c, 'w> {
 
 impl<'c, 'w> Trials<'c, 'w> {
     pub(crate) fn begin(cycle: &'c mut Cycle<'w>, group: GroupId) -> Self {
-        let row = cycle.tables.groups.row(group);
-        let sketch = cycle.tables.sketch(&[(row.queue, row.namespace_id)]);
+        let sketch = cycle.tables.sketch(group);
         Self { cycle, sketch, group, looks_left: LOOKS_MAX, variations: 0, bounded: false }
     }
 
@@ -214,7 +213,9 @@ impl<'c, 'w> Trials<'c, 'w> {
     }
 
     fn starts_with(&mut self, class: ClassId, (resource, amount): (&str, i64)) -> Option<bool> {
-        let edit = |template: &mut PodTemplate| drop(template.requests.insert(resource.to_owned(), amount));
+        let edit = |template: &mut PodTemplate| {
+            template.requests.insert(resource.to_owned(), amount);
+        };
         self.with_templates(edit, &[class], Self::starts)?
     }
 

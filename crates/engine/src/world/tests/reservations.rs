@@ -265,7 +265,7 @@ fn people_are_told_what_is_kept_and_for_whom() {
     ");
     insta::assert_snapshot!(farm.lab.why("long"), @r"
     0/2 nodes fit 1 pod: 1 insufficient cpu (short by 4), 1 with room that is kept for others
-    ├─ 1 node could take it, but room there is kept for ns/gang, expected to start in 1m 36s: with a time limit below 1m 36s it could start now
+    ├─ 1 node could take it, but room there is kept for ns/gang, expected to start in 1m 36s
     ├─ cpu: each pod asks for 4; node n0 comes nearest and lacks 4; in all 4 more cpu would be needed
     └─ expected to start in 1m 13s, between 22s and 3m 39s
     ");
