@@ -65,7 +65,12 @@ impl QueueWhy {
         let view = QueueView::of(tables, policy, queue);
         let row = tables.queues.row(queue);
         let mut waiting: Vec<GroupId> = Vec::new();
-        waiting.extend(tables.groups.waiting.iter().filter(|group| tables.groups.row(**group).queue == queue));
+        // What is only being bound does not wait.
+        let waits = |group: &&GroupId| {
+            let row = tables.groups.row(**group);
+            row.queue == queue && (row.pending() > 0 || !row.is_coming())
+        };
+        waiting.extend(tables.groups.waiting.iter().filter(waits));
         let order = |left: &GroupId, right: &GroupId| -> Ordering { policy.job_order(tables, *left, *right) };
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let all = count(waiting.len());

@@ -395,6 +395,7 @@ fn a_queue_and_a_node_say_how_they_stand() {
     2 groups wait in queue default
     ├─ cpu: 4 in use
     ├─ pods: 2 in use
+    ├─ the most room for one pod is on n0: 1 cpu, 64Gi memory
     ├─ room is reserved for ns/gang: expected to start in 1m 37s
     ├─ ns/gang: room for 1 of 2 pods; 0/2 nodes fit the next one: 2 insufficient cpu (short by 2)
     └─ ns/long: 0/2 nodes fit 1 pod: 2 insufficient cpu (short by 3)
@@ -404,6 +405,8 @@ fn a_queue_and_a_node_say_how_they_stand() {
     ├─ cpu: 1 of 4 free
     ├─ memory: 64Gi of 64Gi free
     ├─ pods: 109 of 110 free
+    ├─ held by ns/first: 3 cpu
+    ├─ one more pod can have at most 1 cpu, 64Gi memory
     ├─ reserved for ns/gang, expected to start in 1m 37s
     └─ ns/first-0 is expected to end in 1m 37s
     ");
@@ -412,6 +415,8 @@ fn a_queue_and_a_node_say_how_they_stand() {
     ├─ cpu: 3 of 4 free, 3 of it kept
     ├─ memory: 64Gi of 64Gi free
     ├─ pods: 109 of 110 free, 1 of it kept
+    ├─ held by ns/service: 1 cpu
+    ├─ one more pod can have at most 64Gi memory
     ├─ reserved for ns/gang, expected to start in 1m 37s
     └─ of 1 pod nothing tells the end
     ");

@@ -451,7 +451,14 @@ fn the_whole_answer_reads_like_this() {
     job(&mut lab, "first", (1, 1), (4, 60));
     job(&mut lab, "big", (2, 2), (4, 48));
     lab.cycle();
-    insta::assert_snapshot!(text(&mut lab, "big"), @"");
+    insta::assert_snapshot!(text(&mut lab, "big"), @r"
+    0/2 nodes fit 2 pods: 2 insufficient memory (short by 24Gi)
+    ├─ memory: each pod asks for 48Gi; node n0 comes nearest and lacks 24Gi; in all 48Gi more memory would be needed
+    ├─ starts with at least 2 pods together: 0 placed, 2 waiting
+    ├─ memory: held by ns/train-1 (40Gi of 128Gi), ns/train-2 (30Gi of 128Gi), ns/train-3 (10Gi of 128Gi)
+    ├─ number 2 of 2 that wait in queue default, behind ns/first
+    └─ could start now with memory ≤ 24Gi a pod, in place of 48Gi
+    ");
 }
 
 #[test]
@@ -468,7 +475,15 @@ fn what_queues_have_against_it_is_told_whole() {
         lab.pod(facts);
     }
     lab.cycle();
-    insta::assert_snapshot!(text(&mut lab, "j"), @"");
+    insta::assert_snapshot!(text(&mut lab, "j"), @r"
+    queue small is at its cpu limit: 3 of 4 in use, 3 asked for (short by 2)
+    ├─ queue small is at its memory limit: 6Gi of 8Gi in use, 6Gi asked for (short by 4Gi)
+    ├─ starts with at least 2 pods together: 0 placed, 2 waiting
+    └─ could start now
+       ├─ with minAvailable ≤ 1, in place of 2
+       ├─ in queue default
+       └─ in queue wide
+    ");
 }
 
 #[test]
@@ -485,7 +500,14 @@ fn a_limit_that_would_let_it_pass_was_tried() {
     lab.cycle();
     job(&mut lab, "late", (1, 1), (4, 0));
     lab.cycle();
-    insta::assert_snapshot!(text(&mut lab, "late"), @"");
+    insta::assert_snapshot!(text(&mut lab, "late"), @r"
+    0/2 nodes fit 1 pod: 1 insufficient cpu (short by 4), 1 with room that is kept for others
+    ├─ 1 node could take it, but room there is kept for ns/big, expected to start in 8m
+    ├─ cpu: each pod asks for 4; node n0 comes nearest and lacks 4; in all 4 more cpu would be needed
+    ├─ cpu: held by pods of other schedulers (4 of 12, first free in 8m)
+    ├─ number 2 of 2 that wait in queue default, behind ns/big
+    └─ could start now with a time limit of at most 8m
+    ");
     let Some(Could::Limit { limit_ms }) = lab.world.why("ns", "late").unwrap().could.into_iter().next() else { panic!() };
     let mut facts = pod("late", 0, 4_000);
     facts.template.time_limit_ms = Some(limit_ms + 1_000);
@@ -518,7 +540,10 @@ fn who_had_to_leave_and_for_whom_is_told_to_both() {
     with_priority(&mut lab, "high", "high");
     assert_eq!(lab.cycle().evictions.len(), 1);
     lab.now = lab.now.plus_ms(60_000);
-    insta::assert_snapshot!(text(&mut lab, "high"), @"");
+    insta::assert_snapshot!(text(&mut lab, "high"), @r"
+    room for 1 pod is being freed on n0
+    └─ pod low-0 of ns/low was evicted from n0 for it 0s ago by preempt (priority 100 > 10): the room is being freed
+    ");
     lab.apply(Delta::TaskRemove(victim.uid.clone()));
     assert_eq!(lab.binds(), ["high-0"]);
     let plan = lab.cycle();
@@ -528,8 +553,17 @@ fn who_had_to_leave_and_for_whom_is_told_to_both() {
     (victim.uid, victim.node, victim.phase, victim.started) = ("again".to_owned(), None, PodPhase::Pending, None);
     lab.pod(victim);
     lab.cycle();
-    insta::assert_snapshot!(text(&mut lab, "low"), @"");
-    insta::assert_snapshot!(text(&mut lab, "high"), @"");
+    insta::assert_snapshot!(text(&mut lab, "low"), @r"
+    0/1 nodes fit 1 pod: 1 insufficient cpu (short by 4)
+    ├─ cpu: each pod asks for 4; node n0 comes nearest and lacks 4; in all 4 more cpu would be needed
+    ├─ cpu: held by ns/high (4 of 4)
+    ├─ pod low-0 was evicted from n0 1m ago for ns/high by preempt (priority 100 > 10): the room was used
+    └─ would fit if nothing else ran
+    ");
+    insta::assert_snapshot!(text(&mut lab, "high"), @r"
+    does not wait: it has what it needs
+    └─ pod low-0 of ns/low was evicted from n0 for it 1m ago by preempt (priority 100 > 10): the room was used
+    ");
 }
 
 #[test]
@@ -541,6 +575,24 @@ fn queues_and_nodes_tell_who_holds_them() {
     lab.cycle();
     job(&mut lab, "three", (1, 1), (2, 1));
     lab.cycle();
-    insta::assert_snapshot!(lab.world.queue_why("default").unwrap().to_string(), @"");
-    insta::assert_snapshot!(lab.world.node_why("n0").unwrap().to_string(), @"");
+    insta::assert_snapshot!(lab.world.queue_why("default").unwrap().to_string(), @r"
+    1 group waits in queue default
+    ├─ cpu: 11 in use, deserves 12, limit 12
+    ├─ memory: 30Gi in use, deserves 31Gi
+    ├─ pods: 2 in use, deserves 3
+    ├─ cpu: held by ns/two (6 of 12), ns/one (5 of 12)
+    ├─ memory: held by ns/two (20Gi of 31Gi), ns/one (10Gi of 31Gi)
+    ├─ the most room for one pod is on n0: 3 cpu, 54Gi memory
+    └─ ns/three: queue default is at its cpu limit: 11 of 12 in use, 2 asked for (short by 1)
+    ");
+    insta::assert_snapshot!(lab.world.node_why("n0").unwrap().to_string(), @r"
+    node n0 runs 1 pod
+    ├─ cpu: 3 of 8 free
+    ├─ memory: 54Gi of 64Gi free
+    ├─ pods: 109 of 110 free
+    ├─ held by ns/one: 5 cpu, 10Gi memory
+    ├─ one more pod can have at most 3 cpu, 54Gi memory
+    ├─ a pod would fit of ns/three
+    └─ of 1 pod nothing tells the end
+    ");
 }
