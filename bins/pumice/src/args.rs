@@ -89,10 +89,13 @@ pub enum SchedulerCommand {
     /// Run a recording again and say whether every plan comes out as it was; exits 1 when one does not, 2 when the
     /// recording can't be read or run
     Replay(record::ReplayArgs),
+    /// Work with recordings
+    #[command(subcommand)]
+    Record(record::RecordCommand),
     /// Run scheduling cases and say, line by line, how the answers compare; exits 1 when one fails, 2 when the file
     /// can't be read
     Check {
-        /// The cases, in YAML.
+        /// The cases, in YAML, or one that was cut from a recording.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },

@@ -51,7 +51,7 @@ pub use plugins::template_annotations;
 pub use reasons::{
     Check, CheckCount, Expected, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage,
 };
-pub use save::LoadError;
+pub use save::{LoadError, Texts};
 pub use world::{Ending, GroupView, HyperNodeProblem, QueueView, Receipt, World};
 
 /// What a plugin is made of: the extension points, and the facts that they are asked about.

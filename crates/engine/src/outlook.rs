@@ -261,6 +261,11 @@ fn before(tables: &Tables, policy: &Policy, backlog: &Backlog, tenant: Tenant, o
     before
 }
 
+crate::save::saved! {
+    Outlook { releases, watched, watched_now, came };
+    Releases { at, free, endless, work, ends };
+}
+
 impl Releases {
     /// O(pods), and a sort of their ends.
     fn look(tables: &Tables, now: TimeMs) -> Self {

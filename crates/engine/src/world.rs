@@ -58,7 +58,7 @@ pub struct World {
     pub(crate) policy: Policy,
     finder: Finder,
     backlog: Backlog,
-    outlook: Outlook,
+    pub(crate) outlook: Outlook,
     config: Config,
     registry: Registry,
     /// When the last cycle was.

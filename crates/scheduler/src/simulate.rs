@@ -17,10 +17,12 @@ pub mod history;
 pub mod native;
 pub mod nodes;
 mod read;
+pub mod recorded;
 mod room;
 pub mod swf;
 mod table;
 pub mod trace;
+pub mod whatif;
 
 pub use baseline::Baseline;
 pub use cluster::Delays;

@@ -381,6 +381,26 @@ fn a_deadline_orders_and_a_miss_is_told_at_once() {
 }
 
 #[test]
+fn what_came_of_earlier_guesses_is_saved_with_a_world() {
+    let mut farm = Farm::new(SETTINGS, &[4_000]);
+    let work = |name: &str| Work { profile: "p", ..Work::new(name, 1, 4_000, 40 * SECOND) };
+    for round in 0..40 {
+        farm.submit(&work(&format!("p-{round}")));
+        farm.until(farm.now() + 25 * SECOND);
+    }
+    farm.lab.world.forget();
+    let (config, registry) = (farm.lab.world.config.clone(), farm.lab.world.registry.clone());
+    let mut loaded = World::load(config, registry, &farm.lab.world.save()).unwrap();
+    assert_eq!(farm.lab.world.cycle(farm.lab.now), loaded.cycle(farm.lab.now));
+    let expected = |world: &World| {
+        let of = |round: i32| world.reasons("ns", &format!("p-{round}")).and_then(|reasons| reasons.expected);
+        (0..40).map(of).collect::<Vec<_>>()
+    };
+    assert!(expected(&loaded).iter().flatten().count() > 3, "{:?}", expected(&loaded));
+    assert_eq!(expected(&farm.lab.world), expected(&loaded));
+}
+
+#[test]
 fn a_queue_and_a_node_say_how_they_stand() {
     let mut farm = Farm::new(SETTINGS, &[4_000, 4_000]);
     farm.submit(&Work::new("first", 1, 3_000, 100 * SECOND).limited());
