@@ -43,7 +43,7 @@ pub use facts::{
     NodeUsage, NumaFacts, Operator, OwnerFacts, PodClaims, PodCouplings, PodFacts, PodPhase, PodSelector, PodTemplate,
     PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts,
     SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint, TaintEffect, Toleration, TopologySpec,
-    VolumeClaimFacts, VolumeFacts,
+    VolumeClaimFacts, VolumeFacts, WindowFacts,
 };
 pub use ids::TimeMs;
 pub use plan::{Bind, Eviction, GroupUpdate, Late, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Settled, Ungate};

@@ -45,6 +45,7 @@ pub(crate) mod tasks;
 pub(crate) mod tenants;
 mod users;
 mod view;
+pub(crate) mod windows;
 
 pub use hypernodes::HyperNodeProblem;
 pub use queue_view::QueueView;
@@ -255,6 +256,7 @@ impl World {
         let foreseeable = self.tables.reservations.of(group).is_some() || outlook::is_foreseeable(&reasons);
         let guess = foreseeable.then(guess).flatten();
         explain::explain(&self.tables, group, self.now, guess, &mut reasons);
+        reasons.reasons.extend(explain::closed(&self.tables, &self.policy, group, self.now));
         Some(reasons)
     }
 
