@@ -52,7 +52,7 @@ pub use reasons::{
     Check, CheckCount, Expected, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage,
 };
 pub use save::{LoadError, Texts};
-pub use world::{Ending, GroupView, HyperNodeProblem, QueueView, Receipt, World};
+pub use world::{Ending, ExpectedRun, GroupView, HyperNodeProblem, QueueView, Receipt, World};
 
 /// What a plugin is made of: the extension points, and the facts that they are asked about.
 pub mod plugin {
