@@ -20,11 +20,13 @@ pub mod native;
 pub mod nodes;
 pub mod predictors;
 mod read;
+pub mod recorded;
 mod room;
 mod svg;
 pub mod swf;
 mod table;
 pub mod trace;
+pub mod whatif;
 
 pub use baseline::Baseline;
 pub use cluster::Delays;

@@ -76,6 +76,8 @@ impl Tables {
             Delta::BudgetUpsert(facts) => objects.budgets.upsert(key_of(&facts.namespace, &facts.name), facts),
             Delta::BudgetRemove { namespace, name } => objects.budgets.remove(&key_of(namespace, name)),
             Delta::QuotaUpsert(facts) => objects.quotas.upsert(key_of(&facts.namespace, &facts.name), facts),
+            Delta::WindowUpsert(facts) => objects.windows.upsert(facts.name.clone(), facts),
+            Delta::WindowRemove(name) => objects.windows.remove(name),
             Delta::QuotaRemove { namespace, name } => objects.quotas.remove(&key_of(namespace, name)),
             Delta::NamespaceUpsert { name, weight, labels, queue } => {
                 self.couplings.namespace_changed(name, Some(labels));
@@ -185,6 +187,7 @@ impl Tables {
         let gate_passed = kept.as_ref().is_some_and(|row| row.gate_passed);
         let (fence_until, no_fence_before, spared_until) =
             kept.as_ref().map_or_else(Default::default, |row| (row.fence_until, row.no_fence_before, row.spared_until));
+        let pass_until = kept.as_ref().and_then(|row| row.pass_until);
         let (attempts, not_before, bind_error, noticed) = kept.map_or((0, TimeMs::default(), None, None), |row| {
             (row.attempts, row.not_before, row.bind_error, row.noticed)
         });
@@ -222,6 +225,7 @@ impl Tables {
             fence_until,
             no_fence_before,
             spared_until,
+            pass_until,
             evicting: evicting.map(Box::new),
             in_flight: false,
             index: index_of(&facts.name),
@@ -540,6 +544,7 @@ impl Tables {
                 let row = self.tasks.row_mut(task.index());
                 let delay = BACKOFF_FIRST_MS << row.attempts.min(BACKOFF_DOUBLINGS_MAX);
                 row.attempts += 1;
+                row.pass_until = None;
                 row.not_before = now.plus_ms(delay);
                 row.bind_error = Some(message.chars().take(1024).collect::<String>().into());
             }

@@ -17,7 +17,7 @@ const PASSING_PER_MILLE: usize = 950;
 const ENDLESS_TIMES: i64 = 8;
 
 /// How sure an end has to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Surety {
     /// Enforced.
     Certain,
@@ -80,7 +80,20 @@ impl Tables {
             Surety::Certain => None,
             Surety::Expected => self.expected_left(row, ran),
         };
-        [left, expected].into_iter().flatten().min().map(|left| now.plus_ms(left))
+        let expected = [expected, self.left_for_windows(task, now).filter(|_| surety == Surety::Expected)];
+        [left].into_iter().chain(expected).flatten().min().map(|left| now.plus_ms(left))
+    }
+
+    /// How long until a window has made it leave.
+    fn left_for_windows(&self, task: TaskId, now: TimeMs) -> Option<i64> {
+        if self.windows.all.is_empty() {
+            return None;
+        }
+        let row = self.task(task);
+        let node = row.node?;
+        let on_node = self.windows.all.iter().filter(|window| window.nodes.contains(node.index()));
+        let ends = on_node.filter(|window| self.leaves_for(task, window)).map(|window| window.from).min()?;
+        Some(ends.0.saturating_sub(now.0).max(0).saturating_add(row.grace_ms.unwrap_or(LEAVING_MS)))
     }
 
     fn expected_left(&self, row: &TaskRow, ran: i64) -> Option<i64> {

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use pumice_engine::{Config, ConfigError, NodeFacts};
 
+use super::recorded::{self, RecordedError};
 use super::swf::{Log, Parts, SwfError};
 use super::trace::{Notes, Trace};
 use super::{Baseline, Delays, Looks, Policy, Simulation, armada, generate, native, nodes};
+use crate::record::{Range, Recording};
 
 /// Bytes of a trace.
 const TRACE_BYTES_MAX: u64 = 1 << 30;
@@ -61,7 +63,9 @@ pub enum SimulateError {
         bytes: u64,
     },
     /// Nobody knows how to read the trace.
-    #[error("{0} is no trace: name a file that ends in .swf, .jsonl or .yaml, or a model such as lublin:jobs=1000")]
+    #[error(
+        "{0} is no trace: name a file that ends in .swf, .jsonl or .yaml, the folder of a recording, or a model such as lublin:jobs=1000"
+    )]
     Unknown(String),
     /// It is no log.
     #[error("{path} is no log that can be run")]
@@ -80,6 +84,15 @@ pub enum SimulateError {
         /// Why.
         #[source]
         source: native::NativeError,
+    },
+    /// It is no recording.
+    #[error("{path} is no recording that can be run")]
+    Recorded {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: RecordedError,
     },
     /// It is no spec of Armada's simulator.
     #[error("{path} is no spec of Armada's simulator that can be run")]
@@ -156,6 +169,12 @@ fn trace_of(request: &Request, given: Option<Vec<NodeFacts>>) -> Result<(Trace, 
         return Ok((trace, given.map_or_else(meant_for, Ok)?));
     }
     let path = Path::new(&request.trace);
+    if path.is_dir() {
+        let wrong = |source| SimulateError::Recorded { path: path.to_owned(), source };
+        let recording = Recording::open(path).map_err(|source| wrong(source.into()))?;
+        let recorded = recorded::read(&recording, Range::default()).map_err(wrong)?;
+        return Ok((recorded.trace, given.unwrap_or(recorded.nodes)));
+    }
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("swf") => {
             let wrong = |source| SimulateError::Swf { path: path.to_owned(), source };
