@@ -327,6 +327,37 @@ class Connection:
     def why_node(self, node: str) -> Standing:
         """What is free on the node, for whom it is kept, and who holds the rest."""
 
+    def history(
+        self,
+        name: str | None,
+        user: str | None,
+        queue: str | None,
+        node: str | None,
+        states: list[str],
+        since: str | None,
+        until: str | None,
+        all_namespaces: bool,
+        limit: int,
+    ) -> list[dict[str, Any]]:
+        """Jobs that were and are, the last submitted first; see `pumice.history`."""
+
+    def history_sums(
+        self,
+        by: str,
+        name: str | None,
+        user: str | None,
+        queue: str | None,
+        node: str | None,
+        states: list[str],
+        since: str | None,
+        until: str | None,
+        all_namespaces: bool,
+    ) -> list[dict[str, Any]]:
+        """Sums over them; see `pumice.history_sums`."""
+
+    def history_of(self, name: str, uid: str | None = None) -> dict[str, Any]:
+        """Everything of one job."""
+
     def events(self, job: str, pod: str | None = None) -> list[Event]:
         """What the platform wrote down about the job, or about one of its pods, oldest first."""
 

@@ -43,7 +43,7 @@ pub use facts::{
     NodeUsage, NumaFacts, Operator, OwnerFacts, PodClaims, PodCouplings, PodFacts, PodPhase, PodSelector, PodTemplate,
     PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts,
     SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint, TaintEffect, Toleration, TopologySpec,
-    VolumeClaimFacts, VolumeFacts,
+    VolumeClaimFacts, VolumeFacts, WindowFacts,
 };
 pub use ids::TimeMs;
 pub use plan::{
@@ -53,8 +53,8 @@ pub use plugins::template_annotations;
 pub use reasons::{
     Check, CheckCount, Expected, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage,
 };
-pub use save::LoadError;
-pub use world::{Ending, GroupView, HyperNodeProblem, QueueView, Receipt, World};
+pub use save::{LoadError, Texts};
+pub use world::{Ending, ExpectedRun, GroupView, HyperNodeProblem, QueueView, Receipt, World};
 
 /// What a plugin is made of: the extension points, and the facts that they are asked about.
 pub mod plugin {

@@ -128,7 +128,7 @@ pub struct Eviction {
     pub node: String,
     /// Its group, `namespace/name`.
     pub group: String,
-    /// `preempt`, `reclaim`, `gangpreempt`, `gangreclaim` or `shuffle`.
+    /// `preempt`, `reclaim`, `gangpreempt`, `gangreclaim`, `shuffle`, `gangtakeback`, `reservation` or `overrun`.
     pub action: String,
     /// The group that gets the room, `namespace/name`.
     pub beneficiary: Option<String>,

@@ -234,6 +234,11 @@ pub trait Plugin: Debug + Send + Sync {
         nodes.retain(|node| self.check_task(tables, task, *node).is_none());
     }
 
+    /// Whether the pod may be made to leave, whoever gains from it.
+    fn may_leave(&self, _tables: &Tables, _task: TaskId) -> bool {
+        true
+    }
+
     /// What a failed `check_task` is about, for reasons. Empty if there is nothing to add.
     fn detail_of_task(&self, _tables: &Tables, _check: Check, _task: TaskId, _node: NodeId) -> String {
         String::new()

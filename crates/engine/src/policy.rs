@@ -416,7 +416,7 @@ impl Policy {
 
     /// Whether any plugin has more to say about this task than its class tells.
     pub(crate) fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
-        self.all().any(|plugin| plugin.is_specific(tables, task))
+        tables.is_barred(task) || self.all().any(|plugin| plugin.is_specific(tables, task))
     }
 
     /// Whether any plugin's answers about this task say nothing of others of its class and queue.
@@ -426,18 +426,28 @@ impl Policy {
 
     /// The first check that fails for this very task.
     pub(crate) fn check_task(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
+        if tables.barred_on(task, node).is_some() {
+            return Some(Check::Closed);
+        }
         let mut plugins = self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task));
         plugins.find_map(|plugin| plugin.check_task(tables, task, node))
     }
 
     /// The first check that would fail for this very task when all that is on its way out is gone.
     pub(crate) fn check_task_later(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
+        if tables.barred_on(task, node).is_some() {
+            return Some(Check::Closed);
+        }
         let mut plugins = self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task));
         plugins.find_map(|plugin| plugin.check_task_later(tables, task, node))
     }
 
     /// Keeps the nodes that pass `check_task`.
     pub(crate) fn keep_for_task(&self, tables: &Tables, task: TaskId, nodes: &mut Vec<NodeId>) {
+        let barring = tables.barring(task);
+        if !barring.is_empty() {
+            nodes.retain(|node| tables.windows.on(*node, &barring).is_none());
+        }
         for plugin in self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task)) {
             plugin.keep_for_task(tables, task, nodes);
         }
@@ -445,11 +455,19 @@ impl Policy {
 
     /// What a failed check of this very task is about.
     pub(crate) fn detail_of_task(&self, tables: &Tables, check: Check, task: TaskId, node: NodeId) -> String {
+        if check == Check::Closed {
+            return tables.barred_on(task, node).map_or_else(String::new, |window| window.name.to_string());
+        }
         let plugins = self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task));
         plugins
             .map(|plugin| plugin.detail_of_task(tables, check, task, node))
             .find(|text| !text.is_empty())
             .unwrap_or_default()
+    }
+
+    /// Whether a pod may be made to leave, whoever gains from it: all must agree.
+    pub(crate) fn may_leave(&self, tables: &Tables, task: TaskId) -> bool {
+        self.all().all(|plugin| plugin.may_leave(tables, task))
     }
 
     /// Adds what is to be said about this very task to the scores of all candidates, in the policy's unit.

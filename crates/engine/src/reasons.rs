@@ -288,6 +288,20 @@ pub enum Reason {
         /// In how many milliseconds the first of them is expected to start: what has ended by then may have the room.
         in_ms: i64,
     },
+    /// Nodes have room for it, which a Reservation of an administrator closes to it.
+    Closed {
+        /// The Reservation.
+        window: String,
+        /// How many nodes.
+        nodes: u32,
+        /// In how many milliseconds it begins: what is certain to have ended by then may start there. At most 0 where it
+        /// has begun.
+        begins_ms: i64,
+        /// In how many milliseconds it is over; absent, when it is deleted.
+        ends_ms: Option<i64>,
+        /// For whom the nodes are; empty for nobody.
+        for_whom: String,
+    },
     /// It is expected to miss its deadline.
     DeadlineMiss {
         /// By so many milliseconds.
@@ -401,6 +415,8 @@ pub enum Check {
     PodCount,
     /// It has room, which is kept for others that are next.
     Reserved,
+    /// An administrator's Reservation closes it to the pod.
+    Closed,
     /// A host port is taken.
     HostPort,
     /// As many binds are on their way to it as may be at a time.

@@ -8,6 +8,7 @@ use crate::explain::{self, NodeWhy, QueueWhy, Why};
 use crate::facts::{Delta, GroupPhase, OwnerFacts};
 use crate::finder::Finder;
 use crate::ids::{GroupId, TimeMs};
+use crate::minimum::missing;
 use crate::outlook::{self, Look, Outlook};
 use crate::plan::Plan;
 use crate::plan_lint;
@@ -45,7 +46,9 @@ pub(crate) mod tasks;
 pub(crate) mod tenants;
 mod users;
 mod view;
+pub(crate) mod windows;
 
+pub use ends::ExpectedRun;
 pub use hypernodes::HyperNodeProblem;
 pub use queue_view::QueueView;
 pub use receipts::{Ending, Receipt};
@@ -58,7 +61,7 @@ pub struct World {
     pub(crate) policy: Policy,
     finder: Finder,
     backlog: Backlog,
-    outlook: Outlook,
+    pub(crate) outlook: Outlook,
     config: Config,
     registry: Registry,
     /// When the last cycle was.
@@ -255,7 +258,18 @@ impl World {
         let foreseeable = self.tables.reservations.of(group).is_some() || outlook::is_foreseeable(&reasons);
         let guess = foreseeable.then(guess).flatten();
         explain::explain(&self.tables, group, self.now, guess, &mut reasons);
+        reasons.reasons.extend(explain::closed(&self.tables, &self.policy, group, self.now));
         Some(reasons)
+    }
+
+    /// How long the pods that a waiting group lacks are expected to run: the longest of them, where they are of several
+    /// kinds. Nothing where nothing is known of one. O(its tasks).
+    pub fn expected_run(&self, namespace: &str, name: &str) -> Option<ExpectedRun> {
+        let group = self.tables.groups.table.find(&groups::key_of(namespace, name))?;
+        let parts = missing(&self.tables, group).parts;
+        let runs: Option<Vec<ExpectedRun>> =
+            parts.iter().map(|part| self.tables.expected_run(group, part.class)).collect();
+        runs?.into_iter().max_by_key(|run| (run.typical_ms, run.most_ms))
     }
 
     /// What a queue waits for, and who in it. O(groups that wait).

@@ -22,13 +22,15 @@ use crate::plugins::Counting;
 use crate::queue_limit;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
 use crate::share;
+use crate::world::reservations::Lift;
 use crate::world::tasks::TaskState;
 
 /// Names of groups ahead that a reason gives.
 const AHEAD_NAMED_MAX: usize = 5;
 
-/// Which missing parts could be placed this moment. Nothing is placed while this action runs, so an answer stays true.
-type Placeable = FxHashMap<Vec<(ClassId, u32)>, bool>;
+/// Which missing parts could be placed this moment, past reservations that are lifted or none. Nothing is placed while this
+/// action runs, so an answer stays true.
+type Placeable = FxHashMap<(Vec<(ClassId, u32)>, Option<Lift>), bool>;
 
 /// What was worked out for one group and serves others.
 #[derive(Default)]
@@ -260,8 +262,32 @@ fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing,
     if let Some(block) = &missing.block {
         return block.iter().all(|(dim, amount)| amount <= cycle.tables.nodes.room_in_all(dim));
     }
-    let key = missing.parts.iter().map(|part| (part.class, part.count)).collect();
-    *known.placeable.entry(key).or_insert_with(|| place_and_take_back(cycle, missing))
+    let parts: Vec<(ClassId, u32)> = missing.parts.iter().map(|part| (part.class, part.count)).collect();
+    let now_free = *known.placeable.entry((parts.clone(), None)).or_insert_with(|| place_and_take_back(cycle, missing));
+    now_free || could_pass(cycle, group, missing, parts, known)
+}
+
+/// Could it be placed on room that is kept for others, to be gone before they need it?
+fn could_pass(
+    cycle: &mut Cycle<'_>,
+    group: GroupId,
+    missing: &Missing,
+    parts: Vec<(ClassId, u32)>,
+    known: &mut Known,
+) -> bool {
+    if parts.is_empty() || !cycle.tables.reservations.keep_any() {
+        return false;
+    }
+    cycle.tables.reservations.lifts().into_iter().any(|lift| {
+        let passes = parts.iter().all(|(class, _)| reserve::class_passes(cycle, group, *class, lift));
+        passes
+            && *known.placeable.entry((parts.clone(), Some(lift))).or_insert_with(|| {
+                cycle.tables.lift_reservations(lift, cycle.now);
+                let placed = place_and_take_back(cycle, missing);
+                cycle.tables.keep_again(cycle.now);
+                placed
+            })
+    })
 }
 
 /// The same for a group with pods of several kinds, which may start with one or the other of them: what it would start

@@ -68,6 +68,7 @@ impl NodeWhy {
         barred.extend(row.taints.iter().map(|taint| format!("taint {}={}:{:?}", taint.key, taint.value, taint.effect)));
         let is_ours = tables.shard.usable().is_none_or(|usable| usable.contains(&&*row.name));
         barred.extend((!is_ours).then(|| "outside of this scheduler's shard".to_owned()));
+        barred.extend(super::windows::of_node(tables, node, now));
         let dims = || (0..tables.dims.len()).map(DimId::from);
         let by_name = |amount: &dyn Fn(DimId) -> i64| {
             let amounts = dims().map(|dim| (tables.dims.name(dim).to_string(), amount(dim)));

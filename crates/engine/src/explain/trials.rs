@@ -262,20 +262,29 @@ impl<'c, 'w> Trials<'c, 'w> {
 
     /// Ended in time to be out of the way of those for whom room is kept.
     fn a_limit(&mut self) -> Option<Could> {
-        let tables = &*self.cycle.tables;
-        let none = tables.reservations.of(self.group).is_some() || !tables.reservations.keep_any();
-        let (certain, _) = tables.reservations.passable(self.cycle.now);
-        let limit_ms = certain - certain % 1_000;
-        if none || certain == i64::MAX || limit_ms <= 0 {
+        let (tables, now) = (&*self.cycle.tables, self.cycle.now);
+        if tables.reservations.of(self.group).is_some() || !tables.reservations.keep_any() {
             return None;
         }
         let classes = self.classes();
-        let edit = |template: &mut PodTemplate| template.time_limit_ms = Some(limit_ms);
-        let starts = self.with_templates(edit, &classes, |trials| {
-            trials.cycle.tables.lift_reservations();
-            trials.starts()
-        })??;
-        starts.then_some(Could::Limit { limit_ms })
+        let mut tried = i64::MAX;
+        for lift in tables.reservations.lifts() {
+            let most = lift.from.0.saturating_sub(now.0);
+            let limit_ms = most - most % 1_000;
+            if limit_ms <= 0 || limit_ms >= tried {
+                continue;
+            }
+            tried = limit_ms;
+            let edit = |template: &mut PodTemplate| template.time_limit_ms = Some(limit_ms);
+            let starts = self.with_templates(edit, &classes, |trials| {
+                trials.cycle.tables.lift_reservations(lift, now);
+                trials.starts()
+            })??;
+            if starts {
+                return Some(Could::Limit { limit_ms });
+            }
+        }
+        None
     }
 
     /// With a taint tolerated, or without a part of its selector.

@@ -234,6 +234,22 @@ impl Display for Reason {
                 let groups = groups.join(", ");
                 write!(f, "{nodes} could take it, but room there is kept for {groups}, expected to start in {time}")
             }
+            Self::Closed { window, nodes, begins_ms, ends_ms, for_whom } => {
+                write!(f, "{} could take it, but reservation {window} ", plural(*nodes, "node"))?;
+                let them = if *nodes == 1 { "it" } else { "them" };
+                match for_whom.as_str() {
+                    "" => write!(f, "closes {them}")?,
+                    for_whom => write!(f, "keeps {them} for {for_whom}")?,
+                }
+                match (begins_ms, ends_ms) {
+                    (1.., _) => {
+                        let time = time_text(*begins_ms);
+                        write!(f, " in {time}: with a time limit below {time} it could start there now")
+                    }
+                    (_, Some(ends_ms)) => write!(f, " for another {}", time_text(*ends_ms)),
+                    (_, None) => f.write_str(" until that is deleted"),
+                }
+            }
             Self::DeadlineMiss { late_ms } => {
                 write!(f, "is expected to miss its deadline by {}", time_text(*late_ms))
             }
@@ -291,6 +307,7 @@ impl NodesUnfit {
             Check::Binding => format!("{nodes} with as many pods on their way as may be at a time"),
             Check::RevocableZone => format!("{nodes} in a zone that is closed now or not for it"),
             Check::Reserved => format!("{nodes} with room that is kept for others"),
+            Check::Closed => format!("{nodes} closed by reservation {detail}"),
             Check::PodCount => format!("{nodes} with too many pods"),
             Check::NodeGroup => format!("{nodes} in node groups that its queue may not use"),
             Check::NodeGroupLimit => format!("{nodes} in node groups of which its queue has all that it may"),

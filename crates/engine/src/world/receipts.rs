@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::actions::overrun;
 use crate::ids::{TaskId, TimeMs};
 use crate::plan::FreedRoom;
 use crate::reasons::{plural, time_text};
@@ -148,17 +149,17 @@ impl Tables {
 
     /// Ends the receipts of which the end shows, and says which. O(receipts) while any is open.
     pub(crate) fn settle_receipts(&mut self, now: TimeMs) -> Vec<FreedRoom> {
-        let Self { receipts, groups, .. } = self;
+        let Self { receipts, groups, reservations, .. } = self;
         if receipts.open == 0 {
             return Vec::new();
         }
         let mut settled: Vec<FreedRoom> = Vec::new();
         for kept in receipts.all.iter_mut().filter(|kept| kept.ending == Ending::Open) {
-            let row = groups.table.find(&kept.beneficiary).map(|group| groups.row(group));
-            kept.ending = match row.filter(|row| row.uid == kept.beneficiary_uid && !row.ended) {
+            let group = groups.table.find(&kept.beneficiary).map(|group| (group, groups.row(group)));
+            kept.ending = match group.filter(|(_, row)| row.uid == kept.beneficiary_uid && !row.ended) {
                 None => Ending::Gone,
-                Some(row) if row.counts.pipelined() > 0 => continue,
-                Some(row) => {
+                Some((group, row)) if row.counts.pipelined() > 0 || reservations.of(group).is_some() => continue,
+                Some((_, row)) => {
                     let ready = row.counts.ready();
                     let started = ready > kept.ready_before && ready >= row.min_member.max(1);
                     if started { Ending::Used } else { Ending::NotFreed }
@@ -193,6 +194,8 @@ impl Kept {
         let (own, other) = self.priorities;
         let rule = if self.action.ends_with("reclaim") {
             format!("queue {} holds more than its share", self.queue)
+        } else if *self.action == *overrun::NAME {
+            "it has run longer than nearly all of its kind".to_owned()
         } else if own < other {
             format!("priority {other} > {own}")
         } else {

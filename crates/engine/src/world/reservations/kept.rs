@@ -2,7 +2,7 @@
 //!
 //! Invariant: after `put_back` every node keeps what it kept, to the unit. Called by `Tables::sketch`.
 
-use super::Reservations;
+use super::{Lift, Reservations};
 use crate::ids::{DimId, GroupId, NodeId};
 use crate::world::tables::Tables;
 
@@ -10,7 +10,7 @@ use crate::world::tables::Tables;
 #[derive(Debug)]
 pub(in crate::world) struct Kept {
     amounts: Vec<(NodeId, DimId, i64)>,
-    lifted: bool,
+    lifted: Option<Lift>,
     freed_for: Option<GroupId>,
     seen: u64,
 }
