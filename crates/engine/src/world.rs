@@ -246,7 +246,7 @@ impl World {
     /// What is said of a group that does not wait, but of which there are receipts to tell.
     fn started(&self, group: GroupId) -> Option<Reasons> {
         let row = self.tables.groups.row(group);
-        let told = !self.tables.receipts_of(&row.key(), self.now).is_empty();
+        let told = row.exists() && !row.ended && !self.tables.receipts_of(&row.key(), self.now).is_empty();
         let queue = self.tables.queues.row(row.queue).name.to_string();
         let minimum = Minimum { min_member: row.min_member, ready: row.counts.ready(), ..Minimum::default() };
         told.then(|| Reasons { stage: Stage::Started, since: self.now, queue, minimum, ..Reasons::default() })

@@ -201,8 +201,7 @@ pub(crate) fn objections(cycle: &mut Cycle<'_>, group: GroupId) -> Vec<Reason> {
     if let Some(promised) = cycle.tables.promises.of(queue, false) {
         share::add(&mut used, &promised.all, 1);
     }
-    let mut found: Vec<Reason> =
-        queue_limit::all_exceeded(cycle.tables, queue, &missing.total, &used).collect();
+    let mut found: Vec<Reason> = queue_limit::all_exceeded(cycle.tables, queue, &missing.total, &used).collect();
     for (dim, amount) in missing.total.iter().enumerate().filter(|(_, amount)| **amount > 0) {
         let mut total = vec![0; dim + 1];
         total[dim] = *amount;

@@ -257,7 +257,9 @@ impl Tables {
         let (Some(started), Some(ended)) = (facts.started, facts.ended) else { return };
         let ran = ended.0.saturating_sub(started.0);
         let kind = self.run_kind(group, class);
-        if state == TaskState::Succeeded || state == TaskState::Failed && kind.limit_ms.is_some_and(|limit| ran >= limit) {
+        if state == TaskState::Succeeded
+            || state == TaskState::Failed && kind.limit_ms.is_some_and(|limit| ran >= limit)
+        {
             let row = self.groups.row(group);
             let names = [&row.namespace, &row.name, &row.uid].map(|name| name.bytes().chain([0]));
             let job = stable_hash(names.into_iter().flatten());
