@@ -239,6 +239,7 @@ mod tests {
         metrics.group_waited(Duration::from_secs(90));
         metrics.evicting("preempt");
         metrics.evicting("preempt");
+        metrics.settled("preempt", "used", 2);
         metrics.refused("OutOfcpu");
         metrics.in_flight(3, 32);
         let amounts = |list: &[(&str, i64)]| {
