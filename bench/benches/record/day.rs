@@ -1,4 +1,4 @@
-//! A day of a cluster that is half full, by the clock of its events: jobs come, a World decides, a virtual cluster carries it out and tells
+//! Days of a cluster, by the clock of its events: jobs come, a World decides, a virtual cluster carries it out and tells
 //! the World what a real one would.
 
 use std::cmp::Reverse;
@@ -25,7 +25,7 @@ const HEARTBEAT_MS: i64 = 300_000;
 /// Entries that may wait to be written: this day goes by faster than any that a recorder has to keep up with.
 const BEHIND_MAX: usize = 4_096;
 
-/// What came of the day.
+/// What came of the days.
 pub struct Day {
     pub binds: usize,
     pub cycles: usize,
@@ -110,21 +110,28 @@ fn uid(numbers: &mut Numbers) -> String {
     format!("{}-{}-4{}-a{}-{}", part(8), part(4), part(3), part(3), part(12))
 }
 
-/// The jobs of a day with so many pods, with their times: twice as many by day as by night.
-fn jobs(pods: usize) -> Vec<(i64, Job)> {
+/// The jobs of some days with so many pods each, with their times: twice as many by day as by night.
+fn jobs(pods: usize, days: usize) -> Vec<(i64, Job)> {
     let mut numbers = Numbers(20_261_124);
-    let (mut jobs, mut made) = (Vec::new(), 0);
-    while made < pods {
-        let by_day = numbers.below(3) > 0;
-        let half = numbers.below(DAY_MS as u64 / 2) as i64;
-        let at = if by_day { DAY_MS / 4 + half } else { (DAY_MS * 3 / 4 + half) % DAY_MS };
-        let count = (1 + numbers.below(20)).min((pods - made) as u64) as usize;
-        let run_ms = (60_000.0 * 240.0_f64.powf(numbers.fraction())) as i64;
-        made += count;
-        jobs.push((at, job(jobs.len(), BEGIN.plus_ms(at), count, run_ms, &mut numbers)));
+    let mut jobs = Vec::new();
+    for day in 0..days {
+        one_day(pods, DAY_MS * day as i64, &mut numbers, &mut jobs);
     }
     jobs.sort_by_key(|(at, _)| *at);
     jobs
+}
+
+fn one_day(pods: usize, begin_ms: i64, numbers: &mut Numbers, jobs: &mut Vec<(i64, Job)>) {
+    let mut made = 0;
+    while made < pods {
+        let by_day = numbers.below(3) > 0;
+        let half = numbers.below(DAY_MS as u64 / 2) as i64;
+        let at = begin_ms + if by_day { DAY_MS / 4 + half } else { (DAY_MS * 3 / 4 + half) % DAY_MS };
+        let count = (1 + numbers.below(20)).min((pods - made) as u64) as usize;
+        let run_ms = (60_000.0 * 240.0_f64.powf(numbers.fraction())) as i64;
+        made += count;
+        jobs.push((at, job(jobs.len(), BEGIN.plus_ms(at), count, run_ms, numbers)));
+    }
 }
 
 fn job(index: usize, created: TimeMs, count: usize, run_ms: i64, numbers: &mut Numbers) -> Job {
@@ -170,11 +177,11 @@ fn job(index: usize, created: TimeMs, count: usize, run_ms: i64, numbers: &mut N
     Job { facts, left: pods.len(), pods, run_ms }
 }
 
-/// Runs a day; all that the World is told goes on the tape.
-pub fn run(pods: usize, nodes: usize, tape: Tape) -> Day {
+/// Runs some days of so many pods each; all that the World is told goes on the tape.
+pub fn run(pods: usize, nodes: usize, days: usize, tape: Tape) -> Day {
     let day = Day { binds: 0, cycles: 0, entries: 0, engine: Duration::ZERO, taping: Duration::ZERO };
     let world = World::with_plugins(Config::default(), plugins());
-    let (events, jobs) = (BinaryHeap::new(), jobs(pods));
+    let (events, jobs) = (BinaryHeap::new(), jobs(pods, days));
     let (by_group, wake, deltas, told) = (HashMap::new(), None, Vec::new(), Vec::new());
     let mut cluster = Cluster { world, tape, events, sequence: 0, jobs: Vec::new(), by_group, wake, deltas, told, day };
     let flags = Flags { default_queue: "default".to_owned(), ..Flags::default() };
