@@ -65,7 +65,7 @@ pub enum CutError {
         /// Which.
         cycle: u64,
         /// How.
-        difference: Difference,
+        difference: Box<Difference>,
     },
     /// The case decides otherwise than the recording.
     #[error("cycle {cycle} of what was cut comes out otherwise by itself; {hint}:\n{difference}")]
@@ -75,7 +75,7 @@ pub enum CutError {
         /// What to do.
         hint: &'static str,
         /// How.
-        difference: Difference,
+        difference: Box<Difference>,
     },
     /// An entry can't be put into other words.
     #[error("the recording can't be redacted: cut it without --redact")]
@@ -180,10 +180,11 @@ impl Search<'_> {
                     self.groups.insert(group.name.clone());
                 }
             }
-            Delta::TaskUpsert(pod) if pod.namespace == *namespace => {
-                if pod.group.as_ref().is_some_and(|group| self.groups.contains(group)) {
-                    self.pods.insert(pod.uid.clone());
-                }
+            Delta::TaskUpsert(pod)
+                if pod.namespace == *namespace
+                    && pod.group.as_ref().is_some_and(|group| self.groups.contains(group)) =>
+            {
+                self.pods.insert(pod.uid.clone());
             }
             _ => {}
         }
@@ -246,8 +247,8 @@ fn keep(recording: &Recording, registry: &Registry, (begin, end): (usize, usize)
     kept.ok_or(CutError::Nothing)
 }
 
-fn difference(cycle: u64, recorded: &Cycle, plan: &Plan) -> Difference {
-    Difference { cycle, recorded: recorded.clone(), replayed: Cycle::of(recorded.at, plan) }
+fn difference(cycle: u64, recorded: &Cycle, plan: &Plan) -> Box<Difference> {
+    Box::new(Difference { cycle, recorded: recorded.clone(), replayed: Cycle::of(recorded.at, plan) })
 }
 
 impl Kept {
