@@ -10,6 +10,7 @@ pub mod api;
 mod backup;
 pub mod cluster;
 pub mod controllers;
+pub mod history;
 pub mod install;
 mod meaningless;
 pub mod node;
@@ -54,6 +55,9 @@ pub enum Command {
     /// Run the controllers by themselves
     #[command(subcommand)]
     Controllers(ControllersCommand),
+    /// Keep the history of jobs by itself
+    #[command(subcommand)]
+    History(HistoryCommand),
     /// Run admission by itself, as a cluster's webhooks
     #[command(subcommand)]
     Admission(AdmissionCommand),
@@ -110,6 +114,13 @@ pub enum ControllersCommand {
     Run(Box<cluster::ControllersArgs>),
 }
 
+/// What `pumice history` can do.
+#[derive(Debug, Subcommand)]
+pub enum HistoryCommand {
+    /// Keep what became of a cluster's jobs, and answer what its API server passes on
+    Run(Box<history::HistoryRunArgs>),
+}
+
 /// What `pumice admission` can do.
 #[derive(Debug, Subcommand)]
 pub enum AdmissionCommand {
@@ -160,6 +171,8 @@ pub struct UpArgs {
     pub no_recording: bool,
     #[command(flatten)]
     pub keep: record::KeepArgs,
+    #[command(flatten)]
+    pub history: history::HistoryArgs,
     #[command(flatten)]
     pub node: node::MachineArgs,
     /// Whether this machine is a node

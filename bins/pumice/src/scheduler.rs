@@ -99,6 +99,7 @@ fn simulate(args: &SimulateArgs) -> anyhow::Result<()> {
     let report = simulation.run(|_, _| {});
     let text = match args.output {
         Form::Table => report.table(),
+        Form::Svg => report.svg(),
         Form::Json => serde_json::to_string_pretty(&report).context("print the answer")? + "\n",
     };
     std::io::stdout().lock().write_all(text.as_bytes()).context("the answer could not be written")

@@ -3,6 +3,8 @@
 //! Invariant: one shape whatever the server is: a stage, reasons, and a text for people. Called by
 //! `jobctl why`, and by `run` while a job is Pending.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Pod;
 use pumice_api::batch::{Job, JobPhase};
 use serde::{Deserialize, Serialize};
@@ -12,9 +14,13 @@ use crate::call::{self, FailureClass, Pages};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::logs;
+use crate::names;
 use crate::select::{self, JobRef};
+use crate::table::Tint;
 use crate::watch::Collection;
 
+/// Characters of a queue's or node's name.
+const NAME_MAX: usize = 253;
 /// Pods named in the fallback's text.
 const PODS_SHOWN: usize = 5;
 /// Waiting pods that are looked at for it.
@@ -32,9 +38,29 @@ pub struct Why {
     /// The same for people.
     #[serde(default)]
     pub text: String,
+    /// What else the server structures: its place in the line, who holds what is short, what would let it start.
+    #[serde(flatten)]
+    pub more: BTreeMap<String, Value>,
 }
 
 impl Why {
+    /// The text for a terminal that has colours: what decides, what would help, and the branches apart from what they say.
+    pub fn painted(&self) -> String {
+        let mut helps = false;
+        let lines = self.text.trim_end().lines().enumerate().map(|(number, line)| {
+            let said = line.trim_start_matches(['│', '├', '└', '─', ' ']);
+            let (branch, deep) = (&line[..line.len() - said.len()], line.starts_with(['│', ' ']));
+            helps = said.starts_with("could start now") || deep && helps;
+            let said = match (number, helps) {
+                (0, _) => Tint::Waits.paint(said),
+                (_, true) => Tint::Good.paint(said),
+                _ => said.to_owned(),
+            };
+            if branch.is_empty() { said } else { format!("{}{said}", Tint::Faint.paint(branch)) }
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
     /// The deciding reason in one line: the first line of the text, where the rest are its details.
     pub fn one_line(&self) -> String {
         let text = if self.text.trim().is_empty() { &self.stage } else { &self.text };
@@ -46,11 +72,48 @@ impl Why {
 pub async fn fetch(connection: &Connection, job: &JobRef) -> Result<Why, Error> {
     let path = format!("/apis/why.pumice.sh/v1alpha1/namespaces/{}/jobs/{}", job.namespace, job.name);
     match call::get(connection, &path, &format!("ask why job {} waits", job.name)).await {
-        Ok(answer) => Why::deserialize(&answer)
-            .map_err(|error| call::CallError::unreadable("ask why a job waits", connection.url(), error).into()),
+        Ok(answer) => match Why::deserialize(&answer) {
+            Ok(mut why) => {
+                why.more.retain(|key, _| !["apiVersion", "kind", "metadata"].contains(&key.as_str()));
+                Ok(why)
+            }
+            Err(error) => Err(call::CallError::unreadable("ask why a job waits", connection.url(), error).into()),
+        },
         Err(error) if error.class() == FailureClass::NotFound => from_objects(connection, job).await,
         Err(error) => Err(error.into()),
     }
+}
+
+/// What may be asked of the scheduler besides jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// A queue: what it holds and waits for.
+    Queue,
+    /// A node: why it takes no more.
+    Node,
+}
+
+/// How a queue or a node stands.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Standing {
+    /// As the scheduler structures it.
+    #[serde(default)]
+    pub status: Value,
+    /// The same for people.
+    #[serde(default)]
+    pub text: String,
+}
+
+/// Asks the scheduler how a queue or a node stands.
+pub async fn of(connection: &Connection, about: About, name: &str) -> Result<Standing, Error> {
+    let (word, resource) = match about {
+        About::Queue => ("queue", "queues"),
+        About::Node => ("node", "nodes"),
+    };
+    names::check(word, name, NAME_MAX)?;
+    let doing = format!("ask how {word} {name} stands");
+    let answer = call::get(connection, &format!("/apis/why.pumice.sh/v1alpha1/{resource}/{name}"), &doing).await?;
+    Standing::deserialize(&answer).map_err(|error| call::CallError::unreadable(doing, connection.url(), error).into())
 }
 
 async fn from_objects(connection: &Connection, job: &JobRef) -> Result<Why, Error> {
@@ -91,7 +154,7 @@ fn not_waiting(job: &Job) -> Option<Why> {
         return None;
     }
     let word = phase.to_string();
-    Some(Why { text: format!("the job does not wait: it is {word}"), stage: word, reasons: vec![] })
+    Some(Why { text: format!("the job does not wait: it is {word}"), stage: word, ..Why::default() })
 }
 
 /// Puts together what the objects say. Pure.
@@ -104,10 +167,11 @@ pub fn explain(job: &Job, group: Option<&Value>, pods: &[Pod]) -> Why {
         // It waits for something before it has a group, and says so.
         if !state.reason.is_empty() && !state.message.is_empty() {
             let reason = json!({"about": "job", "reason": state.reason, "message": state.message});
-            return Why { stage: state.reason.clone(), reasons: vec![reason], text: state.message.clone() };
+            let text = state.message.clone();
+            return Why { stage: state.reason.clone(), reasons: vec![reason], text, ..Why::default() };
         }
         let text = "the job controller has not made the job's group yet".to_owned();
-        return Why { stage: "New".to_owned(), reasons: vec![], text };
+        return Why { stage: "New".to_owned(), text, ..Why::default() };
     };
     let stage = match call::text_at(group, "/status/phase") {
         "" => "Pending".to_owned(),
@@ -136,7 +200,7 @@ pub fn explain(job: &Job, group: Option<&Value>, pods: &[Pod]) -> Why {
             _ => format!("the job's group is {stage}"),
         });
     }
-    Why { stage, reasons, text: lines.join("\n") }
+    Why { stage, reasons, text: lines.join("\n"), ..Why::default() }
 }
 
 fn pod_reason(pod: &Pod) -> Option<Value> {

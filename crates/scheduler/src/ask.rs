@@ -7,7 +7,10 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::metrics::Metrics;
 use pumice_cluster::Vitals;
-use pumice_engine::{GroupView, NodeWhy, QueueWhy, Reasons, World};
+use pumice_engine::{GroupView, NodeWhy, QueueWhy, Why, World};
+
+/// Groups of one name that are looked at: a Job's, and one that is called like it.
+const GROUPS_A_NAME_MAX: usize = 4;
 
 /// The World, owned by the loop, readable by handles.
 #[derive(Debug, Clone)]
@@ -39,8 +42,8 @@ pub struct Waiting {
     pub group: String,
     /// Its queue.
     pub queue: String,
-    /// Why it waits.
-    pub reasons: Reasons,
+    /// Why it waits; in lists without what takes trials to tell.
+    pub why: Why,
 }
 
 /// Asks the scheduler; cheap to clone.
@@ -55,14 +58,17 @@ impl Handle {
         Self { world, metrics }
     }
 
-    /// Why a Job, or a PodGroup, waits; nothing if it does not. O(groups), blocks for a cycle at most.
+    /// Why a Job, or a PodGroup, waits; nothing if it does not. O(groups), and what `World::why` takes; blocks for a cycle
+    /// at most, and a cycle as long.
     pub fn why(&self, namespace: &str, name: &str) -> Option<Waiting> {
-        let world = self.world.read();
-        let mut groups = world.groups().filter(|group| group.namespace == namespace);
-        groups.find_map(|group| {
-            let asked = group.name == name || group.owner.is_some_and(|owner| owner.name == name);
-            let reasons = || world.reasons(group.namespace, group.name);
-            asked.then(reasons).flatten().map(|reasons| waiting(&group, reasons))
+        // The World is changed for trials, and left as it was.
+        let mut world = self.world.write();
+        let named = |group: &GroupView<'_>| group.name == name || group.owner.is_some_and(|owner| owner.name == name);
+        let asked = world.groups().filter(|group| group.namespace == namespace && named(group));
+        let asked: Vec<Waiting> = asked.take(GROUPS_A_NAME_MAX).map(|group| waiting(&group, Why::default())).collect();
+        asked.into_iter().find_map(|waiting| {
+            let why = world.why(namespace, &waiting.group)?;
+            Some(Waiting { why, ..waiting })
         })
     }
 
@@ -81,7 +87,7 @@ impl Handle {
         let world = self.world.read();
         let groups = world.groups().filter(|group| namespace.is_none_or(|namespace| namespace == group.namespace));
         let mut found: Vec<Waiting> =
-            groups.filter_map(|group| group.reasons().map(|reasons| waiting(&group, reasons))).collect();
+            groups.filter_map(|group| group.reasons().map(|reasons| waiting(&group, Why::of(reasons)))).collect();
         drop(world);
         found.sort_by(|left, right| {
             (&left.namespace, &left.name, &left.group).cmp(&(&right.namespace, &right.name, &right.group))
@@ -98,12 +104,12 @@ impl Vitals for Handle {
     }
 }
 
-fn waiting(group: &GroupView<'_>, reasons: Reasons) -> Waiting {
+fn waiting(group: &GroupView<'_>, why: Why) -> Waiting {
     Waiting {
         namespace: group.namespace.to_owned(),
         name: group.owner.map_or(group.name, |owner| owner.name.as_str()).to_owned(),
         group: group.name.to_owned(),
         queue: group.queue.to_owned(),
-        reasons,
+        why,
     }
 }

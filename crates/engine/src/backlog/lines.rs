@@ -109,6 +109,11 @@ impl Lines {
         before
     }
 
+    /// All that waits of one tenant.
+    pub(crate) fn of(&self, tenant: Tenant) -> Waiting {
+        self.lines.get(&tenant).map_or_else(Waiting::default, |line| line.all)
+    }
+
     /// All that waits of each tenant, in no order that means anything.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Tenant, Waiting)> {
         self.lines.iter().map(|(tenant, line)| (*tenant, line.all))

@@ -6,7 +6,7 @@ use crate::facts::{
     BudgetFacts, CsiNodeFacts, DeviceClaimFacts, DeviceClassFacts, DeviceName, DeviceSliceFacts, GroupPhase,
     GroupStatus, HostPort, HyperNodeFacts, LabelSelector, NodeGroupAffinity, NodeTerm, NodeUsage, NumaFacts, Operator,
     OwnerFacts, PodClaims, PodSelector, PodTemplate, QueueState, QuotaFacts, ShardFacts, StorageClassFacts,
-    SubGroupPolicy, Taint, Toleration, TopologySpec, VolumeClaimFacts, VolumeFacts,
+    SubGroupPolicy, Taint, Toleration, TopologySpec, VolumeClaimFacts, VolumeFacts, WindowFacts,
 };
 use crate::ids::{ClassId, DimId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::reasons::Reasons;
@@ -72,6 +72,7 @@ saved_as_json!(
     TopologySpec,
     VolumeClaimFacts,
     VolumeFacts,
+    WindowFacts,
 );
 
 saved_inside!(ClassId, DimId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs);
