@@ -5,9 +5,9 @@ use crate::close;
 use crate::config::Config;
 use crate::cycle::Cycle;
 use crate::explain::{self, NodeWhy, QueueWhy, Why};
-use crate::facts::{Delta, GroupPhase, OwnerFacts};
+use crate::facts::{Delta, GroupPhase, NodeFacts, OwnerFacts};
 use crate::finder::Finder;
-use crate::ids::{GroupId, TimeMs};
+use crate::ids::{DimId, GroupId, TimeMs};
 use crate::minimum::missing;
 use crate::outlook::{self, Look, Outlook};
 use crate::plan::Plan;
@@ -315,6 +315,23 @@ impl World {
             known.map(|(queue, _)| QueueView::of(&self.tables, &self.policy, queue)).collect();
         all.sort_by(|left, right| left.name.cmp(&right.name));
         all
+    }
+
+    /// The nodes that are there, as far as a simulation needs them: names, cordons and what they offer. O(nodes).
+    pub fn node_facts(&self) -> Vec<NodeFacts> {
+        let nodes = &self.tables.nodes;
+        let facts = |node| {
+            let row = nodes.row(node);
+            let offers = |dim: usize| nodes.allocatable(node, DimId::from(dim));
+            let amounts: Vec<i64> = (0..self.tables.dims.len()).map(offers).collect();
+            NodeFacts {
+                name: row.name.to_string(),
+                unschedulable: row.unschedulable,
+                allocatable: self.tables.dims.resources(&amounts),
+                ..NodeFacts::default()
+            }
+        };
+        nodes.ids().map(facts).collect()
     }
 
     /// What is wrong with a plan that this world has just made; nothing, if the engine keeps its promises.
