@@ -11,7 +11,7 @@ use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TimeMs};
 use crate::minimum::{Part, missing};
 use crate::policy::Policy;
 use crate::world::ends::Surety;
-use crate::world::reservations::{Amounts, Place, Prospect};
+use crate::world::reservations::{Amounts, Place, Prospect, Reservation};
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 use crate::world::windows::{ClosedTimes, is_closed};
@@ -87,22 +87,25 @@ pub(crate) fn at_places(
 }
 
 /// What of the limits of the group's queue, and of those above it, is to be kept for it: what it needs beyond what will
-/// have been given back by then. Nothing where the limit leaves enough for all.
+/// have been given back by then. Nothing where the limit leaves enough for all: of a hard one, that waits.
 pub(crate) fn of_limits(
     tables: &Tables,
     policy: &Policy,
-    group: GroupId,
-    prospect: &Prospect,
+    reservation: &Reservation,
     now: TimeMs,
 ) -> Vec<(QueueId, Amounts)> {
+    let (group, Some(prospect)) = (reservation.group, &reservation.prospect) else { return Vec::new() };
     let needed = missing(tables, group).total;
     let mut kept = Vec::new();
     for queue in limited(tables, policy, tables.groups.row(group).queue) {
         let row = tables.queues.row(queue);
         let held = row.tree.held();
         let at = |amounts: &[i64], dim: DimId| amounts.get(dim.index()).copied().unwrap_or(0);
-        let binding =
-            row.capability.iter().filter(|(dim, limit)| at(&needed, *dim).saturating_add(at(&held, *dim)) > *limit);
+        // What waits in the queue may make a limit bind that does not yet; what it waits for is among that.
+        let asked = |dim: DimId| if reservation.hard { at(&row.tree.pending, dim) } else { at(&needed, dim) };
+        let binding = row.capability.iter().filter(|(dim, limit)| {
+            at(&needed, *dim) > 0 && asked(*dim).max(at(&needed, *dim)).saturating_add(at(&held, *dim)) > *limit
+        });
         let dims: Vec<DimId> = binding.map(|(dim, _)| *dim).collect();
         if dims.is_empty() {
             continue;

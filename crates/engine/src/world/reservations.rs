@@ -4,7 +4,7 @@
 //! nothing where none is. It is no part of a node's use. Made and dropped by the action `reserve`; the nodes' column is
 //! set here alone, and never inside a trial that may be rolled back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -189,9 +189,9 @@ impl Tables {
     }
 
     fn settle_places_of(&mut self, group: GroupId, except: Option<GroupId>, now: TimeMs) {
-        let reservation = self.reservations.of(group);
-        let places = reservation.and_then(|one| one.prospect.as_ref()).map_or(&[][..], |prospect| &prospect.places);
-        let nodes: Vec<NodeId> = places.iter().map(|place| place.node).collect();
+        let from = self.reservations.all.iter().skip_while(|one| one.group != group);
+        let places = from.filter_map(|one| one.prospect.as_ref()).flat_map(|prospect| &prospect.places);
+        let nodes: BTreeSet<NodeId> = places.map(|place| place.node).collect();
         for node in nodes {
             self.settle_place(node, except, now);
         }
@@ -239,9 +239,10 @@ impl Tables {
     fn settle_place(&mut self, node: NodeId, except: Option<GroupId>, now: TimeMs) {
         let Some(row) = self.nodes.table.get(node.index()) else { return };
         let mut wants: SmallVec<[(TimeMs, Surety, &Amounts); 2]> = SmallVec::new();
+        let end = except.and_then(|group| self.reservations.all.iter().position(|one| one.group == group));
         for (index, amounts) in self.reservations.places.get(&node).into_iter().flatten() {
             let reservation = &self.reservations.all[*index];
-            if except == Some(reservation.group) {
+            if end.is_some_and(|end| *index >= end) {
                 break;
             }
             // While somebody else has the node nothing of it is kept from them.
