@@ -186,7 +186,7 @@ impl<'a> Forecast<'a> {
             nodes.push(Outlook { node, suits, free, ends, closed: tables.closed_times(group, node, run) });
         }
         let mut forecast = Self { tables, parts, dims, nodes, queues: Vec::new() };
-        forecast.count_reservations(group);
+        forecast.count_reservations(group, surety);
         forecast.nodes.iter_mut().for_each(|outlook| outlook.ends.sort_by_key(|(end, _)| *end));
         for queue in limited(tables, policy, tables.groups.row(group).queue) {
             forecast.limit_to(queue, surety, now);
@@ -194,12 +194,17 @@ impl<'a> Forecast<'a> {
         forecast
     }
 
-    /// What was reserved before is for others from their start on, as long as they are expected to run.
-    fn count_reservations(&mut self, group: GroupId) {
+    /// What was reserved before is for others from their start on, as long as they are expected to run: where only what is
+    /// enforced counts, as long as they may, and for good where nothing ends them or their start is a guess.
+    fn count_reservations(&mut self, group: GroupId, surety: Surety) {
         for reservation in self.tables.reservations.all.iter().take_while(|other| other.group != group) {
             let Some(prospect) = &reservation.prospect else { continue };
             let parts = missing(self.tables, reservation.group).parts;
-            let run = self.tables.typical_run_of_all(reservation.group, &parts);
+            let run = match (surety, prospect.surety) {
+                (Surety::Expected, _) => self.tables.typical_run_of_all(reservation.group, &parts),
+                (Surety::Certain, Surety::Certain) => self.tables.longest_run_of_all(&parts),
+                (Surety::Certain, Surety::Expected) => None,
+            };
             for place in &prospect.places {
                 let Ok(at) = self.nodes.binary_search_by_key(&place.node, |outlook| outlook.node) else { continue };
                 let outlook = &mut self.nodes[at];

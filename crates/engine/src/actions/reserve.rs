@@ -48,6 +48,7 @@ pub(crate) fn settle(cycle: &mut Cycle<'_>) {
         changed |= renew(cycle, &mut reservation, settings);
         cycle.tables.reservations.all.push(reservation);
     }
+    cycle.tables.reservations.put_hard_first();
     if changed || cycle.tables.reservations.all.len() != count {
         cycle.tables.reservations_changed(cycle.now);
     } else if looked || !cycle.tables.windows.all.is_empty() {
@@ -207,6 +208,7 @@ pub(super) fn consider(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Front
     let reservation = Reservation { group, uid, queue, since, hard, prospect, renew_at: renew_at(cycle) };
     wake(cycle, &reservation, since.plus_ms(settings.age_bound_ms));
     cycle.tables.reservations.all.push(reservation);
+    cycle.tables.reservations.put_hard_first();
     cycle.tables.reservations_changed(cycle.now);
 }
 

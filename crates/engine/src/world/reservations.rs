@@ -79,7 +79,8 @@ impl Reservation {
 
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
-    /// In the order in which they were made.
+    /// Hard ones first, in the order in which they turned hard; the others in the order in which they were made. Each was
+    /// worked out with those before it in mind.
     pub(crate) all: Vec<Reservation>,
     /// In each queue the first that could not go on, and since when that is so.
     pub(crate) front: FxHashMap<(QueueId, Gate), (GroupId, TimeMs)>,
@@ -98,6 +99,11 @@ pub(crate) struct Reservations {
 impl Reservations {
     pub(crate) fn of(&self, group: GroupId) -> Option<&Reservation> {
         self.all.iter().find(|reservation| reservation.group == group)
+    }
+
+    /// What was promised is not taken by one that was made before and turns hard later.
+    pub(crate) fn put_hard_first(&mut self) {
+        self.all.sort_by_key(|one| !one.hard);
     }
 
     pub(crate) fn in_queue(&self, queue: QueueId) -> Option<&Reservation> {
