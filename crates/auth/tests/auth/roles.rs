@@ -232,6 +232,10 @@ fn everybody_finds_out_what_the_server_is_and_no_more() {
             ("create", "authorization.k8s.io", "selfsubjectaccessreviews", None),
             ("list", "pumice.sh", "reservations", None),
         ],
-        &[("create", "pumice.sh", "reservations", None), ("get", "", "pods", None), ("create", "authorization.k8s.io", "subjectaccessreviews", None)],
+        &[
+            ("create", "pumice.sh", "reservations", None),
+            ("get", "", "pods", None),
+            ("create", "authorization.k8s.io", "subjectaccessreviews", None),
+        ],
     );
 }
