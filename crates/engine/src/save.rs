@@ -23,7 +23,7 @@ use crate::facts::{
 };
 use crate::ids::{ClassId, DimId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::plugins::Registry;
-use crate::reasons::Reasons;
+use crate::reasons::{Reason, Stage};
 use crate::world::World;
 
 /// Why bytes are no World.
@@ -500,8 +500,9 @@ saved_as_json!(
     PodTemplate,
     QueueState,
     QuotaFacts,
-    Reasons,
+    Reason,
     ShardFacts,
+    Stage,
     StorageClassFacts,
     SubGroupPolicy,
     Taint,

@@ -25,7 +25,7 @@ mod evictions;
 pub(crate) mod groups;
 pub(crate) mod hypernodes;
 pub(crate) mod images;
-mod interned;
+pub(crate) mod interned;
 pub(crate) mod journal;
 pub(crate) mod nodes;
 pub(crate) mod objects;
@@ -218,10 +218,39 @@ impl World {
         self.reasons_of(group, Look::Nodes)
     }
 
+    /// Why the group of that name waits, or the first that waits whose owner has it.
+    pub fn waiting(&self, namespace: &str, name: &str) -> Option<(GroupView<'_>, Reasons)> {
+        let found = self.tables.groups.named(namespace, name).into_iter();
+        let mut waiting = found.filter_map(|group| Some((self.view(group), self.reasons_of(group, Look::Nodes)?)));
+        waiting.next()
+    }
+
+    /// Where a waiting group stands in line: how many are before it, and how many there are. In its queue, or where
+    /// namespaces share that, among those of its own. Groups of one priority that were made in one minute share a place:
+    /// half of them count as before it. O(minutes in which those that wait were made).
+    pub fn place_in_line(&self, namespace: &str, name: &str) -> Option<(u64, u64)> {
+        let group = self.tables.groups.table.find(&groups::key_of(namespace, name))?;
+        let (before, all) = self.backlog.lines.number(self.backlog.lines.entry(group)?);
+        Some((u64::try_from(before).ok()?, u64::try_from(all).ok()?))
+    }
+
+    fn view(&self, group: GroupId) -> GroupView<'_> {
+        let row = self.tables.groups.row(group);
+        GroupView {
+            id: group,
+            world: self,
+            namespace: &row.namespace,
+            name: &row.name,
+            owner: row.owner.as_ref(),
+            queue: &self.tables.queues.row(row.queue).name,
+            phase: row.phase,
+        }
+    }
+
     fn reasons_of(&self, group: GroupId, look: Look) -> Option<Reasons> {
-        let mut reasons = close::reasons_of(&self.tables, &self.backlog, group)?;
+        let mut reasons = close::reasons_of(&self.tables, &self.policy, &self.backlog, group)?;
         let guess = || self.outlook.guess((&self.tables, &self.policy, &self.backlog), group, self.now, look);
-        let foreseeable = self.tables.reservations.of(group).is_some() || outlook::is_foreseeable(&reasons);
+        let foreseeable = self.tables.reservations.of(group).is_some() || outlook::is_foreseeable(&reasons.reasons);
         let guess = foreseeable.then(guess).flatten();
         explain::explain(&self.tables, group, self.now, guess, &mut reasons);
         Some(reasons)
@@ -252,15 +281,7 @@ impl World {
     /// All groups there are, and those that pods wait for, in no order that means anything. O(groups).
     pub fn groups(&self) -> impl Iterator<Item = GroupView<'_>> {
         let all = self.tables.groups.table.iter().filter(|(_, row)| row.exists() || row.reasons.is_some());
-        all.map(|(id, row)| GroupView {
-            id,
-            world: self,
-            namespace: &row.namespace,
-            name: &row.name,
-            owner: row.owner.as_ref(),
-            queue: &self.tables.queues.row(row.queue).name,
-            phase: row.phase,
-        })
+        all.map(|(id, _)| self.view(id))
     }
 
     /// How each queue stands since the last cycle, by name. O(queues).

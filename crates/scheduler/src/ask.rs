@@ -5,6 +5,8 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use serde::Serialize;
+
 use crate::metrics::Metrics;
 use pumice_cluster::Vitals;
 use pumice_engine::{GroupView, NodeWhy, QueueWhy, Reasons, World};
@@ -39,8 +41,19 @@ pub struct Waiting {
     pub group: String,
     /// Its queue.
     pub queue: String,
+    /// Where it stands in line, as `World::place_in_line` counts. Not told in lists.
+    pub line: Option<InLine>,
     /// Why it waits.
     pub reasons: Reasons,
+}
+
+/// A place in line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct InLine {
+    /// How many are before it.
+    pub before: u64,
+    /// How many there are.
+    pub of: u64,
 }
 
 /// Asks the scheduler; cheap to clone.
@@ -55,15 +68,12 @@ impl Handle {
         Self { world, metrics }
     }
 
-    /// Why a Job, or a PodGroup, waits; nothing if it does not. O(groups), blocks for a cycle at most.
+    /// Why a Job, or a PodGroup, waits; nothing if it does not. However many wait; blocks for a cycle at most.
     pub fn why(&self, namespace: &str, name: &str) -> Option<Waiting> {
         let world = self.world.read();
-        let mut groups = world.groups().filter(|group| group.namespace == namespace);
-        groups.find_map(|group| {
-            let asked = group.name == name || group.owner.is_some_and(|owner| owner.name == name);
-            let reasons = || world.reasons(group.namespace, group.name);
-            asked.then(reasons).flatten().map(|reasons| waiting(&group, reasons))
-        })
+        let (group, reasons) = world.waiting(namespace, name)?;
+        let line = world.place_in_line(group.namespace, group.name).map(|(before, of)| InLine { before, of });
+        Some(Waiting { line, ..waiting(&group, reasons) })
     }
 
     /// What a queue waits for. O(groups that wait), blocks for a cycle at most.
@@ -104,6 +114,7 @@ fn waiting(group: &GroupView<'_>, reasons: Reasons) -> Waiting {
         name: group.owner.map_or(group.name, |owner| owner.name.as_str()).to_owned(),
         group: group.name.to_owned(),
         queue: group.queue.to_owned(),
+        line: None,
         reasons,
     }
 }

@@ -40,7 +40,7 @@ mod usage;
 mod why;
 mod writer;
 
-pub use ask::{Handle, Waiting};
+pub use ask::{Handle, InLine, Waiting};
 pub use why::{GROUP as WHY_GROUP, VERSION as WHY_VERSION, not_ready};
 
 /// Name under which the scheduler records Events.

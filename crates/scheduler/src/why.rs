@@ -85,8 +85,16 @@ fn object(waiting: &Waiting) -> Value {
         "approximate": reasons.approximate,
         "expected": reasons.expected.as_ref().map(expected),
         "reasons": reasons.reasons,
-        "text": reasons.to_string(),
+        "line": waiting.line,
+        "text": text(waiting),
     })
+}
+
+/// For people.
+fn text(waiting: &Waiting) -> String {
+    let place = waiting.line.filter(|line| line.of > 1);
+    let place = place.map(|line| format!("\nnumber {} of {} in line", line.before.saturating_add(1), line.of));
+    waiting.reasons.to_string() + place.as_deref().unwrap_or_default()
 }
 
 fn expected(expected: &Expected) -> Value {

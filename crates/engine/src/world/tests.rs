@@ -16,6 +16,7 @@ mod gates;
 mod hostile;
 mod laws;
 mod limits;
+mod lines;
 mod oracle;
 mod orders;
 mod reservations;
