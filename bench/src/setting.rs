@@ -1,5 +1,6 @@
 //! How large a measurement is: from the command line and the environment, in one place.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Sizes and bounds of a run.
@@ -9,6 +10,8 @@ pub struct Setting {
     pub scale: f64,
     /// Only scenarios whose name holds one of these; `PUMICE_BENCH_ONLY`, separated by commas.
     pub only: Vec<String>,
+    /// A folder of logs in the Standard Workload Format; `PUMICE_BENCH_TRACES`, none by default.
+    pub traces: Option<PathBuf>,
     /// A scenario that takes longer is given up; `PUMICE_BENCH_SECONDS`, 180 by default.
     pub limit: Duration,
 }
@@ -25,6 +28,7 @@ impl Setting {
         Setting {
             scale: scale.unwrap_or(if small { 0.01 } else { 1.0 }),
             only: only.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect(),
+            traces: variable("PUMICE_BENCH_TRACES").map(PathBuf::from),
             limit: Duration::from_secs(seconds.unwrap_or(180)),
         }
     }

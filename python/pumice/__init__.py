@@ -39,6 +39,14 @@ if TYPE_CHECKING:
     from .joblib_backend import register_joblib as register_joblib
     from .map_result import MapResult as MapResult
     from .parameters import grid as grid
+    from .past import PastJob as PastJob
+    from .past import PastSum as PastSum
+    from .past import history as history
+    from .past import history_of as history_of
+    from .past import history_sums as history_sums
+    from .reasons import why as why
+    from .reasons import why_node as why_node
+    from .reasons import why_queue as why_queue
     from .slices import checkpoint as checkpoint
     from .slices import shard as shard
     from .tasks import Task as Task
@@ -67,6 +75,8 @@ _HOMES = {
     "joblib_backend": ("register_joblib",),
     "map_result": ("MapResult",),
     "parameters": ("grid",),
+    "past": ("PastJob", "PastSum", "history", "history_of", "history_sums"),
+    "reasons": ("why", "why_node", "why_queue"),
     "slices": ("checkpoint", "shard"),
     "tasks": ("Task", "task"),
 }

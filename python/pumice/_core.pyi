@@ -9,7 +9,7 @@ that opened it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, TypeVar, final
+from typing import Any, Generic, Literal, NotRequired, Self, TypeAlias, TypedDict, TypeVar, final
 
 _Message = TypeVar("_Message")
 
@@ -104,9 +104,98 @@ class PodBrief(TypedDict):
     started: str | None
     finished: str | None
 
+class Expected(TypedDict):
+    at: str
+    """Half of those like it started by then."""
+    early: str
+    late: str
+    """One of ten came before `early`, one of ten after `late`."""
+    promised: bool
+
+class InLine(TypedDict):
+    queue: str
+    ahead: int
+    waiting: int
+    about: NotRequired[bool]
+    """The numbers are rough."""
+    behind: NotRequired[list[str]]
+    """The first of those ahead, `namespace/name`."""
+
+class Holder(TypedDict):
+    job: str
+    queue: str
+    amount: int
+    pods: int
+    freeInMs: NotRequired[int]
+
+class Held(TypedDict):
+    resource: str
+    of: int
+    queue: NotRequired[str]
+    by: list[Holder]
+    others: int
+    othersAmount: int
+
+class Could(TypedDict):
+    """A change that would let the job start now; the fields depend on which."""
+
+    change: str
+    """request, fewer, queue, limit, toleration, withoutSelector or withoutAffinity."""
+    text: str
+    resource: NotRequired[str]
+    amount: NotRequired[int]
+    requested: NotRequired[int]
+    role: NotRequired[str]
+    minAvailable: NotRequired[int]
+    of: NotRequired[int]
+    queue: NotRequired[str]
+    limitMs: NotRequired[int]
+    key: NotRequired[str]
+    value: NotRequired[str]
+
+class Receipt(TypedDict):
+    """A pod that had to leave for another job."""
+
+    pod: str
+    node: str
+    victim: str
+    beneficiary: str
+    action: str
+    rule: str
+    at: str
+    agoMs: int
+    room: str
+    """open, used, gone, notFreed or refused."""
+    text: str
+
+class RoomOn(TypedDict):
+    node: str
+    pods: int
+
 class Why(TypedDict):
     stage: str
     reasons: list[dict[str, Any]]
+    text: str
+    group: NotRequired[str]
+    queue: NotRequired[str]
+    since: NotRequired[str]
+    minimum: NotRequired[dict[str, Any]]
+    approximate: NotRequired[bool]
+    expected: NotRequired[Expected | None]
+    line: NotRequired[InLine | None]
+    held: NotRequired[list[Held]]
+    roomOn: NotRequired[list[RoomOn]]
+    could: NotRequired[list[Could]]
+    evictions: NotRequired[list[Receipt]]
+    startsNext: NotRequired[bool]
+    fitsEmpty: NotRequired[bool | None]
+    bounded: NotRequired[bool]
+    """Not all that might help was tried."""
+
+class Standing(TypedDict):
+    """How a queue or a node stands."""
+
+    status: dict[str, Any]
     text: str
 
 class Event(TypedDict):
@@ -231,6 +320,43 @@ class Connection:
     def cancel(self, job: str, wait: bool = True) -> Cancelled: ...
     def why(self, job: str) -> Why:
         """Why the job is where it is."""
+
+    def why_queue(self, queue: str) -> Standing:
+        """What the queue holds, deserves and waits for; it takes a right in the whole cluster."""
+
+    def why_node(self, node: str) -> Standing:
+        """What is free on the node, for whom it is kept, and who holds the rest."""
+
+    def history(
+        self,
+        name: str | None,
+        user: str | None,
+        queue: str | None,
+        node: str | None,
+        states: list[str],
+        since: str | None,
+        until: str | None,
+        all_namespaces: bool,
+        limit: int,
+    ) -> list[dict[str, Any]]:
+        """Jobs that were and are, the last submitted first; see `pumice.history`."""
+
+    def history_sums(
+        self,
+        by: str,
+        name: str | None,
+        user: str | None,
+        queue: str | None,
+        node: str | None,
+        states: list[str],
+        since: str | None,
+        until: str | None,
+        all_namespaces: bool,
+    ) -> list[dict[str, Any]]:
+        """Sums over them; see `pumice.history_sums`."""
+
+    def history_of(self, name: str, uid: str | None = None) -> dict[str, Any]:
+        """Everything of one job."""
 
     def events(self, job: str, pod: str | None = None) -> list[Event]:
         """What the platform wrote down about the job, or about one of its pods, oldest first."""

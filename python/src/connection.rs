@@ -10,12 +10,15 @@ use std::sync::{Mutex, PoisonError};
 use pumice_jobs::act::{Acted, Wish, act};
 use pumice_jobs::attend::Attendance;
 use pumice_jobs::brief::JobBrief;
+use pumice_jobs::history::sheet::Sheet;
+use pumice_jobs::history::{self, Ask, GroupBy};
 use pumice_jobs::logs::{JobLogs, LogOptions};
 use pumice_jobs::manifest::{self, Object};
 use pumice_jobs::pick::{self, Place};
 use pumice_jobs::pods::{self, Selection};
 use pumice_jobs::select::{self, JobRef};
 use pumice_jobs::target::{Environment, Flags, Target};
+use pumice_jobs::why::About;
 use pumice_jobs::{Error, Exit, context, events, submit, why};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -24,7 +27,7 @@ use serde_json::{Value, json};
 use crate::errors::{exception, misuse, raised};
 use crate::runtime::{Owned, wait};
 use crate::stream::Stream;
-use crate::{json, messages};
+use crate::{json, messages, past};
 
 /// What errors call the job that was given.
 const ORIGIN: &str = "job";
@@ -76,6 +79,11 @@ impl Connection {
             let job = pick::pick_one(&connection, &selector).await?;
             question(connection, job).await
         })
+    }
+
+    fn standing<'py>(&self, py: Python<'py>, about: About, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let standing = self.ask(py, |connection| async move { why::of(&connection, about, name).await })?;
+        json::to_python(py, &standing)
     }
 
     fn exception(&self, py: Python<'_>, error: impl Into<Error>) -> PyErr {
@@ -204,6 +212,64 @@ impl Connection {
     fn why<'py>(&self, py: Python<'py>, job: &str) -> PyResult<Bound<'py, PyAny>> {
         let why = self.ask_about(py, job, |connection, job| async move { why::fetch(&connection, &job).await })?;
         json::to_python(py, &why)
+    }
+
+    fn why_queue<'py>(&self, py: Python<'py>, queue: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.standing(py, About::Queue, queue)
+    }
+
+    fn why_node<'py>(&self, py: Python<'py>, node: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.standing(py, About::Node, node)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn history<'py>(
+        &self,
+        py: Python<'py>,
+        name: Option<String>,
+        user: Option<String>,
+        queue: Option<String>,
+        node: Option<String>,
+        states: Vec<String>,
+        since: Option<&str>,
+        until: Option<&str>,
+        all_namespaces: bool,
+        limit: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (since, until) = (past::moment(py, since)?, past::moment(py, until)?);
+        let namespace = (!all_namespaces).then(|| self.namespace.clone());
+        let ask = Ask { namespace, name, user, queue, node, states, since, until };
+        let (jobs, _) = self.ask(py, |connection| async move { history::jobs(&connection, &ask, limit).await })?;
+        json::to_python(py, &Sheet::of_jobs(&jobs).records())
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn history_sums<'py>(
+        &self,
+        py: Python<'py>,
+        by: &str,
+        name: Option<String>,
+        user: Option<String>,
+        queue: Option<String>,
+        node: Option<String>,
+        states: Vec<String>,
+        since: Option<&str>,
+        until: Option<&str>,
+        all_namespaces: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let by: GroupBy = by.parse().map_err(|error| past::refused(py, &error))?;
+        let (since, until) = (past::moment(py, since)?, past::moment(py, until)?);
+        let namespace = (!all_namespaces).then(|| self.namespace.clone());
+        let ask = Ask { namespace, name, user, queue, node, states, since, until };
+        let groups = self.ask(py, |connection| async move { history::groups(&connection, &ask, by).await })?;
+        json::to_python(py, &Sheet::of_groups(&groups, "key").records())
+    }
+
+    #[pyo3(signature = (name, uid=None))]
+    fn history_of<'py>(&self, py: Python<'py>, name: &str, uid: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+        let namespace = self.namespace.as_str();
+        let job = self.ask(py, |connection| async move { history::one(&connection, namespace, name, uid).await })?;
+        json::to_python(py, &job)
     }
 
     #[pyo3(signature = (job, pod=None))]

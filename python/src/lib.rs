@@ -7,6 +7,7 @@ mod days;
 mod errors;
 mod json;
 mod messages;
+mod past;
 mod render;
 mod runtime;
 mod stream;

@@ -150,6 +150,20 @@ def test_why_and_events_of_a_job_that_fits_nowhere(connection: _core.Connection)
     until(lambda: "cpu" in connection.why(name)["text"].lower())
     waits = next(message for message in connection.watch(name) if message["kind"] == "waits")
     assert waits["why"]["text"]
+    why = connection.why(name)
+    assert why["queue"] == "default" and why["line"] == {"queue": "default", "ahead": 0, "waiting": 1}
+    assert [could["change"] for could in why["could"]] == ["request"]
+    assert why["could"][0]["resource"] == "cpu" and 0 < why["could"][0]["amount"] < 5_000_000
+    queue = connection.why_queue("default")
+    assert queue["status"]["waiting"] == 1 and name in queue["text"]
+    ended = submit(connection, "true")
+    connection.wait(ended, timeout=DEADLINE)
+    node = connection.why_node(connection.pods(ended)[0]["node"])
+    assert node["status"]["hole"]["cpu"] > 0 and "free" in node["text"]
+    with pytest.raises(_core.NotFoundError):
+        connection.why_queue("none-such")
+    with pytest.raises(_core.UsageError):
+        connection.why_node("../x")
     until(lambda: connection.events(name))
     with pytest.raises(_core.TimedOutError) as caught:
         connection.wait(name, timeout=0.05)

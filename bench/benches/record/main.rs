@@ -10,6 +10,10 @@ use pumice_bench::setting::Setting;
 use pumice_scheduler::plugins;
 use pumice_scheduler::record::{Range, RecordOptions, Recorder, Recording, Tape, replay};
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const PODS: usize = 300_000;
 const NODES: usize = 200;
 

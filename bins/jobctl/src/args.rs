@@ -10,6 +10,7 @@ use crate::completion;
 
 mod change;
 mod debug;
+mod history;
 mod job;
 mod jobs;
 mod list;
@@ -25,6 +26,7 @@ mod watch;
 
 pub use change::{ActArgs, Careful, RetryArgs};
 pub use debug::DebugArgs;
+pub use history::{HistoryArgs, HistoryForm};
 pub use job::{Gang, JobArgs, Work};
 pub use jobs::{JobsArgs, OneJob, SeveralJobs};
 pub use list::{ListArgs, ListForm};
@@ -101,6 +103,8 @@ pub enum Command {
     List(ListArgs),
     /// Show jobs
     Get(SeveralJobs),
+    /// Show what became of jobs, also of those that are gone
+    History(HistoryArgs),
     /// Say why a job waits
     Why(OneJob),
     /// Print what a job's pods wrote
@@ -237,6 +241,23 @@ mod tests {
             &["list", "sweep-*", "--queue", "q", "--state", "running,failed", "--since", "2h", "--sort", "name"],
             &["list", "--me", "--limit", "10", "--columns", "name,ok,fail", "-o", "csv"],
             &["get", "a", "b"],
+            &["history"],
+            &["history", "last", "-o", "yaml"],
+            &["history", "train", "--uid", "u-1"],
+            &[
+                "history",
+                "sweep-*",
+                "-A",
+                "--state",
+                "failed,deleted",
+                "--since",
+                "7d",
+                "--until",
+                "2026-01-31",
+                "-o",
+                "csv",
+            ],
+            &["history", "--me", "--group-by", "day", "-o", "parquet", "--file", "days.parquet"],
             &["progress", "last", "--follow", "-o", "json"],
             &["retry", "sweep-*", "--failed", "--dry-run"],
             &["debug", "last", "--shard", "3", "--run"],
@@ -276,6 +297,10 @@ mod tests {
             &["list", "--columns", "name,shoe-size"],
             &["list", "--state", "frozen"],
             &["list", "--me", "--user", "ada"],
+            &["history", "-o", "parquet"],
+            &["history", "--since", "yesterday"],
+            &["history", "--group-by", "colour"],
+            &["history", "--uid", "u"],
             &["cancel"],
             &["cancel", "a", "--all"],
             &["why", "a", "b"],

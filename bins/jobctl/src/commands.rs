@@ -6,6 +6,7 @@ mod careful;
 mod context;
 mod debug;
 mod get;
+mod history;
 mod interactive;
 mod list;
 mod logs;
@@ -159,6 +160,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Submit(args) => submit::run(&session, &args),
         Command::List(args) => list::run(&session, &args),
         Command::Get(args) => get::run(&session, &args),
+        Command::History(args) => history::run(&session, &args),
         Command::Why(args) => why::run(&session, &args),
         Command::Logs(args) => logs::run(&session, &args),
         Command::Results(args) => results::run(&session, &args),

@@ -9,8 +9,13 @@ use crate::failure::Failure;
 
 /// Prints text as it is.
 pub fn text(text: &str) -> Result<(), Failure> {
+    bytes(text.as_bytes())
+}
+
+/// Prints bytes as they are.
+pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Output)
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(Failure::Output)
 }
 
 /// Prints a line of bytes, with a prefix.
@@ -27,14 +32,16 @@ pub fn line(prefix: &str, bytes: &[u8]) -> Result<(), Failure> {
 
 /// Prints an object as JSON or YAML.
 pub fn object(value: &Value, form: Form) -> Result<(), Failure> {
+    text(&object_text(value, form)?)
+}
+
+/// An object as JSON or YAML.
+pub fn object_text(value: &Value, form: Form) -> Result<String, Failure> {
     match form {
-        Form::Yaml => {
-            let yaml = serde_saphyr::to_string(value).map_err(|error| Failure::Machine(error.into()))?;
-            text(&yaml)
-        }
+        Form::Yaml => serde_saphyr::to_string(value).map_err(|error| Failure::Machine(error.into())),
         _ => {
             let json = serde_json::to_string_pretty(value).map_err(|error| Failure::Machine(error.into()))?;
-            text(&format!("{json}\n"))
+            Ok(format!("{json}\n"))
         }
     }
 }

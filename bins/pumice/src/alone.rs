@@ -105,7 +105,7 @@ pub fn controllers(args: &ControllersArgs) -> Result<()> {
 }
 
 /// Does `work` while the Lease is held, if there is one, and gives it back when the work has ended well.
-async fn while_leading(
+pub async fn while_leading(
     client: Client,
     lease: Option<LeaseOptions>,
     stop: &CancellationToken,

@@ -20,10 +20,11 @@ use crate::data_dir::DataDir;
 use crate::up::{host_name, now, start_logging, stop_on_signal};
 
 /// Components besides nodes, and who they are.
-const COMPONENTS: [(&str, &str); 3] = [
+const COMPONENTS: [(&str, &str); 4] = [
     ("scheduler", names::USER_SCHEDULER),
     ("controllers", names::USER_CONTROLLERS),
     ("admission", names::USER_ADMISSION),
+    ("history", names::USER_HISTORY),
 ];
 
 /// Serves until a signal.

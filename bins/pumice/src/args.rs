@@ -10,6 +10,7 @@ pub mod api;
 mod backup;
 pub mod cluster;
 pub mod controllers;
+pub mod history;
 pub mod install;
 mod meaningless;
 pub mod node;
@@ -54,6 +55,9 @@ pub enum Command {
     /// Run the controllers by themselves
     #[command(subcommand)]
     Controllers(ControllersCommand),
+    /// Keep the history of jobs by itself
+    #[command(subcommand)]
+    History(HistoryCommand),
     /// Run admission by itself, as a cluster's webhooks
     #[command(subcommand)]
     Admission(AdmissionCommand),
@@ -89,10 +93,13 @@ pub enum SchedulerCommand {
     /// Run a recording again and say whether every plan comes out as it was; exits 1 when one does not, 2 when the
     /// recording can't be read or run
     Replay(record::ReplayArgs),
+    /// Work with recordings
+    #[command(subcommand)]
+    Record(record::RecordCommand),
     /// Run scheduling cases and say, line by line, how the answers compare; exits 1 when one fails, 2 when the file
     /// can't be read
     Check {
-        /// The cases, in YAML.
+        /// The cases, in YAML, or one that was cut from a recording.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
@@ -105,6 +112,13 @@ pub enum SchedulerCommand {
 pub enum ControllersCommand {
     /// Run the controllers on a cluster
     Run(Box<cluster::ControllersArgs>),
+}
+
+/// What `pumice history` can do.
+#[derive(Debug, Subcommand)]
+pub enum HistoryCommand {
+    /// Keep what became of a cluster's jobs, and answer what its API server passes on
+    Run(Box<history::HistoryRunArgs>),
 }
 
 /// What `pumice admission` can do.
@@ -157,6 +171,8 @@ pub struct UpArgs {
     pub no_recording: bool,
     #[command(flatten)]
     pub keep: record::KeepArgs,
+    #[command(flatten)]
+    pub history: history::HistoryArgs,
     #[command(flatten)]
     pub node: node::MachineArgs,
     /// Whether this machine is a node

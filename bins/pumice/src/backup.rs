@@ -3,6 +3,8 @@
 //! Invariant: the file appears under its name complete, checked and synced, mode 0600, or not at all. A platform that runs
 //! is asked, and goes on; one that does not is read by the same rules, and none starts meanwhile.
 
+pub mod history;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -32,15 +34,15 @@ pub fn backup(args: &BackupArgs) -> Result<()> {
         bail!("there is no platform in {} to make a backup of; choose another with --data-dir", data.path().display());
     }
     let mut file = Fresh::create(&args.file)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
+    let history = runtime.block_on(history::Copy::make(&data, &args.file));
+    let of = Platform { data: &data, history: history.as_ref() };
     let header = match DirectoryLock::acquire(data.path()) {
         Ok(lock) => {
             drop(lock);
-            at_rest(&data, &mut file)?
+            at_rest(&of, &mut file)?
         }
-        Err(LockError::Held { pid, .. }) => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.context("start the runtime")?.block_on(while_running(&data, &pid, &mut file))?
-        }
+        Err(LockError::Held { pid, .. }) => runtime.block_on(while_running(&of, &pid, &mut file))?,
         Err(error) => return Err(error).context("look whether a platform runs"),
     };
     let (objects, bytes) = file.finish()?;
@@ -49,17 +51,24 @@ pub fn backup(args: &BackupArgs) -> Result<()> {
     Ok(())
 }
 
+/// What is saved.
+struct Platform<'p> {
+    data: &'p DataDir,
+    history: Option<&'p history::Copy>,
+}
+
 /// Asks the platform that runs, as its administrator.
-async fn while_running(data: &DataDir, pid: &str, file: &mut Fresh) -> Result<BackupHeader> {
+async fn while_running(of: &Platform<'_>, pid: &str, file: &mut Fresh) -> Result<BackupHeader> {
+    let data = of.data;
     let note = read_run_file(data.path())?.filter(|note| note.pid.to_string() == pid);
     let Some(note) = note else {
         bail!("process {pid} uses {} and is not ready; try again when it is", data.path().display());
     };
     let client = client_from(Some(&data.path().join(note.kubeconfig)), None).await?;
-    stream(&client, data, file).await.with_context(|| format!("read the platform at {}", note.url))
+    stream(&client, of, file).await.with_context(|| format!("read the platform at {}", note.url))
 }
 
-async fn stream(client: &Client, data: &DataDir, file: &mut Fresh) -> Result<BackupHeader> {
+async fn stream(client: &Client, of: &Platform<'_>, file: &mut Fresh) -> Result<BackupHeader> {
     let request = http::Request::get(PATH).body(Vec::<u8>::new().into()).context("ask for a backup")?;
     let response = client.send(request).await.context("ask for a backup")?;
     let code = response.status();
@@ -75,7 +84,7 @@ async fn stream(client: &Client, data: &DataDir, file: &mut Fresh) -> Result<Bac
         bail!("it answers {code}: {}", String::from_utf8_lossy(&said));
     }
     let mut decoder = BackupDecoder::default();
-    let mut keeper = Keeper::new(data, file);
+    let mut keeper = Keeper::new(of, file);
     while let Some(piece) = body.frame().await {
         let piece = piece.context("the platform ended before the backup was whole")?;
         decoder.push(&piece.into_data().unwrap_or_default());
@@ -88,8 +97,8 @@ async fn stream(client: &Client, data: &DataDir, file: &mut Fresh) -> Result<Bac
 }
 
 /// Reads a platform that does not run.
-fn at_rest(data: &DataDir, file: &mut Fresh) -> Result<BackupHeader> {
-    let store = Store::open(data.path(), Options::default()).context("open the store")?;
+fn at_rest(of: &Platform<'_>, file: &mut Fresh) -> Result<BackupHeader> {
+    let store = Store::open(of.data.path(), Options::default()).context("open the store")?;
     let snapshot = store.snapshot();
     let header = BackupHeader {
         uid: snapshot.uid.to_string(),
@@ -97,7 +106,7 @@ fn at_rest(data: &DataDir, file: &mut Fresh) -> Result<BackupHeader> {
         created_seconds: crate::up::now().as_second(),
         made_by: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let mut keeper = Keeper::new(data, file);
+    let mut keeper = Keeper::new(of, file);
     keeper.keep(BackupFrame::Header(header.clone()))?;
     for object in snapshot.objects {
         keeper.object(&object)?;
@@ -110,7 +119,7 @@ fn at_rest(data: &DataDir, file: &mut Fresh) -> Result<BackupHeader> {
 
 /// Writes what comes in anew, with the platform's own files before the end.
 struct Keeper<'f> {
-    data: &'f DataDir,
+    of: &'f Platform<'f>,
     file: &'f mut Fresh,
     encoder: Option<BackupEncoder>,
     header: Option<BackupHeader>,
@@ -118,8 +127,8 @@ struct Keeper<'f> {
 }
 
 impl<'f> Keeper<'f> {
-    fn new(data: &'f DataDir, file: &'f mut Fresh) -> Self {
-        Self { data, file, encoder: None, header: None, buffer: Vec::new() }
+    fn new(of: &'f Platform<'f>, file: &'f mut Fresh) -> Self {
+        Self { of, file, encoder: None, header: None, buffer: Vec::new() }
     }
 
     fn keep(&mut self, frame: BackupFrame) -> Result<()> {
@@ -145,9 +154,15 @@ impl<'f> Keeper<'f> {
     }
 
     fn end(&mut self) -> Result<()> {
-        let kept = pumice_auth::kept_files(&self.data.pki()).context("read the platform's keys")?;
+        let kept = pumice_auth::kept_files(&self.of.data.pki()).context("read the platform's keys")?;
         if let Some(mut encoder) = self.encoder.take() {
             kept.iter().for_each(|(name, contents)| encoder.file(name, contents.as_bytes(), &mut self.buffer));
+            if let Some(history) = self.of.history {
+                history.pieces(|name, piece| {
+                    encoder.file(name, piece, &mut self.buffer);
+                    self.file.write(&mut self.buffer)
+                })?;
+            }
             encoder.end(&mut self.buffer);
         }
         self.file.write(&mut self.buffer)

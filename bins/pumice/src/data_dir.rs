@@ -48,6 +48,11 @@ impl DataDir {
         self.path.join("store.redb")
     }
 
+    /// The history's file.
+    pub fn history(&self) -> PathBuf {
+        self.path.join(crate::args::history::FILE)
+    }
+
     /// The kubeconfigs of components that run by themselves.
     pub fn kubeconfigs(&self) -> PathBuf {
         self.path.join("kubeconfigs")

@@ -10,6 +10,7 @@ mod args;
 mod backup;
 mod data_dir;
 mod down;
+mod history;
 mod install;
 mod node;
 mod restore;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::vcctl::slurm;
-use crate::args::{AdmissionCommand, Cli, Command, ControllersCommand, NodeCommand};
+use crate::args::{AdmissionCommand, Cli, Command, ControllersCommand, HistoryCommand, NodeCommand};
 
 /// Objects are many small values that one thread makes and another frees, which the system's allocator is slow at.
 #[global_allocator]
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::ApiServer(args) => apiserver::run(&args),
         Command::Scheduler(command) => return scheduler::run(&command),
         Command::Controllers(ControllersCommand::Run(args)) => alone::controllers(&args),
+        Command::History(HistoryCommand::Run(args)) => history::run(&args),
         Command::Admission(AdmissionCommand::Run(args)) => admission::run(&args),
         Command::Admission(AdmissionCommand::Policies(args)) => {
             print!("{}", args.text());

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use pumice_store::{BackupDecoder, BackupFrame, BackupHeader, DirectoryLock, Restore, holds_store};
 
 use crate::args::RestoreArgs;
+use crate::backup::history;
 use crate::data_dir::DataDir;
 
 /// Read at a time, in bytes.
@@ -53,8 +54,9 @@ fn check(path: &Path) -> Result<BackupHeader> {
 
 /// Moves aside what a restored platform would replace, if that is wanted; answers where it is.
 fn make_room(data: &DataDir, force: bool) -> Result<Option<PathBuf>> {
-    let replaced: Vec<PathBuf> = [data.store(), data.pki(), data.kubeconfig(), data.kubeconfigs()].into();
-    let there = holds_store(data.path()) || data.pki().exists();
+    let mut replaced: Vec<PathBuf> = [data.store(), data.pki(), data.kubeconfig(), data.kubeconfigs()].into();
+    replaced.extend(history::files(data));
+    let there = holds_store(data.path()) || data.pki().exists() || data.history().exists();
     if !there {
         return Ok(None);
     }
@@ -85,6 +87,7 @@ fn write(path: &Path, data: &DataDir, lock: DirectoryLock, header: &BackupHeader
                 objects += 1;
                 restore.put(object)?;
             }
+            BackupFrame::File { name, contents } if history::is_piece(&name) => history::put_back(data, &contents)?,
             BackupFrame::File { name, contents } => pumice_auth::write_kept_file(&pki, &name, &contents)?,
             // The file was replaced since it was checked.
             BackupFrame::Header(found) if found != *header => bail!("it has changed meanwhile"),

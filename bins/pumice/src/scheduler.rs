@@ -5,11 +5,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use pumice_scheduler::Options;
-use pumice_scheduler::check::{Counts, check};
+use pumice_scheduler::check::{Counts, Outcome, check, check_recorded};
+use pumice_scheduler::record::is_case;
+use pumice_scheduler::{Options, plugins};
 
 use crate::alone;
 use crate::args::SchedulerCommand;
+use crate::args::record::RecordCommand;
 use crate::args::scheduler::RunArgs;
 use crate::args::simulate::{Form, SimulateArgs};
 
@@ -29,6 +31,15 @@ pub fn run(command: &SchedulerCommand) -> ExitCode {
             return match record::run_again(args) {
                 Ok(true) => ExitCode::SUCCESS,
                 Ok(false) => ExitCode::from(FAILED),
+                Err(error) => {
+                    eprintln!("pumice: {error:#}");
+                    ExitCode::from(UNREADABLE)
+                }
+            };
+        }
+        SchedulerCommand::Record(RecordCommand::Cut(args)) => {
+            return match record::cut_out(args) {
+                Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     eprintln!("pumice: {error:#}");
                     ExitCode::from(UNREADABLE)
@@ -88,21 +99,27 @@ fn simulate(args: &SimulateArgs) -> anyhow::Result<()> {
     let report = simulation.run(|_, _| {});
     let text = match args.output {
         Form::Table => report.table(),
+        Form::Svg => report.svg(),
         Form::Json => serde_json::to_string_pretty(&report).context("print the answer")? + "\n",
     };
     std::io::stdout().lock().write_all(text.as_bytes()).context("the answer could not be written")
 }
 
 fn check_file(file: &Path) -> anyhow::Result<Counts> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("{} could not be read", file.display()))?;
+    let unread = || format!("{} could not be read", file.display());
+    let unchecked = || format!("{} can't be checked", file.display());
     let mut out = std::io::stdout().lock();
     let mut written = Ok(());
-    let counts = check(&text, |outcome| {
+    let each = |outcome: &Outcome| {
         if written.is_ok() {
             written = writeln!(out, "{outcome}");
         }
-    })
-    .with_context(|| format!("{} can't be checked", file.display()))?;
+    };
+    let counts = if is_case(file).with_context(unread)? {
+        check_recorded(file, &plugins(), each).with_context(unchecked)?
+    } else {
+        check(&std::fs::read_to_string(file).with_context(unread)?, each).with_context(unchecked)?
+    };
     written.and_then(|()| writeln!(out, "{counts}")).context("the outcome could not be written")?;
     Ok(counts)
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use pumice_auth::Identity;
 use pumice_cluster::{client_over, connect, install_definitions};
+use pumice_history::Place;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -53,10 +54,13 @@ pub fn start_logging(filter: &str) -> Result<()> {
 async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     // Signals are caught before anything starts, so that none can cut a start-up short half way.
     let stop = stop_on_signal()?;
+    // What is wrong in the flags is said before anything is touched; a database that is away is no reason not to start.
+    let history = args.history.history.then(|| args.history.keep.place(data.path())).transpose()?;
     let late = Late::new(components::node_name());
     let schedulers = &args.scheduling.scheduler_name;
     let (mut api, listener) = Api::open(data, &args.api, Ipv4Addr::LOCALHOST.into(), schedulers, |builder, _, _| {
         let builder = builder.node_proxy(Arc::new(late.node_proxy())).aggregate(late.why());
+        let builder = if args.history.history { late.with_history(builder) } else { builder };
         Ok(late.parts.iter().filter(|part| part.is_wanted(args)).fold(builder, |builder, part| {
             let part = part.clone();
             builder.ready_check(part.name, move || part.look())
@@ -66,7 +70,7 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     let node_lock = args.local_node.then(|| crate::node::lock(data)).transpose()?;
     let following = std::mem::replace(&mut api.following, Box::pin(std::future::pending()));
     let result = tokio::select! {
-        result = Box::pin(serve(args, data, &api, &late, listener, stop)) => result,
+        result = Box::pin(serve(args, data, &api, (&late, history), listener, stop)) => result,
         () = following => Ok(()),
     };
     // Before the platform's own: `pumice down` asks whoever holds one to end, and a process that is asked twice ends at once.
@@ -80,7 +84,7 @@ async fn serve(
     args: &UpArgs,
     data: &DataDir,
     api: &Api,
-    late: &Late,
+    (late, history): (&Late, Option<Place>),
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<()> {
@@ -91,7 +95,7 @@ async fn serve(
     let identity = Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS]);
     let administrator = client_over(api.server.client_service(identity));
     install_definitions(&administrator, pumice_api::crds::at_work()).await.context("install Volcano's definitions")?;
-    let mut components = Components::start(&api.server, late, args, data.path(), port)?;
+    let mut components = Components::start(&api.server, late, (args, history), data.path(), port)?;
     let gateway = late.node.get().and_then(pumice_node::Handle::gateway);
     let certificate =
         api.ca.issue_server(&api::names(node, gateway), now()).context("issue the server's certificate")?;

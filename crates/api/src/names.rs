@@ -154,6 +154,12 @@ pub const USER_SCHEDULER: &str = "system:pumice:scheduler";
 pub const USER_CONTROLLERS: &str = "system:pumice:controllers";
 /// User of admission.
 pub const USER_ADMISSION: &str = "system:pumice:admission";
+/// User of the history.
+pub const USER_HISTORY: &str = "system:pumice:history";
+/// Service account of the history on a cluster.
+pub const SERVICE_ACCOUNT_HISTORY: &str = "pumice-history";
+/// The Lease of the history on a cluster, in [`NAMESPACE_SYSTEM`].
+pub const HISTORY_LEASE: &str = "pumice-history";
 /// Service account of the scheduler on a cluster.
 pub const SERVICE_ACCOUNT_SCHEDULER: &str = "pumice-scheduler";
 /// Service account of the controllers on a cluster.

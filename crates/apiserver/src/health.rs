@@ -21,8 +21,18 @@ type Look = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 pub(crate) struct Check {
     name: &'static str,
     look: Look,
-    /// Whether a server without it can be helped by nothing but a restart.
-    vital: bool,
+    weight: Weight,
+}
+
+/// What hangs on a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// A server without it can be helped by nothing but a restart.
+    Vital,
+    /// Without it no work can be taken.
+    Needed,
+    /// Work goes on without it; it is only told.
+    Told,
 }
 
 /// Everything that must be well.
@@ -30,15 +40,19 @@ pub(crate) struct Health(Vec<Check>);
 
 impl Health {
     /// The server's own checks, and `more` that say whether work can be taken.
-    pub(crate) fn new(store: &Store, more: Vec<(&'static str, Look)>) -> Self {
-        let check = |name, vital, look| Check { name, look, vital };
+    pub(crate) fn new(store: &Store, more: Vec<(&'static str, Weight, Look)>) -> Self {
+        let check = |name, weight, look| Check { name, look, weight };
         let (open, writes) = (store.clone(), store.clone());
         let mut checks = vec![
-            check("ping", true, Box::new(|| Ok(())) as Look),
-            check("store", true, Box::new(move || well(!open.stats().closed, "the store has closed"))),
-            check("store-writes", false, Box::new(move || well(!writes.stats().failing, "the last commit failed"))),
+            check("ping", Weight::Vital, Box::new(|| Ok(())) as Look),
+            check("store", Weight::Vital, Box::new(move || well(!open.stats().closed, "the store has closed"))),
+            check(
+                "store-writes",
+                Weight::Needed,
+                Box::new(move || well(!writes.stats().failing, "the last commit failed")),
+            ),
         ];
-        checks.extend(more.into_iter().map(|(name, look)| check(name, false, look)));
+        checks.extend(more.into_iter().map(|(name, weight, look)| check(name, weight, look)));
         Self(checks)
     }
 
@@ -49,7 +63,7 @@ impl Health {
             [of, name] => (*of, Some(*name)),
             _ => return Err(Status::unknown_path()),
         };
-        let mut checks = self.0.iter().filter(|check| of != "livez" || check.vital);
+        let mut checks = self.0.iter().filter(|check| of != "livez" || check.weight == Weight::Vital);
         let told = identity.is_in(AUTHENTICATED);
         if let Some(name) = one {
             let check = checks.find(|check| check.name == name).ok_or_else(Status::unknown_path)?;
@@ -70,7 +84,7 @@ impl Health {
 fn all(of: &str, checks: &[&Check], query: &Query, verbose: bool, told: bool) -> Response<Body> {
     let excluded: Vec<&str> = query.all("exclude").collect();
     let (mut page, mut failed) = (String::new(), Vec::new());
-    for Check { name, look, .. } in checks {
+    for Check { name, look, weight } in checks {
         // Writing to a String can't fail.
         let _ = if excluded.contains(name) {
             writeln!(page, "[+]{name} excluded: ok")
@@ -78,7 +92,7 @@ fn all(of: &str, checks: &[&Check], query: &Query, verbose: bool, told: bool) ->
             match look() {
                 Ok(()) => writeln!(page, "[+]{name} ok"),
                 Err(why) => {
-                    failed.push(*name);
+                    failed.extend((*weight != Weight::Told).then_some(*name));
                     writeln!(page, "[-]{name} failed: {}", if told { why.as_str() } else { "reason withheld" })
                 }
             }

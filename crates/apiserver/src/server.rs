@@ -25,7 +25,7 @@ use crate::audit::AuditLog;
 use crate::body::Body;
 use crate::clock::{Clock, SystemClock};
 use crate::gates::GatesCell;
-use crate::health::Health;
+use crate::health::{Health, Weight};
 use crate::node_proxy::{NoNodes, NodeProxy};
 use crate::quota::Quotas;
 use crate::registry::RegistryCell;
@@ -86,7 +86,7 @@ pub struct Builder {
 }
 
 /// Something that must be well before work is taken: its name, and a look that says why it isn't.
-type ReadyCheck = (&'static str, Box<dyn Fn() -> Result<(), String> + Send + Sync>);
+type ReadyCheck = (&'static str, Weight, Box<dyn Fn() -> Result<(), String> + Send + Sync>);
 
 impl Builder {
     /// Where requests are told; nowhere by default.
@@ -101,7 +101,17 @@ impl Builder {
         name: &'static str,
         look: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.checks.push((name, Box::new(look)));
+        self.checks.push((name, Weight::Needed, Box::new(look)));
+        self
+    }
+
+    /// Tells on `/readyz` of a part that work goes on without: it is shown there, and its failing fails nothing.
+    pub fn told_check(
+        mut self,
+        name: &'static str,
+        look: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push((name, Weight::Told, Box::new(look)));
         self
     }
 

@@ -49,6 +49,8 @@ const VIEW: &[Line] = &[
     (&["pumice.sh"], &["resourceprofiles"], READ),
     // Why a job waits, and how queues and nodes stand.
     (&["why.pumice.sh"], &["jobs", "nodes", "queues"], READ),
+    // What became of jobs, for who may read them while they are there.
+    (&["history.pumice.sh"], &["jobs"], READ),
 ];
 
 const EDIT: &[Line] = &[

@@ -4,8 +4,8 @@
 //! `pumice roles` and by the tests on a real Kubernetes.
 
 use pumice_api::names::{
-    SERVICE_ACCOUNT_ADMISSION, SERVICE_ACCOUNT_CONTROLLERS, SERVICE_ACCOUNT_SCHEDULER, USER_ADMISSION,
-    USER_CONTROLLERS, USER_NODE, USER_SCHEDULER,
+    SERVICE_ACCOUNT_ADMISSION, SERVICE_ACCOUNT_CONTROLLERS, SERVICE_ACCOUNT_HISTORY, SERVICE_ACCOUNT_SCHEDULER,
+    USER_ADMISSION, USER_CONTROLLERS, USER_HISTORY, USER_NODE, USER_SCHEDULER,
 };
 use serde_json::{Value, json};
 
@@ -23,6 +23,8 @@ pub enum Component {
     Controllers,
     /// Admission.
     Admission,
+    /// The history.
+    History,
     /// Simulated nodes.
     Nodes,
 }
@@ -37,6 +39,7 @@ impl Component {
             Self::Scheduler => USER_SCHEDULER,
             Self::Controllers => USER_CONTROLLERS,
             Self::Admission => USER_ADMISSION,
+            Self::History => USER_HISTORY,
             Self::Nodes => USER_NODE,
         }
     }
@@ -47,6 +50,7 @@ impl Component {
             Self::Scheduler => SERVICE_ACCOUNT_SCHEDULER,
             Self::Controllers => SERVICE_ACCOUNT_CONTROLLERS,
             Self::Admission => SERVICE_ACCOUNT_ADMISSION,
+            Self::History => SERVICE_ACCOUNT_HISTORY,
             Self::Nodes => "pumice-nodes",
         }
     }

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use pumice_api::names::{
-    ADMISSION_CONFIGURATION, ADMISSION_SECRET, NAMESPACE_SYSTEM, USER_ADMISSION, USER_CONTROLLERS, USER_GC, USER_NODE,
-    USER_SCHEDULER,
+    ADMISSION_CONFIGURATION, ADMISSION_SECRET, HISTORY_LEASE, NAMESPACE_SYSTEM, USER_ADMISSION, USER_CONTROLLERS,
+    USER_GC, USER_HISTORY, USER_NODE, USER_SCHEDULER,
 };
 
 use crate::identity::{AUTHENTICATED, UNAUTHENTICATED};
@@ -109,6 +109,16 @@ const REGISTRATION: Line = (
 /// Its certificate, in the namespace of the components.
 const CERTIFICATE: Line = (CORE, &["secrets"], &["get", "list", "watch", "update"]);
 
+/// What is written down, and what pods use.
+const HISTORY: &[Line] = &[
+    (&["batch", "batch.volcano.sh"], &["jobs"], READ),
+    (SCHEDULING, &["podgroups"], READ),
+    (CORE, &["pods"], READ),
+    (&["metrics.k8s.io"], &["pods"], &["list"]),
+];
+/// Of several instances one writes.
+const HISTORYS_LEASE: Line = (&["coordination.k8s.io"], &["leases"], &["get", "update"]);
+
 const NODE: &[Line] = &[
     (CORE, &["nodes"], &["get", "list", "watch", "create", "update", "patch"]),
     (CORE, &["nodes/status", "pods/status"], WRITE),
@@ -147,6 +157,7 @@ pub fn built_in() -> Vec<Grant> {
         (USER_SCHEDULER, SCHEDULER),
         (USER_CONTROLLERS, CONTROLLERS),
         (USER_ADMISSION, ADMISSION),
+        (USER_HISTORY, HISTORY),
         (USER_NODE, NODE),
         (USER_GC, GC),
     ];
@@ -158,6 +169,7 @@ pub fn built_in() -> Vec<Grant> {
         })
         .collect();
     grants.extend(admission_of_a_cluster());
+    grants.push(lease_of_the_history());
     let workloads = WORKLOADS.iter().map(resource_rule).collect();
     grants.push(grant(Subject::User(USER_CONTROLLERS.to_owned()), ROLE_WORKLOADS, workloads));
     for group in [AUTHENTICATED, UNAUTHENTICATED] {
@@ -180,7 +192,6 @@ pub fn built_in() -> Vec<Grant> {
 fn admission_of_a_cluster() -> [Grant; 2] {
     let subject = || Subject::User(USER_ADMISSION.to_owned());
     let make = |(groups, resources, _): Line| resource_rule(&(groups, resources, &["create"]));
-    let named = |line: Line, name: &str| Rule { resource_names: vec![name.to_owned()], ..resource_rule(&line) };
     let registration = vec![named(REGISTRATION, ADMISSION_CONFIGURATION), make(REGISTRATION)];
     let certificate = vec![named(CERTIFICATE, ADMISSION_SECRET), make(CERTIFICATE)];
     let scope = Scope::Namespace(NAMESPACE_SYSTEM.to_owned());
@@ -188,6 +199,21 @@ fn admission_of_a_cluster() -> [Grant; 2] {
         grant(subject(), "system:pumice:admission-registration", registration),
         Grant { scope, ..grant(subject(), "system:pumice:admission-certificate", certificate) },
     ]
+}
+
+/// The one Lease that the history holds where it runs by itself.
+fn lease_of_the_history() -> Grant {
+    let subject = Subject::User(USER_HISTORY.to_owned());
+    let (groups, resources, _) = HISTORYS_LEASE;
+    let rules = vec![named(HISTORYS_LEASE, HISTORY_LEASE), resource_rule(&(groups, resources, &["create"]))];
+    Grant {
+        scope: Scope::Namespace(NAMESPACE_SYSTEM.to_owned()),
+        ..grant(subject, "system:pumice:history-lease", rules)
+    }
+}
+
+fn named(line: Line, name: &str) -> Rule {
+    Rule { resource_names: vec![name.to_owned()], ..resource_rule(&line) }
 }
 
 fn grant(subject: Subject, role: &str, rules: Vec<Rule>) -> Grant {

@@ -46,6 +46,8 @@ pub(crate) struct Kind {
     pub(crate) needed: u32,
     /// About how long they will run; see `length_of`.
     pub(crate) length: u8,
+    /// They may be evicted: what windows bar depends on it.
+    pub(crate) preemptable: bool,
 }
 
 /// Groups that are alike.
@@ -259,13 +261,15 @@ fn kind_of(tables: &Tables, policy: &Policy, group: GroupId, row: &GroupRow) -> 
     let first = *row.tasks.first()?;
     let class = tables.task(first).class;
     let tasks = || row.tasks.iter().map(|task| tables.task(*task));
-    let simple = tasks().all(|task| task.class == class && task.state == TaskState::Pending && is_free(task));
+    let preemptable = tables.task(first).preemptable;
+    let alike = |task: &TaskRow| task.class == class && task.preemptable == preemptable;
+    let simple = tasks().all(|task| alike(task) && task.state == TaskState::Pending && is_free(task));
     if !simple || policy.stands_alone(tables, first) {
         return None;
     }
     let needed = row.min_member.clamp(1, pending);
     let length = length_of(tables.passes_for(group, class, Surety::Expected));
-    Some(Kind { queue: row.queue, namespace: row.namespace_id, class, needed, length })
+    Some(Kind { queue: row.queue, namespace: row.namespace_id, class, needed, length, preemptable })
 }
 
 /// A run's length to a quarter, so that those of about one length are alike: the first of them stands for all where they

@@ -58,13 +58,16 @@ impl Failure {
 impl Cycle<'_> {
     pub(crate) fn run(mut self) -> Plan {
         self.tables.refresh_inherited_queues();
-        self.tables.refresh_network(self.config.sharding.as_ref());
+        self.tables.refresh_network(self.config.sharding.as_ref(), self.now);
         self.tables.nodes.expire_usage(self.now.plus_ms(-usage::FRESH_MS));
         self.policy.open(self.tables, self.now);
         self.tables.begin();
+        self.plan.settled = self.tables.settle_receipts(self.now);
         actions::fences::settle(&mut self);
         actions::half_placed::take_back(&mut self);
+        actions::windows::empty(&mut self);
         actions::reserve::settle(&mut self);
+        actions::overrun::end(&mut self);
         for action in &self.config.actions {
             match action {
                 Action::Enqueue => actions::enqueue::run(&mut self),

@@ -1,15 +1,26 @@
 //! What more there is to say of a waiting group than the checks that failed: worked out when somebody asks, so that it costs
 //! neither a cycle nor memory. Called by `World::reasons` and by the views of groups. O(nodes that keep room).
 
+mod could;
+mod held;
+mod line;
 mod node;
 mod queue;
+mod trials;
+mod why;
+mod windows;
 
+pub use could::Could;
+pub use held::{Held, Holder};
+pub use line::Line;
 pub use node::NodeWhy;
 pub use queue::QueueWhy;
+pub use why::Why;
+pub(crate) use {why::why, windows::closed};
 
 use std::collections::BTreeSet;
 
-use crate::ids::{GroupId, TimeMs};
+use crate::ids::{GroupId, TaskId, TimeMs};
 use crate::minimum::missing;
 use crate::outlook::Guess;
 use crate::reasons::{Expected, Reason, Reasons};
@@ -64,12 +75,13 @@ fn reserved(reservation: &Reservation, now: TimeMs) -> Reason {
 
 /// Nodes that could take a pod of the group this moment but for what is kept there.
 fn kept_for_others(tables: &Tables, group: GroupId, now: TimeMs) -> Option<Reason> {
-    let pending = |row: &&crate::world::tasks::TaskRow| row.state == TaskState::Pending;
-    let first = tables.groups.row(group).tasks.iter().map(|task| tables.task(*task)).find(pending)?;
-    let class = tables.classes.row(first.class);
+    let pending = |task: &TaskId| tables.task(*task).state == TaskState::Pending;
+    let first = tables.groups.row(group).tasks.iter().copied().find(pending)?;
+    let class = tables.classes.row(tables.task(first).class);
+    let barring = tables.barring(first);
     let (mut nodes, mut holders) = (0_u32, BTreeSet::new());
     for (node, places) in tables.reservations.places() {
-        if tables.nodes.fits_but_for_kept(node, &class.demand) {
+        if tables.nodes.fits_but_for_kept(node, &class.demand) && tables.windows.on(node, &barring).is_none() {
             nodes += 1;
             holders.extend(places);
         }

@@ -15,6 +15,7 @@ mod pod;
 mod queue;
 mod storage;
 mod template;
+mod window;
 
 pub use cluster::{BudgetFacts, HyperNodeFacts, HyperNodeMember, MemberKind, QuotaFacts, ShardFacts};
 pub use couplings::{LabelSelector, PodCouplings, PodSelector, PodTerm, PreferredPodTerm, SpreadConstraint};
@@ -28,6 +29,7 @@ pub use pod::{PodFacts, PodPhase, ShapeTask};
 pub use queue::{NodeGroupAffinity, QueueFacts, QueueState};
 pub use storage::{CsiNodeFacts, PodClaims, StorageClassFacts, VolumeClaimFacts, VolumeFacts};
 pub use template::{ContainerFacts, HostPort, NodeTerm, Operator, PodTemplate, PreferredTerm, Requirement, Toleration};
+pub use window::WindowFacts;
 
 /// What facts need not say: reading gives the default again, and recordings are a third as long.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -175,6 +177,10 @@ pub enum Delta {
     },
     /// A namespace is gone, by name.
     NamespaceRemove(String),
+    /// A Reservation of an administrator as it is now.
+    WindowUpsert(WindowFacts),
+    /// A Reservation is gone, by name.
+    WindowRemove(String),
     /// How long pods of one kind ran before this world began, the oldest first.
     RunsLearned {
         /// Their namespace.

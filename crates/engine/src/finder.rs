@@ -45,6 +45,19 @@ pub(crate) struct Finder {
     tellers: Tellers,
     empty: empty::EmptyCluster,
     book: diagnosis::Book,
+    telling: Telling,
+}
+
+/// How much is told of what the nodes have against a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Telling {
+    /// What each says first.
+    #[default]
+    First,
+    /// All that each has.
+    All,
+    /// Nothing: it only matters whether there is a node.
+    Nothing,
 }
 
 /// What a node is searched for.
@@ -72,6 +85,11 @@ impl<'a> Search<'a> {
 }
 
 impl Finder {
+    /// Tells so much from now on.
+    pub(crate) fn tell(&mut self, telling: Telling) {
+        self.telling = telling;
+    }
+
     /// The node where the pod fits now with the highest score; among equals the lowest id. Where no plugin has more to
     /// say than the class tells the answer comes from an index, else from a scan of the nodes that fit.
     pub(crate) fn best(&mut self, tables: &Tables, policy: &Policy, search: Search<'_>) -> Option<NodeId> {

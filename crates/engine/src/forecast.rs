@@ -14,6 +14,7 @@ use crate::world::ends::Surety;
 use crate::world::reservations::{Amounts, Place, Prospect};
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
+use crate::world::windows::{ClosedTimes, is_closed};
 
 /// What runs is looked at anew after so long at least.
 const RENEW_MS: i64 = 1_000;
@@ -29,6 +30,8 @@ struct Outlook {
     free: SmallVec<[i64; 4]>,
     /// What comes free, in order.
     ends: Vec<(TimeMs, SmallVec<[i64; 4]>)>,
+    /// When the group can't start there, whatever is free.
+    closed: ClosedTimes,
 }
 
 /// The same of what a queue may hold.
@@ -61,9 +64,7 @@ pub(crate) fn prospect(
     }
     parts.sort_by_key(|part| std::cmp::Reverse(tables.size(part.class)));
     let forecast = Forecast::new((tables, policy), group, parts, surety, now);
-    let times = forecast.times(now);
-    let first = times.partition_point(|time| forecast.fill(*time).is_none());
-    let at = *times.get(first)?;
+    let at = forecast.first(now, |time| forecast.fill(time).is_some())?;
     let places = forecast.fill(at)?;
     Some(Prospect { at, surety, places })
 }
@@ -79,9 +80,8 @@ pub(crate) fn at_places(
     let parts = missing(tables, group).parts;
     let of = |surety| {
         let forecast = Forecast::new((tables, policy), group, parts.clone(), surety, now);
-        let times = forecast.times(now);
-        let first = times.partition_point(|time| !forecast.has_room(places, *time));
-        times.get(first).map(|at| Prospect { at: *at, surety, places: places.to_vec() })
+        let first = forecast.first(now, |time| forecast.has_room(places, time));
+        first.map(|at| Prospect { at, surety, places: places.to_vec() })
     };
     of(Surety::Certain).or_else(|| of(Surety::Expected))
 }
@@ -157,6 +157,7 @@ impl<'a> Forecast<'a> {
             }
         }
         let amounts = |demand: &Demand| -> SmallVec<[i64; 4]> { dims.iter().map(|dim| demand.get(*dim)).collect() };
+        let run = tables.run_of_group(group, parts.iter().map(|part| part.class));
         let mut nodes = Vec::new();
         for node in tables.nodes.ids() {
             let suits = |part: &Part| policy.check_facts(tables, tables.classes.row(part.class), node).is_none();
@@ -179,7 +180,7 @@ impl<'a> Forecast<'a> {
                     ends.push((end, amounts));
                 }
             }
-            nodes.push(Outlook { node, suits, free, ends });
+            nodes.push(Outlook { node, suits, free, ends, closed: tables.closed_times(group, node, run) });
         }
         let mut forecast = Self { tables, parts, dims, nodes, queues: Vec::new() };
         forecast.count_reservations(group);
@@ -229,11 +230,34 @@ impl<'a> Forecast<'a> {
         self.queues.push(Headroom { free, ends });
     }
 
-    /// The times at which something comes free, in order; now is the first.
+    /// The first time at which `holds` says so. Room only grows with time but where a node closes or opens: between two
+    /// such moments what holds once holds.
+    fn first(&self, now: TimeMs, holds: impl Fn(TimeMs) -> bool) -> Option<TimeMs> {
+        let closed = self.nodes.iter().flat_map(|outlook| &outlook.closed);
+        let mut edges: Vec<TimeMs> = closed.flat_map(|(last, to)| [Some(last.plus_ms(1)), *to]).flatten().collect();
+        edges.sort_unstable();
+        edges.dedup();
+        let phase = |time: &TimeMs| edges.partition_point(|edge| edge <= time);
+        let times = self.times(now);
+        let mut rest = &times[..];
+        while let Some(begin) = rest.first().map(phase) {
+            let (between, later) = rest.split_at(rest.partition_point(|time| phase(time) == begin));
+            let found = between.partition_point(|time| !holds(*time));
+            if let Some(at) = between.get(found) {
+                return Some(*at);
+            }
+            rest = later;
+        }
+        None
+    }
+
+    /// The times at which something comes free or a node opens, in order; now is the first.
     fn times(&self, now: TimeMs) -> Vec<TimeMs> {
         let of_nodes = self.nodes.iter().flat_map(|outlook| &outlook.ends);
         let of_queues = self.queues.iter().flat_map(|queue| &queue.ends);
+        let opened = self.nodes.iter().flat_map(|outlook| &outlook.closed).filter_map(|(_, to)| *to);
         let mut times: Vec<TimeMs> = of_nodes.chain(of_queues).map(|(end, _)| *end).collect();
+        times.extend(opened.filter(|to| *to > now));
         times.push(now);
         times.sort_unstable();
         times.dedup();
@@ -254,7 +278,8 @@ impl<'a> Forecast<'a> {
             let most = self.most_on_a_node(part.class);
             let room = |free: &[i64]| fits(free, &wants).min(most);
             let mut candidates: Vec<(i64, i64, usize)> = Vec::new();
-            for (place, (outlook, free)) in left.iter().enumerate().filter(|(_, (outlook, _))| outlook.suits[index]) {
+            let may = |outlook: &Outlook| outlook.suits[index] && !is_closed(&outlook.closed, at);
+            for (place, (outlook, free)) in left.iter().enumerate().filter(|(_, (outlook, _))| may(outlook)) {
                 let then = room(free);
                 if then > 0 {
                     candidates.push((room(&outlook.free).max(0), then, place));
@@ -285,6 +310,9 @@ impl<'a> Forecast<'a> {
         let is_free = |place: &Place| {
             let Ok(index) = self.nodes.binary_search_by_key(&place.node, |outlook| outlook.node) else { return false };
             let outlook = &self.nodes[index];
+            if is_closed(&outlook.closed, at) {
+                return false;
+            }
             let free = free_at(&outlook.free, &outlook.ends, at);
             place.amounts.iter().all(|(dim, amount)| {
                 let index = self.dims.iter().position(|other| other == dim);

@@ -35,7 +35,7 @@ pub use config::{
     Warning, WarningKind,
 };
 pub use dims::Resources;
-pub use explain::{NodeWhy, QueueWhy};
+pub use explain::{Could, Held, Holder, Line, NodeWhy, QueueWhy, Why};
 pub use facts::{
     Attribute, BudgetFacts, ContainerFacts, CpuPlace, CsiNodeFacts, Delta, DeviceClaimFacts, DeviceClassFacts,
     DeviceFacts, DeviceName, DeviceRequest, DeviceSliceFacts, GroupCondition, GroupFacts, GroupPhase, GroupStatus,
@@ -43,16 +43,16 @@ pub use facts::{
     NodeUsage, NumaFacts, Operator, OwnerFacts, PodClaims, PodCouplings, PodFacts, PodPhase, PodSelector, PodTemplate,
     PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts,
     SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint, TaintEffect, Toleration, TopologySpec,
-    VolumeClaimFacts, VolumeFacts,
+    VolumeClaimFacts, VolumeFacts, WindowFacts,
 };
 pub use ids::TimeMs;
-pub use plan::{Bind, Eviction, GroupUpdate, Late, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Ungate};
+pub use plan::{Bind, Eviction, GroupUpdate, Late, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Settled, Ungate};
 pub use plugins::template_annotations;
 pub use reasons::{
     Check, CheckCount, Expected, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage,
 };
-pub use save::LoadError;
-pub use world::{GroupView, HyperNodeProblem, QueueView, World};
+pub use save::{LoadError, Texts};
+pub use world::{Ending, ExpectedRun, GroupView, HyperNodeProblem, QueueView, Receipt, World};
 
 /// What a plugin is made of: the extension points, and the facts that they are asked about.
 pub mod plugin {

@@ -56,10 +56,11 @@ pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         && (toleration.exists || toleration.value == taint.value)
 }
 
-/// The first taint that keeps the pod away.
-pub(crate) fn untolerated<'a>(tolerations: &[Toleration], node: &'a NodeRow) -> Option<&'a Taint> {
-    node.taints
-        .iter()
-        .filter(|taint| taint.effect != TaintEffect::PreferNoSchedule)
-        .find(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+/// The taints that keep the pod away, in the node's order.
+pub(crate) fn untolerated<'a>(
+    tolerations: &'a [Toleration],
+    node: &'a NodeRow,
+) -> impl Iterator<Item = &'a Taint> + use<'a> {
+    let hard = node.taints.iter().filter(|taint| taint.effect != TaintEffect::PreferNoSchedule);
+    hard.filter(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
 }

@@ -200,7 +200,12 @@ impl Outlook {
             return None;
         }
         let lead = [by_ends.map(|end| end.0.saturating_sub(now.0)), by_work.map(|lead| lead.saturating_sub(passed))];
-        lead.into_iter().flatten().min().map(|lead| lead.max(0))
+        let lead = lead.into_iter().flatten().min().map(|lead| lead.max(0))?;
+        // Sums know nothing of nodes that are closed to it.
+        let barred = !tables.windows.all.is_empty() && look == Look::Nodes && tables.tasks.span() <= PODS_LOOKED_AT_MAX;
+        let opens = || forecast::prospect(tables, policy, group, Surety::Expected, now);
+        let opens = barred.then(opens).flatten().map_or(0, |prospect| prospect.at.0.saturating_sub(now.0));
+        Some(lead.max(opens))
     }
 }
 
@@ -259,6 +264,11 @@ fn before(tables: &Tables, policy: &Policy, backlog: &Backlog, tenant: Tenant, o
         }
     }
     before
+}
+
+crate::save::saved! {
+    Outlook { releases, watched, watched_now, came };
+    Releases { at, free, endless, work, ends };
 }
 
 impl Releases {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::dims::Resources;
 use crate::facts::{DeviceName, GroupStatus};
 use crate::ids::TimeMs;
+use crate::world::Ending;
 
 /// The outcome of one cycle. All of it already counts in the World.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub struct Plan {
     /// Groups that are expected to miss their deadline, and were not told so before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub late: Vec<Late>,
+    /// What became of room that others were evicted from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settled: Vec<Settled>,
     /// A cycle is wanted at this time even if nothing happens before.
     pub next_wakeup: Option<TimeMs>,
 }
@@ -124,7 +128,7 @@ pub struct Eviction {
     pub node: String,
     /// Its group, `namespace/name`.
     pub group: String,
-    /// `preempt`, `reclaim`, `gangpreempt`, `gangreclaim` or `shuffle`.
+    /// `preempt`, `reclaim`, `gangpreempt`, `gangreclaim`, `shuffle`, `gangtakeback`, `reservation` or `overrun`.
     pub action: String,
     /// The group that gets the room, `namespace/name`.
     pub beneficiary: Option<String>,
@@ -203,6 +207,22 @@ pub struct Late {
     pub expected: TimeMs,
 }
 
+/// What became of room that was freed for a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Settled {
+    /// The group, `namespace/name`.
+    pub beneficiary: String,
+    /// Its uid.
+    pub uid: String,
+    /// The action that chose the victims.
+    pub action: String,
+    /// Whether it started there.
+    pub room: Ending,
+    /// How many pods had to leave.
+    pub evictions: u32,
+}
+
 /// What a queue's pods hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -223,5 +243,6 @@ impl Plan {
             && self.pods.is_empty()
             && self.queues.is_empty()
             && self.late.is_empty()
+            && self.settled.is_empty()
     }
 }

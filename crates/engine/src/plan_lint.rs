@@ -48,6 +48,12 @@ fn binds(tables: &Tables, plan: &Plan, found: &mut Vec<String>) -> FxHashMap<Gro
                 bind.namespace, bind.name, row.state, bind.node
             ));
         }
+        if let Some(window) = row.node.and_then(|node| tables.barred_on(task, node)) {
+            found.push(format!(
+                "pod {}/{} is bound to {}, closed by {}",
+                bind.namespace, bind.name, bind.node, window.name
+            ));
+        }
         if let Some(group) = row.group {
             groups.entry(group).or_default().push(task);
         }

@@ -251,6 +251,11 @@ pub trait Plugin: Debug + Send + Sync {
         nodes.retain(|node| self.check_task(tables, task, *node).is_none());
     }
 
+    /// Whether the pod may be made to leave, whoever gains from it.
+    fn may_leave(&self, _tables: &Tables, _task: TaskId) -> bool {
+        true
+    }
+
     /// What a failed `check_task` is about, for reasons. Empty if there is nothing to add.
     fn detail_of_task(&self, _tables: &Tables, _check: Check, _task: TaskId, _node: NodeId) -> String {
         String::new()
@@ -302,6 +307,24 @@ pub trait Plugin: Debug + Send + Sync {
     /// What a failed check of this plugin is about, for reasons: a taint, a port. Empty if there is nothing to add.
     fn detail(&self, _tables: &Tables, _check: Check, _class: &ClassRow, _node: NodeId) -> String {
         String::new()
+    }
+
+    /// All the checks of this plugin that the node fails, each with what it is about, for an answer that somebody asked
+    /// for: to be overridden where `check_facts`, `check_use` and `check_task` stop at the first of several.
+    fn failed(
+        &self,
+        tables: &Tables,
+        (class, task): (&ClassRow, Option<TaskId>),
+        node: NodeId,
+    ) -> Vec<(Check, String)> {
+        let of_class = [self.check_facts(tables, class, node), self.check_use(tables, class, node)];
+        let mut failed: Vec<(Check, String)> =
+            of_class.into_iter().flatten().map(|check| (check, self.detail(tables, check, class, node))).collect();
+        if let Some(task) = task.filter(|task| self.is_specific(tables, *task)) {
+            let of_task = self.check_task(tables, task, node);
+            failed.extend(of_task.map(|check| (check, self.detail_of_task(tables, check, task, node))));
+        }
+        failed
     }
 
     /// Has the group pods enough to be tried at all? The objection, if not.

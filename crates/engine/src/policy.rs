@@ -295,6 +295,12 @@ impl Policy {
         }
     }
 
+    /// What each plugin that is asked has against the group's admission.
+    pub(crate) fn enqueue_objections(&self, tables: &Tables, group: GroupId, missing: &Missing) -> Vec<Reason> {
+        let asked = self.with(Switch::JobEnqueued);
+        asked.filter_map(|plugin| plugin.job_enqueueable(tables, group, missing).err()).collect()
+    }
+
     /// Tells all that the group has been admitted.
     pub(crate) fn job_enqueued(&mut self, tables: &Tables, group: GroupId, missing: &Missing) {
         for slot in self.plugins.iter_mut().filter(|slot| slot.switches.has(Switch::JobEnqueued)) {
@@ -338,8 +344,14 @@ impl Policy {
         objections.find(|reason| self.binds(reason)).or_else(|| self.allocatable_task(tables, queue, task))
     }
 
+    /// What each plugin has against so much more in the queue.
+    pub(crate) fn objections(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Vec<Reason> {
+        let all = self.with(Switch::Allocatable).filter_map(|plugin| plugin.allocatable(tables, queue, demand));
+        all.filter(|reason| self.binds(reason)).collect()
+    }
+
     /// The first objection to what a pod claims by name counts.
-    fn allocatable_task(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
+    pub(crate) fn allocatable_task(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
         self.with(Switch::Allocatable).find_map(|plugin| plugin.allocatable_task(tables, queue, task))
     }
 
@@ -387,9 +399,28 @@ impl Policy {
         self.with(Switch::Predicate).find_map(|plugin| plugin.check_use_later(tables, class, node))
     }
 
+    /// Everything but room that keeps the pod, or any of its class, off the node, with what each check is about.
+    pub(crate) fn failed(
+        &self,
+        tables: &Tables,
+        (class, task): (&ClassRow, Option<TaskId>),
+        node: NodeId,
+    ) -> Vec<(Check, String)> {
+        let plain = |fails: bool, check: Check| fails.then(|| (check, String::new()));
+        let row = tables.nodes.row(node);
+        let mut failed: Vec<(Check, String)> = Vec::new();
+        failed.extend(plain(!row.known, Check::NodeGone));
+        failed.extend(plain(!tables.shard.allows(&row.name), Check::OutsideShard));
+        failed.extend(plain(self.is_busy(tables, node), Check::Binding));
+        for plugin in self.with(Switch::Predicate) {
+            failed.extend(plugin.failed(tables, (class, task), node));
+        }
+        failed
+    }
+
     /// Whether any plugin has more to say about this task than its class tells.
     pub(crate) fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
-        self.all().any(|plugin| plugin.is_specific(tables, task))
+        tables.is_barred(task) || self.all().any(|plugin| plugin.is_specific(tables, task))
     }
 
     /// Whether any plugin's answers about this task say nothing of others of its class and queue.
@@ -399,18 +430,28 @@ impl Policy {
 
     /// The first check that fails for this very task.
     pub(crate) fn check_task(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
+        if tables.barred_on(task, node).is_some() {
+            return Some(Check::Closed);
+        }
         let mut plugins = self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task));
         plugins.find_map(|plugin| plugin.check_task(tables, task, node))
     }
 
     /// The first check that would fail for this very task when all that is on its way out is gone.
     pub(crate) fn check_task_later(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
+        if tables.barred_on(task, node).is_some() {
+            return Some(Check::Closed);
+        }
         let mut plugins = self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task));
         plugins.find_map(|plugin| plugin.check_task_later(tables, task, node))
     }
 
     /// Keeps the nodes that pass `check_task`.
     pub(crate) fn keep_for_task(&self, tables: &Tables, task: TaskId, nodes: &mut Vec<NodeId>) {
+        let barring = tables.barring(task);
+        if !barring.is_empty() {
+            nodes.retain(|node| tables.windows.on(*node, &barring).is_none());
+        }
         for plugin in self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task)) {
             plugin.keep_for_task(tables, task, nodes);
         }
@@ -418,11 +459,19 @@ impl Policy {
 
     /// What a failed check of this very task is about.
     pub(crate) fn detail_of_task(&self, tables: &Tables, check: Check, task: TaskId, node: NodeId) -> String {
+        if check == Check::Closed {
+            return tables.barred_on(task, node).map_or_else(String::new, |window| window.name.to_string());
+        }
         let plugins = self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task));
         plugins
             .map(|plugin| plugin.detail_of_task(tables, check, task, node))
             .find(|text| !text.is_empty())
             .unwrap_or_default()
+    }
+
+    /// Whether a pod may be made to leave, whoever gains from it: all must agree.
+    pub(crate) fn may_leave(&self, tables: &Tables, task: TaskId) -> bool {
+        self.all().all(|plugin| plugin.may_leave(tables, task))
     }
 
     /// Adds what is to be said about this very task to the scores of all candidates, in the policy's unit.

@@ -11,9 +11,19 @@ use crate::world::tables::Tables;
 /// The first dimension in which `wanted` on top of `used` would exceed the queue's limit. Only dimensions that are
 /// asked for are compared.
 pub(crate) fn exceeded(tables: &Tables, queue: QueueId, wanted: &[i64], used: &[i64]) -> Option<Reason> {
+    all_exceeded(tables, queue, wanted, used).next()
+}
+
+/// All such dimensions.
+pub(crate) fn all_exceeded(
+    tables: &Tables,
+    queue: QueueId,
+    wanted: &[i64],
+    used: &[i64],
+) -> impl Iterator<Item = Reason> {
     let row = tables.queues.row(queue);
     let amount = |amounts: &[i64], dim: DimId| amounts.get(dim.index()).copied().unwrap_or(0);
-    row.capability.iter().find_map(|(dim, limit)| {
+    row.capability.iter().filter_map(move |(dim, limit)| {
         let (requested, used) = (amount(wanted, *dim), amount(used, *dim));
         let short = requested.saturating_add(used).saturating_sub(*limit);
         (requested > 0 && short > 0).then(|| Reason::QueueLimit {
@@ -32,11 +42,21 @@ pub(crate) fn exceeded(tables: &Tables, queue: QueueId, wanted: &[i64], used: &[
 /// Whether one more pod of `demand` would exceed the limit of the queue now, less what is kept of it for others, or that
 /// of a queue above it where queues are asked along their tree.
 pub(crate) fn exceeded_by_pod(tables: &Tables, policy: &Policy, queue: QueueId, demand: &Demand) -> Option<Reason> {
+    all_exceeded_by_pod(tables, policy, queue, demand).next()
+}
+
+/// All such limits, and dimensions.
+pub(crate) fn all_exceeded_by_pod(
+    tables: &Tables,
+    policy: &Policy,
+    queue: QueueId,
+    demand: &Demand,
+) -> impl Iterator<Item = Reason> {
     let row = tables.queues.row(queue);
     let above = row.ancestors.iter().map(|queue| (*queue, &tables.queues.row(*queue).tree));
     let limited = |(queue, _): &(QueueId, &Sums)| !tables.queues.row(*queue).capability.is_empty();
-    let above = above.filter(limited).filter(|_| policy.follows_queue_tree());
-    std::iter::once((queue, &row.own)).filter(limited).chain(above).find_map(|(queue, sums)| {
+    let above = above.filter(move |_| policy.follows_queue_tree());
+    std::iter::once((queue, &row.own)).chain(above).filter(limited).flat_map(move |(queue, sums)| {
         let mut wanted = Vec::new();
         demand.add_to(&mut wanted, 1);
         let mut used = sums.held();
@@ -47,7 +67,7 @@ pub(crate) fn exceeded_by_pod(tables: &Tables, policy: &Policy, queue: QueueId, 
                 used[dim.index()] = used[dim.index()].saturating_add(kept);
             }
         }
-        exceeded(tables, queue, &wanted, &used)
+        all_exceeded(tables, queue, &wanted, &used).collect::<Vec<_>>()
     })
 }
 

@@ -11,14 +11,15 @@ mod class;
 mod text;
 
 pub(crate) use class::{class_of, is_class};
-pub(crate) use text::{plural, time_text, tree};
+pub(crate) use text::{Branch, forest, plural, time_text, tree};
 
 /// Where in its way a group waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Stage {
     /// Its PodGroup is not there: nothing is known of it but its pods.
     NoGroup,
     /// Not admitted yet: no pods are made for it.
+    #[default]
     Enqueue,
     /// Admitted, but it has fewer pods than its minimum.
     NoPods,
@@ -26,10 +27,12 @@ pub enum Stage {
     Allocate,
     /// Nodes were chosen, and the API server refused a bind.
     Binding,
+    /// Nowhere: it has what it needs.
+    Started,
 }
 
 /// All the reasons of one waiting group.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reasons {
     /// Where it waits.
@@ -285,6 +288,20 @@ pub enum Reason {
         /// In how many milliseconds the first of them is expected to start: what has ended by then may have the room.
         in_ms: i64,
     },
+    /// Nodes have room for it, which a Reservation of an administrator closes to it.
+    Closed {
+        /// The Reservation.
+        window: String,
+        /// How many nodes.
+        nodes: u32,
+        /// In how many milliseconds it begins: what is certain to have ended by then may start there. At most 0 where it
+        /// has begun.
+        begins_ms: i64,
+        /// In how many milliseconds it is over; absent, when it is deleted.
+        ends_ms: Option<i64>,
+        /// For whom the nodes are; empty for nobody.
+        for_whom: String,
+    },
     /// It is expected to miss its deadline.
     DeadlineMiss {
         /// By so many milliseconds.
@@ -398,6 +415,8 @@ pub enum Check {
     PodCount,
     /// It has room, which is kept for others that are next.
     Reserved,
+    /// An administrator's Reservation closes it to the pod.
+    Closed,
     /// A host port is taken.
     HostPort,
     /// As many binds are on their way to it as may be at a time.
@@ -439,6 +458,18 @@ pub struct Shortage {
 }
 
 impl Reason {
+    /// Whether both tell of the same limit, share or quota: where two look after one thing it is told once.
+    pub(crate) fn is_about_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::QueueLimit { queue, resource, .. }, Self::QueueLimit { queue: its, resource: of, .. })
+            | (Self::QueueShare { queue, resource, .. }, Self::QueueShare { queue: its, resource: of, .. })
+            | (Self::Quota { quota: queue, resource, .. }, Self::Quota { quota: its, resource: of, .. }) => {
+                (queue, resource) == (its, of)
+            }
+            _ => self == other,
+        }
+    }
+
     /// Whether a queue's share is in the way, which it is not while queues lend.
     pub(crate) fn is_of_share(&self) -> bool {
         matches!(self, Self::QueueShare { .. })

@@ -4,16 +4,17 @@ use crate::backlog::Backlog;
 use crate::close;
 use crate::config::Config;
 use crate::cycle::Cycle;
-use crate::explain::{self, NodeWhy, QueueWhy};
+use crate::explain::{self, NodeWhy, QueueWhy, Why};
 use crate::facts::{Delta, GroupPhase, OwnerFacts};
 use crate::finder::Finder;
 use crate::ids::{GroupId, TimeMs};
+use crate::minimum::missing;
 use crate::outlook::{self, Look, Outlook};
 use crate::plan::Plan;
 use crate::plan_lint;
 use crate::plugins::Registry;
 use crate::policy::Policy;
-use crate::reasons::Reasons;
+use crate::reasons::{Minimum, Reasons, Stage};
 
 mod alone;
 mod apply;
@@ -33,8 +34,10 @@ mod oversubscription;
 pub(crate) mod promises;
 pub(crate) mod queue_view;
 pub(crate) mod queues;
+pub(crate) mod receipts;
 pub(crate) mod reservations;
 pub(crate) mod shard;
+pub(crate) mod sketch;
 pub(crate) mod storage;
 pub(crate) mod sub_jobs;
 pub(crate) mod table;
@@ -43,9 +46,12 @@ pub(crate) mod tasks;
 pub(crate) mod tenants;
 mod users;
 mod view;
+pub(crate) mod windows;
 
+pub use ends::ExpectedRun;
 pub use hypernodes::HyperNodeProblem;
 pub use queue_view::QueueView;
+pub use receipts::{Ending, Receipt};
 use tables::Tables;
 
 /// Cluster facts in, decisions and reasons out. No I/O, no clock: equal deltas and times give equal plans.
@@ -55,7 +61,7 @@ pub struct World {
     pub(crate) policy: Policy,
     finder: Finder,
     backlog: Backlog,
-    outlook: Outlook,
+    pub(crate) outlook: Outlook,
     config: Config,
     registry: Registry,
     /// When the last cycle was.
@@ -218,20 +224,9 @@ impl World {
         self.reasons_of(group, Look::Nodes)
     }
 
-    /// Why the group of that name waits, or the first that waits whose owner has it.
-    pub fn waiting(&self, namespace: &str, name: &str) -> Option<(GroupView<'_>, Reasons)> {
-        let found = self.tables.groups.named(namespace, name).into_iter();
-        let mut waiting = found.filter_map(|group| Some((self.view(group), self.reasons_of(group, Look::Nodes)?)));
-        waiting.next()
-    }
-
-    /// Where a waiting group stands in line: how many are before it, and how many there are. In its queue, or where
-    /// namespaces share that, among those of its own. Groups of one priority that were made in one minute share a place:
-    /// half of them count as before it. O(minutes in which those that wait were made).
-    pub fn place_in_line(&self, namespace: &str, name: &str) -> Option<(u64, u64)> {
-        let group = self.tables.groups.table.find(&groups::key_of(namespace, name))?;
-        let (before, all) = self.backlog.lines.number(self.backlog.lines.entry(group)?);
-        Some((u64::try_from(before).ok()?, u64::try_from(all).ok()?))
+    /// The group of that name, and those whose owner has it.
+    pub fn named(&self, namespace: &str, name: &str) -> impl Iterator<Item = GroupView<'_>> {
+        self.tables.groups.named(namespace, name).into_iter().map(|group| self.view(group))
     }
 
     fn view(&self, group: GroupId) -> GroupView<'_> {
@@ -247,13 +242,52 @@ impl World {
         }
     }
 
+    /// Why a group waits, with all that stands against it now, who holds what it lacks, and what would let it start. What
+    /// that needs to be tried is taken back: asking changes no decision. Bounded, however large the cluster is.
+    pub fn why(&mut self, namespace: &str, name: &str) -> Option<Why> {
+        let group = self.tables.groups.table.find(&groups::key_of(namespace, name))?;
+        let reasons = self.reasons_of(group, Look::Nodes).or_else(|| self.started(group))?;
+        let mut cycle = Cycle {
+            tables: &mut self.tables,
+            policy: &mut self.policy,
+            finder: &mut Finder::default(),
+            backlog: &mut Backlog::default(),
+            outlook: &mut self.outlook,
+            config: &self.config,
+            now: self.now,
+            plan: Plan::default(),
+            failures: rustc_hash::FxHashMap::default(),
+        };
+        Some(explain::why(&mut cycle, &self.backlog, group, reasons))
+    }
+
+    /// What is said of a group that does not wait, but of which there are receipts to tell.
+    fn started(&self, group: GroupId) -> Option<Reasons> {
+        let row = self.tables.groups.row(group);
+        let told = !self.tables.receipts_of(&row.key(), self.now).is_empty();
+        let queue = self.tables.queues.row(row.queue).name.to_string();
+        let minimum = Minimum { min_member: row.min_member, ready: row.counts.ready(), ..Minimum::default() };
+        told.then(|| Reasons { stage: Stage::Started, since: self.now, queue, minimum, ..Reasons::default() })
+    }
+
     fn reasons_of(&self, group: GroupId, look: Look) -> Option<Reasons> {
         let mut reasons = close::reasons_of(&self.tables, &self.policy, &self.backlog, group)?;
         let guess = || self.outlook.guess((&self.tables, &self.policy, &self.backlog), group, self.now, look);
         let foreseeable = self.tables.reservations.of(group).is_some() || outlook::is_foreseeable(&reasons.reasons);
         let guess = foreseeable.then(guess).flatten();
         explain::explain(&self.tables, group, self.now, guess, &mut reasons);
+        reasons.reasons.extend(explain::closed(&self.tables, &self.policy, group, self.now));
         Some(reasons)
+    }
+
+    /// How long the pods that a waiting group lacks are expected to run: the longest of them, where they are of several
+    /// kinds. Nothing where nothing is known of one. O(its tasks).
+    pub fn expected_run(&self, namespace: &str, name: &str) -> Option<ExpectedRun> {
+        let group = self.tables.groups.table.find(&groups::key_of(namespace, name))?;
+        let parts = missing(&self.tables, group).parts;
+        let runs: Option<Vec<ExpectedRun>> =
+            parts.iter().map(|part| self.tables.expected_run(group, part.class)).collect();
+        runs?.into_iter().max_by_key(|run| (run.typical_ms, run.most_ms))
     }
 
     /// What a queue waits for, and who in it. O(groups that wait).
@@ -265,7 +299,7 @@ impl World {
     /// Why a node takes no more, and when it will. O(pods on it).
     pub fn node_why(&self, name: &str) -> Option<NodeWhy> {
         let node = self.tables.nodes.table.find(name).filter(|node| self.tables.nodes.row(*node).known)?;
-        Some(NodeWhy::of(&self.tables, node, self.now))
+        Some(NodeWhy::of((&self.tables, &self.policy), node, self.now))
     }
 
     /// The nodes of this scheduler's shard as of the last cycle, sorted; none where it has no shard.

@@ -25,6 +25,7 @@ CREATE TABLE attempt (
 );
 CREATE INDEX attempt_by_job ON attempt (job_uid);
 CREATE INDEX attempt_by_departure ON attempt (gone);
+CREATE INDEX attempt_by_end ON attempt (ended);
 CREATE TABLE waits (
   group_uid TEXT NOT NULL, since BIGINT NOT NULL, class TEXT NOT NULL,
   job_uid TEXT NOT NULL, summary TEXT,

@@ -9,20 +9,29 @@ use pumice_api::history::{GROUP, PageMeta, VERSION};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::handle::chain;
 use crate::query::{self, QueryError};
-use crate::{DatabaseError, Handle, LastRuns, clock};
+use crate::{Database, DatabaseError, Handle, LastRuns, clock};
 
 impl Handle {
     /// Answers a GET of `.../jobs`, `.../namespaces/NS/jobs` or `.../namespaces/NS/jobs/NAME`, below
-    /// `/apis/history.pumice.sh/v1alpha1`, with the parameters of `docs/history.md`.
+    /// `/apis/history.pumice.sh/v1alpha1`, with the parameters of `docs/history.md`; and of that path itself, where no API server
+    /// of ours has answered it before.
     pub async fn answer(&self, path: &str, query: &str) -> Response<Bytes> {
         let prefix = format!("/apis/{GROUP}/{VERSION}/");
+        if path.trim_end_matches('/') == prefix.trim_end_matches('/') {
+            return json_response(StatusCode::OK, resources().to_string());
+        }
         let parts: Vec<&str> =
             path.strip_prefix(&prefix).unwrap_or_default().trim_end_matches('/').split('/').collect();
+        let database = match self.database() {
+            Ok(database) => database,
+            Err(why) => return unavailable(&format!("there is no history: {why}; it is tried again")),
+        };
         let answered = match parts[..] {
-            ["jobs"] => self.list(query, None).await,
-            ["namespaces", namespace, "jobs"] => self.list(query, Some(namespace)).await,
-            ["namespaces", namespace, "jobs", name] => self.one(query, namespace, name).await,
+            ["jobs"] => list(&database, query, None).await,
+            ["namespaces", namespace, "jobs"] => list(&database, query, Some(namespace)).await,
+            ["namespaces", namespace, "jobs", name] => one(&database, query, namespace, name).await,
             _ => return status(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource"),
         };
         match answered {
@@ -34,37 +43,47 @@ impl Handle {
     /// How long the last pods of each kind ran, of those that succeeded in the last `days` days; for a scheduler that starts.
     ///
     /// # Errors
-    /// When the database does not answer in time.
-    pub async fn last_runs(&self, days: u32) -> Result<Vec<LastRuns>, QueryError> {
+    /// When there is no database yet, or it does not answer in time.
+    pub async fn last_runs(&self, days: u32) -> Result<Vec<LastRuns>, String> {
         let since = clock::now().as_millisecond() - i64::from(days) * 24 * 3_600 * 1_000;
-        query::last_runs(&self.database, since).await
+        query::last_runs(&self.database()?, since).await.map_err(|error| chain(&error))
     }
+}
 
-    async fn list(&self, query: &str, namespace: Option<&str>) -> Result<Value, QueryError> {
-        let question = query::parse(query, namespace)?;
-        match question.group {
-            Some(by) => {
-                let groups = query::groups(&self.database, &question, by, clock::now().as_millisecond()).await?;
-                Ok(page("GroupHistoryList", &groups, &PageMeta::default()))
-            }
-            None => {
-                let (jobs, meta) = query::jobs(&self.database, &question).await?;
-                let items: Vec<Value> = jobs.iter().map(object).collect();
-                Ok(page("JobHistoryList", &items, &meta))
-            }
+async fn list(database: &Database, query: &str, namespace: Option<&str>) -> Result<Value, QueryError> {
+    let question = query::parse(query, namespace)?;
+    match question.group {
+        Some(by) => {
+            let groups = query::groups(database, &question, by, clock::now().as_millisecond()).await?;
+            Ok(page("GroupHistoryList", &groups, &PageMeta::default()))
+        }
+        None => {
+            let (jobs, meta) = query::jobs(database, &question).await?;
+            let items: Vec<Value> = jobs.iter().map(object).collect();
+            Ok(page("JobHistoryList", &items, &meta))
         }
     }
+}
 
-    async fn one(&self, query: &str, namespace: &str, name: &str) -> Result<Value, QueryError> {
-        let parameters = form_urlencoded::parse(query.as_bytes());
-        let uid = parameters.into_iter().find(|(name, value)| name == "uid" && !value.is_empty()).map(|(_, uid)| uid);
-        Ok(object(&query::job(&self.database, namespace, name, uid.as_deref()).await?))
-    }
+async fn one(database: &Database, query: &str, namespace: &str, name: &str) -> Result<Value, QueryError> {
+    let parameters = form_urlencoded::parse(query.as_bytes());
+    let uid = parameters.into_iter().find(|(name, value)| name == "uid" && !value.is_empty()).map(|(_, uid)| uid);
+    Ok(object(&query::job(database, namespace, name, uid.as_deref()).await?))
+}
+
+/// What there is, for discovery.
+fn resources() -> Value {
+    let jobs = json!({"name": "jobs", "singularName": "job", "namespaced": true, "kind": "JobHistory", "verbs": ["get", "list"]});
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{GROUP}/{VERSION}"), "resources": [jobs]})
 }
 
 /// What to answer while there is no history to ask.
 pub fn not_ready() -> Response<Bytes> {
-    status(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "the history is starting; ask again in a moment")
+    unavailable("the history is starting; ask again in a moment")
+}
+
+fn unavailable(message: &str) -> Response<Bytes> {
+    status(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
 }
 
 fn object(record: &impl Serialize) -> Value {
@@ -88,7 +107,7 @@ fn refusal(error: &QueryError) -> Response<Bytes> {
             (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable")
         }
     };
-    status(code, reason, &error.to_string())
+    status(code, reason, &chain(error))
 }
 
 fn status(code: StatusCode, reason: &str, message: &str) -> Response<Bytes> {

@@ -36,6 +36,26 @@ pub enum Place {
     Postgres(String),
 }
 
+impl Place {
+    /// A database of Postgres. Others can read the arguments of a process: an address with a password is refused.
+    ///
+    /// # Errors
+    /// When it is no address, or has a password in it; the message does not repeat it.
+    pub fn postgres(url: &str) -> Result<Place, DatabaseError> {
+        address(url).map(|_| Place::Postgres(url.to_owned()))
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::File(path) => path.display().fmt(f),
+            // What follows may be anything that libpq knows, secrets among it.
+            Place::Postgres(url) => f.write_str(url.split('?').next().unwrap_or_default()),
+        }
+    }
+}
+
 /// Why the database can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
@@ -151,7 +171,7 @@ impl Database {
     pub async fn open(place: &Place) -> Result<Database, DatabaseError> {
         let database = match place {
             Place::File(path) => open_file(path).await?,
-            Place::Postgres(url) => open_postgres(url).await?,
+            Place::Postgres(url) => open_postgres(place, url).await?,
         };
         migrate::run(&database, place, migrate::STEPS).await?;
         Ok(database)
@@ -222,6 +242,25 @@ impl Database {
     }
 }
 
+/// Writes a history's file as of one commit into `copy`, which is empty or not there. Whoever writes the history goes on.
+///
+/// # Errors
+/// When the file can't be read, or `copy` can't be written.
+pub async fn copy_file(path: &Path, copy: &Path) -> Result<(), DatabaseError> {
+    let failed = |source| DatabaseError::Open { place: path.display().to_string(), source };
+    let options = SqliteConnectOptions::new().filename(path).create_if_missing(false).busy_timeout(CONNECT_MAX);
+    let one = SqlitePoolOptions::new().max_connections(1).acquire_timeout(CONNECT_MAX);
+    let pool = one.connect_with(options).await.map_err(failed)?;
+    let copied = sqlx::query(AssertSqlSafe(vacuum_into(copy))).execute(&pool).await;
+    pool.close().await;
+    copied.map(drop).map_err(DatabaseError::Failed)
+}
+
+/// A statement whose path can't be an argument.
+fn vacuum_into(copy: &Path) -> String {
+    format!("VACUUM INTO '{}'", copy.display().to_string().replace('\'', "''"))
+}
+
 async fn open_file(path: &Path) -> Result<Database, DatabaseError> {
     let failed = |source| DatabaseError::Open { place: path.display().to_string(), source };
     let options = SqliteConnectOptions::new()
@@ -245,14 +284,17 @@ async fn open_file(path: &Path) -> Result<Database, DatabaseError> {
     Ok(Database::Sqlite { writer, readers })
 }
 
-async fn open_postgres(url: &str) -> Result<Database, DatabaseError> {
+fn address(url: &str) -> Result<PgConnectOptions, DatabaseError> {
     let authority = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next().unwrap_or_default();
     let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
     if user.contains(':') || url.contains("password=") {
         return Err(DatabaseError::Password);
     }
-    let options = PgConnectOptions::from_str(url).map_err(DatabaseError::Address)?;
-    let options = options
+    PgConnectOptions::from_str(url).map_err(DatabaseError::Address)
+}
+
+async fn open_postgres(place: &Place, url: &str) -> Result<Database, DatabaseError> {
+    let options = address(url)?
         .application_name("pumice-history")
         .statement_cache_capacity(PREPARED_MAX)
         .options([("statement_timeout", QUESTION_MAX.as_millis().to_string())]);
@@ -261,6 +303,6 @@ async fn open_postgres(url: &str) -> Result<Database, DatabaseError> {
         .acquire_timeout(CONNECT_MAX)
         .connect_with(options)
         .await
-        .map_err(|source| DatabaseError::Open { place: url.to_owned(), source })?;
+        .map_err(|source| DatabaseError::Open { place: place.to_string(), source })?;
     Ok(Database::Postgres(pool))
 }

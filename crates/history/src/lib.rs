@@ -1,7 +1,8 @@
 //! The history component: what became of jobs, tasks and attempts, kept beyond the life of their objects.
 //!
 //! Invariant: rows are derived from what the API server tells and from nothing else, and a version taken in twice leaves what it left once.
-//! It decides nothing and nobody waits for it: see `docs/decisions/0008-history.md`. Run by `pumice up` and on clusters.
+//! It decides nothing and nobody waits for it: a database that is not there is said, tried again, and ends nothing. See
+//! `docs/decisions/0008-history.md`. Run by `pumice up` and on clusters.
 //!
 //! ```text
 //!   watches ──> facts (pure) ──> rows ──bounded──> writer ──one transaction──> SQLite | Postgres
@@ -14,6 +15,7 @@ mod clock;
 pub mod database;
 pub mod facts;
 mod feed;
+mod handle;
 mod numbers;
 pub mod pending;
 pub mod query;
@@ -23,19 +25,27 @@ pub mod statements;
 mod tests;
 pub mod writer;
 
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt as _;
 use kube::Client;
-use pumice_cluster::Vitals;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use answer::not_ready;
-pub use database::{Database, DatabaseError, Place};
+pub use database::{Database, DatabaseError, Place, copy_file};
+pub use handle::Handle;
+pub use pumice_api::history::{GROUP, VERSION};
 pub use query::{LastRuns, QueryError};
 
 /// Entries between the watches and the writer.
 const ENTRIES_MAX: usize = 4_096;
 /// Days for which a job is kept after its object is gone, unless said otherwise.
 pub const DAYS: u32 = 90;
+/// Pauses before the database is opened again; each is twice the last.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// What the history needs.
 #[derive(Clone)]
@@ -51,49 +61,80 @@ pub struct Options {
 /// The history, ready to run.
 pub struct History {
     options: Options,
-    database: Database,
-    numbers: numbers::Numbers,
+    handle: Handle,
 }
 
-/// Why the history stopped by itself.
+/// Why the history has to begin again.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The database could not be read.
+enum Error {
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
     #[error("where the history stopped could not be read")]
     Cursors(#[source] DatabaseError),
-    /// The watches ended, which they never do by themselves.
     #[error("the watches of the history ended")]
     WatchEnded,
 }
 
 impl Options {
-    /// Opens the database; nothing runs yet.
-    ///
-    /// # Errors
-    /// When it can't be opened, or a later release made it.
-    pub async fn build(self) -> Result<History, DatabaseError> {
-        let database = Database::open(&self.place).await?;
-        Ok(History { options: self, database, numbers: numbers::Numbers::default() })
+    /// Nothing is opened yet, and nothing runs.
+    pub fn build(self) -> History {
+        History { options: self, handle: Handle::default() }
     }
 }
 
 impl History {
-    /// Answers questions from now on, as long as the history runs.
+    /// Answers questions from now on, as long as the history runs; before the database is open, that it isn't.
     pub fn handle(&self) -> Handle {
-        Handle { database: self.database.clone(), numbers: self.numbers.clone() }
+        self.handle.clone()
     }
 
-    /// Runs until `shutdown`, and closes the database.
-    ///
-    /// # Errors
-    /// When the database can't be read at the start.
-    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let History { options, database, numbers } = self;
+    /// Runs until `shutdown`, and closes the database. Whatever goes wrong, a panic of its own included, is said in the
+    /// log and by the handle, and all begins again after a pause: cursors say from where.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let mut pause = PAUSE_FIRST;
+        let mut said = String::new();
+        loop {
+            let began = clock::instant();
+            let ended = AssertUnwindSafe(self.once(&shutdown)).catch_unwind().await;
+            if shutdown.is_cancelled() {
+                return;
+            }
+            let why = match ended {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => handle::chain(&error),
+                Err(_) => "it panicked; see the message before this one".to_owned(),
+            };
+            if clock::instant() - began > PAUSE_MAX {
+                pause = PAUSE_FIRST;
+            }
+            if why == said {
+                tracing::debug!(why, ?pause, "there still is no history");
+            } else {
+                tracing::error!(why, "there is no history: jobs run on without one, and it will be tried again");
+                said.clone_from(&why);
+            }
+            self.handle.failed(why);
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+            }
+        }
+    }
+
+    async fn once(&self, shutdown: &CancellationToken) -> Result<(), Error> {
+        let Options { client, place, days } = self.options.clone();
+        let database = tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            opened = Database::open(&place) => opened?,
+        };
         let cursors = writer::cursors(&database).await.map_err(Error::Cursors)?;
         let running = writer::running(&database).await.map_err(Error::Cursors)?;
+        self.handle.opened(database.clone());
+        tracing::info!(%place, days, "the history is written");
         let (sender, entries) = mpsc::channel(ENTRIES_MAX);
-        let watching = feed::watch(options.client, cursors.clone(), running, sender);
-        let writer = writer::Writer { database: database.clone(), entries, cursors, days: options.days, numbers };
+        let watching = feed::watch(client, cursors.clone(), running, sender);
+        let numbers = self.handle.numbers().clone();
+        let writer = writer::Writer { database: database.clone(), entries, cursors, days, numbers };
         tokio::select! {
             () = writer.run(shutdown.clone()) => {}
             // They end because nobody listens any more; the writer has still to write what it heard.
@@ -101,18 +142,5 @@ impl History {
         }
         database.close().await;
         if shutdown.is_cancelled() { Ok(()) } else { Err(Error::WatchEnded) }
-    }
-}
-
-/// Asks the history; cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Handle {
-    database: Database,
-    numbers: numbers::Numbers,
-}
-
-impl Vitals for Handle {
-    fn metrics(&self) -> String {
-        self.numbers.render()
     }
 }

@@ -54,7 +54,7 @@ pub enum QueryError {
 pub struct Question {
     /// Of this namespace.
     pub namespace: Option<String>,
-    /// With this name; `*` stands for anything.
+    /// With this name; `*` stands for anything, `?` for any letter.
     pub name: Option<String>,
     /// By this user.
     pub user: Option<String>,
@@ -122,7 +122,9 @@ impl Question {
             }
         }
         match &self.name {
-            Some(name) if name.contains('*') => all.add("j.name LIKE {} ESCAPE '\\'", Cell::text(&pattern(name))),
+            Some(name) if name.contains(['*', '?']) => {
+                all.add("j.name LIKE {} ESCAPE '\\'", Cell::text(&pattern(name)))
+            }
             Some(name) => all.add("j.name = {}", Cell::text(name)),
             None => {}
         }
@@ -145,10 +147,10 @@ impl Question {
     }
 }
 
-/// A pattern with `*` as SQL has it.
+/// A pattern with `*` and `?` as SQL has it.
 fn pattern(name: &str) -> String {
     let escaped = name.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-    escaped.replace('*', "%")
+    escaped.replace('*', "%").replace('?', "_")
 }
 
 fn columns(table: Table, alias: &str) -> String {

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use pumice_testkit::Postgres;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
+use crate::clock;
 use crate::database::{Database, Place};
+use crate::numbers::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};
 use crate::query::{self, GroupBy, QueryError, Question};
 use crate::rows::{Cell, Kind, Row, Table};
@@ -267,6 +271,8 @@ fn questions_are_answered_alike() {
                 (Question { queue: Some("q".into()), profile: Some("train".into()), ..any() }, &["c", "b", "a"]),
                 (Question { name: Some("train-*".into()), ..any() }, &["c", "b", "a"]),
                 (Question { name: Some("train_*".into()), ..any() }, &[]),
+                (Question { name: Some("train-?".into()), ..any() }, &["c", "b", "a"]),
+                (Question { name: Some("train?".into()), ..any() }, &[]),
                 (Question { name: Some("train-b".into()), ..any() }, &["b"]),
                 (Question { phases: vec!["failed".into(), "completed".into()], ..any() }, &["b", "a"]),
                 (Question { node: Some("n2".into()), ..any() }, &["a"]),
@@ -381,6 +387,44 @@ fn what_was_gone_for_long_is_forgotten_with_all_its_parts() {
             assert_eq!(writer::retired(database, 302).await.unwrap(), 0);
             let left: Vec<Cell> = dump(database).await.into_iter().map(|row| row[0].clone()).collect();
             assert_eq!(left, vec![Cell::text("u1"); 4]);
+        });
+    });
+}
+
+/// Also while changes never cease to come.
+#[test]
+fn the_writer_forgets_by_itself_what_was_gone_for_longer_than_it_keeps() {
+    in_both(|database, runtime| {
+        runtime.block_on(async {
+            let ago = |days: i64| clock::now().as_millisecond() - days * 24 * 3_600 * 1_000;
+            let job = |object, gone| {
+                let version = Version { object, phase: 2, deleted: false };
+                rows(version, 1, 1)
+                    .into_iter()
+                    .filter(|row| row.table == Table::Job)
+                    .map(move |row| row.int("gone", gone))
+            };
+            let all = job(0, Some(ago(8))).chain(job(1, Some(ago(6)))).chain(job(2, None));
+            fill(database, all.collect()).await;
+            let (sender, entries) = mpsc::channel(8);
+            let stop = CancellationToken::new();
+            let (cursors, numbers) = (BTreeMap::new(), Numbers::default());
+            let writer = writer::Writer { database: database.clone(), entries, cursors, days: 7, numbers };
+            let looking = async {
+                loop {
+                    let (jobs, _) = query::jobs(database, &Question::default()).await.unwrap();
+                    let mut left: Vec<String> = jobs.into_iter().map(|job| job.metadata.uid).collect();
+                    left.sort_unstable();
+                    if left == ["u1", "u2"] {
+                        return stop.cancel();
+                    }
+                    tokio::task::yield_now().await;
+                }
+            };
+            let busy = async { while sender.send(Entry::Well).await.is_ok() {} };
+            let in_time = tokio::time::timeout(std::time::Duration::from_secs(60), looking);
+            let (looked, (), ()) = tokio::join!(in_time, writer.run(stop.clone()), busy);
+            looked.expect("what is old goes");
         });
     });
 }

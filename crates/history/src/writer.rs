@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::database::{Database, DatabaseError};
+use crate::handle::chain;
 use crate::numbers::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};
 use crate::rows::{Cell, Kind};
@@ -18,8 +19,8 @@ use crate::statements::Statement;
 
 /// Rows of a batch, about.
 const BATCH_ROWS: usize = 1_000;
-/// Longest time that a row waits for others.
-const BATCH_TIME: Duration = Duration::from_millis(500);
+/// Longest time that a row waits for others: what a crash may take with it, of jobs that came, ended and went meanwhile.
+const BATCH_TIME: Duration = Duration::from_millis(20);
 /// Pauses after a failure.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -55,14 +56,16 @@ impl Writer {
                     self.entries.close();
                     continue;
                 }
+                // Before the entries, which may never cease; one portion, so that they do not wait for long.
+                _ = retire.tick(), if !ending => {
+                    let more = self.retire().await;
+                    retire.reset_after(if more { RETIRE_PAUSE } else { RETIRE_EVERY });
+                    continue;
+                }
                 entry = self.entries.recv() => match entry {
                     Some(entry) => entry,
                     None => return,
                 },
-                _ = retire.tick(), if !ending => {
-                    self.retire(&shutdown).await;
-                    continue;
-                }
             };
             let mut weight = first.weight();
             pending.add(dialect, first, clock::now().as_millisecond());
@@ -89,7 +92,7 @@ impl Writer {
                     return true;
                 }
                 Err(error) => {
-                    self.numbers.failed();
+                    self.numbers.failed(chain(&error));
                     tracing::error!(
                         error = &error as &dyn std::error::Error,
                         ?pause,
@@ -104,17 +107,15 @@ impl Writer {
         }
     }
 
-    /// Forgets what was gone for long. What fails here is tried again at the next time.
-    async fn retire(&self, shutdown: &CancellationToken) {
+    /// Forgets a portion of what was gone for long; tells whether there may be more. What fails here is tried again at the next
+    /// time.
+    async fn retire(&self) -> bool {
         let before = clock::now().as_millisecond() - i64::from(self.days) * DAY_MS;
-        while !shutdown.is_cancelled() {
-            match retired(&self.database, before).await {
-                Ok(0) => return,
-                Ok(_) => tokio::time::sleep(RETIRE_PAUSE).await,
-                Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "old history could not be deleted");
-                    return;
-                }
+        match retired(&self.database, before).await {
+            Ok(rows) => rows > 0,
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "old history could not be deleted");
+                false
             }
         }
     }

@@ -23,6 +23,10 @@ use crate::target::{Target, TargetError};
 /// What helps where the input is wrong.
 const CORRECT: &str = "correct that and run the same command again";
 
+/// What helps where there is no history to ask.
+const HISTORY: &str =
+    "pumice up without --history=false; on a cluster its administrator's pumice history run, see docs/history.md";
+
 /// What helps where no platform can be used: another one.
 const NAME_ONE: &str = "jobctl --kubeconfig FILE list";
 
@@ -120,6 +124,20 @@ pub enum Error {
         /// The name looked for.
         name: String,
     },
+    /// The server keeps no history, or none that it answers from.
+    #[error("{url} answers no questions about its history")]
+    NoHistory {
+        /// The server.
+        url: String,
+    },
+    /// The history knows of no such job.
+    #[error("no job {name} of namespace {namespace} is in the history")]
+    NoPast {
+        /// The name looked for.
+        name: String,
+        /// Where.
+        namespace: String,
+    },
     /// Jobs don't say whose they are.
     #[error("{url} does not write down who submits a job")]
     NoUsers {
@@ -175,7 +193,9 @@ impl Error {
             Error::Place(PlaceError::Call(error) | PlaceError::Rights { source: error, .. })
             | Error::Bundle(BundleError::Place(PlaceError::Call(error))) => exit_of_class(error.class()),
             Error::NoJob { .. } | Error::NoJobs { .. } | Error::NoMatch { .. } | Error::NoPod { .. } => Exit::NotFound,
-            Error::Results(ResultsError::NoRun { .. }) => Exit::NotFound,
+            Error::Results(ResultsError::NoRun { .. }) | Error::NoHistory { .. } | Error::NoPast { .. } => {
+                Exit::NotFound
+            }
             Error::NoFailure { .. } | Error::Missing { .. } | Error::Context(ContextError::Unknown { .. }) => {
                 Exit::NotFound
             }
@@ -210,6 +230,8 @@ impl Error {
                 Some(format!("jobctl list --namespace {namespace}"))
             }
             Error::NoFailure { job, flag, .. } => Some(format!("jobctl get {job}{flag}")),
+            Error::NoHistory { .. } => Some(HISTORY.to_owned()),
+            Error::NoPast { .. } => Some("jobctl history --all-namespaces".to_owned()),
             Error::NoUsers { .. } => Some("jobctl list".to_owned()),
             Error::Missing { what, .. } => Some(format!("jobctl {what} list")),
             Error::Context(ContextError::Unknown { .. }) => Some("jobctl context list".to_owned()),

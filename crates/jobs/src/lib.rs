@@ -19,6 +19,7 @@ pub mod debug;
 pub mod error;
 pub mod events;
 pub mod glob;
+pub mod history;
 pub mod idempotency;
 pub mod interactive;
 pub mod list;

@@ -3,6 +3,8 @@
 //! Invariant: one shape whatever the server is: a stage, reasons, and a text for people. Called by
 //! `jobctl why`, and by `run` while a job is Pending.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Pod;
 use pumice_api::batch::{Job, JobPhase};
 use serde::{Deserialize, Serialize};
@@ -12,9 +14,12 @@ use crate::call::{self, FailureClass, Pages};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::logs;
+use crate::names;
 use crate::select::{self, JobRef};
 use crate::watch::Collection;
 
+/// Characters of a queue's or node's name.
+const NAME_MAX: usize = 253;
 /// Pods named in the fallback's text.
 const PODS_SHOWN: usize = 5;
 /// Waiting pods that are looked at for it.
@@ -32,6 +37,9 @@ pub struct Why {
     /// The same for people.
     #[serde(default)]
     pub text: String,
+    /// What else the server structures: its place in the line, who holds what is short, what would let it start.
+    #[serde(flatten)]
+    pub more: BTreeMap<String, Value>,
 }
 
 impl Why {
@@ -46,11 +54,49 @@ impl Why {
 pub async fn fetch(connection: &Connection, job: &JobRef) -> Result<Why, Error> {
     let path = format!("/apis/why.pumice.sh/v1alpha1/namespaces/{}/jobs/{}", job.namespace, job.name);
     match call::get(connection, &path, &format!("ask why job {} waits", job.name)).await {
-        Ok(answer) => Why::deserialize(&answer)
-            .map_err(|error| call::CallError::unreadable("ask why a job waits", connection.url(), error).into()),
+        Ok(answer) => match Why::deserialize(&answer) {
+            Ok(mut why) => {
+                why.more.retain(|key, _| !["apiVersion", "kind", "metadata"].contains(&key.as_str()));
+                Ok(why)
+            }
+            Err(error) => Err(call::CallError::unreadable("ask why a job waits", connection.url(), error).into()),
+        },
         Err(error) if error.class() == FailureClass::NotFound => from_objects(connection, job).await,
         Err(error) => Err(error.into()),
     }
+}
+
+/// What may be asked of the scheduler besides jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// A queue: what it holds and waits for.
+    Queue,
+    /// A node: why it takes no more.
+    Node,
+}
+
+/// How a queue or a node stands.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Standing {
+    /// As the scheduler structures it.
+    #[serde(default)]
+    pub status: Value,
+    /// The same for people.
+    #[serde(default)]
+    pub text: String,
+}
+
+/// Asks the scheduler how a queue or a node stands.
+pub async fn of(connection: &Connection, about: About, name: &str) -> Result<Standing, Error> {
+    let (word, resource) = match about {
+        About::Queue => ("queue", "queues"),
+        About::Node => ("node", "nodes"),
+    };
+    names::check(word, name, NAME_MAX)?;
+    let doing = format!("ask how {word} {name} stands");
+    let answer = call::get(connection, &format!("/apis/why.pumice.sh/v1alpha1/{resource}/{name}"), &doing).await?;
+    Standing::deserialize(&answer)
+        .map_err(|error| call::CallError::unreadable(doing, connection.url(), error).into())
 }
 
 async fn from_objects(connection: &Connection, job: &JobRef) -> Result<Why, Error> {
@@ -91,7 +137,7 @@ fn not_waiting(job: &Job) -> Option<Why> {
         return None;
     }
     let word = phase.to_string();
-    Some(Why { text: format!("the job does not wait: it is {word}"), stage: word, reasons: vec![] })
+    Some(Why { text: format!("the job does not wait: it is {word}"), stage: word, ..Why::default() })
 }
 
 /// Puts together what the objects say. Pure.
@@ -104,10 +150,11 @@ pub fn explain(job: &Job, group: Option<&Value>, pods: &[Pod]) -> Why {
         // It waits for something before it has a group, and says so.
         if !state.reason.is_empty() && !state.message.is_empty() {
             let reason = json!({"about": "job", "reason": state.reason, "message": state.message});
-            return Why { stage: state.reason.clone(), reasons: vec![reason], text: state.message.clone() };
+            let text = state.message.clone();
+            return Why { stage: state.reason.clone(), reasons: vec![reason], text, ..Why::default() };
         }
         let text = "the job controller has not made the job's group yet".to_owned();
-        return Why { stage: "New".to_owned(), reasons: vec![], text };
+        return Why { stage: "New".to_owned(), text, ..Why::default() };
     };
     let stage = match call::text_at(group, "/status/phase") {
         "" => "Pending".to_owned(),
@@ -136,7 +183,7 @@ pub fn explain(job: &Job, group: Option<&Value>, pods: &[Pod]) -> Why {
             _ => format!("the job's group is {stage}"),
         });
     }
-    Why { stage, reasons, text: lines.join("\n") }
+    Why { stage, reasons, text: lines.join("\n"), ..Why::default() }
 }
 
 fn pod_reason(pod: &Pod) -> Option<Value> {

@@ -5,11 +5,12 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use serde::Serialize;
-
 use crate::metrics::Metrics;
 use pumice_cluster::Vitals;
-use pumice_engine::{GroupView, NodeWhy, QueueWhy, Reasons, World};
+use pumice_engine::{GroupView, NodeWhy, QueueWhy, Why, World};
+
+/// Groups of one name that are looked at: a Job's, and one that is called like it.
+const GROUPS_A_NAME_MAX: usize = 4;
 
 /// The World, owned by the loop, readable by handles.
 #[derive(Debug, Clone)]
@@ -41,19 +42,8 @@ pub struct Waiting {
     pub group: String,
     /// Its queue.
     pub queue: String,
-    /// Where it stands in line, as `World::place_in_line` counts. Not told in lists.
-    pub line: Option<InLine>,
-    /// Why it waits.
-    pub reasons: Reasons,
-}
-
-/// A place in line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct InLine {
-    /// How many are before it.
-    pub before: u64,
-    /// How many there are.
-    pub of: u64,
+    /// Why it waits; in lists without what takes trials to tell.
+    pub why: Why,
 }
 
 /// Asks the scheduler; cheap to clone.
@@ -68,12 +58,17 @@ impl Handle {
         Self { world, metrics }
     }
 
-    /// Why a Job, or a PodGroup, waits; nothing if it does not. However many wait; blocks for a cycle at most.
+    /// Why a Job, or a PodGroup, waits; nothing if it does not. What `World::why` takes, however many wait; blocks for a cycle
+    /// at most, and a cycle as long.
     pub fn why(&self, namespace: &str, name: &str) -> Option<Waiting> {
-        let world = self.world.read();
-        let (group, reasons) = world.waiting(namespace, name)?;
-        let line = world.place_in_line(group.namespace, group.name).map(|(before, of)| InLine { before, of });
-        Some(Waiting { line, ..waiting(&group, reasons) })
+        // The World is changed for trials, and left as it was.
+        let mut world = self.world.write();
+        let asked = world.named(namespace, name).take(GROUPS_A_NAME_MAX);
+        let asked: Vec<Waiting> = asked.map(|group| waiting(&group, Why::default())).collect();
+        asked.into_iter().find_map(|waiting| {
+            let why = world.why(namespace, &waiting.group)?;
+            Some(Waiting { why, ..waiting })
+        })
     }
 
     /// What a queue waits for. O(groups that wait), blocks for a cycle at most.
@@ -91,7 +86,7 @@ impl Handle {
         let world = self.world.read();
         let groups = world.groups().filter(|group| namespace.is_none_or(|namespace| namespace == group.namespace));
         let mut found: Vec<Waiting> =
-            groups.filter_map(|group| group.reasons().map(|reasons| waiting(&group, reasons))).collect();
+            groups.filter_map(|group| group.reasons().map(|reasons| waiting(&group, Why::of(reasons)))).collect();
         drop(world);
         found.sort_by(|left, right| {
             (&left.namespace, &left.name, &left.group).cmp(&(&right.namespace, &right.name, &right.group))
@@ -108,13 +103,12 @@ impl Vitals for Handle {
     }
 }
 
-fn waiting(group: &GroupView<'_>, reasons: Reasons) -> Waiting {
+fn waiting(group: &GroupView<'_>, why: Why) -> Waiting {
     Waiting {
         namespace: group.namespace.to_owned(),
         name: group.owner.map_or(group.name, |owner| owner.name.as_str()).to_owned(),
         group: group.name.to_owned(),
         queue: group.queue.to_owned(),
-        line: None,
-        reasons,
+        why,
     }
 }

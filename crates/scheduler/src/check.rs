@@ -1,4 +1,5 @@
-//! `pumice scheduler check`: runs scheduling cases and says how this scheduler's answers compare.
+//! `pumice scheduler check`: runs scheduling cases, written by hand or cut from a recording, and says how this scheduler's
+//! answers compare.
 //!
 //! Invariant: a case goes through the same parsing, translation and engine as a live cluster. A case that can't be read
 //! fails; a file that can't be read as cases is refused with its line. Called by `pumice` and by tests.
@@ -13,10 +14,12 @@ mod config;
 mod differences;
 mod file;
 mod objects;
+mod recorded;
 mod run;
 mod stubs;
 
 use file::RawCase;
+pub use recorded::check_recorded;
 
 /// Why a file could not be checked.
 #[derive(Debug, thiserror::Error)]

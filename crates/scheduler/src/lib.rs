@@ -26,6 +26,7 @@ mod clock;
 mod extender;
 mod feed;
 mod intake;
+mod learned;
 mod metrics;
 mod patches;
 mod prebind;
@@ -40,7 +41,8 @@ mod usage;
 mod why;
 mod writer;
 
-pub use ask::{Handle, InLine, Waiting};
+pub use ask::{Handle, Waiting};
+pub use learned::{AskRuns, PastRuns};
 pub use why::{GROUP as WHY_GROUP, VERSION as WHY_VERSION, not_ready};
 
 /// Name under which the scheduler records Events.
@@ -74,6 +76,8 @@ pub struct Options {
     pub lease: Option<LeaseOptions>,
     /// Record what decisions follow from, and the decisions, to run them again.
     pub record: Option<record::RecordOptions>,
+    /// Who knows how long pods ran before; asked when it begins, and never waited for.
+    pub past_runs: Option<AskRuns>,
 }
 
 /// The plugins that come with the scheduler: the engine's, and `extender`, which asks an HTTP server.
@@ -93,6 +97,7 @@ pub struct Scheduler {
     lease: Option<LeaseOptions>,
     metrics: metrics::Metrics,
     recorder: Option<record::Recorder>,
+    past_runs: Option<AskRuns>,
     world: ask::Shared,
 }
 
@@ -141,6 +146,7 @@ impl Options {
             nodes_meet_claims: true,
             lease: None,
             record: None,
+            past_runs: None,
         }
     }
 
@@ -172,6 +178,7 @@ impl Options {
             reload: reload::Reload::new(self.config, settings, text),
             plugins: self.plugins,
             lease: self.lease,
+            past_runs: self.past_runs,
             metrics,
         })
     }

@@ -45,6 +45,7 @@ struct Cells {
     record_deviations: Cell,
     refusals: Counts<1>,
     evictions: Counts<1>,
+    rooms: Counts<2>,
 }
 
 impl Default for Cells {
@@ -72,6 +73,7 @@ impl Default for Cells {
             record_deviations: Cell::default(),
             refusals: Counts::new(["reason"]),
             evictions: Counts::new(["action"]),
+            rooms: Counts::new(["action", "room"]),
         }
     }
 }
@@ -121,6 +123,11 @@ impl Metrics {
     /// A pod is being evicted by an action.
     pub(crate) fn evicting(&self, action: &str) {
         self.0.evictions.add([action]);
+    }
+
+    /// It shows what became of the room that so many evictions by an action have freed.
+    pub(crate) fn settled(&self, action: &str, room: &str, evictions: u32) {
+        (0..evictions).for_each(|_| self.0.rooms.add([action, room]));
     }
 
     /// A kubelet refused a pod that was bound to it.
@@ -207,6 +214,9 @@ impl Metrics {
         let help =
             "Recorded plans that came out otherwise when they were played again: none, if the engine keeps its word";
         page.counter("pumice_scheduler_record_deviations_total", help, cells.record_deviations.get());
+        let name = "pumice_scheduler_freed_rooms_total";
+        let help = "Evictions for another group, by what became of the room: used, or why that group did not start there";
+        page.counts(name, help, &cells.rooms);
         let name = "pumice_scheduler_kubelet_refusals_total";
         page.counts(name, "Pods that a node refused after they were bound to it, by reason", &cells.refusals);
     }

@@ -1,14 +1,19 @@
 //! Recordings: all that the engine's decisions follow from, beside the decisions, in a folder of segments.
 //!
 //! Invariant: what is in a recording between two breaks, played into a World, gives every plan again, bit for bit.
-//! `tape` is what the loop holds, `keeper` the thread that writes, `read` gives the entries back, `replay` runs them.
+//! `tape` is what the loop holds, `queue` what waits between it and `keeper`, the thread that writes; `read` gives the
+//! entries back, `replay` runs them, `cut` makes a `case` of some of them.
 
 mod block;
+mod case;
+mod cut;
 mod digest;
 mod entry;
 mod keeper;
 mod play;
+mod queue;
 mod read;
+mod redact;
 mod replay;
 mod segment;
 mod sweep;
@@ -19,9 +24,11 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use case::{About, Case, CaseError, is_case};
+pub use cut::{CutError, Stretch, cut, job, time};
 pub use digest::digest;
 pub use entry::{Beginning, Bound, Cycle, Entry, Evicted, Flags, Told};
-pub use play::PlayError;
+pub use play::{PlayError, config_of};
 pub use pumice_engine::TimeMs;
 pub use read::{Break, Entries, Item, ReadError, Recording};
 pub use replay::{Difference, Range, Replay, ReplayError, replay};

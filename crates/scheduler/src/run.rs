@@ -24,7 +24,7 @@ use crate::reload::{LOOK_EVERY, Reload};
 use crate::suspects::Suspects;
 use crate::usage::Measured;
 use crate::writer::{Answer, Settled, Subject, Writer};
-use crate::{Error, Scheduler, feed, usage};
+use crate::{AskRuns, Error, Scheduler, feed, learned, usage};
 
 /// Most changes taken in before deciding.
 const BURST_MAX: usize = 4096;
@@ -46,6 +46,9 @@ pub(crate) struct Loop {
     feed: SelectAll<BoxStream<'static, Input>>,
     /// Measurements of nodes.
     usage: BoxStream<'static, Measured>,
+    /// How long pods ran before this World began.
+    learned: BoxStream<'static, Vec<Delta>>,
+    past_runs: Option<AskRuns>,
     intake: Intake,
     world: Shared,
     /// Told of every call that changes the World.
@@ -68,10 +71,12 @@ pub(crate) struct Loop {
 
 impl Loop {
     pub(crate) fn new(scheduler: Scheduler, recorder: EventRecorder, tape: Tape) -> Self {
-        let Scheduler { client, ours, config, plugins, world, metrics, reload, .. } = scheduler;
+        let Scheduler { client, ours, config, plugins, world, metrics, reload, past_runs, .. } = scheduler;
         Self {
             feed: feed::start(&client),
             usage: usage::watch(&client, config.metrics.as_ref()),
+            learned: learned::portions(past_runs.as_ref()),
+            past_runs,
             intake: Intake::of(ours.clone(), metrics.clone()),
             writer: Writer::new(client.clone(), recorder, metrics.clone()),
             reload,
@@ -142,6 +147,7 @@ impl Loop {
                 input = self.feed.next() => self.take(input.ok_or(Error::WatchEnded)?),
                 Some(answer) = self.writer.answer() => self.answered(answer),
                 Some(measured) = self.usage.next() => self.measured(measured),
+                Some(runs) = self.learned.next() => self.apply(runs),
                 _ = looks.tick(), if self.reload.is_on() => self.look().await,
                 () = wake => {}
             }
@@ -344,6 +350,7 @@ impl Loop {
         *self.world.write() = World::with_plugins(self.config.clone(), self.plugins.clone());
         self.begin();
         self.feed = feed::start(&self.client);
+        self.learned = learned::portions(self.past_runs.as_ref());
         self.intake = Intake::of(self.ours.clone(), self.metrics.clone());
         self.deltas.clear();
         self.wakeup = None;

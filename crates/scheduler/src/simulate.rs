@@ -1,33 +1,41 @@
 //! `pumice scheduler simulate`: runs a workload's trace against the engine of production, and says how it fared.
 //!
 //! Invariant: everything here but `read` is pure: equal traces, nodes and configurations give equal answers. Called by
-//! `pumice`. A trace is read (`swf`, `native`) or made from a model (`generate`), runs on a virtual cluster (`cluster`) or under a baseline
+//! `pumice`. A trace is read (`swf`, `native`, `armada`) or made from a model (`generate`), runs on a virtual cluster (`cluster`) or under a baseline
 //! (`baseline`), and what happened (`history`) becomes figures.
 
 use pumice_engine::plugin::Registry;
 use pumice_engine::{Argument, Config, NodeFacts};
 use serde::Serialize;
 
+pub mod armada;
 pub mod baseline;
 mod cluster;
 mod fairness;
 pub mod figures;
+pub mod forecasts;
 pub mod generate;
 pub mod history;
 pub mod native;
 pub mod nodes;
+pub mod predictors;
 mod read;
+pub mod recorded;
 mod room;
+mod svg;
 pub mod swf;
 mod table;
 pub mod trace;
+pub mod whatif;
 
 pub use baseline::Baseline;
 pub use cluster::Delays;
 pub use read::{Request, SimulateError, read};
 
 use figures::Figures;
+use forecasts::Forecasts;
 use history::History;
+use predictors::Predictions;
 use trace::{Notes, Trace};
 
 /// The configuration that switches reservations off, and its argument.
@@ -69,6 +77,19 @@ pub struct Simulation {
     pub warm_up: f64,
     /// How long things take.
     pub delays: Delays,
+    /// What else is looked at.
+    pub looks: Looks,
+}
+
+/// What is looked at besides how jobs fared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Looks {
+    /// When the engine expected jobs to start.
+    pub forecasts: bool,
+    /// How long it expected them to run.
+    pub predictors: bool,
+    /// How much was in use in the course of time; the picture shows it.
+    pub series: bool,
 }
 
 /// What came of it.
@@ -105,6 +126,16 @@ pub struct Run {
     pub policy: String,
     /// How the jobs fared.
     pub figures: Figures,
+    /// The part of all cores in use in each of some equal parts of the time until the last submission, where that was
+    /// looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_use: Option<Vec<f64>>,
+    /// How starts were as expected, where that was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forecasts: Option<Forecasts>,
+    /// How runs were as expected, where that was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predictions: Option<Predictions>,
 }
 
 impl Simulation {
@@ -112,15 +143,24 @@ impl Simulation {
     pub fn run(&self, mut each: impl FnMut(&str, &History)) -> Report {
         let mut runs = Vec::new();
         for (name, policy) in &self.policies {
+            let asks = self.looks.forecasts || self.looks.predictors;
             let history = match policy {
                 Policy::Engine(config) => {
-                    cluster::run(&self.trace, &self.nodes, (**config).clone(), &self.plugins, self.delays)
+                    let decides = ((**config).clone(), &self.plugins);
+                    cluster::run(&self.trace, &self.nodes, decides, self.delays, asks)
                 }
                 Policy::Baseline(baseline) => baseline::run(&self.trace, &self.nodes, *baseline),
             };
-            let figures = figures::figures(&self.trace, &self.nodes, &history, self.warm_up);
+            let decided_by_engine = matches!(policy, Policy::Engine(_));
+            let looked = |is_wanted: bool| is_wanted && decided_by_engine;
+            runs.push(Run {
+                policy: name.clone(),
+                figures: figures::figures(&self.trace, &self.nodes, &history, self.warm_up),
+                in_use: self.looks.series.then(|| figures::in_use(&self.trace, &self.nodes, &history)),
+                forecasts: looked(self.looks.forecasts).then(|| forecasts::forecasts(&self.trace, &history)),
+                predictions: looked(self.looks.predictors).then(|| predictors::predictions(&self.trace, &history)),
+            });
             each(name, &history);
-            runs.push(Run { policy: name.clone(), figures });
         }
         let (from, to) = figures::span(&self.trace, self.warm_up);
         let cores_milli = nodes::total(&self.nodes).get("cpu").copied().unwrap_or(0);
@@ -146,6 +186,11 @@ impl Report {
     /// For people.
     pub fn table(&self) -> String {
         table::render(self)
+    }
+
+    /// As a picture.
+    pub fn svg(&self) -> String {
+        svg::render(self)
     }
 }
 

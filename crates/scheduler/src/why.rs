@@ -1,6 +1,7 @@
 //! `why.pumice.sh/v1alpha1`: why Jobs wait, and how queues and nodes stand, as an aggregated API. Called by whoever wires it into an API server.
 //!
-//! Invariant: an object is there exactly while its Job waits; a Job that does not wait is 404.
+//! Invariant: an object is there while its Job waits, and as long as there are receipts of evictions to tell of; another Job
+//! is 404.
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
@@ -8,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::ask::{Handle, Waiting};
-use pumice_engine::Expected;
+use pumice_engine::{Could, Expected, Receipt};
 
 /// The API group.
 pub const GROUP: &str = "why.pumice.sh";
@@ -72,7 +73,8 @@ fn list(all: &[Waiting]) -> Value {
 }
 
 fn object(waiting: &Waiting) -> Value {
-    let reasons = &waiting.reasons;
+    let why = &waiting.why;
+    let reasons = &why.reasons;
     json!({
         "kind": "Why",
         "apiVersion": format!("{GROUP}/{VERSION}"),
@@ -85,16 +87,31 @@ fn object(waiting: &Waiting) -> Value {
         "approximate": reasons.approximate,
         "expected": reasons.expected.as_ref().map(expected),
         "reasons": reasons.reasons,
-        "line": waiting.line,
-        "text": text(waiting),
+        "line": why.line,
+        "held": why.held,
+        "roomOn": why.room_on.iter().map(|(node, pods)| json!({"node": node, "pods": pods})).collect::<Vec<_>>(),
+        "could": why.could.iter().map(could).collect::<Vec<_>>(),
+        "evictions": why.evictions.iter().map(receipt).collect::<Vec<_>>(),
+        "startsNext": why.starts_next,
+        "fitsEmpty": why.fits_empty,
+        "bounded": why.bounded,
+        "text": why.to_string(),
     })
 }
 
-/// For people.
-fn text(waiting: &Waiting) -> String {
-    let place = waiting.line.filter(|line| line.of > 1);
-    let place = place.map(|line| format!("\nnumber {} of {} in line", line.before.saturating_add(1), line.of));
-    waiting.reasons.to_string() + place.as_deref().unwrap_or_default()
+/// A receipt, with its time as the API writes times, and the same for people.
+fn receipt(receipt: &Receipt) -> Value {
+    let mut value = json!(receipt);
+    value["at"] = json!(time(receipt.at.0));
+    value["text"] = receipt.to_string().into();
+    value
+}
+
+/// A change, and the same for people.
+fn could(could: &Could) -> Value {
+    let mut value = json!(could);
+    value["text"] = could.to_string().into();
+    value
 }
 
 fn expected(expected: &Expected) -> Value {

@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use kube::Client;
 use pumice_cluster::events::Severity;
 use pumice_cluster::{EventRecorder, Failure, Window, failure};
-use pumice_engine::{Bind, Eviction, GroupUpdate, Late, Pipelined, Plan, PodNotice, QueueUpdate, Ungate};
+use pumice_engine::{Bind, Ending, Eviction, GroupUpdate, Late, Pipelined, Plan, PodNotice, QueueUpdate, Settled, Ungate};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -170,6 +170,7 @@ impl Writer {
         for late in &plan.late {
             self.late(late);
         }
+        plan.settled.iter().for_each(|settled| self.settled(settled));
         for update in plan.groups {
             // Pods are made once their group is admitted; counts and messages change with every pod.
             let urgent = self.stamps.is_newly_admitted(&update);
@@ -387,6 +388,14 @@ impl Writer {
     fn late(&mut self, late: &Late) {
         let about = About::group(&late.namespace, &late.name, &late.uid);
         self.tell.insist(about, Severity::Warning, "DeadlineAtRisk", late.to_string());
+    }
+
+    /// Tells a group what became of the room that others had to leave for it.
+    fn settled(&mut self, settled: &Settled) {
+        self.metrics.settled(&settled.action, settled.room.word(), settled.evictions);
+        let Some((namespace, name)) = settled.beneficiary.split_once('/') else { return };
+        let severity = if settled.room == Ending::Used { Severity::Normal } else { Severity::Warning };
+        self.tell.insist(About::group(namespace, name, &settled.uid), severity, "RoomFreed", settled.to_string());
     }
 
     /// Tells of an object that was put aside.

@@ -13,8 +13,8 @@ use crate::key::Key;
 use crate::log::record::checksum;
 use crate::object::Object;
 
-/// Version of what is written. A backup of a newer format is refused.
-pub const BACKUP_FORMAT: u16 = 1;
+/// Version of what is written: since 2 the history may be among the files, in pieces. A backup of a newer format is refused.
+pub const BACKUP_FORMAT: u16 = 2;
 
 /// What every backup begins with; the format's number follows.
 const MAGIC: &[u8; 14] = b"pumice-backup\n";

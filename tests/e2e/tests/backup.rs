@@ -39,6 +39,12 @@ fn a_platform_comes_back_as_it_was_at_the_backup() {
     let mut platform = Platform::new();
     platform.kubectl_with_input(["create", "-f", "-"], &config_map("kept", "before")).ok();
     platform.jobctl(["run", "--name", "done", "--", "echo", "said"]).ok();
+    platform.jobctl(["run", "--name", "passed", "--", "true"]).ok();
+    platform.kubectl(["delete", "jobs.batch.volcano.sh", "passed"]).ok();
+    eventually("the history knows that it is gone", || {
+        let told = platform.jobctl(["history", "passed"]);
+        if told.stdout.contains("deleted") { Ok(()) } else { Err(format!("{told:?}")) }
+    });
     platform.jobctl(["submit", "--name", "runs", "--", "sh", "-c", "echo started; sleep 1000"]).ok();
     platform.wait_for_phase("runs", "Running");
     let token = platform.kubectl(["create", "token", "default"]).ok();
@@ -122,7 +128,7 @@ fn a_backup_that_is_not_whole_touches_nothing() {
     for (name, bytes, wanted) in [
         ("truncated", good[..good.len() - 3].to_vec(), "it breaks off after"),
         ("damaged", flipped, "it is damaged at byte"),
-        ("newer", newer, "it has format 9, newer than 1"),
+        ("newer", newer, "it has format 9, newer than 2"),
         ("other", b"something else".to_vec(), "it is not a backup of Pumice"),
         ("empty", Vec::new(), "it is not a backup of Pumice"),
     ] {

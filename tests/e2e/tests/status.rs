@@ -24,7 +24,7 @@ fn it_tells_how_a_platform_does_and_exits_accordingly() {
     assert!(report["disk"]["freeBytes"].as_u64().unwrap() > 0 && report["disk"]["storeBytes"].as_u64().unwrap() > 0);
     let components: Vec<&str> =
         report["components"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
-    assert_eq!(components, ["store", "store-writes", "controllers", "scheduler", "node-agent"]);
+    assert_eq!(components, ["store", "store-writes", "history", "controllers", "scheduler", "node-agent"]);
     let yaml = status(&platform, &["-o", "yaml"]).ok();
     assert!(yaml.contains("ready: true\n"), "{yaml}");
     let text = status(&platform, &[]).ok();

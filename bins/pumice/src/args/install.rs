@@ -27,6 +27,8 @@ pub enum ComponentArg {
     Controllers,
     /// Admission
     Admission,
+    /// The history
+    History,
     /// Simulated nodes
     Nodes,
 }
@@ -38,6 +40,7 @@ impl ComponentArg {
             Self::Scheduler => Component::Scheduler,
             Self::Controllers => Component::Controllers,
             Self::Admission => Component::Admission,
+            Self::History => Component::History,
             Self::Nodes => Component::Nodes,
         }
     }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use pumice_scheduler::record::{Range, RecordOptions, TimeMs};
+use clap::{Args, Subcommand, ValueEnum};
+use pumice_scheduler::record::{Range, RecordOptions, Stretch, TimeMs};
 use pumice_units::Quantity;
 
 /// How much is kept.
@@ -74,9 +74,46 @@ pub struct ReplayArgs {
     pub folder: PathBuf,
     #[command(flatten)]
     pub range: RangeArgs,
+    /// What if: run its jobs under this configuration instead, on a virtual cluster, and say what would have been; exits
+    /// 0 whatever that is. --from and --to bound when jobs were submitted
+    #[arg(long, value_name = "FILE")]
+    pub conf: Option<PathBuf>,
     /// How the outcome is told
     #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     pub output: Output,
+}
+
+/// What is done with recordings.
+#[derive(Debug, Subcommand)]
+pub enum RecordCommand {
+    /// Cut a stretch out of a recording: one file that `pumice scheduler check` runs
+    Cut(CutArgs),
+}
+
+/// `pumice scheduler record cut`.
+#[derive(Debug, Args)]
+pub struct CutArgs {
+    /// The folder of the recording
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// Only from the submission of this job to its last start
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = pumice_scheduler::record::job)]
+    pub job: Option<(String, String)>,
+    /// Put pseudonyms in the place of all names
+    #[arg(long)]
+    pub redact: bool,
+    /// The file to write
+    #[arg(long = "output", short, value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+impl CutArgs {
+    /// What is to be cut.
+    pub fn stretch(&self) -> Stretch {
+        Stretch { range: self.range.range(), job: self.job.clone(), redact: self.redact }
+    }
 }
 
 #[cfg(test)]

@@ -1,17 +1,52 @@
-//! `pumice scheduler replay`: what a recording says when it is run again.
+//! `pumice scheduler replay` and `record`: what a recording says when it is run again, and what is cut out of it.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context as _;
 use pumice_scheduler::plugins;
-use pumice_scheduler::record::{Recording, Replay, TimeMs, replay};
+use pumice_scheduler::record::{Beginning, Recording, Replay, config_of, cut, replay, time};
+use pumice_scheduler::simulate::recorded;
+use pumice_scheduler::simulate::whatif::what_if;
 use serde_json::json;
 
-use crate::args::record::{Output, ReplayArgs};
+use crate::args::record::{CutArgs, Output, ReplayArgs};
+
+/// Cuts a case out of a recording.
+pub fn cut_out(args: &CutArgs) -> anyhow::Result<()> {
+    let recording = Recording::open(&args.folder)?;
+    let about = cut(&recording, &plugins(), &args.stretch(), &args.file).context("nothing was cut")?;
+    let (cycles, from, to) = (about.cycles, time(about.from), time(about.to));
+    let file = args.file.display();
+    let text = format!("{file}: {cycles} cycles from {from} to {to}\n");
+    std::io::stdout().lock().write_all(text.as_bytes()).context("the outcome could not be written")
+}
+
+/// Runs a recording's jobs under another configuration.
+fn run_otherwise(args: &ReplayArgs, conf: &Path) -> anyhow::Result<()> {
+    let recording = Recording::open(&args.folder)?;
+    let recorded = recorded::read(&recording, args.range.range())?;
+    let refused = || format!("scheduler configuration {} refused", conf.display());
+    let text = std::fs::read_to_string(conf).with_context(|| format!("{} could not be read", conf.display()))?;
+    let before = config_of(&recorded.beginning, &plugins()).context("the recording can't be run")?;
+    let other = Beginning { config: Some(text), ..recorded.beginning.clone() };
+    let after = config_of(&other, &plugins()).with_context(refused)?;
+    let name = |path: &Path| path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let outcome = what_if(name(&args.folder), recorded, (before, (name(conf), after)), plugins())
+        .context("the recording has no job that its nodes could run")?;
+    let text = match args.output {
+        Output::Table => outcome.table(),
+        Output::Json => serde_json::to_string_pretty(&outcome).context("print the outcome")? + "\n",
+    };
+    std::io::stdout().lock().write_all(text.as_bytes()).context("the outcome could not be written")
+}
 
 /// Runs a recording again; true if every plan came out as it was recorded.
 pub fn run_again(args: &ReplayArgs) -> anyhow::Result<bool> {
+    if let Some(conf) = &args.conf {
+        return run_otherwise(args, conf).map(|()| true);
+    }
     #[allow(clippy::disallowed_methods, reason = "how long it takes is told")]
     let started = Instant::now();
     let recording = Recording::open(&args.folder)?;
@@ -23,10 +58,6 @@ pub fn run_again(args: &ReplayArgs) -> anyhow::Result<bool> {
     };
     std::io::stdout().lock().write_all(text.as_bytes()).context("the outcome could not be written")?;
     Ok(told.difference.is_none())
-}
-
-fn time(at: TimeMs) -> String {
-    jiff::Timestamp::from_millisecond(at.0).map_or_else(|_| format!("{} ms", at.0), |at| at.to_string())
 }
 
 fn table(told: &Replay, seconds: f64) -> String {
@@ -80,7 +111,7 @@ fn object(told: &Replay, seconds: f64) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
-    use pumice_scheduler::record::{Bound, Break, Cycle, Difference};
+    use pumice_scheduler::record::{Bound, Break, Cycle, Difference, TimeMs};
 
     use super::*;
 

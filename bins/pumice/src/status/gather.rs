@@ -113,8 +113,12 @@ struct Version {
 /// Asks for everything.
 pub async fn gather(client: &Client, server: String, data: &DataDir, args: &StatusArgs) -> Result<Report> {
     let version: Version = get(client, "/version").await?;
-    let mut components = checks(&page(client, "/readyz?verbose").await?);
-    components.extend(leaders(client, &components).await?);
+    // Not all that is told there has to be well for work to go on: the code says.
+    let (code, told) = page(client, "/readyz?verbose").await?;
+    let mut components = checks(&told);
+    let apart = leaders(client, &components).await?;
+    let well = code.is_success() && apart.iter().all(|component| component.healthy);
+    components.extend(apart);
     let (nodes, _) = nodes(client).await?;
     let mut pods = BTreeMap::new();
     let revision = each::<Object<PodStatus>>(client, "/api/v1/pods", |pod| {
@@ -130,7 +134,7 @@ pub async fn gather(client: &Client, server: String, data: &DataDir, args: &Stat
         }
     })
     .await?;
-    let ready = components.iter().all(|component| component.healthy) && nodes.ready > 0;
+    let ready = well && nodes.ready > 0;
     let disk = if args.kubeconfig.is_none() { disk(data) } else { None };
     Ok(Report { ready, server, version: version.git_version, revision, components, nodes, pods, queues, disk })
 }
@@ -240,14 +244,15 @@ async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T> {
     client.request(request).await.with_context(|| format!("ask for {path}"))
 }
 
-/// A page of text, whatever its code.
-async fn page(client: &Client, path: &str) -> Result<String> {
+/// A page of text and its code, whatever that is.
+async fn page(client: &Client, path: &str) -> Result<(http::StatusCode, String)> {
     use http_body_util::BodyExt as _;
     let request = http::Request::get(path).body(Vec::<u8>::new().into()).with_context(|| format!("ask for {path}"))?;
     let response = client.send(request).await.with_context(|| format!("ask for {path}"))?;
+    let code = response.status();
     let body = http_body_util::Limited::new(response.into_body(), 1 << 20).collect().await;
     let body = body.map_err(|error| anyhow::anyhow!("read {path}: {error}"))?;
-    Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
+    Ok((code, String::from_utf8_lossy(&body.to_bytes()).into_owned()))
 }
 
 #[cfg(test)]

@@ -1,15 +1,20 @@
 //! The components of `up`: who each is, and what happens when one ends.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use futures::FutureExt as _;
 use pumice_api::names;
 use pumice_apiserver::ApiServer;
 use pumice_auth::Identity;
 use pumice_cluster::{Client, client_over};
+use pumice_history::{LastRuns, Place};
 use pumice_node::{ShimCommand, SimulatedHandle, SimulatedOptions};
+use pumice_scheduler::{AskRuns, PastRuns};
 use pumice_units::Quantity;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +26,12 @@ use crate::up::late::{self, Late, Part};
 /// How often a file that is waited for is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// Days from which a scheduler learns how long pods run.
+const LEARNED_DAYS: u32 = 30;
+/// How long it is tried to find out, and the pause between two attempts.
+const LEARNED_WITHIN: Duration = Duration::from_secs(30);
+const LEARNED_PAUSE: Duration = Duration::from_millis(100);
+
 /// The running components. Dropping it ends them without their leave; see [`Components::end`].
 pub struct Components {
     tasks: JoinSet<(&'static str, Result<()>)>,
@@ -30,8 +41,14 @@ pub struct Components {
 }
 
 impl Components {
-    /// Starts controllers, scheduler and nodes, each as a user of its own; pods are told of the API's `port`.
-    pub fn start(api: &ApiServer, late: &Late, args: &UpArgs, data: &Path, port: u16) -> Result<Components> {
+    /// Starts history, controllers, scheduler and nodes, each as a user of its own; pods are told of the API's `port`.
+    pub fn start(
+        api: &ApiServer,
+        late: &Late,
+        (args, history): (&UpArgs, Option<Place>),
+        data: &Path,
+        port: u16,
+    ) -> Result<Components> {
         let node = late.node_name.as_str();
         let mut components = Components {
             tasks: JoinSet::new(),
@@ -41,8 +58,22 @@ impl Components {
         };
         let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
 
+        // First of all: what goes before it looks has an unknown end.
+        let mut past_runs = None;
+        if let Some(place) = history {
+            let days = args.history.keep.history_days;
+            let history = pumice_history::Options { client: client(names::USER_HISTORY), place, days }.build();
+            past_runs = Some(ask_for_runs(history.handle()));
+            let _ = late.history.set(history.handle());
+            components.spawn(late::HISTORY, |stop| async move {
+                history.run(stop).await;
+                Ok::<(), Infallible>(())
+            });
+        }
+
         let mut options = pumice_scheduler::Options::new(client(names::USER_SCHEDULER));
         args.scheduling.apply(&mut options);
+        options.past_runs = past_runs;
         options.record = (!args.no_recording).then(|| args.keep.options(data.join("recording")));
         let mut controlling = pumice_controllers::Options::new(client(names::USER_CONTROLLERS));
         controlling.scheduler_names.clone_from(&options.scheduler_names);
@@ -122,6 +153,32 @@ impl Components {
         }
         if failed.is_empty() { Ok(()) } else { bail!("not everything ended well: {}", failed.join("; ")) }
     }
+}
+
+/// Tells a scheduler that begins how long pods ran before. A history that is not there by then is not waited for: what came
+/// late would be taken for newer than what was seen meanwhile.
+fn ask_for_runs(history: pumice_history::Handle) -> AskRuns {
+    Arc::new(move || {
+        let history = history.clone();
+        async move {
+            let asked = async {
+                loop {
+                    match history.last_runs(LEARNED_DAYS).await {
+                        Ok(runs) => break runs,
+                        Err(why) => tracing::debug!(why, "the history does not say yet how long pods ran"),
+                    }
+                    tokio::time::sleep(LEARNED_PAUSE).await;
+                }
+            };
+            let Ok(runs) = tokio::time::timeout(LEARNED_WITHIN, asked).await else {
+                tracing::warn!("the scheduler begins without knowing how long pods ran before");
+                return Vec::new();
+            };
+            let told = |LastRuns { namespace, profile, runs_ms }| PastRuns { namespace, profile, runs_ms };
+            runs.into_iter().map(told).collect()
+        }
+        .boxed()
+    })
 }
 
 /// Waits until a file is there, if one is named; `false` when `stop` came first.

@@ -9,7 +9,9 @@ use std::sync::{Arc, OnceLock};
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::Full;
-use pumice_apiserver::{AggregatedApi, AggregatedResource, AggregatedService, Body, NodeProxy, NodeProxyError, Verb};
+use pumice_apiserver::{
+    AggregatedApi, AggregatedResource, AggregatedService, Body, Builder, NodeProxy, NodeProxyError, Verb,
+};
 
 use crate::args::UpArgs;
 
@@ -22,6 +24,8 @@ pub struct Late {
     pub node: Arc<OnceLock<pumice_node::Handle>>,
     /// The scheduler.
     pub scheduler: Arc<OnceLock<pumice_scheduler::Handle>>,
+    /// The history.
+    pub history: Arc<OnceLock<pumice_history::Handle>>,
     /// What must run before work is taken.
     pub parts: [Part; 4],
 }
@@ -60,6 +64,7 @@ impl Part {
 }
 
 /// Names of components.
+pub const HISTORY: &str = "history";
 pub const CONTROLLERS: &str = "controllers";
 pub const SCHEDULER: &str = "scheduler";
 pub const NODE_AGENT: &str = "node-agent";
@@ -69,7 +74,7 @@ impl Late {
     /// Seams to nobody yet.
     pub fn new(node_name: String) -> Late {
         let parts = [CONTROLLERS, SCHEDULER, NODE_AGENT, SIMULATED_NODES].map(Part::new);
-        Late { node_name, node: Arc::default(), scheduler: Arc::default(), parts }
+        Late { node_name, node: Arc::default(), scheduler: Arc::default(), history: Arc::default(), parts }
     }
 
     /// Carries requests for this machine's node to its agent.
@@ -89,6 +94,19 @@ impl Late {
             ],
             service: Arc::new(Why { scheduler: Arc::clone(&self.scheduler) }),
         }
+    }
+
+    /// Adds the group that tells what became of jobs, and how the history does. Work goes on without it.
+    pub fn with_history(&self, builder: Builder) -> Builder {
+        let history = Arc::clone(&self.history);
+        let look = move || history.get().map_or_else(|| Err("it is starting".to_owned()), pumice_history::Handle::look);
+        let api = AggregatedApi {
+            group: pumice_history::GROUP.into(),
+            version: pumice_history::VERSION.into(),
+            resources: vec![resource("jobs", "JobHistory", true, vec![Verb::Get, Verb::List])],
+            service: Arc::new(History(Arc::clone(&self.history))),
+        };
+        builder.aggregate(api).told_check(HISTORY, look)
     }
 }
 
@@ -130,6 +148,21 @@ impl AggregatedService for Why {
                     answer.unwrap_or_else(|_| pumice_scheduler::not_ready())
                 }
                 None => pumice_scheduler::not_ready(),
+            };
+            response.map(|bytes| Body::new(Full::new(bytes)))
+        })
+    }
+}
+
+struct History(Arc<OnceLock<pumice_history::Handle>>);
+
+impl AggregatedService for History {
+    fn call(&self, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+        let history = self.0.get().cloned();
+        Box::pin(async move {
+            let response = match history {
+                Some(history) => history.answer(request.uri().path(), request.uri().query().unwrap_or_default()).await,
+                None => pumice_history::not_ready(),
             };
             response.map(|bytes| Body::new(Full::new(bytes)))
         })

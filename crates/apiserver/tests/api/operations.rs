@@ -146,6 +146,20 @@ async fn metrics_have_upstreams_names_and_are_for_those_who_may() {
 }
 
 #[tokio::test]
+async fn what_is_only_told_fails_nothing() {
+    let store = Store::in_memory(Options::default()).expect("store");
+    let builder = ApiServer::builder(store, Policy::new(built_in()));
+    let api = builder.told_check("history", || Err("its disk is full".to_owned())).build().await.expect("build");
+    let server = Server::of(api, administrator());
+    let answer = server.get("/readyz?verbose").await;
+    let page =
+        "[+]ping ok\n[+]store ok\n[+]store-writes ok\n[-]history failed: its disk is full\nreadyz check passed\n";
+    assert_eq!((answer.code.as_u16(), answer.text.as_str()), (200, page));
+    server.get("/readyz").await.is(200);
+    server.get("/readyz/history").await.is(500);
+}
+
+#[tokio::test]
 async fn health_is_told_check_by_check() {
     let well = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let look = Arc::clone(&well);

@@ -1,8 +1,8 @@
 //! What each component may do, and the neighbours of it that it may not.
 
 use pumice_api::names::{
-    ADMISSION_CONFIGURATION, ADMISSION_SECRET, NAMESPACE_SYSTEM, USER_ADMISSION, USER_CONTROLLERS, USER_GC, USER_NODE,
-    USER_SCHEDULER,
+    ADMISSION_CONFIGURATION, ADMISSION_SECRET, HISTORY_LEASE, NAMESPACE_SYSTEM, USER_ADMISSION, USER_CONTROLLERS,
+    USER_GC, USER_HISTORY, USER_NODE, USER_SCHEDULER,
 };
 use pumice_auth::{Attributes, Identity, Policy, Target, built_in};
 
@@ -133,6 +133,41 @@ fn admission_keeps_its_certificate_and_its_registration() {
         }
         assert!(may("create", kind, None, None) && !may("delete", kind, None, Some(ADMISSION_CONFIGURATION)));
     }
+}
+
+#[test]
+fn the_history_reads_what_it_writes_down() {
+    let reads: [Request; 4] = [
+        ("watch", JOBS, "jobs", None),
+        ("list", "batch", "jobs", None),
+        ("watch", GROUPS, "podgroups", None),
+        ("list", "", "pods", None),
+    ];
+    let others: Vec<Request> = ["create", "update", "patch", "delete"]
+        .into_iter()
+        .flat_map(|verb| reads.map(|(_, group, resource, subresource)| (verb, group, resource, subresource)))
+        .collect();
+    check(USER_HISTORY, &reads, &others);
+    check(
+        USER_HISTORY,
+        &[("list", "metrics.k8s.io", "pods", None)],
+        &[("get", "", "secrets", None), ("get", "", "pods", Some("log")), ("update", COORDINATION, "leases", None)],
+    );
+    let policy = Policy::new(built_in());
+    let identity = Identity::new(USER_HISTORY, Vec::<String>::new());
+    let may = |verb, namespace, name| {
+        let target = Target::Resource {
+            group: COORDINATION,
+            resource: "leases",
+            subresource: None,
+            namespace: Some(namespace),
+            name,
+        };
+        policy.decide(&identity, &Attributes { verb, target }).is_allowed()
+    };
+    assert!(may("update", NAMESPACE_SYSTEM, Some(HISTORY_LEASE)) && may("create", NAMESPACE_SYSTEM, None));
+    assert!(!may("update", NAMESPACE_SYSTEM, Some("volcano")) && !may("update", "default", Some(HISTORY_LEASE)));
+    assert!(!may("delete", NAMESPACE_SYSTEM, Some(HISTORY_LEASE)));
 }
 
 #[test]

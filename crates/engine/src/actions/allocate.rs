@@ -19,13 +19,16 @@ use crate::plugins::Counting;
 use crate::queue_limit;
 use crate::reasons::{Reason, Stage};
 use crate::world::groups::GroupRow;
+use crate::world::reservations::Lift;
 use crate::world::tasks::TaskState;
+use crate::world::windows::Barring;
 
 mod domains;
 mod gates;
 pub(super) mod packing;
 pub(super) mod parts;
 mod refusal;
+pub(crate) mod rehearsal;
 mod reserved;
 
 /// Reasons worked out for one group in one turn: more kinds of pods than this fail alike.
@@ -53,8 +56,9 @@ struct Wanted {
 /// What did not fit: nothing is freed while the action runs, so the same from another group can't fit either.
 type Hopeless = FxHashMap<Sameness, Vec<Reason>>;
 
-/// Groups equal in this get the same answer from the same nodes: queue, class, pods needed, pods wanted.
-type Sameness = (QueueId, ClassId, u32, usize);
+/// Groups equal in this get the same answer from the same nodes: queue, class, pods needed, pods wanted, and the windows
+/// that bar them.
+type Sameness = (QueueId, ClassId, u32, usize, Barring);
 
 /// What the turns of one action share.
 struct Round {
@@ -66,8 +70,8 @@ struct Round {
     packings_left: u32,
     /// A queue's share kept something waiting.
     held_by_shares: bool,
-    /// Only those have a turn that end before any reservation needs its room.
-    passing: bool,
+    /// Only those have a turn that end before a reservation that is lifted needs its room.
+    passing: Option<Lift>,
     fronts: reserve::Fronts,
 }
 
@@ -89,7 +93,7 @@ pub(super) fn place(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
     cycle.policy.lending = true;
     let keeps = !half_placed.is_empty() && cycle.tables.reservations.keep_any();
     if keeps {
-        cycle.tables.lift_reservations();
+        cycle.tables.lift_reservations(Lift::ALL, cycle.now);
     }
     let mut walk = Walk::new(cycle.tables, cycle.policy, None, &half_placed);
     while let Some(turn) = walk.pop() {
@@ -213,6 +217,24 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
             reserve.push(task);
         }
     }
+    closed.sort_by(|left, right| cycle.policy.task_order(cycle.tables, *left, *right));
+    gates::open(cycle, group, closed);
+    if gated > 0 {
+        let failure = Failure::at(Stage::Allocate, vec![Reason::Gated { pods: gated }]);
+        cycle.failures.entry(group).or_insert(failure);
+    }
+    if let Some(retry_at) = retry_at {
+        let error = last_error.map_or_else(String::new, |error| error.to_string());
+        let reason = Reason::BindFailed { pods: refused, error, retry_at };
+        cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Binding, vec![reason]));
+        cycle.wake_at(retry_at);
+    }
+    arrange(cycle, group, tasks, reserve)
+}
+
+/// A worksheet of these pods.
+fn arrange(cycle: &Cycle<'_>, group: GroupId, mut tasks: Vec<TaskId>, mut reserve: Vec<TaskId>) -> Wanted {
+    let row = cycle.tables.groups.row(group);
     let order = |left: &TaskId, right: &TaskId| cycle.policy.task_order(cycle.tables, *left, *right);
     tasks.sort_by(order);
     reserve.sort_by(order);
@@ -227,18 +249,6 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
     }
     if !cycle.config.has(Action::Backfill) {
         reserve.clear();
-    }
-    closed.sort_by(order);
-    gates::open(cycle, group, closed);
-    if gated > 0 {
-        let failure = Failure::at(Stage::Allocate, vec![Reason::Gated { pods: gated }]);
-        cycle.failures.entry(group).or_insert(failure);
-    }
-    if let Some(retry_at) = retry_at {
-        let error = last_error.map_or_else(String::new, |error| error.to_string());
-        let reason = Reason::BindFailed { pods: refused, error, retry_at };
-        cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Binding, vec![reason]));
-        cycle.wake_at(retry_at);
     }
     let class = tasks.first().map(|task| cycle.tables.task(*task).class);
     let single = reserve.is_empty() && cycle.tables.groups.row(group).roles.len() == 1;
@@ -256,7 +266,7 @@ impl Round {
             hopeless: Hopeless::default(),
             packings_left: packing::GANGS_MAX,
             held_by_shares: false,
-            passing: false,
+            passing: None,
             fronts: reserve::Fronts::default(),
         }
     }
@@ -274,12 +284,12 @@ impl Round {
                 fail_all(cycle, groups, kinds, &Failure::at(Stage::Allocate, vec![reason]));
                 continue;
             }
-            if self.passing && !self.may_pass(cycle, turn) {
+            if self.passing.is_some() && !self.may_pass(cycle, turn) {
                 walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Stuck);
                 continue;
             }
             // It has had its turn, with what is kept for it.
-            let reserved = !self.passing && cycle.tables.reservations.of(turn.group).is_some();
+            let reserved = self.passing.is_none() && cycle.tables.reservations.of(turn.group).is_some();
             let eligible = turn.kind.is_none() || eligible(cycle, turn.group);
             if eligible && !reserved && self.refuse(cycle, turn) {
                 self.consider(cycle, turn);
@@ -291,6 +301,9 @@ impl Round {
                 (true, false) => self.turn(cycle, turn.group),
                 (false, _) => Outcome::Done,
             };
+            if let Some(lift) = self.passing.filter(|_| outcome != Outcome::Stuck) {
+                reserved::note_passer(cycle, turn.group, lift);
+            }
             if outcome != Outcome::Again {
                 self.wanted.remove(&turn.group);
             }
@@ -351,7 +364,7 @@ impl Round {
         }
         let needed = needed(cycle, group);
         let key = sameness(cycle, group, wanted);
-        if let Some(reasons) = key.and_then(|key| self.hopeless.get(&key)) {
+        if let Some(reasons) = key.as_ref().and_then(|key| self.hopeless.get(key)) {
             let reasons = reasons.clone();
             cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, reasons));
             return Outcome::Stuck;
@@ -432,7 +445,8 @@ fn needed(cycle: &Cycle<'_>, group: GroupId) -> u32 {
 /// Under what the group's failure tells of others; nothing where it wants pods of several kinds.
 fn sameness(cycle: &Cycle<'_>, group: GroupId, wanted: &Wanted) -> Option<Sameness> {
     let left = wanted.tasks.len() - wanted.next;
-    wanted.uniform.map(|class| (cycle.tables.groups.row(group).queue, class, needed(cycle, group), left))
+    let barring = wanted.tasks.first().map(|first| cycle.tables.barring(*first)).unwrap_or_default();
+    wanted.uniform.map(|class| (cycle.tables.groups.row(group).queue, class, needed(cycle, group), left, barring))
 }
 
 /// Placements that are not decided yet.

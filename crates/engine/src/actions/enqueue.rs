@@ -27,6 +27,7 @@ use crate::policy::Policy;
 use crate::queue_limit;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
 use crate::share;
+use crate::world::reservations::Lift;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
@@ -37,10 +38,12 @@ pub(crate) use standing::renew;
 /// Names of groups ahead that a reason gives.
 const AHEAD_NAMED_MAX: usize = 5;
 
-/// Which missing parts could be placed this moment. Nothing is placed while this action runs, so an answer stays true.
-type Placeable = FxHashMap<Vec<(ClassId, u32)>, bool>;
+/// Which missing parts could be placed this moment, past reservations that are lifted or none. Nothing is placed while this
+/// action runs, so an answer stays true.
+type Placeable = FxHashMap<(Vec<(ClassId, u32)>, Option<Lift>), bool>;
 
 /// What was worked out for one group and serves others.
+#[derive(Default)]
 struct Known {
     placeable: Placeable,
     /// Groups of several kinds of pods that may still be tried.
@@ -286,6 +289,37 @@ fn never_allowed(cycle: &Cycle<'_>, group: GroupId, missing: &Missing) -> Option
     Some(reason)
 }
 
+/// Whether the group would be admitted at once, because it could start this moment.
+pub(crate) fn admits_now(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
+    let row = cycle.tables.groups.row(group);
+    let mut missing = missing(cycle.tables, group);
+    let asks = !missing.parts.is_empty() || missing.block.is_some();
+    let mut known = Known { rehearsals_left: 1, ..Known::default() };
+    asks && cycle.tables.queues.row(row.queue).is_open() && could_start_now(cycle, group, &mut missing, &mut known)
+}
+
+/// All that stands against the group's admission now, each resource by itself, the deciding first.
+pub(crate) fn objections(cycle: &mut Cycle<'_>, group: GroupId) -> Vec<Reason> {
+    let queue = cycle.tables.groups.row(group).queue;
+    let missing = missing(cycle.tables, group);
+    let mut used = cycle.tables.queues.row(queue).own.held();
+    if let Some(promised) = cycle.tables.promises.of(queue, false) {
+        share::add(&mut used, &promised.all, 1);
+    }
+    let mut found: Vec<Reason> = queue_limit::all_exceeded(cycle.tables, queue, &missing.total, &used).collect();
+    for (dim, amount) in missing.total.iter().enumerate().filter(|(_, amount)| **amount > 0) {
+        let mut total = vec![0; dim + 1];
+        total[dim] = *amount;
+        let of_one = Missing { total, ..missing.clone() };
+        for reason in cycle.policy.enqueue_objections(cycle.tables, group, &of_one) {
+            if !found.iter().any(|other| other.is_about_as(&reason)) {
+                found.push(reason);
+            }
+        }
+    }
+    found
+}
+
 /// Would it fit if nothing else ran?
 fn fits_alone(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> bool {
     never_allowed(cycle, group, missing).is_none() && fits_empty(cycle, missing)
@@ -299,7 +333,7 @@ fn easier(cycle: &mut Cycle<'_>, group: GroupId) -> Option<Missing> {
 }
 
 /// Whether the group could start if nothing else ran, with at least one pod.
-pub(super) fn is_possible(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
+pub(crate) fn is_possible(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     let missing = missing(cycle.tables, group);
     let asks = !missing.parts.is_empty() || missing.block.is_some();
     asks && fits_alone(cycle, group, &missing) || easier(cycle, group).is_some()
@@ -333,8 +367,32 @@ fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing,
     if let Some(block) = &missing.block {
         return block.iter().all(|(dim, amount)| amount <= cycle.tables.nodes.room_in_all(dim));
     }
-    let key = missing.parts.iter().map(|part| (part.class, part.count)).collect();
-    *known.placeable.entry(key).or_insert_with(|| place_and_take_back(cycle, missing))
+    let parts: Vec<(ClassId, u32)> = missing.parts.iter().map(|part| (part.class, part.count)).collect();
+    let now_free = *known.placeable.entry((parts.clone(), None)).or_insert_with(|| place_and_take_back(cycle, missing));
+    now_free || could_pass(cycle, group, missing, parts, known)
+}
+
+/// Could it be placed on room that is kept for others, to be gone before they need it?
+fn could_pass(
+    cycle: &mut Cycle<'_>,
+    group: GroupId,
+    missing: &Missing,
+    parts: Vec<(ClassId, u32)>,
+    known: &mut Known,
+) -> bool {
+    if parts.is_empty() || !cycle.tables.reservations.keep_any() {
+        return false;
+    }
+    cycle.tables.reservations.lifts().into_iter().any(|lift| {
+        let passes = parts.iter().all(|(class, _)| reserve::class_passes(cycle, group, *class, lift));
+        passes
+            && *known.placeable.entry((parts.clone(), Some(lift))).or_insert_with(|| {
+                cycle.tables.lift_reservations(lift, cycle.now);
+                let placed = place_and_take_back(cycle, missing);
+                cycle.tables.keep_again(cycle.now);
+                placed
+            })
+    })
 }
 
 /// The same for a group with pods of several kinds, which may start with one or the other of them: what it would start

@@ -52,7 +52,10 @@ fn still_stands(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
         let row = cycle.tables.task(task);
         let expired = row.fence_until <= cycle.now;
         let class = cycle.tables.classes.row(row.class);
-        let useless = row.node.is_none_or(|node| cycle.policy.check_facts(cycle.tables, class, node).is_some());
+        let useless = row.node.is_none_or(|node| {
+            cycle.policy.check_facts(cycle.tables, class, node).is_some()
+                || cycle.tables.barred_on(task, node).is_some()
+        });
         if expired || useless || !cycle.tables.groups.row(group).exists() {
             fallen.push((task, expired));
         }

@@ -188,11 +188,12 @@ impl Order {
         let class = tables.classes.row(hunt.class);
         let (mut suited, mut rooms): (Vec<NodeId>, Vec<bool>) = (Vec::new(), Vec::new());
         for node in nodes {
-            let room = class.demand.iter().all(|(dim, amount)| amount <= tables.nodes.future_room(node, dim));
-            let in_vain = !room && hunt.from == From::OtherQueues && kept.contains(node);
-            debug_assert!(!in_vain || hunt.victims(cycle, node).tasks.is_empty(), "where nobody leaves are no victims");
             let known = tables.nodes.table.get(node.index()).is_some_and(|row| row.known);
-            if !in_vain && known && cycle.policy.check_facts(tables, class, node).is_none() {
+            let room = class.demand.iter().all(|(dim, amount)| amount <= tables.nodes.future_room(node, dim));
+            let stays = || hunt.from == From::OtherQueues && kept.contains(node) || !hunt.has_candidates(tables, node);
+            let in_vain = !known || !room && stays();
+            debug_assert!(!known || !in_vain || hunt.victims(cycle, node).tasks.is_empty(), "where nobody leaves are no victims");
+            if !in_vain && cycle.policy.check_facts(tables, class, node).is_none() {
                 suited.push(node);
                 rooms.push(room);
             } else {

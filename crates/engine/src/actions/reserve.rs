@@ -17,8 +17,9 @@ use crate::ids::{ClassId, GroupId, QueueId, TimeMs};
 use crate::reasons::Reason;
 use crate::world::ends::Surety;
 use crate::world::groups::GroupRow;
-use crate::world::reservations::{Prospect, Reservation};
+use crate::world::reservations::{Lift, Prospect, Reservation};
 use crate::world::tasks::TaskState;
+use crate::world::windows::is_closed;
 
 /// In which of its two ways a group waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,8 +49,11 @@ pub(crate) fn settle(cycle: &mut Cycle<'_>) {
     }
     if changed || cycle.tables.reservations.all.len() != count {
         cycle.tables.reservations_changed(cycle.now);
-    } else {
+    } else if cycle.tables.windows.all.is_empty() {
         cycle.tables.refresh_kept(cycle.now);
+    } else {
+        // One may have begun, or be over.
+        cycle.tables.keep_again(cycle.now);
     }
     keep_of_limits(cycle);
 }
@@ -136,9 +140,11 @@ fn find(cycle: &Cycle<'_>, group: GroupId, hard: bool) -> Option<Prospect> {
 fn is_usable(cycle: &Cycle<'_>, group: GroupId, prospect: &Prospect) -> bool {
     let tables = &*cycle.tables;
     let classes = classes(cycle, group);
+    let run = tables.run_of_group(group, classes.iter().copied());
     prospect.places.iter().all(|place| {
         let row = tables.nodes.table.get(place.node.index());
-        let there = row.is_some_and(|row| row.known && row.name == place.name);
+        let there = row.is_some_and(|row| row.known && row.name == place.name)
+            && !is_closed(&tables.closed_times(group, place.node, run), prospect.at.max(cycle.now));
         let allows =
             |class: &ClassId| cycle.policy.check_facts(tables, tables.classes.row(*class), place.node).is_none();
         there && classes.iter().any(allows)
@@ -159,16 +165,15 @@ fn classes(cycle: &Cycle<'_>, group: GroupId) -> Vec<ClassId> {
     classes
 }
 
-/// Whether all of the group's waiting pods are over before the first reservation needs its room, if they start now.
-pub(super) fn passes(cycle: &Cycle<'_>, group: GroupId) -> bool {
-    let (certain, expected) = cycle.tables.reservations.passable(cycle.now);
-    classes(cycle, group).into_iter().all(|class| {
-        let within = |surety, most: i64| {
-            let run = cycle.tables.passes_for(group, class, surety);
-            run.is_some_and(|run| run <= most)
-        };
-        within(Surety::Certain, certain) || within(Surety::Expected, expected)
-    })
+/// Whether all of the group's waiting pods are over before any that is lifted needs its room, if they start now.
+pub(super) fn passes(cycle: &Cycle<'_>, group: GroupId, lift: Lift) -> bool {
+    classes(cycle, group).into_iter().all(|class| class_passes(cycle, group, class, lift))
+}
+
+/// The same for its pods of one class.
+pub(super) fn class_passes(cycle: &Cycle<'_>, group: GroupId, class: ClassId, lift: Lift) -> bool {
+    let most = lift.from.0.saturating_sub(cycle.now.0);
+    cycle.tables.passes_for(group, class, lift.surety).is_some_and(|run| run <= most)
 }
 
 /// A group could not start. If it is next in its queue, and has been for long enough, room is reserved for it.

@@ -160,6 +160,25 @@ pub(crate) fn evict(
     was: TaskState,
     beneficiary: Option<&str>,
 ) {
+    let message = match beneficiary {
+        Some(_) if action.ends_with("reclaim") => "its queue holds more than its share",
+        Some(_) => "it comes after that in its queue",
+        None => "it is to run elsewhere",
+    };
+    evict_saying(cycle, action, (victim, was), beneficiary, message.to_owned());
+}
+
+/// The same, with what people are told.
+pub(crate) fn evict_saying(
+    cycle: &mut Cycle<'_>,
+    action: &'static str,
+    (victim, was): (TaskId, TaskState),
+    beneficiary: Option<&str>,
+    message: String,
+) {
+    if let Some(beneficiary) = beneficiary {
+        cycle.tables.note_receipt(action, victim, beneficiary, cycle.now);
+    }
     let row = cycle.tables.tasks.row_mut(victim.index());
     row.evicting = Some(Box::new(Evicting { was, beneficiary: beneficiary.map(Into::into), confirmed: false }));
     cycle.tables.evicting.insert(victim);
@@ -168,11 +187,6 @@ pub(crate) fn evict(
     let ran_ms = row.started.filter(|_| running).map_or(0, |since| cycle.now.0.saturating_sub(since.0).max(0));
     let cpu_milli = cycle.tables.classes.row(row.class).demand.get(CPU);
     let lost = i128::from(ran_ms) * i128::from(cpu_milli) / 1_000;
-    let message = match beneficiary {
-        Some(_) if action.ends_with("reclaim") => "its queue holds more than its share".to_owned(),
-        Some(_) => "it comes after that in its queue".to_owned(),
-        None => "it is to run elsewhere".to_owned(),
-    };
     let eviction = Eviction {
         uid: row.uid.to_string(),
         namespace: row.namespace.to_string(),

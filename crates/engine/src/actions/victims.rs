@@ -95,6 +95,12 @@ impl Hunt {
         self.from == From::OtherQueues && tables.nodes.row(node).tasks.iter().all(stays)
     }
 
+    /// Whether anything on the node may leave for the task, as far as pods, groups and queues go.
+    pub(super) fn has_candidates(&self, tables: &Tables, node: NodeId) -> bool {
+        let best_effort = tables.task(self.task).best_effort;
+        tables.nodes.row(node).tasks.iter().any(|task| self.may_take(tables, best_effort, *task))
+    }
+
     /// All on the node that plugins allow to leave, those that leave first in front.
     pub(super) fn victims(&self, cycle: &Cycle<'_>, node: NodeId) -> Allowed {
         let tables = &*cycle.tables;

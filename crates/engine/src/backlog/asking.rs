@@ -44,6 +44,8 @@ struct Needs {
     minima: Vec<(Arc<str>, u32)>,
     min_member: u32,
     block: Option<Demand>,
+    /// By which it is told how long it will run: what ends in time passes a reservation.
+    profile: Arc<str>,
 }
 
 /// What the refusal of a line's first group rests on.
@@ -202,5 +204,5 @@ fn needs(tables: &Tables, policy: &Policy, row: &GroupRow) -> Option<Needs> {
     }
     let minima = row.roles.iter().filter(|role| role.min > 0).map(|role| (role.name.clone(), role.min)).collect();
     let block = if parts.is_empty() { row.min_resources.clone() } else { None };
-    Some(Needs { parts, minima, min_member: row.min_member, block })
+    Some(Needs { parts, minima, min_member: row.min_member, block, profile: row.run_profile.clone() })
 }

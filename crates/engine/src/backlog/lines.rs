@@ -85,12 +85,6 @@ impl Lines {
         self.entries.get(group.index())?.as_ref()
     }
 
-    /// How many stand before the entry in its own line, and how many stand in it. O(places).
-    pub(crate) fn number(&self, entry: &Entry) -> (i64, i64) {
-        let all = self.lines.get(&entry.tenant).map_or(0, |line| line.all.groups);
-        (self.before(entry).groups, all)
-    }
-
     /// Puts the group in its place, or takes it out.
     pub(crate) fn set(&mut self, group: GroupId, entry: Option<Entry>) {
         if self.entries.len() <= group.index() {
@@ -132,6 +126,11 @@ impl Lines {
         before
     }
 
+    /// All that waits of one tenant.
+    pub(crate) fn of(&self, tenant: Tenant) -> Waiting {
+        self.lines.get(&tenant).map_or_else(Waiting::default, |line| line.all)
+    }
+
     /// All that waits of each tenant, in no order that means anything.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Tenant, Waiting)> {
         self.lines.iter().map(|(tenant, line)| (*tenant, line.all))
@@ -156,8 +155,6 @@ mod tests {
         }
         let sizes: Vec<i64> = all.iter().map(|entry| lines.before(entry).size).collect();
         assert_eq!(sizes, [100, 111, 0, 106]);
-        let numbers = all.map(|entry| lines.number(&entry));
-        assert_eq!(numbers, [(1, 4), (3, 4), (0, 4), (3, 4)], "every second one of a minute");
         lines.set(GroupId::from(2), None);
         lines.set(GroupId::from(0), Some(entry(0, 7, 1)));
         assert_eq!(lines.before(&all[1]).size, 10, "half of the other in its minute");

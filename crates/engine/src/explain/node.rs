@@ -1,20 +1,31 @@
 //! Why a node takes no more, and when it will.
 //!
-//! Invariant: worked out when asked, from the tables as the last cycle left them. O(pods on the node).
+//! Invariant: worked out when asked, from the tables as the last cycle left them. O(pods on the node), and a
+//! bounded number of waiting groups.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
+use super::held::job_of;
 use crate::dims::{Resources, amount_text};
-use crate::ids::{DimId, NodeId, TimeMs};
+use crate::ids::{DimId, GroupId, NodeId, TimeMs};
+use crate::policy::Policy;
 use crate::reasons::{plural, time_text, tree};
+use crate::share;
 use crate::world::ends::Surety;
 use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
 
 /// Pods whose ends are told.
 const ENDS_MAX: usize = 5;
+/// Jobs that are told of because they hold a part of it, or would fit.
+const HOLDERS_TOLD_MAX: usize = 3;
+const FITTING_TOLD_MAX: usize = 3;
+/// Waiting groups that are tried for that.
+const WAITING_LOOKED_AT_MAX: usize = 1_000;
 
 /// How a node stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +45,14 @@ pub struct NodeWhy {
     /// For whom, `namespace/name`, and in how many milliseconds they are expected to start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kept_for: Vec<(String, i64)>,
+    /// The most that one more pod can have now: what is free and not kept.
+    pub hole: Resources,
+    /// Who holds the most of it, the largest first; three at most, and what each holds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<(String, Resources)>,
+    /// Waiting jobs of which a pod would fit here now; three at most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fits: Vec<String>,
     /// Pods on it.
     pub pods: u32,
     /// Of these, those of which nothing tells when they end.
@@ -43,12 +62,13 @@ pub struct NodeWhy {
 }
 
 impl NodeWhy {
-    pub(crate) fn of(tables: &Tables, node: NodeId, now: TimeMs) -> Self {
+    pub(crate) fn of((tables, policy): (&Tables, &Policy), node: NodeId, now: TimeMs) -> Self {
         let row = tables.nodes.row(node);
         let mut barred: Vec<String> = row.unschedulable.then(|| "cordoned".to_owned()).into_iter().collect();
         barred.extend(row.taints.iter().map(|taint| format!("taint {}={}:{:?}", taint.key, taint.value, taint.effect)));
         let is_ours = tables.shard.usable().is_none_or(|usable| usable.contains(&&*row.name));
         barred.extend((!is_ours).then(|| "outside of this scheduler's shard".to_owned()));
+        barred.extend(super::windows::of_node(tables, node, now));
         let dims = || (0..tables.dims.len()).map(DimId::from);
         let by_name = |amount: &dyn Fn(DimId) -> i64| {
             let amounts = dims().map(|dim| (tables.dims.name(dim).to_string(), amount(dim)));
@@ -81,11 +101,51 @@ impl NodeWhy {
             used: by_name(&|dim| tables.nodes.used(node, dim)),
             kept: by_name(&|dim| tables.nodes.held(node, dim)),
             kept_for: kept_for.into_iter().collect(),
+            hole: by_name(&|dim| tables.nodes.room(node, dim).max(0)),
+            by: holders(tables, node),
+            fits: fitting(tables, policy, node),
             pods: count(pods),
             endless: count(pods - known),
             ends: ends.into_iter().map(|(left, pod)| (pod, left)).collect(),
         }
     }
+}
+
+/// Those whose pods take the largest part of the node.
+fn holders(tables: &Tables, node: NodeId) -> Vec<(String, Resources)> {
+    let row = tables.nodes.row(node);
+    let mut held: BTreeMap<GroupId, Vec<i64>> = BTreeMap::new();
+    for task in row.tasks.iter().map(|task| tables.task(*task)).filter(|task| task.state.holds_node()) {
+        if let Some(group) = task.group {
+            tables.classes.row(task.class).demand.add_to(held.entry(group).or_default(), 1);
+        }
+    }
+    let offered: Vec<i64> = (0..tables.dims.len()).map(|dim| tables.nodes.allocatable(node, dim.into())).collect();
+    let mut held: Vec<(GroupId, Vec<i64>)> = held.into_iter().collect();
+    held.sort_by_key(|(group, amounts)| (Reverse(share::dominant(amounts, &offered)), *group));
+    held.truncate(HOLDERS_TOLD_MAX);
+    held.into_iter().map(|(group, amounts)| (job_of(tables, group), tables.dims.resources(&amounts))).collect()
+}
+
+/// Waiting groups, of those that are looked at, of which the first pod could go there by what its class tells.
+fn fitting(tables: &Tables, policy: &Policy, node: NodeId) -> Vec<String> {
+    let fits = |group: &&GroupId| {
+        let tasks = tables.groups.row(**group).tasks.iter().map(|task| tables.task(*task));
+        let first = tasks.into_iter().find(|task| task.state == TaskState::Pending && !task.gated);
+        first.is_some_and(|task| {
+            let class = tables.classes.row(task.class);
+            tables.nodes.fits(node, &class.demand)
+                && policy.check_facts(tables, class, node).is_none()
+                && policy.use_allows(tables, class, node)
+        })
+    };
+    let waiting = tables.groups.waiting.iter().take(WAITING_LOOKED_AT_MAX);
+    waiting.filter(fits).take(FITTING_TOLD_MAX).map(|group| job_of(tables, *group)).collect()
+}
+
+pub(super) fn text_of(amounts: &Resources) -> String {
+    let told = amounts.iter().filter(|(name, _)| *name != "pods");
+    told.map(|(name, amount)| format!("{} {name}", amount_text(name, *amount))).collect::<Vec<_>>().join(", ")
 }
 
 impl Display for NodeWhy {
@@ -104,6 +164,13 @@ impl Display for NodeWhy {
                 line.push_str(&format!(", {} of it kept", text(of(&self.kept))));
             }
             lines.push(line);
+        }
+        lines.extend(self.by.iter().map(|(job, amounts)| format!("held by {job}: {}", text_of(amounts))));
+        if !self.hole.is_empty() && self.barred.is_empty() {
+            lines.push(format!("one more pod can have at most {}", text_of(&self.hole)));
+        }
+        if !self.fits.is_empty() {
+            lines.push(format!("a pod would fit of {}", self.fits.join(", ")));
         }
         for (group, starts) in &self.kept_for {
             lines.push(format!("reserved for {group}, expected to start in {}", time_text(*starts)));

@@ -2,17 +2,21 @@
 //!
 //! Invariant: worked out when asked, from the tables as the last cycle left them. O(groups that wait in it).
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
+use super::held::{Held, Of, held};
+use super::node::text_of;
 use crate::backlog::Backlog;
 use crate::close;
 use crate::dims::{Resources, amount_text};
-use crate::ids::{GroupId, QueueId, TimeMs};
+use crate::ids::{GroupId, NodeId, QueueId, TimeMs};
 use crate::policy::Policy;
 use crate::reasons::{plural, time_text, tree};
+use crate::share;
 use crate::world::queue_view::QueueView;
 use crate::world::tables::Tables;
 
@@ -40,6 +44,12 @@ pub struct QueueWhy {
     pub waiting: u32,
     /// Of these, those that were not admitted yet.
     pub unadmitted: u32,
+    /// Who holds the most of each resource that it has a limit of, or deserves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<Held>,
+    /// The node with the most room for one pod, and that room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hole: Option<(String, Resources)>,
     /// For whom room is reserved, `namespace/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_for: Option<String>,
@@ -55,7 +65,12 @@ impl QueueWhy {
         let view = QueueView::of(tables, policy, queue);
         let row = tables.queues.row(queue);
         let mut waiting: Vec<GroupId> = Vec::new();
-        waiting.extend(tables.groups.waiting.iter().filter(|group| tables.groups.row(**group).queue == queue));
+        // What is only being bound does not wait.
+        let waits = |group: &&GroupId| {
+            let row = tables.groups.row(**group);
+            row.queue == queue && (row.pending() > 0 || !row.is_coming())
+        };
+        waiting.extend(tables.groups.waiting.iter().filter(waits));
         let order = |left: &GroupId, right: &GroupId| -> Ordering { policy.job_order(tables, *left, *right) };
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let all = count(waiting.len());
@@ -71,6 +86,11 @@ impl QueueWhy {
             (tables.groups.row(*group).key(), summary)
         };
         let closed = (!row.is_open()).then(|| format!("queue {} is {:?} and takes no new work", row.name, row.state));
+        let bounds = view.deserved.iter().chain([&view.capability]).flat_map(|amounts| amounts.iter());
+        // The limit, where there is one, is what is said.
+        let bounds: BTreeMap<&String, i64> = bounds.map(|(name, amount)| (name, *amount)).collect();
+        let of = bounds.iter().filter_map(|(name, bound)| Some(Of::Queue(queue, tables.dims.lookup(name)?, *bound)));
+        let held = of.filter_map(|of| held((tables, policy), of, now)).filter(Held::is_of_use).collect();
         let reservation = tables.reservations.in_queue(queue);
         let starts = reservation.and_then(|one| one.prospect.as_ref()).map(|prospect| prospect.at);
         Self {
@@ -81,11 +101,22 @@ impl QueueWhy {
             held_up: closed.or_else(|| policy.overused(tables, queue).map(|reason| reason.to_string())),
             waiting: all,
             unadmitted,
+            held,
+            hole: hole(tables),
             reserved_for: reservation.map(|one| tables.groups.row(one.group).key()),
             starts_in_ms: starts.map(|at| at.0.saturating_sub(now.0).max(0)),
             first: waiting.iter().map(told).collect(),
         }
     }
+}
+
+/// The node that is free to the largest part of what nodes offer. O(nodes).
+fn hole(tables: &Tables) -> Option<(String, Resources)> {
+    let room = |node| -> Vec<i64> { (0..tables.dims.len()).map(|dim| tables.nodes.room(node, dim.into()).max(0)).collect() };
+    let usable = tables.nodes.ids().filter(|node| !tables.nodes.row(*node).unschedulable);
+    let size = |node: &NodeId| (share::dominant(&room(*node), &tables.nodes.total), Reverse(*node));
+    let largest = usable.max_by_key(size)?;
+    Some((tables.node_name(largest).to_string(), tables.dims.resources(&room(largest))))
 }
 
 impl Display for QueueWhy {
@@ -105,6 +136,10 @@ impl Display for QueueWhy {
             line.extend(self.deserved.as_ref().and_then(of).map(|amount| format!(", deserves {amount}")));
             line.extend(of(&self.capability).map(|amount| format!(", limit {amount}")));
             lines.push(line);
+        }
+        lines.extend(self.held.iter().map(ToString::to_string));
+        if let Some((node, room)) = self.hole.as_ref().filter(|_| self.waiting > 0) {
+            lines.push(format!("the most room for one pod is on {node}: {}", text_of(room)));
         }
         if let Some(group) = &self.reserved_for {
             let starts = self.starts_in_ms.map(time_text);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rooms::{Kept, Rooms};
 use verdicts::Verdicts;
 
-use super::{Finder, Search};
+use super::{Finder, Search, Telling};
 use crate::dims::PODS;
 use crate::ids::{ClassId, DimId, NodeId};
 use crate::policy::Policy;
@@ -17,6 +17,7 @@ use crate::world::tables::Tables;
 
 mod book;
 mod rooms;
+mod thorough;
 mod verdicts;
 
 pub(super) use book::Book;
@@ -70,6 +71,11 @@ impl Finder {
         (needed, found_room): (u32, u32),
     ) -> NodesUnfit {
         let class = search.class;
+        match self.telling {
+            Telling::First => {}
+            Telling::All => return thorough::scan(tables, policy, search).unfit(tables, (needed, found_room)),
+            Telling::Nothing => return NodesUnfit { needed, found_room, ..NodesUnfit::default() },
+        }
         let specific = search.task.filter(|task| policy.is_specific(tables, *task));
         let end = tables.nodes.use_log.end();
         let row = tables.classes.row(class);

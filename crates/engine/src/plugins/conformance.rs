@@ -24,6 +24,10 @@ impl Plugin for Conformance {
         Some(unprotected(tables, candidates))
     }
 
+    fn may_leave(&self, tables: &Tables, task: TaskId) -> bool {
+        !is_protected(tables, task)
+    }
+
     fn keeps(&self, tables: &Tables, victim: TaskId) -> bool {
         is_protected(tables, victim)
     }

@@ -76,6 +76,10 @@ impl Plugin for Pdb {
         Some(self.within_budgets(tables, candidates))
     }
 
+    fn may_leave(&self, tables: &Tables, task: TaskId) -> bool {
+        !self.within_budgets(tables, &[task]).is_empty()
+    }
+
     fn unified_evictable(&self, tables: &Tables, _want: &GangEviction, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
         Some(self.within_budgets(tables, candidates))
     }

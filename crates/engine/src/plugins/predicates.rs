@@ -121,6 +121,34 @@ impl Plugin for Predicates {
         failed.filter(|(failed, _)| *failed == check).map_or_else(String::new, |(_, detail)| detail)
     }
 
+    fn failed(
+        &self,
+        tables: &Tables,
+        (class, task): (&ClassRow, Option<TaskId>),
+        node: NodeId,
+    ) -> Vec<(Check, String)> {
+        let (template, row) = (&class.template, tables.nodes.row(node));
+        let mut failed: Vec<(Check, String)> = Vec::new();
+        let mut note = |fails: bool, check: Check, about: String| failed.extend(fails.then_some((check, about)));
+        note(row.unschedulable && !tolerates_cordon(template), Check::Unschedulable, String::new());
+        let selected = selects(&template.node_selector, template.required_terms.as_deref(), row);
+        note(self.node_affinity && !selected, Check::NodeAffinity, String::new());
+        for taint in untolerated(&template.tolerations, row).filter(|_| self.taints) {
+            note(true, Check::Taint, taint_text(taint));
+        }
+        note(!template.unsupported.is_empty(), Check::Unsupported, template.unsupported.join(" and "));
+        for port in taken_ports(template, row).filter(|_| self.node_ports) {
+            note(true, Check::HostPort, port.port.to_string());
+        }
+        if let Some(task) = task {
+            let row = tables.task(task);
+            let probe = tables.couplings.probe(row.profile, row.class, When::Now, self.rules());
+            failed.extend(tables.couplings.failed(&probe, node));
+            failed.extend(Claims::of(tables, task, self.volumes).into_iter().flat_map(|claims| claims.failed(node)));
+        }
+        failed
+    }
+
     fn prebind(&self, tables: &Tables, task: TaskId, node: NodeId) -> Vec<Prebind> {
         claims::prebind(tables, task, node, self.volumes.binding)
     }
@@ -138,7 +166,7 @@ impl Predicates {
     }
 
     fn use_of(&self, template: &PodTemplate, node: &NodeRow) -> Option<Check> {
-        (self.node_ports && taken_port(template, node).is_some()).then_some(Check::HostPort)
+        (self.node_ports && taken_ports(template, node).next().is_some()).then_some(Check::HostPort)
     }
 
     fn facts_of(&self, template: &PodTemplate, node: &NodeRow) -> Option<Check> {
@@ -148,7 +176,7 @@ impl Predicates {
         if self.node_affinity && !selects(&template.node_selector, template.required_terms.as_deref(), node) {
             return Some(Check::NodeAffinity);
         }
-        if self.taints && untolerated(&template.tolerations, node).is_some() {
+        if self.taints && untolerated(&template.tolerations, node).next().is_some() {
             return Some(Check::Taint);
         }
         (!template.unsupported.is_empty()).then_some(Check::Unsupported)
@@ -157,13 +185,15 @@ impl Predicates {
 
 fn detail(check: Check, template: &PodTemplate, node: &NodeRow) -> String {
     match check {
-        Check::Taint => untolerated(&template.tolerations, node).map_or_else(String::new, |taint| {
-            if taint.value.is_empty() { taint.key.clone() } else { format!("{}={}", taint.key, taint.value) }
-        }),
+        Check::Taint => untolerated(&template.tolerations, node).next().map_or_else(String::new, taint_text),
         Check::Unsupported => template.unsupported.join(" and "),
-        Check::HostPort => taken_port(template, node).map_or_else(String::new, |port| port.port.to_string()),
+        Check::HostPort => taken_ports(template, node).next().map_or_else(String::new, |port| port.port.to_string()),
         _ => String::new(),
     }
+}
+
+fn taint_text(taint: &Taint) -> String {
+    if taint.value.is_empty() { taint.key.clone() } else { format!("{}={}", taint.key, taint.value) }
 }
 
 fn tolerates_cordon(template: &PodTemplate) -> bool {
@@ -203,14 +233,14 @@ fn matches_preferred(term: &NodeTerm, node: &NodeRow) -> bool {
     (term.expressions.is_empty() && term.fields.is_empty()) || matches_term(term, node)
 }
 
-fn taken_port<'a>(template: &'a PodTemplate, node: &NodeRow) -> Option<&'a HostPort> {
+fn taken_ports<'a>(template: &'a PodTemplate, node: &'a NodeRow) -> impl Iterator<Item = &'a HostPort> {
     let any = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
-    let conflicts = |wanted: &HostPort, taken: &HostPort| {
+    let conflicts = move |wanted: &HostPort, taken: &HostPort| {
         wanted.port == taken.port
             && wanted.protocol == taken.protocol
             && (wanted.ip == taken.ip || any(&wanted.ip) || any(&taken.ip))
     };
-    template.host_ports.iter().find(|wanted| node.ports.iter().any(|(taken, _)| conflicts(wanted, taken)))
+    template.host_ports.iter().filter(move |wanted| node.ports.iter().any(|(taken, _)| conflicts(wanted, taken)))
 }
 
 #[cfg(test)]

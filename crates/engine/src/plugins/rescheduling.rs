@@ -83,8 +83,8 @@ impl Plugin for Rescheduling {
         memory
     }
 
-    fn remember(&mut self, mut memory: &[u8]) {
-        self.last = Save::load(&mut memory).unwrap_or_default();
+    fn remember(&mut self, memory: &[u8]) {
+        self.last = Save::load(&mut memory.into()).unwrap_or_default();
     }
 
     fn victim_tasks(&self, tables: &Tables) -> Vec<TaskId> {

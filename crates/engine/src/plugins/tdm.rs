@@ -159,8 +159,8 @@ impl Plugin for Tdm {
         memory
     }
 
-    fn remember(&mut self, mut memory: &[u8]) {
-        if let Ok((open, epoch, last_eviction)) = Save::load(&mut memory) {
+    fn remember(&mut self, memory: &[u8]) {
+        if let Ok((open, epoch, last_eviction)) = Save::load(&mut memory.into()) {
             (self.open, self.epoch, self.last_eviction) = (open, epoch, last_eviction);
         }
     }

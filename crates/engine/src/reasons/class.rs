@@ -40,7 +40,8 @@ impl Reason {
             Self::WaitsBehind { .. }
             | Self::DeadlineMiss { .. }
             | Self::Reserved { .. }
-            | Self::KeptForOthers { .. } => Ok(()),
+            | Self::KeptForOthers { .. }
+            | Self::Closed { .. } => Ok(()),
         }
     }
 }

@@ -7,12 +7,26 @@ use crate::dims::amount_text;
 use crate::ids::TimeMs;
 use crate::plan::Late;
 
+/// Bytes of the line that is written to objects: a million pods carry it.
+const SUMMARY_BYTES_MAX: usize = 1_024;
+/// What a longer one ends with.
+const CUT: &str = "...";
 /// Further lines rendered; the structure holds all.
 const LINES_MAX: usize = 20;
 
 impl Display for Reasons {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&self.summary())?;
+        let mut lines = self.facts();
+        lines.extend(self.outlook());
+        lines.truncate(LINES_MAX);
+        tree(f, &lines)
+    }
+}
+
+impl Reasons {
+    /// What there is to say after the deciding reason, but for what comes.
+    pub(crate) fn facts(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.reasons.iter().skip(1).map(ToString::to_string).collect();
         for reason in &self.reasons {
             if let Reason::NodesUnfit(unfit) | Reason::ExceedsCluster(unfit) = reason {
@@ -20,6 +34,9 @@ impl Display for Reasons {
             }
         }
         let minimum = &self.minimum;
+        if self.stage == Stage::Started {
+            return lines;
+        }
         if minimum.ready >= minimum.min_member.max(1) {
             lines.push(format!("has started with {}; {} more waiting", plural(minimum.ready, "pod"), minimum.pending));
         } else if minimum.min_member > 1 {
@@ -35,22 +52,44 @@ impl Display for Reasons {
         for role in minimum.roles.iter().filter(|role| role.min < minimum.min_member) {
             lines.push(format!("of task {} at least {}: {} placed", role.role, role.min, role.ready));
         }
-        if let Some(expected) = &self.expected {
-            lines.push(expected.to_string());
-        }
-        if self.approximate {
-            lines.push("estimated from minResources: its pods are not known yet".to_owned());
-        }
         lines.truncate(LINES_MAX);
-        tree(f, &lines)
+        lines
+    }
+
+    /// What is expected, and how sure the whole is.
+    pub(crate) fn outlook(&self) -> Vec<String> {
+        let estimated = "estimated from minResources: its pods are not known yet";
+        let expected = self.expected.iter().map(ToString::to_string);
+        expected.chain(self.approximate.then(|| estimated.to_owned())).collect()
+    }
+}
+
+/// A line, and those that belong to it.
+pub(crate) struct Branch {
+    pub(crate) text: String,
+    pub(crate) below: Vec<String>,
+}
+
+impl Branch {
+    pub(crate) fn leaf(text: String) -> Self {
+        Self { text, below: Vec::new() }
     }
 }
 
 /// Writes lines below one that was written.
 pub(crate) fn tree(f: &mut Formatter<'_>, lines: &[String]) -> fmt::Result {
-    for (number, line) in lines.iter().enumerate() {
-        let branch = if number + 1 == lines.len() { "└─" } else { "├─" };
-        write!(f, "\n{branch} {line}")?;
+    forest(f, &lines.iter().cloned().map(Branch::leaf).collect::<Vec<_>>())
+}
+
+/// The same with lines below them.
+pub(crate) fn forest(f: &mut Formatter<'_>, branches: &[Branch]) -> fmt::Result {
+    for (number, Branch { text, below }) in branches.iter().enumerate() {
+        let last = number + 1 == branches.len();
+        write!(f, "\n{} {text}", if last { "└─" } else { "├─" })?;
+        for (number, text) in below.iter().enumerate() {
+            let (stem, branch) = (if last { " " } else { "│" }, if number + 1 == below.len() { "└─" } else { "├─" });
+            write!(f, "\n{stem}  {branch} {text}")?;
+        }
     }
     Ok(())
 }
@@ -73,8 +112,17 @@ impl Display for Expected {
 }
 
 impl Reasons {
-    /// The first line: the deciding reason.
+    /// The first line: the deciding reason. It is what objects are told, so it has a size.
     pub fn summary(&self) -> String {
+        let mut text = self.deciding();
+        if text.len() > SUMMARY_BYTES_MAX {
+            text.truncate(text.floor_char_boundary(SUMMARY_BYTES_MAX - CUT.len()));
+            text.push_str(CUT);
+        }
+        text
+    }
+
+    fn deciding(&self) -> String {
         match (self.reasons.first(), self.stage) {
             (Some(first), _) => first.to_string(),
             (None, Stage::NoGroup) => "waits for its PodGroup".to_owned(),
@@ -82,6 +130,7 @@ impl Reasons {
             (None, Stage::NoPods) => "waits for its pods to be made".to_owned(),
             (None, Stage::Allocate) => "waits for a node".to_owned(),
             (None, Stage::Binding) => "is being bound".to_owned(),
+            (None, Stage::Started) => "does not wait: it has what it needs".to_owned(),
         }
     }
 }
@@ -182,12 +231,24 @@ impl Display for Reason {
             }
             Self::KeptForOthers { groups, nodes, in_ms } => {
                 let (time, nodes) = (time_text(*in_ms), plural(*nodes, "node"));
-                write!(
-                    f,
-                    "{nodes} could take it, but room there is kept for {}, expected to start in {time}: ",
-                    groups.join(", ")
-                )?;
-                write!(f, "with a time limit below {time} it could start now")
+                let groups = groups.join(", ");
+                write!(f, "{nodes} could take it, but room there is kept for {groups}, expected to start in {time}")
+            }
+            Self::Closed { window, nodes, begins_ms, ends_ms, for_whom } => {
+                write!(f, "{} could take it, but reservation {window} ", plural(*nodes, "node"))?;
+                let them = if *nodes == 1 { "it" } else { "them" };
+                match for_whom.as_str() {
+                    "" => write!(f, "closes {them}")?,
+                    for_whom => write!(f, "keeps {them} for {for_whom}")?,
+                }
+                match (begins_ms, ends_ms) {
+                    (1.., _) => {
+                        let time = time_text(*begins_ms);
+                        write!(f, " in {time}: with a time limit below {time} it could start there now")
+                    }
+                    (_, Some(ends_ms)) => write!(f, " for another {}", time_text(*ends_ms)),
+                    (_, None) => f.write_str(" until that is deleted"),
+                }
             }
             Self::DeadlineMiss { late_ms } => {
                 write!(f, "is expected to miss its deadline by {}", time_text(*late_ms))
@@ -246,6 +307,7 @@ impl NodesUnfit {
             Check::Binding => format!("{nodes} with as many pods on their way as may be at a time"),
             Check::RevocableZone => format!("{nodes} in a zone that is closed now or not for it"),
             Check::Reserved => format!("{nodes} with room that is kept for others"),
+            Check::Closed => format!("{nodes} closed by reservation {detail}"),
             Check::PodCount => format!("{nodes} with too many pods"),
             Check::NodeGroup => format!("{nodes} in node groups that its queue may not use"),
             Check::NodeGroupLimit => format!("{nodes} in node groups of which its queue has all that it may"),
@@ -313,6 +375,78 @@ pub(crate) fn plural(count: u32, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(reason: Reason) -> Reasons {
+        Reasons { stage: Stage::Allocate, reasons: vec![reason], ..Reasons::default() }
+    }
+
+    #[test]
+    fn what_objects_are_told_is_cut_between_characters() {
+        for word in ["a", "é", "漢", "🦀"] {
+            for beginning in ["", "x", "xy", "xyz"] {
+                let message = format!("{beginning}{}", word.repeat(2_000));
+                let told = of(Reason::Refused { plugin: "p".to_owned(), message: message.clone() }).summary();
+                assert!(told.len() <= SUMMARY_BYTES_MAX && told.len() > SUMMARY_BYTES_MAX - 2 * CUT.len() - 4);
+                assert!(format!("p: {message}").starts_with(told.strip_suffix(CUT).unwrap()), "{told}");
+            }
+        }
+        let short = Reason::Refused { plugin: "p".to_owned(), message: "é".repeat(500) };
+        assert!(!of(short).summary().ends_with(CUT));
+    }
+
+    /// The texts of Volcano's conditions and of pods' events.
+    #[test]
+    fn conditions_read_like_this() {
+        let unfit = NodesUnfit {
+            role: "worker".to_owned(),
+            needed: 4,
+            found_room: 1,
+            nodes: 9,
+            checks: vec![
+                CheckCount { check: Check::Unschedulable, detail: String::new(), nodes: 2 },
+                CheckCount { check: Check::Taint, detail: "a=b".to_owned(), nodes: 1 },
+                CheckCount { check: Check::Resource, detail: "memory".to_owned(), nodes: 6 },
+            ],
+            short: vec![crate::reasons::Shortage {
+                resource: "memory".to_owned(),
+                requested: 4 << 30,
+                best_node: "n1".to_owned(),
+                short_on_best: 1 << 30,
+                short_total: 9 << 30,
+            }],
+        };
+        let limit = |never, of_cluster| Reason::QueueLimit {
+            queue: "q".to_owned(),
+            resource: "cpu".to_owned(),
+            limit: 8_000,
+            used: 6_000,
+            requested: 4_000,
+            short: 2_000,
+            never,
+            of_cluster,
+        };
+        let all = [
+            Reason::NodesUnfit(unfit.clone()),
+            Reason::ExceedsCluster(NodesUnfit { found_room: 0, ..unfit }),
+            limit(false, false),
+            limit(true, false),
+            limit(false, true),
+            Reason::QueueClosed { queue: "q".to_owned(), state: "Closed".to_owned() },
+            Reason::NotEnoughTasks { min: 4, valid: 2 },
+            Reason::StrictOrder { queue: "q".to_owned(), next: "ns/first".to_owned() },
+        ];
+        let texts: Vec<String> = all.into_iter().map(|reason| of(reason).summary()).collect();
+        insta::assert_snapshot!(texts.join("\n"), @r"
+        room for 1 of 4 pods of task worker; 0/9 nodes fit the next one: 2 cordoned, 1 with taint a=b that it does not tolerate, 6 insufficient memory (short by 1Gi)
+        does not fit the cluster even when it is empty: 0/9 nodes fit 4 pods of task worker: 2 cordoned, 1 with taint a=b that it does not tolerate, 6 insufficient memory (short by 1Gi)
+        queue q is at its cpu limit: 6 of 8 in use, 4 asked for (short by 2)
+        asks for 4 cpu, more than queue q may ever hold (8)
+        insufficient cpu (short by 2): queue q holds or awaits 6 of the 8 of the cluster
+        queue q is Closed and takes no new work
+        only 2 of at least 4 pods exist
+        queue q keeps strict order: ns/first is next and does not fit yet
+        ");
+    }
 
     #[test]
     fn times_are_said_in_two_units() {

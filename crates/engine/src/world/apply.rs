@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pumice_units::stable_hash;
+
 use crate::facts::{Delta, GroupFacts, GroupPhase, NodeFacts, PodFacts, ShapeTask};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::plugins;
@@ -31,7 +33,7 @@ impl Tables {
             Delta::QueueRemove(name) => self.queues.remove(name),
             Delta::RunsLearned { namespace, profile, runs_ms } => {
                 let (namespace, profile) = (self.intern_namespace(namespace), profile.as_str().into());
-                runs_ms.iter().for_each(|run| self.runs.note(namespace, &profile, *run));
+                runs_ms.iter().for_each(|run| self.runs.learn(namespace, &profile, *run));
             }
             Delta::PriorityClassUpsert { name, value, global_default } => {
                 self.priorities.values.insert(name.clone(), (*value, *global_default));
@@ -74,6 +76,8 @@ impl Tables {
             Delta::BudgetUpsert(facts) => objects.budgets.upsert(key_of(&facts.namespace, &facts.name), facts),
             Delta::BudgetRemove { namespace, name } => objects.budgets.remove(&key_of(namespace, name)),
             Delta::QuotaUpsert(facts) => objects.quotas.upsert(key_of(&facts.namespace, &facts.name), facts),
+            Delta::WindowUpsert(facts) => objects.windows.upsert(facts.name.clone(), facts),
+            Delta::WindowRemove(name) => objects.windows.remove(name),
             Delta::QuotaRemove { namespace, name } => objects.quotas.remove(&key_of(namespace, name)),
             Delta::NamespaceUpsert { name, weight, labels, queue } => {
                 self.couplings.namespace_changed(name, Some(labels));
@@ -177,13 +181,14 @@ impl Tables {
             self.couplings.release_profile(old.profile);
             self.couplings.release_labels(&old.labels);
         }
-        let had_succeeded = kept.as_ref().is_some_and(|row| row.state == TaskState::Succeeded);
-        if let (TaskState::Succeeded, false, Some(group)) = (state, had_succeeded, group) {
-            self.note_run(group, facts);
+        let had_ended = kept.as_ref().is_some_and(|row| matches!(row.state, TaskState::Succeeded | TaskState::Failed));
+        if let Some(group) = group.filter(|_| !had_ended) {
+            self.note_run(group, class, state, facts);
         }
         let gate_passed = kept.as_ref().is_some_and(|row| row.gate_passed);
         let (fence_until, no_fence_before, spared_until) =
             kept.as_ref().map_or_else(Default::default, |row| (row.fence_until, row.no_fence_before, row.spared_until));
+        let pass_until = kept.as_ref().and_then(|row| row.pass_until);
         let (attempts, not_before, bind_error, noticed) = kept.map_or((0, TimeMs::default(), None, None), |row| {
             (row.attempts, row.not_before, row.bind_error, row.noticed)
         });
@@ -221,6 +226,7 @@ impl Tables {
             fence_until,
             no_fence_before,
             spared_until,
+            pass_until,
             evicting: evicting.map(Box::new),
             in_flight: false,
             index: index_of(&facts.name),
@@ -247,11 +253,18 @@ impl Tables {
         true
     }
 
-    /// Remembers how long a pod of the group ran.
-    fn note_run(&mut self, group: GroupId, facts: &PodFacts) {
-        if let (Some(started), Some(ended)) = (facts.started, facts.ended) {
+    /// Remembers how long a pod of the group ran that came to its end, be it its own or its limit.
+    fn note_run(&mut self, group: GroupId, class: ClassId, state: TaskState, facts: &PodFacts) {
+        let (Some(started), Some(ended)) = (facts.started, facts.ended) else { return };
+        let ran = ended.0.saturating_sub(started.0);
+        let kind = self.run_kind(group, class);
+        if state == TaskState::Succeeded
+            || state == TaskState::Failed && kind.limit_ms.is_some_and(|limit| ran >= limit)
+        {
             let row = self.groups.row(group);
-            self.runs.note(row.namespace_id, &row.run_profile, ended.0.saturating_sub(started.0));
+            let names = [&row.namespace, &row.name, &row.uid].map(|name| name.bytes().chain([0]));
+            let job = stable_hash(names.into_iter().flatten());
+            self.runs.note(&kind, job, ran);
         }
     }
 
@@ -547,6 +560,7 @@ impl Tables {
                 let row = self.tasks.row_mut(task.index());
                 let delay = BACKOFF_FIRST_MS << row.attempts.min(BACKOFF_DOUBLINGS_MAX);
                 row.attempts += 1;
+                row.pass_until = None;
                 row.not_before = now.plus_ms(delay);
                 row.bind_error = Some(message.chars().take(1024).collect::<String>().into());
             }

@@ -28,6 +28,26 @@ pub struct ClassRow {
     refs: u32,
 }
 
+impl ClassRow {
+    /// The same class with another template, for a trial. It needs a `generation` of its own. Nothing if it asks for
+    /// what no dimension is known of.
+    pub(crate) fn varied(&self, template: PodTemplate, dims: &Dims, generation: u64) -> Option<Self> {
+        let known = |(name, amount): (&String, &i64)| Some((dims.lookup(name)?, *amount));
+        let asked = template.requests.iter().filter(|(_, amount)| **amount > 0);
+        let mut parts = asked.map(known).collect::<Option<SmallVec<[_; 4]>>>()?;
+        parts.push((PODS, 1));
+        parts.sort_unstable_by_key(|(dim, _)| *dim);
+        let demand = Demand(parts);
+        let scored = scored(&demand);
+        Some(Self { template: Arc::new(template), demand, scored, generation, refs: self.refs })
+    }
+}
+
+fn scored(demand: &Demand) -> [i64; 2] {
+    let or = |amount: i64, default| if amount > 0 { amount } else { default };
+    [or(demand.get(CPU), SCORED_CPU_MILLI), or(demand.get(MEMORY), SCORED_MEMORY_BYTES)]
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
     rows: Vec<Option<ClassRow>>,
@@ -53,8 +73,7 @@ impl Classes {
         let mut requests = template.requests.clone();
         requests.insert("pods".to_owned(), 1);
         let demand = dims.demand(&requests);
-        let or = |amount: i64, default| if amount > 0 { amount } else { default };
-        let scored = [or(demand.get(CPU), SCORED_CPU_MILLI), or(demand.get(MEMORY), SCORED_MEMORY_BYTES)];
+        let scored = scored(&demand);
         debug_assert!(demand.get(PODS) == 1);
         self.generations += 1;
         let row =
@@ -66,6 +85,12 @@ impl Classes {
         self.rows[id.index()] = Some(row);
         self.by_hash.entry(hash).or_default().push(id);
         (id, true)
+    }
+
+    /// Puts another row in the place of a class, for a trial, and gives back what was there. What counts the class's pods
+    /// is not told: those that are placed must not move meanwhile.
+    pub(crate) fn swap(&mut self, class: ClassId, row: ClassRow) -> ClassRow {
+        self.rows[class.index()].replace(row).expect("a class is held by those who name it")
     }
 
     /// One more reference to a class that is alive.

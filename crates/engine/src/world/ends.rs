@@ -5,7 +5,7 @@
 
 use crate::ids::{ClassId, GroupId, TaskId, TimeMs};
 use crate::minimum::Part;
-use crate::runs::Runs;
+use crate::runs::{Kind, Runs};
 use crate::world::tables::Tables;
 use crate::world::tasks::{TaskRow, TaskState};
 
@@ -13,13 +13,11 @@ use crate::world::tasks::{TaskRow, TaskState};
 const LEAVING_MS: i64 = 30_000;
 /// Of runs of one kind so many in a thousand are expected to be over: what passes a reservation counts with this.
 const PASSING_PER_MILLE: usize = 950;
-/// The run that is expected of what is running.
-const TYPICAL_PER_MILLE: usize = 500;
 /// What has run so many times longer than any of its kind did is not expected to end at all.
 const ENDLESS_TIMES: i64 = 8;
 
 /// How sure an end has to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Surety {
     /// Enforced.
     Certain,
@@ -27,11 +25,20 @@ pub(crate) enum Surety {
     Expected,
 }
 
+/// How long a group's pods will run, as far as runs of their kind tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpectedRun {
+    /// The typical run, in milliseconds, within its limit.
+    pub typical_ms: i64,
+    /// All but one of twenty like it were over by then.
+    pub most_ms: i64,
+}
+
 impl Tables {
     /// How long a pod of this class will run at most, for a group that wants to pass a reservation. Nothing is endless.
     pub(crate) fn passes_for(&self, group: GroupId, class: ClassId, surety: Surety) -> Option<i64> {
         let limit = self.classes.row(class).template.time_limit_ms;
-        let learned = || self.runs_of(group)?.quantile(PASSING_PER_MILLE, 0);
+        let learned = || self.runs_of(group, class)?.quantile(PASSING_PER_MILLE);
         match surety {
             Surety::Certain => limit,
             Surety::Expected => limit.or_else(learned),
@@ -41,8 +48,16 @@ impl Tables {
     /// How long a pod of this class is expected to run.
     pub(crate) fn typical_run(&self, group: GroupId, class: ClassId) -> Option<i64> {
         let limit = self.classes.row(class).template.time_limit_ms;
-        let learned = self.runs_of(group).and_then(|runs| runs.quantile(TYPICAL_PER_MILLE, 0));
+        let learned = self.runs_of(group, class).and_then(|runs| runs.typical(0));
         [limit, learned].into_iter().flatten().min()
+    }
+
+    /// How long a pod of this class is expected to run, and how long it may. Nothing where nothing is known of it.
+    pub(crate) fn expected_run(&self, group: GroupId, class: ClassId) -> Option<ExpectedRun> {
+        let limit = self.classes.row(class).template.time_limit_ms;
+        let learned = self.runs_of(group, class).and_then(|runs| runs.quantile(PASSING_PER_MILLE));
+        let most_ms = [limit, learned].into_iter().flatten().min()?;
+        Some(ExpectedRun { typical_ms: self.typical_run(group, class)?, most_ms })
     }
 
     /// How long all of these parts are expected to run together. Nothing where one of them is not known.
@@ -65,22 +80,45 @@ impl Tables {
             Surety::Certain => None,
             Surety::Expected => self.expected_left(row, ran),
         };
-        [left, expected].into_iter().flatten().min().map(|left| now.plus_ms(left))
+        let expected = [expected, self.left_for_windows(task, now).filter(|_| surety == Surety::Expected)];
+        [left].into_iter().chain(expected).flatten().min().map(|left| now.plus_ms(left))
+    }
+
+    /// How long until a window has made it leave.
+    fn left_for_windows(&self, task: TaskId, now: TimeMs) -> Option<i64> {
+        if self.windows.all.is_empty() {
+            return None;
+        }
+        let row = self.task(task);
+        let node = row.node?;
+        let on_node = self.windows.all.iter().filter(|window| window.nodes.contains(node.index()));
+        let ends = on_node.filter(|window| self.leaves_for(task, window)).map(|window| window.from).min()?;
+        Some(ends.0.saturating_sub(now.0).max(0).saturating_add(row.grace_ms.unwrap_or(LEAVING_MS)))
     }
 
     fn expected_left(&self, row: &TaskRow, ran: i64) -> Option<i64> {
-        let runs = self.runs_of(row.group?)?;
-        if let Some(typical) = runs.quantile(TYPICAL_PER_MILLE, ran) {
+        let runs = self.runs_of(row.group?, row.class)?;
+        if let Some(typical) = runs.typical(ran) {
             return Some(typical - ran);
         }
         // It has outlived all of its kind: the longer it has run, the longer it is expected to go on.
-        let longest = runs.quantile(1_000, 0)?;
+        let longest = runs.quantile(1_000)?;
         (ran / ENDLESS_TIMES < longest).then_some((ran / 2).max(1_000))
     }
 
-    fn runs_of(&self, group: GroupId) -> Option<&Runs> {
+    fn runs_of(&self, group: GroupId, class: ClassId) -> Option<&Runs> {
+        self.runs.of(&self.run_kind(group, class))
+    }
+
+    /// What runs of the group's pods of this class are remembered under.
+    pub(crate) fn run_kind(&self, group: GroupId, class: ClassId) -> Kind {
         let row = self.groups.row(group);
-        self.runs.of(row.namespace_id, &row.run_profile)
+        Kind {
+            namespace: row.namespace_id,
+            profile: row.run_profile.clone(),
+            together: row.min_member,
+            limit_ms: self.classes.row(class).template.time_limit_ms,
+        }
     }
 }
 

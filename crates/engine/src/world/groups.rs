@@ -15,6 +15,8 @@ use crate::world::sub_jobs::SubJobs;
 use crate::world::table::Table;
 use crate::world::tasks::{STATES, TaskState};
 
+pub(super) mod marks;
+
 /// Number of tasks in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub(crate) struct Counts([u32; STATES]);

@@ -34,6 +34,12 @@ impl Journal {
         self.open
     }
 
+    /// From now on mutations are noted.
+    pub(crate) fn open(&mut self) {
+        assert!(!self.open, "a cycle runs alone");
+        self.open = true;
+    }
+
     pub(crate) fn note(&mut self, undo: Undo) {
         if self.open {
             self.entries.push(undo);
@@ -44,10 +50,9 @@ impl Journal {
 impl Tables {
     /// Starts a cycle.
     pub(crate) fn begin(&mut self) {
-        assert!(!self.journal.open, "a cycle runs alone");
         self.refresh_couplings();
         self.images.settle(&mut self.nodes);
-        self.journal.open = true;
+        self.journal.open();
     }
 
     /// Ends a cycle: all that was not rolled back stays.

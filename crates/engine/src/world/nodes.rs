@@ -42,6 +42,11 @@ impl ChangeLog {
     /// Entries kept before a reader has to start over.
     const KEPT_MIN: usize = 4096;
 
+    /// One that goes on where another ends.
+    pub(crate) fn beginning_at(base: u64) -> Self {
+        Self { base, entries: Vec::new() }
+    }
+
     fn push(&mut self, node: NodeId, nodes: usize) {
         if self.entries.len() >= Self::KEPT_MIN.max(4 * nodes) {
             self.base += self.entries.len() as u64;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::facts::{BudgetFacts, HyperNodeFacts, NumaFacts, QuotaFacts, ShardFacts};
+use crate::facts::{BudgetFacts, HyperNodeFacts, NumaFacts, QuotaFacts, ShardFacts, WindowFacts};
 use crate::save::Save;
 
 /// Objects of one kind by their key, in order.
@@ -61,11 +61,13 @@ pub(crate) struct Objects {
     /// By `namespace/name`.
     pub(crate) quotas: Kept<QuotaFacts>,
     pub(crate) namespaces: Kept<Namespace>,
+    /// Reservations by administrators.
+    pub(crate) windows: Kept<WindowFacts>,
 }
 
 crate::save::saved! {
     Namespace { weight, labels, queue };
-    Objects { hyper_nodes, numa, shards, budgets, quotas, namespaces };
+    Objects { hyper_nodes, numa, shards, budgets, quotas, namespaces, windows };
 }
 
 crate::save::saved_generic!([T: Save] Kept<T> { all, version });

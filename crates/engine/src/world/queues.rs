@@ -250,6 +250,20 @@ impl Queues {
         }
     }
 
+    /// What these queues and all above them hold, to be put back after a trial.
+    pub(crate) fn sums(&self, queues: &[QueueId]) -> Vec<(QueueId, Sums, Sums)> {
+        let line = queues.iter().flat_map(|queue| std::iter::once(queue).chain(&self.row(*queue).ancestors));
+        line.map(|queue| (*queue, self.row(*queue).own.clone(), self.row(*queue).tree.clone())).collect()
+    }
+
+    /// Puts them back.
+    pub(crate) fn set_sums(&mut self, sums: Vec<(QueueId, Sums, Sums)>) {
+        for (queue, own, tree) in sums {
+            let row = self.row_mut(queue);
+            (row.own, row.tree) = (own, tree);
+        }
+    }
+
     /// Adds (`sign` 1) or takes back (-1) a task in its queue and all above it.
     pub(crate) fn charge(&mut self, queue: QueueId, state: TaskState, demand: &Demand, sign: i64) {
         let row = self.table.row_mut(queue.index());

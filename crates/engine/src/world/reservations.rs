@@ -15,6 +15,8 @@ use crate::ids::{DimId, GroupId, NodeId, QueueId, TimeMs};
 use crate::world::ends::Surety;
 use crate::world::tables::Tables;
 
+pub(super) mod kept;
+
 /// Amounts by dimension.
 pub(crate) type Amounts = SmallVec<[(DimId, i64); 4]>;
 
@@ -52,6 +54,24 @@ pub(crate) struct Reservation {
     pub(crate) renew_at: TimeMs,
 }
 
+/// Which reservations keep nothing: those that need their room no earlier than `from`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Lift {
+    pub(crate) from: TimeMs,
+    /// What is only expected to end in time does not pass a hard one.
+    pub(crate) surety: Surety,
+}
+
+impl Lift {
+    /// All of them, for those who come before.
+    pub(crate) const ALL: Self = Self { from: TimeMs(i64::MIN), surety: Surety::Certain };
+
+    fn lifts(self, reservation: &Reservation) -> bool {
+        let later = reservation.prospect.as_ref().is_none_or(|prospect| prospect.at >= self.from);
+        later && (self.surety == Surety::Certain || !reservation.hard)
+    }
+}
+
 impl Reservation {
     fn at(&self) -> Option<(TimeMs, Surety)> {
         let prospect = self.prospect.as_ref()?;
@@ -69,8 +89,8 @@ pub(crate) struct Reservations {
     places: BTreeMap<NodeId, SmallVec<[(usize, Amounts); 1]>>,
     /// What of their limits queues are to keep, for whom, in the order of the reservations.
     pub(crate) of_limits: FxHashMap<QueueId, Vec<(GroupId, Amounts)>>,
-    /// Nothing is kept for now, so that those may look who end in time.
-    lifted: bool,
+    /// Which of them keep nothing for now, so that those may look who end in time.
+    lifted: Option<Lift>,
     /// What is kept for this group is free for now.
     freed_for: Option<GroupId>,
     /// How far the log of nodes' use has been read.
@@ -88,9 +108,10 @@ impl Reservations {
 
     /// What is kept of a queue's limit.
     pub(crate) fn kept_of_limit(&self, queue: QueueId, dim: DimId) -> i64 {
-        let all = self.of_limits.get(&queue).into_iter().flatten().filter(|_| !self.lifted);
+        let all = self.of_limits.get(&queue).into_iter().flatten();
         let counted = all.take_while(|(group, _)| self.freed_for != Some(*group));
         counted
+            .filter(|(group, _)| !self.of(*group).is_some_and(|one| self.is_lifted(one)))
             .flat_map(|(_, amounts)| amounts)
             .filter(|(other, _)| *other == dim)
             .fold(0, |sum: i64, (_, amount)| sum.saturating_add(*amount))
@@ -106,16 +127,24 @@ impl Reservations {
         !self.places.is_empty()
     }
 
-    /// The longest that a pod may run that passes all reservations: if its end is certain, and if it is expected.
-    pub(crate) fn passable(&self, now: TimeMs) -> (i64, i64) {
-        let left = |hard_only: bool| {
-            let counted = self.all.iter().filter(|one| one.hard || !hard_only);
-            counted.filter_map(|one| Some(one.prospect.as_ref()?.at.0.saturating_sub(now.0))).min()
+    fn is_lifted(&self, reservation: &Reservation) -> bool {
+        self.lifted.is_some_and(|lift| lift.lifts(reservation))
+    }
+
+    /// The ways in which others may pass some or all of them: those first that lift the fewest.
+    pub(crate) fn lifts(&self) -> Vec<Lift> {
+        let starts = |hard: bool| {
+            let alike = self.all.iter().filter(|one| hard || !one.hard);
+            let mut starts: Vec<TimeMs> = alike.filter_map(|one| Some(one.prospect.as_ref()?.at)).collect();
+            starts.sort_unstable_by_key(|at| std::cmp::Reverse(*at));
+            starts.dedup();
+            starts
         };
-        let hard = left(true).unwrap_or(i64::MAX);
-        let any = left(false).unwrap_or(i64::MAX);
-        // What is only expected to end in time does not pass a hard one.
-        (any, if hard == i64::MAX { any } else { 0 })
+        // Where none is hard an expected end is as good as one that is certain.
+        let certain = if self.all.iter().any(|one| one.hard) { starts(true) } else { Vec::new() };
+        let with = |surety| move |from| Lift { from, surety };
+        let certain = certain.into_iter().map(with(Surety::Certain));
+        certain.chain(starts(false).into_iter().map(with(Surety::Expected))).collect()
     }
 
     fn index_places(&mut self) {
@@ -129,23 +158,24 @@ impl Reservations {
 }
 
 impl Tables {
-    /// Nothing is kept until `keep`, so that those may look who end in time, or come before.
-    pub(crate) fn lift_reservations(&mut self) {
-        self.reservations.lifted = true;
-        let nodes: Vec<NodeId> = self.reservations.places.keys().copied().collect();
-        for node in nodes {
-            self.clear(node);
-        }
+    /// Some keep nothing until `keep_again`, so that those may look who end in time, or come before.
+    pub(crate) fn lift_reservations(&mut self, lift: Lift, now: TimeMs) {
+        self.reservations.lifted = Some(lift);
+        self.settle_places(now);
     }
 
     /// Keeps what the reservations need again, after `lift_reservations`.
     pub(crate) fn keep_again(&mut self, now: TimeMs) {
-        self.reservations.lifted = false;
+        self.reservations.lifted = None;
+        self.settle_places(now);
+        self.reservations.seen = self.nodes.use_log.end();
+    }
+
+    fn settle_places(&mut self, now: TimeMs) {
         let nodes: Vec<NodeId> = self.reservations.places.keys().copied().collect();
         for node in nodes {
             self.settle_place(node, None, now);
         }
-        self.reservations.seen = self.nodes.use_log.end();
     }
 
     /// What is kept for the group is free, and what is kept for those that came after it, until `keep_for`.
@@ -176,8 +206,9 @@ impl Tables {
         for node in before.into_iter().filter(|node| !self.reservations.places.contains_key(node)).collect::<Vec<_>>() {
             self.clear(node);
         }
-        if !self.reservations.lifted {
-            self.keep_again(now);
+        match self.reservations.lifted {
+            Some(lift) => self.lift_reservations(lift, now),
+            None => self.keep_again(now),
         }
     }
 
@@ -215,7 +246,10 @@ impl Tables {
             if except == Some(reservation.group) {
                 break;
             }
-            wants.extend(reservation.at().map(|(at, surety)| (at, surety, amounts)));
+            // While somebody else has the node nothing of it is kept from them.
+            if !self.reservations.is_lifted(reservation) && !self.is_of_others(reservation.group, node) {
+                wants.extend(reservation.at().map(|(at, surety)| (at, surety, amounts)));
+            }
         }
         wants.sort_by_key(|(at, ..)| *at);
         let mut kept: BTreeMap<DimId, i64> = BTreeMap::new();
@@ -251,6 +285,7 @@ impl Tables {
 }
 
 crate::save::saved! {
+    Lift { from, surety };
     Place { node, name, amounts };
     Prospect { at, surety, places };
     Reservation { group, uid, queue, since, hard, prospect, renew_at };

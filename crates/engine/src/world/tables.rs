@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::config::Sharding;
 use crate::dims::Dims;
 use crate::facts::{GroupPhase, PodTemplate};
-use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId};
+use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::runs::RunBook;
 use crate::world::classes::Classes;
 use crate::world::couplings::{Couplings, Placed, Rules};
@@ -26,12 +26,14 @@ use crate::world::nodes::Nodes;
 use crate::world::objects::Objects;
 use crate::world::promises::Promises;
 use crate::world::queues::Queues;
+use crate::world::receipts::Receipts;
 use crate::world::reservations::Reservations;
 use crate::world::shard::Shard;
 use crate::world::storage::Storage;
 use crate::world::table::Table;
 use crate::world::tasks::{TaskRow, TaskState};
 use crate::world::tenants::Tenants;
+use crate::world::windows::Windows;
 
 /// What an owner will make pods from.
 #[derive(Debug)]
@@ -78,11 +80,14 @@ pub struct Tables {
     pub(crate) runs: RunBook,
     pub(crate) promises: Promises,
     pub(crate) reservations: Reservations,
+    pub(crate) receipts: Receipts,
     pub(crate) tenants: Tenants,
     /// As of the start of the cycle.
     pub(crate) hyper_nodes: HyperNodes,
     /// As of the start of the cycle.
     pub(crate) shard: Shard,
+    /// As of the start of the cycle.
+    pub(crate) windows: Windows,
     pub(crate) priorities: Priorities,
     /// By the owner's uid.
     pub(crate) shapes: FxHashMap<Arc<str>, Shape>,
@@ -132,9 +137,11 @@ impl Tables {
             runs: RunBook::default(),
             promises: Promises::default(),
             reservations: Reservations::default(),
+            receipts: Receipts::default(),
             tenants: Tenants::default(),
             hyper_nodes: HyperNodes::new(),
             shard: Shard::default(),
+            windows: Windows::default(),
             priorities: Priorities::default(),
             shapes: FxHashMap::default(),
             owned: FxHashMap::default(),
@@ -148,10 +155,11 @@ impl Tables {
         }
     }
 
-    /// Brings the shard and the HyperNodes up to date: a cycle starts.
-    pub(crate) fn refresh_network(&mut self, sharding: Option<&Sharding>) {
+    /// Brings the shard, the HyperNodes and the windows up to date: a cycle starts.
+    pub(crate) fn refresh_network(&mut self, sharding: Option<&Sharding>, now: TimeMs) {
         self.shard.refresh(sharding, &self.objects.shards, &mut self.nodes);
         self.hyper_nodes.refresh(&self.objects.hyper_nodes, &self.nodes);
+        self.windows.refresh(&self.objects.windows, &self.nodes, now);
     }
 
     /// A pod.
@@ -417,5 +425,5 @@ impl Tables {
 crate::save::saved! {
     Shape { parts, ended };
     Priorities { values };
-    Tables { dims, nodes, classes, couplings, storage, devices, images, tasks, groups, queues, namespaces, orders_version, objects, runs, promises, reservations, tenants, shard, priorities, shapes, owned, default_queue, queues_to_inherit, fences, evicting } except { hyper_nodes: HyperNodes::new(), journal: Journal::default(), follow_moves: false, moves: Vec::new() };
+    Tables { dims, nodes, classes, couplings, storage, devices, images, tasks, groups, queues, namespaces, orders_version, objects, runs, promises, reservations, receipts, tenants, shard, windows, priorities, shapes, owned, default_queue, queues_to_inherit, fences, evicting } except { hyper_nodes: HyperNodes::new(), journal: Journal::default(), follow_moves: false, moves: Vec::new() };
 }

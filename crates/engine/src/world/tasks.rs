@@ -111,6 +111,8 @@ pub struct TaskRow {
     pub(crate) no_fence_before: TimeMs,
     /// Is no victim before this time: it could not be evicted.
     pub(crate) spared_until: TimeMs,
+    /// It went before a reservation, to be gone by then; only as runs of its kind were.
+    pub(crate) pass_until: Option<TimeMs>,
     /// We are evicting it.
     pub(crate) evicting: Option<Box<Evicting>>,
     /// Counted among the binds that are on their way to its node.
@@ -164,7 +166,7 @@ pub(crate) fn index_of(name: &str) -> Option<u32> {
 }
 
 crate::save::saved! {
-    TaskRow { uid, namespace, name, group, role, sub_job, part_labels, class, labels, claims, profile, state, node, gated, queue_gated, gate_passed, best_effort, priority, created, started, scheduled, preemptable, never_preempts, of_daemon_set, priority_class, nominated, annotations, device_labels, grace_ms, fence_until, no_fence_before, spared_until, evicting, in_flight, index, attempts, not_before, bind_error, noticed };
+    TaskRow { uid, namespace, name, group, role, sub_job, part_labels, class, labels, claims, profile, state, node, gated, queue_gated, gate_passed, best_effort, priority, created, started, scheduled, preemptable, never_preempts, of_daemon_set, priority_class, nominated, annotations, device_labels, grace_ms, fence_until, no_fence_before, spared_until, pass_until, evicting, in_flight, index, attempts, not_before, bind_error, noticed };
     Evicting { was, beneficiary, confirmed };
 }
 

@@ -80,6 +80,13 @@ impl Tenant {
     }
 }
 
+/// See `Tenants::touched`.
+#[derive(Debug)]
+pub(crate) struct Touched {
+    before: Vec<((QueueId, NamespaceId), Option<Tenant>)>,
+    changed: FxHashSet<(QueueId, NamespaceId)>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Tenants {
     of: FxHashMap<(QueueId, NamespaceId), Tenant>,
@@ -96,6 +103,23 @@ impl Tenants {
     pub(crate) fn charge(&mut self, queue: QueueId, namespace: NamespaceId, demand: &Demand, sign: i64) {
         demand.add_to(&mut self.of.entry((queue, namespace)).or_default().held, sign);
         self.changed.insert((queue, namespace));
+    }
+
+    /// What is known of some before a trial charges them.
+    pub(crate) fn touched(&self, tenants: &[(QueueId, NamespaceId)]) -> Touched {
+        let before = tenants.iter().map(|tenant| (*tenant, self.of.get(tenant).cloned())).collect();
+        Touched { before, changed: self.changed.clone() }
+    }
+
+    /// All is as it was then.
+    pub(crate) fn untouch(&mut self, touched: Touched) {
+        for (key, tenant) in touched.before {
+            match tenant {
+                Some(tenant) => drop(self.of.insert(key, tenant)),
+                None => drop(self.of.remove(&key)),
+            }
+        }
+        self.changed = touched.changed;
     }
 
     /// What the namespace holds of the cluster, and held lately.

@@ -5,12 +5,14 @@ use proptest::test_runner::RngSeed;
 use crate::plan::Eviction;
 use crate::*;
 
+mod bound;
 mod circles;
 mod claims;
 mod coupled;
 mod domains;
 mod eviction;
 mod fairness;
+mod farm;
 mod gangs;
 mod gates;
 mod hostile;
@@ -23,6 +25,8 @@ mod reservations;
 mod review;
 mod saved;
 mod told;
+mod why;
+mod windows;
 
 /// A world under construction, with the built-in configuration.
 pub(crate) struct Lab {

@@ -33,8 +33,7 @@ pub(super) async fn run(database: &Database, place: &Place, steps: &[&str]) -> R
     if let (Database::Sqlite { writer, .. }, Place::File(path), true) = (database, place, found > 0) {
         let copy = path.with_extension(format!("v{found}"));
         if !copy.exists() {
-            let sql = format!("VACUUM INTO '{}'", copy.display().to_string().replace('\'', "''"));
-            sqlx::query(AssertSqlSafe(sql)).execute(writer).await.map_err(failed)?;
+            sqlx::query(AssertSqlSafe(super::vacuum_into(&copy))).execute(writer).await.map_err(failed)?;
         }
     }
     let missing = steps.iter().skip(usize::try_from(found).unwrap_or_default());

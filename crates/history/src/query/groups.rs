@@ -22,17 +22,23 @@ pub enum GroupBy {
     Node,
     /// Their namespace.
     Namespace,
+    /// Their name.
+    Name,
+    /// Their phase.
+    Phase,
 }
 
 impl GroupBy {
     /// All of them and their words.
-    pub const WORDS: [(&'static str, GroupBy); 6] = [
+    pub const WORDS: [(&'static str, GroupBy); 8] = [
         ("user", GroupBy::User),
         ("queue", GroupBy::Queue),
         ("profile", GroupBy::Profile),
         ("day", GroupBy::Day),
         ("node", GroupBy::Node),
         ("namespace", GroupBy::Namespace),
+        ("name", GroupBy::Name),
+        ("phase", GroupBy::Phase),
     ];
 
     fn sql(self, dialect: Dialect) -> &'static str {
@@ -41,6 +47,8 @@ impl GroupBy {
             (GroupBy::Queue, _) => "COALESCE(j.queue, '')",
             (GroupBy::Profile, _) => "COALESCE(j.profile, '')",
             (GroupBy::Namespace, _) => "COALESCE(j.namespace, '')",
+            (GroupBy::Name, _) => "COALESCE(j.name, '')",
+            (GroupBy::Phase, _) => "COALESCE(j.phase, '')",
             (GroupBy::Node, _) => "COALESCE(a.node, '')",
             (GroupBy::Day, Dialect::Sqlite) => "COALESCE(DATE(j.submitted / 1000, 'unixepoch'), '')",
             (GroupBy::Day, Dialect::Postgres) => {

@@ -18,10 +18,13 @@ const PARTS_MAX: i64 = 1_000;
 /// # Errors
 /// When there was none, or the database does not answer in time.
 pub async fn job(database: &Database, namespace: &str, name: &str, uid: Option<&str>) -> Result<JobRecord, QueryError> {
-    // A name is a name here, also one with a star.
+    // A name is a name here, and none has a star.
+    if name.contains(['*', '?']) {
+        return Err(QueryError::NoJob { name: name.to_owned() });
+    }
     let question = Question {
         namespace: Some(namespace.to_owned()),
-        name: Some(name.replace('*', "?")),
+        name: Some(name.to_owned()),
         limit: super::ROWS_MAX,
         ..Question::default()
     };

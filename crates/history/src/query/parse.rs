@@ -51,7 +51,9 @@ pub fn parse(query: &str, namespace: Option<&str>) -> Result<Question, QueryErro
             "groupBy" => {
                 let by = GroupBy::WORDS.into_iter().find(|(word, _)| *word == value).map(|(_, by)| by);
                 question.group =
-                    Some(by.ok_or_else(|| wrong("groupBy", "user, queue, profile, day, node or namespace"))?);
+                    Some(by.ok_or_else(|| {
+                        wrong("groupBy", "user, queue, namespace, day, name, phase, profile or node")
+                    })?);
             }
             _ => {}
         }

@@ -7,8 +7,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use pumice_engine::plugin::Registry;
 use tokio::time::Instant;
 
 use super::entry::{Cycle, Entry};
+use super::queue::{Taken, Taker};
 use super::segment::{self, Header, Writer};
 use super::sweep::Sweep;
 use super::tape::Batch;
@@ -102,22 +102,24 @@ impl Keeper {
     }
 
     /// Writes until the tape has gone.
-    pub(super) fn run(mut self, from: &Receiver<Batch>, queued: &AtomicUsize) {
+    pub(super) fn run(mut self, from: &Taker) {
         loop {
-            let batch = match from.recv_timeout(FLUSH_EVERY) {
-                Ok(batch) => batch,
-                Err(RecvTimeoutError::Timeout) => {
+            let batches = match from.take(FLUSH_EVERY) {
+                Taken::Batches(batches) => batches,
+                Taken::Nothing => {
                     self.flush();
                     continue;
                 }
-                Err(RecvTimeoutError::Disconnected) => break,
+                Taken::Closed => break,
             };
-            let entries = batch.len();
-            if let Err(error) = self.take(batch) {
-                self.fail(&error);
+            for batch in batches {
+                let entries = batch.len();
+                if let Err(error) = self.take(batch) {
+                    self.fail(&error);
+                }
+                from.written(entries);
+                self.metrics.recorded(entries as u64);
             }
-            queued.fetch_sub(entries, Ordering::Relaxed);
-            self.metrics.recorded(entries as u64);
             if self.segment.as_ref().is_some_and(|open| open.flushed.elapsed() >= FLUSH_EVERY) {
                 self.flush();
             }
@@ -149,6 +151,7 @@ impl Keeper {
                 segment::write_start(&path, &self.header(true), &beginning, &world)?;
                 self.roll(true)
             }
+            Batch::Told(told) => self.line(&Entry::Told(told)),
             Batch::Deltas(deltas) => deltas.into_iter().try_for_each(|delta| self.line(&Entry::Delta(delta))),
             Batch::Cycle(at, plan) => {
                 self.line(&Entry::Cycle(Cycle::of(at, &plan)))?;
@@ -190,6 +193,7 @@ impl Keeper {
             continues,
             created: TimeMs(clock::now().as_millisecond()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            case: None,
         }
     }
 

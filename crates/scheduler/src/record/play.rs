@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use pumice_engine::plugin::Registry;
-use pumice_engine::{Config, ConfigError, Plan, World};
+use pumice_engine::{Config, ConfigError, LoadError, Plan, Texts, World};
 
 use super::entry::{Beginning, Entry};
 use super::segment;
@@ -40,6 +40,15 @@ pub enum PlayError {
         /// What is wrong with it.
         #[source]
         source: std::io::Error,
+    },
+    /// A World that a case carries can't be read.
+    #[error("the case holds no World that this version can read: run it with version {version}, which cut it")]
+    Carried {
+        /// Who cut it.
+        version: String,
+        /// What is wrong with it.
+        #[source]
+        source: LoadError,
     },
     /// The engine panicked.
     #[error("the engine panicked over {entry}")]
@@ -118,6 +127,24 @@ impl<'r> Player<'r> {
         Ok(())
     }
 
+    /// Takes a World that a case carries, with its texts in other words if they are given.
+    pub(super) fn carry(
+        &mut self,
+        beginning: Beginning,
+        world: &[u8],
+        texts: Option<&mut dyn Texts>,
+    ) -> Result<(), PlayError> {
+        let (config, registry) = (self.config(&beginning)?, self.registry.clone());
+        let loaded = match texts {
+            Some(texts) => World::load_in_words(config, registry, world, texts),
+            None => World::load(config, registry, world),
+        };
+        let carried = |source| PlayError::Carried { version: beginning.version.clone(), source };
+        self.world = Some(loaded.map_err(carried)?);
+        self.beginning = beginning;
+        Ok(())
+    }
+
     /// The World, and what it began with; nothing where it was lost.
     pub(super) fn world(&self) -> Option<(&Beginning, &World)> {
         Some((&self.beginning, self.world.as_ref()?))
@@ -129,26 +156,34 @@ impl<'r> Player<'r> {
     }
 
     fn config(&self, beginning: &Beginning) -> Result<Config, PlayError> {
-        let flags = &beginning.flags;
-        let settings = Settings {
-            plugins: self.registry.clone(),
-            default_queue: flags.default_queue.clone(),
-            max_binding_per_node: flags.max_binding_per_node,
-            sharding: flags.sharding(),
-            nodes_meet_claims: flags.nodes_meet_claims,
-        };
-        let config = match &beginning.config {
-            Some(text) => settings.parse(text).map_err(PlayError::Config)?,
-            None => settings.complete(Config::default()),
-        };
-        for plugin in config.tiers.iter().flatten() {
-            if plugin.name == extender::NAME {
-                return Err(PlayError::Extender { plugin: plugin.name.clone() });
-            }
-            if !self.registry.has(&plugin.name) && beginning.plugins.contains(&plugin.name) {
-                return Err(PlayError::Plugin { plugin: plugin.name.clone() });
-            }
-        }
-        Ok(config)
+        config_of(beginning, self.registry)
     }
+}
+
+/// The configuration of a World that begins so.
+///
+/// # Errors
+/// When it is refused, or names plugins that can't be replayed.
+pub fn config_of(beginning: &Beginning, registry: &Registry) -> Result<Config, PlayError> {
+    let flags = &beginning.flags;
+    let settings = Settings {
+        plugins: registry.clone(),
+        default_queue: flags.default_queue.clone(),
+        max_binding_per_node: flags.max_binding_per_node,
+        sharding: flags.sharding(),
+        nodes_meet_claims: flags.nodes_meet_claims,
+    };
+    let config = match &beginning.config {
+        Some(text) => settings.parse(text).map_err(PlayError::Config)?,
+        None => settings.complete(Config::default()),
+    };
+    for plugin in config.tiers.iter().flatten() {
+        if plugin.name == extender::NAME {
+            return Err(PlayError::Extender { plugin: plugin.name.clone() });
+        }
+        if !registry.has(&plugin.name) && beginning.plugins.contains(&plugin.name) {
+            return Err(PlayError::Plugin { plugin: plugin.name.clone() });
+        }
+    }
+    Ok(config)
 }

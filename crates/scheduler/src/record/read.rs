@@ -24,6 +24,12 @@ pub enum ReadError {
         #[source]
         source: std::io::Error,
     },
+    /// It is a file.
+    #[error("{path} is a file: name the folder of the recording")]
+    NoFolder {
+        /// Which.
+        path: PathBuf,
+    },
     /// There are no segments.
     #[error("{folder} holds no recording: name the folder with the files that end in .record")]
     Empty {
@@ -135,6 +141,9 @@ impl Recording {
     /// When the folder can't be read, or holds no recording.
     pub fn open(folder: &Path) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: folder.to_owned(), source };
+        if folder.is_file() {
+            return Err(ReadError::NoFolder { path: folder.to_owned() });
+        }
         let mut segments = Vec::new();
         for file in std::fs::read_dir(folder).map_err(io)? {
             segments.extend(segment::number_of(&file.map_err(io)?.path()));

@@ -4,7 +4,8 @@
 //!   magic "PUMICE record\n", version of the format (u32, little endian),
 //!   a block with the header (JSON), blocks of lines (an entry each), the block that ends it
 //! ```
-//! Written by `keeper`, read by `read`.
+//! Written by `keeper`, read by `read`. A case that was cut from a recording is such a file, too, with the bytes of a
+//! World before its lines; see `case`.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -14,17 +15,18 @@ use pumice_engine::TimeMs;
 use serde::{Deserialize, Serialize};
 
 use super::block::{self, Damage, HEAD, Head};
+use super::case::About;
 use super::entry::Beginning;
 
 /// The version of the format that is written; older ones are read.
 pub const FORMAT: u32 = 1;
 /// What a segment begins with.
-const MAGIC: &[u8; 14] = b"PUMICE record\n";
+pub(super) const MAGIC: &[u8; 14] = b"PUMICE record\n";
 /// A block is closed when it has so many plain bytes, so that one that is damaged costs little.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// Longest saved World, in bytes.
-const WORLD_MAX: usize = 16 << 30;
+const WORLD_MAX: usize = 4 << 30;
 
 /// What a segment says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -38,6 +40,9 @@ pub(super) struct Header {
     pub(super) created: TimeMs,
     /// The version of the platform.
     pub(super) version: String,
+    /// What it is cut from; absent in segments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) case: Option<About>,
 }
 
 /// The file of a segment.
@@ -101,8 +106,9 @@ impl Writer {
         if self.plain.len() >= self.block_bytes { self.flush() } else { Ok(()) }
     }
 
-    /// Adds a part of something long.
-    fn part(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Adds something long, in blocks of its own.
+    pub(super) fn long(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.flush()?;
         for part in bytes.chunks(self.block_bytes.max(1)) {
             self.plain.extend(part);
             self.flush()?;
@@ -125,6 +131,14 @@ impl Writer {
         self.flush()?;
         self.put(&block::pack(&[]))
     }
+
+    /// The same, once it is on the disk under `path`. Nobody sees a half of it.
+    pub(super) fn close_as(self, unfinished: &Path, path: &Path) -> io::Result<()> {
+        let file = self.file.try_clone()?;
+        self.close()?;
+        file.sync_all()?;
+        std::fs::rename(unfinished, path)
+    }
 }
 
 /// Writes a World as it is when a segment begins. Nobody sees a half of it.
@@ -132,11 +146,8 @@ pub(super) fn write_start(path: &Path, header: &Header, beginning: &Beginning, w
     let unfinished = path.with_extension("part");
     let mut writer = Writer::create(&unfinished, header, u64::MAX)?;
     writer.line(beginning)?;
-    writer.flush()?;
-    writer.part(world)?;
-    writer.file.sync_all()?;
-    writer.close()?;
-    std::fs::rename(unfinished, path)
+    writer.long(world)?;
+    writer.close_as(&unfinished, path)
 }
 
 /// Reads it: what the World began with, and its bytes.

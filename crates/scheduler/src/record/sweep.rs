@@ -145,6 +145,7 @@ impl Sweep {
                 continues: true,
                 created: pumice_engine::TimeMs(clock::now().as_millisecond()),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
+                case: None,
             };
             segment::write_start(&segment::start_path(folder, number), &header, beginning, &world.save())?;
         }

@@ -4,8 +4,7 @@
 //! begins anew: half of a history decides otherwise.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pumice_engine::plugin::Registry;
 use pumice_engine::{Delta, Plan, TimeMs};
@@ -13,11 +12,10 @@ use tokio::sync::oneshot;
 
 use super::entry::{Beginning, Entry, Told};
 use super::keeper::Keeper;
+use super::queue::{Giver, queue};
 use super::{RecordError, RecordOptions};
 use crate::metrics::Metrics;
 
-/// Batches that may wait to be written.
-const BATCHES_MAX: usize = 16_384;
 /// Changes and answers that may wait: some 300 MB where they are large. A list of all pods comes at once.
 const QUEUED_MAX: usize = 1 << 18;
 
@@ -26,6 +24,8 @@ const QUEUED_MAX: usize = 1 << 18;
 pub(super) enum Batch {
     /// One entry.
     Entry(Box<Entry>),
+    /// An answer.
+    Told(Told),
     /// Changes, in order.
     Deltas(Vec<Delta>),
     /// A cycle and its plan.
@@ -68,19 +68,18 @@ impl Recorder {
     /// # Errors
     /// When no thread can be started.
     pub(crate) fn start(self, metrics: Metrics) -> Result<(Tape, oneshot::Receiver<()>), RecordError> {
-        let (to, from) = sync_channel(BATCHES_MAX);
+        let (to, from) = queue();
         let (done, written) = oneshot::channel();
-        let queued = Arc::new(AtomicUsize::new(0));
-        let (taken, full) = (Arc::clone(&queued), Arc::clone(&self.0.full));
+        let full = Arc::clone(&self.0.full);
         std::thread::Builder::new()
             .name("recorder".to_owned())
             .spawn(move || {
-                self.0.run(&from, &taken);
+                self.0.run(&from);
                 // Whoever asked may be gone.
                 let _ = done.send(());
             })
             .map_err(RecordError::Thread)?;
-        Ok((Tape(Some(Line { to, queued, missed: 0, full, noted: false, metrics })), written))
+        Ok((Tape(Some(Line { to, missed: 0, full, noted: false, metrics })), written))
     }
 }
 
@@ -90,9 +89,7 @@ pub struct Tape(Option<Line>);
 
 #[derive(Debug)]
 struct Line {
-    to: SyncSender<Batch>,
-    /// Changes and answers under way.
-    queued: Arc<AtomicUsize>,
+    to: Giver,
     /// Entries dropped since the last that was handed over.
     missed: u64,
     full: Arc<AtomicBool>,
@@ -121,12 +118,12 @@ impl Tape {
 
     /// Changes and answers that wait to be written. One whose history is not made by the clock waits for them.
     pub fn behind(&self) -> usize {
-        self.0.as_ref().map_or(0, |line| line.queued.load(Ordering::Relaxed))
+        self.0.as_ref().map_or(0, |line| line.to.entries())
     }
 
     /// There is a hole, and what was before it is written: a World as it is now would go on from here.
     pub fn wants_world(&self) -> bool {
-        self.0.as_ref().is_some_and(|line| line.missed > 0 && line.queued.load(Ordering::Relaxed) == 0)
+        self.0.as_ref().is_some_and(|line| line.missed > 0 && line.to.entries() == 0)
     }
 
     /// The World as it is now, behind a hole.
@@ -147,7 +144,9 @@ impl Tape {
 
     /// The World was told this.
     pub fn told(&mut self, told: Told) {
-        self.entry(|| Entry::Told(told));
+        if let Some(line) = &mut self.0 {
+            line.send(Batch::Told(told));
+        }
     }
 
     /// The World got another configuration.
@@ -185,7 +184,7 @@ impl Batch {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Deltas(deltas) => deltas.len(),
-            Self::Entry(_) | Self::Cycle(..) | Self::Resume(..) => 1,
+            Self::Entry(_) | Self::Told(_) | Self::Cycle(..) | Self::Resume(..) => 1,
         }
     }
 }
@@ -193,14 +192,8 @@ impl Batch {
 impl Line {
     fn send(&mut self, batch: Batch) {
         let entries = batch.len();
-        let full = self.missed > 0 || self.queued.load(Ordering::Relaxed) >= QUEUED_MAX;
-        if !full {
-            // Before it is taken: the count never goes below zero.
-            self.queued.fetch_add(entries, Ordering::Relaxed);
-            if self.to.try_send(batch).is_ok() {
-                return;
-            }
-            self.queued.fetch_sub(entries, Ordering::Relaxed);
+        if self.missed == 0 && self.to.entries() < QUEUED_MAX && self.to.give(batch) {
+            return;
         }
         if self.missed == 0 {
             self.metrics.record_hole();
@@ -213,12 +206,8 @@ impl Line {
     /// Says in the recording that something is missing, once there is room to say so.
     fn note(&mut self) {
         let hole = || Batch::Entry(Box::new(Entry::Hole { entries: self.missed }));
-        if self.missed > 0 && !self.noted && self.queued.load(Ordering::Relaxed) < QUEUED_MAX {
-            self.queued.fetch_add(1, Ordering::Relaxed);
-            self.noted = self.to.try_send(hole()).is_ok();
-            if !self.noted {
-                self.queued.fetch_sub(1, Ordering::Relaxed);
-            }
+        if self.missed > 0 && !self.noted && self.to.entries() < QUEUED_MAX {
+            self.noted = self.to.give(hole());
         }
     }
 
@@ -232,11 +221,10 @@ impl Line {
 }
 
 impl Drop for Line {
-    /// A recording that ends in a hole is to say so: the thread makes room for it, if it still runs.
+    /// A recording that ends in a hole is to say so: there is always room for that.
     fn drop(&mut self) {
         if self.missed > 0 && !self.noted {
-            self.queued.fetch_add(1, Ordering::Relaxed);
-            let _ = self.to.send(Batch::Entry(Box::new(Entry::Hole { entries: self.missed })));
+            self.to.give(Batch::Entry(Box::new(Entry::Hole { entries: self.missed })));
         }
     }
 }

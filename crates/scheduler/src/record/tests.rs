@@ -12,6 +12,9 @@ use super::*;
 use crate::metrics::Metrics;
 use crate::plugins;
 
+mod cut;
+mod foreign;
+
 /// Drives a World as the loop does, and records it.
 pub(super) struct Studio {
     pub(super) world: World,
@@ -264,6 +267,9 @@ fn a_folder_without_a_recording_is_refused() {
     assert!(matches!(run(folder.path()), Err(ReplayError::Read(ReadError::Empty { .. }))));
     let gone = folder.path().join("nowhere");
     assert!(matches!(run(&gone), Err(ReplayError::Read(ReadError::Io { .. }))));
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let file = folder.path().join("file");
+    assert!(matches!(run(&file), Err(ReplayError::Read(ReadError::NoFolder { .. }))));
     std::fs::write(folder.path().join("notes.txt"), "mine").unwrap();
     assert!(matches!(run(folder.path()), Err(ReplayError::Read(ReadError::Empty { .. }))));
     std::fs::write(segment(folder.path(), 7), "what is this, and why does it end in .record?").unwrap();

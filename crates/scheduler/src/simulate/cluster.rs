@@ -13,7 +13,7 @@ use pumice_engine::{
     QueueFacts, Resources, ShapeTask, TimeMs, World,
 };
 
-use super::history::{History, Hold};
+use super::history::{Answer, Asked, Guessed, History, Hold};
 use super::room::{Ask, Room};
 use super::trace::{Job, Trace};
 
@@ -25,6 +25,8 @@ const ROUNDS_MAX: u32 = 100;
 const IDLE_WAKEUPS_MAX: u32 = 1_000;
 /// Jobs of those that never started whose reasons are asked for.
 const REASONS_MAX: usize = 1_000;
+/// When a job is asked for again that waits: after an hour, and then after twice as long each time.
+const ASK_AGAIN_MS: i64 = 3_600_000;
 /// The name of every job's only task.
 const ROLE: &str = "w";
 
@@ -43,9 +45,17 @@ impl Default for Delays {
     }
 }
 
-/// Runs a trace that fits the nodes to its end, or until nothing moves any more.
-pub fn run(trace: &Trace, nodes: &[NodeFacts], config: Config, registry: &Registry, delays: Delays) -> History {
+/// Runs a trace that fits the nodes to its end, or until nothing moves any more. Where `asks` is set, the engine is asked
+/// of every job how long it will run and, as long as it waits, when it will start; that changes nothing else.
+pub fn run(
+    trace: &Trace,
+    nodes: &[NodeFacts],
+    (config, registry): (Config, &Registry),
+    delays: Delays,
+    asks: bool,
+) -> History {
     let mut cluster = Cluster::new(trace, nodes, config, registry.clone(), delays);
+    cluster.asks = asks;
     cluster.run();
     cluster.history
 }
@@ -113,6 +123,9 @@ struct Cluster<'t> {
     now_ms: i64,
     wake_ms: Option<i64>,
     dirty: bool,
+    asks: bool,
+    /// When a job is to be asked for again, and how long it has waited then.
+    questions: BinaryHeap<Reverse<(i64, u32, i64)>>,
     history: History,
 }
 
@@ -152,6 +165,8 @@ impl<'t> Cluster<'t> {
             now_ms: 0,
             wake_ms: None,
             dirty: false,
+            asks: false,
+            questions: BinaryHeap::new(),
             history: History::of(trace.jobs.len()),
         }
     }
@@ -174,6 +189,7 @@ impl<'t> Cluster<'t> {
             if idle > IDLE_WAKEUPS_MAX {
                 break;
             }
+            self.ask();
         }
         self.history.ended_ms = self.now_ms;
         self.tell_why();
@@ -254,6 +270,12 @@ impl<'t> Cluster<'t> {
             template,
             ..PodFacts::default()
         };
+        if self.asks {
+            let run = self.world.expected_run(&job.user, &job.name);
+            let guessed = run.map(|run| Guessed { typical_ms: run.typical_ms, most_ms: run.most_ms });
+            self.history.guessed.push(guessed);
+            self.questions.push(Reverse((self.now_ms, number, 0)));
+        }
         self.live[index(number)] = Some(Box::new(Live {
             key,
             ask: self.room.ask(&job.requests),
@@ -416,6 +438,30 @@ impl<'t> Cluster<'t> {
         });
         self.world.apply(&Delta::ShapeRemove { owner_uid: format!("job-{number}") });
         self.by_key.remove(&live.key);
+    }
+
+    /// Asks when those start that have come, or have waited for long. After a cycle, so that it is as of now.
+    fn ask(&mut self) {
+        while let Some(Reverse((at, number, waited))) = self.questions.peek().copied() {
+            if at > self.now_ms {
+                return;
+            }
+            self.questions.pop();
+            let job = &self.trace.jobs[index(number)];
+            if self.history.outcomes[index(number)].started_ms.is_some() {
+                continue;
+            }
+            let expected = self.world.reasons(&job.user, &job.name).and_then(|reasons| reasons.expected);
+            let ms = |time: TimeMs| time.0 - EPOCH_MS;
+            let answer = expected.map(|expected| Answer {
+                start_ms: ms(expected.at),
+                early_ms: ms(expected.early),
+                late_ms: ms(expected.late),
+            });
+            self.history.asked.push(Asked { job: number, at_ms: self.now_ms, first: waited == 0, answer });
+            let waited = (2 * waited).max(ASK_AGAIN_MS);
+            self.questions.push(Reverse((job.submit_ms.saturating_add(waited), number, waited)));
+        }
     }
 
     fn tell_why(&mut self) {

@@ -16,6 +16,9 @@ use super::trace::{Job, Trace};
 /// Shorter runs count as so long in slowdowns (tau of Feitelson's bounded slowdown).
 const TAU_S: f64 = 10.0;
 
+/// Parts of the time that use is told of.
+const SERIES: usize = 120;
+
 /// Bounds and names of the classes of sizes, in pods.
 const SIZES: [(u32, &str); 4] = [(1, "1 pod"), (8, "2-8 pods"), (64, "9-64 pods"), (u32::MAX, ">64 pods")];
 
@@ -149,6 +152,27 @@ pub fn figures(trace: &Trace, nodes: &[NodeFacts], history: &History, warm_up: f
         cycles: history.cycles,
         why_never,
     }
+}
+
+/// The part of all cores that was held in each of `SERIES` equal parts of the time until the last submission.
+pub(super) fn in_use(trace: &Trace, nodes: &[NodeFacts], history: &History) -> Vec<f64> {
+    let last = trace.jobs.last().map_or(0, |job| job.submit_ms).max(1) as f64;
+    let cores_milli = nodes::total(nodes).get("cpu").copied().unwrap_or(0).max(1) as f64;
+    let step = last / SERIES as f64;
+    let mut held = vec![0.0; SERIES];
+    for hold in &history.holds {
+        let milli = f64::from(hold.pods) * trace.jobs[hold.job as usize].cpu_milli() as f64;
+        let (from, to) = (hold.from_ms as f64, (hold.to_ms as f64).min(last));
+        let first = (from / step) as usize;
+        for (place, cell) in held.iter_mut().enumerate().skip(first) {
+            let begins = place as f64 * step;
+            if begins >= to {
+                break;
+            }
+            *cell += milli * (to.min(begins + step) - from.max(begins)).max(0.0);
+        }
+    }
+    held.into_iter().map(|held| held / (cores_milli * step)).collect()
 }
 
 fn of(trace: &Trace, history: &History, jobs: impl Iterator<Item = usize>) -> Of {

@@ -31,6 +31,39 @@ pub struct Outcome {
     pub why: Option<String>,
 }
 
+/// What was said of a job that waits when it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// The job, by its place in the trace.
+    pub job: u32,
+    /// When.
+    pub at_ms: i64,
+    /// When it was submitted, not later.
+    pub first: bool,
+    /// What was said; nothing where nobody could tell.
+    pub answer: Option<Answer>,
+}
+
+/// When a job is expected to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// The middle.
+    pub start_ms: i64,
+    /// One of ten starts before it.
+    pub early_ms: i64,
+    /// One of ten starts after it.
+    pub late_ms: i64,
+}
+
+/// How long a job was expected to run when it was submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guessed {
+    /// As jobs like it typically ran.
+    pub typical_ms: i64,
+    /// As nearly all like it were over.
+    pub most_ms: i64,
+}
+
 /// All that happened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
@@ -38,6 +71,10 @@ pub struct History {
     pub outcomes: Vec<Outcome>,
     /// In the order of their ends.
     pub holds: Vec<Hold>,
+    /// What was said of when jobs start, in the order in which it was asked; empty where nobody asked.
+    pub asked: Vec<Asked>,
+    /// What was said of how long jobs run, by the job's place in the trace; empty where nobody asked.
+    pub guessed: Vec<Option<Guessed>>,
     /// Decisions taken: cycles of the engine, passes of a baseline.
     pub cycles: u64,
     /// When the last thing happened.

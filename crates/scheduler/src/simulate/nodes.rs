@@ -128,6 +128,11 @@ pub(crate) fn total(nodes: &[NodeFacts]) -> Resources {
     total
 }
 
+/// A node that offers that, and room for pods.
+pub(crate) fn node_of(index: usize, offered: Resources) -> NodeFacts {
+    node(index, with_pods(offered))
+}
+
 fn node(index: usize, allocatable: Resources) -> NodeFacts {
     let name = format!("n{index:05}");
     let labels = [("kubernetes.io/hostname".to_owned(), name.clone())].into();

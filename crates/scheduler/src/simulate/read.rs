@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use pumice_engine::{Config, ConfigError, NodeFacts};
 
+use super::recorded::{self, RecordedError};
 use super::swf::{Log, Parts, SwfError};
-use super::trace::Trace;
-use super::{Baseline, Delays, Policy, Simulation, generate, native, nodes};
+use super::trace::{Notes, Trace};
+use super::{Baseline, Delays, Looks, Policy, Simulation, armada, generate, native, nodes};
+use crate::record::{Range, Recording};
 
 /// Bytes of a trace.
 const TRACE_BYTES_MAX: u64 = 1 << 30;
@@ -28,10 +30,16 @@ pub struct Request {
     pub against: Vec<String>,
     /// Of what the jobs of logs are made.
     pub parts: Parts,
+    /// Days at the beginning whose jobs are left out.
+    pub skip_days: u32,
+    /// Days after them whose jobs are taken; all where it is absent.
+    pub days: Option<u32>,
     /// The part of the time of submissions that is left out of some figures.
     pub warm_up: f64,
     /// How long things take.
     pub delays: Delays,
+    /// What else is looked at.
+    pub looks: Looks,
 }
 
 /// Why a simulation can't be run.
@@ -55,7 +63,9 @@ pub enum SimulateError {
         bytes: u64,
     },
     /// Nobody knows how to read the trace.
-    #[error("{0} is no trace: name a file that ends in .swf or .jsonl, or a model such as lublin:jobs=1000")]
+    #[error(
+        "{0} is no trace: name a file that ends in .swf, .jsonl or .yaml, the folder of a recording, or a model such as lublin:jobs=1000"
+    )]
     Unknown(String),
     /// It is no log.
     #[error("{path} is no log that can be run")]
@@ -74,6 +84,24 @@ pub enum SimulateError {
         /// Why.
         #[source]
         source: native::NativeError,
+    },
+    /// It is no recording.
+    #[error("{path} is no recording that can be run")]
+    Recorded {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: RecordedError,
+    },
+    /// It is no spec of Armada's simulator.
+    #[error("{path} is no spec of Armada's simulator that can be run")]
+    Armada {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: armada::ArmadaError,
     },
     /// The model or its parameters are not understood.
     #[error("no workload can be made of that")]
@@ -107,6 +135,7 @@ pub enum SimulateError {
 /// At the first thing that can't be read or is not understood.
 pub fn read(request: &Request) -> Result<Simulation, SimulateError> {
     let (name, mut trace, nodes) = trace(request)?;
+    trace.cut(request.skip_days, request.days);
     trace.fit(&nodes);
     if trace.jobs.is_empty() {
         return Err(SimulateError::Empty);
@@ -119,13 +148,15 @@ pub fn read(request: &Request) -> Result<Simulation, SimulateError> {
         plugins: crate::plugins(),
         warm_up: request.warm_up,
         delays: request.delays,
+        looks: request.looks,
     })
 }
 
 /// The trace's name, its jobs, and the nodes they are for.
 fn trace(request: &Request) -> Result<(String, Trace, Vec<NodeFacts>), SimulateError> {
-    let given = request.nodes.as_deref().map(given_nodes).transpose()?;
-    let (trace, nodes) = trace_of(request, given)?;
+    let (given, notes) = request.nodes.as_deref().map(given_nodes).transpose()?.unzip();
+    let (mut trace, nodes) = trace_of(request, given)?;
+    trace.notes.extend(notes.unwrap_or_default());
     let path = Path::new(&request.trace);
     let name = path.file_name().map_or_else(|| request.trace.clone(), |name| name.to_string_lossy().into_owned());
     Ok((name, trace, nodes))
@@ -138,6 +169,12 @@ fn trace_of(request: &Request, given: Option<Vec<NodeFacts>>) -> Result<(Trace, 
         return Ok((trace, given.map_or_else(meant_for, Ok)?));
     }
     let path = Path::new(&request.trace);
+    if path.is_dir() {
+        let wrong = |source| SimulateError::Recorded { path: path.to_owned(), source };
+        let recording = Recording::open(path).map_err(|source| wrong(source.into()))?;
+        let recorded = recorded::read(&recording, Range::default()).map_err(wrong)?;
+        return Ok((recorded.trace, given.unwrap_or(recorded.nodes)));
+    }
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("swf") => {
             let wrong = |source| SimulateError::Swf { path: path.to_owned(), source };
@@ -151,6 +188,11 @@ fn trace_of(request: &Request, given: Option<Vec<NodeFacts>>) -> Result<(Trace, 
         Some("jsonl") => {
             let trace =
                 native::read(&text(path)?).map_err(|source| SimulateError::Native { path: path.to_owned(), source })?;
+            Ok((trace, given.ok_or(SimulateError::NoNodes)?))
+        }
+        Some("yaml" | "yml") => {
+            let wrong = |source| SimulateError::Armada { path: path.to_owned(), source };
+            let trace = armada::workload(&text(path)?).map_err(wrong)?;
             Ok((trace, given.ok_or(SimulateError::NoNodes)?))
         }
         _ => Err(SimulateError::Unknown(request.trace.clone())),
@@ -184,10 +226,18 @@ fn configuration(path: &Path) -> Result<Config, SimulateError> {
     Ok(config)
 }
 
-fn given_nodes(text_or_file: &str) -> Result<Vec<NodeFacts>, SimulateError> {
+/// Nodes as somebody names them, and what of a file that describes them is not followed.
+fn given_nodes(text_or_file: &str) -> Result<(Vec<NodeFacts>, Notes), SimulateError> {
     let path = Path::new(text_or_file);
     let is_file = path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml" || ending == "json");
-    if is_file { nodes::read(&text(path)?) } else { nodes::parse(text_or_file) }.map_err(SimulateError::Nodes)
+    if !is_file {
+        return Ok((nodes::parse(text_or_file).map_err(SimulateError::Nodes)?, Notes::default()));
+    }
+    let text = text(path)?;
+    if armada::is_cluster(&text) {
+        return armada::nodes(&text).map_err(|source| SimulateError::Armada { path: path.to_owned(), source });
+    }
+    Ok((nodes::read(&text).map_err(SimulateError::Nodes)?, Notes::default()))
 }
 
 /// A file's text; what is not UTF-8 of it is replaced, as old logs have names in other encodings.

@@ -66,8 +66,60 @@ pub(super) fn render(report: &Report) -> String {
         rows.extend(group(queue, report, |figures| figures.by_queue.get(queue).cloned()));
     }
     align(&mut text, &rows);
+    for run in &report.runs {
+        forecasts(&mut text, run);
+        predictions(&mut text, run);
+    }
     why(&mut text, &report.runs);
     text
+}
+
+/// How starts came beside what was expected.
+fn forecasts(text: &mut String, run: &Run) {
+    let Some(forecasts) = &run.forecasts else { return };
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let mut rows = vec![words(&["expected starts", "asked", "answered", "in 80 %", "off by, p50", "width, p50", "< 1 min", "< 10 min"])];
+    let kinds = [
+        ("engine, when submitted", forecasts.first),
+        ("engine, later", forecasts.later),
+        ("last 100 of the queue, when submitted", forecasts.naive_first),
+        ("last 100 of the queue, later", forecasts.naive_later),
+    ];
+    for (name, quality) in kinds {
+        let part = |value: f64| shown(value, Form::Part);
+        rows.push(vec![
+            name.to_owned(),
+            quality.asked.to_string(),
+            quality.answered.to_string(),
+            part(quality.inside),
+            time(quality.error_p50_s),
+            time(quality.width_p50_s),
+            part(quality.within_1m),
+            part(quality.within_10m),
+        ]);
+    }
+    let _ = writeln!(text, "\nexpected starts under {}", run.policy);
+    align(text, &rows);
+    let (one, ten) = (shown(forecasts.all_within_1m, Form::Part), shown(forecasts.all_within_10m, Form::Part));
+    let at_once = forecasts.started_at_once;
+    let _ = writeln!(text, "with the {at_once} jobs that started when they came: {one} within 1 min, {ten} within 10 min");
+}
+
+/// How runs were as expected.
+fn predictions(text: &mut String, run: &Run) {
+    let Some(predictions) = &run.predictions else { return };
+    let mut rows = vec![["expected runs", "jobs", "accuracy", "over by then"].map(str::to_owned).to_vec()];
+    let kinds = [
+        ("engine", predictions.engine),
+        ("mean of the user's last two", predictions.last_two),
+        ("limit", predictions.limit),
+    ];
+    for (name, found) in kinds {
+        let part = |value: f64| shown(value, Form::Part);
+        rows.push(vec![name.to_owned(), found.jobs.to_string(), part(found.accuracy), part(found.within)]);
+    }
+    let _ = writeln!(text, "\nexpected runs under {}", run.policy);
+    align(text, &rows);
 }
 
 fn head(text: &mut String, report: &Report) -> std::fmt::Result {
@@ -168,7 +220,7 @@ fn difference(first: f64, value: f64) -> String {
 }
 
 /// Two units are enough.
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     let whole = seconds.round() as i64;
     match whole {
         ..60 => format!("{whole}s"),

@@ -23,6 +23,7 @@ fn simulation(trace: Trace, nodes: &str, policies: &[&str]) -> Simulation {
         plugins: Registry::default(),
         warm_up: 0.0,
         delays: Delays::default(),
+        looks: Looks::default(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! least a millisecond and can run on the nodes that it was fitted to. What was left out or mended to get there is
 //! counted in its [`Notes`]. Made by the readers and the generators, read by every policy.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ pub const JOBS_MAX: usize = 2_000_000;
 pub const PODS_MAX: u32 = 100_000;
 /// The longest time that a trace may name: 30 years. Whatever is later or longer is cut to it.
 pub const TIME_MAX_MS: i64 = 30 * 366 * 86_400_000;
+
+const DAY_MS: i64 = 86_400_000;
 
 /// The queue of jobs that name none.
 pub(crate) const DEFAULT_QUEUE: &str = "default";
@@ -75,17 +78,31 @@ impl Job {
 /// What was done with records that are not as they should be, and how often.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(transparent)]
-pub struct Notes(BTreeMap<&'static str, u64>);
+pub struct Notes(BTreeMap<Cow<'static, str>, u64>);
+
+/// Kinds of notes on one trace; what comes then is counted as others.
+const NOTES_MAX: usize = 100;
 
 impl Notes {
     /// Counts one more record of this kind.
-    pub fn count(&mut self, what: &'static str) {
-        *self.0.entry(what).or_default() += 1;
+    pub fn count(&mut self, what: impl Into<Cow<'static, str>>) {
+        self.add(what.into(), 1);
+    }
+
+    /// Counts all that others counted.
+    pub fn extend(&mut self, others: Self) {
+        others.0.into_iter().for_each(|(what, times)| self.add(what, times));
+    }
+
+    fn add(&mut self, what: Cow<'static, str>, times: u64) {
+        let known = self.0.contains_key(&what) || self.0.len() < NOTES_MAX;
+        let what = if known { what } else { "of other kinds".into() };
+        *self.0.entry(what).or_default() += times;
     }
 
     /// What was noted, and how often, in alphabetical order.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.0.iter().map(|(what, times)| (*what, *times))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(what, times)| (what.as_ref(), *times))
     }
 }
 
@@ -118,6 +135,22 @@ impl Trace {
         Self { jobs, queues, notes }
     }
 
+    /// Leaves out what was submitted in the first days, and what after the next ones.
+    pub fn cut(&mut self, skip_days: u32, days: Option<u32>) {
+        let from = i64::from(skip_days) * DAY_MS;
+        let to = days.map_or(i64::MAX, |days| from.saturating_add(i64::from(days) * DAY_MS));
+        self.jobs.retain(|job| (from..to).contains(&job.submit_ms));
+        self.begin_anew();
+    }
+
+    /// The first job comes at the beginning.
+    fn begin_anew(&mut self) {
+        if self.jobs.first().is_some_and(|job| job.submit_ms > 0) {
+            let trace = std::mem::take(self);
+            *self = Self::new(trace.jobs, trace.queues, trace.notes);
+        }
+    }
+
     /// Leaves out the jobs that would never start on these nodes though they were all empty.
     pub fn fit(&mut self, nodes: &[NodeFacts]) {
         let kinds = kinds_of(nodes);
@@ -129,10 +162,7 @@ impl Trace {
             }
             fits
         });
-        if self.jobs.first().is_some_and(|job| job.submit_ms > 0) {
-            let trace = std::mem::take(self);
-            *self = Self::new(trace.jobs, trace.queues, trace.notes);
-        }
+        self.begin_anew();
     }
 
     /// All queues that jobs name or that have a weight, with their weights.

@@ -4,21 +4,48 @@ use super::{Round, Which};
 use crate::actions::reserve;
 use crate::actions::walk::{Outcome, Turn};
 use crate::cycle::Cycle;
-use crate::ids::GroupId;
+use crate::ids::{GroupId, TaskId};
+use crate::world::ends::Surety;
+use crate::world::reservations::Lift;
+use crate::world::tasks::TaskState;
 
-/// Those that end before any reservation needs its room may have it until then.
+/// Those that end before a reservation needs its room may have it until then.
 pub(super) fn pass(cycle: &mut Cycle<'_>, groups: &[GroupId]) {
-    let failed = |group: &GroupId| cycle.failures.contains_key(group);
-    let passes = |group: GroupId| reserve::passes(cycle, group);
-    let heads = cycle.backlog.buckets.values().filter(|bucket| bucket.failure.is_some());
-    let mut heads = heads.filter_map(|bucket| bucket.groups.iter().next());
-    if !heads.any(passes) && !groups.iter().filter(|group| failed(group)).any(|group| passes(*group)) {
+    for lift in cycle.tables.reservations.lifts() {
+        if !anybody_passes(cycle, groups, lift) {
+            continue;
+        }
+        cycle.tables.lift_reservations(lift, cycle.now);
+        let mut round = Round { passing: Some(lift), ..Round::new(Which::Requesting) };
+        round.walk(cycle, groups);
+        cycle.tables.keep_again(cycle.now);
+    }
+}
+
+/// The group goes before those that are lifted. What only its kind tells of its pods' ends is put down: they may be held
+/// to it.
+pub(super) fn note_passer(cycle: &mut Cycle<'_>, group: GroupId, lift: Lift) {
+    let tables = &mut *cycle.tables;
+    if lift.surety == Surety::Certain {
         return;
     }
-    cycle.tables.lift_reservations();
-    let mut round = Round { passing: true, ..Round::new(Which::Requesting) };
-    round.walk(cycle, groups);
-    cycle.tables.keep_again(cycle.now);
+    let started = |task: &TaskId| tables.task(*task).state == TaskState::Binding;
+    let tasks: Vec<TaskId> = tables.groups.row(group).tasks.iter().copied().filter(started).collect();
+    for task in tasks {
+        let class = tables.task(task).class;
+        if tables.passes_for(group, class, Surety::Certain).is_none() {
+            let run = tables.passes_for(group, class, Surety::Expected);
+            tables.tasks.row_mut(task.index()).pass_until = run.map(|run| cycle.now.plus_ms(run));
+        }
+    }
+}
+
+fn anybody_passes(cycle: &Cycle<'_>, groups: &[GroupId], lift: Lift) -> bool {
+    let waits = |group: &GroupId| cycle.failures.contains_key(group) && cycle.tables.groups.row(*group).pending() > 0;
+    let passes = |group: GroupId| reserve::passes(cycle, group, lift);
+    let heads = cycle.backlog.buckets.values().filter(|bucket| bucket.failure.is_some());
+    let mut heads = heads.filter_map(|bucket| bucket.groups.iter().next());
+    heads.any(passes) || groups.iter().copied().filter(waits).any(passes)
 }
 
 impl Round {
@@ -45,7 +72,8 @@ impl Round {
 
     /// Whether the group is over before any reservation needs its room; it is told anew why it waits then.
     pub(super) fn may_pass(&mut self, cycle: &mut Cycle<'_>, turn: Turn) -> bool {
-        let passes = cycle.tables.reservations.of(turn.group).is_none() && reserve::passes(cycle, turn.group);
+        let Some(lift) = self.passing else { return false };
+        let passes = cycle.tables.reservations.of(turn.group).is_none() && reserve::passes(cycle, turn.group, lift);
         if passes {
             cycle.failures.remove(&turn.group);
         }
@@ -54,7 +82,7 @@ impl Round {
 
     /// A group got nothing: room may have to be reserved for it.
     pub(super) fn consider(&mut self, cycle: &mut Cycle<'_>, turn: Turn) {
-        if self.which == Which::Requesting && !self.passing {
+        if self.which == Which::Requesting && self.passing.is_none() {
             reserve::consider(cycle, turn.group, &mut self.fronts);
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Known, could_start_now, goes_past, may_come_to_be_owed, objection, waits_behind};
+use super::{Known, could_start_now, goes_past, is_impossible, may_come_to_be_owed, objection, waits_behind};
 use crate::actions::reserve;
 use crate::backlog::asking::{LineId, Standing};
 use crate::cycle::{Cycle, Failure};
@@ -42,8 +42,9 @@ pub(super) fn with_a_turn(cycle: &mut Cycle<'_>, known: &mut Known) -> Vec<Head>
             continue;
         };
         let refused = is_refused_again(cycle, (line, queue, group), &mut standing, known);
-        let possible = !standing.impossible;
-        cycle.backlog.asking.line_mut(line).standing = Some(standing);
+        let failed = cycle.backlog.asking.line_mut(line);
+        failed.standing = Some(standing);
+        let possible = failed.failure.as_deref().is_some_and(|failure| !is_impossible(&failure.reasons));
         if !refused {
             with_turn.push(head);
         } else if possible {
@@ -88,18 +89,16 @@ fn is_refused_again(
     !owed && !goes_past(cycle, group, missing, standing.fits, &reason, known)
 }
 
-/// Equal but for the amounts.
+/// Equal but for amounts that change.
 fn is_alike(one: &Reason, other: &Reason) -> bool {
     match (one, other) {
-        (
-            Reason::QueueLimit { resource, limit, never, of_cluster, .. },
-            Reason::QueueLimit { resource: resource_, limit: limit_, never: never_, of_cluster: of_cluster_, .. },
-        ) => (resource, limit, never, of_cluster) == (resource_, limit_, never_, of_cluster_),
-        (Reason::Overcommitted { resource, .. }, Reason::Overcommitted { resource: other, .. }) => resource == other,
-        (Reason::Quota { quota, resource, .. }, Reason::Quota { quota: other_quota, resource: other_resource, .. }) => {
-            (quota, resource) == (other_quota, other_resource)
+        (Reason::QueueLimit { limit, never, .. }, Reason::QueueLimit { limit: its, never: is, .. })
+            if (limit, never) != (its, is) =>
+        {
+            false
         }
-        _ => one == other,
+        (Reason::Overcommitted { resource, .. }, Reason::Overcommitted { resource: of, .. }) => resource == of,
+        _ => one.is_about_as(other),
     }
 }
 

@@ -28,6 +28,11 @@ impl<'a> Claims<'a> {
         self.volumes.check(node).or_else(|| self.devices(node))
     }
 
+    /// Of each kind of check the first that fails.
+    pub(super) fn failed(&self, node: NodeId) -> Vec<Failed> {
+        self.volumes.failed(node).chain(self.devices(node)).collect()
+    }
+
     fn devices(&self, node: NodeId) -> Option<Failed> {
         let row = self.tables.task(self.task);
         let claims = row.claims.as_deref()?;

@@ -110,25 +110,34 @@ impl<'a> Volumes<'a> {
 
     /// What keeps the pod's volumes off the node.
     pub(super) fn check(&self, node: NodeId) -> Option<Failed> {
+        self.failed(node).next()
+    }
+
+    /// Of each kind of check the first that fails, one after the other as they are asked for.
+    pub(super) fn failed(&self, node: NodeId) -> impl Iterator<Item = Failed> + use<'_, 'a> {
         let row = self.tables.nodes.row(node);
-        if self.switches.limits
-            && let Some(failed) = self.over_limit(row, node)
-        {
-            return Some(failed);
+        let checks: [&dyn Fn(&Self, &'a NodeRow, NodeId) -> Option<Failed>; 4] =
+            [&Self::over_limit, &Self::elsewhere, &Self::out_of_reach, &Self::without_volume];
+        checks.into_iter().filter_map(move |check| check(self, row, node))
+    }
+
+    fn elsewhere(&self, row: &NodeRow, _: NodeId) -> Option<Failed> {
+        let volume = self.bound.iter().filter(|_| self.switches.zone).find(|volume| !in_zone(volume, row))?;
+        Some((Check::VolumeZone, volume.name.clone()))
+    }
+
+    /// A claim that can't be used at all, or a volume that is not to be had on the node.
+    fn out_of_reach(&self, row: &NodeRow, _: NodeId) -> Option<Failed> {
+        if !self.switches.binding || self.refused.is_some() {
+            return self.refused.clone().filter(|_| self.switches.binding);
         }
-        if self.switches.zone
-            && let Some(volume) = self.bound.iter().find(|volume| !in_zone(volume, row))
-        {
-            return Some((Check::VolumeZone, volume.name.clone()));
-        }
+        let volume = self.bound.iter().find(|volume| !reaches(volume, row))?;
+        Some((Check::VolumeNode, volume.name.clone()))
+    }
+
+    fn without_volume(&self, row: &NodeRow, _: NodeId) -> Option<Failed> {
         if !self.switches.binding {
             return None;
-        }
-        if let Some(refused) = &self.refused {
-            return Some(refused.clone());
-        }
-        if let Some(volume) = self.bound.iter().find(|volume| !reaches(volume, row)) {
-            return Some((Check::VolumeNode, volume.name.clone()));
         }
         let mut used: Vec<&str> = Vec::new();
         for waiting in &self.waiting {
@@ -143,7 +152,7 @@ impl<'a> Volumes<'a> {
     }
 
     fn over_limit(&self, row: &NodeRow, node: NodeId) -> Option<Failed> {
-        if self.attached.is_empty() {
+        if self.attached.is_empty() || !self.switches.limits {
             return None;
         }
         let limits = &self.tables.storage.csi_nodes.all.get(&*row.name)?.limits;

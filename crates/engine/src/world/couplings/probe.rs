@@ -154,6 +154,19 @@ impl Couplings {
         (counted, spread.max_skew + least - i64::from(own))
     }
 
+    /// All rules that keep the pod off `node`, each with the topology key that it is about.
+    pub(crate) fn failed(&self, probe: &Probe<'_>, node: NodeId) -> Vec<(Check, String)> {
+        const CHECKS: [Check; 5] = [
+            Check::PodAffinity,
+            Check::PodAntiAffinity,
+            Check::OtherAntiAffinity,
+            Check::SpreadLabel,
+            Check::Spread,
+        ];
+        let fails = |check: &Check| probe.fails(*check, node);
+        CHECKS.into_iter().filter(fails).map(|check| (check, self.topology_key(probe, check, node).to_owned())).collect()
+    }
+
     /// The topology key that a failed check is about.
     pub(crate) fn topology_key(&self, probe: &Probe<'_>, check: Check, node: NodeId) -> &str {
         let failed = match check {
@@ -162,8 +175,7 @@ impl Couplings {
             Check::OtherAntiAffinity => probe.others.iter().find(|term| term.count(node) > 0),
             Check::SpreadLabel => probe.spread.iter().map(|(term, _)| term).find(|term| term.domain(node) == NONE),
             Check::Spread => {
-                let over = |(term, most): &&(Counted<'_>, i64)| i64::from(term.count(node)) > *most;
-                probe.spread.iter().find(over).map(|(term, _)| term)
+                probe.spread.iter().find(|spread| is_over(spread, node)).map(|(term, _)| term)
             }
             _ => None,
         };
@@ -174,25 +186,32 @@ impl Couplings {
 impl Probe<'_> {
     /// The first rule that keeps the pod off `node`.
     pub(crate) fn check(&self, node: NodeId) -> Option<Check> {
-        let satisfied = self.affinity.iter().all(|term| term.count(node) > 0);
-        let excused = self.first && self.affinity.iter().all(|term| term.domain(node) != NONE);
-        if !satisfied && !excused {
-            return Some(Check::PodAffinity);
-        }
-        if self.anti.iter().any(|term| term.count(node) > 0) {
-            return Some(Check::PodAntiAffinity);
-        }
-        if self.others.iter().any(|term| term.count(node) > 0) {
-            return Some(Check::OtherAntiAffinity);
-        }
-        for (term, most) in &self.spread {
-            if term.domain(node) == NONE {
-                return Some(Check::SpreadLabel);
-            }
-            if i64::from(term.count(node)) > *most {
-                return Some(Check::Spread);
-            }
-        }
-        None
+        let first = [Check::PodAffinity, Check::PodAntiAffinity, Check::OtherAntiAffinity];
+        first.into_iter().find(|check| self.fails(*check, node)).or_else(|| {
+            self.spread.iter().find_map(|spread| {
+                let lacks_label = spread.0.domain(node) == NONE;
+                lacks_label.then_some(Check::SpreadLabel).or_else(|| is_over(spread, node).then_some(Check::Spread))
+            })
+        })
     }
+
+    fn fails(&self, check: Check, node: NodeId) -> bool {
+        match check {
+            Check::PodAffinity => {
+                let satisfied = self.affinity.iter().all(|term| term.count(node) > 0);
+                let excused = self.first && self.affinity.iter().all(|term| term.domain(node) != NONE);
+                !satisfied && !excused
+            }
+            Check::PodAntiAffinity => self.anti.iter().any(|term| term.count(node) > 0),
+            Check::OtherAntiAffinity => self.others.iter().any(|term| term.count(node) > 0),
+            Check::SpreadLabel => self.spread.iter().any(|(term, _)| term.domain(node) == NONE),
+            Check::Spread => self.spread.iter().any(|spread| is_over(spread, node)),
+            _ => false,
+        }
+    }
+}
+
+/// The node's domain has as many of the pods as it may have. One without the label is in none.
+fn is_over((term, most): &(Counted<'_>, i64), node: NodeId) -> bool {
+    term.domain(node) != NONE && i64::from(term.count(node)) > *most
 }

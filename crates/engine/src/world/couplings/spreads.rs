@@ -42,7 +42,7 @@ impl Eligible {
         row.filter(|row| row.known).is_some_and(|row| {
             self.keys.iter().all(|key| row.labels.contains_key(key))
                 && matching::selects(&self.node_selector, self.required_terms.as_deref(), row)
-                && self.tolerations.as_ref().is_none_or(|list| matching::untolerated(list, row).is_none())
+                && self.tolerations.as_ref().is_none_or(|list| matching::untolerated(list, row).next().is_none())
         })
     }
 }

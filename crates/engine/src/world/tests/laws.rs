@@ -59,8 +59,9 @@ fn some_node() -> impl Strategy<Value = Delta> {
 fn some_pod() -> impl Strategy<Value = Delta> {
     let shape = (0..4_i64, 0..2_u32, any::<bool>(), any::<bool>(), 0..2_u16);
     let standing = (proptest::option::of(0..4_u32), 0..4_u32, prop::bool::weighted(0.3), any::<bool>());
-    let leaves = prop::bool::weighted(0.8);
-    (0..3_u32, 0..4_u32, shape, standing, leaves).prop_map(|(group, index, shape, standing, leaves)| {
+    let ends = (prop::bool::weighted(0.8), proptest::option::of(1..200_i64), 0..300_i64);
+    (0..3_u32, 0..4_u32, shape, standing, ends).prop_map(|(group, index, shape, standing, ends)| {
+        let (leaves, limit, since) = ends;
         let (cpu, role, selects, prefers, port) = shape;
         let (on, phase, terminating, mine) = standing;
         let mut facts = pod(&format!("g{group}"), index, cpu * 500);
@@ -70,6 +71,8 @@ fn some_pod() -> impl Strategy<Value = Delta> {
         facts.node = on.map(|node| format!("n{node}"));
         facts.terminating = terminating && on.is_some();
         facts.preemptable = (!leaves).then_some(false);
+        facts.template.time_limit_ms = limit.map(|limit| limit * 1_000);
+        facts.started = (phase == 1).then(|| TimeMs(1_000_000 + since * 1_000));
         facts.phase = match (phase, on) {
             (1, Some(_)) => PodPhase::Running,
             (2, Some(_)) => PodPhase::Succeeded,
@@ -95,14 +98,16 @@ fn some_group() -> impl Strategy<Value = Delta> {
     let spec = TopologySpec { hard: true, highest_tier: Some(1), highest_tier_name: None };
     let soft = TopologySpec { hard: false, ..spec.clone() };
     let topology = prop_oneof![6 => Just(None), 1 => Just(Some(spec)), 1 => Just(Some(soft))];
-    let standing = (0..3_usize, topology);
+    let deadline = proptest::option::weighted(0.2, 0..400_i64);
+    let standing = (0..3_usize, topology, deadline);
     (0..2_u32, 0..4_u32, 0..2_u32, 0..3_u32, any::<bool>(), standing).prop_map(|group| {
-        let (name, min, queue, role_min, pending, (priority, topology)) = group;
+        let (name, min, queue, role_min, pending, (priority, topology, deadline)) = group;
         let phase = if pending { GroupPhase::Pending } else { GroupPhase::Inqueue };
         Delta::GroupUpsert(Box::new(GroupFacts {
             queue: ["", "q"][queue as usize].to_owned(),
             priority_class: ["", "low", "high"][priority].to_owned(),
             topology,
+            deadline: deadline.map(|deadline| TimeMs(1_000_000 + deadline * 1_000)),
             min_task_member: [("r0".to_owned(), role_min)].into(),
             owner: Some(OwnerFacts { kind: "Job".to_owned(), name: "j".to_owned(), uid: format!("job{name}") }),
             status: GroupStatus { phase, ..GroupStatus::default() },
@@ -144,6 +149,31 @@ fn some_shape() -> impl Strategy<Value = Delta> {
     })
 }
 
+/// Nodes kept by name or by label, for a queue or for nobody, within the time that tests take.
+fn some_window() -> impl Strategy<Value = Delta> {
+    let nodes = proptest::collection::vec(0..4_u32, 0..3);
+    let times = (0..200_i64, proptest::option::of(1..200_i64));
+    (0..2_u32, nodes, any::<bool>(), times, any::<bool>(), prop::bool::weighted(0.2)).prop_map(
+        |(name, nodes, labelled, (from, long), for_queue, gone)| {
+            let name = format!("w{name}");
+            if gone {
+                return Delta::WindowRemove(name);
+            }
+            let ssd = Requirement { key: "disk".to_owned(), operator: Operator::In, values: vec!["ssd".to_owned()] };
+            let from = TimeMs(1_000_000 + from * 1_000);
+            Delta::WindowUpsert(WindowFacts {
+                name,
+                nodes: nodes.iter().map(|node| format!("n{node}")).collect(),
+                selector: labelled.then_some(ssd).into_iter().collect(),
+                from,
+                to: long.map(|long| from.plus_ms(long * 1_000)),
+                queues: for_queue.then(|| "q".to_owned()).into_iter().collect(),
+                namespaces: Vec::new(),
+            })
+        },
+    )
+}
+
 fn some_delta() -> impl Strategy<Value = Delta> {
     let gone = (0..3_u32, 0..4_u32, 0..5_u32).prop_map(|(group, index, kind)| match kind {
         0 => Delta::NodeRemove(format!("n{index}")),
@@ -152,7 +182,7 @@ fn some_delta() -> impl Strategy<Value = Delta> {
         3 => Delta::ShapeRemove { owner_uid: format!("job{group}") },
         _ => Delta::TaskRemove(format!("uid-g{group}-{index}")),
     });
-    prop_oneof![3 => some_node(), 8 => some_pod(), 3 => some_group(), 2 => some_shape(), 2 => gone, 1 => some_queue(), 1 => some_hyper_node()]
+    prop_oneof![3 => some_node(), 8 => some_pod(), 3 => some_group(), 2 => some_shape(), 2 => gone, 1 => some_queue(), 1 => some_hyper_node(), 1 => some_window()]
 }
 
 pub(super) fn some_event() -> impl Strategy<Value = Event> {

@@ -1,170 +1,7 @@
 //! Reservations: what is next and does not fit starts within its bound, and what delays nothing goes on meanwhile.
 
-use std::collections::BTreeMap;
-
-use proptest::prelude::*;
-
+use super::farm::{AGE_BOUND, Farm, OFF, SECOND, SETTINGS, Work};
 use super::*;
-
-const SECOND: i64 = 1_000;
-/// As short as they are here, all of it happens in a few hundred cycles.
-const SETTINGS: &str = "actions: enqueue, allocate, backfill\ntiers:\n- plugins:\n  - name: priority\n  - name: gang\n\
-                        - plugins:\n  - name: predicates\n  - name: nodeorder\nconfigurations:\n- name: reservation\n  \
-                        arguments: {after: 1s, ageBound: 60s}\n";
-const OFF: &str = "actions: enqueue, allocate, backfill\ntiers:\n- plugins:\n  - name: priority\n  - name: gang\n\
-                   - plugins:\n  - name: predicates\n  - name: nodeorder\nconfigurations:\n- name: reservation\n  \
-                   arguments: {enable: false}\n";
-const AGE_BOUND: i64 = 60 * SECOND;
-
-/// A job as it is submitted.
-#[derive(Debug, Clone)]
-struct Work {
-    name: String,
-    queue: &'static str,
-    namespace: &'static str,
-    profile: &'static str,
-    pods: u32,
-    cpu_milli: i64,
-    run_ms: i64,
-    limit_ms: Option<i64>,
-    priority_class: &'static str,
-}
-
-impl Work {
-    fn new(name: &str, pods: u32, cpu_milli: i64, run_ms: i64) -> Self {
-        Self {
-            name: name.to_owned(),
-            queue: "default",
-            namespace: "ns",
-            profile: "",
-            pods,
-            cpu_milli,
-            run_ms,
-            limit_ms: None,
-            priority_class: "",
-        }
-    }
-
-    fn limited(self) -> Self {
-        Self { limit_ms: Some(self.run_ms), ..self }
-    }
-}
-
-/// A cluster on which pods run as long as they are said to.
-struct Farm {
-    lab: Lab,
-    works: BTreeMap<String, Work>,
-    /// Pods that run, by their end.
-    ends: BTreeMap<(i64, String), PodFacts>,
-    pods: BTreeMap<String, PodFacts>,
-    /// When each job's last pod of the minimum was bound.
-    started: BTreeMap<String, i64>,
-}
-
-impl Farm {
-    fn new(config: &str, nodes: &[i64]) -> Self {
-        let lab = Lab::of(config, nodes);
-        Self { lab, works: BTreeMap::new(), ends: BTreeMap::new(), pods: BTreeMap::new(), started: BTreeMap::new() }
-    }
-
-    fn now(&self) -> i64 {
-        self.lab.now.0
-    }
-
-    fn submit(&mut self, work: &Work) {
-        let facts = GroupFacts {
-            namespace: work.namespace.to_owned(),
-            queue: work.queue.to_owned(),
-            created: self.lab.now,
-            priority_class: work.priority_class.to_owned(),
-            run_profile: work.profile.to_owned(),
-            owner: Some(OwnerFacts { kind: "Job".into(), name: work.name.clone(), uid: format!("job-{}", work.name) }),
-            status: GroupStatus::default(),
-            ..group(&work.name, work.pods)
-        };
-        let tasks = vec![ShapeTask { role: String::new(), count: work.pods, template: self.template(work) }];
-        self.lab.apply(Delta::ShapeUpsert { owner_uid: format!("job-{}", work.name), tasks, ended: false });
-        self.lab.apply(Delta::GroupUpsert(Box::new(facts)));
-        self.works.insert(work.name.clone(), work.clone());
-    }
-
-    fn template(&self, work: &Work) -> PodTemplate {
-        PodTemplate { time_limit_ms: work.limit_ms, ..pod("", 0, work.cpu_milli).template }
-    }
-
-    /// One cycle and what comes of it at once: pods of what was admitted, starts of what was bound.
-    fn cycle(&mut self) -> Plan {
-        let plan = self.lab.cycle();
-        for update in &plan.groups {
-            self.lab.world.status_result(&update.namespace, &update.name, true);
-        }
-        for key in &plan.admitted {
-            let work = self.works[key.split_once('/').unwrap().1].clone();
-            for index in 0..work.pods {
-                let facts = PodFacts {
-                    namespace: work.namespace.to_owned(),
-                    created: self.lab.now,
-                    template: self.template(&work),
-                    ..pod(&work.name, index, work.cpu_milli)
-                };
-                self.pods.insert(facts.uid.clone(), facts.clone());
-                self.lab.pod(facts);
-            }
-        }
-        for bind in &plan.binds {
-            self.lab.world.bind_result(&bind.uid, Ok(()), self.lab.now);
-            let pod = self.pods.remove(&bind.uid).unwrap();
-            let name = pod.group.clone().unwrap();
-            let started = Some(self.lab.now);
-            let facts = PodFacts { node: Some(bind.node.clone()), phase: PodPhase::Running, started, ..pod };
-            self.lab.pod(facts.clone());
-            self.ends.insert((self.now() + self.works[&name].run_ms, bind.uid.clone()), facts);
-            self.started.insert(name, self.now());
-        }
-        plan
-    }
-
-    /// Cycles until nothing is left to do now.
-    fn settle(&mut self) {
-        for _ in 0..20 {
-            let plan = self.cycle();
-            if plan.binds.is_empty() && plan.admitted.is_empty() {
-                return;
-            }
-        }
-        panic!("never quiet");
-    }
-
-    /// Goes on to `time`, and stops wherever something ends.
-    fn until(&mut self, time: i64) {
-        while self.now() < time {
-            let end = self.ends.first_key_value().map(|((end, _), _)| *end).filter(|end| *end <= time);
-            self.lab.now = TimeMs(end.unwrap_or(time).min(self.now() + SECOND).max(self.now() + 1));
-            while let Some(entry) = self.ends.first_entry().filter(|entry| entry.key().0 <= self.lab.now.0) {
-                let ((end, uid), facts) = entry.remove_entry();
-                let facts = PodFacts { phase: PodPhase::Succeeded, ended: Some(TimeMs(end)), ..facts };
-                let name = facts.group.clone().unwrap();
-                self.lab.pod(facts);
-                self.lab.apply(Delta::TaskRemove(uid));
-                if !self.ends.values().any(|other| other.group.as_deref() == Some(&name)) {
-                    self.forget(&name);
-                }
-            }
-            self.settle();
-        }
-    }
-
-    /// The job has ended, and is deleted.
-    fn forget(&mut self, name: &str) {
-        let namespace = self.works[name].namespace.to_owned();
-        self.lab.apply(Delta::ShapeRemove { owner_uid: format!("job-{name}") });
-        self.lab.apply(Delta::GroupRemove { namespace, name: name.to_owned(), uid: String::new() });
-    }
-
-    fn has_started(&self, name: &str) -> bool {
-        self.started.contains_key(name)
-    }
-}
 
 #[test]
 fn small_jobs_pass_a_big_one_only_if_it_is_not_delayed() {
@@ -265,7 +102,7 @@ fn people_are_told_what_is_kept_and_for_whom() {
     ");
     insta::assert_snapshot!(farm.lab.why("long"), @r"
     0/2 nodes fit 1 pod: 1 insufficient cpu (short by 4), 1 with room that is kept for others
-    ├─ 1 node could take it, but room there is kept for ns/gang, expected to start in 1m 36s: with a time limit below 1m 36s it could start now
+    ├─ 1 node could take it, but room there is kept for ns/gang, expected to start in 1m 36s
     ├─ cpu: each pod asks for 4; node n0 comes nearest and lacks 4; in all 4 more cpu would be needed
     └─ expected to start in 1m 13s, between 22s and 3m 39s
     ");
@@ -309,42 +146,6 @@ fn stream(farm: &mut Farm, seconds: i64, other: impl Fn(i64) -> Option<Work>, sm
     }
 }
 
-proptest! {
-    #![proptest_config(cases(16))]
-    /// The bound of the architecture: age bound, and the longest limit of what ran on its nodes then.
-    #[test]
-    fn a_gang_that_needs_the_whole_cluster_starts_within_its_bound(
-        nodes in 2..6_usize,
-        cores in 1..5_i64,
-        runs in proptest::collection::vec((1..40_i64, 1..4_i64, any::<bool>()), 8..40),
-        arrival in 0..30_i64,
-        own_queue in any::<bool>(),
-    ) {
-        let mut farm = Farm::new(SETTINGS, &vec![cores * 1_000; nodes]);
-        farm.lab.queue("other", &[]);
-        let longest = runs.iter().map(|(run, ..)| run * SECOND).max().unwrap();
-        let queue = if own_queue { "other" } else { "default" };
-        let gang = Work { queue, ..Work::new("gang", u32::try_from(nodes).unwrap(), cores * 1_000, 5 * SECOND).limited() };
-        let begin = farm.now() + arrival * SECOND;
-        let most = AGE_BOUND + longest + 5 * SECOND;
-        let length = 3 * arrival + most / SECOND + 60;
-        stream(&mut farm, length, |index| (index == arrival).then(|| gang.clone()), |index| {
-            let (run, size, second_queue) = runs[usize::try_from(index).unwrap() % runs.len()];
-            let queue = if second_queue { "other" } else { "default" };
-            let work = Work::new(&format!("small-{index}"), 1, size.min(cores) * 1_000, run * SECOND).limited();
-            Work { queue, ..work }
-        });
-        // Those that were there before it in its queue come before it.
-        let before = farm.works.values().filter(|work| work.queue == queue && work.name != "gang");
-        let before = before.filter(|work| work.name[6..].parse::<i64>().unwrap() <= arrival);
-        let is_next = before.map(|work| farm.started.get(&work.name).copied().unwrap_or(i64::MAX)).max();
-        let is_next = is_next.unwrap_or(begin).max(begin);
-        prop_assume!(is_next + most <= farm.now());
-        let waited = farm.started.get("gang").map(|at| at - is_next);
-        prop_assert!(waited.is_some_and(|waited| waited <= most), "{waited:?} of {most}: {}", farm.lab.why("gang"));
-    }
-}
-
 #[test]
 fn a_deadline_orders_and_a_miss_is_told_at_once() {
     let mut farm = Farm::new(&SETTINGS.replace("  - name: gang\n", "  - name: deadline\n  - name: gang\n"), &[4_000]);
@@ -381,6 +182,26 @@ fn a_deadline_orders_and_a_miss_is_told_at_once() {
 }
 
 #[test]
+fn what_came_of_earlier_guesses_is_saved_with_a_world() {
+    let mut farm = Farm::new(SETTINGS, &[4_000]);
+    let work = |name: &str| Work { profile: "p", ..Work::new(name, 1, 4_000, 40 * SECOND) };
+    for round in 0..40 {
+        farm.submit(&work(&format!("p-{round}")));
+        farm.until(farm.now() + 25 * SECOND);
+    }
+    farm.lab.world.forget();
+    let (config, registry) = (farm.lab.world.config.clone(), farm.lab.world.registry.clone());
+    let mut loaded = World::load(config, registry, &farm.lab.world.save()).unwrap();
+    assert_eq!(farm.lab.world.cycle(farm.lab.now), loaded.cycle(farm.lab.now));
+    let expected = |world: &World| {
+        let of = |round: i32| world.reasons("ns", &format!("p-{round}")).and_then(|reasons| reasons.expected);
+        (0..40).map(of).collect::<Vec<_>>()
+    };
+    assert!(expected(&loaded).iter().flatten().count() > 3, "{:?}", expected(&loaded));
+    assert_eq!(expected(&farm.lab.world), expected(&loaded));
+}
+
+#[test]
 fn a_queue_and_a_node_say_how_they_stand() {
     let mut farm = Farm::new(SETTINGS, &[4_000, 4_000]);
     farm.submit(&Work::new("first", 1, 3_000, 100 * SECOND).limited());
@@ -395,6 +216,7 @@ fn a_queue_and_a_node_say_how_they_stand() {
     2 groups wait in queue default
     ├─ cpu: 4 in use
     ├─ pods: 2 in use
+    ├─ the most room for one pod is on n0: 1 cpu, 64Gi memory
     ├─ room is reserved for ns/gang: expected to start in 1m 37s
     ├─ ns/gang: room for 1 of 2 pods; 0/2 nodes fit the next one: 2 insufficient cpu (short by 2)
     └─ ns/long: 0/2 nodes fit 1 pod: 2 insufficient cpu (short by 3)
@@ -404,6 +226,8 @@ fn a_queue_and_a_node_say_how_they_stand() {
     ├─ cpu: 1 of 4 free
     ├─ memory: 64Gi of 64Gi free
     ├─ pods: 109 of 110 free
+    ├─ held by ns/first: 3 cpu
+    ├─ one more pod can have at most 1 cpu, 64Gi memory
     ├─ reserved for ns/gang, expected to start in 1m 37s
     └─ ns/first-0 is expected to end in 1m 37s
     ");
@@ -412,6 +236,8 @@ fn a_queue_and_a_node_say_how_they_stand() {
     ├─ cpu: 3 of 4 free, 3 of it kept
     ├─ memory: 64Gi of 64Gi free
     ├─ pods: 109 of 110 free, 1 of it kept
+    ├─ held by ns/service: 1 cpu
+    ├─ one more pod can have at most 64Gi memory
     ├─ reserved for ns/gang, expected to start in 1m 37s
     └─ of 1 pod nothing tells the end
     ");

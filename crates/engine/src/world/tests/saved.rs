@@ -7,7 +7,7 @@ use super::*;
 
 /// Events whose pods are tied to others besides: apart by host, spread over zones, with claims for volumes and devices;
 /// and what those are about.
-fn tied_event() -> impl Strategy<Value = Event> {
+pub(super) fn tied_event() -> impl Strategy<Value = Event> {
     let tied = (some_event(), 0..6_u32).prop_map(|(event, tie)| match event {
         Event::Apply(delta) => Event::Apply(Box::new(match *delta {
             Delta::TaskUpsert(facts) => Delta::TaskUpsert(Box::new(tie_pod(*facts, tie))),

@@ -356,3 +356,27 @@ fn pods_alone_are_in_the_queue_of_their_namespace() {
     lab.apply(Delta::NamespaceRemove("ns".to_owned()));
     assert_eq!(held(&mut lab), of(2_000, 1_000, 1_000));
 }
+
+/// What runs comes and goes, and every number changes with it: objects are told once.
+#[test]
+fn numbers_that_change_are_not_written() {
+    let mut lab = Lab::new(&[4_000, 4_000, 4_000]);
+    lab.gang("j", 3, 3, 5_000);
+    let told = lab.cycle();
+    assert_eq!((told.groups.len(), told.pods.len()), (1, 3));
+    for update in &told.groups {
+        lab.world.status_result(&update.namespace, &update.name, true);
+    }
+    let mut texts = std::collections::BTreeSet::from([lab.why("j")]);
+    for round in 1..=20_u32 {
+        lab.now = lab.now.plus_ms(20_000);
+        let mut facts = pod(&format!("r{}", round % 3), round, i64::from(round) * 100);
+        (facts.mine, facts.group) = (false, None);
+        (facts.node, facts.phase) = (Some(format!("n{}", round % 3)), PodPhase::Running);
+        lab.pod(facts);
+        let plan = lab.cycle();
+        assert_eq!((plan.groups.len(), plan.pods.len()), (0, 0), "round {round}: {:?} {:?}", plan.groups, plan.pods);
+        texts.insert(lab.why("j"));
+    }
+    assert!(texts.len() > 10, "the answer follows the numbers: {texts:?}");
+}

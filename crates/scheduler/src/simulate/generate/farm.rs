@@ -1,6 +1,6 @@
 //! A research farm: sweeps of minute-long pods by the thousand beside simulations that run for a week.
 //!
-//! Invariant: about as many pods a day as asked for. The mix is ours, after what research groups told: most pods are
+//! Invariant: about as many pods a day as asked for, on as many nodes as they load as much as asked for. The mix is ours, after what research groups told: most pods are
 //! short and belong to sweeps that take what room there is, most core-hours belong to few long jobs, work begins in the
 //! morning. Each user has a few kinds of jobs that run about as long each time. One user in five is in the other queue.
 
@@ -16,8 +16,13 @@ const DAY_S: f64 = 86_400.0;
 const LONG_A_DAY: usize = 12;
 const MIDDLE_A_DAY: usize = 150;
 
-/// So many days with so many pods a day.
-pub(super) fn generate(days: u32, pods_a_day: u32, seed: u64) -> Generated {
+/// Cores of a node, and the fewest nodes on which the largest job fits.
+const NODE_CORES: i64 = 64;
+const NODES_LEAST: f64 = 4.0;
+const NODES_MOST: f64 = 50_000.0;
+
+/// So many days with so many pods a day, which ask for `load` of what the nodes offer in these days.
+pub(super) fn generate(days: u32, pods_a_day: u32, load: f64, seed: u64) -> Generated {
     let mut random = Random::new(seed);
     let users = zipf(USERS, 0.9);
     let mut kinds = Kinds::default();
@@ -43,8 +48,14 @@ pub(super) fn generate(days: u32, pods_a_day: u32, seed: u64) -> Generated {
     for (number, job) in jobs.iter_mut().enumerate() {
         job.name = format!("j{}", number + 1);
     }
+    // What runs on after the last day is no load of these days.
+    let ends_ms = (f64::from(days) * DAY_S * 1_000.0) as i64;
+    let within = |job: &Job| job.held_ms().min((ends_ms - job.submit_ms).max(0)) as f64;
+    let work: f64 = jobs.iter().map(|job| within(job) * job.cpu_milli_all() as f64 / 1e6).sum();
+    let nodes = work / (load * f64::from(days) * DAY_S * NODE_CORES as f64);
+    let nodes = nodes.ceil().clamp(NODES_LEAST, NODES_MOST);
     let queues = vec![("research".into(), 3), ("students".into(), 1)];
-    Generated { jobs, queues, nodes: "200x64cpu,256Gi".to_owned() }
+    Generated { jobs, queues, nodes: format!("{nodes}x{NODE_CORES}cpu,256Gi") }
 }
 
 #[derive(Clone, Copy)]

@@ -1,5 +1,6 @@
 //! Rigid jobs after Lublin and Feitelson, "The workload on parallel supercomputers: modeling the characteristics of rigid
-//! jobs" (Journal of Parallel and Distributed Computing 63(11), 2003), with the parameters for batch jobs.
+//! jobs" (Journal of Parallel and Distributed Computing 63(11), 2003), with the parameters of the authors' program
+//! (m_lublin99) for jobs of all kinds, not told apart as batch and interactive ones.
 //!
 //! Sizes: serial, or a power of two more often than not, uniform in two stages over their logarithm. Run times: the
 //! exponential of a hyper-gamma variable whose mix depends on the size, so that large jobs run longer. Arrivals: the
@@ -13,6 +14,7 @@ use super::random::{Random, zipf};
 use super::{Generated, user};
 use crate::simulate::trace::{DEFAULT_QUEUE, Job};
 
+/// Parts of all jobs: one processor, and a power of two of them.
 const SERIAL: f64 = 0.244;
 const POWER_OF_TWO: f64 = 0.576;
 /// Of the logarithms of sizes: the least, how far the bend is below the largest, and the part that is below the bend.
@@ -25,11 +27,13 @@ const LONG: (f64, f64) = (312.0, 0.03);
 const MIX: (f64, f64) = (-0.0054, 0.78);
 /// Logarithms of run times above it are drawn again: 45 hours.
 const LOG_RUN_MAX: f64 = 12.0;
-/// Of the logarithm of times between arrivals.
-const BETWEEN: (f64, f64) = (10.2303, 0.4871);
-/// Of the hour of the day, in half hours from where the day begins.
+/// Of the logarithm of times between arrivals: those of the rush hours, and by how much the first of them is larger for a
+/// whole day. Those above the last are drawn again: five days.
+const BETWEEN: (f64, f64) = (10.2303 * 1.0225, 0.4871);
+const LOG_BETWEEN_MAX: f64 = 13.0;
+/// Of the time of the day, in half hours since midnight; those before the day begins are of the day before.
 const DAY: (f64, f64) = (8.1737, 3.9631);
-/// Half hours of a day, and the one in which it begins.
+/// Half hours of a day, and the one with which it begins.
 const BUCKETS: usize = 48;
 const DAY_BEGINS: usize = 11;
 const BUCKET_S: f64 = 1_800.0;
@@ -48,7 +52,7 @@ pub(super) fn generate(jobs: usize, processors: u32, load: f64, seed: u64) -> Ge
         let pods = size(&mut random, processors);
         let drawn = run_s(&mut random, pods);
         let (limit_s, run_s) = estimate(&mut random, drawn);
-        between.push(random.gamma(BETWEEN.0, BETWEEN.1).exp());
+        between.push(between_s(&mut random));
         let job = Job {
             name: format!("j{}", number + 1),
             submit_ms: 0,
@@ -82,7 +86,7 @@ fn size(random: &mut Random, processors: u32) -> u32 {
     let bend = (most - LOG_SIZE_BEND).max(LOG_SIZE_LEAST);
     let below = random.chance(BELOW_BEND);
     let mut log = if below { random.between(LOG_SIZE_LEAST, bend) } else { random.between(bend, most) };
-    if random.chance(POWER_OF_TWO) {
+    if random.chance(POWER_OF_TWO / (1.0 - SERIAL)) {
         log = log.round();
     }
     (log.exp2().round() as u32).clamp(1, processors)
@@ -95,6 +99,15 @@ fn run_s(random: &mut Random, size: u32) -> f64 {
         let log = random.gamma(shape, scale);
         if log <= LOG_RUN_MAX {
             return log.exp().max(1.0);
+        }
+    }
+}
+
+fn between_s(random: &mut Random) -> f64 {
+    loop {
+        let log = random.gamma(BETWEEN.0, BETWEEN.1);
+        if log <= LOG_BETWEEN_MAX {
+            return log.exp();
         }
     }
 }
@@ -142,11 +155,24 @@ fn walk(between: &[f64], weights: &[f64; BUCKETS], stretch: f64) -> Vec<f64> {
 fn day() -> [f64; BUCKETS] {
     let (shape, scale) = DAY;
     let mut weights = [0.0; BUCKETS];
-    for place in 0..BUCKETS {
-        let x = place as f64 + 1.0;
-        let density = ((shape - 1.0) * x.ln() - x / scale).exp();
-        weights[(place + DAY_BEGINS) % BUCKETS] = density;
+    for half_hour in DAY_BEGINS..BUCKETS + DAY_BEGINS {
+        let x = half_hour as f64;
+        weights[(half_hour - 1) % BUCKETS] = ((shape - 1.0) * x.ln() - x / scale).exp();
     }
     let mean = weights.iter().sum::<f64>() / BUCKETS as f64;
-    weights.map(|weight| (weight / mean).max(0.02))
+    weights.map(|weight| weight / mean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_busiest_in_the_early_afternoon_and_quietest_before_dawn() {
+        let weights = day();
+        let most = (0..BUCKETS).max_by(|left, right| weights[*left].total_cmp(&weights[*right])).unwrap();
+        let least = (0..BUCKETS).min_by(|left, right| weights[*left].total_cmp(&weights[*right])).unwrap();
+        assert_eq!((most / 2, least / 2), (13, 4), "hours; {weights:?}");
+        assert!((weights.iter().sum::<f64>() - BUCKETS as f64).abs() < 1e-9);
+    }
 }

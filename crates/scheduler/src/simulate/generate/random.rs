@@ -1,16 +1,16 @@
 //! Numbers that only look random: the same seed gives the same ones on every machine.
 //!
 //! SplitMix64 (Steele, Lea and Flood 2014), and the distributions that the models of workloads are made of. Not for
-//! secrets. Used by the generators.
+//! secrets. Used by the generators, and by readers of specs that draw.
 
 /// A stream of numbers.
 #[derive(Debug, Clone)]
-pub(super) struct Random {
+pub(in crate::simulate) struct Random {
     state: u64,
 }
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(in crate::simulate) fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
@@ -23,7 +23,7 @@ impl Random {
     }
 
     /// Above 0 and below 1.
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(in crate::simulate) fn unit(&mut self) -> f64 {
         ((self.bits() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
     }
 

@@ -1,6 +1,6 @@
 //! What each component may do, tried with its own certificate.
 
-use pumice_api::names::{USER_ADMISSION, USER_CONTROLLERS, USER_GC, USER_NODE, USER_SCHEDULER};
+use pumice_api::names::{USER_ADMISSION, USER_CONTROLLERS, USER_GC, USER_HISTORY, USER_NODE, USER_SCHEDULER};
 use serde_json::{Value, json};
 
 use super::{JOBS, MAPS, PODS, QUEUES, SECRETS, Wire, job, map, node, pod, queue};
@@ -71,6 +71,7 @@ async fn components_have_the_rights_they_need_and_no_more() {
             ],
         ),
         (USER_ADMISSION, &[("get", QUEUES)]),
+        (USER_HISTORY, &[("get", PODS), ("get", JOBS)]),
         (USER_GC, &[("get", PODS), ("delete", "pods/x"), ("delete", "jobs/x"), ("patch", "jobs/x")]),
     ];
     let refused: &[(&str, &[(&str, &str)])] = &[
@@ -111,6 +112,19 @@ async fn components_have_the_rights_they_need_and_no_more() {
             ],
         ),
         (USER_ADMISSION, &[("get", PODS), ("get", SECRETS), ("post", QUEUES), ("delete", "queues/x")]),
+        (
+            USER_HISTORY,
+            &[
+                ("get", SECRETS),
+                ("get", MAPS),
+                ("get", QUEUES),
+                ("post", PODS),
+                ("patch", "jobs/x"),
+                ("patch", "jobs/x/status"),
+                ("delete", "pods/x"),
+                ("post", EVENTS),
+            ],
+        ),
         (USER_GC, &[("post", PODS), ("put", "jobs/x"), ("post", binding)]),
     ];
     for (table, may) in [(allowed, true), (refused, false)] {

@@ -1,0 +1,182 @@
+//! The whole answer to why a group waits: the checks that fail now, who holds what is short, its place in the line, and what
+//! would let it start. Worked out when asked, so that it costs neither a cycle nor memory. Called by `World::why`.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
+
+use serde::{Deserialize, Serialize};
+
+use super::could::Could;
+use super::held::{self, Held, Of};
+use super::line::{self, Line};
+use super::trials::Trials;
+use crate::actions::allocate::rehearsal::Rehearsal;
+use crate::actions::enqueue;
+use crate::backlog::Backlog;
+use crate::cycle::Cycle;
+use crate::ids::GroupId;
+use crate::reasons::{Branch, Reason, Reasons, Stage, forest};
+use crate::world::receipts::Receipt;
+
+/// Nodes that are named where pods found room.
+const ROOM_TOLD_MAX: usize = 5;
+
+/// Why a group waits, as it is now.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Why {
+    /// The checks that fail.
+    #[serde(flatten)]
+    pub reasons: Reasons,
+    /// Its place in its queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<Line>,
+    /// Who holds what is short.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<Held>,
+    /// Where those of its pods would go that found room, node and how many; five at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub room_on: Vec<(String, u32)>,
+    /// Changes each of which would let it start now. All were tried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub could: Vec<Could>,
+    /// Its pods that had to leave for others, and those that left for it, the newest first; five at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evictions: Vec<Receipt>,
+    /// It would start in the next cycle, as it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starts_next: bool,
+    /// Whether it would fit if nothing else ran; absent where that was not tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fits_empty: Option<bool>,
+    /// Not all that might help was tried: that would have taken too long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bounded: bool,
+}
+
+impl Why {
+    /// Only what the last cycle said.
+    pub fn of(reasons: Reasons) -> Self {
+        Self { reasons, ..Self::default() }
+    }
+}
+
+/// Completes what the last cycle said of the group.
+pub(crate) fn why(cycle: &mut Cycle<'_>, lines: &Backlog, group: GroupId, reasons: Reasons) -> Why {
+    let line = line::line((cycle.tables, cycle.policy, lines), group);
+    let evictions = cycle.tables.receipts_of(&cycle.tables.groups.row(group).key(), cycle.now);
+    let mut why = Why { line, evictions, bounded: !cycle.tables.can_sketch(), ..Why::of(reasons) };
+    let waits = matches!(why.reasons.stage, Stage::Enqueue | Stage::Allocate);
+    if !waits || why.bounded {
+        why.bounded &= waits;
+        return why;
+    }
+    if why.reasons.stage == Stage::Enqueue {
+        for reason in enqueue::objections(cycle, group) {
+            if !why.reasons.reasons.iter().any(|other| other.is_about_as(&reason)) {
+                why.reasons.reasons.push(reason);
+            }
+        }
+    }
+    let mut trials = Trials::begin(cycle, group);
+    let as_it_is = trials.as_it_is().filter(|_| why.reasons.stage == Stage::Allocate);
+    if let Some(rehearsal) = &as_it_is {
+        why.starts_next = rehearsal.starts;
+        renew(&mut why.reasons.reasons, rehearsal);
+    }
+    why.fits_empty = trials.fits_empty();
+    why.could = trials.changes(as_it_is.as_ref(), &why.reasons.reasons);
+    why.bounded = trials.bounded;
+    trials.end();
+    if let Some(rehearsal) = &as_it_is {
+        why.room_on = room_on(cycle, rehearsal);
+    }
+    why.held = held(cycle, as_it_is.as_ref(), &why.reasons.reasons);
+    why
+}
+
+/// What the last cycle found to be short gives way to what is so now, with all that fails.
+fn renew(reasons: &mut Vec<Reason>, rehearsal: &Rehearsal) {
+    if rehearsal.starts || rehearsal.reasons.is_empty() {
+        return;
+    }
+    let of_room = |reason: &Reason| {
+        matches!(
+            reason,
+            Reason::NodesUnfit(_) | Reason::QueueLimit { .. } | Reason::QueueShare { .. } | Reason::NoDomain(_)
+        )
+    };
+    let place = reasons.iter().position(of_room).unwrap_or(reasons.len());
+    reasons.retain(|reason| !of_room(reason));
+    let fresh = rehearsal.reasons.iter().filter(|reason| !reasons.contains(reason)).cloned().collect::<Vec<_>>();
+    reasons.splice(place..place, fresh);
+}
+
+fn room_on(cycle: &Cycle<'_>, rehearsal: &Rehearsal) -> Vec<(String, u32)> {
+    let mut nodes: Vec<(String, u32)> = Vec::new();
+    for (_, node) in &rehearsal.placed {
+        let name = &**cycle.tables.node_name(*node);
+        let full = nodes.len() >= ROOM_TOLD_MAX;
+        match nodes.iter_mut().find(|(other, _)| other == name) {
+            Some((_, pods)) => *pods += 1,
+            None if !full => nodes.push((name.to_owned(), 1)),
+            None => {}
+        }
+    }
+    nodes
+}
+
+fn held(cycle: &Cycle<'_>, as_it_is: Option<&Rehearsal>, reasons: &[Reason]) -> Vec<Held> {
+    let tables = &*cycle.tables;
+    let mut of: BTreeSet<Of> = BTreeSet::new();
+    for (class, unfit) in as_it_is.into_iter().flat_map(|rehearsal| &rehearsal.unfit) {
+        let dims = unfit.short.iter().filter_map(|short| tables.dims.lookup(&short.resource));
+        of.extend(dims.map(|dim| Of::Nodes(*class, dim)));
+    }
+    for reason in reasons {
+        if let Reason::QueueLimit { queue, resource, limit, never: false, .. } = reason
+            && let Some((queue, dim)) = tables.queues.table.find(queue).zip(tables.dims.lookup(resource))
+        {
+            of.insert(Of::Queue(queue, dim, *limit));
+        }
+    }
+    let told = of.into_iter().filter(|of| {
+        let (Of::Nodes(_, dim) | Of::Queue(_, dim, _)) = of;
+        held::is_told(*dim)
+    });
+    let held = told.filter_map(|of| held::held((tables, cycle.policy), of, cycle.now));
+    let mut told: Vec<Held> = Vec::new();
+    for held in held.filter(Held::is_of_use) {
+        if !told.contains(&held) {
+            told.push(held);
+        }
+    }
+    told
+}
+
+impl Display for Why {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reasons.summary())?;
+        let mut branches: Vec<Branch> = self.reasons.facts().into_iter().map(Branch::leaf).collect();
+        branches.extend(self.held.iter().map(|held| Branch::leaf(held.to_string())));
+        branches.extend(self.evictions.iter().map(|receipt| Branch::leaf(receipt.to_string())));
+        branches.extend(self.line.iter().filter(|line| line.waiting > 1).map(|line| Branch::leaf(line.to_string())));
+        match &self.could[..] {
+            [] if self.starts_next => branches.push(Branch::leaf("fits now: it starts in the next cycle".to_owned())),
+            [] if self.fits_empty == Some(true) => {
+                branches.push(Branch::leaf("would fit if nothing else ran".to_owned()));
+            }
+            [] => {}
+            [could] => branches.push(Branch::leaf(format!("could start now {could}"))),
+            all => branches.push(Branch {
+                text: "could start now".to_owned(),
+                below: all.iter().map(ToString::to_string).collect(),
+            }),
+        }
+        if self.bounded {
+            branches.push(Branch::leaf("not all that might help was tried".to_owned()));
+        }
+        branches.extend(self.reasons.outlook().into_iter().map(Branch::leaf));
+        forest(f, &branches)
+    }
+}

@@ -1,0 +1,89 @@
+//! What others see of the history: whether there is one, and what it answers.
+//!
+//! Invariant: a handle never waits for the database to be opened; while it isn't, it says why. Held by the API server's side
+//! and by whoever watches the component.
+
+use std::error::Error;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use pumice_cluster::Vitals;
+
+use crate::database::Database;
+use crate::numbers::Numbers;
+
+/// Asks the history; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Handle {
+    state: Arc<RwLock<State>>,
+    numbers: Numbers,
+}
+
+#[derive(Debug, Clone, Default)]
+enum State {
+    /// Nobody has tried yet.
+    #[default]
+    Opening,
+    Open(Database),
+    /// Why it can't be opened.
+    Failed(String),
+}
+
+impl Handle {
+    /// Whether there is a history that is written, else why not. Waits for nothing.
+    ///
+    /// # Errors
+    /// When the database is not open, or the last batch could not be written.
+    pub fn look(&self) -> Result<(), String> {
+        self.database()?;
+        self.numbers.failing().map_or(Ok(()), |why| Err(format!("it could not be written: {why}")))
+    }
+
+    /// The database, if it is open.
+    pub(crate) fn database(&self) -> Result<Database, String> {
+        match &*self.state.read().unwrap_or_else(PoisonError::into_inner) {
+            State::Opening => Err("it is starting".to_owned()),
+            State::Open(database) => Ok(database.clone()),
+            State::Failed(why) => Err(why.clone()),
+        }
+    }
+
+    pub(crate) fn opened(&self, database: Database) {
+        self.numbers.well();
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Open(database);
+    }
+
+    pub(crate) fn failed(&self, why: String) {
+        self.numbers.failed(why.clone());
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Failed(why);
+    }
+
+    pub(crate) fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+}
+
+impl Vitals for Handle {
+    fn metrics(&self) -> String {
+        self.numbers.render()
+    }
+
+    fn is_well(&self) -> bool {
+        !matches!(&*self.state.read().unwrap_or_else(PoisonError::into_inner), State::Failed(_))
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let said = next.to_string();
+        // Some libraries repeat the cause in their own words.
+        if !text.ends_with(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        cause = next.source();
+    }
+    text
+}
