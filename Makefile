@@ -57,7 +57,7 @@ pictures: ## record the documents' pictures of terminals anew
 	$(CARGO) build --release -p pumice -p jobctl -p pumice-python
 	./tests/python/run pictures $(dir $(BUILT))release
 
-bench: ## measure; NAME=admission, api (a million objects, ten minutes), engine, endtoend, idle, latency, jobs (ten minutes), large or tasks (of Python, too), pods (real ones), quality (schedules, on the logs of PUMICE_BENCH_TRACES, too), record (a day of the scheduler), realkube (on a real Kubernetes, built first) or soak (the long one): only that; writes bench/results/latest.jsonl
+bench: ## measure; NAME=admission, api (a million objects, ten minutes), engine, endtoend, history, idle, latency, jobs (ten minutes), large or tasks (of Python, too), pods (real ones), quality (schedules, on the logs of PUMICE_BENCH_TRACES, too), record (a day of the scheduler), realkube (on a real Kubernetes, built first) or soak (the long one): only that; writes bench/results/latest.jsonl
 	$(CARGO) build --release -p pumice -p jobctl $(if $(filter large tasks,$(NAME)),-p pumice-python)
 	$(CARGO) bench -p pumice-bench --no-fail-fast $(addprefix --bench ,$(or $(NAME),admission engine endtoend idle latency))
 

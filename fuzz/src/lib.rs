@@ -15,7 +15,7 @@ use pumice_engine::{
     BudgetFacts, Config, Delta, GroupFacts, GroupPhase, GroupStatus, HostPort, HyperNodeFacts, HyperNodeMember,
     MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm, Operator, OwnerFacts, PodFacts, PodPhase, PodTemplate,
     PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, Resources, ShapeTask, ShardFacts, SubGroupPolicy,
-    Taint, TaintEffect, TimeMs, Toleration, TopologySpec,
+    Taint, TaintEffect, TimeMs, Toleration, TopologySpec, WindowFacts,
 };
 
 /// Most events of one input.
@@ -171,6 +171,15 @@ impl<'b> Bytes<'b> {
         TimeMs(i64::from(self.byte()) * 1_000)
     }
 
+    /// Mostly within the time that an input takes, sometimes at the ends of what is counted.
+    fn milliseconds(&mut self) -> i64 {
+        match self.byte() {
+            254 => i64::MAX,
+            255 => i64::MIN,
+            seconds => i64::from(seconds) * 1_000,
+        }
+    }
+
     fn requirement(&mut self) -> Requirement {
         const ALL: [Operator; 6] =
             [Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist, Operator::Gt, Operator::Lt];
@@ -234,6 +243,7 @@ fn template(bytes: &mut Bytes<'_>) -> PodTemplate {
     if bytes.one_in(8) {
         template.host_ports.push(HostPort { ip: String::new(), protocol: "TCP".to_owned(), port: 80 });
     }
+    template.time_limit_ms = bytes.one_in(3).then(|| bytes.milliseconds());
     template
 }
 
@@ -257,6 +267,7 @@ fn pod(bytes: &mut Bytes<'_>) -> PodFacts {
         created: bytes.time(),
         started: node.as_ref().map(|_| bytes.time()),
         scheduled: node.as_ref().map(|_| bytes.time()),
+        ended: matches!(phase, PodPhase::Succeeded | PodPhase::Failed).then(|| bytes.time()),
         labels: bytes.labels(),
         annotations: if bytes.one_in(4) { bytes.annotations() } else { BTreeMap::new() },
         preemptable: [None, Some(true), Some(false)][usize::from(bytes.below(3))],
@@ -311,6 +322,8 @@ fn group(bytes: &mut Bytes<'_>) -> GroupFacts {
         preemptable: [None, Some(true), Some(false)][usize::from(bytes.below(3))],
         topology: topology(bytes),
         sub_groups: sub_group.into_iter().collect(),
+        run_profile: bytes.pick(&["", "a", "b"]).to_owned(),
+        deadline: bytes.one_in(4).then(|| TimeMs(300_000_i64.saturating_add(bytes.milliseconds()))),
         status: GroupStatus { phase: PHASES[usize::from(bytes.below(5))], ..GroupStatus::default() },
     }
 }
@@ -360,20 +373,35 @@ fn hyper_node(bytes: &mut Bytes<'_>) -> HyperNodeFacts {
     }
 }
 
+/// Nodes that an administrator keeps; times are those of the cycles, and the ends of what is counted.
+fn window(bytes: &mut Bytes<'_>) -> WindowFacts {
+    let from = TimeMs(300_000_i64.saturating_add(bytes.milliseconds()));
+    WindowFacts {
+        name: bytes.pick(&["w0", "w1", "w2"]).to_owned(),
+        nodes: (0..bytes.below(3)).map(|_| bytes.pick(NODES).to_owned()).collect(),
+        selector: (0..bytes.below(2)).map(|_| bytes.requirement()).collect(),
+        from,
+        to: bytes.one_in(2).then(|| from.plus_ms(bytes.milliseconds())),
+        queues: bytes.one_in(3).then(|| bytes.pick(QUEUES).to_owned()).into_iter().collect(),
+        namespaces: bytes.one_in(6).then(|| bytes.pick(&["ns", "other"]).to_owned()).into_iter().collect(),
+    }
+}
+
 fn removal(bytes: &mut Bytes<'_>) -> Delta {
-    match bytes.below(8) {
+    match bytes.below(9) {
         0 => Delta::NodeRemove(bytes.pick(NODES).to_owned()),
         1 => Delta::GroupRemove { namespace: "ns".to_owned(), name: bytes.pick(GROUPS).to_owned(), uid: String::new() },
         2 => Delta::QueueRemove(bytes.pick(QUEUES).to_owned()),
         3 => Delta::ShapeRemove { owner_uid: "job".to_owned() },
         4 => Delta::HyperNodeRemove(bytes.pick(&["h0", "h1", "h2", "h3"]).to_owned()),
+        6 => Delta::WindowRemove(bytes.pick(&["w0", "w1", "w2"]).to_owned()),
         5 => Delta::PriorityClassRemove(bytes.pick(CLASSES).to_owned()),
         _ => Delta::TaskRemove(format!("u{}", bytes.below(12))),
     }
 }
 
 fn delta(bytes: &mut Bytes<'_>) -> Delta {
-    match bytes.below(24) {
+    match bytes.below(26) {
         0..=3 => Delta::NodeUpsert(node(bytes)),
         4..=11 => Delta::TaskUpsert(Box::new(pod(bytes))),
         12..=14 => Delta::GroupUpsert(Box::new(group(bytes))),
@@ -410,6 +438,12 @@ fn delta(bytes: &mut Bytes<'_>) -> Delta {
             desired: vec![bytes.pick(NODES).to_owned()],
             in_use: vec![bytes.pick(NODES).to_owned()],
         }),
+        23 => Delta::WindowUpsert(window(bytes)),
+        24 => Delta::RunsLearned {
+            namespace: "ns".to_owned(),
+            profile: bytes.pick(&["", "a", "b"]).to_owned(),
+            runs_ms: (0..bytes.below(4)).map(|_| bytes.milliseconds()).collect(),
+        },
         _ => removal(bytes),
     }
 }

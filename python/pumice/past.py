@@ -1,4 +1,4 @@
-"""What became of jobs, also of those that are gone, as plain records: `pandas.DataFrame(pumice.history())` is a frame of them."""
+"""What became of jobs, also of those that are gone, as plain records; `pandas.DataFrame(pumice.history())` takes them."""
 
 from __future__ import annotations
 

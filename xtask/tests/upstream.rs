@@ -20,7 +20,7 @@ const IN_JOB_SPECS: &[&str] = &[
 ];
 
 /// Definitions that Volcano has not.
-const OURS: &[&str] = &["pumice.sh_resourceprofiles.yaml"];
+const OURS: &[&str] = &["pumice.sh_reservations.yaml", "pumice.sh_resourceprofiles.yaml"];
 
 /// Where specs of Jobs are.
 const JOB_SPECS: &[(&str, &str)] = &[

@@ -117,7 +117,12 @@ fn expected(figures: &mut Figures, name: &str, run: &Run) {
     quality("naive_first", forecasts.naive_first);
     quality("naive_later", forecasts.naive_later);
     figures.add(&format!("{name}/forecast/all/within_1m"), forecasts.all_within_1m * 100.0, "%", run.figures.all.jobs);
-    figures.add(&format!("{name}/forecast/all/within_10m"), forecasts.all_within_10m * 100.0, "%", run.figures.all.jobs);
+    figures.add(
+        &format!("{name}/forecast/all/within_10m"),
+        forecasts.all_within_10m * 100.0,
+        "%",
+        run.figures.all.jobs,
+    );
     let (engine, last_two) = (predictions.engine, predictions.last_two);
     figures.add(&format!("{name}/predictor/accuracy"), engine.accuracy * 100.0, "%", engine.jobs);
     figures.add(&format!("{name}/predictor/over_by_p95"), engine.within * 100.0, "%", engine.jobs);

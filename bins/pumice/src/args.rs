@@ -15,6 +15,7 @@ pub mod install;
 mod meaningless;
 pub mod node;
 pub mod record;
+pub mod reserve;
 pub mod scheduler;
 pub mod serving;
 pub mod simulate;
@@ -61,9 +62,11 @@ pub enum Command {
     /// Run admission by itself, as a cluster's webhooks
     #[command(subcommand)]
     Admission(AdmissionCommand),
-    /// Run nodes by themselves, or ask why one takes no more
+    /// Run nodes by themselves, drain one, or ask why one takes no more
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Keep nodes for some or from everybody, from one time to another (see docs/maintenance.md)
+    Reserve(Box<reserve::ReserveArgs>),
     #[command(flatten)]
     Vcctl(vcctl::Group),
     /// Print the custom resource definitions, for kubectl apply -f -
@@ -137,6 +140,16 @@ pub enum NodeCommand {
     Run(Box<node::NodeRunArgs>),
     /// Add nodes without machines to a cluster, and keep them (see docs/simulated-nodes.md)
     Simulated(cluster::NodeArgs),
+    /// Let nothing start on a node that is not sure to have ended by then, and have it empty from then on
+    Drain(Box<reserve::DrainArgs>),
+    /// Let a drained node take pods again
+    #[command(alias = "uncordon")]
+    Undrain {
+        #[command(flatten)]
+        place: vcctl::Where,
+        #[command(flatten)]
+        told: vcctl::Told,
+    },
     /// Tell why a node takes no more, and when it will
     Why {
         #[command(flatten)]

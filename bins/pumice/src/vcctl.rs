@@ -17,8 +17,9 @@ use pumice_vcctl::kinds::{CRON_JOB, JOB_FLOW, JOB_TEMPLATE, NODE_WHY, QUEUE_WHY}
 use pumice_vcctl::objects::{self, Listing};
 use pumice_vcctl::queue::Operation;
 use pumice_vcctl::table::Column;
-use pumice_vcctl::{Error, Form, Kind, Scope, Session, cron, job, pod, queue, version, why};
+use pumice_vcctl::{Error, Form, Kind, Scope, Session, cron, job, pod, queue, reservation, version, why};
 
+use crate::args::reserve::{DrainArgs, ReserveArgs, Verb as ReserveVerb};
 use crate::args::vcctl::flow::{DeleteArgs, Verb as FlowVerb};
 use crate::args::vcctl::job::Verb as JobVerb;
 use crate::args::vcctl::queue::{self as queue_args, Verb as QueueVerb};
@@ -90,6 +91,36 @@ pub fn links(directory: Option<&Path>) -> anyhow::Result<()> {
 /// `pumice node why`.
 pub fn node_why(place: &Where, args: &Told) -> ExitCode {
     talk(place, "tell of node", async |session| why::tell(session, NODE_WHY, &args.name, args.output.or_table()).await)
+}
+
+/// `pumice reserve`, and its verbs.
+pub fn reserve(args: &ReserveArgs) -> ExitCode {
+    match &args.verb {
+        None => talk(&args.place, "reserve nodes", async |session| {
+            reservation::make(session, &args.make.wanted(), args.make.output.form()).await
+        }),
+        Some(ReserveVerb::List { output }) => {
+            talk(&args.place, "list reservations", async |session| reservation::list(session, output.or_table()).await)
+        }
+        Some(ReserveVerb::Show(told)) => talk(&args.place, "show reservation", async |session| {
+            reservation::show(session, &told.name, told.output.or_table()).await
+        }),
+        Some(ReserveVerb::Delete(told)) => talk(&args.place, "delete reservation", async |session| {
+            reservation::delete(session, &told.name, told.output.form()).await
+        }),
+    }
+}
+
+/// `pumice node drain`.
+pub fn drain(args: &DrainArgs) -> ExitCode {
+    talk(&args.place, "drain node", async |session| {
+        reservation::make(session, &args.wanted(), args.output.form()).await
+    })
+}
+
+/// `pumice node undrain`.
+pub fn undrain(place: &Where, args: &Told) -> ExitCode {
+    talk(place, "undrain node", async |session| reservation::undrain(session, &args.name, args.output.form()).await)
 }
 
 fn vsub(args: SubArgs) -> ExitCode {

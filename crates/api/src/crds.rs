@@ -40,8 +40,8 @@ mod tests {
             "colocationconfigurations.config",
         ]
         .map(|name| format!("\"{name}.volcano.sh\""));
-        let ours = "\"resourceprofiles.pumice.sh\"".to_owned();
-        let wanted: Vec<String> = wanted.into_iter().chain([ours]).collect();
+        let ours = ["resourceprofiles", "reservations"].map(|name| format!("\"{name}.pumice.sh\""));
+        let wanted: Vec<String> = wanted.into_iter().chain(ours).collect();
         assert_eq!(names, wanted);
         assert_eq!(super::at_work().len() + super::IDLE.len(), wanted.len());
     }

@@ -25,6 +25,7 @@ pub mod names;
 pub mod network_topology;
 pub mod nodeinfo;
 pub mod profile;
+pub mod reservation;
 pub mod runs;
 pub mod scheduling;
 pub mod shard;

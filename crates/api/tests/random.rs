@@ -7,6 +7,7 @@ use pumice_api::colocation::ColocationConfiguration;
 use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::nodeinfo::Numatopology;
 use pumice_api::profile::ResourceProfile;
+use pumice_api::reservation::Reservation;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_api::shard::NodeShard;
 use pumice_api::topology::HyperNode;
@@ -132,6 +133,7 @@ survive! {
     any_hyper_node: HyperNode,
     any_node_shard: NodeShard,
     any_resource_profile: ResourceProfile,
+    any_reservation: Reservation,
     any_numatopology: Numatopology,
     any_job_flow: JobFlow,
     any_job_template: JobTemplate,

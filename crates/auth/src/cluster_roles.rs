@@ -46,7 +46,7 @@ const VIEW: &[Line] = &[
     (&["topology.volcano.sh"], &["hypernodes", "hypernodes/status"], READ),
     (&["nodeinfo.volcano.sh"], &["numatopologies"], READ),
     (&["shard.volcano.sh"], &["nodeshards", "nodeshards/status"], READ),
-    (&["pumice.sh"], &["resourceprofiles"], READ),
+    (&["pumice.sh"], &["reservations", "resourceprofiles"], READ),
     // Why a job waits, and how queues and nodes stand.
     (&["why.pumice.sh"], &["jobs", "nodes", "queues"], READ),
     // What became of jobs, for who may read them while they are there.

@@ -42,6 +42,7 @@ const SCHEDULER: &[Line] = &[
     (&["topology.volcano.sh"], &["hypernodes"], READ),
     (&["nodeinfo.volcano.sh"], &["numatopologies"], READ),
     (&["shard.volcano.sh"], &["nodeshards"], READ),
+    (OURS, &["reservations"], READ),
     (&["shard.volcano.sh"], &["nodeshards/status"], WRITE),
     (CORE, &["persistentvolumeclaims", "persistentvolumes"], &["get", "list", "watch", "patch"]),
     (&["storage.k8s.io"], &["storageclasses", "csinodes"], READ),
@@ -185,6 +186,9 @@ pub fn built_in() -> Vec<Grant> {
         (&["authorization.k8s.io"], &["selfsubjectaccessreviews", "selfsubjectrulesreviews"], &["create"]),
     ];
     grants.push(grant(everybody(), "system:basic-user", asking.iter().map(resource_rule).collect()));
+    // Whoever has to plan around them.
+    let reservations: Line = (OURS, &["reservations"], READ);
+    grants.push(grant(everybody(), "system:pumice:reservation-viewer", vec![resource_rule(&reservations)]));
     grants
 }
 

@@ -11,7 +11,7 @@ use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TimeMs};
 use crate::minimum::{Part, missing};
 use crate::policy::Policy;
 use crate::world::ends::Surety;
-use crate::world::reservations::{Amounts, Place, Prospect};
+use crate::world::reservations::{Amounts, Place, Prospect, Reservation};
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 use crate::world::windows::{ClosedTimes, is_closed};
@@ -87,22 +87,25 @@ pub(crate) fn at_places(
 }
 
 /// What of the limits of the group's queue, and of those above it, is to be kept for it: what it needs beyond what will
-/// have been given back by then. Nothing where the limit leaves enough for all.
+/// have been given back by then. Nothing where the limit leaves enough for all: of a hard one, that waits.
 pub(crate) fn of_limits(
     tables: &Tables,
     policy: &Policy,
-    group: GroupId,
-    prospect: &Prospect,
+    reservation: &Reservation,
     now: TimeMs,
 ) -> Vec<(QueueId, Amounts)> {
+    let (group, Some(prospect)) = (reservation.group, &reservation.prospect) else { return Vec::new() };
     let needed = missing(tables, group).total;
     let mut kept = Vec::new();
     for queue in limited(tables, policy, tables.groups.row(group).queue) {
         let row = tables.queues.row(queue);
         let held = row.tree.held();
         let at = |amounts: &[i64], dim: DimId| amounts.get(dim.index()).copied().unwrap_or(0);
-        let binding =
-            row.capability.iter().filter(|(dim, limit)| at(&needed, *dim).saturating_add(at(&held, *dim)) > *limit);
+        // What waits in the queue may make a limit bind that does not yet; what it waits for is among that.
+        let asked = |dim: DimId| if reservation.hard { at(&row.tree.pending, dim) } else { at(&needed, dim) };
+        let binding = row.capability.iter().filter(|(dim, limit)| {
+            at(&needed, *dim) > 0 && asked(*dim).max(at(&needed, *dim)).saturating_add(at(&held, *dim)) > *limit
+        });
         let dims: Vec<DimId> = binding.map(|(dim, _)| *dim).collect();
         if dims.is_empty() {
             continue;
@@ -183,7 +186,7 @@ impl<'a> Forecast<'a> {
             nodes.push(Outlook { node, suits, free, ends, closed: tables.closed_times(group, node, run) });
         }
         let mut forecast = Self { tables, parts, dims, nodes, queues: Vec::new() };
-        forecast.count_reservations(group);
+        forecast.count_reservations(group, surety);
         forecast.nodes.iter_mut().for_each(|outlook| outlook.ends.sort_by_key(|(end, _)| *end));
         for queue in limited(tables, policy, tables.groups.row(group).queue) {
             forecast.limit_to(queue, surety, now);
@@ -191,12 +194,17 @@ impl<'a> Forecast<'a> {
         forecast
     }
 
-    /// What was reserved before is for others from their start on, as long as they are expected to run.
-    fn count_reservations(&mut self, group: GroupId) {
+    /// What was reserved before is for others from their start on, as long as they are expected to run: where only what is
+    /// enforced counts, as long as they may, and for good where nothing ends them or their start is a guess.
+    fn count_reservations(&mut self, group: GroupId, surety: Surety) {
         for reservation in self.tables.reservations.all.iter().take_while(|other| other.group != group) {
             let Some(prospect) = &reservation.prospect else { continue };
             let parts = missing(self.tables, reservation.group).parts;
-            let run = self.tables.typical_run_of_all(reservation.group, &parts);
+            let run = match (surety, prospect.surety) {
+                (Surety::Expected, _) => self.tables.typical_run_of_all(reservation.group, &parts),
+                (Surety::Certain, Surety::Certain) => self.tables.longest_run_of_all(&parts),
+                (Surety::Certain, Surety::Expected) => None,
+            };
             for place in &prospect.places {
                 let Ok(at) = self.nodes.binary_search_by_key(&place.node, |outlook| outlook.node) else { continue };
                 let outlook = &mut self.nodes[at];

@@ -46,7 +46,9 @@ pub use facts::{
     VolumeClaimFacts, VolumeFacts, WindowFacts,
 };
 pub use ids::TimeMs;
-pub use plan::{Bind, Eviction, GroupUpdate, Late, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Settled, Ungate};
+pub use plan::{
+    Bind, Eviction, FreedRoom, GroupUpdate, Late, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Ungate,
+};
 pub use plugins::template_annotations;
 pub use reasons::{
     Check, CheckCount, Expected, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage,

@@ -34,7 +34,7 @@ pub struct Plan {
     pub late: Vec<Late>,
     /// What became of room that others were evicted from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub settled: Vec<Settled>,
+    pub settled: Vec<FreedRoom>,
     /// A cycle is wanted at this time even if nothing happens before.
     pub next_wakeup: Option<TimeMs>,
 }
@@ -210,7 +210,7 @@ pub struct Late {
 /// What became of room that was freed for a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Settled {
+pub struct FreedRoom {
     /// The group, `namespace/name`.
     pub beneficiary: String,
     /// Its uid.

@@ -5,9 +5,9 @@ use crate::close;
 use crate::config::Config;
 use crate::cycle::Cycle;
 use crate::explain::{self, NodeWhy, QueueWhy, Why};
-use crate::facts::{Delta, GroupPhase, OwnerFacts};
+use crate::facts::{Delta, GroupPhase, NodeFacts, OwnerFacts};
 use crate::finder::Finder;
-use crate::ids::{GroupId, TimeMs};
+use crate::ids::{DimId, GroupId, TimeMs};
 use crate::minimum::missing;
 use crate::outlook::{self, Look, Outlook};
 use crate::plan::Plan;
@@ -264,7 +264,7 @@ impl World {
     /// What is said of a group that does not wait, but of which there are receipts to tell.
     fn started(&self, group: GroupId) -> Option<Reasons> {
         let row = self.tables.groups.row(group);
-        let told = !self.tables.receipts_of(&row.key(), self.now).is_empty();
+        let told = row.exists() && !row.ended && !self.tables.receipts_of(&row.key(), self.now).is_empty();
         let queue = self.tables.queues.row(row.queue).name.to_string();
         let minimum = Minimum { min_member: row.min_member, ready: row.counts.ready(), ..Minimum::default() };
         told.then(|| Reasons { stage: Stage::Started, since: self.now, queue, minimum, ..Reasons::default() })
@@ -325,6 +325,23 @@ impl World {
             known.map(|(queue, _)| QueueView::of(&self.tables, &self.policy, queue)).collect();
         all.sort_by(|left, right| left.name.cmp(&right.name));
         all
+    }
+
+    /// The nodes that are there, as far as a simulation needs them: names, cordons and what they offer. O(nodes).
+    pub fn node_facts(&self) -> Vec<NodeFacts> {
+        let nodes = &self.tables.nodes;
+        let facts = |node| {
+            let row = nodes.row(node);
+            let offers = |dim: usize| nodes.allocatable(node, DimId::from(dim));
+            let amounts: Vec<i64> = (0..self.tables.dims.len()).map(offers).collect();
+            NodeFacts {
+                name: row.name.to_string(),
+                unschedulable: row.unschedulable,
+                allocatable: self.tables.dims.resources(&amounts),
+                ..NodeFacts::default()
+            }
+        };
+        nodes.ids().map(facts).collect()
     }
 
     /// What is wrong with a plan that this world has just made; nothing, if the engine keeps its promises.

@@ -40,7 +40,7 @@ impl Handle {
         }
     }
 
-    /// How long the last pods of each kind ran, of those that succeeded in the last `days` days; for a scheduler that starts.
+    /// How long the last jobs of each kind ran, by their pods that succeeded in the last `days` days; for a scheduler that starts.
     ///
     /// # Errors
     /// When there is no database yet, or it does not answer in time.

@@ -320,6 +320,19 @@ fn questions_are_answered_alike() {
                 [query::LastRuns { namespace: "ns".into(), profile: "train".into(), runs_ms: vec![1_800_000] }]
             );
             assert_eq!(query::last_runs(database, 4_000_000).await.unwrap(), []);
+
+            // Of many pods the longest speaks, and a job of many takes one place.
+            let pod = |uid: String, job: &str, started: i64, ended: i64| {
+                let row =
+                    Row::new(Table::Attempt).int("version", 1).int("seen", 1).text("uid", &uid).text("job_uid", job);
+                row.text("phase", "Succeeded").int("started", started).int("ended", ended)
+            };
+            let mut rows: Vec<Row> = some_history().into_iter().filter(|row| row.table == Table::Job).collect();
+            rows.extend((0..40).map(|n| pod(format!("a{n}"), "a", 1_000, 2_000 + n)));
+            rows.extend((0..2).map(|n| pod(format!("b{n}"), "b", 3_000, 3_500 + n)));
+            fill(database, rows).await;
+            let runs = query::last_runs(database, 0).await.unwrap();
+            assert_eq!(runs.into_iter().map(|kind| kind.runs_ms).collect::<Vec<_>>(), [[1_039, 501]]);
         });
     });
 }

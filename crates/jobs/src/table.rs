@@ -31,6 +31,13 @@ impl Tint {
     }
 }
 
+impl Tint {
+    /// The text in this colour.
+    pub fn paint(self, text: &str) -> String {
+        format!("\u{1b}[{}m{text}\u{1b}[0m", self.code())
+    }
+}
+
 /// Spaces between columns.
 const GAP: &str = "   ";
 
@@ -93,7 +100,7 @@ impl Table {
         for (index, (cell, width)) in cells.iter().zip(widths).enumerate().take(last + 1) {
             match tinted {
                 Some(Tinted { column, by }) if column == index => {
-                    text.push_str(&format!("\u{1b}[{}m{cell}\u{1b}[0m", by(cell).code()));
+                    text.push_str(&by(cell).paint(cell));
                 }
                 _ => text.push_str(cell),
             }

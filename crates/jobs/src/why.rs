@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::logs;
 use crate::names;
 use crate::select::{self, JobRef};
+use crate::table::Tint;
 use crate::watch::Collection;
 
 /// Characters of a queue's or node's name.
@@ -43,6 +44,23 @@ pub struct Why {
 }
 
 impl Why {
+    /// The text for a terminal that has colours: what decides, what would help, and the branches apart from what they say.
+    pub fn painted(&self) -> String {
+        let mut helps = false;
+        let lines = self.text.trim_end().lines().enumerate().map(|(number, line)| {
+            let said = line.trim_start_matches(['│', '├', '└', '─', ' ']);
+            let (branch, deep) = (&line[..line.len() - said.len()], line.starts_with(['│', ' ']));
+            helps = said.starts_with("could start now") || deep && helps;
+            let said = match (number, helps) {
+                (0, _) => Tint::Waits.paint(said),
+                (_, true) => Tint::Good.paint(said),
+                _ => said.to_owned(),
+            };
+            if branch.is_empty() { said } else { format!("{}{said}", Tint::Faint.paint(branch)) }
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
     /// The deciding reason in one line: the first line of the text, where the rest are its details.
     pub fn one_line(&self) -> String {
         let text = if self.text.trim().is_empty() { &self.stage } else { &self.text };
@@ -95,8 +113,7 @@ pub async fn of(connection: &Connection, about: About, name: &str) -> Result<Sta
     names::check(word, name, NAME_MAX)?;
     let doing = format!("ask how {word} {name} stands");
     let answer = call::get(connection, &format!("/apis/why.pumice.sh/v1alpha1/{resource}/{name}"), &doing).await?;
-    Standing::deserialize(&answer)
-        .map_err(|error| call::CallError::unreadable(doing, connection.url(), error).into())
+    Standing::deserialize(&answer).map_err(|error| call::CallError::unreadable(doing, connection.url(), error).into())
 }
 
 async fn from_objects(connection: &Connection, job: &JobRef) -> Result<Why, Error> {

@@ -276,3 +276,29 @@ fn the_commands_that_are_given() {
     let commands = [Wish::Cancel, Wish::Suspend, Wish::Resume].map(|wish| wish.command(&job(json!({}), json!({}))));
     insta::assert_yaml_snapshot!(commands);
 }
+
+#[test]
+fn why_is_painted_by_what_a_line_says() {
+    let text = "0/2 nodes fit 2 pods\n├─ memory: held by ns/a\n├─ could start now\n│  ├─ in queue b\n│  └─ with minAvailable ≤ 1\n\
+                └─ expected to start in 2h\n";
+    let painted = why::Why { text: text.to_owned(), ..why::Why::default() }.painted();
+    insta::assert_snapshot!(painted.replace('\u{1b}', "^"), @r"
+    ^[33m0/2 nodes fit 2 pods^[0m
+    ^[2m├─ ^[0mmemory: held by ns/a
+    ^[2m├─ ^[0m^[32mcould start now^[0m
+    ^[2m│  ├─ ^[0m^[32min queue b^[0m
+    ^[2m│  └─ ^[0m^[32mwith minAvailable ≤ 1^[0m
+    ^[2m└─ ^[0mexpected to start in 2h
+    ");
+}
+
+#[test]
+fn what_the_server_structures_is_passed_on() {
+    let told = json!({
+        "stage": "Allocate", "text": "t", "reasons": [], "line": {"queue": "q", "ahead": 1, "waiting": 2},
+        "could": [{"change": "queue", "queue": "b"}],
+    });
+    let why: why::Why = serde_json::from_value(told.clone()).unwrap();
+    assert_eq!(why.more["could"], told["could"]);
+    assert_eq!(serde_json::to_value(&why).unwrap(), told);
+}

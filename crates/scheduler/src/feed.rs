@@ -20,6 +20,7 @@ pub(crate) fn start(client: &Client) -> SelectAll<BoxStream<'static, Input>> {
     feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::HyperNode).boxed());
     feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::Numa).boxed());
     feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::Shard).boxed());
+    feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::Reservation).boxed());
     feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::Budget).boxed());
     feed.push(watch_optional(Api::all(client.clone()), all()).map(Input::Quota).boxed());
     claims(client, &mut feed);

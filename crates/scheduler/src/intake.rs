@@ -18,6 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_api::batch::Job;
 use pumice_api::names;
 use pumice_api::nodeinfo::Numatopology;
+use pumice_api::reservation::Reservation;
 use pumice_api::scheduling::{PodGroup, PodGroupPhase, Queue};
 use pumice_api::shard::NodeShard;
 use pumice_api::topology::HyperNode;
@@ -73,6 +74,7 @@ kinds! {
     HyperNode(HyperNode),
     Numa(Numatopology),
     Shard(NodeShard),
+    Reservation(Reservation),
     Budget(PodDisruptionBudget),
     Quota(ResourceQuota),
     Namespace(Namespace),
@@ -231,6 +233,10 @@ impl Intake {
             Input::Shard(change) => {
                 let upsert = |shard: &NodeShard| Delta::ShardUpsert(translate::shard_facts(shard));
                 fold(seen, change, name, upsert, Delta::ShardRemove, deltas);
+            }
+            Input::Reservation(change) => {
+                let upsert = |reservation: &Reservation| Delta::WindowUpsert(translate::window_facts(reservation));
+                fold(seen, change, name, upsert, Delta::WindowRemove, deltas);
             }
             Input::Budget(change) => {
                 let upsert = |budget: &PodDisruptionBudget| Delta::BudgetUpsert(translate::budget_facts(budget));

@@ -1,4 +1,4 @@
-//! How long pods ran before this scheduler began, as somebody knows who keeps it.
+//! How long jobs ran before this scheduler began, as somebody knows who keeps it.
 //!
 //! Invariant: it is asked when a World begins, beside the loop, which never waits for the answer; the answer goes to the World
 //! in portions, as deltas like any other, so that a recording has them. Run by the loop.
@@ -19,7 +19,7 @@ pub struct PastRuns {
     pub namespace: String,
     /// The name of their jobs without what differs from run to run.
     pub profile: String,
-    /// How long each pod ran, in milliseconds, the oldest first.
+    /// How long each job ran, in milliseconds, the oldest first.
     pub runs_ms: Vec<i64>,
 }
 

@@ -76,7 +76,7 @@ pub struct Options {
     pub lease: Option<LeaseOptions>,
     /// Record what decisions follow from, and the decisions, to run them again.
     pub record: Option<record::RecordOptions>,
-    /// Who knows how long pods ran before; asked when it begins, and never waited for.
+    /// Who knows how long jobs ran before; asked when it begins, and never waited for.
     pub past_runs: Option<AskRuns>,
 }
 

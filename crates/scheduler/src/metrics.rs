@@ -215,7 +215,8 @@ impl Metrics {
             "Recorded plans that came out otherwise when they were played again: none, if the engine keeps its word";
         page.counter("pumice_scheduler_record_deviations_total", help, cells.record_deviations.get());
         let name = "pumice_scheduler_freed_rooms_total";
-        let help = "Evictions for another group, by what became of the room: used, or why that group did not start there";
+        let help =
+            "Evictions for another group, by what became of the room: used, or why that group did not start there";
         page.counts(name, help, &cells.rooms);
         let name = "pumice_scheduler_kubelet_refusals_total";
         page.counts(name, "Pods that a node refused after they were bound to it, by reason", &cells.refusals);
@@ -238,6 +239,7 @@ mod tests {
         metrics.group_waited(Duration::from_secs(90));
         metrics.evicting("preempt");
         metrics.evicting("preempt");
+        metrics.settled("preempt", "used", 2);
         metrics.refused("OutOfcpu");
         metrics.in_flight(3, 32);
         let amounts = |list: &[(&str, i64)]| {

@@ -28,7 +28,7 @@ pub use case::{About, Case, CaseError, is_case};
 pub use cut::{CutError, Stretch, cut, job, time};
 pub use digest::digest;
 pub use entry::{Beginning, Bound, Cycle, Entry, Evicted, Flags, Told};
-pub use play::{PlayError, config_of};
+pub use play::{PlayError, config_of, saved_world};
 pub use pumice_engine::TimeMs;
 pub use read::{Break, Entries, Item, ReadError, Recording};
 pub use replay::{Difference, Range, Replay, ReplayError, replay};

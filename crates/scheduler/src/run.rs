@@ -46,7 +46,7 @@ pub(crate) struct Loop {
     feed: SelectAll<BoxStream<'static, Input>>,
     /// Measurements of nodes.
     usage: BoxStream<'static, Measured>,
-    /// How long pods ran before this World began.
+    /// How long jobs ran before this World began.
     learned: BoxStream<'static, Vec<Delta>>,
     past_runs: Option<AskRuns>,
     intake: Intake,

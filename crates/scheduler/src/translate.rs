@@ -21,6 +21,7 @@ mod pod;
 mod queue;
 mod requests;
 mod template;
+mod window;
 
 pub(crate) use claims::{csi_node_facts, storage_class_facts, volume_claim_facts, volume_facts};
 pub(crate) use cluster::{budget_facts, hyper_node_facts, namespace, quota_facts, shard_facts};
@@ -31,6 +32,7 @@ pub(crate) use node::node_facts;
 pub(crate) use numa::numa_facts;
 pub(crate) use pod::{pod_facts, refusal};
 pub(crate) use queue::queue_facts;
+pub(crate) use window::window_facts;
 
 /// An amount that nobody can read counts as more than any node has: it never fits, and its reason shows.
 const UNREADABLE: i64 = i64::MAX;

@@ -13,7 +13,9 @@ use futures::FutureExt as _;
 use kube::Client;
 use pumice_cluster::events::Severity;
 use pumice_cluster::{EventRecorder, Failure, Window, failure};
-use pumice_engine::{Bind, Ending, Eviction, GroupUpdate, Late, Pipelined, Plan, PodNotice, QueueUpdate, Settled, Ungate};
+use pumice_engine::{
+    Bind, Ending, Eviction, FreedRoom, GroupUpdate, Late, Pipelined, Plan, PodNotice, QueueUpdate, Ungate,
+};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -170,7 +172,7 @@ impl Writer {
         for late in &plan.late {
             self.late(late);
         }
-        plan.settled.iter().for_each(|settled| self.settled(settled));
+        plan.settled.iter().for_each(|room| self.freed(room));
         for update in plan.groups {
             // Pods are made once their group is admitted; counts and messages change with every pod.
             let urgent = self.stamps.is_newly_admitted(&update);
@@ -391,11 +393,11 @@ impl Writer {
     }
 
     /// Tells a group what became of the room that others had to leave for it.
-    fn settled(&mut self, settled: &Settled) {
-        self.metrics.settled(&settled.action, settled.room.word(), settled.evictions);
-        let Some((namespace, name)) = settled.beneficiary.split_once('/') else { return };
-        let severity = if settled.room == Ending::Used { Severity::Normal } else { Severity::Warning };
-        self.tell.insist(About::group(namespace, name, &settled.uid), severity, "RoomFreed", settled.to_string());
+    fn freed(&mut self, room: &FreedRoom) {
+        self.metrics.settled(&room.action, room.room.word(), room.evictions);
+        let Some((namespace, name)) = room.beneficiary.split_once('/') else { return };
+        let severity = if room.room == Ending::Used { Severity::Normal } else { Severity::Warning };
+        self.tell.insist(About::group(namespace, name, &room.uid), severity, "RoomFreed", room.to_string());
     }
 
     /// Tells of an object that was put aside.

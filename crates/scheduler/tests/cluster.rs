@@ -231,7 +231,7 @@ async fn a_closed_queue_takes_nothing_until_it_opens() {
             cluster.group("open", 1, "default").await;
             cluster.phase("open", PodGroupPhase::Inqueue).await;
             let waiting = handle.why("default", "shut").expect("its queue is closed");
-            assert_eq!(waiting.reasons.to_string(), "queue q is Closed and takes no new work");
+            assert_eq!(waiting.why.reasons.to_string(), "queue q is Closed and takes no new work");
             state(QueueState::Open).await;
             cluster.phase("shut", PodGroupPhase::Inqueue).await;
         })
@@ -273,9 +273,7 @@ async fn a_new_scheduler_goes_on_where_the_old_one_ended() {
             let left = pods.iter().find(|pod| *pod != placed).unwrap();
             let unscheduled = |pod: Option<&Pod>| scheduled_reason(pod).is_some();
             cluster.wait(&cluster.api::<Pod>(), left, unscheduled).await;
-            assert!(
-                handle.why("default", "second").unwrap().reasons.to_string().contains("insufficient cpu (short by 1)")
-            );
+            assert!(handle.why("default", "second").unwrap().why.to_string().contains("insufficient cpu (short by 1)"));
         })
         .await;
 }

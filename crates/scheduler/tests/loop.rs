@@ -218,11 +218,10 @@ async fn a_gang_is_admitted_waits_with_a_reason_and_is_bound_when_there_is_room(
             (Some("PodScheduled"), Some("Unschedulable"))
         );
         let waiting = handle.why("ns", "g").expect("it waits");
-        assert!(
-            waiting.reasons.to_string().starts_with("room for 1 of 2 pods; 0/1 nodes fit the next one"),
-            "{waiting:?}"
-        );
-        assert_eq!(handle.list(None), [waiting]);
+        assert!(waiting.why.to_string().starts_with("room for 1 of 2 pods; 0/1 nodes fit the next one"), "{waiting:?}");
+        assert_eq!((waiting.why.could.len(), waiting.why.line.as_ref().map(|line| line.ahead)), (2, Some(0)));
+        let listed = handle.list(None);
+        assert_eq!(listed.iter().map(|one| &one.why.reasons).collect::<Vec<_>>(), [&waiting.why.reasons]);
         world.put("nodes", node("2"));
         let mut bound = [next(&mut written, is_bind).await.path, next(&mut written, is_bind).await.path];
         bound.sort();
@@ -247,7 +246,7 @@ async fn a_refused_bind_is_tried_again() {
         let refused = async {
             loop {
                 if let Some(waiting) = handle.why("ns", "g")
-                    && waiting.reasons.to_string().contains("could not be bound")
+                    && waiting.why.to_string().contains("could not be bound")
                 {
                     return;
                 }

@@ -6,6 +6,7 @@ use pumice_api::CustomResource;
 use pumice_api::batch::{CronJob, Job};
 use pumice_api::bus::Command;
 use pumice_api::flow::{JobFlow, JobTemplate};
+use pumice_api::reservation::Reservation;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_jobs::names::{self, NameError};
 
@@ -39,6 +40,10 @@ pub const POD_GROUP: Kind = Kind::of::<PodGroup>();
 pub const COMMAND: Kind = Kind::of::<Command>();
 /// Pod.
 pub const POD: Kind = Kind::core("Pod", "pod", "pods");
+/// Reservation; without a namespace.
+pub const RESERVATION: Kind = Kind::of::<Reservation>();
+/// Node; without a namespace.
+pub const NODE: Kind = Kind { namespaced: false, ..Kind::core("Node", "node", "nodes") };
 /// Event.
 pub const EVENT: Kind = Kind::core("Event", "event", "events");
 

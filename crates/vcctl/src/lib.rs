@@ -15,6 +15,7 @@ pub mod list;
 pub mod objects;
 pub mod pod;
 pub mod queue;
+pub mod reservation;
 pub mod session;
 pub mod table;
 pub mod version;

@@ -1,4 +1,4 @@
-//! What `pumice up` records, and `pumice scheduler replay` says of it.
+//! What `pumice up` records, what `pumice scheduler replay` says of it, and what is cut out of it.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use pumice_testkit::{Platform, binary};
@@ -25,7 +25,54 @@ fn what_a_platform_decided_is_replayed_bit_for_bit() {
     let nothing = replay(&platform, &["--from", "2999-01-01T00:00:00Z"]).ok();
     assert!(nothing.ends_with("no cycle was compared\n"), "{nothing}");
 
+    cut_and_checked(&platform, &folder);
+    asked_what_if(&platform, &folder);
+
     let elsewhere = platform.run(&binary("pumice"), ["scheduler", "replay", "/nonexistent"], None);
     assert_eq!(elsewhere.code, 2, "{elsewhere:?}");
     assert!(elsewhere.stderr.contains("/nonexistent could not be read"), "{elsewhere:?}");
+}
+
+/// A job of the recording becomes a case that `check` runs, and names nobody if it is not to.
+fn cut_and_checked(platform: &Platform, folder: &str) {
+    let pumice = |words: &[&str]| platform.run(&binary("pumice"), [&["scheduler"], words].concat(), None);
+    let file = platform.data_dir().join("one.case");
+    let file = file.to_str().unwrap();
+    let cut = |more: &[&str]| pumice(&[&["record", "cut", folder, "--job", "default/one", "-o", file], more].concat());
+    for more in [&[][..], &["--redact"]] {
+        let told = cut(more).ok();
+        assert!(told.contains("one.case: ") && told.contains(" cycles from "), "{told}");
+        let checked = pumice(&["check", file]).ok();
+        assert!(checked.ends_with("1 pass, 0 differ on purpose, 0 fail\n"), "{checked}");
+    }
+    let none = pumice(&["record", "cut", folder, "--job", "default/none", "-o", file]);
+    assert_eq!(none.code, 2, "{none:?}");
+    assert!(none.stderr.contains("the recording has no job default/none in that time"), "{none:?}");
+    std::fs::write(file, &std::fs::read(file).unwrap()[..100]).unwrap();
+    let half = pumice(&["check", file]);
+    assert_eq!(half.code, 2, "{half:?}");
+    assert!(half.stderr.contains("it is cut off"), "{half:?}");
+}
+
+/// What another configuration would have done with the recorded jobs.
+fn asked_what_if(platform: &Platform, folder: &str) {
+    let conf = platform.data_dir().join("other.yaml");
+    let text =
+        "actions: enqueue, allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: nodeorder\n";
+    std::fs::write(&conf, text).unwrap();
+    let conf = conf.to_str().unwrap();
+    let replay = |more: &[&str]| {
+        let words = [&["scheduler", "replay", folder, "--conf", conf], more].concat();
+        platform.run(&binary("pumice"), words, None)
+    };
+    let told: Value = serde_json::from_str(&replay(&["-o", "json"]).ok()).unwrap();
+    let policies: Vec<&str> =
+        told["report"]["runs"].as_array().unwrap().iter().filter_map(|run| run["policy"].as_str()).collect();
+    assert_eq!(policies, ["recorded", "same conf", "other"], "{told:#}");
+    let text = replay(&[]).ok();
+    assert!(text.contains("jobs from same conf to other: "), "{text}");
+    std::fs::write(conf, "actions: fly\n").unwrap();
+    let refused = replay(&[]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("other.yaml refused"), "{refused:?}");
 }

@@ -9,6 +9,7 @@ use pumice_api::colocation::ColocationConfiguration;
 use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::nodeinfo::Numatopology;
 use pumice_api::profile::ResourceProfile;
+use pumice_api::reservation::Reservation;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_api::shard::NodeShard;
 use pumice_api::topology::HyperNode;
@@ -58,6 +59,7 @@ pub fn definitions() -> anyhow::Result<Vec<Value>> {
         definition::<JobTemplate>(&markers, json!([]), json!({ "status": {} }))?,
         definition::<ColocationConfiguration>(&markers, json!([]), json!({ "status": {} }))?,
         definition::<ResourceProfile>(&markers, profile_columns(), Value::Null)?,
+        definition::<Reservation>(&markers, reservation_columns(), Value::Null)?,
     ])
 }
 
@@ -140,6 +142,16 @@ fn job_flow_columns() -> Value {
     json!([
         { "name": "Status", "type": "string", "jsonPath": ".status.state.phase" },
         { "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp" },
+    ])
+}
+
+fn reservation_columns() -> Value {
+    json!([
+        { "name": "From", "type": "string", "jsonPath": ".spec.from" },
+        { "name": "To", "type": "string", "jsonPath": ".spec.to" },
+        { "name": "Queues", "type": "string", "jsonPath": ".spec.queues" },
+        { "name": "Namespaces", "type": "string", "jsonPath": ".spec.namespaces" },
+        { "name": "Reason", "type": "string", "jsonPath": ".spec.reason", "priority": 1 },
     ])
 }
 

@@ -6,6 +6,7 @@ use super::Session;
 use crate::args::{Form, OneJob};
 use crate::failure::Failure;
 use crate::output;
+use crate::terminal;
 
 /// Prints the scheduler's answer.
 pub fn run(session: &Session, args: &OneJob) -> Result<Exit, Failure> {
@@ -19,8 +20,12 @@ pub fn run(session: &Session, args: &OneJob) -> Result<Exit, Failure> {
             }
             Form::Name => output::text(&format!("{}\n", why.stage))?,
             Form::Table | Form::Wide => {
-                let text = if why.text.trim().is_empty() { &why.stage } else { &why.text };
-                output::text(&format!("{}\n", text.trim_end()))?;
+                let text = match why.text.trim_end() {
+                    "" => why.stage.clone(),
+                    _ if terminal::colours(&session.surroundings) => why.painted(),
+                    text => text.to_owned(),
+                };
+                output::text(&format!("{text}\n"))?;
             }
         }
         Ok(Exit::Success)

@@ -90,11 +90,7 @@ impl SimulateArgs {
             skip_days: self.skip,
             days: self.days,
             warm_up: self.warm_up,
-            looks: Looks {
-                forecasts: self.forecasts,
-                predictors: self.predictors,
-                series: self.output == Form::Svg,
-            },
+            looks: Looks { forecasts: self.forecasts, predictors: self.predictors, series: self.output == Form::Svg },
             delays: Delays { grace_ms: i64::from(self.grace) * 1_000, ..Delays::default() },
         }
     }

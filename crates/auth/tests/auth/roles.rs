@@ -41,6 +41,7 @@ fn the_scheduler_binds_and_reports() {
             ("watch", "topology.volcano.sh", "hypernodes", None),
             ("watch", "nodeinfo.volcano.sh", "numatopologies", None),
             ("patch", "shard.volcano.sh", "nodeshards", Some("status")),
+            ("watch", "pumice.sh", "reservations", None),
             ("list", "", "nodes", None),
             ("update", GROUPS, "podgroups", Some("status")),
             ("create", GROUPS, "queues", None),
@@ -51,6 +52,7 @@ fn the_scheduler_binds_and_reports() {
         &[
             ("create", "", "pods", None),
             ("update", "shard.volcano.sh", "nodeshards", None),
+            ("create", "pumice.sh", "reservations", None),
             ("get", "", "secrets", None),
             ("update", JOBS, "jobs", None),
             ("update", "", "nodes", None),
@@ -226,7 +228,10 @@ fn everybody_finds_out_what_the_server_is_and_no_more() {
     }
     check(
         "ann",
-        &[("create", "authorization.k8s.io", "selfsubjectaccessreviews", None)],
-        &[("get", "", "pods", None), ("create", "authorization.k8s.io", "subjectaccessreviews", None)],
+        &[
+            ("create", "authorization.k8s.io", "selfsubjectaccessreviews", None),
+            ("list", "pumice.sh", "reservations", None),
+        ],
+        &[("create", "pumice.sh", "reservations", None), ("get", "", "pods", None), ("create", "authorization.k8s.io", "subjectaccessreviews", None)],
     );
 }

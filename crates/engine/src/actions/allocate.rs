@@ -291,13 +291,18 @@ impl Round {
             // It has had its turn, with what is kept for it.
             let reserved = self.passing.is_none() && cycle.tables.reservations.of(turn.group).is_some();
             let eligible = turn.kind.is_none() || eligible(cycle, turn.group);
-            if eligible && !reserved && self.refuse(cycle, turn) {
+            // One that has a reservation may pass those before it.
+            let passing = self.passing.is_some() && cycle.tables.reservations.of(turn.group).is_some();
+            if eligible && !reserved && !passing && self.refuse(cycle, turn) {
                 self.consider(cycle, turn);
                 walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Stuck);
                 continue;
             }
             let outcome = match (eligible, reserved) {
                 (true, true) => Outcome::Stuck,
+                (true, false) if passing => {
+                    reserve::with_its_own(cycle, turn.group, |cycle| self.turn(cycle, turn.group))
+                }
                 (true, false) => self.turn(cycle, turn.group),
                 (false, _) => Outcome::Done,
             };

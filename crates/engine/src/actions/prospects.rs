@@ -192,7 +192,10 @@ impl Order {
             let room = class.demand.iter().all(|(dim, amount)| amount <= tables.nodes.future_room(node, dim));
             let stays = || hunt.from == From::OtherQueues && kept.contains(node) || !hunt.has_candidates(tables, node);
             let in_vain = !known || !room && stays();
-            debug_assert!(!known || !in_vain || hunt.victims(cycle, node).tasks.is_empty(), "where nobody leaves are no victims");
+            debug_assert!(
+                !known || !in_vain || hunt.victims(cycle, node).tasks.is_empty(),
+                "where nobody leaves are no victims"
+            );
             if !in_vain && cycle.policy.check_facts(tables, class, node).is_none() {
                 suited.push(node);
                 rooms.push(room);

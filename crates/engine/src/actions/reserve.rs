@@ -41,19 +41,21 @@ pub(crate) fn settle(cycle: &mut Cycle<'_>) {
     let settings = cycle.config.reserving();
     let before = std::mem::take(&mut cycle.tables.reservations.all);
     let count = before.len();
-    let mut changed = false;
+    let (mut changed, mut looked) = (false, false);
     for mut reservation in before {
         let Some(settings) = settings.filter(|_| stands(cycle, &reservation)) else { continue };
+        looked |= cycle.now >= reservation.renew_at;
         changed |= renew(cycle, &mut reservation, settings);
         cycle.tables.reservations.all.push(reservation);
     }
+    cycle.tables.reservations.put_hard_first();
     if changed || cycle.tables.reservations.all.len() != count {
         cycle.tables.reservations_changed(cycle.now);
-    } else if cycle.tables.windows.all.is_empty() {
-        cycle.tables.refresh_kept(cycle.now);
-    } else {
-        // One may have begun, or be over.
+    } else if looked || !cycle.tables.windows.all.is_empty() {
+        // Ends that were learned may have come nearer, a window may have begun or be over.
         cycle.tables.keep_again(cycle.now);
+    } else {
+        cycle.tables.refresh_kept(cycle.now);
     }
     keep_of_limits(cycle);
 }
@@ -64,8 +66,7 @@ fn keep_of_limits(cycle: &mut Cycle<'_>) {
     for place in 0..cycle.tables.reservations.all.len() {
         let reservation = &cycle.tables.reservations.all[place];
         let group = reservation.group;
-        let Some(prospect) = reservation.prospect.as_ref() else { continue };
-        for (queue, amounts) in forecast::of_limits(cycle.tables, cycle.policy, group, prospect, cycle.now) {
+        for (queue, amounts) in forecast::of_limits(cycle.tables, cycle.policy, reservation, cycle.now) {
             cycle.tables.reservations.of_limits.entry(queue).or_default().push((group, amounts));
         }
     }
@@ -197,12 +198,17 @@ pub(super) fn consider(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Front
         return;
     }
     cycle.tables.reservations.all.retain(|other| Some(other.group) != outranked);
+    if outranked.is_some() {
+        // What was kept for that one is free, and others have had their turn.
+        cycle.wake_at(cycle.now);
+    }
     let since = since_next(cycle, queue, group);
     let hard = cycle.now >= since.plus_ms(settings.age_bound_ms);
     let prospect = find(cycle, group, hard);
     let reservation = Reservation { group, uid, queue, since, hard, prospect, renew_at: renew_at(cycle) };
     wake(cycle, &reservation, since.plus_ms(settings.age_bound_ms));
     cycle.tables.reservations.all.push(reservation);
+    cycle.tables.reservations.put_hard_first();
     cycle.tables.reservations_changed(cycle.now);
 }
 

@@ -112,7 +112,8 @@ impl QueueWhy {
 
 /// The node that is free to the largest part of what nodes offer. O(nodes).
 fn hole(tables: &Tables) -> Option<(String, Resources)> {
-    let room = |node| -> Vec<i64> { (0..tables.dims.len()).map(|dim| tables.nodes.room(node, dim.into()).max(0)).collect() };
+    let room =
+        |node| -> Vec<i64> { (0..tables.dims.len()).map(|dim| tables.nodes.room(node, dim.into()).max(0)).collect() };
     let usable = tables.nodes.ids().filter(|node| !tables.nodes.row(*node).unschedulable);
     let size = |node: &NodeId| (share::dominant(&room(*node), &tables.nodes.total), Reverse(*node));
     let largest = usable.max_by_key(size)?;

@@ -14,7 +14,8 @@ use crate::actions::allocate::rehearsal::Rehearsal;
 use crate::actions::enqueue;
 use crate::backlog::Backlog;
 use crate::cycle::Cycle;
-use crate::ids::GroupId;
+use crate::ids::{ClassId, GroupId};
+use crate::minimum::missing;
 use crate::reasons::{Branch, Reason, Reasons, Stage, forest};
 use crate::world::receipts::Receipt;
 
@@ -91,7 +92,7 @@ pub(crate) fn why(cycle: &mut Cycle<'_>, lines: &Backlog, group: GroupId, reason
     if let Some(rehearsal) = &as_it_is {
         why.room_on = room_on(cycle, rehearsal);
     }
-    why.held = held(cycle, as_it_is.as_ref(), &why.reasons.reasons);
+    why.held = held(cycle, group, as_it_is.as_ref(), &why.reasons.reasons);
     why
 }
 
@@ -126,7 +127,7 @@ fn room_on(cycle: &Cycle<'_>, rehearsal: &Rehearsal) -> Vec<(String, u32)> {
     nodes
 }
 
-fn held(cycle: &Cycle<'_>, as_it_is: Option<&Rehearsal>, reasons: &[Reason]) -> Vec<Held> {
+fn held(cycle: &Cycle<'_>, group: GroupId, as_it_is: Option<&Rehearsal>, reasons: &[Reason]) -> Vec<Held> {
     let tables = &*cycle.tables;
     let mut of: BTreeSet<Of> = BTreeSet::new();
     for (class, unfit) in as_it_is.into_iter().flat_map(|rehearsal| &rehearsal.unfit) {
@@ -138,6 +139,13 @@ fn held(cycle: &Cycle<'_>, as_it_is: Option<&Rehearsal>, reasons: &[Reason]) -> 
             && let Some((queue, dim)) = tables.queues.table.find(queue).zip(tables.dims.lookup(resource))
         {
             of.insert(Of::Queue(queue, dim, *limit));
+        }
+        if let Reason::Overcommitted { resource, .. } = reason
+            && let Some(dim) = tables.dims.lookup(resource)
+        {
+            let asks = |class: &ClassId| tables.classes.row(*class).demand.get(dim) > 0;
+            let classes = missing(tables, group).parts.into_iter().map(|part| part.class);
+            of.extend(classes.filter(asks).map(|class| Of::Nodes(class, dim)));
         }
     }
     let told = of.into_iter().filter(|of| {

@@ -66,6 +66,12 @@ impl Tables {
         runs.collect::<Option<Vec<i64>>>()?.into_iter().max()
     }
 
+    /// How long all of these parts may run together. Nothing where one of them has no limit.
+    pub(crate) fn longest_run_of_all(&self, parts: &[Part]) -> Option<i64> {
+        let limits = parts.iter().map(|part| self.classes.row(part.class).template.time_limit_ms);
+        limits.collect::<Option<Vec<i64>>>()?.into_iter().max()
+    }
+
     /// When a pod that holds room, or is promised it, will have given it back. Nothing where that is not known.
     pub(crate) fn end_of(&self, task: TaskId, surety: Surety, now: TimeMs) -> Option<TimeMs> {
         let row = self.task(task);

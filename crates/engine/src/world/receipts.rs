@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::actions::overrun;
 use crate::ids::{TaskId, TimeMs};
-use crate::plan::Settled;
+use crate::plan::FreedRoom;
 use crate::reasons::{plural, time_text};
 use crate::world::tables::Tables;
 
@@ -148,12 +148,12 @@ impl Tables {
     }
 
     /// Ends the receipts of which the end shows, and says which. O(receipts) while any is open.
-    pub(crate) fn settle_receipts(&mut self, now: TimeMs) -> Vec<Settled> {
+    pub(crate) fn settle_receipts(&mut self, now: TimeMs) -> Vec<FreedRoom> {
         let Self { receipts, groups, reservations, .. } = self;
         if receipts.open == 0 {
             return Vec::new();
         }
-        let mut settled: Vec<Settled> = Vec::new();
+        let mut settled: Vec<FreedRoom> = Vec::new();
         for kept in receipts.all.iter_mut().filter(|kept| kept.ending == Ending::Open) {
             let group = groups.table.find(&kept.beneficiary).map(|group| (group, groups.row(group)));
             kept.ending = match group.filter(|(_, row)| row.uid == kept.beneficiary_uid && !row.ended) {
@@ -170,7 +170,7 @@ impl Tables {
             let known = settled.iter_mut().find(|one| one.beneficiary == *kept.beneficiary && one.room == kept.ending);
             match known {
                 Some(one) => one.evictions += 1,
-                None => settled.push(Settled {
+                None => settled.push(FreedRoom {
                     beneficiary: kept.beneficiary.to_string(),
                     uid: kept.beneficiary_uid.to_string(),
                     action: kept.action.to_string(),
@@ -235,7 +235,7 @@ impl Display for Receipt {
     }
 }
 
-impl Display for Settled {
+impl Display for FreedRoom {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let pods = plural(self.evictions, "pod");
         let was = if self.evictions == 1 { "was" } else { "were" };

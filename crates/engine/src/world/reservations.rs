@@ -4,7 +4,7 @@
 //! nothing where none is. It is no part of a node's use. Made and dropped by the action `reserve`; the nodes' column is
 //! set here alone, and never inside a trial that may be rolled back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -81,7 +81,8 @@ impl Reservation {
 
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
-    /// In the order in which they were made.
+    /// Hard ones first, in the order in which they turned hard; the others in the order in which they were made. Each was
+    /// worked out with those before it in mind.
     pub(crate) all: Vec<Reservation>,
     /// In each queue the first that could not go on, and since when that is so.
     pub(crate) front: FxHashMap<(QueueId, Gate), (GroupId, TimeMs)>,
@@ -100,6 +101,11 @@ pub(crate) struct Reservations {
 impl Reservations {
     pub(crate) fn of(&self, group: GroupId) -> Option<&Reservation> {
         self.all.iter().find(|reservation| reservation.group == group)
+    }
+
+    /// What was promised is not taken by one that was made before and turns hard later.
+    pub(crate) fn put_hard_first(&mut self) {
+        self.all.sort_by_key(|one| !one.hard);
     }
 
     pub(crate) fn in_queue(&self, queue: QueueId) -> Option<&Reservation> {
@@ -191,9 +197,9 @@ impl Tables {
     }
 
     fn settle_places_of(&mut self, group: GroupId, except: Option<GroupId>, now: TimeMs) {
-        let reservation = self.reservations.of(group);
-        let places = reservation.and_then(|one| one.prospect.as_ref()).map_or(&[][..], |prospect| &prospect.places);
-        let nodes: Vec<NodeId> = places.iter().map(|place| place.node).collect();
+        let from = self.reservations.all.iter().skip_while(|one| one.group != group);
+        let places = from.filter_map(|one| one.prospect.as_ref()).flat_map(|prospect| &prospect.places);
+        let nodes: BTreeSet<NodeId> = places.map(|place| place.node).collect();
         for node in nodes {
             self.settle_place(node, except, now);
         }
@@ -241,9 +247,10 @@ impl Tables {
     fn settle_place(&mut self, node: NodeId, except: Option<GroupId>, now: TimeMs) {
         let Some(row) = self.nodes.table.get(node.index()) else { return };
         let mut wants: SmallVec<[(TimeMs, Surety, &Amounts); 2]> = SmallVec::new();
+        let end = except.and_then(|group| self.reservations.all.iter().position(|one| one.group == group));
         for (index, amounts) in self.reservations.places.get(&node).into_iter().flatten() {
             let reservation = &self.reservations.all[*index];
-            if except == Some(reservation.group) {
+            if end.is_some_and(|end| *index >= end) {
                 break;
             }
             // While somebody else has the node nothing of it is kept from them.

@@ -1,4 +1,6 @@
-//! How long the last pods of each kind ran, for a scheduler that has just started.
+//! How long the last jobs of each kind ran, for a scheduler that has just started.
+//!
+//! A job counts once, as in the scheduler: it ran for as long as the longest of its pods that succeeded.
 
 use super::{QueryError, decode};
 use crate::database::Database;
@@ -17,21 +19,21 @@ pub struct LastRuns {
     pub namespace: String,
     /// The name of their jobs without what differs from run to run, as `pumice_api::runs::base_name` has it.
     pub profile: String,
-    /// How long each pod ran, in milliseconds, the oldest first. At most 16.
+    /// How long each job ran, in milliseconds, the oldest first. At most 16.
     pub runs_ms: Vec<i64>,
 }
 
-/// Of pods that succeeded since this moment, in milliseconds since 1970, by namespace and profile; the last 200,000 of them.
+/// By namespace and profile, from the last 200,000 pods that succeeded since this moment, in milliseconds since 1970.
 ///
 /// # Errors
 /// When the database does not answer in time.
 pub async fn last_runs(database: &Database, since: i64) -> Result<Vec<LastRuns>, QueryError> {
     let sql = "SELECT namespace, profile, ran FROM (\
-               SELECT j.namespace AS namespace, j.profile AS profile, a.ended - a.started AS ran, \
-               ROW_NUMBER() OVER (PARTITION BY j.namespace, j.profile ORDER BY a.ended DESC, a.uid DESC) AS n \
-               FROM (SELECT uid, job_uid, started, ended FROM attempt \
+               SELECT j.namespace AS namespace, j.profile AS profile, MAX(a.ended - a.started) AS ran, \
+               ROW_NUMBER() OVER (PARTITION BY j.namespace, j.profile ORDER BY MAX(a.ended) DESC, j.uid DESC) AS n \
+               FROM (SELECT job_uid, started, ended FROM attempt \
                WHERE phase = 'Succeeded' AND started IS NOT NULL AND ended >= $1 ORDER BY ended DESC LIMIT $3) AS a \
-               JOIN job j ON j.uid = a.job_uid) AS r \
+               JOIN job j ON j.uid = a.job_uid GROUP BY j.uid, j.namespace, j.profile) AS r \
                WHERE n <= $2 ORDER BY namespace, profile, n DESC";
     let arguments = [since, RUNS_MAX, ALL_MAX].map(|number| Cell::Int(Some(number))).to_vec();
     let rows = database.ask(&Statement::new(sql, arguments), &[Kind::Text, Kind::Text, Kind::Int]).await?;

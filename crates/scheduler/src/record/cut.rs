@@ -65,7 +65,7 @@ pub enum CutError {
         /// Which.
         cycle: u64,
         /// How.
-        difference: Difference,
+        difference: Box<Difference>,
     },
     /// The case decides otherwise than the recording.
     #[error("cycle {cycle} of what was cut comes out otherwise by itself; {hint}:\n{difference}")]
@@ -75,7 +75,7 @@ pub enum CutError {
         /// What to do.
         hint: &'static str,
         /// How.
-        difference: Difference,
+        difference: Box<Difference>,
     },
     /// An entry can't be put into other words.
     #[error("the recording can't be redacted: cut it without --redact")]
@@ -107,7 +107,8 @@ pub fn cut(recording: &Recording, registry: &Registry, stretch: &Stretch, to: &P
 /// Where the stretch begins and ends, in items of the recording: behind the last cycle before it, and behind its last.
 fn find(recording: &Recording, stretch: &Stretch) -> Result<(usize, usize), CutError> {
     let Range { from, to } = stretch.range;
-    let mut search = Search { job: stretch.job.as_ref(), begin: 0, begun: false, end: None, pods: HashSet::new() };
+    let (groups, pods) = (HashSet::new(), HashSet::new());
+    let mut search = Search { job: stretch.job.as_ref(), begin: 0, begun: false, end: None, groups, pods };
     for (index, item) in recording.entries().enumerate() {
         let next = index + 1;
         match item? {
@@ -138,7 +139,8 @@ struct Search<'s> {
     /// The stretch has begun: `begin` stays.
     begun: bool,
     end: Option<usize>,
-    /// Of the job.
+    /// The job's PodGroups in its namespace, and the uids of its pods.
+    groups: HashSet<String>,
     pods: HashSet<String>,
 }
 
@@ -146,6 +148,7 @@ impl Search<'_> {
     /// A World begins, or what was before is lost.
     fn restart(&mut self, begin: usize) {
         (self.begin, self.begun) = (begin, false);
+        self.groups.clear();
         self.pods.clear();
     }
 
@@ -172,16 +175,16 @@ impl Search<'_> {
         match delta {
             Delta::GroupUpsert(group) if group.namespace == *namespace => {
                 let owner = group.owner.as_ref().map(|owner| &owner.name);
-                self.begun |= group.name == *name || owner == Some(name);
-            }
-            Delta::TaskUpsert(pod) if self.begun && pod.namespace == *namespace => {
-                let of_job = pod.group.as_ref().is_some_and(|group| {
-                    // The PodGroup of a Job is named after it, and its uid.
-                    group == name || group.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('-'))
-                });
-                if of_job {
-                    self.pods.insert(pod.uid.clone());
+                if group.name == *name || owner == Some(name) {
+                    self.begun = true;
+                    self.groups.insert(group.name.clone());
                 }
+            }
+            Delta::TaskUpsert(pod)
+                if pod.namespace == *namespace
+                    && pod.group.as_ref().is_some_and(|group| self.groups.contains(group)) =>
+            {
+                self.pods.insert(pod.uid.clone());
             }
             _ => {}
         }
@@ -244,8 +247,8 @@ fn keep(recording: &Recording, registry: &Registry, (begin, end): (usize, usize)
     kept.ok_or(CutError::Nothing)
 }
 
-fn difference(cycle: u64, recorded: &Cycle, plan: &Plan) -> Difference {
-    Difference { cycle, recorded: recorded.clone(), replayed: Cycle::of(recorded.at, plan) }
+fn difference(cycle: u64, recorded: &Cycle, plan: &Plan) -> Box<Difference> {
+    Box::new(Difference { cycle, recorded: recorded.clone(), replayed: Cycle::of(recorded.at, plan) })
 }
 
 impl Kept {

@@ -26,6 +26,8 @@ use crate::metrics::Metrics;
 
 /// Longest time that an entry waits for its block.
 const FLUSH_EVERY: Duration = Duration::from_secs(3);
+/// Batches after which the loop is told that there is more room.
+const TOLD_OF: usize = 256;
 /// A segment is closed when it is so large,
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// or a part of what is kept,
@@ -112,10 +114,15 @@ impl Keeper {
                 }
                 Taken::Closed => break,
             };
-            for batch in batches {
-                let entries = batch.len();
-                if let Err(error) = self.take(batch) {
-                    self.fail(&error);
+            // Told of many at once: the loop counts in the same place.
+            let mut batches = batches.into_iter().peekable();
+            while batches.peek().is_some() {
+                let mut entries = 0;
+                for batch in batches.by_ref().take(TOLD_OF) {
+                    entries += batch.len();
+                    if let Err(error) = self.take(batch) {
+                        self.fail(&error);
+                    }
                 }
                 from.written(entries);
                 self.metrics.recorded(entries as u64);

@@ -118,12 +118,8 @@ impl<'r> Player<'r> {
 
     /// Takes a World as it was saved.
     pub(super) fn load(&mut self, path: &Path) -> Result<(), PlayError> {
-        let start = |source| PlayError::Start { path: path.to_owned(), source };
-        let (beginning, bytes) = segment::read_start(path).map_err(start)?;
-        let config = self.config(&beginning)?;
-        let loaded = World::load(config, self.registry.clone(), &bytes);
-        self.world = Some(loaded.map_err(|error| start(std::io::Error::other(error)))?);
-        self.beginning = beginning;
+        let (beginning, world) = saved_world(path, self.registry)?;
+        (self.beginning, self.world) = (beginning, Some(world));
         Ok(())
     }
 
@@ -158,6 +154,17 @@ impl<'r> Player<'r> {
     fn config(&self, beginning: &Beginning) -> Result<Config, PlayError> {
         config_of(beginning, self.registry)
     }
+}
+
+/// The World of a file, and what it began with.
+///
+/// # Errors
+/// When the file holds none that this version can read.
+pub fn saved_world(path: &Path, registry: &Registry) -> Result<(Beginning, World), PlayError> {
+    let start = |source| PlayError::Start { path: path.to_owned(), source };
+    let (beginning, bytes) = segment::read_start(path).map_err(start)?;
+    let loaded = World::load(config_of(&beginning, registry)?, registry.clone(), &bytes);
+    Ok((beginning, loaded.map_err(|error| start(std::io::Error::other(error)))?))
 }
 
 /// The configuration of a World that begins so.

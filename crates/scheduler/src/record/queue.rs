@@ -12,7 +12,7 @@ use super::tape::Batch;
 /// How long entries gather before they are taken,
 const GATHER: Duration = Duration::from_millis(20);
 /// unless so many are there.
-const GATHERED: usize = 1_024;
+const GATHERED: usize = 8_192;
 /// No number of entries wakes the thread: it is awake.
 const AWAKE: usize = usize::MAX;
 

@@ -432,6 +432,9 @@ fn what_is_left_of_a_recording_goes_on_from_a_saved_world() {
         assert!(left.cycles > 50 && left.cycles < whole.cycles, "{} of {}", left.cycles, whole.cycles);
         assert!(metrics.render(&[]).contains("record_deviations_total 0"));
     }
+    let trace = crate::simulate::recorded::read(&Recording::open(folder.path()).unwrap(), Range::default()).unwrap();
+    assert_eq!((trace.nodes.len(), trace.beginning.version.as_str()), (4, "1"), "the saved World tells of its nodes");
+    assert!(trace.nodes.iter().all(|node| node.allocatable["cpu"] == 4_000));
     let bytes = bytes_in(folder.path());
     sweep(folder.path(), u64::MAX);
     assert_eq!(bytes_in(folder.path()), bytes, "what is within the bounds stays");

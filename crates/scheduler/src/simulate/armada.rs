@@ -285,12 +285,16 @@ impl<'v> Table<'v> {
     }
 
     fn text(&self, name: &str) -> Result<Option<&'v str>, ArmadaError> {
-        self.get(name).map(|value| value.as_str().ok_or_else(|| self.wrong(name, "it is no text".to_owned()))).transpose()
+        self.get(name)
+            .map(|value| value.as_str().ok_or_else(|| self.wrong(name, "it is no text".to_owned())))
+            .transpose()
     }
 
     fn number(&self, name: &str) -> Result<Option<f64>, ArmadaError> {
         let number = |value: &Value| value.as_f64().filter(|number| number.is_finite());
-        self.get(name).map(|value| number(value).ok_or_else(|| self.wrong(name, "it is no number".to_owned()))).transpose()
+        self.get(name)
+            .map(|value| number(value).ok_or_else(|| self.wrong(name, "it is no number".to_owned())))
+            .transpose()
     }
 
     fn count(&self, name: &str) -> Result<Option<u64>, ArmadaError> {
@@ -322,7 +326,8 @@ mod tests {
     fn a_workload_becomes_jobs() {
         let trace = workload(WORKLOAD).unwrap();
         // B's job comes first, so that A's come 10 and 70 minutes after it.
-        let of = |index: usize| (trace.jobs[index].submit_ms / 60_000, trace.jobs[index].pods, &*trace.jobs[index].queue);
+        let of =
+            |index: usize| (trace.jobs[index].submit_ms / 60_000, trace.jobs[index].pods, &*trace.jobs[index].queue);
         let all: Vec<_> = (0..trace.jobs.len()).map(of).collect();
         assert_eq!(all, [(0, 1, "B"), (10, 2, "A"), (10, 1, "A"), (70, 2, "A"), (70, 1, "A")]);
         let gang = &trace.jobs[1];

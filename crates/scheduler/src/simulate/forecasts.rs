@@ -66,9 +66,8 @@ pub fn forecasts(trace: &Trace, history: &History) -> Forecasts {
     let naive = naive(trace, history);
     let quality = |first: bool, answers: &dyn Fn(usize, &Asked) -> Option<Answer>| {
         let asked = history.asked.iter().enumerate().filter(|(_, asked)| asked.first == first);
-        let asked: Vec<(Option<Answer>, i64, i64)> = asked
-            .filter_map(|(place, asked)| Some((answers(place, asked), asked.at_ms, started(asked)?)))
-            .collect();
+        let asked: Vec<(Option<Answer>, i64, i64)> =
+            asked.filter_map(|(place, asked)| Some((answers(place, asked), asked.at_ms, started(asked)?))).collect();
         Quality::of(asked)
     };
     let own = |_: usize, asked: &Asked| asked.answer;
@@ -140,9 +139,11 @@ fn naive(trace: &Trace, history: &History) -> Vec<Option<Answer>> {
         let mut waits: Vec<i64> = longer.collect();
         waits.sort_unstable();
         let at = |part: usize| job.submit_ms + waits[(waits.len() * part / 10).min(waits.len() - 1)];
-        answers.push(
-            (waits.len() >= NAIVE_ENOUGH).then(|| Answer { start_ms: at(5), early_ms: at(1), late_ms: at(9) }),
-        );
+        answers.push((waits.len() >= NAIVE_ENOUGH).then(|| Answer {
+            start_ms: at(5),
+            early_ms: at(1),
+            late_ms: at(9),
+        }));
     }
     answers
 }
@@ -167,8 +168,12 @@ mod tests {
         let jobs = (0..5).map(|at| job("j", at, 1, 10, 10)).collect();
         let mut history = history(&[0, 101, 202, 1_003, 5_000]);
         let asked = |job: u32, answer| Asked { job, at_ms: i64::from(job) * 1_000, first: true, answer };
-        history.asked =
-            vec![asked(1, answer(50, 101, 200)), asked(2, answer(0, 100, 150)), asked(3, answer(0, 600, 2_000)), asked(4, None)];
+        history.asked = vec![
+            asked(1, answer(50, 101, 200)),
+            asked(2, answer(0, 100, 150)),
+            asked(3, answer(0, 600, 2_000)),
+            asked(4, None),
+        ];
         let found = forecasts(&trace(jobs), &history);
         assert_eq!(found.started_at_once, 1);
         assert_eq!((found.first.asked, found.first.answered), (4, 3));

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use pumice_engine::{Delta, GroupFacts, NodeFacts, PodFacts, PodPhase, Resources, ShapeTask, TimeMs};
+use pumice_engine::{Delta, GroupFacts, NodeFacts, PodFacts, PodPhase, Resources, ShapeTask, TimeMs, World};
 
 use super::history::{History, Hold, Outcome};
 use super::trace::{JOBS_MAX, Job, Notes, PODS_MAX, Trace};
-use crate::record::{Beginning, Cycle, Entry, Item, Range, ReadError, Recording};
+use crate::record::{Beginning, Cycle, Entry, Item, PlayError, Range, ReadError, Recording, saved_world};
 
 /// Why a recording is no trace.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +18,9 @@ pub enum RecordedError {
     /// It can't be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The World that it begins with can't be read.
+    #[error(transparent)]
+    Start(#[from] PlayError),
     /// It has too many jobs.
     #[error("the recording has more than {JOBS_MAX} jobs: bound it with --from and --to")]
     TooMany,
@@ -93,7 +96,10 @@ pub fn read(recording: &Recording, range: Range) -> Result<Recorded, RecordedErr
             Item::Entry(Entry::Cycle(cycle)) => gathering.cycle(&cycle),
             Item::Entry(Entry::Delta(delta)) => gathering.delta(delta)?,
             Item::Entry(_) => {}
-            Item::Start(_) => gathering.notes.count("begins with a saved World: what was there before is not known"),
+            Item::Start(path) => {
+                let (beginning, world) = saved_world(&path, &crate::plugins())?;
+                gathering.start(beginning, &world);
+            }
             Item::Break(_) => gathering.notes.count("breaks in the recording"),
         }
     }
@@ -118,6 +124,14 @@ struct Gathering {
 }
 
 impl Gathering {
+    /// The recording begins in the middle of a history, with a saved World.
+    fn start(&mut self, beginning: Beginning, world: &World) {
+        self.notes.count("begins with a saved World: jobs from before are not there");
+        self.beginning = beginning;
+        self.nodes.extend(world.node_facts().into_iter().map(|node| (node.name.clone(), node)));
+        self.queues.extend(world.queues().into_iter().map(|queue| (queue.name.into(), queue.weight)));
+    }
+
     fn cycle(&mut self, cycle: &Cycle) {
         self.now = cycle.at.0;
         self.cycles += 1;
@@ -138,10 +152,8 @@ impl Gathering {
     fn delta(&mut self, delta: Delta) -> Result<(), RecordedError> {
         match delta {
             Delta::NodeUpsert(facts) => drop(self.nodes.insert(facts.name.clone(), facts)),
-            Delta::NodeRemove(name) => {
-                if self.nodes.remove(&name).is_some() {
-                    self.notes.count("nodes that went: not there");
-                }
+            Delta::NodeRemove(name) if self.nodes.remove(&name).is_some() => {
+                self.notes.count("nodes that went: not there");
             }
             Delta::QueueUpsert(facts) => drop(self.queues.insert(facts.name.into(), facts.weight)),
             Delta::PriorityClassUpsert { name, value, .. } => drop(self.priorities.insert(name, value)),

@@ -78,7 +78,8 @@ pub(super) fn render(report: &Report) -> String {
 fn forecasts(text: &mut String, run: &Run) {
     let Some(forecasts) = &run.forecasts else { return };
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let mut rows = vec![words(&["expected starts", "asked", "answered", "in 80 %", "off by, p50", "width, p50", "< 1 min", "< 10 min"])];
+    let mut rows =
+        vec![words(&["", "asked", "answered", "in 80 %", "off by, p50", "width, p50", "< 1 min", "< 10 min"])];
     let kinds = [
         ("engine, when submitted", forecasts.first),
         ("engine, later", forecasts.later),
@@ -102,13 +103,14 @@ fn forecasts(text: &mut String, run: &Run) {
     align(text, &rows);
     let (one, ten) = (shown(forecasts.all_within_1m, Form::Part), shown(forecasts.all_within_10m, Form::Part));
     let at_once = forecasts.started_at_once;
-    let _ = writeln!(text, "with the {at_once} jobs that started when they came: {one} within 1 min, {ten} within 10 min");
+    let _ =
+        writeln!(text, "with the {at_once} jobs that started when they came: {one} within 1 min, {ten} within 10 min");
 }
 
 /// How runs were as expected.
 fn predictions(text: &mut String, run: &Run) {
     let Some(predictions) = &run.predictions else { return };
-    let mut rows = vec![["expected runs", "jobs", "accuracy", "over by then"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["", "jobs", "accuracy", "over by then"].map(str::to_owned).to_vec()];
     let kinds = [
         ("engine", predictions.engine),
         ("mean of the user's last two", predictions.last_two),

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::history::History;
 use super::recorded::Recorded;
 use super::trace::Trace;
-use super::{Delays, Policy, Report, Run, Simulation, figures};
+use super::{Delays, Looks, Policy, Report, Run, Simulation, figures};
 
 /// Jobs whose starts moved most that are named.
 const NAMED_MAX: usize = 10;
@@ -73,11 +73,12 @@ pub fn what_if(
         plugins,
         warm_up: 0.0,
         delays: Delays::default(),
+        looks: Looks::default(),
     };
     let mut waits = Vec::new();
     let mut report = simulation.run(|_, history| waits.push(waits_of(&simulation.trace, history)));
     let figures = figures::figures(&simulation.trace, &simulation.nodes, &history, simulation.warm_up);
-    let mut runs = vec![Run { policy: RECORDED.to_owned(), figures }];
+    let mut runs = vec![Run { policy: RECORDED.to_owned(), figures, in_use: None, forecasts: None, predictions: None }];
     runs.append(&mut report.runs);
     report.runs = runs;
     let [before, after] = &waits[..] else { return None };

@@ -118,13 +118,7 @@ fn worksheet(cycle: &Cycle<'_>, group: GroupId) -> Wanted {
 }
 
 /// For each class that found no room: all that its queue has against it, and all that the nodes have, where none fits.
-fn stands_against(
-    cycle: &mut Cycle<'_>,
-    group: GroupId,
-    trial: &Trial,
-    wanted: &Wanted,
-    rehearsal: &mut Rehearsal,
-) {
+fn stands_against(cycle: &mut Cycle<'_>, group: GroupId, trial: &Trial, wanted: &Wanted, rehearsal: &mut Rehearsal) {
     let queue = cycle.tables.groups.row(group).queue;
     let mut told: Vec<ClassId> = Vec::new();
     for task in wanted.tasks.iter().chain(&wanted.reserve).copied() {

@@ -116,18 +116,21 @@ impl<'a> Volumes<'a> {
     /// Of each kind of check the first that fails, one after the other as they are asked for.
     pub(super) fn failed(&self, node: NodeId) -> impl Iterator<Item = Failed> + use<'_, 'a> {
         let row = self.tables.nodes.row(node);
-        let checks: [&dyn Fn(&Self, &'a NodeRow, NodeId) -> Option<Failed>; 4] =
-            [&Self::over_limit, &Self::elsewhere, &Self::out_of_reach, &Self::without_volume];
-        checks.into_iter().filter_map(move |check| check(self, row, node))
+        (0..4).filter_map(move |kind| match kind {
+            0 => self.over_limit(row, node),
+            1 => self.elsewhere(row),
+            2 => self.out_of_reach(row),
+            _ => self.without_volume(row),
+        })
     }
 
-    fn elsewhere(&self, row: &NodeRow, _: NodeId) -> Option<Failed> {
+    fn elsewhere(&self, row: &NodeRow) -> Option<Failed> {
         let volume = self.bound.iter().filter(|_| self.switches.zone).find(|volume| !in_zone(volume, row))?;
         Some((Check::VolumeZone, volume.name.clone()))
     }
 
     /// A claim that can't be used at all, or a volume that is not to be had on the node.
-    fn out_of_reach(&self, row: &NodeRow, _: NodeId) -> Option<Failed> {
+    fn out_of_reach(&self, row: &NodeRow) -> Option<Failed> {
         if !self.switches.binding || self.refused.is_some() {
             return self.refused.clone().filter(|_| self.switches.binding);
         }
@@ -135,7 +138,7 @@ impl<'a> Volumes<'a> {
         Some((Check::VolumeNode, volume.name.clone()))
     }
 
-    fn without_volume(&self, row: &NodeRow, _: NodeId) -> Option<Failed> {
+    fn without_volume(&self, row: &NodeRow) -> Option<Failed> {
         if !self.switches.binding {
             return None;
         }

@@ -156,15 +156,14 @@ impl Couplings {
 
     /// All rules that keep the pod off `node`, each with the topology key that it is about.
     pub(crate) fn failed(&self, probe: &Probe<'_>, node: NodeId) -> Vec<(Check, String)> {
-        const CHECKS: [Check; 5] = [
-            Check::PodAffinity,
-            Check::PodAntiAffinity,
-            Check::OtherAntiAffinity,
-            Check::SpreadLabel,
-            Check::Spread,
-        ];
+        const CHECKS: [Check; 5] =
+            [Check::PodAffinity, Check::PodAntiAffinity, Check::OtherAntiAffinity, Check::SpreadLabel, Check::Spread];
         let fails = |check: &Check| probe.fails(*check, node);
-        CHECKS.into_iter().filter(fails).map(|check| (check, self.topology_key(probe, check, node).to_owned())).collect()
+        CHECKS
+            .into_iter()
+            .filter(fails)
+            .map(|check| (check, self.topology_key(probe, check, node).to_owned()))
+            .collect()
     }
 
     /// The topology key that a failed check is about.
@@ -174,9 +173,7 @@ impl Couplings {
             Check::PodAntiAffinity => probe.anti.iter().find(|term| term.count(node) > 0),
             Check::OtherAntiAffinity => probe.others.iter().find(|term| term.count(node) > 0),
             Check::SpreadLabel => probe.spread.iter().map(|(term, _)| term).find(|term| term.domain(node) == NONE),
-            Check::Spread => {
-                probe.spread.iter().find(|spread| is_over(spread, node)).map(|(term, _)| term)
-            }
+            Check::Spread => probe.spread.iter().find(|spread| is_over(spread, node)).map(|(term, _)| term),
             _ => None,
         };
         failed.map_or("", |term| self.keys.key(term.key))

@@ -199,7 +199,8 @@ impl Farm {
     pub(super) fn settle(&mut self) {
         for _ in 0..20 {
             let plan = self.cycle();
-            if plan.binds.is_empty() && plan.admitted.is_empty() {
+            let wanted = plan.next_wakeup.is_some_and(|at| at <= self.lab.now);
+            if plan.binds.is_empty() && plan.admitted.is_empty() && !wanted {
                 return;
             }
         }

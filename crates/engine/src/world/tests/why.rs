@@ -87,8 +87,11 @@ fn some_group() -> impl Strategy<Value = GroupPlan> {
 fn some_scene() -> impl Strategy<Value = Scene> {
     let queue = || proptest::option::weighted(0.4, 1..9_i64);
     let nodes = prop::collection::vec(some_node(), 1..5);
-    (nodes, [queue(), queue()], prop::collection::vec(some_group(), 1..4))
-        .prop_map(|(nodes, queues, groups)| Scene { nodes, queues: queues.to_vec(), groups })
+    (nodes, [queue(), queue()], prop::collection::vec(some_group(), 1..4)).prop_map(|(nodes, queues, groups)| Scene {
+        nodes,
+        queues: queues.to_vec(),
+        groups,
+    })
 }
 
 fn amounts(cpu: i64, memory: i64, gpu: i64) -> Resources {
@@ -196,9 +199,9 @@ impl Scene {
             if plan.ssd && !node.ssd {
                 fails.push((Check::NodeAffinity, String::new()));
             }
-            for taint in 0..2 {
-                if node.taints[taint] && !plan.tolerates[taint] {
-                    fails.push((Check::Taint, TAINTS[taint].to_owned()));
+            for (key, (there, tolerates)) in TAINTS.iter().zip(node.taints.iter().zip(plan.tolerates)) {
+                if *there && !tolerates {
+                    fails.push((Check::Taint, (*key).to_owned()));
                 }
             }
             let could = fails.is_empty();
@@ -260,8 +263,7 @@ fn told(why: &Why) -> Truth {
                 truth.fits = false;
                 truth.checks =
                     unfit.checks.iter().map(|count| ((count.check, count.detail.clone()), count.nodes)).collect();
-                truth.short =
-                    unfit.short.iter().map(|short| (short.resource.clone(), short.short_on_best)).collect();
+                truth.short = unfit.short.iter().map(|short| (short.resource.clone(), short.short_on_best)).collect();
             }
             Reason::QueueLimit { limit, used, requested, short, .. } => {
                 assert_eq!(*short, used + requested - limit);
@@ -508,7 +510,9 @@ fn a_limit_that_would_let_it_pass_was_tried() {
     ├─ number 2 of 2 that wait in queue default, behind ns/big
     └─ could start now with a time limit of at most 8m
     ");
-    let Some(Could::Limit { limit_ms }) = lab.world.why("ns", "late").unwrap().could.into_iter().next() else { panic!() };
+    let Some(Could::Limit { limit_ms }) = lab.world.why("ns", "late").unwrap().could.into_iter().next() else {
+        panic!()
+    };
     let mut facts = pod("late", 0, 4_000);
     facts.template.time_limit_ms = Some(limit_ms + 1_000);
     lab.pod(facts.clone());

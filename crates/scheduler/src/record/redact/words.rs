@@ -132,7 +132,7 @@ fn is_amount(text: &str) -> bool {
 fn is_known_to_all(text: &str) -> bool {
     let Some((domain, name)) = text.split_once('/') else { return false };
     let is_of = |known: &&str| domain.strip_suffix(*known).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'));
-    DOMAINS.iter().any(|known| is_of(&known)) && !name.contains([':', '@', '/'])
+    DOMAINS.iter().any(is_of) && !name.contains([':', '@', '/'])
 }
 
 #[cfg(test)]

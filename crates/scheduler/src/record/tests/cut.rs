@@ -242,7 +242,7 @@ fn what_is_no_whole_case_is_refused() {
         bytes[at] ^= 0x40;
         assert!(read(&bytes).is_err(), "byte {at}");
     }
-    let mut newer = whole.clone();
+    let mut newer = whole;
     newer[14] = 9;
     assert!(matches!(read(&newer), Err(CaseError::Version(9))));
     assert!(matches!(read(b"schemaVersion: 1\ncases: []\n"), Err(CaseError::Foreign)));

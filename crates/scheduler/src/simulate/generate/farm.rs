@@ -26,7 +26,7 @@ pub(super) fn generate(days: u32, pods_a_day: u32, load: f64, seed: u64) -> Gene
     let mut random = Random::new(seed);
     let users = zipf(USERS, 0.9);
     let mut kinds = Kinds::default();
-    let mut jobs = Vec::new();
+    let mut jobs: Vec<Job> = Vec::new();
     for day in 0..days {
         let mut left = i64::from(pods_a_day);
         for _ in 0..LONG_A_DAY {
@@ -45,17 +45,28 @@ pub(super) fn generate(days: u32, pods_a_day: u32, load: f64, seed: u64) -> Gene
             left -= i64::from(size.max(1));
         }
     }
-    for (number, job) in jobs.iter_mut().enumerate() {
-        job.name = format!("j{}", number + 1);
-    }
     // What runs on after the last day is no load of these days.
     let ends_ms = (f64::from(days) * DAY_S * 1_000.0) as i64;
     let within = |job: &Job| job.held_ms().min((ends_ms - job.submit_ms).max(0)) as f64;
     let work: f64 = jobs.iter().map(|job| within(job) * job.cpu_milli_all() as f64 / 1e6).sum();
     let nodes = work / (load * f64::from(days) * DAY_S * NODE_CORES as f64);
     let nodes = nodes.ceil().clamp(NODES_LEAST, NODES_MOST);
+    let mut jobs = in_parts(jobs, nodes as u32 * NODE_CORES as u32);
+    for (number, job) in jobs.iter_mut().enumerate() {
+        job.name = format!("j{}", number + 1);
+    }
     let queues = vec![("research".into(), 3), ("students".into(), 1)];
     Generated { jobs, queues, nodes: format!("{nodes}x{NODE_CORES}cpu,256Gi") }
+}
+
+/// A sweep that is larger than the cluster is submitted in parts that are not.
+fn in_parts(jobs: Vec<Job>, cores: u32) -> Vec<Job> {
+    let parts = |job: Job| {
+        let all = job.pods;
+        let pods = move |part: u32| (all - part * cores).min(cores);
+        (0..all.div_ceil(cores)).map(move |part| Job { pods: pods(part), min: job.min.min(pods(part)), ..job.clone() })
+    };
+    jobs.into_iter().flat_map(parts).collect()
 }
 
 #[derive(Clone, Copy)]

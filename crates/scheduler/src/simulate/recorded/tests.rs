@@ -30,7 +30,7 @@ impl Scribe {
     fn group(&mut self, name: &str, seconds: i64, pods: u32, cpu_milli: i64) {
         let template = PodTemplate { requests: [("cpu".to_owned(), cpu_milli)].into(), ..PodTemplate::default() };
         let owner = OwnerFacts { kind: "Job".to_owned(), name: name.to_owned(), uid: format!("job-{name}") };
-        let tasks = vec![ShapeTask { role: "main".to_owned(), count: pods, template: template.clone() }];
+        let tasks = vec![ShapeTask { role: "main".to_owned(), count: pods, template }];
         let facts = GroupFacts {
             namespace: "ns".to_owned(),
             name: name.to_owned(),
