@@ -36,6 +36,11 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
+/// Bytes that are held now.
+pub fn held_bytes() -> i64 {
+    HELD.load(Relaxed)
+}
+
 /// What a piece of work took.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {

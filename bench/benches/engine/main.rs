@@ -6,6 +6,7 @@ mod baseline;
 mod cost;
 mod coupled;
 mod eviction;
+mod pending;
 mod placement;
 mod standing;
 mod worlds;
@@ -30,6 +31,7 @@ const SCENARIOS: &[Scenario] = &[
     ("reclaim", eviction::reclaim),
     ("standing", standing::million),
     ("idle", standing::idle),
+    ("pending", pending::million),
     ("armada", armada::tables),
 ];
 

@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::config::{Action, Config};
 use crate::cycle::Failure;
@@ -20,10 +21,14 @@ use crate::world::groups::GroupRow;
 use crate::world::tables::Tables;
 use crate::world::tasks::{TaskRow, TaskState};
 
+pub(crate) mod asking;
+pub(crate) mod holdings;
 pub(crate) mod lines;
 pub(crate) mod ordered;
 
-use lines::{Entry, Lines, Waiting};
+use asking::Asking;
+use holdings::Holdings;
+use lines::{Entry, Lines};
 use ordered::Ordered;
 
 /// Sizes are told in parts per million of the cluster.
@@ -51,7 +56,7 @@ pub(crate) struct Bucket {
     /// In job order.
     pub(crate) groups: Ordered,
     /// Why none of them got what it waits for, since the cycle that last tried one.
-    pub(crate) failure: Option<Failure>,
+    pub(crate) failure: Option<Arc<Failure>>,
     /// The class of the failure that all of them have been told.
     pub(crate) told: Option<String>,
 }
@@ -78,6 +83,9 @@ pub(crate) struct Backlog {
     /// Tried one by one.
     pub(crate) loose: BTreeSet<GroupId>,
     spots: Vec<Spot>,
+    /// Those that were not admitted.
+    pub(crate) asking: Asking,
+    pub(crate) holdings: Holdings,
     /// What waits, admitted or not.
     pub(crate) lines: Lines,
     /// What the cluster offered when the lines were made.
@@ -91,7 +99,8 @@ impl Backlog {
     pub(crate) fn refresh(&mut self, tables: &mut Tables, policy: &Policy, config: &Config) {
         let mut changed = tables.groups.take_moved();
         if self.orders != Some(tables.orders_version) {
-            *self = Self { orders: Some(tables.orders_version), ..Self::default() };
+            let holdings = Holdings::of(tables);
+            *self = Self { orders: Some(tables.orders_version), holdings, ..Self::default() };
             changed.extend(tables.groups.waiting.iter());
         }
         changed.sort_unstable();
@@ -106,12 +115,17 @@ impl Backlog {
         // All go out before any comes in: what is left is in order then, and its rows are there.
         for group in &changed {
             self.take_out(tables, policy, *group);
+            self.asking.take_out(*group, |left, right| order(tables, policy, left, right));
         }
         for group in changed {
             let place = place_of(tables, policy, config, group);
             let lead = if place == Place::Nowhere { None } else { lead_of(tables, policy, group) };
             self.put_in(tables, policy, group, Spot { place, lead });
+            if config.has(Action::Enqueue) {
+                self.asking.put_in(tables, policy, group);
+            }
             self.lines.set(group, entry_of(tables, policy, group));
+            self.holdings.set(group, tables.groups.table.get(group.index()));
         }
     }
 
@@ -183,12 +197,9 @@ fn entry_of(tables: &Tables, policy: &Policy, group: GroupId) -> Option<Entry> {
     let size = share::dominant(&missing.total, &tables.nodes.total) / (share::WHOLE / SIZE_WHOLE);
     let size = size.min(SIZE_MAX);
     let run_ms = tables.typical_run_of_all(group, &missing.parts);
-    let seconds = run_ms.unwrap_or(0) / 1_000;
-    let waiting =
-        Waiting { groups: 1, size, work: size.saturating_mul(seconds.max(1)), unknown: i64::from(run_ms.is_none()) };
     let shares = policy.shares_among_namespaces(tables, row.queue);
     let namespace = if shares { row.namespace_id } else { NamespaceId::from(0) };
-    Some(Entry::new((row.queue, namespace), row.priority, row.created, waiting))
+    Some(Entry::new((row.queue, namespace), row.priority, row.created, size, run_ms))
 }
 
 /// Job order where both rows are there: a group that is gone is found by its id.

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::actions::enqueue;
 use crate::backlog::{Backlog, Bucket, Kind};
 use crate::cycle::{Cycle, Failure};
 use crate::deadlines;
@@ -13,8 +14,9 @@ use crate::facts::{GroupCondition, GroupPhase, GroupStatus};
 use crate::ids::{GroupId, TimeMs};
 use crate::plan::{GroupUpdate, PodNotice, QueueUpdate};
 use crate::plugins::Counting;
+use crate::policy::Policy;
 use crate::reasons::{Minimum, Reason, Reasons, RoleMinimum, Stage};
-use crate::world::groups::{GroupRow, MADE_PREFIX, Noticed};
+use crate::world::groups::{GroupRow, Kept, MADE_PREFIX, Noticed};
 use crate::world::sub_jobs::JOB_HYPER_NODE;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
@@ -39,6 +41,8 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     groups.extend(news);
     groups.extend(long_absent(cycle));
     groups.extend(changed.iter().flat_map(|kind| cycle.backlog.buckets[kind].groups.iter()));
+    let (asking, lines) = cycle.backlog.asking.take_news();
+    groups.extend(asking);
     groups.sort_unstable();
     groups.dedup();
     groups.retain(|group| cycle.tables.groups.table.get(group.index()).is_some());
@@ -51,7 +55,12 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     for kind in changed {
         let bucket = cycle.backlog.buckets.get_mut(&kind).expect("no bucket leaves while a cycle ends");
         if put_off.is_empty() || !bucket.groups.iter().any(|group| put_off.contains(&group)) {
-            bucket.told = bucket.failure.as_ref().map(Failure::class);
+            bucket.told = bucket.failure.as_deref().map(Failure::class);
+        }
+    }
+    for line in lines {
+        if put_off.is_empty() || !cycle.backlog.asking.line(line).groups.iter().any(|group| put_off.contains(&group)) {
+            cycle.backlog.asking.told(line);
         }
     }
     // Reviewing changes phases, which marks groups again; they have just been looked at.
@@ -63,57 +72,98 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
 fn is_no_news(cycle: &Cycle<'_>, group: GroupId) -> bool {
     let (failure, row) = (&cycle.failures[&group], cycle.tables.groups.table.get(group.index()));
     let Some(row) = row.filter(|_| cycle.backlog.bucket_of(group).is_none()) else { return false };
-    let (Some(reasons), Some(noticed)) = (&row.reasons, &row.noticed) else { return false };
+    let Some(kept) = &row.reasons else { return false };
+    let knows = |noticed: &Noticed| noticed.version == row.shape_version && failure.is_class(&noticed.class);
     let written = !row.known || row.emitted.is_some();
-    let same_stage = reasons.stage == failure.stage && failure.stage != Stage::NoPods;
+    let same_stage = kept.failure.stage == failure.stage && failure.stage != Stage::NoPods;
     let in_network = row.wants_domains(&cycle.tables.hyper_nodes);
-    written && same_stage && !in_network && noticed.version == row.shape_version && failure.is_class(&noticed.class)
+    // What has no pods has nobody to tell.
+    let told = row.tasks.is_empty() || row.noticed.as_deref().is_some_and(knows);
+    written && same_stage && !in_network && told
 }
 
 /// Keeps the numbers of a failure that is no news.
 fn refresh_numbers(cycle: &mut Cycle<'_>, group: GroupId) {
     let failure = cycle.failures.remove(&group);
-    if let (Some(reasons), Some(failure)) = (&mut cycle.tables.groups.row_mut(group).reasons, failure) {
-        (reasons.approximate, reasons.reasons) = (failure.approximate, failure.reasons);
+    if let (Some(kept), Some(failure)) = (&mut cycle.tables.groups.row_mut(group).reasons, failure) {
+        kept.failure = Arc::new(failure);
     }
 }
 
 /// Buckets whose groups wait for another kind of reason than they were told.
 fn buckets_with_news(backlog: &Backlog) -> Vec<Kind> {
     let is_told = |bucket: &Bucket, failure: &Failure| bucket.told.as_ref().is_some_and(|told| failure.is_class(told));
-    let news = |bucket: &Bucket| bucket.failure.as_ref().is_some_and(|failure| !is_told(bucket, failure));
+    let news = |bucket: &Bucket| bucket.failure.as_deref().is_some_and(|failure| !is_told(bucket, failure));
     backlog.buckets.iter().filter(|(_, bucket)| news(bucket)).map(|(kind, _)| *kind).collect()
 }
 
 /// Why a group waits, with the numbers of the cycle that last tried one like it.
-pub(crate) fn reasons_of(tables: &Tables, backlog: &Backlog, group: GroupId) -> Option<Reasons> {
+pub(crate) fn reasons_of(tables: &Tables, policy: &Policy, backlog: &Backlog, group: GroupId) -> Option<Reasons> {
     let row = tables.groups.row(group);
-    let mut reasons = row.reasons.as_deref()?.clone();
-    let alike = backlog.bucket_of(group).filter(|_| row.counts.pipelined() == 0);
-    if let Some(failure) = alike.and_then(|bucket| bucket.failure.as_ref()) {
-        reasons.reasons = in_words_of(row, failure.clone()).reasons;
+    let kept = row.reasons.as_ref()?;
+    let now = alike(tables, backlog, group).filter(|_| row.counts.pipelined() == 0);
+    let now = now.filter(|failure| failure.stage == kept.failure.stage);
+    let mut reasons = in_full(tables, row, kept.since, now.as_ref().unwrap_or(&kept.failure));
+    let line = backlog.asking.line_of(group).filter(|_| now.is_some() && row.phase == GroupPhase::Pending);
+    if let Some(standing) = line.and_then(|line| line.standing.as_deref()) {
+        enqueue::renew(tables, policy, group, standing, &mut reasons.reasons);
     }
     Some(reasons)
 }
 
+/// Why those wait that are like the group.
+fn alike(tables: &Tables, backlog: &Backlog, group: GroupId) -> Option<Arc<Failure>> {
+    let row = tables.groups.row(group);
+    let asks = row.phase == GroupPhase::Pending;
+    let of_line = || backlog.asking.line_of(group).filter(|_| asks)?.failure.clone();
+    let of_bucket = || Some(in_words_of(row, backlog.bucket_of(group)?.failure.as_ref()?));
+    of_line().or_else(of_bucket)
+}
+
 /// The failure of a group that is alike, with this group's own names.
-fn in_words_of(row: &GroupRow, mut failure: Failure) -> Failure {
+fn in_words_of(row: &GroupRow, failure: &Arc<Failure>) -> Arc<Failure> {
+    let [role] = row.roles.as_slice() else { return failure.clone() };
+    let is_other = |reason: &Reason| matches!(reason, Reason::NodesUnfit(unfit) if *unfit.role != *role.name);
+    if !failure.reasons.iter().any(is_other) {
+        return failure.clone();
+    }
+    let mut failure = Failure::clone(failure);
     for reason in &mut failure.reasons {
-        if let (Reason::NodesUnfit(unfit), [role]) = (reason, row.roles.as_slice()) {
+        if let Reason::NodesUnfit(unfit) = reason {
             unfit.role = role.name.to_string();
         }
     }
-    failure
+    Arc::new(failure)
+}
+
+/// All that is to be said of it, with what follows from the group's row.
+fn in_full(tables: &Tables, row: &GroupRow, since: TimeMs, failure: &Failure) -> Reasons {
+    let unmet = row.roles.iter().filter(|role| row.role_minima_apply() && role.counts.ready() < role.min);
+    let roles =
+        unmet.map(|role| RoleMinimum { role: role.name.to_string(), min: role.min, ready: role.counts.ready() });
+    Reasons {
+        stage: failure.stage,
+        since,
+        queue: tables.queues.row(row.queue).name.to_string(),
+        minimum: Minimum {
+            min_member: row.min_member,
+            ready: row.counts.ready(),
+            pending: row.pending(),
+            roles: roles.collect(),
+        },
+        approximate: failure.approximate,
+        expected: None,
+        reasons: failure.reasons.clone(),
+    }
 }
 
 /// False if its pods are to be told later.
 fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
-    let of_bucket = || {
-        let failure = cycle.backlog.bucket_of(group)?.failure.clone()?;
-        Some(in_words_of(cycle.tables.groups.row(group), failure))
-    };
-    let failure = cycle.failures.remove(&group).or_else(of_bucket);
-    let reasons = reasons(cycle, group, failure);
+    let own = cycle.failures.remove(&group).map(Arc::new);
+    let failure = own.or_else(|| alike(cycle.tables, cycle.backlog, group));
+    let kept = kept(cycle, group, failure);
+    let reasons = kept.as_ref();
+    let reasons = reasons.map(|kept| in_full(cycle.tables, cycle.tables.groups.row(group), kept.since, &kept.failure));
     let worth_telling_at = reasons.as_ref().map(|reasons| worth_telling_at(cycle, group, reasons));
     let too_early = worth_telling_at.filter(|at| *at > cycle.now);
     let told = reasons.as_ref().filter(|_| too_early.is_none()).cloned();
@@ -121,7 +171,7 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
         cycle.wake_at(at);
     }
     await_group(cycle, group, reasons.as_ref());
-    cycle.tables.groups.row_mut(group).reasons = reasons.map(Box::new);
+    cycle.tables.groups.row_mut(group).reasons = kept;
     let ready = is_ready(cycle, group);
     watch_outlook(cycle, group, ready);
     let blocked = told.as_ref().filter(|reasons| !ready && reasons.stage != Stage::NoGroup);
@@ -185,7 +235,7 @@ fn long_absent(cycle: &mut Cycle<'_>) -> Vec<GroupId> {
 fn await_group(cycle: &mut Cycle<'_>, group: GroupId, reasons: Option<&Reasons>) {
     let Some(reasons) = reasons.filter(|reasons| reasons.stage == Stage::NoGroup) else { return };
     let row = cycle.tables.groups.row(group);
-    if row.reasons.as_ref().is_none_or(|old| old.stage != Stage::NoGroup) {
+    if row.reasons.as_ref().is_none_or(|old| old.failure.stage != Stage::NoGroup) {
         cycle.tables.groups.absent.push_back((reasons.since.plus_ms(MAKING_GRACE_MS), group));
     }
 }
@@ -195,34 +245,18 @@ fn is_ready(cycle: &Cycle<'_>, group: GroupId) -> bool {
     row.counts.ready() > 0 && cycle.policy.job_ready(cycle.tables, group, Counting::WithBestEffort)
 }
 
-fn reasons(cycle: &Cycle<'_>, group: GroupId, failure: Option<Failure>) -> Option<Reasons> {
+fn kept(cycle: &Cycle<'_>, group: GroupId, failure: Option<Arc<Failure>>) -> Option<Kept> {
     let row = cycle.tables.groups.row(group);
     let is_absent = !row.exists() && row.pending() > 0;
     let waits = cycle.tables.groups.waiting.contains(&group) && (row.pending() > 0 || !is_ready(cycle, group));
     let failure = match failure {
-        _ if is_absent => not_found(row),
+        _ if is_absent => Arc::new(not_found(row)),
         _ if !waits => return None,
         Some(failure) => failure,
-        None => unexplained(row),
+        None => Arc::new(unexplained(row)),
     };
-    let kept = row.reasons.as_ref().filter(|old| old.stage == failure.stage).map(|old| old.since);
-    let unmet = row.roles.iter().filter(|role| row.role_minima_apply() && role.counts.ready() < role.min);
-    let roles =
-        unmet.map(|role| RoleMinimum { role: role.name.to_string(), min: role.min, ready: role.counts.ready() });
-    Some(Reasons {
-        stage: failure.stage,
-        since: kept.unwrap_or(cycle.now),
-        queue: cycle.tables.queues.row(row.queue).name.to_string(),
-        minimum: Minimum {
-            min_member: row.min_member,
-            ready: row.counts.ready(),
-            pending: row.pending(),
-            roles: roles.collect(),
-        },
-        approximate: failure.approximate,
-        expected: None,
-        reasons: failure.reasons,
-    })
+    let since = row.reasons.as_ref().filter(|old| old.failure.stage == failure.stage).map(|old| old.since);
+    Some(Kept { since: since.unwrap_or(cycle.now), failure })
 }
 
 /// Its PodGroup is not there.
@@ -305,16 +339,18 @@ fn clear_condition(conditions: &mut [GroupCondition], kind: &str, reason: &str) 
 
 fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
     let lies_in = cycle.tables.lies_in(group);
-    let row = cycle.tables.groups.row_mut(group);
+    let row = cycle.tables.groups.row(group);
     let unchanged = row.emitted.as_ref().is_some_and(|old| old.same_class(&status));
     let moved = lies_in.filter(|name| *name != row.told_hyper_node.clone().unwrap_or_default());
     if !row.known || (unchanged && moved.is_none()) {
         return;
     }
+    let shared = cycle.tables.groups.share(&status);
+    let row = cycle.tables.groups.row_mut(group);
     if moved.is_some() {
         row.told_hyper_node.clone_from(&moved);
     }
-    row.emitted = Some(status.clone());
+    row.emitted = Some(shared);
     row.writing = true;
     cycle.plan.groups.push(GroupUpdate {
         namespace: row.namespace.to_string(),
@@ -327,10 +363,13 @@ fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
 
 /// False if some are to be told later.
 fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) -> bool {
-    let class: Arc<str> = reasons.class().into();
     let row = cycle.tables.groups.row_mut(group);
+    if row.tasks.is_empty() {
+        return true;
+    }
+    let class: Arc<str> = reasons.class().into();
     let version = row.shape_version;
-    let old = row.noticed.as_ref();
+    let old = row.noticed.as_deref();
     if old.is_some_and(|old| (old.version, &old.class) == (version, &class)) {
         return true;
     }
@@ -339,7 +378,7 @@ fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) -> bool
     let too_soon = again_at.filter(|at| *at > cycle.now);
     match (too_soon, &mut row.noticed) {
         (Some(_), Some(old)) => old.version = version,
-        (_, noticed) => *noticed = Some(Noticed { version, class: class.clone(), at: cycle.now }),
+        (_, noticed) => *noticed = Some(Box::new(Noticed { version, class: class.clone(), at: cycle.now })),
     }
     if let Some(at) = too_soon {
         cycle.wake_at(at);

@@ -134,3 +134,5 @@ impl Cycle<'_> {
         self.plan.next_wakeup = Some(self.plan.next_wakeup.map_or(time, |earlier| earlier.min(time)));
     }
 }
+
+crate::save::saved! { Failure { stage, approximate, reasons } }

@@ -95,7 +95,7 @@ fn candidates(tables: &Tables, row: &GroupRow) -> Vec<Candidate> {
     let shape = row.owner.as_ref().and_then(|owner| tables.shapes.get(owner.uid.as_str()));
     let mut candidates: Vec<Candidate> = Vec::new();
     if let Some(shape) = shape.filter(|shape| !shape.parts.is_empty()) {
-        for part in &shape.parts {
+        for part in shape.parts.iter() {
             let ready = row.roles.iter().find(|role| role.name == part.role).map_or(0, |role| role.counts.ready());
             let available = part.count.saturating_sub(ready);
             let part = Part { class: part.class, role: part.role.clone(), count: 0 };

@@ -14,7 +14,7 @@ use crate::forecast;
 use crate::ids::{GroupId, TimeMs};
 use crate::minimum::missing;
 use crate::policy::Policy;
-use crate::reasons::{Reason, Reasons};
+use crate::reasons::Reason;
 use crate::share;
 use crate::world::ends::Surety;
 use crate::world::tables::Tables;
@@ -97,7 +97,7 @@ impl Outlook {
     pub(crate) fn watch(&mut self, tables: &Tables, policy: &Policy, backlog: &Backlog, group: GroupId, now: TimeMs) {
         let row = tables.groups.row(group);
         let created = row.created;
-        if !row.reasons.as_ref().is_some_and(|reasons| is_foreseeable(reasons)) {
+        if !row.reasons.as_ref().is_some_and(|kept| is_foreseeable(&kept.failure.reasons)) {
             return;
         }
         let known = self.watched.get(&group).is_some_and(|(of, ..)| *of == created);
@@ -182,7 +182,7 @@ impl Outlook {
         // Those of which nothing is known run as long as the others.
         let work = i128::from(before.work) * i128::from(before.groups.max(1)) / i128::from(known.max(1));
         let work = i64::try_from(work).unwrap_or(i64::MAX);
-        let lacking = before.size.saturating_add(entry.waiting.size).saturating_sub(releases.free);
+        let lacking = before.size.saturating_add(entry.waiting().size).saturating_sub(releases.free);
         let by_ends = releases.when(lacking);
         let passed = now.0.saturating_sub(releases.at.0);
         let capacity = WHOLE.saturating_sub(releases.endless);
@@ -210,14 +210,14 @@ impl Outlook {
 }
 
 /// Whether it waits for what time brings by itself: room that comes free, its share, its turn.
-pub(crate) fn is_foreseeable(reasons: &Reasons) -> bool {
+pub(crate) fn is_foreseeable(reasons: &[Reason]) -> bool {
     let comes = |reason: &Reason| match reason {
         Reason::QueueLimit { never, of_cluster, .. } => !never && *of_cluster,
         Reason::NodesUnfit(_) | Reason::QueueShare { .. } | Reason::Overcommitted { .. } => true,
         Reason::StrictOrder { .. } | Reason::WaitsBehind { .. } | Reason::RoomIsFreed { .. } => true,
         _ => false,
     };
-    !reasons.reasons.is_empty() && reasons.reasons.iter().all(comes)
+    !reasons.is_empty() && reasons.iter().all(comes)
 }
 
 /// Whether there are nodes that could take each of the pods that the group needs, if they were empty.

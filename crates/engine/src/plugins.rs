@@ -87,6 +87,18 @@ pub enum Vote {
     Reject,
 }
 
+/// Which groups a plugin admits, or refuses, alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Alike {
+    /// It does not say. A plugin of a third party is asked about each group then.
+    #[default]
+    Unsaid,
+    /// This group is like no other.
+    Alone,
+    /// Those of one key are alike, if they are of one queue, namespace and priority and ask for the same.
+    Key(u64),
+}
+
 /// A score that is scaled to 0..100 over the nodes that can take the pod.
 #[derive(Debug, Clone, Copy)]
 pub struct Preference {
@@ -160,6 +172,11 @@ pub trait Plugin: Debug + Send + Sync {
     /// Which group goes first. Between two groups that hold nothing the answer may depend on their facts only.
     fn job_order(&self, _tables: &Tables, _left: GroupId, _right: GroupId) -> Ordering {
         Ordering::Equal
+    }
+
+    /// Whether `job_rank` says anything.
+    fn ranks(&self) -> bool {
+        false
     }
 
     /// The part of `job_order` that goes before what namespaces deserve of a queue.
@@ -362,6 +379,12 @@ pub trait Plugin: Debug + Send + Sync {
         Ok(Vote::Abstain)
     }
 
+    /// Which groups `job_enqueueable` answers for alike: where it refuses one, and from then on nothing happens but that
+    /// others are admitted, it is to refuse all that are like it. A refused group stands for those behind it then.
+    fn admits_alike(&self, _tables: &Tables, _group: GroupId) -> Alike {
+        Alike::Unsaid
+    }
+
     /// The group has been admitted.
     fn job_enqueued(&mut self, _tables: &Tables, _group: GroupId, _missing: &Missing) {}
 
@@ -393,6 +416,11 @@ pub trait Plugin: Debug + Send + Sync {
     /// May the queue take this much from other queues?
     fn preemptive(&self, _tables: &Tables, _queue: QueueId, _demand: &Demand) -> bool {
         true
+    }
+
+    /// Whether `preemptive` may say yes to more where it said no to less, as where one resource of many is enough.
+    fn preemptive_in_part(&self) -> bool {
+        false
     }
 
     /// Which candidates may leave for a task of the same queue. `None` abstains; an empty list is a veto.

@@ -16,6 +16,7 @@ use crate::world::classes::ClassRow;
 use crate::world::tables::Tables;
 use crate::world::tenants::Decay;
 
+mod admission;
 mod bounds;
 mod tenants;
 mod victims;
@@ -43,6 +44,8 @@ struct Slot {
     tier: usize,
     /// The plugin's epoch when it was asked last.
     epoch: u64,
+    /// It is not one of a third party.
+    ours: bool,
     switches: Switches,
     plugin: Box<dyn Plugin>,
 }
@@ -54,7 +57,8 @@ impl Policy {
         for (tier, configs) in config.tiers.iter().enumerate() {
             for config in configs {
                 if let Ok(Some(plugin)) = registry.build(config) {
-                    plugins.push(Slot { tier, epoch: 0, switches: config.switches, plugin });
+                    let ours = registry.is_ours(&config.name);
+                    plugins.push(Slot { tier, epoch: 0, ours, switches: config.switches, plugin });
                 }
             }
         }

@@ -26,7 +26,7 @@ mod evictions;
 pub(crate) mod groups;
 pub(crate) mod hypernodes;
 pub(crate) mod images;
-mod interned;
+pub(crate) mod interned;
 pub(crate) mod journal;
 pub(crate) mod nodes;
 pub(crate) mod objects;
@@ -224,6 +224,24 @@ impl World {
         self.reasons_of(group, Look::Nodes)
     }
 
+    /// The group of that name, and those whose owner has it.
+    pub fn named(&self, namespace: &str, name: &str) -> impl Iterator<Item = GroupView<'_>> {
+        self.tables.groups.named(namespace, name).into_iter().map(|group| self.view(group))
+    }
+
+    fn view(&self, group: GroupId) -> GroupView<'_> {
+        let row = self.tables.groups.row(group);
+        GroupView {
+            id: group,
+            world: self,
+            namespace: &row.namespace,
+            name: &row.name,
+            owner: row.owner.as_ref(),
+            queue: &self.tables.queues.row(row.queue).name,
+            phase: row.phase,
+        }
+    }
+
     /// Why a group waits, with all that stands against it now, who holds what it lacks, and what would let it start. What
     /// that needs to be tried is taken back: asking changes no decision. Bounded, however large the cluster is.
     pub fn why(&mut self, namespace: &str, name: &str) -> Option<Why> {
@@ -253,9 +271,9 @@ impl World {
     }
 
     fn reasons_of(&self, group: GroupId, look: Look) -> Option<Reasons> {
-        let mut reasons = close::reasons_of(&self.tables, &self.backlog, group)?;
+        let mut reasons = close::reasons_of(&self.tables, &self.policy, &self.backlog, group)?;
         let guess = || self.outlook.guess((&self.tables, &self.policy, &self.backlog), group, self.now, look);
-        let foreseeable = self.tables.reservations.of(group).is_some() || outlook::is_foreseeable(&reasons);
+        let foreseeable = self.tables.reservations.of(group).is_some() || outlook::is_foreseeable(&reasons.reasons);
         let guess = foreseeable.then(guess).flatten();
         explain::explain(&self.tables, group, self.now, guess, &mut reasons);
         reasons.reasons.extend(explain::closed(&self.tables, &self.policy, group, self.now));
@@ -297,15 +315,7 @@ impl World {
     /// All groups there are, and those that pods wait for, in no order that means anything. O(groups).
     pub fn groups(&self) -> impl Iterator<Item = GroupView<'_>> {
         let all = self.tables.groups.table.iter().filter(|(_, row)| row.exists() || row.reasons.is_some());
-        all.map(|(id, row)| GroupView {
-            id,
-            world: self,
-            namespace: &row.namespace,
-            name: &row.name,
-            owner: row.owner.as_ref(),
-            queue: &self.tables.queues.row(row.queue).name,
-            phase: row.phase,
-        })
+        all.map(|(id, _)| self.view(id))
     }
 
     /// How each queue stands since the last cycle, by name. O(queues).

@@ -58,14 +58,13 @@ impl Handle {
         Self { world, metrics }
     }
 
-    /// Why a Job, or a PodGroup, waits; nothing if it does not. O(groups), and what `World::why` takes; blocks for a cycle
+    /// Why a Job, or a PodGroup, waits; nothing if it does not. What `World::why` takes, however many wait; blocks for a cycle
     /// at most, and a cycle as long.
     pub fn why(&self, namespace: &str, name: &str) -> Option<Waiting> {
         // The World is changed for trials, and left as it was.
         let mut world = self.world.write();
-        let named = |group: &GroupView<'_>| group.name == name || group.owner.is_some_and(|owner| owner.name == name);
-        let asked = world.groups().filter(|group| group.namespace == namespace && named(group));
-        let asked: Vec<Waiting> = asked.take(GROUPS_A_NAME_MAX).map(|group| waiting(&group, Why::default())).collect();
+        let asked = world.named(namespace, name).take(GROUPS_A_NAME_MAX);
+        let asked: Vec<Waiting> = asked.map(|group| waiting(&group, Why::default())).collect();
         asked.into_iter().find_map(|waiting| {
             let why = world.why(namespace, &waiting.group)?;
             Some(Waiting { why, ..waiting })

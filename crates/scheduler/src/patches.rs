@@ -1,6 +1,6 @@
 //! The bodies of what is written: merge patches made of the engine's plans. Pure but for the stamps it keeps.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -19,11 +19,13 @@ pub(crate) struct Stamps {
 #[derive(Debug, Default)]
 struct GroupStamps {
     phase: Option<GroupPhase>,
-    conditions: BTreeMap<String, Stamp>,
+    /// One of each kind. Nearly all groups have one or two, and there may be a million groups.
+    conditions: Vec<Stamp>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Stamp {
+    kind: String,
     status: bool,
     reason: String,
     at: Timestamp,
@@ -52,15 +54,22 @@ impl Stamps {
         stamps.phase = Some(update.status.phase);
         let stamps = &mut stamps.conditions;
         let conditions = update.status.conditions.iter().map(|condition| {
-            let fresh = Stamp {
+            let fresh = || Stamp {
+                kind: condition.kind.clone(),
                 status: condition.status,
                 reason: condition.reason.clone(),
                 at: now,
                 transition: transition.to_owned(),
             };
-            let stamp = stamps.entry(condition.kind.clone()).or_insert_with(|| fresh.clone());
+            let known = stamps.iter().position(|stamp| stamp.kind == condition.kind);
+            let place = known.unwrap_or_else(|| {
+                stamps.reserve_exact(1);
+                stamps.push(fresh());
+                stamps.len() - 1
+            });
+            let stamp = &mut stamps[place];
             if (stamp.status, &stamp.reason) != (condition.status, &condition.reason) {
-                *stamp = fresh;
+                *stamp = fresh();
             }
             json!({
                 "type": condition.kind,

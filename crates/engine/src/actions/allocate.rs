@@ -1,6 +1,8 @@
 //! `allocate`: gives groups their nodes. A group's minimum is decided as one and taken back whole where it does not
 //! fit; groups behind it go on. What a group has beyond its minimum is placed one pod a turn, after all minima.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::enqueue::{is_impossible, is_possible, strict_order};
@@ -136,11 +138,12 @@ fn fail_all(cycle: &mut Cycle<'_>, groups: Vec<GroupId>, kinds: Vec<Kind>, failu
     for group in groups {
         cycle.failures.entry(group).or_insert_with(|| failure.clone());
     }
+    let failure = Arc::new(failure.clone());
     kinds.into_iter().for_each(|kind| fail_bucket(cycle, kind, failure.clone()));
 }
 
 /// The failure of one is that of all in the bucket.
-fn fail_bucket(cycle: &mut Cycle<'_>, kind: Kind, failure: Failure) {
+fn fail_bucket(cycle: &mut Cycle<'_>, kind: Kind, failure: Arc<Failure>) {
     if let Some(bucket) = cycle.backlog.buckets.get_mut(&kind) {
         bucket.failure = Some(failure);
     }
@@ -315,7 +318,7 @@ impl Round {
             if let (Outcome::Stuck, Some(kind)) = (outcome, turn.kind)
                 && let Some(failure) = cycle.failures.get(&turn.group).cloned()
             {
-                fail_bucket(cycle, kind, failure);
+                fail_bucket(cycle, kind, Arc::new(failure));
             }
             if outcome == Outcome::Stuck && holds_up(cycle, turn) {
                 let failure = Failure::at(Stage::Allocate, vec![strict_order(cycle, turn.queue, turn.group)]);
@@ -344,7 +347,7 @@ impl Round {
         self.held_by_shares |= reason.is_of_share();
         let failure = Failure::at(Stage::Allocate, vec![reason]);
         match turn.kind {
-            Some(kind) => fail_bucket(cycle, kind, failure),
+            Some(kind) => fail_bucket(cycle, kind, Arc::new(failure)),
             None => drop(cycle.failures.insert(turn.group, failure)),
         }
         true

@@ -2,15 +2,19 @@
 //!
 //! A group is admitted if its minimum fits the empty cluster and what its queue's limit leaves beside what is
 //! promised to admitted groups, and no plugin rejects it; and always if it could start right now within the limits. An
-//! impossible group is not admitted and is not counted, so it holds nobody up. Where namespaces share a queue, one that
+//! impossible group is not admitted and is not counted, so it holds nobody up. Only the first of those that are alike is
+//! looked at until it is admitted: while this action runs promises only become more, and what is refused stays so. Where namespaces share a queue, one that
 //! has nobody waiting is not held up by what others were promised.
+
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::allocate::packing;
 use super::outranked::Outranked;
 use super::reserve;
-use super::walk::{Outcome, Walk};
+use super::walk::{Outcome, Turn, Walk};
+use crate::backlog::asking::{LineId, Standing};
 use crate::config::Action;
 use crate::cycle::{Cycle, Failure};
 use crate::dims::Demand;
@@ -19,11 +23,17 @@ use crate::finder::Search;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId};
 use crate::minimum::{Missing, Part, Past, easiest, missing, of_pods};
 use crate::plugins::Counting;
+use crate::policy::Policy;
 use crate::queue_limit;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
 use crate::share;
 use crate::world::reservations::Lift;
+use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
+
+mod standing;
+
+pub(crate) use standing::renew;
 
 /// Names of groups ahead that a reason gives.
 const AHEAD_NAMED_MAX: usize = 5;
@@ -40,52 +50,120 @@ struct Known {
     rehearsals_left: u32,
     outranked: Outranked,
     fronts: reserve::Fronts,
+    /// Lines that had their turn in the queue whose turn it is, and may be owed something once more was promised.
+    revocable: Vec<LineId>,
+}
+
+/// Why a group can't be admitted.
+struct Refusal {
+    reasons: Vec<Reason>,
+    /// The queue may be owed it once more was promised.
+    revocable: bool,
+    standing: Option<Box<Standing>>,
+}
+
+impl From<Reason> for Refusal {
+    fn from(reason: Reason) -> Self {
+        Self { reasons: vec![reason], revocable: false, standing: None }
+    }
+}
+
+/// What came of a look at a group.
+struct Verdict {
+    /// Why it was not admitted.
+    failure: Option<Failure>,
+    revocable: bool,
+    standing: Option<Box<Standing>>,
+    /// Nothing behind it is admitted in its queue.
+    holds_up: bool,
 }
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    let pending: Vec<GroupId> = cycle.tables.groups.unadmitted.iter().copied().collect();
-    if pending.is_empty() {
+    if cycle.tables.groups.unadmitted.is_empty() {
         return;
     }
+    cycle.backlog.refresh(cycle.tables, cycle.policy, cycle.config);
     cycle.tables.settle_promises();
     let mut known = Known {
         placeable: Placeable::default(),
         rehearsals_left: packing::GANGS_MAX,
         outranked: Outranked::default(),
         fronts: reserve::Fronts::default(),
+        revocable: Vec::new(),
     };
-    // Queues in strict order, with the group that must be admitted first.
-    let mut held_up: FxHashMap<QueueId, GroupId> = FxHashMap::default();
-    let mut walk = Walk::new(cycle.tables, cycle.policy, None, &pending);
+    let alone: Vec<GroupId> = cycle.backlog.asking.alone.iter().copied().collect();
+    let heads = standing::with_a_turn(cycle, &mut known);
+    let mut walk = Walk::over(cycle.tables, cycle.policy, heads, &alone);
+    let mut queue = None;
     while let Some(turn) = walk.pop() {
-        review(cycle, turn.group, &mut held_up, &mut known);
-        walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Done);
+        if queue.replace(turn.queue) != Some(turn.queue) {
+            known.revocable.clear();
+        }
+        let verdict = review(cycle, turn.group, &mut known);
+        let outcome = match verdict.failure {
+            Some(failure) => {
+                known.revocable.extend(turn.kind.filter(|_| verdict.revocable));
+                fail(cycle, turn.group, turn.kind, Arc::new(failure), verdict.standing);
+                Outcome::Stuck
+            }
+            None => {
+                for line in std::mem::take(&mut known.revocable) {
+                    let namespace = cycle.backlog.asking.ask(line).namespace;
+                    walk.revive(cycle.tables, cycle.policy, &cycle.backlog.asking, &turn, (line, namespace));
+                }
+                Outcome::Done
+            }
+        };
+        if verdict.holds_up {
+            hold_up(cycle, &mut walk, turn, outcome);
+        } else {
+            walk.put_back(cycle.tables, cycle.policy, &cycle.backlog.asking, turn, outcome);
+        }
+    }
+}
+
+/// The failure of one is that of all in its line.
+fn fail(
+    cycle: &mut Cycle<'_>,
+    group: GroupId,
+    line: Option<LineId>,
+    failure: Arc<Failure>,
+    standing: Option<Box<Standing>>,
+) {
+    match line {
+        Some(line) => cycle.backlog.asking.fail(line, failure, standing),
+        None => drop(cycle.failures.insert(group, Arc::unwrap_or_clone(failure))),
+    }
+}
+
+/// Nothing behind the group is admitted in its queue. Those alike wait for what it waits for, if it waits.
+fn hold_up(cycle: &mut Cycle<'_>, walk: &mut Walk<LineId>, turn: Turn<LineId>, outcome: Outcome) {
+    let failure = Arc::new(Failure::at(Stage::Enqueue, vec![strict_order(cycle, turn.queue, turn.group)]));
+    let (groups, lines) = walk.drop_queue(turn);
+    for group in groups.into_iter().filter(|group| *group != turn.group) {
+        fail(cycle, group, None, failure.clone(), None);
+    }
+    for line in lines.into_iter().filter(|line| outcome == Outcome::Done || Some(*line) != turn.kind) {
+        fail(cycle, turn.group, Some(line), failure.clone(), None);
     }
 }
 
 /// Admits the group, or says why not.
-fn review(cycle: &mut Cycle<'_>, group: GroupId, held_up: &mut FxHashMap<QueueId, GroupId>, known: &mut Known) {
-    let queue = cycle.tables.groups.row(group).queue;
-    if let Some(next) = held_up.get(&queue) {
-        let reasons = vec![strict_order(cycle, queue, *next)];
-        cycle.failures.insert(group, Failure::at(Stage::Enqueue, reasons));
-        return;
-    }
+fn review(cycle: &mut Cycle<'_>, group: GroupId, known: &mut Known) -> Verdict {
     let mut missing = missing(cycle.tables, group);
-    match decide(cycle, group, &mut missing, known) {
-        Ok(()) => admit(cycle, group, &missing),
-        Err(reasons) => {
-            if !is_impossible(&reasons) && cycle.policy.is_strict(cycle.tables, queue) {
-                held_up.insert(queue, group);
-            }
-            if !is_impossible(&reasons) && reserve::admits(cycle, group, &mut known.fronts) {
-                return admit(cycle, group, &missing);
-            }
-            let estimated = matches!(reasons.first(), Some(Reason::QueueLimit { .. } | Reason::ExceedsCluster(_)));
-            let approximate = missing.block.is_some() && estimated;
-            cycle.failures.insert(group, Failure { stage: Stage::Enqueue, approximate, reasons });
-        }
+    let Err(Refusal { reasons, revocable, standing }) = decide(cycle, group, &mut missing, known) else {
+        admit(cycle, group, &missing);
+        return Verdict { failure: None, revocable: false, standing: None, holds_up: false };
+    };
+    let impossible = is_impossible(&reasons);
+    let holds_up = !impossible && cycle.policy.is_strict(cycle.tables, cycle.tables.groups.row(group).queue);
+    if !impossible && reserve::admits(cycle, group, &mut known.fronts) {
+        admit(cycle, group, &missing);
+        return Verdict { failure: None, revocable, standing, holds_up };
     }
+    let estimated = matches!(reasons.first(), Some(Reason::QueueLimit { .. } | Reason::ExceedsCluster(_)));
+    let approximate = missing.block.is_some() && estimated;
+    Verdict { failure: Some(Failure { stage: Stage::Enqueue, approximate, reasons }), revocable, standing, holds_up }
 }
 
 fn admit(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) {
@@ -111,20 +189,19 @@ pub(super) fn is_impossible(reasons: &[Reason]) -> bool {
     reasons.iter().any(impossible)
 }
 
-fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> Result<(), Vec<Reason>> {
-    let row = cycle.tables.groups.row(group);
-    let (queue, namespace) = (row.queue, row.namespace.clone());
+fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> Result<(), Refusal> {
+    let queue = cycle.tables.groups.row(group).queue;
     let row = cycle.tables.queues.row(queue);
     let name = row.name.to_string();
     if !row.known {
-        return Err(vec![Reason::QueueNotFound { queue: name }]);
+        return Err(Reason::QueueNotFound { queue: name }.into());
     }
     if !row.is_open() {
-        return Err(vec![Reason::QueueClosed { queue: name, state: format!("{:?}", row.state) }]);
+        return Err(Reason::QueueClosed { queue: name, state: format!("{:?}", row.state) }.into());
     }
     if cycle.tables.nodes.known == 0 {
         // What never fits can't be told yet, and pods that wait are what brings nodes.
-        return never_allowed(cycle, group, missing).map_or(Ok(()), |reason| Err(vec![reason]));
+        return never_allowed(cycle, group, missing).map_or(Ok(()), |reason| Err(reason.into()));
     }
     let mut fits = fits_alone(cycle, group, missing);
     // It may start with others of its pods.
@@ -133,38 +210,66 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
         fits = true;
     }
     if !fits && !could_start_now(cycle, group, missing, known) {
-        return Err(vec![match never_allowed(cycle, group, missing) {
-            Some(reason) => reason,
-            None => Reason::ExceedsCluster(exceeds(cycle, group, missing)),
-        }]);
+        let reason = never_allowed(cycle, group, missing);
+        let reason = reason.unwrap_or_else(|| Reason::ExceedsCluster(exceeds(cycle, group, missing)));
+        let standing = Some(standing::noted(cycle, missing, false, true));
+        return Err(Refusal { standing, ..reason.into() });
     }
-    let Some(reason) = objection(cycle, group, missing, Past::Nobody) else { return Ok(()) };
-    let first_of_namespace = cycle.policy.fairness.namespaces && !cycle.tables.promises.waits(queue, &namespace);
-    if fits && first_of_namespace && objection(cycle, group, missing, Past::Waiting).is_none() {
+    let Some(reason) = objection(cycle.tables, cycle.policy, group, missing, Past::Nobody) else { return Ok(()) };
+    if goes_past(cycle, group, missing, fits, &reason, known) {
         return Ok(());
     }
-    if could_start_now(cycle, group, missing, known) {
-        return Ok(());
-    }
-    if fits && (is_owed(cycle, queue, missing, &reason) || known.outranked.make_room(cycle, group, missing)) {
-        return Ok(());
-    }
+    let revocable = fits && may_come_to_be_owed(cycle, queue, missing);
+    let standing = Some(standing::noted(cycle, missing, fits, false));
     let mut reasons = vec![reason];
-    let ahead = cycle.tables.promises.of(queue, false).map(|promised| &promised.groups);
-    if let Some(ahead) = ahead.filter(|ahead| !ahead.is_empty()) {
-        let groups = ahead.iter().take(AHEAD_NAMED_MAX).map(|group| cycle.tables.groups.row(*group).key()).collect();
-        reasons.push(Reason::WaitsBehind { groups, count: u32::try_from(ahead.len()).unwrap_or(u32::MAX) });
+    reasons.extend(waits_behind(cycle.tables, queue));
+    Err(Refusal { reasons, revocable, standing })
+}
+
+/// Whether the group is admitted although there is an objection to it.
+fn goes_past(
+    cycle: &mut Cycle<'_>,
+    group: GroupId,
+    missing: &mut Missing,
+    fits: bool,
+    reason: &Reason,
+    known: &mut Known,
+) -> bool {
+    let row = cycle.tables.groups.row(group);
+    let queue = row.queue;
+    let first_of_namespace = cycle.policy.fairness.namespaces && !cycle.tables.promises.waits(queue, &row.namespace);
+    let past_waiting = |cycle: &Cycle<'_>, missing: &mut Missing| {
+        objection(cycle.tables, cycle.policy, group, missing, Past::Waiting).is_none()
+    };
+    if fits && first_of_namespace && past_waiting(cycle, missing) || could_start_now(cycle, group, missing, known) {
+        return true;
     }
-    Err(reasons)
+    fits && (is_owed(cycle, queue, missing, reason) || known.outranked.make_room(cycle, group, missing))
+}
+
+/// Who was admitted to the queue before, and still waits.
+fn waits_behind(tables: &Tables, queue: QueueId) -> Option<Reason> {
+    let ahead = tables.promises.of(queue, false).map(|promised| &promised.groups).filter(|ahead| !ahead.is_empty())?;
+    let groups = ahead.iter().take(AHEAD_NAMED_MAX).map(|group| tables.groups.row(*group).key()).collect();
+    Some(Reason::WaitsBehind { groups, count: u32::try_from(ahead.len()).unwrap_or(u32::MAX) })
 }
 
 /// Whether the queue would still be within its share, so that it reclaims what others hold or were promised in its place.
 fn is_owed(cycle: &Cycle<'_>, queue: QueueId, missing: &Missing, reason: &Reason) -> bool {
     let of_others = matches!(reason, Reason::QueueLimit { .. } | Reason::Overcommitted { .. });
-    let divided = cycle.policy.shares(cycle.tables, queue).is_some();
-    if !of_others || !divided || !cycle.config.has(Action::Reclaim) {
-        return false;
-    }
+    of_others && reclaims(cycle, queue) && is_within_share(cycle, queue, missing)
+}
+
+/// Whether more promises may lead to it. Otherwise they only take away from what the queue is owed.
+fn may_come_to_be_owed(cycle: &Cycle<'_>, queue: QueueId, missing: &Missing) -> bool {
+    reclaims(cycle, queue) && (cycle.policy.preemptive_in_part() || is_within_share(cycle, queue, missing))
+}
+
+fn reclaims(cycle: &Cycle<'_>, queue: QueueId) -> bool {
+    cycle.config.has(Action::Reclaim) && cycle.policy.shares(cycle.tables, queue).is_some()
+}
+
+fn is_within_share(cycle: &Cycle<'_>, queue: QueueId, missing: &Missing) -> bool {
     let mut wanted = missing.total.clone();
     if let Some(promised) = cycle.tables.promises.of(queue, false) {
         share::add(&mut wanted, &promised.all, 1);
@@ -235,16 +340,16 @@ pub(crate) fn is_possible(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
 }
 
 /// What the queue's limit and the plugins say, beside what is promised to others.
-fn objection(cycle: &Cycle<'_>, group: GroupId, missing: &mut Missing, past: Past) -> Option<Reason> {
+fn objection(tables: &Tables, policy: &Policy, group: GroupId, missing: &mut Missing, past: Past) -> Option<Reason> {
     missing.past = past;
-    let queue = cycle.tables.groups.row(group).queue;
-    let mut used = cycle.tables.queues.row(queue).own.held();
-    if let Some(promised) = cycle.tables.promises.of(queue, false) {
+    let queue = tables.groups.row(group).queue;
+    let mut used = tables.queues.row(queue).own.held();
+    if let Some(promised) = tables.promises.of(queue, false) {
         let counted = if past == Past::Nobody { &promised.all } else { &promised.starting };
         share::add(&mut used, counted, 1);
     }
-    let limit = queue_limit::exceeded(cycle.tables, queue, &missing.total, &used);
-    limit.or_else(|| cycle.policy.job_enqueueable(cycle.tables, group, missing).err())
+    let limit = queue_limit::exceeded(tables, queue, &missing.total, &used);
+    limit.or_else(|| policy.job_enqueueable(tables, group, missing).err())
 }
 
 /// Could the whole minimum be placed this moment, past those that wait for nodes? Tried on the tables and taken back.
@@ -252,7 +357,7 @@ fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing,
     if rehearse(cycle, group, missing, known) {
         return true;
     }
-    if objection(cycle, group, missing, Past::Waiting).is_some() {
+    if objection(cycle.tables, cycle.policy, group, missing, Past::Waiting).is_some() {
         return false;
     }
     let total = &cycle.tables.nodes.total;
@@ -312,7 +417,7 @@ fn rehearse(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known:
     cycle.rollback(savepoint);
     let Ok(placed) = placed else { return false };
     let mut start = of_pods(cycle.tables, &placed);
-    if objection(cycle, group, &mut start, Past::Waiting).is_some() {
+    if objection(cycle.tables, cycle.policy, group, &mut start, Past::Waiting).is_some() {
         return false;
     }
     *missing = start;

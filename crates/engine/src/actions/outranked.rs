@@ -1,24 +1,18 @@
 //! What groups of lower priority hold, by queue: a group that preemption can make room for is admitted although its
-//! queue is full; otherwise it would never have pods to preempt for. Worked out once a cycle, when first asked.
-
-use std::collections::BTreeMap;
+//! queue is full; otherwise it would never have pods to preempt for.
 
 use rustc_hash::FxHashMap;
 
 use crate::config::Action;
 use crate::cycle::Cycle;
-use crate::ids::{DimId, GroupId, QueueId};
+use crate::ids::{DimId, GroupId};
 use crate::minimum::Missing;
 use crate::queue_limit;
 use crate::share;
 
-/// What groups hold, by queue and priority.
-type Held = FxHashMap<QueueId, BTreeMap<i32, Vec<i64>>>;
-
 /// Nothing is placed while groups are admitted, so that what was worked out once stays true.
 #[derive(Debug, Default)]
 pub(super) struct Outranked {
-    held: Option<Held>,
     /// What pods can take now on all nodes together, by dimension.
     room: FxHashMap<DimId, i64>,
 }
@@ -30,11 +24,7 @@ impl Outranked {
             return false;
         }
         let row = cycle.tables.groups.row(group);
-        let held = self.held.get_or_insert_with(|| held(cycle));
-        let mut lower = Vec::new();
-        for (_, amounts) in held.get(&row.queue).into_iter().flat_map(|held| held.range(..row.priority)) {
-            share::add(&mut lower, amounts, 1);
-        }
+        let lower = cycle.backlog.holdings.below(row.queue, row.priority);
         if lower.is_empty() {
             return false;
         }
@@ -51,13 +41,4 @@ impl Outranked {
         wanted.all(|(dim, wanted)| *wanted <= free(DimId::from(dim)))
             && queue_limit::exceeded(cycle.tables, row.queue, &missing.total, &used).is_none()
     }
-}
-
-fn held(cycle: &Cycle<'_>) -> Held {
-    let mut held = Held::default();
-    for (_, row) in cycle.tables.groups.table.iter().filter(|(_, row)| row.counts.ready() > 0) {
-        let of_priority = held.entry(row.queue).or_default().entry(row.priority).or_default();
-        share::add(of_priority, &row.allocated, 1);
-    }
-    held
 }

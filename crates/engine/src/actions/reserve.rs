@@ -259,7 +259,7 @@ fn outranks(cycle: &Cycle<'_>, group: GroupId, reservation: &Reservation) -> boo
 
 /// Whether what it lacks is room, so that it helps to keep some.
 fn waits_for_room(cycle: &Cycle<'_>, group: GroupId) -> bool {
-    let alike = cycle.backlog.bucket_of(group).and_then(|bucket| bucket.failure.as_ref());
+    let alike = cycle.backlog.bucket_of(group).and_then(|bucket| bucket.failure.as_deref());
     let reasons = cycle.failures.get(&group).or(alike).map_or(&[][..], |failure| &failure.reasons);
     let of_room = |reason: &Reason| {
         matches!(reason, Reason::NodesUnfit(_) | Reason::NoDomain(_) | Reason::QueueLimit { never: false, .. })
@@ -287,6 +287,13 @@ fn since_next(cycle: &Cycle<'_>, queue: QueueId, group: GroupId) -> TimeMs {
     [of(Gate::Admission), of(Gate::Nodes)].into_iter().flatten().min().unwrap_or(cycle.now)
 }
 
+/// Whether the first group of the queue that could not be admitted may be.
+pub(super) fn seeks(cycle: &Cycle<'_>, queue: QueueId) -> bool {
+    let reservations = &cycle.tables.reservations;
+    let room = cycle.config.reserving().is_some_and(|settings| reservations.all.len() < settings.most);
+    room && reservations.in_queue(queue).is_none() && cycle.policy.overused(cycle.tables, queue).is_none()
+}
+
 /// A group that would fit alone could not be admitted, because so much was promised already. If it is next in its queue,
 /// and has been for long enough, it is: its pods are what room is reserved for.
 pub(super) fn admits(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Fronts) -> bool {
@@ -297,8 +304,7 @@ pub(super) fn admits(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Fronts)
         return false;
     }
     fronts.insert(queue);
-    let full = tables.reservations.all.len() >= settings.most;
-    if full || tables.reservations.in_queue(queue).is_some() || cycle.policy.overused(tables, queue).is_some() {
+    if !seeks(cycle, queue) {
         return false;
     }
     let promised = tables.promises.of(queue, false).map(|promised| &promised.groups);

@@ -5,45 +5,71 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::backlog::ordered::Cursor;
+use crate::backlog::asking::{Asking, LineId};
+use crate::backlog::ordered::{Cursor, Ordered};
 use crate::backlog::{Backlog, Kind};
 use crate::ids::{GroupId, NamespaceId, QueueId};
 use crate::policy::Policy;
 use crate::world::tables::Tables;
 
-/// What can have a turn.
-#[derive(Debug, Clone, Copy)]
-enum Entry {
-    /// The group.
-    Group(GroupId),
-    /// The next group of a bucket.
-    Bucket { kind: Kind, cursor: Cursor, head: GroupId },
+/// Groups that are alike, in lists.
+pub(super) trait Alike {
+    /// What tells the lists apart.
+    type Kind: Copy;
+
+    /// One of them; nothing if it is gone.
+    fn groups(&self, kind: Self::Kind) -> Option<&Ordered>;
 }
 
-impl Entry {
-    fn head(self) -> GroupId {
+impl Alike for Backlog {
+    type Kind = Kind;
+
+    fn groups(&self, kind: Kind) -> Option<&Ordered> {
+        self.buckets.get(&kind).map(|bucket| &bucket.groups)
+    }
+}
+
+impl Alike for Asking {
+    type Kind = LineId;
+
+    fn groups(&self, line: LineId) -> Option<&Ordered> {
+        Some(&self.line(line).groups)
+    }
+}
+
+/// What can have a turn.
+#[derive(Debug, Clone, Copy)]
+enum Entry<K> {
+    /// The group.
+    Group(GroupId),
+    /// The next group of those that are alike.
+    Bucket { kind: K, cursor: Cursor, head: GroupId },
+}
+
+impl<K> Entry<K> {
+    fn head(&self) -> GroupId {
         match self {
-            Self::Group(head) | Self::Bucket { head, .. } => head,
+            Self::Group(head) | Self::Bucket { head, .. } => *head,
         }
     }
 }
 
 /// A namespace's work in one queue. The first last.
 #[derive(Debug)]
-struct Tenant {
+struct Tenant<K> {
     namespace: NamespaceId,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<Entry<K>>,
 }
 
-impl Tenant {
-    fn new(tables: &Tables, policy: &Policy, namespace: NamespaceId, mut entries: Vec<Entry>) -> Self {
+impl<K> Tenant<K> {
+    fn new(tables: &Tables, policy: &Policy, namespace: NamespaceId, mut entries: Vec<Entry<K>>) -> Self {
         entries.sort_by(|left, right| policy.job_order(tables, right.head(), left.head()));
         Self { namespace, entries: entries.into() }
     }
 
     /// Puts an entry in its place. The next group of a bucket mostly comes after all others.
-    fn insert(&mut self, tables: &Tables, policy: &Policy, entry: Entry) {
-        let comes_after = |other: &Entry| policy.job_order(tables, other.head(), entry.head()).is_gt();
+    fn insert(&mut self, tables: &Tables, policy: &Policy, entry: Entry<K>) {
+        let comes_after = |other: &Entry<K>| policy.job_order(tables, other.head(), entry.head()).is_gt();
         match self.entries.front() {
             Some(last) if comes_after(last) => {
                 let place = self.entries.partition_point(comes_after);
@@ -67,20 +93,20 @@ impl Tenant {
 
 /// A queue and what is below it, the first last. Number 0 stands above all.
 #[derive(Debug)]
-struct Branch {
+struct Branch<K> {
     queue: Option<QueueId>,
     children: Vec<usize>,
-    tenants: Vec<Tenant>,
+    tenants: Vec<Tenant<K>>,
 }
 
 /// A group whose turn it is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Turn {
+pub(super) struct Turn<K = Kind> {
     pub(super) group: GroupId,
     pub(super) queue: QueueId,
     /// The bucket it comes from.
-    pub(super) kind: Option<Kind>,
-    entry: Entry,
+    pub(super) kind: Option<K>,
+    entry: Entry<K>,
 }
 
 /// What became of a turn.
@@ -94,8 +120,8 @@ pub(super) enum Outcome {
     Stuck,
 }
 
-pub(super) struct Walk {
-    branches: Vec<Branch>,
+pub(super) struct Walk<K = Kind> {
+    branches: Vec<Branch<K>>,
     /// The branches from the top to the queue whose turn it is.
     path: Vec<usize>,
 }
@@ -103,20 +129,29 @@ pub(super) struct Walk {
 impl Walk {
     /// Over all of the backlog's buckets, and `groups`.
     pub(super) fn new(tables: &Tables, policy: &Policy, backlog: Option<&Backlog>, groups: &[GroupId]) -> Self {
-        let mut by_queue: BTreeMap<QueueId, BTreeMap<NamespaceId, Vec<Entry>>> = BTreeMap::new();
+        let heads = backlog.into_iter().flat_map(|backlog| &backlog.buckets).filter_map(|(kind, bucket)| {
+            Some((*kind, kind.queue, kind.namespace, bucket.groups.at(Cursor::default())?))
+        });
+        Self::over(tables, policy, heads, groups)
+    }
+}
+
+impl<K: Copy> Walk<K> {
+    /// Over these lists of those that are alike, each with its queue, namespace and first group, and `groups`.
+    pub(super) fn over(
+        tables: &Tables,
+        policy: &Policy,
+        heads: impl IntoIterator<Item = (K, QueueId, NamespaceId, GroupId)>,
+        groups: &[GroupId],
+    ) -> Self {
+        let mut by_queue: BTreeMap<QueueId, BTreeMap<NamespaceId, Vec<Entry<K>>>> = BTreeMap::new();
         let tenant = |queue: QueueId, namespace: NamespaceId| {
             if policy.shares_among_namespaces(tables, queue) { namespace } else { NamespaceId::from(0) }
         };
-        let buckets = backlog.into_iter().flat_map(|backlog| &backlog.buckets);
-        for (kind, bucket) in buckets {
-            let cursor = Cursor::default();
-            let Some(head) = bucket.groups.at(cursor) else { continue };
-            let tenants = by_queue.entry(kind.queue).or_default();
-            tenants.entry(tenant(kind.queue, kind.namespace)).or_default().push(Entry::Bucket {
-                kind: *kind,
-                cursor,
-                head,
-            });
+        for (kind, queue, namespace, head) in heads {
+            let tenants = by_queue.entry(queue).or_default();
+            let entry = Entry::Bucket { kind, cursor: Cursor::default(), head };
+            tenants.entry(tenant(queue, namespace)).or_default().push(entry);
         }
         for group in groups {
             let row = tables.groups.row(*group);
@@ -127,7 +162,7 @@ impl Walk {
         let mut walk = Self { branches: vec![top], path: Vec::new() };
         let mut planted: BTreeMap<QueueId, usize> = BTreeMap::new();
         for (queue, tenants) in by_queue {
-            let mut tenants: Vec<Tenant> = tenants
+            let mut tenants: Vec<Tenant<K>> = tenants
                 .into_iter()
                 .map(|(namespace, entries)| Tenant::new(tables, policy, namespace, entries))
                 .collect();
@@ -176,7 +211,7 @@ impl Walk {
     }
 
     /// The group whose turn it is. Every `pop` is followed by a `put_back`, or by `drop_queue`.
-    pub(super) fn pop(&mut self) -> Option<Turn> {
+    pub(super) fn pop(&mut self) -> Option<Turn<K>> {
         self.path.clear();
         self.path.push(0);
         loop {
@@ -209,8 +244,8 @@ impl Walk {
         &mut self,
         tables: &Tables,
         policy: &Policy,
-        backlog: &Backlog,
-        turn: Turn,
+        alike: &impl Alike<Kind = K>,
+        turn: Turn<K>,
         outcome: Outcome,
     ) {
         let at = *self.path.last().expect("a turn was popped");
@@ -218,10 +253,10 @@ impl Walk {
         let mut tenant = tenants.pop().expect("the turn came from the last");
         if let Entry::Bucket { kind, cursor, .. } = turn.entry
             && outcome != Outcome::Stuck
-            && let Some(bucket) = backlog.buckets.get(&kind)
+            && let Some(groups) = alike.groups(kind)
         {
-            let cursor = bucket.groups.after(cursor);
-            if let Some(head) = bucket.groups.at(cursor) {
+            let cursor = groups.after(cursor);
+            if let Some(head) = groups.at(cursor) {
                 tenant.insert(tables, policy, Entry::Bucket { kind, cursor, head });
             }
         }
@@ -229,13 +264,50 @@ impl Walk {
             tenant.insert(tables, policy, Entry::Group(turn.group));
         }
         if !tenant.entries.is_empty() {
-            let after = |other: &Tenant| other.compare(tables, policy, turn.queue, &tenant).is_gt();
+            let after = |other: &Tenant<K>| other.compare(tables, policy, turn.queue, &tenant).is_gt();
             let place = tenants.partition_point(after);
             tenants.insert(place, tenant);
         }
         if outcome != Outcome::Stuck {
             self.reorder(tables, policy);
         }
+    }
+
+    /// Gives those of a list that come after the turn that was popped last another one: they had none since their first
+    /// was stuck.
+    pub(super) fn revive(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+        alike: &impl Alike<Kind = K>,
+        turn: &Turn<K>,
+        (kind, namespace): (K, NamespaceId),
+    ) {
+        let tenant = |namespace| {
+            if policy.shares_among_namespaces(tables, turn.queue) { namespace } else { NamespaceId::from(0) }
+        };
+        let (namespace, own) = (tenant(namespace), tenant(tables.groups.row(turn.group).namespace_id));
+        let order = |other| policy.tenant_order(tables, turn.queue, (namespace, other), (own, turn.group));
+        let Some(groups) = alike.groups(kind) else { return };
+        let cursor = groups.first(|other| order(other).is_gt());
+        let Some(head) = groups.at(cursor) else { return };
+        let at = *self.path.last().expect("a turn was popped");
+        let tenants = &mut self.branches[at].tenants;
+        let popped = tenants.pop().expect("the turn came from the last");
+        let entry = Entry::Bucket { kind, cursor, head };
+        let mut tenant = if popped.namespace == namespace {
+            let mut popped = popped;
+            popped.insert(tables, policy, entry);
+            return tenants.push(popped);
+        } else {
+            let place = tenants.iter().position(|tenant| tenant.namespace == namespace);
+            place.map_or_else(|| Tenant { namespace, entries: VecDeque::new() }, |place| tenants.remove(place))
+        };
+        tenant.insert(tables, policy, entry);
+        let after = |other: &Tenant<K>| other.compare(tables, policy, turn.queue, &tenant).is_gt();
+        let place = tenants.partition_point(after);
+        tenants.insert(place, tenant);
+        tenants.push(popped);
     }
 
     /// Finds the new places of the branches that had the turn, the lowest first.
@@ -256,7 +328,7 @@ impl Walk {
     }
 
     /// Drops all that is left of the queue whose turn it is; gives the groups and buckets that lose their turn.
-    pub(super) fn drop_queue(&mut self, turn: Turn) -> (Vec<GroupId>, Vec<Kind>) {
+    pub(super) fn drop_queue(&mut self, turn: Turn<K>) -> (Vec<GroupId>, Vec<K>) {
         let at = *self.path.last().expect("a turn was popped");
         let tenants = std::mem::take(&mut self.branches[at].tenants);
         let left = tenants.into_iter().flat_map(|tenant| tenant.entries).chain([turn.entry]);

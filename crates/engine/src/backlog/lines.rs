@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use rustc_hash::FxHashMap;
 
@@ -16,7 +17,7 @@ const MINUTE_MS: i64 = 60_000;
 /// Whose line.
 pub(crate) type Tenant = (QueueId, NamespaceId);
 /// Higher priorities first, then the oldest.
-type Place = (Reverse<i32>, i64);
+type Place = (Reverse<i32>, i32);
 
 /// What waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,17 +40,30 @@ impl Waiting {
     }
 }
 
-/// One group's part.
+/// One group's part. Small: there is one for each that waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) tenant: Tenant,
     place: Place,
-    pub(crate) waiting: Waiting,
+    size: u32,
+    /// How long it is expected to run.
+    seconds: Option<NonZeroU32>,
 }
 
 impl Entry {
-    pub(crate) fn new(tenant: Tenant, priority: i32, created: TimeMs, waiting: Waiting) -> Self {
-        Self { tenant, place: (Reverse(priority), created.0.div_euclid(MINUTE_MS)), waiting }
+    /// `size` in parts per million of the cluster, `run_ms` as far as that is known.
+    pub(crate) fn new(tenant: Tenant, priority: i32, created: TimeMs, size: i64, run_ms: Option<i64>) -> Self {
+        let least = |amount: i64| u32::try_from(amount.max(0)).unwrap_or(u32::MAX);
+        let minute = created.0.div_euclid(MINUTE_MS).clamp(i64::from(i32::MIN), i64::from(i32::MAX));
+        let seconds = run_ms.map(|run| NonZeroU32::new(least(run / 1_000)).unwrap_or(NonZeroU32::MIN));
+        let place = (Reverse(priority), i32::try_from(minute).unwrap_or(i32::MAX));
+        Self { tenant, place, size: least(size), seconds }
+    }
+
+    pub(crate) fn waiting(&self) -> Waiting {
+        let size = i64::from(self.size);
+        let seconds = self.seconds.map_or(1, |seconds| i64::from(seconds.get()));
+        Waiting { groups: 1, size, work: size.saturating_mul(seconds), unknown: i64::from(self.seconds.is_none()) }
     }
 }
 
@@ -61,23 +75,27 @@ struct Line {
 
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    entries: FxHashMap<GroupId, Entry>,
+    /// By group.
+    entries: Vec<Option<Entry>>,
     lines: FxHashMap<Tenant, Line>,
 }
 
 impl Lines {
     pub(crate) fn entry(&self, group: GroupId) -> Option<&Entry> {
-        self.entries.get(&group)
+        self.entries.get(group.index())?.as_ref()
     }
 
     /// Puts the group in its place, or takes it out.
     pub(crate) fn set(&mut self, group: GroupId, entry: Option<Entry>) {
-        if let Some(old) = self.entries.remove(&group)
+        if self.entries.len() <= group.index() {
+            self.entries.resize(group.index() + 1, None);
+        }
+        if let Some(old) = std::mem::replace(&mut self.entries[group.index()], entry)
             && let Some(line) = self.lines.get_mut(&old.tenant)
         {
-            line.all.add(old.waiting, -1);
+            line.all.add(old.waiting(), -1);
             if let Some(place) = line.places.get_mut(&old.place) {
-                place.add(old.waiting, -1);
+                place.add(old.waiting(), -1);
                 if place.groups == 0 {
                     line.places.remove(&old.place);
                 }
@@ -88,9 +106,8 @@ impl Lines {
         }
         if let Some(entry) = entry {
             let line = self.lines.entry(entry.tenant).or_default();
-            line.all.add(entry.waiting, 1);
-            line.places.entry(entry.place).or_default().add(entry.waiting, 1);
-            self.entries.insert(group, entry);
+            line.all.add(entry.waiting(), 1);
+            line.places.entry(entry.place).or_default().add(entry.waiting(), 1);
         }
     }
 
@@ -101,7 +118,7 @@ impl Lines {
         line.places.range(..entry.place).for_each(|(_, waiting)| before.add(*waiting, 1));
         if let Some(beside) = line.places.get(&entry.place) {
             let mut others = *beside;
-            others.add(entry.waiting, -1);
+            others.add(entry.waiting(), -1);
             let half = |amount: i64| amount / 2 + amount % 2;
             let (groups, unknown) = (half(others.groups), half(others.unknown));
             before.add(Waiting { groups, unknown, size: half(others.size), work: half(others.work) }, 1);
@@ -125,8 +142,8 @@ mod tests {
     use super::*;
 
     fn entry(priority: i32, minute: i64, size: i64) -> Entry {
-        let waiting = Waiting { groups: 1, size, work: 10 * size, unknown: 0 };
-        Entry::new((QueueId(0), NamespaceId(0)), priority, TimeMs(minute * MINUTE_MS + 5), waiting)
+        let created = TimeMs(minute * MINUTE_MS + 5);
+        Entry::new((QueueId(0), NamespaceId(0)), priority, created, size, Some(10_000))
     }
 
     #[test]

@@ -62,6 +62,13 @@ impl Ordered {
         self.chunks.iter().flatten().copied()
     }
 
+    /// The place of the first that `follows`, as all behind it do.
+    pub(crate) fn first(&self, follows: impl Fn(GroupId) -> bool) -> Cursor {
+        let chunk = self.chunks.partition_point(|chunk| chunk.last().is_some_and(|last| !follows(*last)));
+        let at = self.chunks.get(chunk).map_or(0, |groups| groups.partition_point(|group| !follows(*group)));
+        Cursor { chunk, at }
+    }
+
     /// A place in the list, for walking it while it does not change.
     pub(crate) fn at(&self, cursor: Cursor) -> Option<GroupId> {
         self.chunks.get(cursor.chunk).map(|groups| groups[cursor.at])

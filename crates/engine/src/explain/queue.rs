@@ -81,7 +81,7 @@ impl QueueWhy {
         }
         waiting.sort_by(order);
         let told = |group: &GroupId| {
-            let reasons = close::reasons_of(tables, backlog, *group);
+            let reasons = close::reasons_of(tables, policy, backlog, *group);
             let summary = reasons.map_or_else(|| "was not looked at yet".to_owned(), |reasons| reasons.summary());
             (tables.groups.row(*group).key(), summary)
         };

@@ -136,7 +136,7 @@ pub struct SubGroupPolicy {
 }
 
 /// A condition of a PodGroup, without the stamps the shell adds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupCondition {
     /// `Unschedulable` or `Scheduled`.
@@ -151,7 +151,7 @@ pub struct GroupCondition {
 }
 
 /// The part of a PodGroup's status that the scheduler writes.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupStatus {
     /// Its phase.
@@ -171,14 +171,18 @@ pub struct GroupStatus {
     pub failed: u32,
 }
 
+impl GroupCondition {
+    fn same_class(&self, other: &Self) -> bool {
+        (&self.kind, self.status, &self.reason) == (&other.kind, other.status, &other.reason)
+    }
+}
+
 impl GroupStatus {
     /// Equal in all that is worth a write: messages may differ.
     pub fn same_class(&self, other: &Self) -> bool {
-        let classes = |status: &Self| -> Vec<(String, bool, String)> {
-            status.conditions.iter().map(|c| (c.kind.clone(), c.status, c.reason.clone())).collect()
-        };
         (self.phase, self.running, self.succeeded, self.failed)
             == (other.phase, other.running, other.succeeded, other.failed)
-            && classes(self) == classes(other)
+            && self.conditions.len() == other.conditions.len()
+            && self.conditions.iter().zip(&other.conditions).all(|(one, other)| one.same_class(other))
     }
 }

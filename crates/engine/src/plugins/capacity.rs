@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::{GangEviction, Plugin, Vote, admission};
+use super::{Alike, GangEviction, Plugin, Vote, admission};
 use crate::config::{PluginConfig, Switch};
 use crate::dims::{Demand, PODS};
 use crate::ids::{DimId, GroupId, QueueId, TaskId, TimeMs};
@@ -183,6 +183,10 @@ impl Plugin for Capacity {
                 || self.near(tables, queue).iter().any(|above| self.deserves(tables, *above, demand)))
     }
 
+    fn preemptive_in_part(&self) -> bool {
+        true
+    }
+
     fn reclaimable(&self, tables: &Tables, preemptor: TaskId, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
         let row = tables.task(preemptor);
         let queue = tables.groups.row(row.group?).queue;
@@ -237,6 +241,14 @@ impl Plugin for Capacity {
             Some(reason) => Err(reason),
             None => Ok(Vote::Permit),
         }
+    }
+
+    /// Pods of one class may claim different devices.
+    fn admits_alike(&self, tables: &Tables, group: GroupId) -> Alike {
+        let claims =
+            |task: &TaskId| tables.task(*task).claims.as_ref().is_some_and(|claims| !claims.devices.is_empty());
+        let alone = self.devices && tables.groups.row(group).tasks.iter().any(claims);
+        if alone { Alike::Alone } else { Alike::Key(0) }
     }
 }
 

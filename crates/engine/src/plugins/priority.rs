@@ -23,6 +23,10 @@ impl Plugin for Priority {
         tables.groups.row(right).priority.cmp(&tables.groups.row(left).priority)
     }
 
+    fn ranks(&self) -> bool {
+        true
+    }
+
     fn job_rank(&self, tables: &Tables, left: GroupId, right: GroupId) -> Ordering {
         self.job_order(tables, left, right)
     }

@@ -34,6 +34,8 @@ struct Entry {
     /// Its arguments begin with names of the user's own.
     prefixes: Vec<String>,
     factory: Factory,
+    /// It is of this crate.
+    ours: bool,
 }
 
 /// The plugins that a configuration may name.
@@ -78,6 +80,7 @@ impl Default for Registry {
             Ok(Box::new(task_topology::TaskTopology::new(config)))
         });
         registry.add_placing();
+        registry.0.values_mut().for_each(|entry| entry.ours = true);
         registry
     }
 }
@@ -107,6 +110,7 @@ impl Registry {
             arguments: exact.into_iter().map(str::to_owned).collect(),
             prefixes: prefixes.into_iter().map(|name| name.trim_end_matches('*').to_owned()).collect(),
             factory: Arc::new(factory),
+            ours: false,
         };
         self.0.insert(name.to_owned(), entry);
     }
@@ -119,6 +123,11 @@ impl Registry {
     /// Whether a plugin has that name.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
+    }
+
+    /// Whether the plugin of that name is one of this crate, not of a third party.
+    pub(crate) fn is_ours(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|entry| entry.ours)
     }
 
     /// Whether the plugin reads the argument.

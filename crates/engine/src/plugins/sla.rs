@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use pumice_units::GoDuration;
 
-use super::{ArgumentError, Plugin, Vote};
+use super::{Alike, ArgumentError, Plugin, Vote};
 use crate::config::{Argument, PluginConfig};
 use crate::ids::{GroupId, TimeMs};
 use crate::minimum::Missing;
@@ -86,6 +86,11 @@ impl Plugin for Sla {
     fn job_enqueueable(&self, tables: &Tables, group: GroupId, _missing: &Missing) -> Result<Vote, Reason> {
         let overdue = self.due(tables, group).is_some_and(|due| due <= self.now);
         Ok(if overdue { Vote::Permit } else { Vote::Abstain })
+    }
+
+    /// Each has its own time.
+    fn admits_alike(&self, tables: &Tables, group: GroupId) -> Alike {
+        if self.due(tables, group).is_some() { Alike::Alone } else { Alike::Key(0) }
     }
 }
 

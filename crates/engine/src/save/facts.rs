@@ -9,7 +9,7 @@ use crate::facts::{
     SubGroupPolicy, Taint, Toleration, TopologySpec, VolumeClaimFacts, VolumeFacts, WindowFacts,
 };
 use crate::ids::{ClassId, DimId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
-use crate::reasons::Reasons;
+use crate::reasons::{Reason, Stage};
 
 /// Reads facts, in other words where the source has them.
 fn load_json<T: serde::de::DeserializeOwned>(from: &mut Source<'_>, what: &'static str) -> Result<T, LoadError> {
@@ -63,8 +63,9 @@ saved_as_json!(
     PodTemplate,
     QueueState,
     QuotaFacts,
-    Reasons,
+    Reason,
     ShardFacts,
+    Stage,
     StorageClassFacts,
     SubGroupPolicy,
     Taint,

@@ -150,7 +150,8 @@ impl Tables {
         let labels = self.couplings.labels(&facts.labels);
         self.nodes.widen(self.dims.len());
         let group = facts.mine.then(|| self.group_of(facts));
-        let role = group.map_or(0, |group| self.groups.row_mut(group).role(&facts.role));
+        let role_name = self.groups.share_name(&facts.role);
+        let role = group.map_or(0, |group| self.groups.row_mut(group).role(&role_name));
         let (sub_job, part_labels) = group.map_or((REST, None), |group| self.part_of(group, facts));
         let of_one = group.is_some_and(|group| self.groups.row(group).of_one);
         let device_labels = plugins::deviceshare::asks_for_devices(&facts.template).then_some(&facts.labels);
@@ -343,6 +344,9 @@ impl Tables {
 
     fn upsert_group(&mut self, facts: &GroupFacts) {
         let group = self.intern_group(&facts.namespace, &facts.name);
+        let status = self.groups.share(&facts.status);
+        let priority_class = self.groups.share_name(&facts.priority_class);
+        let run_profile = self.groups.share_name(&facts.run_profile);
         let row = self.groups.row_mut(group);
         let replaced = row.known && *row.uid != *facts.uid;
         let same_owner = row.known && !replaced && row.owner == facts.owner;
@@ -356,7 +360,7 @@ impl Tables {
             row.phase = facts.status.phase;
         }
         if !row.writing {
-            row.emitted = Some(facts.status.clone());
+            row.emitted = Some(status);
         }
         let was_known = std::mem::replace(&mut row.known, true);
         if !row.writing {
@@ -365,12 +369,12 @@ impl Tables {
         row.uid = facts.uid.as_str().into();
         row.min_member = facts.min_member;
         row.created = facts.created;
-        row.priority_class = facts.priority_class.as_str().into();
+        row.priority_class = priority_class;
         row.priority = self.priorities.resolve(&facts.priority_class);
         row.annotations.clone_from(&facts.annotations);
         row.preemptable = facts.preemptable;
         row.topology.clone_from(&facts.topology);
-        row.run_profile = facts.run_profile.as_str().into();
+        row.run_profile = run_profile;
         let parts_changed = !was_known || row.sub_groups != facts.sub_groups;
         row.sub_groups.clone_from(&facts.sub_groups);
         row.min_resources = facts.min_resources.as_ref().map(|resources| self.dims.demand(resources));
@@ -378,7 +382,9 @@ impl Tables {
             role.min = 0;
         }
         for (name, min) in facts.min_task_member.iter().take(ROLES_MAX) {
-            let role = row.role(name);
+            let name = self.groups.share_name(name);
+            let row = self.groups.row_mut(group);
+            let role = row.role(&name);
             row.roles[role as usize].min = *min;
         }
         // Its place among others depends on all of this.
@@ -389,7 +395,7 @@ impl Tables {
         let shape = facts.owner.as_ref().and_then(|owner| self.shapes.get(owner.uid.as_str()));
         // An owner that is gone has no shape, and stays gone.
         row.ended = shape.map_or(same_owner && row.ended, |shape| shape.ended);
-        let old_owner = std::mem::replace(&mut row.owner, facts.owner.clone());
+        let old_owner = self.groups.set_owner(group, facts.owner.clone());
         self.nodes.widen(self.dims.len());
         if parts_changed {
             self.make_parts(group);
@@ -406,13 +412,16 @@ impl Tables {
         if let Some(uid) = old
             && let Some(groups) = self.owned.get_mut(uid.as_str())
         {
-            groups.remove(&group);
+            groups.retain(|other| *other != group);
             if groups.is_empty() {
                 self.owned.remove(uid.as_str());
             }
         }
         if let Some(uid) = new {
-            self.owned.entry(uid.into()).or_default().insert(group);
+            let known = self.shapes.get_key_value(uid.as_str()).map(|(uid, _)| uid.clone());
+            let groups = self.owned.entry(known.unwrap_or_else(|| uid.into())).or_default();
+            let place = groups.partition_point(|other| *other < group);
+            groups.insert(place, group);
         }
     }
 
@@ -459,7 +468,7 @@ impl Tables {
         if !row.of_one {
             row.phase = GroupPhase::Pending;
         }
-        let owner = row.owner.take().map(|owner| owner.uid);
+        let owner = self.groups.set_owner(group, None).map(|owner| owner.uid);
         self.set_owner(group, owner, None);
         self.groups.set_deadline(group, None);
         self.groups.refresh(group);
@@ -483,33 +492,38 @@ impl Tables {
             .iter()
             .filter(|task| task.count > 0)
             .map(|task| ShapePart {
-                role: task.role.as_str().into(),
+                role: self.groups.share_name(&task.role),
                 class: self.acquire_class(&task.template),
                 count: task.count,
             })
             .collect();
         self.nodes.widen(self.dims.len());
-        if self.shapes.get(owner_uid).is_some_and(|shape| shape.parts == parts && shape.ended == ended) {
+        if self.shapes.get(owner_uid).is_some_and(|shape| *shape.parts == parts && shape.ended == ended) {
             parts.into_iter().for_each(|part| self.release_class(part.class));
             return;
         }
         let old = if parts.is_empty() && !ended {
             self.shapes.remove(owner_uid)
         } else {
-            self.shapes.insert(owner_uid.into(), Shape { parts, ended })
+            let known = self.owned.get_key_value(owner_uid).map(|(uid, _)| uid.clone());
+            let parts = self.groups.share_parts(parts);
+            self.shapes.insert(known.unwrap_or_else(|| owner_uid.into()), Shape { parts, ended })
         };
-        for part in old.into_iter().flat_map(|shape| shape.parts) {
-            self.release_class(part.class);
-        }
+        self.release_shape(old);
         self.owner_changed(owner_uid, ended);
     }
 
     /// The owner is gone: what it made goes after it.
     fn remove_shape(&mut self, owner_uid: &str) {
-        for part in self.shapes.remove(owner_uid).into_iter().flat_map(|shape| shape.parts) {
+        let old = self.shapes.remove(owner_uid);
+        self.release_shape(old);
+        self.owner_changed(owner_uid, true);
+    }
+
+    fn release_shape(&mut self, shape: Option<Shape>) {
+        for part in shape.iter().flat_map(|shape| shape.parts.iter()) {
             self.release_class(part.class);
         }
-        self.owner_changed(owner_uid, true);
     }
 
     fn owner_changed(&mut self, owner_uid: &str, ended: bool) {

@@ -2,12 +2,15 @@
 //! Counts follow the tasks' states exactly; only `Tables` changes them. A group that only pods name is a placeholder.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use rustc_hash::{FxHashSet, FxHasher};
+
+use crate::cycle::Failure;
 use crate::dims::Demand;
 use crate::facts::{GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TaskId, TimeMs};
-use crate::reasons::Reasons;
 use crate::world::sub_jobs::SubJobs;
 use crate::world::table::Table;
 use crate::world::tasks::{STATES, TaskState};
@@ -69,7 +72,7 @@ pub(crate) struct Role {
 }
 
 /// Tasks that a group will have, before it has pods.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ShapePart {
     pub(crate) role: Arc<str>,
     pub(crate) class: ClassId,
@@ -83,6 +86,15 @@ pub(crate) struct Noticed {
     pub(crate) version: u64,
     pub(crate) class: Arc<str>,
     pub(crate) at: TimeMs,
+}
+
+/// Why a group waits, as a cycle found last. What groups have in common is kept once; what else there is to say follows
+/// from the group's row.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// Since when it waits at this stage.
+    pub(crate) since: TimeMs,
+    pub(crate) failure: Arc<Failure>,
 }
 
 /// A group: a PodGroup, or a bare pod alone.
@@ -131,17 +143,17 @@ pub struct GroupRow {
     /// The HyperNode that its PodGroup's annotation names, as seen or written last.
     pub(crate) told_hyper_node: Option<Arc<str>>,
     /// What was written last, or seen where nothing was.
-    pub(crate) emitted: Option<GroupStatus>,
+    pub(crate) emitted: Option<Arc<GroupStatus>>,
     /// Since when it holds nodes and can't start, as far as a cycle has seen.
     pub(crate) half_placed_since: Option<TimeMs>,
     /// Its owner has ended: it wants no more pods.
     pub(crate) ended: bool,
     /// A write of the status is in flight.
     pub(crate) writing: bool,
-    pub(crate) reasons: Option<Box<Reasons>>,
+    pub(crate) reasons: Option<Kept>,
     /// How many pods a cycle that waited for more of them found last, and when it last found more than before.
     pub(crate) arrived: (usize, TimeMs),
-    pub(crate) noticed: Option<Noticed>,
+    pub(crate) noticed: Option<Box<Noticed>>,
     /// Counts changes of what the group asks for.
     pub(crate) shape_version: u64,
 }
@@ -188,20 +200,35 @@ impl GroupRow {
         total > 0 && u64::from(self.min_member) >= total
     }
 
-    pub(crate) fn role(&mut self, name: &str) -> u32 {
-        if let Some(at) = self.roles.iter().position(|role| &*role.name == name) {
+    pub(crate) fn role(&mut self, name: &Arc<str>) -> u32 {
+        if let Some(at) = self.roles.iter().position(|role| role.name == *name) {
             return u32::try_from(at).expect("a group has fewer than 2^32 roles");
         }
         if self.roles.len() > ROLES_MAX {
             return 0;
         }
-        self.roles.push(Role { name: name.into(), min: 0, counts: Counts::default(), pending_best_effort: 0 });
+        self.roles.push(Role { name: name.clone(), min: 0, counts: Counts::default(), pending_best_effort: 0 });
         u32::try_from(self.roles.len() - 1).expect("a group has fewer than 2^32 roles")
     }
 }
 
 pub(crate) fn key_of(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
+}
+
+fn remember<T: Clone + Eq + Hash>(known: &mut FxHashSet<T>, one: T) -> T {
+    if known.len() >= SHARED_MAX {
+        known.clear();
+    }
+    known.insert(one.clone());
+    one
+}
+
+/// By what groups are found whose owner has a name.
+fn owned_key(namespace: &str, owner: &str) -> u32 {
+    let mut hasher = FxHasher::default();
+    (namespace, owner).hash(&mut hasher);
+    u32::try_from(hasher.finish() >> 32).expect("half of the bits")
 }
 
 #[derive(Debug)]
@@ -217,6 +244,8 @@ pub(crate) struct Groups {
     pub(crate) best_effort: BTreeSet<GroupId>,
     /// Groups with a deadline that are there and have not ended, the nearest first.
     pub(crate) deadlines: BTreeSet<(TimeMs, GroupId)>,
+    /// Groups by their namespaces' and owners' names, of which there is a part of a hash.
+    owned: BTreeSet<(u32, GroupId)>,
     /// When to tell the pods of groups that were not there when they were looked at; by time.
     pub(crate) absent: VecDeque<(TimeMs, GroupId)>,
     /// Groups whose status may have changed since it was last worked out; each once.
@@ -226,7 +255,14 @@ pub(crate) struct Groups {
     /// Groups whose promises may have changed since they were settled; each once.
     unsettled: Vec<GroupId>,
     marks: Vec<Marks>,
+    /// Statuses, names and tasks that were seen lately: groups that are alike share them.
+    statuses: FxHashSet<Arc<GroupStatus>>,
+    names: FxHashSet<Arc<str>>,
+    parts: FxHashSet<Arc<Vec<ShapePart>>>,
 }
+
+/// Of what is shared so many of each are remembered.
+const SHARED_MAX: usize = 8_192;
 
 /// What a group is in, so that a change need not look.
 #[derive(Debug, Clone, Copy, Default)]
@@ -249,11 +285,15 @@ impl Groups {
             half_placed: BTreeSet::new(),
             best_effort: BTreeSet::new(),
             deadlines: BTreeSet::new(),
+            owned: BTreeSet::new(),
             absent: VecDeque::new(),
             dirty: Vec::new(),
             moved: Vec::new(),
             unsettled: Vec::new(),
             marks: Vec::new(),
+            statuses: FxHashSet::default(),
+            names: FxHashSet::default(),
+            parts: FxHashSet::default(),
         }
     }
 
@@ -381,6 +421,51 @@ impl Groups {
         }
     }
 
+    /// The status, shared with whoever has the same.
+    pub(crate) fn share(&mut self, status: &GroupStatus) -> Arc<GroupStatus> {
+        let known = self.statuses.get(status).cloned();
+        known.unwrap_or_else(|| remember(&mut self.statuses, Arc::new(status.clone())))
+    }
+
+    /// A name that many have.
+    pub(crate) fn share_name(&mut self, name: &str) -> Arc<str> {
+        let known = self.names.get(name).cloned();
+        known.unwrap_or_else(|| remember(&mut self.names, name.into()))
+    }
+
+    /// Tasks that many have.
+    pub(crate) fn share_parts(&mut self, parts: Vec<ShapePart>) -> Arc<Vec<ShapePart>> {
+        let known = self.parts.get(&parts).cloned();
+        known.unwrap_or_else(|| remember(&mut self.parts, Arc::new(parts)))
+    }
+
+    /// Who owns the group, from now on; gives who did.
+    pub(crate) fn set_owner(&mut self, group: GroupId, owner: Option<OwnerFacts>) -> Option<OwnerFacts> {
+        let row = self.table.row_mut(group.index());
+        let key = |owner: &OwnerFacts| (owned_key(&row.namespace, &owner.name), group);
+        let (old, new) = (row.owner.as_ref().map(key), owner.as_ref().map(key));
+        if old != new {
+            old.map(|old| self.owned.remove(&old));
+            new.map(|new| self.owned.insert(new));
+        }
+        std::mem::replace(&mut row.owner, owner)
+    }
+
+    /// The group of that name, and those whose owner has it.
+    pub(crate) fn named(&self, namespace: &str, name: &str) -> Vec<GroupId> {
+        let key = owned_key(namespace, name);
+        let owned = self.owned.range((key, GroupId(0))..=(key, GroupId(u32::MAX))).map(|(_, group)| *group);
+        let is_owned = |group: &GroupId| {
+            let row = self.row(*group);
+            *row.namespace == *namespace && row.owner.as_ref().is_some_and(|owner| owner.name == name)
+        };
+        let mut found: Vec<GroupId> = owned.filter(is_owned).collect();
+        found.extend(self.table.find(&key_of(namespace, name)));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// The group is gone.
     pub(crate) fn forget(&mut self, group: GroupId) {
         self.mark(group, false, false, false);
@@ -418,8 +503,9 @@ crate::save::saved! {
     Role { name, min, counts, pending_best_effort };
     ShapePart { role, class, count };
     Noticed { version, class, at };
+    Kept { since, failure };
     GroupRow { namespace, namespace_id, name, uid, known, of_one, queue, inherits_queue, min_member, roles, min_resources, priority_class, priority, created, owner, phase, tasks, counts, pending_best_effort, releasing_placed, allocated, annotations, preemptable, topology, run_profile, deadline, told_late, sub_groups, sub_jobs, told_hyper_node, emitted, half_placed_since, ended, writing, reasons, arrived, noticed, shape_version };
-    Groups { table, waiting, half_placed, unadmitted, best_effort, deadlines, absent, dirty, moved, unsettled, marks };
+    Groups { table, waiting, half_placed, unadmitted, best_effort, deadlines, owned, absent, dirty, moved, unsettled, marks } except { statuses: FxHashSet::default(), names: FxHashSet::default(), parts: FxHashSet::default() };
     Marks { dirty, moved, unsettled, waiting, unadmitted, best_effort, half_placed };
 }
 

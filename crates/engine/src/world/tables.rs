@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
 
 use crate::config::Sharding;
 use crate::dims::Dims;
@@ -37,7 +38,8 @@ use crate::world::windows::Windows;
 /// What an owner will make pods from.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    pub(crate) parts: Vec<ShapePart>,
+    /// Shared by owners of equal tasks.
+    pub(crate) parts: Arc<Vec<ShapePart>>,
     pub(crate) ended: bool,
 }
 
@@ -90,7 +92,7 @@ pub struct Tables {
     /// By the owner's uid.
     pub(crate) shapes: FxHashMap<Arc<str>, Shape>,
     /// Groups by their owner's uid.
-    pub(crate) owned: FxHashMap<Arc<str>, BTreeSet<GroupId>>,
+    pub(crate) owned: FxHashMap<Arc<str>, SmallVec<[GroupId; 2]>>,
     /// Where groups without a queue go.
     pub(crate) default_queue: Arc<str>,
     /// A namespace has another queue than before: groups that follow it are to be moved.

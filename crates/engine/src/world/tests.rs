@@ -18,6 +18,7 @@ mod gates;
 mod hostile;
 mod laws;
 mod limits;
+mod lines;
 mod oracle;
 mod orders;
 mod reservations;
