@@ -105,7 +105,7 @@ pub struct CutArgs {
     #[arg(long)]
     pub redact: bool,
     /// The file to write
-    #[arg(long = "output", short, value_name = "FILE")]
+    #[arg(long = "output", short = 'o', value_name = "FILE")]
     pub file: PathBuf,
 }
 
