@@ -14,11 +14,12 @@ use crate::config::Action;
 use crate::cycle::Cycle;
 use crate::facts::{GroupPhase, PodTemplate, TaintEffect, Toleration};
 use crate::finder::Telling;
-use crate::ids::{ClassId, DimId, GroupId, QueueId};
+use crate::ids::{ClassId, DimId, GroupId, QueueId, TimeMs};
 use crate::matching::untolerated;
 use crate::minimum::missing;
 use crate::reasons::{Check, NodesUnfit, Reason};
 use crate::world::queues::ROOT;
+use crate::world::reservations::Lift;
 use crate::world::sketch::Sketch;
 use crate::world::tasks::TaskState;
 
@@ -260,16 +261,19 @@ impl<'c, 'w> Trials<'c, 'w> {
         starts
     }
 
-    /// Ended in time to be out of the way of those for whom room is kept.
+    /// Ended in time to be out of the way of those for whom room is kept, or before an administrator's window begins.
     fn a_limit(&mut self) -> Option<Could> {
         let (tables, now) = (&*self.cycle.tables, self.cycle.now);
-        if tables.reservations.of(self.group).is_some() || !tables.reservations.keep_any() {
-            return None;
-        }
+        let waits_in_turn = tables.reservations.of(self.group).is_none() && tables.reservations.keep_any();
+        let lifts = if waits_in_turn { tables.reservations.lifts() } else { Vec::new() };
+        let windows = tables.windows.all.iter().map(|window| window.from);
+        let mut ends: Vec<(TimeMs, Option<Lift>)> = lifts.iter().map(|lift| (lift.from, Some(*lift))).collect();
+        ends.extend(windows.map(|from| (from, lifts.iter().rfind(|lift| lift.from >= from).copied())));
+        ends.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let classes = self.classes();
         let mut tried = i64::MAX;
-        for lift in tables.reservations.lifts() {
-            let most = lift.from.0.saturating_sub(now.0);
+        for (at, lift) in ends {
+            let most = at.0.saturating_sub(now.0);
             let limit_ms = most - most % 1_000;
             if limit_ms <= 0 || limit_ms >= tried {
                 continue;
@@ -277,7 +281,9 @@ impl<'c, 'w> Trials<'c, 'w> {
             tried = limit_ms;
             let edit = |template: &mut PodTemplate| template.time_limit_ms = Some(limit_ms);
             let starts = self.with_templates(edit, &classes, |trials| {
-                trials.cycle.tables.lift_reservations(lift, now);
+                if let Some(lift) = lift {
+                    trials.cycle.tables.lift_reservations(lift, now);
+                }
                 trials.starts()
             })??;
             if starts {
