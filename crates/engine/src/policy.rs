@@ -412,6 +412,8 @@ impl Policy {
         failed.extend(plain(!row.known, Check::NodeGone));
         failed.extend(plain(!tables.shard.allows(&row.name), Check::OutsideShard));
         failed.extend(plain(self.is_busy(tables, node), Check::Binding));
+        let window = task.and_then(|task| tables.barred_on(task, node));
+        failed.extend(window.map(|window| (Check::Closed, window.name.to_string())));
         for plugin in self.with(Switch::Predicate) {
             failed.extend(plugin.failed(tables, (class, task), node));
         }

@@ -71,6 +71,12 @@ fn asked_what_if(platform: &Platform, folder: &str) {
     assert_eq!(policies, ["recorded", "same conf", "other"], "{told:#}");
     let text = replay(&[]).ok();
     assert!(text.contains("jobs from same conf to other: "), "{text}");
+    let weigh = |queue: &str| platform.run(&binary("pumice"), ["scheduler", "replay", folder, "--weight", queue], None);
+    let text = weigh("default=3").ok();
+    assert!(text.contains("jobs from same conf to default=3: "), "{text}");
+    let unknown = weigh("nobody=3");
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+    assert!(unknown.stderr.contains("the recording has no queue nobody; it has "), "{unknown:?}");
     std::fs::write(conf, "actions: fly\n").unwrap();
     let refused = replay(&[]);
     assert_eq!(refused.code, 2, "{refused:?}");

@@ -85,7 +85,7 @@ fn what_cannot_be_run_is_refused_with_a_reason() {
         (vec!["--trace", "empty.swf"], "no job that these nodes could ever run"),
         (vec!["--trace", "wrong.jsonl", "--nodes", "1x1cpu"], "line 2: "),
         (vec!["--trace", "log.swf", "--nodes", "many"], "is no group of nodes"),
-        (vec!["--trace", "log.swf", "--nodes", "other.yaml"], "0 nodes"),
+        (vec!["--trace", "log.swf", "--nodes", "other.yaml"], "Node 1 has no metadata.name"),
         (vec!["--trace", "log.swf", "--conf", "conf.yaml"], "configuration conf.yaml refused"),
         (vec!["--trace", "log.swf", "--against", "magic"], "there is no baseline \"magic\""),
         (vec!["--trace", "lublin:jobs=ten"], "jobs=\"ten\""),

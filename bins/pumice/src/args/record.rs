@@ -30,6 +30,13 @@ fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+fn weight(text: &str) -> Result<(String, i32), String> {
+    let wrong = || format!("{text:?} is no queue with a weight of 1 or more; try research=3");
+    let (queue, weight) = text.split_once('=').ok_or_else(wrong)?;
+    let weight = weight.parse().ok().filter(|weight| *weight >= 1).ok_or_else(wrong)?;
+    if queue.is_empty() { Err(wrong()) } else { Ok((queue.to_owned(), weight)) }
+}
+
 impl KeepArgs {
     /// Recording into `folder`.
     pub fn options(&self, folder: PathBuf) -> RecordOptions {
@@ -78,6 +85,9 @@ pub struct ReplayArgs {
     /// 0 whatever that is. --from and --to bound when jobs were submitted
     #[arg(long, value_name = "FILE")]
     pub conf: Option<PathBuf>,
+    /// What if: let this queue weigh so much; repeatable, by itself or together with --conf
+    #[arg(long, value_name = "QUEUE=WEIGHT", value_parser = weight)]
+    pub weight: Vec<(String, i32)>,
     /// How the outcome is told
     #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     pub output: Output,
@@ -126,6 +136,15 @@ mod tests {
         assert_eq!(bytes("2Mi"), Ok(2 << 20));
         for text in ["", "many", "-1G", "0", "1k"] {
             assert!(bytes(text).unwrap_err().contains("try 10G"), "{text}");
+        }
+    }
+    #[test]
+    fn weights_are_of_queues() {
+        assert_eq!(weight("research=3"), Ok(("research".to_owned(), 3)));
+        for text in
+            ["", "research", "=3", "research=", "research=0", "research=-1", "research=1.5", "research=9999999999"]
+        {
+            assert!(weight(text).unwrap_err().contains("try research=3"), "{text}");
         }
     }
 }

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use pumice_scheduler::plugins;
 use pumice_scheduler::record::{Beginning, Recording, Replay, config_of, cut, replay, time};
 use pumice_scheduler::simulate::recorded;
-use pumice_scheduler::simulate::whatif::what_if;
+use pumice_scheduler::simulate::whatif::{Other, what_if};
 use serde_json::json;
 
 use crate::args::record::{CutArgs, Output, ReplayArgs};
@@ -23,18 +23,32 @@ pub fn cut_out(args: &CutArgs) -> anyhow::Result<()> {
     std::io::stdout().lock().write_all(text.as_bytes()).context("the outcome could not be written")
 }
 
-/// Runs a recording's jobs under another configuration.
-fn run_otherwise(args: &ReplayArgs, conf: &Path) -> anyhow::Result<()> {
+/// Runs a recording's jobs under another configuration, or with other weights of queues.
+fn run_otherwise(args: &ReplayArgs) -> anyhow::Result<()> {
     let recording = Recording::open(&args.folder)?;
     let recorded = recorded::read(&recording, args.range.range())?;
-    let refused = || format!("scheduler configuration {} refused", conf.display());
-    let text = std::fs::read_to_string(conf).with_context(|| format!("{} could not be read", conf.display()))?;
     let before = config_of(&recorded.beginning, &plugins()).context("the recording can't be run")?;
-    let other = Beginning { config: Some(text), ..recorded.beginning.clone() };
-    let after = config_of(&other, &plugins()).with_context(refused)?;
+    let config = match &args.conf {
+        Some(conf) => {
+            let text =
+                std::fs::read_to_string(conf).with_context(|| format!("{} could not be read", conf.display()))?;
+            let other = Beginning { config: Some(text), ..recorded.beginning.clone() };
+            let refused = || format!("scheduler configuration {} refused", conf.display());
+            config_of(&other, &plugins()).with_context(refused)?
+        }
+        None => before.clone(),
+    };
     let name = |path: &Path| path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let outcome = what_if(name(&args.folder), recorded, (before, (name(conf), after)), plugins())
-        .context("the recording has no job that its nodes could run")?;
+    let weights = || {
+        let each = args.weight.iter().map(|(queue, weight)| format!("{queue}={weight}"));
+        each.collect::<Vec<_>>().join(",")
+    };
+    let other = Other {
+        name: args.conf.as_deref().map_or_else(weights, name),
+        config,
+        weights: args.weight.iter().cloned().collect(),
+    };
+    let outcome = what_if(name(&args.folder), recorded, (before, other), plugins())?;
     let text = match args.output {
         Output::Table => outcome.table(),
         Output::Json => serde_json::to_string_pretty(&outcome).context("print the outcome")? + "\n",
@@ -44,8 +58,8 @@ fn run_otherwise(args: &ReplayArgs, conf: &Path) -> anyhow::Result<()> {
 
 /// Runs a recording again; true if every plan came out as it was recorded.
 pub fn run_again(args: &ReplayArgs) -> anyhow::Result<bool> {
-    if let Some(conf) = &args.conf {
-        return run_otherwise(args, conf).map(|()| true);
+    if args.conf.is_some() || !args.weight.is_empty() {
+        return run_otherwise(args).map(|()| true);
     }
     #[allow(clippy::disallowed_methods, reason = "how long it takes is told")]
     let started = Instant::now();

@@ -100,6 +100,9 @@ pub fn read(text: &str) -> Result<Vec<NodeFacts>, NodesError> {
         for item in items.into_iter().filter(|item| item.get("kind").is_none_or(|kind| kind == "Node")) {
             let object: Node = serde_json::from_value(item).map_err(|error| wrong(error.to_string()))?;
             let mut facts = translate::node_facts(&object);
+            if facts.name.is_empty() {
+                return Err(NodesError::Yaml(format!("Node {} has no metadata.name", nodes.len() + 1)));
+            }
             facts.allocatable = with_pods(facts.allocatable);
             nodes.push(facts);
         }

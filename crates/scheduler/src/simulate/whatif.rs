@@ -1,14 +1,16 @@
-//! What if: a recording's jobs under another configuration, beside what was recorded.
+//! What if: a recording's jobs under another configuration, or with other weights of queues, beside what was recorded.
 //!
-//! Invariant: what is compared with the other configuration is the recorded one on the same virtual cluster, so that a
-//! difference is the configuration's, not the model's; what really happened stands beside both. Called by
-//! `pumice scheduler replay --conf`.
+//! Invariant: what is compared with the other policy is the recorded one on the same virtual cluster, so that a
+//! difference is the policy's, not the model's; what really happened stands beside both. Called by
+//! `pumice scheduler replay --conf` and `--weight`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use pumice_engine::Config;
 use pumice_engine::plugin::Registry;
 use serde::Serialize;
+use thiserror::Error;
 
 use super::history::History;
 use super::recorded::Recorded;
@@ -49,40 +51,80 @@ pub struct Moved {
     pub after_s: Option<f64>,
 }
 
-/// Runs a recording's jobs under both configurations. Nothing if no job of it can run on its nodes.
+/// What is tried instead of what was recorded.
+#[derive(Debug, Clone)]
+pub struct Other {
+    /// What it is called.
+    pub name: String,
+    /// The configuration.
+    pub config: Config,
+    /// Queues that weigh something else.
+    pub weights: BTreeMap<String, i32>,
+}
+
+/// Nothing to compare.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NoWhatIf {
+    /// Of all that was submitted.
+    #[error("the recording has no job that its nodes could run")]
+    NoJob,
+    /// Whose weight was to be another.
+    #[error("the recording has no queue {name}; it has {}", .known.join(", "))]
+    NoQueue {
+        /// The one that was named.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+}
+
+/// Runs a recording's jobs under the configuration and the weights that it has, and under others.
+///
+/// # Errors
+/// If no job of it can run on its nodes, or it has no queue of such a name.
 pub fn what_if(
     name: String,
     mut recorded: Recorded,
-    (before, after): (Config, (String, Config)),
+    (before, other): (Config, Other),
     plugins: Registry,
-) -> Option<WhatIf> {
+) -> Result<WhatIf, NoWhatIf> {
     let mut trace = std::mem::take(&mut recorded.trace);
     trace.fit(&recorded.nodes);
     if trace.jobs.is_empty() {
-        return None;
+        return Err(NoWhatIf::NoJob);
     }
-    let (after_name, after) = after;
-    let policies =
-        vec![(SAME.to_owned(), Policy::Engine(Box::new(before))), (after_name, Policy::Engine(Box::new(after)))];
+    let queues = trace.all_queues();
+    if let Some(name) = other.weights.keys().find(|name| !queues.contains_key(name.as_str())) {
+        let known = queues.keys().map(ToString::to_string).collect();
+        return Err(NoWhatIf::NoQueue { name: name.clone(), known });
+    }
     let history = recorded.history(&trace);
-    let simulation = Simulation {
+    let mut simulation = Simulation {
         name,
         trace,
         nodes: std::mem::take(&mut recorded.nodes),
-        policies,
+        policies: vec![(SAME.to_owned(), Policy::Engine(Box::new(before)))],
         plugins,
         warm_up: 0.0,
         delays: Delays::default(),
         looks: Looks::default(),
     };
-    let mut waits = Vec::new();
-    let mut report = simulation.run(|_, history| waits.push(waits_of(&simulation.trace, history)));
     let figures = figures::figures(&simulation.trace, &simulation.nodes, &history, simulation.warm_up);
-    let mut runs = vec![Run { policy: RECORDED.to_owned(), figures, in_use: None, forecasts: None, predictions: None }];
-    runs.append(&mut report.runs);
-    report.runs = runs;
-    let [before, after] = &waits[..] else { return None };
-    Some(compare(report, &simulation.trace, before, after))
+    let recorded = Run { policy: RECORDED.to_owned(), figures, in_use: None, forecasts: None, predictions: None };
+    let (mut report, before) = run(&simulation);
+    simulation.policies = vec![(other.name, Policy::Engine(Box::new(other.config)))];
+    simulation.trace.queues.extend(other.weights.into_iter().map(|(queue, weight)| (queue.into(), weight)));
+    let (otherwise, after) = run(&simulation);
+    report.runs.insert(0, recorded);
+    report.runs.extend(otherwise.runs);
+    Ok(compare(report, &simulation.trace, &before, &after))
+}
+
+/// The outcome, and how long each job waited.
+fn run(simulation: &Simulation) -> (Report, Vec<Option<f64>>) {
+    let mut waits = Vec::new();
+    let report = simulation.run(|_, history| waits = waits_of(&simulation.trace, history));
+    (report, waits)
 }
 
 fn waits_of(trace: &Trace, history: &History) -> Vec<Option<f64>> {

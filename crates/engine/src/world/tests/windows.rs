@@ -27,8 +27,9 @@ fn only_what_is_sure_to_have_ended_starts_before_a_window() {
         assert!(farm.lab.why(name).contains(text), "{text}: {}", farm.lab.why(name));
     }
     for name in ["endless", "long"] {
-        let could = farm.lab.world.why("ns", name).unwrap().could;
-        assert_eq!(could, [Could::Limit { limit_ms: 97 * SECOND }], "{name}");
+        let why = farm.lab.world.why("ns", name).unwrap();
+        assert_eq!(why.could, [Could::Limit { limit_ms: 97 * SECOND }], "{name}");
+        assert!(why.to_string().contains("1 closed by reservation upgrade"), "{why}");
     }
     let why = farm.lab.world.node_why("n0").unwrap().to_string();
     assert!(why.contains("reservation upgrade, in 1m 37s, for 1m 40s"), "{why}");

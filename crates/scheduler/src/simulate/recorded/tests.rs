@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pumice_engine::{Bind, Eviction, OwnerFacts, Plan, PodTemplate, QueueFacts};
 
-use super::super::whatif::{WhatIf, what_if};
+use super::super::whatif::{NoWhatIf, Other, WhatIf, what_if};
 use super::*;
 use crate::plugins;
 use crate::record::{Flags, RecordOptions, Recorder, Tape, config_of};
@@ -28,6 +28,10 @@ struct Scribe(Tape);
 
 impl Scribe {
     fn group(&mut self, name: &str, seconds: i64, pods: u32, cpu_milli: i64) {
+        self.group_of("research", name, seconds, (pods, cpu_milli));
+    }
+
+    fn group_of(&mut self, queue: &str, name: &str, seconds: i64, (pods, cpu_milli): (u32, i64)) {
         let template = PodTemplate { requests: [("cpu".to_owned(), cpu_milli)].into(), ..PodTemplate::default() };
         let owner = OwnerFacts { kind: "Job".to_owned(), name: name.to_owned(), uid: format!("job-{name}") };
         let tasks = vec![ShapeTask { role: "main".to_owned(), count: pods, template }];
@@ -35,7 +39,7 @@ impl Scribe {
             namespace: "ns".to_owned(),
             name: name.to_owned(),
             uid: format!("uid-{name}"),
-            queue: "research".to_owned(),
+            queue: queue.to_owned(),
             min_member: pods,
             created: at(seconds),
             owner: Some(owner.clone()),
@@ -180,17 +184,18 @@ fn what_never_ran_takes_as_long_as_its_like_and_what_was_evicted_ran_in_vain() {
     assert_eq!(times.map(|(_, times)| times), Some(2));
 }
 
-fn instead(recorded: Recorded, text: String) -> WhatIf {
+fn instead(recorded: Recorded, text: String, weights: &[(&str, i32)]) -> Result<WhatIf, NoWhatIf> {
     let before = config_of(&recorded.beginning, &plugins()).unwrap();
     let other = Beginning { config: Some(text), ..recorded.beginning.clone() };
-    let after = config_of(&other, &plugins()).unwrap();
-    what_if("recording".to_owned(), recorded, (before, ("new".to_owned(), after)), plugins()).unwrap()
+    let config = config_of(&other, &plugins()).unwrap();
+    let weights = weights.iter().map(|(queue, weight)| ((*queue).to_owned(), *weight)).collect();
+    what_if("recording".to_owned(), recorded, (before, Other { name: "new".to_owned(), config, weights }), plugins())
 }
 
 #[test]
 fn a_changed_weight_shows_what_it_would_have_changed() {
     let folder = tempfile::tempdir().unwrap();
-    let outcome = instead(scribe(folder.path(), spread), conf(0, 10));
+    let outcome = instead(scribe(folder.path(), spread), conf(0, 10), &[]).unwrap();
     assert_eq!((outcome.earlier, outcome.later), (1, 0));
     let moved = &outcome.moved[0];
     assert_eq!((moved.job.as_str(), moved.queue.as_str(), moved.after_s), ("ns/big", "research", Some(0.0)));
@@ -204,11 +209,41 @@ fn a_changed_weight_shows_what_it_would_have_changed() {
 }
 
 #[test]
+fn a_queue_that_weighs_more_is_served_earlier() {
+    let shares = "actions: enqueue, allocate, backfill\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: \
+                  proportion\n";
+    let folder = tempfile::tempdir().unwrap();
+    let two_queues = |scribe: &mut Scribe| {
+        let students = QueueFacts { name: "students".to_owned(), weight: 1, ..QueueFacts::default() };
+        scribe.0.deltas(vec![Delta::QueueUpsert(students)]);
+        scribe.group("s1", 0, 1, 1_000);
+        scribe.bound("s1", "n0", 0);
+        for index in 0..12 {
+            scribe.group_of("research", &format!("r-{index}"), 1, (1, 1_000));
+            scribe.group_of("students", &format!("s-{index}"), 2, (1, 1_000));
+        }
+        scribe.ended("s1", (0, 100));
+    };
+    let outcome = instead(scribe(folder.path(), two_queues), shares.to_owned(), &[]).unwrap();
+    let waits = |outcome: &WhatIf, run: usize, queue: &str| {
+        outcome.report.runs[run].figures.by_queue.iter().find(|(name, _)| **name == *queue).unwrap().1.wait_s.mean
+    };
+    let before = waits(&outcome, 2, "students");
+    let recorded = scribe(tempfile::tempdir().unwrap().path(), two_queues);
+    let heavier = instead(recorded, shares.to_owned(), &[("students", 9)]).unwrap();
+    let after = waits(&heavier, 2, "students");
+    assert!(after < before, "{after} {before}");
+    assert!(waits(&heavier, 2, "research") > waits(&outcome, 2, "research"));
+    let recorded = scribe(tempfile::tempdir().unwrap().path(), two_queues);
+    let unknown = instead(recorded, shares.to_owned(), &[("staff", 9)]).unwrap_err();
+    assert_eq!(unknown.to_string(), "the recording has no queue staff; it has research, students");
+}
+
+#[test]
 fn the_same_configuration_moves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let outcome = instead(scribe(folder.path(), spread), conf(10, 0));
+    let outcome = instead(scribe(folder.path(), spread), conf(10, 0), &[]).unwrap();
     assert_eq!((outcome.earlier, outcome.later, outcome.moved.len()), (0, 0, 0));
     let none = scribe(tempfile::tempdir().unwrap().path(), |_| {});
-    let config = config_of(&none.beginning, &plugins()).unwrap();
-    assert!(what_if(String::new(), none, (config.clone(), (String::new(), config)), plugins()).is_none());
+    assert_eq!(instead(none, conf(10, 0), &[]), Err(NoWhatIf::NoJob));
 }
