@@ -108,9 +108,13 @@ pub struct BackupEncoder {
 impl BackupEncoder {
     /// Begins a backup in `out`.
     pub fn begin(header: &BackupHeader, out: &mut Vec<u8>) -> Self {
+        Self::begin_as(BACKUP_FORMAT, header, out)
+    }
+
+    fn begin_as(format: u16, header: &BackupHeader, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&BACKUP_FORMAT.to_le_bytes());
-        let mut encoder = Self { sum: first_sum(BACKUP_FORMAT), objects: 0, files: 0 };
+        out.extend_from_slice(&format.to_le_bytes());
+        let mut encoder = Self { sum: first_sum(format), objects: 0, files: 0 };
         encoder.frame(HEADER, out, |payload| {
             payload.extend_from_slice(&header.revision.to_le_bytes());
             payload.extend_from_slice(&header.created_seconds.to_le_bytes());
@@ -231,7 +235,7 @@ impl BackupDecoder {
             return Err(BackupError::NotABackup);
         }
         let found = u16::from_le_bytes([*low, *high]);
-        // Format 1 is the first: there is no older one to read.
+        // Format 1 reads as well: it has no history among its files.
         if found > BACKUP_FORMAT {
             return Err(BackupError::NewerFormat { found, supported: BACKUP_FORMAT });
         }
@@ -426,10 +430,20 @@ mod tests {
         let (_, mut bytes) = sample();
         assert_eq!(decode(b"PK\x03\x04 something else", 64), Err(BackupError::NotABackup));
         assert_eq!(decode(b"short", 64), Err(BackupError::NotABackup));
-        bytes[MAGIC.len()] = 2;
-        assert_eq!(decode(&bytes, 64), Err(BackupError::NewerFormat { found: 2, supported: 1 }));
+        let newer = BACKUP_FORMAT + 1;
+        bytes[MAGIC.len()..MAGIC.len() + 2].copy_from_slice(&newer.to_le_bytes());
+        assert_eq!(decode(&bytes, 64), Err(BackupError::NewerFormat { found: newer, supported: BACKUP_FORMAT }));
         bytes[MAGIC.len()] = 0;
         assert!(matches!(decode(&bytes, 64), Err(BackupError::Damaged { .. })));
+    }
+
+    #[test]
+    fn the_first_format_is_still_read() {
+        let mut out = Vec::new();
+        let mut encoder = BackupEncoder::begin_as(1, &header(), &mut out);
+        encoder.object(&object("a", 1), &mut out);
+        encoder.end(&mut out);
+        assert_eq!(decode(&out, 64).unwrap().len(), 3);
     }
 
     #[test]

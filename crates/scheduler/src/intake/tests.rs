@@ -66,6 +66,7 @@ fn nothing_is_complete_before_every_kind_was_listed() {
         Input::HyperNode(Change::Replace(vec![])),
         Input::Numa(Change::Replace(vec![])),
         Input::Shard(Change::Replace(vec![])),
+        Input::Reservation(Change::Replace(vec![])),
         Input::Budget(Change::Replace(vec![])),
         Input::Quota(Change::Replace(vec![])),
         Input::Namespace(Change::Replace(vec![])),
