@@ -66,6 +66,21 @@ fn a_job_of_higher_priority_gets_room_and_the_victims_say_for_whom() {
             .ok_or_else(|| format!("{} events", events.len()))
     });
     assert!(receipt.contains("preempt") && receipt.contains("core-hours"), "{receipt}");
+    // Both sides say so when they are asked, with what became of the room.
+    for (job, said) in [("low", " for default/urgent"), ("urgent", " of default/low")] {
+        eventually(&format!("{job} tells of the eviction"), || {
+            let why = platform.jobctl(["why", job]);
+            let told = why.stdout.lines().any(|line| {
+                line.contains("was evicted from") && line.contains(said) && line.ends_with("the room was used")
+            });
+            if told { Ok(()) } else { Err(format!("{why:?}")) }
+        });
+    }
+    eventually("an event tells that the room was used", || {
+        let events = platform.list("events");
+        let told = events.iter().any(|event| event["reason"] == "RoomFreed" && event["type"] == "Normal");
+        if told { Ok(()) } else { Err(format!("{} events", events.len())) }
+    });
 }
 
 #[test]
