@@ -88,16 +88,13 @@ fn forecasts(text: &mut String, run: &Run) {
     ];
     for (name, quality) in kinds {
         let part = |value: f64| shown(value, Form::Part);
-        rows.push(vec![
-            name.to_owned(),
-            quality.asked.to_string(),
-            quality.answered.to_string(),
-            part(quality.inside),
-            time(quality.error_p50_s),
-            time(quality.width_p50_s),
-            part(quality.within_1m),
-            part(quality.within_10m),
-        ]);
+        let mut row = vec![name.to_owned(), quality.asked.to_string(), quality.answered.to_string()];
+        // No answer was neither right nor wrong.
+        if quality.answered > 0 {
+            row.extend([part(quality.inside), time(quality.error_p50_s), time(quality.width_p50_s)]);
+            row.extend([part(quality.within_1m), part(quality.within_10m)]);
+        }
+        rows.push(row);
     }
     let _ = writeln!(text, "\nexpected starts under {}", run.policy);
     align(text, &rows);
