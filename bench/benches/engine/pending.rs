@@ -140,8 +140,13 @@ fn writes(plan: &Plan) -> usize {
     plan.groups.len() + plan.pods.len() + plan.queues.len() + plan.late.len()
 }
 
-fn middle(mut all: Vec<f64>) -> f64 {
+fn sorted(mut all: Vec<f64>) -> Vec<f64> {
     all.sort_by(f64::total_cmp);
+    all
+}
+
+fn middle(all: Vec<f64>) -> f64 {
+    let all = sorted(all);
     all[all.len() / 2]
 }
 
@@ -172,7 +177,7 @@ pub fn million(figures: &mut Figures) {
     figures.add("pending/nothing_changed", nothing_changed, "ms", IDLE_CYCLES as usize);
     figures.add("pending/idle_writes", written as f64, "count", IDLE_CYCLES as usize);
     ends(figures, &mut standing);
-    ask(figures, &standing);
+    ask(figures, &mut standing);
 }
 
 /// A pod ends, a group is admitted in its place, its pod is made and starts.
@@ -206,16 +211,23 @@ fn ends(figures: &mut Figures, standing: &mut Standing) {
     figures.add("pending/one_start", middle(placing), "ms", ENDS);
 }
 
-/// Why one of them waits.
-fn ask(figures: &mut Figures, standing: &Standing) {
-    let costs = (0..ASKED).map(|number| {
-        let facts = job(number * (JOBS / ASKED) + JOBS / ASKED / 2);
+/// Why one of them waits: what the last cycle knows, and the whole answer with who holds what and what would help.
+fn ask(figures: &mut Figures, standing: &mut Standing) {
+    let asked = || (0..ASKED).map(|number| job(number * (JOBS / ASKED) + JOBS / ASKED / 2));
+    let reasons = asked().map(|facts| {
         let (reasons, cost) = cost::of(|| standing.world.reasons(&facts.namespace, &facts.name));
         assert!(reasons.is_some_and(|reasons| !reasons.to_string().is_empty()), "{} waits", facts.name);
         cost.cpu * 1e3
     });
-    let mut costs: Vec<f64> = costs.collect();
-    costs.sort_by(f64::total_cmp);
-    figures.add("pending/why_p50", costs[ASKED / 2], "ms", ASKED);
-    figures.add("pending/why_p99", costs[ASKED * 99 / 100], "ms", ASKED);
+    let reasons = sorted(reasons.collect());
+    let whole = asked().map(|facts| {
+        let (why, cost) = cost::of(|| standing.world.why(&facts.namespace, &facts.name));
+        assert!(why.is_some_and(|why| why.line.is_some()), "{} has a place in line", facts.name);
+        cost.cpu * 1e3
+    });
+    let whole = sorted(whole.collect());
+    figures.add("pending/reasons_p99", reasons[ASKED * 99 / 100], "ms", ASKED);
+    figures.add("pending/why_p50", whole[ASKED / 2], "ms", ASKED);
+    figures.add("pending/why_p99", whole[ASKED * 99 / 100], "ms", ASKED);
+    figures.add("pending/why_most", whole[ASKED - 1], "ms", ASKED);
 }
