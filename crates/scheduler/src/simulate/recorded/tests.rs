@@ -184,6 +184,23 @@ fn what_never_ran_takes_as_long_as_its_like_and_what_was_evicted_ran_in_vain() {
     assert_eq!(times.map(|(_, times)| times), Some(2));
 }
 
+#[test]
+fn a_pod_on_a_node_that_nobody_told_of_counts_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorded = scribe(folder.path(), |scribe| {
+        scribe.group("lost", 0, 1, 1_000);
+        scribe.bound("lost", "n9", 1);
+        scribe.pod("lost", |facts| {
+            (facts.node, facts.phase) = (Some("n9".to_owned()), PodPhase::Succeeded);
+            (facts.started, facts.ended) = (Some(at(1)), Some(at(61)));
+        });
+        scribe.0.cycle(at(61), &Plan::default());
+    });
+    assert_eq!(recorded.history(&recorded.trace).outcomes[0].started_ms, Some(1_000));
+    let outcome = instead(recorded, conf(10, 0), &[]).unwrap();
+    assert_eq!(outcome.report.runs[1].figures.all.never_started, 0, "it runs on a node that is there");
+}
+
 fn instead(recorded: Recorded, text: String, weights: &[(&str, i32)]) -> Result<WhatIf, NoWhatIf> {
     let before = config_of(&recorded.beginning, &plugins()).unwrap();
     let other = Beginning { config: Some(text), ..recorded.beginning.clone() };
