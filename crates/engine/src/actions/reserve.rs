@@ -101,8 +101,12 @@ fn renew(cycle: &mut Cycle<'_>, reservation: &mut Reservation, settings: Reservi
         find(cycle, reservation.group, reservation.hard)
     } else if reservation.hard && (due || overdue) {
         let places = old.map_or(&[][..], |prospect| &prospect.places);
-        forecast::at_places(cycle.tables, cycle.policy, reservation.group, places, cycle.now)
-            .or_else(|| find(cycle, reservation.group, true))
+        let there = forecast::at_places(cycle.tables, cycle.policy, reservation.group, places, cycle.now);
+        match there {
+            Some(prospect) if prospect.surety == Surety::Certain => Some(prospect),
+            // Where nothing can be promised nothing is lost by going where it can.
+            _ => certain(cycle, reservation.group).or(there).or_else(|| find(cycle, reservation.group, true)),
+        }
     } else if due || overdue {
         find(cycle, reservation.group, false)
     } else {
@@ -132,9 +136,13 @@ fn wake(cycle: &mut Cycle<'_>, reservation: &Reservation, turns_hard: TimeMs) {
 
 /// Where ends that are enforced are enough, a hard one goes by these alone: only then anything is promised.
 fn find(cycle: &Cycle<'_>, group: GroupId, hard: bool) -> Option<Prospect> {
-    let by = |surety| forecast::prospect(cycle.tables, cycle.policy, group, surety, cycle.now);
-    let certain = if hard { by(Surety::Certain) } else { None };
-    certain.or_else(|| by(Surety::Expected))
+    let promised = if hard { certain(cycle, group) } else { None };
+    promised.or_else(|| forecast::prospect(cycle.tables, cycle.policy, group, Surety::Expected, cycle.now))
+}
+
+/// The first nodes of which ends that are enforced say when it fits.
+fn certain(cycle: &Cycle<'_>, group: GroupId) -> Option<Prospect> {
+    forecast::prospect(cycle.tables, cycle.policy, group, Surety::Certain, cycle.now)
 }
 
 /// Whether all of its nodes are there and may take pods of the group.
