@@ -75,13 +75,15 @@ impl Tables {
     /// When a pod that holds room, or is promised it, will have given it back. Nothing where that is not known.
     pub(crate) fn end_of(&self, task: TaskId, surety: Surety, now: TimeMs) -> Option<TimeMs> {
         let row = self.task(task);
-        if row.state == TaskState::Releasing {
-            return Some(now.plus_ms(row.grace_ms.unwrap_or(LEAVING_MS)));
-        }
+        let leaving = row.grace_ms.unwrap_or(LEAVING_MS);
         let ran = row.started.map_or(0, |started| now.0.saturating_sub(started.0).max(0));
         let limit = self.classes.row(row.class).template.time_limit_ms;
         // What is over its limit is being ended.
-        let left = limit.map(|limit| if ran < limit { limit - ran } else { row.grace_ms.unwrap_or(LEAVING_MS) });
+        let left = limit.map(|limit| if ran < limit { limit - ran } else { leaving });
+        if row.state == TaskState::Releasing {
+            // Nothing stays longer because it was told to go.
+            return Some(now.plus_ms(left.map_or(leaving, |left| left.min(leaving))));
+        }
         let expected = match surety {
             Surety::Certain => None,
             Surety::Expected => self.expected_left(row, ran),

@@ -19,8 +19,9 @@ const SLACK: i64 = 5 * SECOND;
 /// Jobs that wait at a time.
 const WAITING_MAX: usize = 12;
 const GANG: &str = "gang";
-/// Seeds of scenes in which a gang whose nodes had turned into such as nothing can be promised on stayed on them for good.
-const BROKEN_ONCE: [u64; 3] = [1_772, 5_419, 8_339];
+/// Seeds of scenes that went wrong once: a gang stayed on nodes that had turned into such as nothing can be promised on; pods
+/// that were told to go were expected to stay for longer than their limit let them, and others passed what was promised.
+const BROKEN_ONCE: [u64; 5] = [1_772, 5_419, 8_339, 3_238, 7_630];
 
 /// Equal seeds give equal numbers (splitmix64).
 struct Dice(u64);
