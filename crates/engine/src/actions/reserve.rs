@@ -36,6 +36,7 @@ pub(crate) fn settle(cycle: &mut Cycle<'_>) {
     let waiting = &cycle.tables.groups.waiting;
     cycle.tables.reservations.front.retain(|_, (group, _)| waiting.contains(group));
     if cycle.tables.reservations.all.is_empty() {
+        cycle.tables.reservations.of_limits.clear();
         return;
     }
     let settings = cycle.config.reserving();
@@ -235,6 +236,8 @@ pub(super) fn with_its_own(
     if cycle.tables.groups.row(group).is_coming() {
         cycle.tables.reservations.all.retain(|other| other.group != group);
         cycle.tables.reservations_changed(cycle.now);
+        // What was kept beyond what it took is free, and others have had their turn.
+        cycle.wake_at(cycle.now);
     }
     outcome
 }

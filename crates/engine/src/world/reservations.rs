@@ -117,7 +117,8 @@ impl Reservations {
         let all = self.of_limits.get(&queue).into_iter().flatten();
         let counted = all.take_while(|(group, _)| self.freed_for != Some(*group));
         counted
-            .filter(|(group, _)| !self.of(*group).is_some_and(|one| self.is_lifted(one)))
+            // What has started, or is over, keeps nothing any more.
+            .filter(|(group, _)| self.of(*group).is_some_and(|one| !self.is_lifted(one)))
             .flat_map(|(_, amounts)| amounts)
             .filter(|(other, _)| *other == dim)
             .fold(0, |sum: i64, (_, amount)| sum.saturating_add(*amount))
