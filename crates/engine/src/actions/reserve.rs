@@ -106,7 +106,7 @@ fn renew(cycle: &mut Cycle<'_>, reservation: &mut Reservation, settings: Reservi
         match there {
             Some(prospect) if prospect.surety == Surety::Certain => Some(prospect),
             // Where nothing can be promised nothing is lost by going where it can.
-            _ => certain(cycle, reservation.group).or(there).or_else(|| find(cycle, reservation.group, true)),
+            _ => certain(cycle, reservation.group).or(there).or_else(|| find(cycle, reservation.group, false)),
         }
     } else if due || overdue {
         find(cycle, reservation.group, false)
