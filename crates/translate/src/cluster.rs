@@ -19,7 +19,8 @@ const NAMESPACE_WEIGHT: &str = "pumice.sh/weight";
 /// What nobody weighs more than.
 const NAMESPACE_WEIGHT_MAX: i64 = 1_000_000;
 
-pub(crate) fn hyper_node_facts(node: &HyperNode) -> HyperNodeFacts {
+/// What the engine reads of a HyperNode.
+pub fn hyper_node_facts(node: &HyperNode) -> HyperNodeFacts {
     HyperNodeFacts {
         name: text(node.metadata.name.as_ref()),
         tier: u32::try_from(node.spec.tier.max(0)).unwrap_or(u32::MAX),
@@ -40,7 +41,8 @@ fn member(member: &Member) -> Option<HyperNodeMember> {
     Some(HyperNodeMember { hyper_node: member.type_ == Some(MemberType::HyperNode), which })
 }
 
-pub(crate) fn shard_facts(shard: &NodeShard) -> ShardFacts {
+/// What the engine reads of a NodeShard.
+pub fn shard_facts(shard: &NodeShard) -> ShardFacts {
     ShardFacts {
         name: text(shard.metadata.name.as_ref()),
         desired: shard.spec.nodes_desired.clone(),
@@ -48,7 +50,8 @@ pub(crate) fn shard_facts(shard: &NodeShard) -> ShardFacts {
     }
 }
 
-pub(crate) fn budget_facts(budget: &PodDisruptionBudget) -> BudgetFacts {
+/// What the engine reads of a PodDisruptionBudget.
+pub fn budget_facts(budget: &PodDisruptionBudget) -> BudgetFacts {
     let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     BudgetFacts {
         namespace: text(budget.metadata.namespace.as_ref()),
@@ -58,7 +61,8 @@ pub(crate) fn budget_facts(budget: &PodDisruptionBudget) -> BudgetFacts {
     }
 }
 
-pub(crate) fn quota_facts(quota: &ResourceQuota) -> QuotaFacts {
+/// What the engine reads of a ResourceQuota.
+pub fn quota_facts(quota: &ResourceQuota) -> QuotaFacts {
     let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
     let used = quota.status.as_ref().and_then(|status| status.used.as_ref());
     QuotaFacts {
@@ -75,7 +79,8 @@ fn quota_amounts(list: &BTreeMap<String, WireQuantity>) -> Resources {
     list.iter().map(|(name, quantity)| (name.clone(), amount(&unit(name), quantity))).collect()
 }
 
-pub(crate) fn namespace(namespace: &Namespace) -> Delta {
+/// A namespace, with its weight and its queue.
+pub fn namespace(namespace: &Namespace) -> Delta {
     let weight = annotation(&namespace.metadata, NAMESPACE_WEIGHT).and_then(|text| text.parse().ok());
     Delta::NamespaceUpsert {
         name: text(namespace.metadata.name.as_ref()),

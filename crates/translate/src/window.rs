@@ -6,7 +6,7 @@ use pumice_engine::{Operator, Requirement, WindowFacts};
 use super::{at, text};
 
 /// One without a beginning, which no server takes, has always been there.
-pub(crate) fn window_facts(reservation: &Reservation) -> WindowFacts {
+pub fn window_facts(reservation: &Reservation) -> WindowFacts {
     let spec = &reservation.spec;
     let has = |(key, value): (&String, &String)| Requirement {
         key: key.clone(),

@@ -9,7 +9,7 @@ use super::template::template;
 use super::{annotation, at, created, label, preemptable, text, volcano_annotations};
 
 /// What the engine reads of a pod. `schedulers` are the scheduler names we answer to.
-pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
+pub fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
     let metadata = &pod.metadata;
     let none = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&none);
@@ -57,7 +57,7 @@ pub(crate) fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
 }
 
 /// Why the kubelet refused the pod, if it did: it never started, and is to be replaced.
-pub(crate) fn refusal(status: &PodStatus) -> Option<&str> {
+pub fn refusal(status: &PodStatus) -> Option<&str> {
     let reason = status.reason.as_deref().unwrap_or_default();
     (kubelet::is_refusal(reason) && status.phase.as_deref() == Some("Failed")).then_some(reason)
 }

@@ -12,7 +12,8 @@ const CPU: &str = "cpu";
 /// Most cpus of a node; an id beyond it is none.
 const CPUS_MAX: u32 = 8192;
 
-pub(crate) fn numa_facts(topology: &Numatopology) -> NumaFacts {
+/// What the engine reads of a Numatopology.
+pub fn numa_facts(topology: &Numatopology) -> NumaFacts {
     let spec = &topology.spec;
     let policy = |name: &str| spec.policies.get(name).cloned().unwrap_or_default();
     let mut free = spec.numares.get(CPU).map(|resource| cpus(&resource.allocatable)).unwrap_or_default();

@@ -5,7 +5,8 @@ use pumice_engine::{NodeGroupAffinity, QueueFacts, QueueState};
 
 use super::{created, resources, text, volcano_annotations};
 
-pub(crate) fn queue_facts(queue: &Queue) -> QueueFacts {
+/// What the engine reads of a queue.
+pub fn queue_facts(queue: &Queue) -> QueueFacts {
     QueueFacts {
         name: text(queue.metadata.name.as_ref()),
         uid: text(queue.metadata.uid.as_ref()),

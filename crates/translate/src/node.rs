@@ -7,7 +7,8 @@ use pumice_engine::{NodeFacts, Resources, Taint, TaintEffect};
 
 use super::{resources, text, volcano_annotations};
 
-pub(crate) fn node_facts(node: &Node) -> NodeFacts {
+/// What the engine reads of a node.
+pub fn node_facts(node: &Node) -> NodeFacts {
     let spec = node.spec.as_ref();
     let taints = spec.and_then(|spec| spec.taints.as_ref());
     let taint = |taint: &k8s_openapi::api::core::v1::Taint| {

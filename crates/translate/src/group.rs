@@ -10,7 +10,8 @@ use pumice_engine::{
 
 use super::{annotation, count, created, preemptable, requirements, resources, text, volcano_annotations};
 
-pub(crate) fn group_facts(group: &PodGroup) -> GroupFacts {
+/// What the engine reads of a PodGroup.
+pub fn group_facts(group: &PodGroup) -> GroupFacts {
     let (metadata, spec) = (&group.metadata, &group.spec);
     let owners = metadata.owner_references.iter().flatten();
     let mut owner = owners.filter(|owner| owner.controller == Some(true)).map(|owner| OwnerFacts {
@@ -91,7 +92,7 @@ fn phase(phase: Option<&PodGroupPhase>) -> GroupPhase {
 }
 
 /// The phase's word on the wire.
-pub(crate) fn phase_word(phase: GroupPhase) -> &'static str {
+pub fn phase_word(phase: GroupPhase) -> &'static str {
     match phase {
         GroupPhase::Pending => "Pending",
         GroupPhase::Inqueue => "Inqueue",

@@ -23,16 +23,16 @@ mod requests;
 mod template;
 mod window;
 
-pub(crate) use claims::{csi_node_facts, storage_class_facts, volume_claim_facts, volume_facts};
-pub(crate) use cluster::{budget_facts, hyper_node_facts, namespace, quota_facts, shard_facts};
-pub(crate) use devices::{device_claim_facts, device_class_facts, device_slice_facts};
-pub(crate) use group::{group_facts, phase_word};
-pub(crate) use job::job_shape;
-pub(crate) use node::node_facts;
-pub(crate) use numa::numa_facts;
-pub(crate) use pod::{pod_facts, refusal};
-pub(crate) use queue::queue_facts;
-pub(crate) use window::window_facts;
+pub use claims::{csi_node_facts, storage_class_facts, volume_claim_facts, volume_facts};
+pub use cluster::{budget_facts, hyper_node_facts, namespace, quota_facts, shard_facts};
+pub use devices::{device_claim_facts, device_class_facts, device_slice_facts};
+pub use group::{group_facts, phase_word};
+pub use job::job_shape;
+pub use node::node_facts;
+pub use numa::numa_facts;
+pub use pod::{pod_facts, refusal};
+pub use queue::queue_facts;
+pub use window::window_facts;
 
 /// An amount that nobody can read counts as more than any node has: it never fits, and its reason shows.
 const UNREADABLE: i64 = i64::MAX;
@@ -58,7 +58,7 @@ fn resources(list: &BTreeMap<String, WireQuantity>) -> Resources {
 }
 
 /// Back to the wire.
-pub(crate) fn wire_amount(name: &str, amount: i64) -> String {
+pub fn wire_amount(name: &str, amount: i64) -> String {
     if name == "cpu" && amount % 1000 != 0 { format!("{amount}m") } else { (amount / milli(name)).to_string() }
 }
 

@@ -9,7 +9,8 @@ use pumice_engine::{
 use super::template::term;
 use super::text;
 
-pub(crate) fn device_claim_facts(claim: &dra::ResourceClaim) -> DeviceClaimFacts {
+/// What placing pods reads of a ResourceClaim.
+pub fn device_claim_facts(claim: &dra::ResourceClaim) -> DeviceClaimFacts {
     let metadata = &claim.metadata;
     let devices = claim.spec.devices.clone().unwrap_or_default();
     let mut unsupported = Vec::new();
@@ -63,7 +64,8 @@ fn exact(name: String, request: dra::ExactDeviceRequest, unsupported: &mut Vec<&
     }
 }
 
-pub(crate) fn device_class_facts(class: &dra::DeviceClass) -> DeviceClassFacts {
+/// What the engine reads of a DeviceClass.
+pub fn device_class_facts(class: &dra::DeviceClass) -> DeviceClassFacts {
     DeviceClassFacts { name: text(class.metadata.name.as_ref()), selectors: expressions(class.spec.selectors.as_ref()) }
 }
 
@@ -73,7 +75,7 @@ fn expressions(selectors: Option<&Vec<dra::DeviceSelector>>) -> Vec<String> {
 }
 
 /// Devices with taints, and those that share what they are made of, are left out: they are not given to pods.
-pub(crate) fn device_slice_facts(slice: &dra::ResourceSlice) -> DeviceSliceFacts {
+pub fn device_slice_facts(slice: &dra::ResourceSlice) -> DeviceSliceFacts {
     let spec = &slice.spec;
     let plain = |device: &&dra::Device| {
         device.taints.as_ref().is_none_or(Vec::is_empty)

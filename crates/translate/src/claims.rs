@@ -42,7 +42,8 @@ pub(super) fn pod_claims(pod: &core::Pod, spec: &core::PodSpec) -> PodClaims {
     claims
 }
 
-pub(crate) fn volume_claim_facts(claim: &core::PersistentVolumeClaim) -> VolumeClaimFacts {
+/// What placing pods reads of a PersistentVolumeClaim.
+pub fn volume_claim_facts(claim: &core::PersistentVolumeClaim) -> VolumeClaimFacts {
     let metadata = &claim.metadata;
     let spec = claim.spec.clone().unwrap_or_default();
     let requests = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
@@ -65,7 +66,8 @@ pub(crate) fn volume_claim_facts(claim: &core::PersistentVolumeClaim) -> VolumeC
     }
 }
 
-pub(crate) fn volume_facts(volume: &core::PersistentVolume) -> VolumeFacts {
+/// What placing pods reads of a PersistentVolume.
+pub fn volume_facts(volume: &core::PersistentVolume) -> VolumeFacts {
     let metadata = &volume.metadata;
     let spec = volume.spec.clone().unwrap_or_default();
     let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
@@ -87,7 +89,8 @@ pub(crate) fn volume_facts(volume: &core::PersistentVolume) -> VolumeFacts {
     }
 }
 
-pub(crate) fn storage_class_facts(class: &StorageClass) -> StorageClassFacts {
+/// What placing pods reads of a StorageClass.
+pub fn storage_class_facts(class: &StorageClass) -> StorageClassFacts {
     let topology = |topology: &core::TopologySelectorTerm| NodeTerm {
         expressions: topology
             .match_label_expressions
@@ -105,7 +108,8 @@ pub(crate) fn storage_class_facts(class: &StorageClass) -> StorageClassFacts {
     }
 }
 
-pub(crate) fn csi_node_facts(node: &CSINode) -> CsiNodeFacts {
+/// How many volumes of each driver a node attaches.
+pub fn csi_node_facts(node: &CSINode) -> CsiNodeFacts {
     let limit = |driver: &k8s_openapi::api::storage::v1::CSINodeDriver| {
         let count = driver.allocatable.as_ref()?.count?;
         Some((driver.name.clone(), i64::from(count)))

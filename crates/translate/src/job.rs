@@ -8,7 +8,7 @@ use super::template::template;
 use super::{count, text};
 
 /// The shape of the job's group.
-pub(crate) fn job_shape(job: &Job) -> Delta {
+pub fn job_shape(job: &Job) -> Delta {
     let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
     let tasks = job.spec.tasks.iter().enumerate().map(|(index, task)| {
         let metadata = task.template.metadata.clone().unwrap_or_default();
