@@ -86,8 +86,10 @@ impl Encoder<'_> {
                 }
                 continue;
             }
-            let value = object.get(&field.name).filter(|value| !value.is_null());
-            if let Some(value) = value.filter(|value| field.presence != Presence::NotZero || !is_zero(value)) {
+            if let Some(value) = object.get(&field.name).filter(|value| !value.is_null()) {
+                let is_left_out = field.presence == Presence::NotZero && is_zero(value);
+                // What is left out has to be of its type, too.
+                let writer = if is_left_out { &mut Writer::default() } else { &mut *writer };
                 self.field(field, value, writer, depth).map_err(|error| error.within(&field.name))?;
             }
         }
