@@ -119,7 +119,7 @@ impl Ledger {
                     if let Some(asked) = &mut job.asked {
                         asked.preempt = None;
                     }
-                    self.changed.insert(run.job);
+                    self.touch(run.job);
                     Ok(())
                 } else {
                     self.end(run.job)
@@ -160,7 +160,13 @@ impl Ledger {
         }
     }
 
-    fn queue_row(&mut self, name: &str) -> QueueIx {
+    /// Scheduling has to look at the job again, and what is saved of it is old.
+    fn touch(&mut self, id: JobId) {
+        self.changed.insert(id);
+        self.touched.insert(id);
+    }
+
+    pub(crate) fn queue_row(&mut self, name: &str) -> QueueIx {
         self.queues.intern(&name.to_owned(), QueueRow::default)
     }
 
@@ -217,7 +223,7 @@ impl Ledger {
         row.active += 1;
         row.lines.insert(turn, shape);
         self.jobs.insert(id, job);
-        self.changed.insert(id);
+        self.touch(id);
         Ok(())
     }
 
@@ -242,6 +248,7 @@ impl Ledger {
         if let Some(job) = self.jobs.get_mut(&id) {
             ask(job.asked.get_or_insert_default());
             self.asked.insert(id);
+            self.touched.insert(id);
         }
     }
 
@@ -257,7 +264,7 @@ impl Ledger {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.priority = priority;
         }
-        self.changed.insert(id);
+        self.touch(id);
     }
 
     fn lease(&mut self, now: TimeMs, run: RunId, at: &NodeRef, pool: &str) -> Result<(), Refusal> {
@@ -289,7 +296,7 @@ impl Ledger {
             job.phase = Phase::Leased;
             job.attempts = run.attempt;
         }
-        self.changed.insert(run.job);
+        self.touch(run.job);
         Ok(())
     }
 
@@ -305,7 +312,7 @@ impl Ledger {
         }
         let job = self.jobs.get_mut(&run.job).ok_or(Refusal::NoJob(run.job))?;
         job.phase = if to == RunPhase::Running { Phase::Running } else { Phase::Pending };
-        self.changed.insert(run.job);
+        self.touch(run.job);
         let row = self.runs.get_mut(&run).ok_or(Refusal::NoRun(run))?;
         row.phase = to;
         Ok(row)
@@ -323,7 +330,7 @@ impl Ledger {
         self.release_shape(row.shape);
         self.sets.row_mut(row.set).runs -= 1;
         self.forget_set(row.set);
-        self.changed.insert(run.job);
+        self.touch(run.job);
     }
 
     /// The run does not count any more, and holds its room until it is gone.
@@ -331,7 +338,7 @@ impl Ledger {
         if let Some(row) = self.runs.get_mut(&run) {
             row.phase = RunPhase::Stopping;
         }
-        self.changed.insert(run.job);
+        self.touch(run.job);
     }
 
     /// The job stands in its queue again.
@@ -345,7 +352,7 @@ impl Ledger {
         let job = &self.jobs[&id];
         let (turn, queue, shape) = (self.turn(id, job), job.queue, job.shape);
         self.queues.row_mut(queue).lines.insert(turn, shape);
-        self.changed.insert(id);
+        self.touch(id);
     }
 
     /// The job has ended: it is forgotten.
@@ -368,7 +375,7 @@ impl Ledger {
         self.forget_set(set);
         self.release_shape(shape);
         self.asked.remove(&id);
-        self.changed.insert(id);
+        self.touch(id);
         Ok(())
     }
 

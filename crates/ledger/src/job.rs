@@ -29,11 +29,14 @@ impl Phase {
 }
 
 /// What somebody asked for, until it is done.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Asked {
     /// Who wants it to end, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<(String, String)>,
     /// Who wants it to make room, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub preempt: Option<(String, String)>,
 }
 

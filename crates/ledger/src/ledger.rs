@@ -53,6 +53,8 @@ pub struct Ledger {
     pub(crate) asked: BTreeSet<JobId>,
     /// What scheduling has to look at again.
     pub(crate) changed: BTreeSet<JobId>,
+    /// Jobs of which something else is to be saved.
+    pub(crate) touched: BTreeSet<JobId>,
 }
 
 impl Ledger {
@@ -130,6 +132,11 @@ impl Ledger {
     /// Where a job stands in its queue.
     pub fn place(&self, job: &Job) -> Place {
         Place { class: self.class_of(job.shape).value, priority: job.priority }
+    }
+
+    /// The priority class of a job.
+    pub fn class(&self, job: &Job) -> PriorityClass {
+        self.class_of(job.shape)
     }
 
     /// The class of a shape.

@@ -16,6 +16,7 @@ mod job;
 mod ledger;
 mod lines;
 mod queue;
+mod restore;
 
 pub use decide::{Inbox, Proposal, Report, ReportKind, Retries};
 pub use event::{
@@ -27,6 +28,7 @@ pub use job::{Asked, Job, Phase, Run, RunPhase};
 pub use ledger::{Ledger, PriorityClass, PriorityClasses};
 pub use lines::Place;
 pub use queue::{ClassLimit, Permission, Queue, QueueView, Subject, SubjectKind, Verb};
+pub use restore::{RestoreError, Saved, SavedJob, SavedRun};
 
 #[cfg(test)]
 mod tests;

@@ -248,6 +248,67 @@ fn inbox(step: &Step) -> Inbox {
     }
 }
 
+/// What is kept of a ledger, as a database would: only what was touched is written.
+#[derive(Default)]
+struct Tables {
+    jobs: BTreeMap<JobId, SavedJob>,
+    runs: BTreeMap<RunId, SavedRun>,
+    queues: BTreeMap<String, Queue>,
+}
+
+impl Tables {
+    fn follow(&mut self, ledger: &mut Ledger) {
+        for id in ledger.take_touched() {
+            self.jobs.remove(&id);
+            self.runs.retain(|run, _| run.job != id);
+            self.jobs.extend(ledger.saved(id).map(|job| (id, job)));
+            let runs = ledger.runs().map(|(run, _)| run).filter(|run| run.job == id);
+            self.runs.extend(runs.filter_map(|run| Some((run, ledger.saved_run(run)?))));
+        }
+        let defined = ledger.queues().filter_map(|queue| Some((queue.name.to_owned(), queue.definition?.clone())));
+        self.queues = defined.collect();
+    }
+
+    fn restored(&self) -> Ledger {
+        let saved = Saved {
+            queues: self.queues.clone(),
+            shapes: ["urgent", "spare"].map(|class| (digest(class), shape(class))).into(),
+            jobs: self.jobs.values().cloned().collect(),
+            runs: self.runs.values().cloned().collect(),
+        };
+        Ledger::restore(classes(), saved).unwrap()
+    }
+}
+
+#[test]
+fn what_does_not_belong_together_is_not_restored() {
+    let mut ledger = with_queue();
+    let gang = |id| Some(Gang { id: "g".to_owned(), cardinality: id, uniformity: "rack".to_owned() });
+    let member = |job: u128, size| {
+        let (spec, shape) = (Digest(9), digest("spare"));
+        Event::Submitted(Submitted { job: JobId(job), spec, shape, priority: 3, gang: gang(size), fail_fast: true })
+    };
+    ledger.fold(&request("s", vec![member(1, 2), member(2, 2), member(3, 1)]));
+    decide(&mut ledger, lease(1, "one"));
+    let mut tables = Tables::default();
+    tables.follow(&mut ledger);
+    let restored = tables.restored();
+    assert_eq!(restored.digest(), ledger.digest());
+    let job = restored.job(JobId(2)).unwrap();
+    assert_eq!(restored.gang(job).map(|gang| (gang.0, gang.1, gang.2, gang.3.len())), Some(("g", 2, "rack", 2)));
+    assert_eq!(restored.saved(JobId(3)).unwrap().gang, None);
+    let saved = |jobs: Vec<SavedJob>, runs| Saved { jobs, runs, ..Saved::default() };
+    let job = ledger.saved(JobId(2)).unwrap();
+    let shapeless = Ledger::restore(classes(), saved(vec![job.clone()], vec![]));
+    assert_eq!(shapeless.unwrap_err(), RestoreError::NoShape(digest("spare")));
+    let shapes: BTreeMap<_, _> = [(digest("spare"), shape("spare"))].into();
+    let twice = Saved { shapes: shapes.clone(), ..saved(vec![job.clone(), job], vec![]) };
+    assert_eq!(Ledger::restore(classes(), twice).unwrap_err(), RestoreError::Twice(JobId(2)));
+    let job = ledger.saved(JobId(1)).unwrap();
+    let runless = Saved { shapes, ..saved(vec![job], vec![]) };
+    assert_eq!(Ledger::restore(classes(), runless).unwrap_err(), RestoreError::NoRun(JobId(1)));
+}
+
 proptest! {
     /// The log folded anew gives the same ledger; each job ends at most once; the ledger holds only what is active.
     #[test]
@@ -258,6 +319,7 @@ proptest! {
         let first = Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") };
         ledger.fold(&first);
         log.push(first);
+        let mut saved = Tables::default();
         let mut ever = BTreeSet::new();
         for step in &steps {
             if let Step::Request(kind, job) = step {
@@ -282,6 +344,12 @@ proptest! {
             }
             log.extend(ledger.decide(TimeMs(5), inbox(step), Retries::default()));
             prop_assert_eq!(ledger.lint(), Vec::<String>::new());
+            saved.follow(&mut ledger);
+            let restored = saved.restored();
+            prop_assert_eq!(restored.digest(), ledger.digest());
+            prop_assert_eq!(restored.lint(), Vec::<String>::new());
+            prop_assert_eq!(&restored.asked, &ledger.asked);
+            prop_assert_eq!(restored.first("q", 2, 9), ledger.first("q", 2, 9));
         }
         let mut again = Ledger::new(classes());
         let mut ends: BTreeMap<JobId, usize> = BTreeMap::new();
