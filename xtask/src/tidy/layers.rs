@@ -111,7 +111,7 @@ mod tests {
             advice(ours),
             [
                 "crates/units/Cargo.toml:3: units may not use objects: it may use nothing of ours; move the shared part down a layer",
-                "crates/scheduler/Cargo.toml:2: scheduler may not use node: it may use units, objects, api, engine, cluster; move the shared part down a layer",
+                "crates/scheduler/Cargo.toml:2: scheduler may not use node: it may use units, objects, api, engine, translate, cluster; move the shared part down a layer",
                 "crates/node/Cargo.toml:2: testkit is for tests only; move it to [dev-dependencies]",
                 "crates/misc/Cargo.toml: crate misc has no layer; add a row to LAYERS in xtask/src/tidy/layers.rs",
             ]
