@@ -5,4 +5,6 @@
 #[rustfmt::skip]
 #[allow(missing_docs, rustdoc::all, clippy::all, clippy::redundant_clone, clippy::large_futures, clippy::unwrap_used)]
 mod generated;
+pub mod rounds;
+pub mod submit;
 pub mod wire;
