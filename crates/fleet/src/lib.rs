@@ -6,5 +6,6 @@
 #[allow(missing_docs, rustdoc::all, clippy::all, clippy::redundant_clone, clippy::large_futures, clippy::unwrap_used)]
 mod generated;
 pub mod rounds;
+pub mod sessions;
 pub mod submit;
 pub mod wire;

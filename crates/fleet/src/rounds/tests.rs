@@ -1,3 +1,5 @@
+//! Rounds over a ledger and small clusters.
+
 use std::collections::BTreeMap;
 
 use pumice_ledger::{
