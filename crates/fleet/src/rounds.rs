@@ -27,6 +27,8 @@ pub struct Pool {
     world: World,
     /// What the last rounds proposed and nobody settled yet: runs, and what the engine calls them.
     proposed: BTreeMap<RunId, String>,
+    /// When the engine wants a round even if nothing happens.
+    wakes: Option<TimeMs>,
 }
 
 impl Pool {
@@ -44,7 +46,7 @@ impl Pool {
             let (name, value) = (name.clone(), class.value);
             world.apply(&Delta::PriorityClassUpsert { name, value, global_default: false });
         }
-        Self { name: name.to_owned(), world, proposed: BTreeMap::new() }
+        Self { name: name.to_owned(), world, proposed: BTreeMap::new(), wakes: None }
     }
 
     /// Its name.
@@ -63,6 +65,7 @@ impl Pool {
     pub fn round(&mut self, now: TimeMs) -> Vec<Proposal> {
         let plan = self.world.cycle(now);
         self.told(&plan);
+        self.wakes = plan.next_wakeup;
         let mut proposals = self.leases(&plan);
         proposals.extend(plan.evictions.iter().filter_map(|eviction| {
             let run = turn::run_of(&eviction.uid)?;
@@ -72,6 +75,11 @@ impl Pool {
             Some(Proposal::Preempt { run, preemption })
         }));
         proposals
+    }
+
+    /// When a round is wanted even if nothing happens before.
+    pub fn wakes(&self) -> Option<TimeMs> {
+        self.wakes
     }
 
     /// What the plan says of groups would be written on a cluster; here it is known at once.

@@ -204,10 +204,11 @@ impl Sessions {
         Ok(received)
     }
 
-    /// The session is over. True if it was the one that counts.
-    pub fn close(&mut self, name: &str, number: u64) -> bool {
-        let Some(cluster) = self.clusters.get_mut(name) else { return false };
-        cluster.session.take_if(|session| session.number == number).is_some()
+    /// The session is over. What pools are to be told, by pool: nothing new starts on nodes that nobody speaks for.
+    pub fn close(&mut self, name: &str, number: u64) -> Vec<(String, Delta)> {
+        let Some(cluster) = self.clusters.get_mut(name) else { return Vec::new() };
+        let counted = cluster.session.take_if(|session| session.number == number).is_some();
+        if counted { cluster.nodes.close(name) } else { Vec::new() }
     }
 
     /// What was decided of all that was received is written.

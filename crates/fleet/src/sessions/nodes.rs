@@ -14,7 +14,8 @@ pub const DEFAULT_POOL: &str = "default";
 /// The nodes of a cluster and their pools.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
-    pools: BTreeMap<String, String>,
+    /// Pool and facts of each.
+    nodes: BTreeMap<String, (String, NodeFacts)>,
 }
 
 impl Nodes {
@@ -22,25 +23,34 @@ impl Nodes {
     pub(super) fn take(&mut self, cluster: &str, nodes: wire::Nodes) -> Vec<(String, Delta)> {
         let mut told = Vec::new();
         let named: BTreeSet<&str> = nodes.nodes.iter().map(|node| node.name.as_str()).collect();
-        let missing = self.pools.keys().filter(|name| nodes.complete && !named.contains(name.as_str()));
+        let missing = self.nodes.keys().filter(|name| nodes.complete && !named.contains(name.as_str()));
         let gone: Vec<String> = nodes.removed.iter().chain(missing).cloned().collect();
         for name in gone {
             self.remove(cluster, &name, &mut told);
         }
         for node in nodes.nodes {
             let pool = if node.pool.is_empty() { DEFAULT_POOL.to_owned() } else { node.pool.clone() };
-            if self.pools.get(&node.name).is_some_and(|before| *before != pool) {
+            if self.nodes.get(&node.name).is_some_and(|(before, _)| *before != pool) {
                 self.remove(cluster, &node.name, &mut told);
             }
-            self.pools.insert(node.name.clone(), pool.clone());
             told.push((pool.clone(), others(cluster, &node)));
-            told.push((pool, node_delta(cluster, facts(node))));
+            let facts = facts(node);
+            self.nodes.insert(facts.name.clone(), (pool.clone(), facts.clone()));
+            told.push((pool, node_delta(cluster, facts)));
         }
         told
     }
 
+    /// Nobody speaks for the cluster: nothing new is to start there.
+    pub(super) fn close(&self, cluster: &str) -> Vec<(String, Delta)> {
+        let closed = |(pool, facts): &(String, NodeFacts)| {
+            (pool.clone(), node_delta(cluster, NodeFacts { unschedulable: true, ..facts.clone() }))
+        };
+        self.nodes.values().map(closed).collect()
+    }
+
     fn remove(&mut self, cluster: &str, name: &str, told: &mut Vec<(String, Delta)>) {
-        if let Some(pool) = self.pools.remove(name) {
+        if let Some((pool, _)) = self.nodes.remove(name) {
             told.push((pool.clone(), Delta::TaskRemove(others_uid(cluster, name))));
             told.push((pool, Delta::NodeRemove(node_name(cluster, name))));
         }
