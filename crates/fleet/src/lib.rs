@@ -5,6 +5,7 @@
 #[rustfmt::skip]
 #[allow(missing_docs, rustdoc::all, clippy::all, clippy::redundant_clone, clippy::large_futures, clippy::unwrap_used)]
 mod generated;
+pub mod api;
 pub mod database;
 pub mod executor;
 pub mod rounds;

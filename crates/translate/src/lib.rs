@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, Time};
 use pumice_api::names;
-use pumice_engine::{Operator, Requirement, Resources, TimeMs};
+use pumice_engine::{Operator, PodTemplate, Requirement, Resources, TimeMs};
 use pumice_units::Quantity;
 
 mod claims;
@@ -55,6 +56,11 @@ fn resources(list: &BTreeMap<String, WireQuantity>) -> Resources {
     // Volcano ignores counts of objects: they are quotas, not room.
     let counted = list.iter().filter(|(name, _)| !name.starts_with("count/"));
     counted.map(|(name, quantity)| (name.clone(), amount(name, quantity))).collect()
+}
+
+/// What placing a pod would read that is not made yet: `metadata` gives its namespace, labels and annotations.
+pub fn pod_template(metadata: &ObjectMeta, spec: &PodSpec) -> PodTemplate {
+    template::template(metadata.namespace.as_deref().unwrap_or_default(), metadata, spec, None)
 }
 
 /// Back to the wire.
