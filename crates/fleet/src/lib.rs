@@ -6,9 +6,14 @@
 #[allow(missing_docs, rustdoc::all, clippy::all, clippy::redundant_clone, clippy::large_futures, clippy::unwrap_used)]
 mod generated;
 pub mod api;
+mod clock;
 pub mod database;
 pub mod executor;
+pub mod executors;
+pub mod leader;
 pub mod rounds;
 pub mod sessions;
+#[cfg(test)]
+mod simulation;
 pub mod submit;
 pub mod wire;

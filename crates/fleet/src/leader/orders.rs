@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use pumice_ledger::{Digest, RunId};
 
 use super::{Ended, Term};
+use crate::api::JobSpec;
 use crate::database::Log;
 use crate::sessions::{Order, Outgoing};
-use crate::submit::Completed;
 use crate::wire::executor::{self as wire, to_executor};
-use crate::wire::kubernetes::PodSpec;
 
 impl Term {
     /// Sends what is due, once it is written. A session that takes nothing any more ends; its executor opens another.
@@ -66,29 +65,15 @@ impl Term {
     /// A lease of a run with what was submitted; none where the job has ended meanwhile.
     fn lease(&self, run: RunId, specs: &BTreeMap<Digest, Vec<u8>>) -> Option<wire::Lease> {
         let (job, row) = (self.ledger.job(run.job)?, self.ledger.run(run)?);
-        let read = specs.get(&job.spec).and_then(|body| serde_json::from_slice::<Completed>(body).ok());
-        let Some(spec) = read else {
+        let spec = specs.get(&job.spec).and_then(|body| JobSpec::read(body).ok());
+        let Some(spec) = spec else {
             tracing::error!(%run, spec = %job.spec, "what was submitted can't be read; the run is not started");
             return None;
         };
         let (queue, job_set) = self.ledger.owner(job);
-        let id = run.job.to_string();
-        let named = spec.for_id(&id);
-        let pod_spec = PodSpec::from_json(&spec.pod_spec).inspect_err(|error| {
-            tracing::error!(%run, %error, "its pod spec has no protobuf form; the run is not started");
+        let lease = spec.lease(run, queue, job_set, &row.at.node).inspect_err(|error| {
+            tracing::error!(%run, %error, "its pod spec has no form on the wire; the run is not started");
         });
-        Some(wire::Lease {
-            run_id: run.to_string(),
-            job_id: id,
-            attempt: run.attempt,
-            queue: queue.to_owned(),
-            job_set: job_set.to_owned(),
-            namespace: spec.namespace.clone(),
-            node: row.at.node.clone(),
-            pod_spec: Some(pod_spec.ok()?),
-            labels: named.labels,
-            annotations: named.annotations,
-            ..wire::Lease::default()
-        })
+        lease.ok()
     }
 }

@@ -1,15 +1,18 @@
-//! A leader over SQLite, and an executor that says what a cluster would.
+//! The whole way: the API, a leader over SQLite, and executors that say what clusters would.
 
 use std::collections::BTreeSet;
 
-use pumice_ledger::{Digest, JobId, PriorityClass, Queue, RunId, Shape, Submitted, TimeMs};
+use pumice_ledger::{JobId, PriorityClass, RunId};
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::database::{Database, Expect, JobState, NewJob, Place, Submission};
-use crate::submit::{self, Item, Rules};
+use crate::api::{self, Api, Permission, Who};
+use crate::database::{Database, JobState, Place};
+use crate::submit::Rules;
+use crate::wire::api::{self as wire_api, submit_server::Submit as _};
 use crate::wire::executor::{from_executor::Message, to_executor};
+use crate::wire::kubernetes::PodSpec;
 
 /// Longest wait for anything.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -18,7 +21,7 @@ fn options() -> Options {
     let class = PriorityClass { value: 0, preemptible: true };
     Options {
         holder: "test".to_owned(),
-        classes: [("default".to_owned(), class)].into(),
+        classes: [("armada-default".to_owned(), class)].into(),
         retries: Retries::default(),
         limits: Limits::default(),
     }
@@ -73,12 +76,9 @@ impl Cluster {
         }
         let node = |index| wire::NodeState {
             name: format!("node-{index}"),
-            allocatable: [
-                ("cpu".to_owned(), "4".to_owned()),
-                ("memory".to_owned(), "8Gi".to_owned()),
-                ("pods".to_owned(), "110".to_owned()),
-            ]
-            .into(),
+            allocatable: [("cpu", "4"), ("memory", "8Gi"), ("ephemeral-storage", "100Gi"), ("pods", "110")]
+                .map(|(name, amount)| (name.to_owned(), amount.to_owned()))
+                .into(),
             ..wire::NodeState::default()
         };
         let nodes = wire::Nodes { complete: true, nodes: (0..nodes).map(node).collect(), removed: vec![] };
@@ -127,41 +127,36 @@ fn report(run: RunId, phase: wire::RunPhase) -> wire::RunReport {
     wire::RunReport { run_id: run.to_string(), phase: phase.into(), ..wire::RunReport::default() }
 }
 
-async fn submit(log: &Database, jobs: u128) -> Vec<JobId> {
-    let queue = Queue { name: "q".to_owned(), ..Queue::default() };
-    let entry = Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") };
-    log.request(entry, Expect::Any).await.expect("a queue");
+/// Submits jobs of one core through the API, as a user does; their ids.
+async fn submit(log: &Arc<Database>, jobs: usize) -> Vec<JobId> {
+    let drawn = std::sync::atomic::AtomicU64::new(1);
+    let sources = api::Sources {
+        now: Box::new(clock::now_ms),
+        random: Box::new(move || drawn.fetch_add(1, std::sync::atomic::Ordering::Relaxed).into()),
+    };
+    let api = Api::new(Arc::clone(log), Rules::default(), sources, CancellationToken::new());
+    let permissions = Permission::ALL.iter().copied().collect();
+    let who = Arc::new(Who { name: "ada".to_owned(), permissions, ..Who::default() });
+    let queue = wire_api::Queue { name: "q".to_owned(), priority_factor: 1.0, ..wire_api::Queue::default() };
+    api.create_queue(asked(&who, queue)).await.expect("a queue");
     let resources = json!({"cpu": "1", "memory": "1Gi"});
     let container = json!({"name": "c", "image": "i", "resources": {"requests": resources, "limits": resources}});
-    let item =
-        Item { namespace: "n".to_owned(), pod_specs: vec![json!({"containers": [container]})], ..Item::default() };
-    let asked = submit::Submission { queue: "q".to_owned(), job_set: "s".to_owned(), items: vec![item] };
-    let completed = submit::check(&asked, &Rules::default()).expect("good").remove(0);
-    let requests = [("cpu".to_owned(), 1000), ("memory".to_owned(), 1 << 30)].into();
-    let shape = Shape { priority_class: "default".to_owned(), requests, template: serde_json::Value::Null };
-    let job = |job| NewJob {
-        submitted: Submitted {
-            job: JobId(job),
-            spec: Digest(1),
-            shape: Digest(2),
-            priority: 0,
-            gang: None,
-            fail_fast: false,
-        },
-        spec: serde_json::to_vec(&completed).expect("JSON"),
+    let spec = PodSpec::from_json(&json!({"containers": [container]})).expect("a pod spec");
+    let item = wire_api::JobSubmitRequestItem {
         namespace: "n".to_owned(),
-        client_id: None,
-        external_uri: None,
+        pod_specs: vec![spec],
+        ..wire_api::JobSubmitRequestItem::default()
     };
-    let submission = Submission {
-        at: TimeMs(1),
-        queue: "q".to_owned(),
-        job_set: "s".to_owned(),
-        user: "ada".to_owned(),
-        shapes: [(Digest(2), shape)].into(),
-        jobs: (1..=jobs).map(job).collect(),
-    };
-    log.submit(vec![submission]).await.expect("written").remove(0).jobs
+    let job_request_items = vec![item; jobs];
+    let request = wire_api::JobSubmitRequest { queue: "q".to_owned(), job_set_id: "s".to_owned(), job_request_items };
+    let answer = api.submit_jobs(asked(&who, request)).await.expect("submitted").into_inner();
+    answer.job_response_items.iter().map(|item| item.job_id.parse().expect("an id")).collect()
+}
+
+fn asked<T>(who: &Arc<Who>, message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.extensions_mut().insert(Arc::clone(who));
+    request
 }
 
 async fn ended(log: &Database, jobs: &[JobId]) -> usize {
@@ -176,6 +171,12 @@ async fn ends(log: &Database) -> Vec<JobId> {
         entries.iter().flat_map(|(_, entry)| &entry.events).filter_map(pumice_ledger::Event::ends).collect();
     ends.sort_unstable();
     ends
+}
+
+fn sorted(jobs: &[JobId]) -> Vec<JobId> {
+    let mut jobs = jobs.to_vec();
+    jobs.sort_unstable();
+    jobs
 }
 
 #[tokio::test]
@@ -210,7 +211,7 @@ async fn jobs_run_on_all_clusters_and_a_killed_leader_loses_none() {
     };
     let servers = tokio::time::timeout(DEADLINE, run).await.expect("all end in time");
     assert!(servers > 1, "no server was killed");
-    assert_eq!(ends(&log).await, jobs, "each ends once");
+    assert_eq!(ends(&log).await, sorted(&jobs), "each ends once");
     assert!(clusters.iter().all(|cluster| !cluster.made.is_empty()), "both had work");
     log.close().await;
 }

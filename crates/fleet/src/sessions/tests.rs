@@ -1,7 +1,7 @@
 //! Conversations with one executor, over a ledger.
 
 use pumice_ledger::{
-    Digest, Entry, Event, Inbox, JobId, NodeRef, PriorityClasses, Proposal, Queue, Retries, Shape, Submitted,
+    Digest, Entry, Event, Inbox, JobId, NodeRef, PriorityClasses, Proposal, Retries, Shape, Submitted,
 };
 
 use super::*;
@@ -19,7 +19,7 @@ impl Scene {
         let mut ledger = Ledger::new(PriorityClasses::new());
         let at = TimeMs(0);
         let shape = Shape { priority_class: String::new(), requests: [].into(), template: serde_json::Value::Null };
-        let queue = Event::QueueSet(Box::new(Queue::default()));
+        let queue = Event::QueueSet(Box::default());
         ledger.fold(&Entry { events: vec![queue], ..Entry::new(at, "q", "") });
         let submitted = |job| {
             let (spec, shape) = (Digest(1), Digest(2));

@@ -196,7 +196,7 @@ pub struct Lease {
     pub run_id: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub job_id: ::prost::alloc::string::String,
-    /// From 0.
+    /// From 1.
     #[prost(uint32, tag = "3")]
     pub attempt: u32,
     #[prost(string, tag = "4")]
