@@ -1,3 +1,5 @@
+//! Submissions from the wire, case by case.
+
 use serde_json::{Value, json};
 
 use super::*;

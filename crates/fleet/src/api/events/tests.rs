@@ -1,3 +1,5 @@
+//! Events of the log as Armada's clients are told of them.
+
 use pumice_ledger::{Filter, NodeRef, Preemption, TimeMs};
 use serde_json::{Value, json};
 

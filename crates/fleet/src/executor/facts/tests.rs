@@ -1,3 +1,5 @@
+//! Pods as facts, case by case.
+
 use serde_json::{Value, json};
 
 use super::*;

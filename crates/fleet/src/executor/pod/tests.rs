@@ -1,3 +1,5 @@
+//! Pods of leases, as golden files.
+
 use std::collections::BTreeMap;
 
 use serde_json::json;

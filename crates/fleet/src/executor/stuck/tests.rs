@@ -1,3 +1,5 @@
+//! Rules for pods that do not start, case by case.
+
 use super::*;
 use crate::executor::facts::Container;
 

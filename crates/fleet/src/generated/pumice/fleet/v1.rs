@@ -179,8 +179,8 @@ pub struct Welcome {
     /// How often the executor is to say something.
     #[prost(uint64, tag = "1")]
     pub heartbeat_ms: u64,
-    /// After this long without a word the server counts the executor as lost, and the executor takes no more of its leases
-    /// for good.
+    /// After this long without a word the server counts the executor as lost, and the executor starts nothing more of what it
+    /// was leased.
     #[prost(uint64, tag = "2")]
     pub cut_off_ms: u64,
 }
