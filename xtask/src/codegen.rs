@@ -1,7 +1,7 @@
 //! Generated files: what they are, writing them, and finding the ones that are out of date.
 //!
-//! Invariant: output depends only on the types, so two runs give the same bytes. Called by `cargo xtask codegen` and by the
-//! freshness test.
+//! Invariant: output depends only on the types and the definitions of protocols, so two runs give the same bytes. Called by
+//! `cargo xtask codegen` and by the freshness test.
 
 use std::path::Path;
 
@@ -10,6 +10,7 @@ use serde_json::Value;
 
 mod builtin;
 pub mod crd;
+pub mod fleet;
 mod golang;
 pub mod protobuf;
 mod structural;
@@ -22,17 +23,18 @@ pub struct Output {
     pub content: String,
 }
 
-/// Everything that is generated.
-pub fn outputs() -> anyhow::Result<Vec<Output>> {
+/// Everything that is generated, of the workspace at `root`.
+pub fn outputs(root: &Path) -> anyhow::Result<Vec<Output>> {
     let mut outputs = crd::outputs()?;
     outputs.push(Output { path: "crates/apiserver/schemas/builtin.json".into(), content: builtin::document()? });
+    outputs.extend(fleet::outputs(root)?);
     Ok(outputs)
 }
 
 /// Writes the files that differ and names them.
 pub fn write(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut written = Vec::new();
-    for output in outputs()? {
+    for output in outputs(root)? {
         let path = root.join(&output.path);
         if std::fs::read_to_string(&path).ok().as_deref() == Some(&output.content) {
             continue;
@@ -49,7 +51,7 @@ pub fn write(root: &Path) -> anyhow::Result<Vec<String>> {
 /// Names the committed files that are missing or differ in any byte.
 pub fn stale(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut stale = Vec::new();
-    for output in outputs()? {
+    for output in outputs(root)? {
         if std::fs::read_to_string(root.join(&output.path)).ok().as_deref() != Some(&output.content) {
             stale.push(output.path);
         }

@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
-use pumice_objects::protobuf::ProtobufError;
+use pumice_objects::protobuf::{self, ProtobufError};
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-
-use crate::messages;
 
 /// Largest request body, in bytes, as upstream.
 pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -100,7 +98,7 @@ pub(crate) enum Format {
 /// Decodes a body.
 pub(crate) fn decode(bytes: &[u8], format: Format) -> Result<Decoded, DecodeError> {
     if format == Format::Protobuf {
-        return Ok(Decoded { value: messages::types().decode(bytes)?, duplicates: Vec::new() });
+        return Ok(Decoded { value: protobuf::builtin().decode(bytes)?, duplicates: Vec::new() });
     }
     let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::NotUtf8)?;
     if format == Format::Yaml {

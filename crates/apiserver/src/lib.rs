@@ -30,6 +30,7 @@ mod gc;
 mod health;
 mod limit_ranges;
 mod listener;
+#[cfg(test)]
 mod messages;
 mod metrics;
 mod metrics_page;

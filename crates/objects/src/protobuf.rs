@@ -1,8 +1,10 @@
 //! Kubernetes' protobuf bodies as the JSON that Kubernetes itself would make of them.
 //!
 //! Invariant: for what Kubernetes' encoder wrote, [`Types::decode`] gives what its decoder and then its JSON encoder give;
-//! for any other bytes an error, never a panic, and memory in proportion to their number. The API server has the table of
-//! types and reads bodies with it.
+//! for any other bytes an error, never a panic, and memory in proportion to their number. What [`Types::encode_message`]
+//! wrote is read as the same JSON. The API server reads bodies, the fleet reads and writes the messages in its own ones.
+
+use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,6 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+mod encode;
 mod table;
 mod wire;
 
@@ -27,7 +30,16 @@ const ZERO_TIME: i64 = -62_135_596_800;
 /// Read whatever group it is said to be of.
 const OPTIONS: (&str, &str) = ("DeleteOptions", "meta.v1.DeleteOptions");
 
-/// Why a body can't be read.
+static BUILTIN: LazyLock<Types> = LazyLock::new(|| {
+    Types::parse(include_str!("../schemas/protobuf.txt")).expect("the committed table is sound: a test reads it")
+});
+
+/// The messages of Kubernetes' own kinds, from the table that `cargo xtask protobuf` writes.
+pub fn builtin() -> &'static Types {
+    &BUILTIN
+}
+
+/// Why bytes can't be read as a message, or JSON can't be written as one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}{}{cause}", .path, if .path.is_empty() { "" } else { ": " })]
 pub struct ProtobufError {
@@ -60,6 +72,12 @@ enum Cause {
     Encoding(String),
     #[error("there is no protobuf form of kind {kind:?} in version {version:?}: send JSON")]
     Kind { version: String, kind: String },
+    #[error("there is no message {0:?}")]
+    Message(String),
+    #[error("there is no such field")]
+    Unknown,
+    #[error("it must be {0}")]
+    Expected(&'static str),
 }
 
 impl From<Cause> for ProtobufError {
@@ -70,7 +88,8 @@ impl From<Cause> for ProtobufError {
 
 impl ProtobufError {
     fn within(mut self, field: &str) -> Self {
-        let dot = if self.path.is_empty() || field == table::INLINE { "" } else { "." };
+        let is_joined = self.path.is_empty() || self.path.starts_with('[') || field == table::INLINE;
+        let dot = if is_joined { "" } else { "." };
         let field = if field == table::INLINE { "" } else { field };
         self.path = format!("{field}{dot}{}", self.path);
         self
@@ -92,9 +111,20 @@ impl Types {
         let mut object = Map::new();
         object.insert("apiVersion".to_owned(), Value::String(envelope.version));
         object.insert("kind".to_owned(), Value::String(envelope.kind));
-        let mut decoder = Decoder { types: self, fields_left: FIELDS_MAX };
-        decoder.message(message, envelope.raw, &mut object, 1)?;
+        self.read(message, envelope.raw, &mut object)?;
         Ok(Value::Object(object))
+    }
+
+    /// One message without an envelope: `message` is its name in the table, as `core.v1.PodSpec`.
+    pub fn decode_message(&self, message: &str, bytes: &[u8]) -> Result<Value> {
+        let message = self.message(message).ok_or_else(|| Cause::Message(message.to_owned()))?;
+        let mut object = Map::new();
+        self.read(message, bytes, &mut object)?;
+        Ok(if message.is_union { union(message, object) } else { Value::Object(object) })
+    }
+
+    fn read(&self, message: &Message, bytes: &[u8], object: &mut Map<String, Value>) -> Result<()> {
+        Decoder { types: self, fields_left: FIELDS_MAX }.message(message, bytes, object, 1)
     }
 }
 
@@ -305,9 +335,12 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// The field of a union that counts: fields stand in the table in the order in which they do.
+/// The field of a union that counts: fields stand in the table in the order in which they do. Where none is set, a flag is
+/// false, as Go writes `additionalProperties`, and all else null.
 fn union(message: &Message, mut object: Map<String, Value>) -> Value {
-    message.fields.iter().find_map(|field| object.remove(&field.name)).unwrap_or_default()
+    let has_flag = || message.fields.iter().any(|field| field.kind == Kind::Bool);
+    let set = message.fields.iter().find_map(|field| object.remove(&field.name));
+    set.unwrap_or_else(|| if has_flag() { json!(false) } else { Value::Null })
 }
 
 /// The last value of a field.
@@ -363,18 +396,18 @@ fn free_form(bytes: &[u8], depth: usize) -> Result<Value> {
         return Ok(Value::Null);
     }
     let value: Value = serde_json::from_slice(raw).map_err(|error| Cause::Json(error.to_string()))?;
-    if depth + height(&value) > DEPTH_MAX {
+    if !is_within(&value, DEPTH_MAX.saturating_sub(depth)) {
         return Err(Cause::TooDeep.into());
     }
     Ok(value)
 }
 
-/// Levels of nesting. The JSON parser bounds them.
-fn height(value: &Value) -> usize {
+/// Whether a value has no more levels of nesting.
+fn is_within(value: &Value, levels: usize) -> bool {
     match value {
-        Value::Array(items) => 1 + items.iter().map(height).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(height).max().unwrap_or(0),
-        _ => 0,
+        Value::Array(items) => levels > 0 && items.iter().all(|item| is_within(item, levels - 1)),
+        Value::Object(fields) => levels > 0 && fields.values().all(|field| is_within(field, levels - 1)),
+        _ => true,
     }
 }
 

@@ -18,6 +18,7 @@ use pumice_cluster::{Elector, EventRecorder};
 pub use pumice_engine::Sharding;
 use pumice_engine::plugin::Registry;
 use pumice_engine::{Config, ConfigError, World};
+use pumice_translate as translate;
 use tokio_util::sync::CancellationToken;
 
 mod ask;
@@ -36,7 +37,6 @@ mod run;
 pub mod simulate;
 mod start;
 mod suspects;
-mod translate;
 mod usage;
 mod why;
 mod writer;

@@ -1,4 +1,4 @@
-//! The table by which the API server reads protobuf bodies, from the Go types of Kubernetes.
+//! The table by which protobuf bodies are read and written, from the Go types of Kubernetes.
 //!
 //! The tags of the Go fields say number and names, their types what is in them and, which `.proto` files do not tell,
 //! whether a zero is left out of the JSON or means something: `replicas: 0` is not no replicas. The sources are not part of
@@ -15,7 +15,7 @@ use anyhow::{Context as _, ensure};
 use super::golang::{self, Field, Package};
 
 /// Where the table is, from the workspace's root.
-pub const PATH: &str = "crates/apiserver/schemas/protobuf.txt";
+pub const PATH: &str = "crates/objects/schemas/protobuf.txt";
 
 /// Packages whose kinds can be bodies.
 const WITH_KINDS: &[&str] = &[

@@ -46,6 +46,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ),
     ("redb", &["store"]),
     ("tonic", &["fleet", "jobs"]),
+    ("tonic-prost", &["fleet", "jobs"]),
+    ("tonic-prost-build", &["xtask"]),
     ("sqlx", &["fleet", "history"]),
     ("ldap3", &["auth"]),
     ("openidconnect", &["auth"]),

@@ -19,12 +19,15 @@ message e.v1.Thing
 10 at MicroTime
 11 limit Quantity?
 12 choice e.v1.Choice?
+13 permit e.v1.Flag?
 message e.v1.Part
 1 flag bool~
 2 weight double?
 union e.v1.Choice
 2 many []string~
 1 one string
+union e.v1.Flag
+1 flag bool~
 message meta.v1.DeleteOptions
 1 gracePeriodSeconds int64?
 ";
@@ -103,6 +106,9 @@ fn values_and_zeros_are_those_of_gos_json() {
         (bytes(11, []), with("limit", json!("0"))),
         (bytes(12, bytes(1, "x")), with("choice", json!("x"))),
         (bytes(12, [bytes(1, "x"), bytes(2, "y")].concat()), with("choice", json!(["y"]))),
+        (bytes(13, number(1, 1)), with("permit", json!(true))),
+        (bytes(13, number(1, 0)), with("permit", json!(false))),
+        (bytes(13, []), with("permit", json!(false))),
         (number(99, 1), empty.clone()),
     ];
     for (raw, wanted) in cases {

@@ -1,4 +1,4 @@
-//! The wire format of protobuf: tags and values, one after the other.
+//! The wire format of protobuf: tags and values, one after the other, read and written.
 
 use super::{Cause, Result};
 
@@ -97,5 +97,37 @@ impl<'b> Datum<'b> {
 
     pub(super) fn text(self) -> Result<&'b str> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Cause::Utf8.into())
+    }
+}
+
+/// A message that is written field by field.
+#[derive(Default)]
+pub(super) struct Writer {
+    pub(super) written: Vec<u8>,
+}
+
+impl Writer {
+    pub(super) fn varint(&mut self, field: u32, number: u64) {
+        self.raw_varint(u64::from(field) << 3);
+        self.raw_varint(number);
+    }
+
+    pub(super) fn double(&mut self, field: u32, number: f64) {
+        self.raw_varint(u64::from(field) << 3 | 1);
+        self.written.extend_from_slice(&number.to_bits().to_le_bytes());
+    }
+
+    pub(super) fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        self.raw_varint(u64::from(field) << 3 | 2);
+        self.raw_varint(bytes.len() as u64);
+        self.written.extend_from_slice(bytes);
+    }
+
+    fn raw_varint(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.written.push(number.to_le_bytes()[0] | 0x80);
+            number >>= 7;
+        }
+        self.written.push(number.to_le_bytes()[0]);
     }
 }

@@ -1,0 +1,90 @@
+//! Armada's services over the fleet's log: what people and their tools call.
+//!
+//! [`Api`] is all of them; a listener puts it into the generated servers, and an [`Arc`] of [`Who`] into the extensions of
+//! every request. Invariant: nothing is done for a request without one. What is answered is written; what the services know
+//! they read from the log, so that any server answers any request.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pumice_ledger::TimeMs;
+use tokio_util::sync::CancellationToken;
+
+use crate::database::Log;
+use crate::submit::Rules;
+
+mod calls;
+mod convert;
+mod error;
+mod events;
+mod follow;
+mod jobs;
+mod limits;
+mod queue_calls;
+mod queues;
+mod spec;
+mod states;
+mod submit_calls;
+#[cfg(test)]
+mod tests;
+mod who;
+
+pub use convert::{Refusal, Request, submission};
+pub use error::Error;
+pub use events::{Context, MessageId, Needs, messages};
+pub use limits::{ID_BYTES_MAX, IDS_MAX, ITEMS_MAX, QUERY_IDS_MAX, QUEUES_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX};
+pub use queues::{from_wire as queue_from_wire, to_wire as queue_to_wire};
+pub use spec::{JobSpec, JobTold};
+pub use states::{job_details, job_state, run_details};
+pub use who::{EVERYONE, Permission, Who};
+
+/// Where time and chance come from.
+pub struct Sources {
+    /// The time.
+    pub now: Box<dyn Fn() -> TimeMs + Send + Sync>,
+    /// Random bits, new ones at each call, such as nobody else draws.
+    pub random: Box<dyn Fn() -> u128 + Send + Sync>,
+}
+
+/// The services; cheap to clone.
+pub struct Api<L> {
+    shared: Arc<Shared<L>>,
+}
+
+struct Shared<L> {
+    log: Arc<L>,
+    rules: Arc<Rules>,
+    sources: Sources,
+    stopping: CancellationToken,
+    queues: Mutex<Option<queues::Known>>,
+}
+
+impl<L> Clone for Api<L> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<L: Log> Api<L> {
+    /// Services over a log. Streams that watch end with `stopping`.
+    pub fn new(log: Arc<L>, rules: Rules, sources: Sources, stopping: CancellationToken) -> Self {
+        let (rules, queues) = (Arc::new(rules), Mutex::new(None));
+        Self { shared: Arc::new(Shared { log, rules, sources, stopping, queues }) }
+    }
+
+    fn log(&self) -> &L {
+        &self.shared.log
+    }
+
+    fn now(&self) -> TimeMs {
+        (self.shared.sources.now)()
+    }
+
+    fn random(&self) -> u128 {
+        (self.shared.sources.random)()
+    }
+
+    fn known_queues(&self) -> std::sync::MutexGuard<'_, Option<queues::Known>> {
+        // What is in it is replaced as a whole.
+        self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,139 @@
+//! Why a request is refused, and the status that says so.
+
+use std::sync::Arc;
+
+use thiserror::Error as ThisError;
+use tonic::{Code, Status};
+
+use super::Refusal;
+use crate::database;
+
+/// Why a request is not done.
+#[derive(Debug, ThisError)]
+pub enum Error {
+    /// No listener said who asks.
+    #[error("nobody is known to make this request: log in")]
+    Nobody,
+    /// It is not allowed.
+    #[error("{user} may not {what}: the permission {permission} allows it{or}")]
+    Denied {
+        /// Who asked.
+        user: String,
+        /// For what.
+        what: String,
+        /// What would allow it everywhere.
+        permission: &'static str,
+        /// What would allow it, too.
+        or: String,
+    },
+    /// A field has to be there.
+    #[error("{field}: it is missing")]
+    Missing {
+        /// Which.
+        field: &'static str,
+    },
+    /// There is too much of something.
+    #[error("{field}: there are {count}: have at most {max} in a request")]
+    TooMany {
+        /// Of what.
+        field: &'static str,
+        /// How much there is.
+        count: usize,
+        /// How much there may be.
+        max: usize,
+    },
+    /// A text is too long.
+    #[error("{field}: it has {bytes} bytes: have at most {max}")]
+    TooLong {
+        /// Which.
+        field: &'static str,
+        /// How many it has.
+        bytes: usize,
+        /// How many it may have.
+        max: usize,
+    },
+    /// A text is no id.
+    #[error("{field}: {source}")]
+    Id {
+        /// Where.
+        field: &'static str,
+        /// What is wrong.
+        #[source]
+        source: pumice_ledger::IdError,
+    },
+    /// A field has no such value.
+    #[error("{field}: {problem}")]
+    Field {
+        /// Which.
+        field: String,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// The submission is refused.
+    #[error(transparent)]
+    Submit(#[from] Refusal),
+    /// There is no such queue.
+    #[error("there is no queue {0}")]
+    NoQueue(String),
+    /// There is no such job set.
+    #[error("there is no job set {job_set} in queue {queue}")]
+    NoJobSet {
+        /// The queue.
+        queue: String,
+        /// The job set.
+        job_set: String,
+    },
+    /// This server has no such call.
+    #[error("{0}")]
+    Unimplemented(&'static str),
+    /// The server ends.
+    #[error("the server is stopping: ask again, another one answers")]
+    Stopping,
+    /// A task of the server broke off.
+    #[error("the request broke off")]
+    Broken,
+    /// The database does not do it.
+    #[error(transparent)]
+    Database(#[from] database::Error),
+}
+
+impl Error {
+    fn code(&self) -> Code {
+        match self {
+            Error::Nobody => Code::Unauthenticated,
+            Error::Denied { .. } => Code::PermissionDenied,
+            Error::Missing { .. }
+            | Error::TooMany { .. }
+            | Error::TooLong { .. }
+            | Error::Id { .. }
+            | Error::Field { .. }
+            | Error::Submit(_) => Code::InvalidArgument,
+            Error::NoQueue(_) | Error::NoJobSet { .. } => Code::NotFound,
+            Error::Unimplemented(_) => Code::Unimplemented,
+            Error::Stopping => Code::Unavailable,
+            Error::Broken => Code::Internal,
+            Error::Database(error) => code_of(error),
+        }
+    }
+}
+
+fn code_of(error: &database::Error) -> Code {
+    match error {
+        database::Error::NoQueue(_) => Code::NotFound,
+        database::Error::QueueExists(_) => Code::AlreadyExists,
+        database::Error::QueueInUse(_) => Code::FailedPrecondition,
+        database::Error::TooLong { .. } | database::Error::Unwritable => Code::InvalidArgument,
+        database::Error::Failed(_) | database::Error::Closed => Code::Unavailable,
+        database::Error::Unreadable { .. } => Code::DataLoss,
+        _ => Code::Internal,
+    }
+}
+
+/// The status has the error as its source, for whoever logs it; the message is for whoever asked.
+impl From<Error> for Status {
+    fn from(error: Error) -> Status {
+        let mut status = Status::new(error.code(), error.to_string());
+        status.set_source(Arc::new(error));
+        status
+    }
+}

@@ -1,0 +1,156 @@
+//! What the database keeps of a job for its executor, under a digest of its content.
+//!
+//! Invariant: equal specifications have equal bytes, whatever the order in which their fields came; jobs share them, so the
+//! job's id is put in when one is used. The names of fields are the format: those of an earlier release are read for ever.
+
+use std::collections::BTreeMap;
+
+use pumice_ledger::{Digest, JobId, RunId, TimeMs};
+use pumice_objects::protobuf::ProtobufError;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::states::time;
+use crate::wire::api::{IngressConfig, Job, ServiceConfig};
+use crate::wire::executor::Lease;
+use crate::wire::kubernetes::PodSpec;
+
+/// A job's specification.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobSpec {
+    /// Who submitted it.
+    pub owner: String,
+    /// Where its pod is made.
+    pub namespace: String,
+    /// Labels of the pod, before the id is put in.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the pod, before the id is put in.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// The pod spec in Kubernetes' JSON, with all defaults.
+    pub pod_spec: Value,
+    /// Services that were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ServiceConfig>,
+    /// Ingresses that were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ingresses: Vec<IngressConfig>,
+    /// The scheduler that was asked for; carried, never read.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub scheduler: String,
+}
+
+/// What its row or its submission tells of a job.
+#[derive(Debug, Clone, Copy)]
+pub struct JobTold<'j> {
+    /// The job.
+    pub job: JobId,
+    /// Its queue.
+    pub queue: &'j str,
+    /// Its job set.
+    pub job_set: &'j str,
+    /// Its place in the queue.
+    pub priority: u32,
+    /// When it was submitted.
+    pub submitted: TimeMs,
+}
+
+impl JobSpec {
+    /// Its JSON in one form, and the digest of that.
+    ///
+    /// # Errors
+    /// Where it has no JSON.
+    pub fn write(&self) -> Result<(Digest, Vec<u8>), serde_json::Error> {
+        canonical(serde_json::to_value(self)?)
+    }
+
+    /// A specification of its JSON.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub fn read(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(bytes)
+    }
+
+    /// Texts with the job's id: `{JobId}` becomes the id, `{{JobId}}` the word.
+    fn fill(texts: &BTreeMap<String, String>, job: JobId) -> BTreeMap<String, String> {
+        let id = job.to_string();
+        let fill = |text: &String| text.replace("{{JobId}}", "JobId").replace("{JobId}", &id);
+        texts.iter().map(|(key, text)| (key.clone(), fill(text))).collect()
+    }
+
+    /// Labels of the job's pod.
+    pub fn labels_of(&self, job: JobId) -> BTreeMap<String, String> {
+        Self::fill(&self.labels, job)
+    }
+
+    /// Annotations of the job's pod.
+    pub fn annotations_of(&self, job: JobId) -> BTreeMap<String, String> {
+        Self::fill(&self.annotations, job)
+    }
+
+    /// What a run's executor is told.
+    ///
+    /// # Errors
+    /// Where the pod spec has no form on the wire, which no check lets through.
+    pub fn lease(&self, run: RunId, queue: &str, job_set: &str, node: &str) -> Result<Lease, ProtobufError> {
+        Ok(Lease {
+            run_id: run.to_string(),
+            job_id: run.job.to_string(),
+            attempt: run.attempt,
+            queue: queue.to_owned(),
+            job_set: job_set.to_owned(),
+            user: self.owner.clone(),
+            namespace: self.namespace.clone(),
+            node: node.to_owned(),
+            pod_spec: Some(PodSpec::from_json(&self.pod_spec)?),
+            labels: self.labels_of(run.job),
+            annotations: self.annotations_of(run.job),
+            services: self.services.clone(),
+            ingresses: self.ingresses.clone(),
+        })
+    }
+
+    /// The job as Armada's API tells of it.
+    pub fn job(&self, told: JobTold<'_>) -> Job {
+        Job {
+            id: told.job.to_string(),
+            job_set_id: told.job_set.to_owned(),
+            queue: told.queue.to_owned(),
+            priority: f64::from(told.priority),
+            created: Some(time(told.submitted)),
+            namespace: self.namespace.clone(),
+            owner: self.owner.clone(),
+            labels: self.labels_of(told.job),
+            annotations: self.annotations_of(told.job),
+            pod_specs: PodSpec::from_json(&self.pod_spec).into_iter().collect(),
+            ingress: self.ingresses.clone(),
+            services: self.services.clone(),
+            scheduler: self.scheduler.clone(),
+            ..Job::default()
+        }
+    }
+}
+
+/// JSON with its fields in order, and the first half of its SHA-256.
+pub(super) fn canonical(value: Value) -> Result<(Digest, Vec<u8>), serde_json::Error> {
+    let bytes = serde_json::to_vec(&sorted(value))?;
+    let hash = ring::digest::digest(&ring::digest::SHA256, &bytes);
+    let mut half = [0; 16];
+    half.copy_from_slice(&hash.as_ref()[..16]);
+    Ok((Digest(u128::from_be_bytes(half)), bytes))
+}
+
+/// Recursive: pod specs are nested 32 levels at most.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Array(items) => items.into_iter().map(sorted).collect(),
+        Value::Object(fields) => {
+            let fields: BTreeMap<String, Value> = fields.into_iter().collect();
+            Value::Object(fields.into_iter().map(|(name, field)| (name, sorted(field))).collect())
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,169 @@
+//! What one may do to jobs.
+
+use std::collections::BTreeMap;
+
+use pumice_ledger::{Entry, Event, Filter, JobId, Verb};
+
+use super::convert::{Refusal, Request, submission};
+use super::limits::{self, IDS_MAX, ITEMS_MAX, REASON_BYTES_MAX};
+use super::{Api, Error, Who};
+use crate::database::{Expect, Log};
+use crate::submit::SubmitError;
+use crate::wire::api::{
+    CancellationResult, JobCancelRequest, JobPreemptRequest, JobReprioritizeRequest, JobReprioritizeResponse,
+    JobSetCancelRequest, JobState, JobSubmitRequest, JobSubmitRequestItem, JobSubmitResponse, JobSubmitResponseItem,
+    PreemptionResult,
+};
+use crate::wire::wellknown::Empty;
+
+/// Bytes of a job's labels and annotations: Kubernetes takes no more annotations.
+const METADATA_BYTES_MAX: usize = 262_144;
+
+impl<L: Log> Api<L> {
+    pub(super) async fn submit(&self, who: &Who, message: JobSubmitRequest) -> Result<JobSubmitResponse, Error> {
+        if message.queue.is_empty() {
+            return Err(Refusal::from(SubmitError::Queue).into());
+        }
+        limits::name("queue", &message.queue)?;
+        limits::count("jobRequestItems", message.job_request_items.len(), ITEMS_MAX)?;
+        who.need_verb(&self.queue_lately(&message.queue).await?, Verb::Submit)?;
+        message.job_request_items.iter().enumerate().try_for_each(|(index, item)| metadata(index, item))?;
+        let request = Request { user: who.name.clone(), at: self.now(), random: self.random() };
+        let rules = self.shared.rules.clone();
+        // Thousands of jobs take longer than a task may hold its thread.
+        let checked = tokio::task::spawn_blocking(move || submission(message, &rules, &request)).await;
+        let written = checked.map_err(|_| Error::Broken)??;
+        let answer = self.log().submit(vec![written]).await?.pop();
+        let jobs = answer.map(|answer| answer.jobs).unwrap_or_default();
+        let item = |job: JobId| JobSubmitResponseItem { job_id: job.to_string(), error: String::new() };
+        Ok(JobSubmitResponse { job_response_items: jobs.into_iter().map(item).collect() })
+    }
+
+    pub(super) async fn cancel(&self, who: &Who, request: JobCancelRequest) -> Result<CancellationResult, Error> {
+        let JobCancelRequest { job_id, job_set_id, queue, mut job_ids, reason } = request;
+        if !job_id.is_empty() && !job_ids.contains(&job_id) {
+            job_ids.insert(0, job_id);
+        }
+        let jobs: Vec<JobId> = limits::ids("jobIds", &job_ids, IDS_MAX)?;
+        limits::text("reason", &reason, REASON_BYTES_MAX)?;
+        let event = Event::CancelAsked { jobs, filter: Filter::Active, reason };
+        self.ask(who, Verb::Cancel, (&queue, &job_set_id), event).await?;
+        Ok(CancellationResult { cancelled_ids: job_ids })
+    }
+
+    pub(super) async fn cancel_set(&self, who: &Who, request: JobSetCancelRequest) -> Result<Empty, Error> {
+        let JobSetCancelRequest { job_set_id, queue, filter, reason } = request;
+        limits::text("reason", &reason, REASON_BYTES_MAX)?;
+        let filter = self::filter(&filter.unwrap_or_default().states)?;
+        let event = Event::CancelAsked { jobs: Vec::new(), filter, reason };
+        self.ask(who, Verb::Cancel, (&queue, &job_set_id), event).await?;
+        Ok(Empty {})
+    }
+
+    pub(super) async fn reprioritize(
+        &self,
+        who: &Who,
+        request: JobReprioritizeRequest,
+    ) -> Result<JobReprioritizeResponse, Error> {
+        let JobReprioritizeRequest { job_ids, job_set_id, queue, new_priority } = request;
+        let jobs: Vec<JobId> = limits::ids("jobIds", &job_ids, IDS_MAX)?;
+        let priority = priority(new_priority)?;
+        let event = Event::Reprioritised { jobs, priority };
+        self.ask(who, Verb::Reprioritize, (&queue, &job_set_id), event).await?;
+        Ok(JobReprioritizeResponse { reprioritization_results: without_errors(job_ids) })
+    }
+
+    pub(super) async fn preempt(&self, who: &Who, request: JobPreemptRequest) -> Result<PreemptionResult, Error> {
+        let JobPreemptRequest { queue, job_set_id, job_ids, reason } = request;
+        let jobs: Vec<JobId> = limits::ids("jobIds", &job_ids, IDS_MAX)?;
+        if jobs.is_empty() {
+            return Err(Error::Missing { field: "jobIds" });
+        }
+        limits::text("reason", &reason, REASON_BYTES_MAX)?;
+        let event = Event::PreemptAsked { jobs, reason };
+        self.ask(who, Verb::Preempt, (&queue, &job_set_id), event).await?;
+        Ok(PreemptionResult { preemption_results: without_errors(job_ids) })
+    }
+
+    /// Writes what is asked of a job set's jobs; those of other sets are left alone by whoever folds it.
+    async fn ask(&self, who: &Who, verb: Verb, (queue, job_set): (&str, &str), event: Event) -> Result<(), Error> {
+        limits::name("queue", queue)?;
+        limits::name("jobSetId", job_set)?;
+        who.need_verb(&self.queue_lately(queue).await?, verb)?;
+        let mut entry = Entry::new(self.now(), queue, job_set);
+        entry.user.clone_from(&who.name);
+        entry.events.push(event);
+        self.log().request(entry, Expect::Any).await?;
+        Ok(())
+    }
+}
+
+fn metadata(index: usize, item: &JobSubmitRequestItem) -> Result<(), Error> {
+    let bytes: usize = item.labels.iter().chain(&item.annotations).map(|(key, text)| key.len() + text.len()).sum();
+    if bytes <= METADATA_BYTES_MAX {
+        return Ok(());
+    }
+    let problem = format!("labels and annotations have {bytes} bytes: have at most {METADATA_BYTES_MAX}");
+    Err(Error::Field { field: format!("jobRequestItems[{index}].annotations"), problem })
+}
+
+fn without_errors(ids: Vec<String>) -> BTreeMap<String, String> {
+    ids.into_iter().map(|id| (id, String::new())).collect()
+}
+
+/// The nearest place in a queue that there is.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped")]
+fn priority(asked: f64) -> Result<u32, Error> {
+    if asked.is_nan() {
+        return Err(Error::Field { field: "newPriority".to_owned(), problem: "it is not a number".to_owned() });
+    }
+    Ok(asked.round().clamp(0.0, f64::from(u32::MAX)) as u32)
+}
+
+/// Jobs in these states. Whether a pod runs or not yet is not known well enough to tell such jobs apart.
+fn filter(states: &[i32]) -> Result<Filter, Error> {
+    let has = |state: JobState| states.contains(&i32::from(state));
+    let (queued, pending, running) = (has(JobState::Queued), has(JobState::Pending), has(JobState::Running));
+    let known = [JobState::Queued, JobState::Pending, JobState::Running].map(i32::from);
+    match (queued, pending, running) {
+        _ if states.iter().any(|state| !known.contains(state)) => {
+            Err("only QUEUED, PENDING and RUNNING can be cancelled")
+        }
+        (false, false, false) | (true, true, true) => Ok(Filter::Active),
+        (true, false, false) => Ok(Filter::Queued),
+        (false, true, true) => Ok(Filter::Running),
+        _ => Err("PENDING and RUNNING go together: give both, or neither"),
+    }
+    .map_err(|problem| Error::Field { field: "filter.states".to_owned(), problem: problem.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_filters_where_jobs_can_be_told_apart() {
+        for (states, expected) in [
+            (vec![], Some(Filter::Active)),
+            (vec![JobState::Queued], Some(Filter::Queued)),
+            (vec![JobState::Running, JobState::Pending], Some(Filter::Running)),
+            (vec![JobState::Running, JobState::Pending, JobState::Queued], Some(Filter::Active)),
+            (vec![JobState::Running], None),
+            (vec![JobState::Queued, JobState::Pending], None),
+            (vec![JobState::Queued, JobState::Failed], None),
+        ] {
+            let given: Vec<i32> = states.iter().map(|state| i32::from(*state)).collect();
+            assert_eq!(filter(&given).ok(), expected, "{states:?}");
+        }
+    }
+
+    #[test]
+    fn priorities_are_rounded_into_what_there_is() {
+        for (asked, expected) in
+            [(0.0, 0), (1.5, 2), (-3.0, 0), (1e300, u32::MAX), (f64::INFINITY, u32::MAX), (f64::NEG_INFINITY, 0)]
+        {
+            assert_eq!(priority(asked).expect("a number"), expected);
+        }
+        assert!(priority(f64::NAN).is_err());
+    }
+}

@@ -1,0 +1,309 @@
+//! The services in process, over a log in SQLite.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use pumice_ledger::{Event, Filter, JobId, TimeMs};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Request, Status};
+
+use super::convert::tests::request as jobs;
+use super::{Api, Permission, Sources, Who};
+use crate::database::{Database, Log, Place, Seq};
+use crate::submit::Rules;
+use crate::wire::api::event_server::Event as _;
+use crate::wire::api::jobs_server::Jobs as _;
+use crate::wire::api::queue_service_server::QueueService;
+use crate::wire::api::submit_server::Submit;
+use crate::wire::api::{self, EventStreamMessage, JobState, event_message::Events};
+use crate::wire::wellknown::Empty;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+struct Home {
+    api: Api<Database>,
+    log: Arc<Database>,
+    stopping: CancellationToken,
+    clock: Arc<AtomicI64>,
+    _directory: tempfile::TempDir,
+}
+
+async fn home() -> Home {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Arc::new(Database::open(&Place::File(directory.path().join("fleet.db"))).await.unwrap());
+    let clock = Arc::new(AtomicI64::new(1_764_000_000_000));
+    let drawn = AtomicU64::new(0);
+    let now = clock.clone();
+    let sources = Sources {
+        now: Box::new(move || TimeMs(now.load(Ordering::Relaxed))),
+        random: Box::new(move || u128::from(drawn.fetch_add(1, Ordering::Relaxed)) << 32),
+    };
+    let stopping = CancellationToken::new();
+    let api = Api::new(log.clone(), Rules::default(), sources, stopping.clone());
+    Home { api, log, stopping, clock, _directory: directory }
+}
+
+fn who(name: &str, permissions: &[Permission]) -> Arc<Who> {
+    let permissions = permissions.iter().copied().collect();
+    Arc::new(Who { name: name.to_owned(), groups: ["staff".to_owned()].into(), permissions })
+}
+
+fn ask<T>(who: &Arc<Who>, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.extensions_mut().insert(who.clone());
+    request
+}
+
+/// The same with a message in JSON.
+fn by<T: serde::de::DeserializeOwned>(who: &Arc<Who>, message: Value) -> Request<T> {
+    ask(who, serde_json::from_value(message).expect("a message"))
+}
+
+fn code<T: std::fmt::Debug>(answer: Result<T, Status>) -> Code {
+    answer.expect_err("refused").code()
+}
+
+/// A queue of ada's, in which staff may watch.
+async fn queue(api: &Api<Database>) -> (Arc<Who>, Arc<Who>) {
+    let admin = who("root", Permission::ALL);
+    let permissions = json!([{ "subjects": [{ "kind": "Group", "name": "staff" }], "verbs": ["watch"] }]);
+    let queue = json!({ "name": "q", "priorityFactor": 1, "userOwners": ["ada"], "permissions": permissions });
+    Submit::create_queue(api, by(&admin, queue)).await.unwrap();
+    (admin, who("ada", &[]))
+}
+
+async fn submit(api: &Api<Database>, who: &Arc<Who>, items: &[Value]) -> Vec<String> {
+    let answer = api.submit_jobs(ask(who, jobs(items))).await.unwrap().into_inner();
+    answer.job_response_items.into_iter().map(|item| item.job_id).collect()
+}
+
+async fn events(api: &Api<Database>, who: &Arc<Who>, from: &str) -> Vec<EventStreamMessage> {
+    let request = json!({ "queue": "q", "id": "set", "fromMessageId": from });
+    let stream = api.get_job_set_events(by(who, request)).await.unwrap().into_inner();
+    stream.map(|message| message.unwrap()).collect().await
+}
+
+async fn next<S: Stream<Item = Result<EventStreamMessage, Status>> + Unpin>(
+    stream: &mut S,
+) -> Option<Result<Events, Status>> {
+    let message = tokio::time::timeout(DEADLINE, stream.next()).await.expect("it comes in time");
+    message.map(|message| message.map(|message| message.message.unwrap().events.unwrap()))
+}
+
+#[tokio::test]
+async fn what_is_submitted_is_queued_and_told() {
+    let home = home().await;
+    let (_, ada) = queue(&home.api).await;
+    let uri = "https://elsewhere";
+    let ids = submit(&home.api, &ada, &[json!({ "externalJobUri": uri }), json!({ "priority": 2 })]).await;
+    let other = JobId(7).to_string();
+    let asked = json!({ "jobIds": [ids[0], ids[1], other] });
+    let states = home.api.get_job_status(by(&ada, asked.clone())).await.unwrap().into_inner().job_states;
+    let (queued, unknown) = (i32::from(JobState::Queued), i32::from(JobState::Unknown));
+    assert_eq!(states, BTreeMap::from([(ids[0].clone(), queued), (ids[1].clone(), queued), (other, unknown)]));
+
+    let by_uri = json!({ "queue": "q", "jobset": "set", "externalJobUri": uri });
+    let states = home.api.get_job_status_using_external_job_uri(by(&ada, by_uri)).await.unwrap().into_inner();
+    assert_eq!(states.job_states, BTreeMap::from([(ids[0].clone(), queued)]));
+
+    let asked = json!({ "jobIds": [ids[1]], "expandJobSpec": true, "expandJobRun": true });
+    let details = home.api.get_job_details(by(&ada, asked.clone())).await.unwrap().into_inner();
+    let details = &details.job_details[&ids[1]];
+    let job = details.job_spec.as_ref().unwrap();
+    assert_eq!((job.owner.as_str(), job.priority, job.pod_specs.len()), ("ada", 2.0, 1));
+    assert_eq!((details.queue.as_str(), details.latest_run_id.as_str(), details.job_runs.len()), ("q", "", 0));
+    let errors = home.api.get_job_errors(by(&ada, json!({ "jobIds": [ids[1]] }))).await.unwrap().into_inner();
+    assert_eq!(errors.job_errors, BTreeMap::new());
+    let runs = home.api.get_job_run_details(by(&ada, json!({ "runIds": [format!("{}-1", ids[1])] }))).await.unwrap();
+    assert_eq!(runs.into_inner().job_run_details, BTreeMap::new());
+}
+
+#[tokio::test]
+async fn events_go_on_after_any_of_their_ids() {
+    let home = home().await;
+    let (_, ada) = queue(&home.api).await;
+    let ids = submit(&home.api, &ada, &[json!({}), json!({})]).await;
+    let cancel = json!({ "queue": "q", "jobSetId": "set", "jobIds": ids, "jobId": ids[0] });
+    let cancelled = home.api.cancel_jobs(by(&ada, cancel)).await.unwrap().into_inner();
+    assert_eq!(cancelled.cancelled_ids, ids);
+    let all = events(&home.api, &ada, "").await;
+    assert_eq!(all.len(), 6);
+    for place in 0..all.len() {
+        assert_eq!(events(&home.api, &ada, &all[place].id).await, all[place + 1..]);
+    }
+    let wrong = json!({ "queue": "q", "id": "set", "fromMessageId": "yesterday" });
+    assert_eq!(home.api.get_job_set_events(by(&ada, wrong)).await.err().unwrap().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn streams_of_more_than_a_page_are_whole() {
+    let home = home().await;
+    let (_, ada) = queue(&home.api).await;
+    let mut ids = submit(&home.api, &ada, &vec![json!({}); 300]).await;
+    for _ in 0..120 {
+        ids.extend(submit(&home.api, &ada, &[json!({})]).await);
+    }
+    let all = events(&home.api, &ada, "").await;
+    let submitted = all.iter().filter_map(|message| match message.message.as_ref().unwrap().events.as_ref().unwrap() {
+        Events::Submitted(event) if event.job.is_some() => Some(event.job_id.clone()),
+        _ => None,
+    });
+    assert_eq!(submitted.collect::<Vec<_>>(), ids);
+    assert_eq!(events(&home.api, &ada, &all[599].id).await, all[600..]);
+}
+
+#[tokio::test]
+async fn who_watches_is_told_what_comes_until_the_server_stops() {
+    let home = home().await;
+    let (_, ada) = queue(&home.api).await;
+    let missing = json!({ "queue": "q", "jobSetId": "set" });
+    assert_eq!(home.api.watch(by(&ada, missing.clone())).await.err().unwrap().code(), Code::NotFound);
+    let ids = submit(&home.api, &ada, &[json!({})]).await;
+    let mut stream = home.api.watch(by(&who("bob", &[]), missing)).await.unwrap().into_inner();
+    assert!(matches!(next(&mut stream).await, Some(Ok(Events::Submitted(_)))));
+    assert!(matches!(next(&mut stream).await, Some(Ok(Events::Queued(_)))));
+    let cancel = json!({ "queue": "q", "jobSetId": "set", "jobId": ids[0], "reason": "enough" });
+    home.api.cancel_jobs(by(&ada, cancel)).await.unwrap();
+    match next(&mut stream).await {
+        Some(Ok(Events::Cancelling(event))) => {
+            assert_eq!((event.requestor, event.reason), ("ada".into(), "enough".into()))
+        }
+        other => panic!("{other:?}"),
+    }
+    home.stopping.cancel();
+    assert_eq!(next(&mut stream).await.unwrap().unwrap_err().code(), Code::Unavailable);
+    let health = Submit::health(&home.api, Request::new(Empty {})).await.unwrap().into_inner();
+    assert_eq!(health.status, 2);
+}
+
+#[tokio::test]
+async fn a_client_id_is_submitted_once() {
+    let home = home().await;
+    let (_, ada) = queue(&home.api).await;
+    let one = json!({ "clientId": "a" });
+    let ids = submit(&home.api, &ada, &[one.clone(), json!({}), one.clone()]).await;
+    assert_eq!(ids[0], ids[2]);
+    assert_eq!(submit(&home.api, &ada, &[one]).await, [ids[0].clone()]);
+    assert_eq!(events(&home.api, &ada, "").await.len(), 4);
+}
+
+#[tokio::test]
+async fn requests_that_are_refused_say_why() {
+    let home = home().await;
+    let (admin, ada) = queue(&home.api).await;
+    let bob = who("bob", &[]);
+    let api = &home.api;
+    let unknown = api::JobSubmitRequest { queue: "none".to_owned(), ..jobs(&[json!({})]) };
+    let nameless = api::JobSubmitRequest { queue: String::new(), ..jobs(&[json!({})]) };
+    assert_eq!(code(api.submit_jobs(Request::new(jobs(&[json!({})]))).await), Code::Unauthenticated);
+    assert_eq!(code(api.submit_jobs(ask(&bob, jobs(&[json!({})]))).await), Code::PermissionDenied);
+    assert_eq!(code(api.submit_jobs(ask(&ada, unknown)).await), Code::NotFound);
+    assert_eq!(code(api.submit_jobs(ask(&ada, nameless)).await), Code::InvalidArgument);
+    assert_eq!(code(api.submit_jobs(ask(&ada, jobs(&[json!({ "namespace": "" })]))).await), Code::InvalidArgument);
+    let many = vec![json!({}); super::ITEMS_MAX + 1];
+    assert_eq!(code(api.submit_jobs(ask(&ada, jobs(&many))).await), Code::InvalidArgument);
+    let long = api::JobSubmitRequest { job_set_id: "é".repeat(900), ..jobs(&[json!({})]) };
+    assert_eq!(code(api.submit_jobs(ask(&ada, long)).await), Code::InvalidArgument);
+    submit(api, &admin, &[json!({})]).await;
+
+    for (message, expected) in [
+        (json!({ "queue": "q", "jobSetId": "set" }), Code::PermissionDenied),
+        (json!({ "queue": "q" }), Code::InvalidArgument),
+        (json!({ "jobSetId": "set" }), Code::InvalidArgument),
+        (json!({ "queue": "q", "jobSetId": "set", "jobIds": ["x"] }), Code::InvalidArgument),
+        (json!({ "queue": "q", "jobSetId": "set", "reason": "x".repeat(513) }), Code::InvalidArgument),
+    ] {
+        assert_eq!(code(api.cancel_jobs(by(&bob, message.clone())).await), expected, "{message}");
+    }
+    let job = JobId(1).to_string();
+    let of = |more: Value| {
+        let mut message = json!({ "queue": "q", "jobSetId": "set", "jobIds": [job] });
+        message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        message
+    };
+    assert_eq!(code(api.preempt_jobs(by(&bob, of(json!({})))).await), Code::PermissionDenied);
+    assert_eq!(code(api.preempt_jobs(by(&ada, of(json!({ "jobIds": [] })))).await), Code::InvalidArgument);
+    assert_eq!(code(api.reprioritize_jobs(by(&bob, of(json!({ "newPriority": 1 })))).await), Code::PermissionDenied);
+    let ids = vec![job.clone(); 501];
+    assert_eq!(code(api.get_job_status(by(&ada, json!({ "jobIds": ids }))).await), Code::InvalidArgument);
+    let watch = json!({ "queue": "none", "id": "set" });
+    assert_eq!(api.get_job_set_events(by(&ada, watch)).await.err().unwrap().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn what_is_asked_of_jobs_is_in_the_log() {
+    let home = home().await;
+    let (_, ada) = queue(&home.api).await;
+    let ids = submit(&home.api, &ada, &[json!({})]).await;
+    let job: JobId = ids[0].parse().unwrap();
+    let of = json!({ "queue": "q", "jobSetId": "set", "jobIds": ids, "newPriority": 4.4 });
+    let results = home.api.reprioritize_jobs(by(&ada, of)).await.unwrap().into_inner().reprioritization_results;
+    assert_eq!(results, BTreeMap::from([(ids[0].clone(), String::new())]));
+    let of = json!({ "queue": "q", "jobSetId": "set", "jobIds": ids, "reason": "room" });
+    home.api.preempt_jobs(by(&ada, of)).await.unwrap();
+    let of = json!({ "queue": "q", "jobSetId": "set", "filter": { "states": ["QUEUED"] }, "reason": "enough" });
+    home.api.cancel_job_set(by(&ada, of)).await.unwrap();
+    let entries = home.log.events("q", "set", Seq(0), 10).await.unwrap();
+    let asked: Vec<Event> = entries.into_iter().skip(1).flat_map(|(_, entry)| entry.events).collect();
+    let expected = [
+        Event::Reprioritised { jobs: vec![job], priority: 4 },
+        Event::PreemptAsked { jobs: vec![job], reason: "room".to_owned() },
+        Event::CancelAsked { jobs: Vec::new(), filter: Filter::Queued, reason: "enough".to_owned() },
+    ];
+    assert_eq!(asked, expected);
+}
+
+#[tokio::test]
+async fn queues_are_made_changed_and_removed() {
+    let home = home().await;
+    let api = &home.api;
+    let (admin, ada) = queue(api).await;
+    let named = |name: &str| json!({ "name": name, "priorityFactor": 2 });
+    assert_eq!(code(Submit::create_queue(api, by(&ada, named("mine"))).await), Code::PermissionDenied);
+    assert_eq!(code(Submit::create_queue(api, by(&admin, named("q"))).await), Code::AlreadyExists);
+    assert_eq!(code(Submit::update_queue(api, by(&admin, named("none"))).await), Code::NotFound);
+    assert_eq!(code(Submit::get_queue(api, by(&ada, json!({ "name": "none" }))).await), Code::NotFound);
+    assert_eq!(code(QueueService::cordon_queue(api, by(&admin, json!({}))).await), Code::InvalidArgument);
+    let whole = json!({ "queues": [named("a"), named("q"), { "name": "b", "priorityFactor": 0.5 }] });
+    let failed = Submit::create_queues(api, by(&admin, whole)).await.unwrap().into_inner().failed_queues;
+    let failed: Vec<&str> = failed.iter().filter_map(|failed| Some(failed.queue.as_ref()?.name.as_str())).collect();
+    assert_eq!(failed, ["q", "b"]);
+
+    let stream = Submit::get_queues(api, by(&ada, json!({ "num": 10 }))).await.unwrap().into_inner();
+    let told: Vec<Value> = stream.map(|told| serde_json::to_value(told.unwrap()).unwrap()).collect().await;
+    assert_eq!((told.len(), &told[0]["queue"]["userOwners"], &told[2]), (3, &json!(["root"]), &json!({ "end": {} })));
+
+    QueueService::cordon_queue(api, by(&admin, json!({ "name": "a" }))).await.unwrap();
+    let one = QueueService::get_queue(api, by(&ada, json!({ "name": "a" }))).await.unwrap().into_inner();
+    assert!(one.cordoned && (one.priority_factor - 2.0).abs() < f64::EPSILON);
+    QueueService::uncordon_queue(api, by(&admin, json!({ "name": "a" }))).await.unwrap();
+    assert_eq!(code(QueueService::cancel_on_queue(api, by(&admin, json!({ "name": "a" }))).await), Code::Unimplemented);
+
+    submit(api, &ada, &[json!({})]).await;
+    let delete = |name: &str| json!({ "name": name });
+    assert_eq!(code(Submit::delete_queue(api, by(&admin, delete("q"))).await), Code::FailedPrecondition);
+    Submit::delete_queue(api, by(&admin, delete("a"))).await.unwrap();
+    assert_eq!(code(Submit::delete_queue(api, by(&admin, delete("a"))).await), Code::NotFound);
+    assert_eq!(code(Submit::get_queue(api, by(&ada, delete("a"))).await), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_queue_that_another_server_changed_is_known_soon() {
+    let home = home().await;
+    let (admin, ada) = queue(&home.api).await;
+    submit(&home.api, &ada, &[json!({})]).await;
+    let sources = Sources { now: Box::new(|| TimeMs(0)), random: Box::new(|| 0) };
+    let other = Api::new(home.log.clone(), Rules::default(), sources, CancellationToken::new());
+    let nobodys = json!({ "name": "q", "priorityFactor": 1, "userOwners": ["eve"] });
+    Submit::update_queue(&other, by(&admin, nobodys)).await.unwrap();
+    home.clock.fetch_add(1_000, Ordering::Relaxed);
+    assert_eq!(code(home.api.submit_jobs(ask(&ada, jobs(&[json!({})]))).await), Code::PermissionDenied);
+    let made = json!({ "name": "new", "priorityFactor": 1, "userOwners": ["ada"] });
+    Submit::create_queue(&other, by(&admin, made)).await.unwrap();
+    let request = api::JobSubmitRequest { queue: "new".to_owned(), ..jobs(&[json!({})]) };
+    home.api.submit_jobs(ask(&ada, request)).await.unwrap();
+}

@@ -1,0 +1,10 @@
+//! The one place where the fleet reads the clock.
+
+use jiff::Timestamp;
+use pumice_ledger::TimeMs;
+
+/// Wall clock time.
+#[allow(clippy::disallowed_methods, reason = "the shell's clock")]
+pub(crate) fn now_ms() -> TimeMs {
+    TimeMs(Timestamp::now().as_millisecond())
+}

@@ -1,0 +1,200 @@
+//! The fleet's log and its tables, in SQLite or Postgres.
+//!
+//! Invariant: one global sequence without gaps. Whoever appends, on whatever server, holds the lock of its head until it has
+//! committed, so the order of the sequence is the order of commits: who has read up to a number never finds a smaller one
+//! later. What is answered is on disk. Of what only the leader writes nothing is written by a leader that was deposed.
+//!
+//! Tables beside the log hold what was submitted as soon as it is, and what became of it as of [`Loaded::position`]. The
+//! fleet's services call [`Log`]; nothing above this module knows which database there is.
+
+mod append;
+mod body;
+mod cells;
+mod changes;
+mod lead;
+mod log;
+mod migrate;
+mod open;
+mod query;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pumice_ledger::{Digest, Entry, JobId, RunId};
+use tokio::sync::watch;
+
+pub use changes::{Changed, JobChange, RunChange};
+pub use log::{Answer, Committed, Epoch, Expect, HeldRun, LEASE, Loaded, Log, NewJob, Seq, Submission};
+pub use open::{Database, Place};
+pub use rows::{JobRow, JobState, RunRow, RunState};
+
+pub(in crate::database) use open::Pools;
+
+/// Why the database can't be used, or does not do what was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// No database has such an address.
+    #[error("the address of the fleet's database can't be read; give postgres://USER@HOST/NAME")]
+    Address(#[source] Arc<sqlx::Error>),
+    /// The address has a password in it.
+    #[error(
+        "the address of the fleet's database has a password, which others can read; put it into $PGPASSWORD or the file $PGPASSFILE"
+    )]
+    Password,
+    /// It can't be opened.
+    #[error("the fleet's database {place} can't be opened")]
+    Open {
+        /// Which one.
+        place: String,
+        /// The cause.
+        #[source]
+        source: Arc<sqlx::Error>,
+    },
+    /// A later release made it.
+    #[error(
+        "the fleet's database is of format {found}, and this release knows up to {known}; run the release that made it, or give another place"
+    )]
+    Newer {
+        /// Its format.
+        found: i64,
+        /// The last one that is known.
+        known: i64,
+    },
+    /// It can't be brought to the format of this release.
+    #[error("the fleet's database can't be upgraded to format {to}")]
+    Upgrade {
+        /// To which format.
+        to: i64,
+        /// The cause.
+        #[source]
+        source: Arc<sqlx::Error>,
+    },
+    /// Statements failed. Where it was a commit, it may have been written nevertheless.
+    #[error("the fleet's database failed")]
+    Failed(#[source] Arc<sqlx::Error>),
+    /// A row is not as this release writes it.
+    #[error("a row of the table {table} of the fleet's database can't be read")]
+    Unreadable {
+        /// The table.
+        table: &'static str,
+    },
+    /// A value is too large, or has no form in JSON.
+    #[error("what is to be written is too large, or has no form")]
+    Unwritable,
+    /// The database is closed, or closing.
+    #[error("the fleet's database is closed")]
+    Closed,
+    /// Another server leads, or nobody does: nothing was written.
+    #[error("another server leads the fleet")]
+    Deposed,
+    /// The leader does not know what was decided before: nothing was written.
+    #[error("the leader stands at {after}, and decisions up to {folded} were written")]
+    Behind {
+        /// What the leader has folded.
+        after: Seq,
+        /// Up to where decisions are written.
+        folded: Seq,
+    },
+    /// The entry has events that are not asked for in this way.
+    #[error("the entry has an event that is not asked for in this way")]
+    NoRequest,
+    /// A name is too long.
+    #[error("the {what} has {bytes} bytes; {NAME_BYTES_MAX} are the most")]
+    TooLong {
+        /// Which one.
+        what: &'static str,
+        /// How many it has.
+        bytes: usize,
+    },
+    /// The queue is there already.
+    #[error("the queue {0} is there already")]
+    QueueExists(String),
+    /// There is no such queue.
+    #[error("there is no queue {0}")]
+    NoQueue(String),
+    /// The queue can't be removed.
+    #[error("the queue {0} has jobs that have not ended")]
+    QueueInUse(String),
+}
+
+impl Error {
+    fn failed(source: sqlx::Error) -> Error {
+        Error::Failed(Arc::new(source))
+    }
+}
+
+/// Longest name, id or address that is looked up: an index of Postgres takes no more.
+pub const NAME_BYTES_MAX: usize = 800;
+
+impl Log for Database {
+    async fn submit(&self, batch: Vec<Submission>) -> Result<Vec<Answer>, Error> {
+        self.writer().submit(batch).await
+    }
+
+    async fn request(&self, entry: Entry, expect: Expect) -> Result<Seq, Error> {
+        self.writer().request(entry, expect).await
+    }
+
+    async fn lead(&self, holder: &str) -> Result<Option<Epoch>, Error> {
+        lead::lead(self, holder).await
+    }
+
+    async fn renew(&self, epoch: Epoch) -> Result<(), Error> {
+        lead::renew(self, epoch).await
+    }
+
+    async fn resign(&self, epoch: Epoch) -> Result<(), Error> {
+        lead::resign(self, epoch).await
+    }
+
+    async fn commit<F>(&self, epoch: Epoch, after: Seq, decide: F) -> Result<Committed, Error>
+    where
+        F: FnOnce(Vec<(Seq, Entry)>) -> Changed + Send,
+    {
+        lead::commit(self, epoch, after, decide).await
+    }
+
+    async fn load(&self) -> Result<Loaded, Error> {
+        query::load(self).await
+    }
+
+    async fn tail(&self, after: Seq, limit: u32) -> Result<Vec<(Seq, Entry)>, Error> {
+        query::tail(&mut self.begin_read().await?, after, Some(limit)).await
+    }
+
+    async fn events(&self, queue: &str, job_set: &str, after: Seq, limit: u32) -> Result<Vec<(Seq, Entry)>, Error> {
+        query::events(self, queue, job_set, after, limit).await
+    }
+
+    fn head(&self) -> watch::Receiver<Seq> {
+        self.watch_head()
+    }
+
+    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<JobRow>, Error> {
+        query::jobs(self, ids).await
+    }
+
+    async fn jobs_by_uri(&self, queue: &str, job_set: &str, uri: &str) -> Result<Vec<JobRow>, Error> {
+        query::jobs_by_uri(self, queue, job_set, uri).await
+    }
+
+    async fn runs(&self, ids: &[RunId]) -> Result<Vec<RunRow>, Error> {
+        query::runs(self, ids).await
+    }
+
+    async fn runs_of(&self, jobs: &[JobId]) -> Result<Vec<RunRow>, Error> {
+        query::runs_of(self, jobs).await
+    }
+
+    async fn queues(&self) -> Result<BTreeMap<String, pumice_ledger::Queue>, Error> {
+        query::queues(&mut self.begin_read().await?).await
+    }
+
+    async fn specs(&self, digests: &[Digest]) -> Result<Vec<(Digest, Vec<u8>)>, Error> {
+        query::specs(self, digests).await
+    }
+}

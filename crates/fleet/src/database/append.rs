@@ -1,0 +1,312 @@
+//! Appending requests: one transaction for all that wait.
+//!
+//! Invariant: whoever appends holds the head's lock, so what it reads of client ids, queues and jobs is as of its place in the
+//! log, and nobody with another place in the log sees it otherwise.
+
+use std::collections::BTreeMap;
+
+use pumice_ledger::{Digest, Entry, Event, JobId, Queue, Shape};
+
+use super::cells::{Cell, Cells, Columns, Kind, Transaction, names};
+use super::open::{CHANNEL, Parts};
+use super::rows::{JOB, JobRow};
+use super::{Answer, Error, Expect, NAME_BYTES_MAX, Seq, Submission, body};
+
+/// A use of a specification is written again when the last one is so long ago.
+const USED_MS: i64 = 24 * 3_600 * 1_000;
+
+/// A submission, and its entry as it is if all of its jobs are new.
+pub(super) struct Prepared {
+    submission: Submission,
+    body: Vec<u8>,
+}
+
+/// Something to append.
+pub(super) enum Request {
+    Submit(Vec<Prepared>),
+    Other(Entry, Expect),
+}
+
+/// What became of it.
+pub(super) enum Appended {
+    Submitted(Vec<Answer>),
+    Other(Seq),
+}
+
+fn name(what: &'static str, text: &str) -> Result<(), Error> {
+    if text.len() > NAME_BYTES_MAX { Err(Error::TooLong { what, bytes: text.len() }) } else { Ok(()) }
+}
+
+impl Prepared {
+    pub(super) fn new(submission: Submission) -> Result<Prepared, Error> {
+        name("queue", &submission.queue)?;
+        name("job set", &submission.job_set)?;
+        for job in &submission.jobs {
+            name("client id", job.client_id.as_deref().unwrap_or_default())?;
+            name("external URI", job.external_uri.as_deref().unwrap_or_default())?;
+        }
+        let body = body::write(&submission.entry(|_| true))?;
+        Ok(Prepared { submission, body })
+    }
+
+    pub(super) fn jobs(&self) -> usize {
+        self.submission.jobs.len()
+    }
+}
+
+/// An entry that people may ask for, other than submissions.
+pub(super) fn check(entry: &Entry) -> Result<(), Error> {
+    name("queue", &entry.queue)?;
+    name("job set", &entry.job_set)?;
+    let wrong = |event: &Event| event.is_decision() || matches!(event, Event::Submitted(_));
+    if entry.events.iter().any(wrong) { Err(Error::NoRequest) } else { Ok(()) }
+}
+
+/// Appends requests in their order. Some may be refused; where this fails nothing is written.
+pub(super) async fn append(database: &Parts, requests: &[Request]) -> Result<Vec<Result<Appended, Error>>, Error> {
+    let mut transaction = database.begin_write().await?;
+    let seq = lock(&mut transaction).await?.seq;
+    let jobs = known(&mut transaction, requests).await?;
+    let mut batch = Batch { transaction, seq, jobs, rows: Rows::default() };
+    let mut appended = Vec::with_capacity(requests.len());
+    for request in requests {
+        appended.push(match request {
+            Request::Submit(prepared) => {
+                let answers = prepared.iter().map(|prepared| batch.submit(prepared));
+                Ok(Appended::Submitted(answers.collect::<Result<_, _>>()?))
+            }
+            Request::Other(entry, expect) => match batch.request(entry, *expect).await {
+                Ok(seq) => Ok(Appended::Other(seq)),
+                Err(refused @ (Error::QueueExists(_) | Error::NoQueue(_) | Error::QueueInUse(_))) => Err(refused),
+                Err(error) => return Err(error),
+            },
+        });
+    }
+    batch.flush().await?;
+    let Batch { mut transaction, seq: head, .. } = batch;
+    if head > seq {
+        transaction.execute("UPDATE head SET seq = $1 WHERE one = 1", vec![Cell::int(head.0)]).await?;
+        notify(&mut transaction, head).await?;
+        transaction.commit().await?;
+        database.publish(head);
+    }
+    Ok(appended)
+}
+
+/// The row of the head.
+pub(super) struct Head {
+    pub seq: Seq,
+    pub folded: Seq,
+    pub epoch: i64,
+}
+
+/// Locks the head until the transaction ends.
+pub(super) async fn lock(transaction: &mut Transaction) -> Result<Head, Error> {
+    // SQLite's transaction has the lock from its beginning.
+    let lock = if transaction.is_postgres() { " FOR UPDATE" } else { "" };
+    let columns: &Columns = &[("seq", Kind::Int), ("folded", Kind::Int), ("epoch", Kind::Int)];
+    let sql = format!("SELECT {} FROM head WHERE one = 1{lock}", names(columns, ""));
+    let mut head = None;
+    let read = |mut cells: Cells| {
+        head = Some(Head { seq: Seq(cells.int()?), folded: Seq(cells.int()?), epoch: cells.int()? });
+        Ok(())
+    };
+    transaction.each(("head", columns), sql, vec![], read).await?;
+    head.ok_or(Error::Unreadable { table: "head" })
+}
+
+/// Tells other servers once the transaction is committed.
+pub(super) async fn notify(transaction: &mut Transaction, head: Seq) -> Result<(), Error> {
+    if transaction.is_postgres() {
+        let arguments = vec![Cell::text(CHANNEL), Cell::text(&head.to_string())];
+        transaction.execute("SELECT pg_notify($1, $2)", arguments).await?;
+    }
+    Ok(())
+}
+
+const LOG: &Columns =
+    &[("seq", Kind::Int), ("at", Kind::Int), ("queue", Kind::Text), ("job_set", Kind::Text), ("body", Kind::Bytes)];
+
+fn log_cells(seq: Seq, entry: (i64, &str, &str), body: Vec<u8>) -> Vec<Cell> {
+    let (at, queue, job_set) = entry;
+    vec![Cell::int(seq.0), Cell::int(at), Cell::text(queue), Cell::text(job_set), Cell::Bytes(Some(body))]
+}
+
+/// Writes entries of the log after `seq`; gives the last one's place.
+pub(super) async fn write_log(transaction: &mut Transaction, mut seq: Seq, entries: &[Entry]) -> Result<Seq, Error> {
+    let mut rows = Vec::with_capacity(entries.len());
+    for entry in entries {
+        seq.0 += 1;
+        rows.push(log_cells(seq, (entry.at.0, &entry.queue, &entry.job_set), body::write(entry)?));
+    }
+    insert(transaction, "log", LOG, rows, "").await?;
+    Ok(seq)
+}
+
+async fn insert(
+    transaction: &mut Transaction,
+    table: &str,
+    columns: &Columns,
+    rows: Vec<Vec<Cell>>,
+    conflict: &str,
+) -> Result<(), Error> {
+    let sql = format!("INSERT INTO {table} ({}) SELECT * FROM v WHERE true {conflict}", names(columns, ""));
+    transaction.with(columns, rows, &sql).await.map(drop)
+}
+
+const DEDUP: &Columns = &[("queue", Kind::Text), ("client_id", Kind::Text), ("job", Kind::Bytes), ("at", Kind::Int)];
+
+/// Jobs by queue and client id, of those that the requests name.
+type Known = BTreeMap<(String, String), JobId>;
+
+async fn known(transaction: &mut Transaction, requests: &[Request]) -> Result<Known, Error> {
+    let mut asked: Vec<(&str, &str)> = Vec::new();
+    for request in requests {
+        let Request::Submit(prepared) = request else { continue };
+        for Prepared { submission, .. } in prepared {
+            let ids = submission.jobs.iter().filter_map(|job| job.client_id.as_deref());
+            asked.extend(ids.map(|id| (submission.queue.as_str(), id)));
+        }
+    }
+    asked.sort_unstable();
+    asked.dedup();
+    let rows = asked.into_iter().map(|(queue, id)| vec![Cell::text(queue), Cell::text(id)]).collect();
+    let sql =
+        "SELECT d.queue, d.client_id, d.job FROM v JOIN dedup d ON d.queue = v.queue AND d.client_id = v.client_id";
+    let mut known = Known::new();
+    let read = |mut cells: Cells| {
+        known.insert((cells.text()?, cells.text()?), JobId(cells.id()?));
+        Ok(())
+    };
+    transaction.each_with(&DEDUP[..2], rows, sql, ("dedup", &DEDUP[..3]), read).await?;
+    Ok(known)
+}
+
+/// Rows that are to be written.
+#[derive(Default)]
+struct Rows {
+    log: Vec<Vec<Cell>>,
+    jobs: Vec<Vec<Cell>>,
+    dedup: Vec<Vec<Cell>>,
+    shapes: BTreeMap<Digest, Shape>,
+    /// Bodies, and when they were used last.
+    specs: BTreeMap<Digest, (Vec<u8>, i64)>,
+}
+
+struct Batch {
+    transaction: Transaction,
+    seq: Seq,
+    jobs: Known,
+    rows: Rows,
+}
+
+impl Batch {
+    fn submit(&mut self, prepared: &Prepared) -> Result<Answer, Error> {
+        let Prepared { submission, body } = prepared;
+        let seq = Seq(self.seq.0 + 1);
+        let mut ids = Vec::with_capacity(submission.jobs.len());
+        let mut new = Vec::with_capacity(submission.jobs.len());
+        for job in &submission.jobs {
+            let id = job.submitted.job;
+            if let Some(client_id) = &job.client_id {
+                // As it is stored.
+                let key = (submission.queue.replace('\0', "\u{fffd}"), client_id.replace('\0', "\u{fffd}"));
+                if let Some(first) = self.jobs.get(&key) {
+                    ids.push(*first);
+                    continue;
+                }
+                let cells = [Cell::text(&key.0), Cell::text(&key.1), Cell::id(id.0), Cell::int(submission.at.0)];
+                self.rows.dedup.push(cells.into());
+                self.jobs.insert(key, id);
+            }
+            ids.push(id);
+            new.push(id);
+            self.rows.jobs.push(JobRow::new_cells(seq, submission, job)?);
+            let spec = self.rows.specs.entry(job.submitted.spec);
+            let (_, used) = spec.or_insert_with(|| (body::pack(&job.spec), submission.at.0));
+            *used = submission.at.0.max(*used);
+        }
+        if new.is_empty() {
+            return Ok(Answer { seq: None, jobs: ids });
+        }
+        let body = if new.len() == submission.jobs.len() {
+            body.clone()
+        } else {
+            body::write(&submission.entry(|job| new.contains(&job.submitted.job)))?
+        };
+        self.rows.shapes.extend(submission.shapes.iter().map(|(digest, shape)| (*digest, shape.clone())));
+        let entry = (submission.at.0, submission.queue.as_str(), submission.job_set.as_str());
+        self.rows.log.push(log_cells(seq, entry, body));
+        self.seq = seq;
+        Ok(Answer { seq: Some(seq), jobs: ids })
+    }
+
+    async fn request(&mut self, entry: &Entry, expect: Expect) -> Result<Seq, Error> {
+        // What is asked below is asked of everything before.
+        self.flush().await?;
+        if expect != Expect::Any {
+            let there = self.exists("SELECT 1 FROM queues WHERE name = $1", &entry.queue).await?;
+            match expect {
+                Expect::QueueAbsent if there => return Err(Error::QueueExists(entry.queue.clone())),
+                Expect::QueuePresent if !there => return Err(Error::NoQueue(entry.queue.clone())),
+                _ => {}
+            }
+        }
+        let removes = entry.events.iter().any(|event| matches!(event, Event::QueueRemoved));
+        let active = "SELECT 1 FROM jobs WHERE queue = $1 AND ended IS NULL LIMIT 1";
+        if removes && self.exists(active, &entry.queue).await? {
+            return Err(Error::QueueInUse(entry.queue.clone()));
+        }
+        for event in &entry.events {
+            match event {
+                Event::QueueSet(queue) => self.set_queue(&entry.queue, queue).await?,
+                Event::QueueRemoved => {
+                    let sql = "DELETE FROM queues WHERE name = $1";
+                    self.transaction.execute(sql, vec![Cell::text(&entry.queue)]).await?;
+                }
+                _ => {}
+            }
+        }
+        self.seq = write_log(&mut self.transaction, self.seq, std::slice::from_ref(entry)).await?;
+        Ok(self.seq)
+    }
+
+    async fn set_queue(&mut self, name: &str, queue: &Queue) -> Result<(), Error> {
+        let sql = "INSERT INTO queues (name, body) VALUES ($1, $2)
+            ON CONFLICT (name) DO UPDATE SET body = excluded.body";
+        let arguments = vec![Cell::text(name), Cell::Bytes(Some(body::write(queue)?))];
+        self.transaction.execute(sql, arguments).await.map(drop)
+    }
+
+    async fn exists(&mut self, sql: &str, name: &str) -> Result<bool, Error> {
+        let mut there = false;
+        let read = |_| {
+            there = true;
+            Ok(())
+        };
+        self.transaction.each(("queues", &[]), sql.to_owned(), vec![Cell::text(name)], read).await?;
+        Ok(there)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        let Rows { log, jobs, dedup, shapes, specs } = std::mem::take(&mut self.rows);
+        let transaction = &mut self.transaction;
+        insert(transaction, "log", LOG, log, "").await?;
+        insert(transaction, "jobs", JOB, jobs, "").await?;
+        insert(transaction, "dedup", DEDUP, dedup, "").await?;
+        let columns: &Columns = &[("digest", Kind::Bytes), ("body", Kind::Bytes)];
+        let mut rows = Vec::with_capacity(shapes.len());
+        for (digest, shape) in shapes {
+            rows.push(vec![Cell::id(digest.0), Cell::Bytes(Some(body::write(&shape)?))]);
+        }
+        insert(transaction, "shapes", columns, rows, "ON CONFLICT (digest) DO NOTHING").await?;
+        let columns: &Columns = &[("digest", Kind::Bytes), ("body", Kind::Bytes), ("used_at", Kind::Int)];
+        let rows = specs
+            .into_iter()
+            .map(|(digest, (body, used))| vec![Cell::id(digest.0), Cell::Bytes(Some(body)), Cell::int(used)]);
+        let conflict = format!(
+            "ON CONFLICT (digest) DO UPDATE SET used_at = excluded.used_at WHERE specs.used_at < excluded.used_at - {USED_MS}"
+        );
+        insert(transaction, "specs", columns, rows.collect(), &conflict).await
+    }
+}

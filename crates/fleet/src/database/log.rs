@@ -1,0 +1,282 @@
+//! What the fleet wants of its log: the seam at which tests and simulation put one of their own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use pumice_ledger::{
+    Digest, Entry, Event, JobId, Ledger, PodRef, PriorityClasses, Queue, RestoreError, RunId, RunPhase, Saved,
+    SavedRun, Shape, Submitted, TimeMs,
+};
+use tokio::sync::watch;
+
+use super::{Changed, Error, JobRow, RunRow};
+
+/// How long a leader leads after it was last renewed, by the database's clock.
+pub const LEASE: Duration = Duration::from_secs(2);
+
+/// A place in the log; the first entry has 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Seq(pub i64);
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One leader's time. Later ones have larger numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub i64);
+
+/// A job that is to be submitted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewJob {
+    /// What the ledger gets to know of it.
+    pub submitted: Submitted,
+    /// Its specification in JSON, of which `submitted.spec` is the digest.
+    pub spec: Vec<u8>,
+    /// Where its pod is made.
+    pub namespace: String,
+    /// The submitter's name for it, by which it is not submitted twice to its queue.
+    pub client_id: Option<String>,
+    /// Where the submitter has more about it.
+    pub external_uri: Option<String>,
+}
+
+/// One request's jobs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Submission {
+    /// When.
+    pub at: TimeMs,
+    /// The queue.
+    pub queue: String,
+    /// The job set.
+    pub job_set: String,
+    /// Who asked; the jobs' owner.
+    pub user: String,
+    /// The shapes of the jobs.
+    pub shapes: BTreeMap<Digest, Shape>,
+    /// The jobs.
+    pub jobs: Vec<NewJob>,
+}
+
+impl Submission {
+    /// The entry for those jobs that are new.
+    pub(super) fn entry(&self, mut is_new: impl FnMut(&NewJob) -> bool) -> Entry {
+        let mut entry = Entry::new(self.at, &self.queue, &self.job_set);
+        entry.user.clone_from(&self.user);
+        entry.shapes.clone_from(&self.shapes);
+        let new = self.jobs.iter().filter(|job| is_new(job));
+        entry.events = new.map(|job| Event::Submitted(job.submitted.clone())).collect();
+        entry
+    }
+}
+
+/// What became of a submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Its entry; none where all jobs were there already.
+    pub seq: Option<Seq>,
+    /// The job of each that was given: its own id, or that of the first job with its client id.
+    pub jobs: Vec<JobId>,
+}
+
+/// What must be true of the entry's queue, at the entry's place in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Expect {
+    /// Nothing.
+    #[default]
+    Any,
+    /// It is not defined.
+    QueueAbsent,
+    /// It is defined.
+    QueuePresent,
+}
+
+/// A run that holds room, with what its job tells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeldRun {
+    /// The run.
+    pub row: RunRow,
+    /// Its job's queue.
+    pub queue: String,
+    /// Its job's job set.
+    pub job_set: String,
+    /// Its job's shape.
+    pub shape: Digest,
+}
+
+/// Everything that has not ended, as of one place in the log.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Loaded {
+    /// The place: everything up to here is in the tables. What follows are requests, and are to be folded.
+    pub position: Seq,
+    /// The log's head when this was read.
+    pub head: Seq,
+    /// Jobs that have not ended, in the order in which they were submitted.
+    pub jobs: Vec<JobRow>,
+    /// Runs that hold room.
+    pub runs: Vec<HeldRun>,
+    /// Queues as of `head`, since requests define them.
+    pub queues: BTreeMap<String, Queue>,
+    /// Shapes of the jobs and runs.
+    pub shapes: BTreeMap<Digest, Shape>,
+}
+
+impl Loaded {
+    /// The ledger as of [`Self::position`], but for definitions of queues.
+    ///
+    /// # Errors
+    /// When the rows do not belong together.
+    pub fn restore(self, classes: PriorityClasses) -> Result<Ledger, RestoreError> {
+        let jobs = self.jobs.into_iter().filter_map(JobRow::saved).collect();
+        let runs = self.runs.into_iter().map(HeldRun::saved).collect();
+        Ledger::restore(classes, Saved { queues: self.queues, shapes: self.shapes, jobs, runs })
+    }
+}
+
+impl HeldRun {
+    fn saved(self) -> SavedRun {
+        let HeldRun { row, queue, job_set, shape } = self;
+        let phase = row.phase().unwrap_or(RunPhase::Stopping);
+        SavedRun {
+            run: row.run,
+            queue,
+            job_set,
+            shape,
+            at: row.at,
+            pool: row.pool,
+            phase,
+            leased: row.leased,
+            running: row.started,
+            pod: row.pod.unwrap_or_else(PodRef::default),
+            preempted: row.preempted,
+        }
+    }
+}
+
+/// What a leader's commit did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    /// Where the leader stands now: the log's head.
+    pub head: Seq,
+}
+
+/// The log and its tables.
+///
+/// All futures may be dropped. What was to be written then may be written or not, as when a commit fails.
+pub trait Log: Send + Sync + 'static {
+    /// Writes submissions, all or none, each as one entry. Submissions that wait at the same time share a transaction.
+    ///
+    /// # Errors
+    /// When nothing, or where the connection was lost perhaps something, was written.
+    fn submit(&self, batch: Vec<Submission>) -> impl Future<Output = Result<Vec<Answer>, Error>> + Send;
+
+    /// Writes a request other than a submission. Definitions of queues take effect with it.
+    ///
+    /// # Errors
+    /// When the entry has other events, the queue is not as expected or has jobs but is to be removed, or nothing was written.
+    fn request(&self, entry: Entry, expect: Expect) -> impl Future<Output = Result<Seq, Error>> + Send;
+
+    /// Takes the lead for [`LEASE`] where nobody has it. Nothing of an earlier leader is under way after that; what it
+    /// wrote is to be loaded now.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn lead(&self, holder: &str) -> impl Future<Output = Result<Option<Epoch>, Error>> + Send;
+
+    /// Leads on for [`LEASE`] from now.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] where another leads.
+    fn renew(&self, epoch: Epoch) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Leads no more, so that another need not wait. Nothing happens where another leads.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn resign(&self, epoch: Epoch) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Gives what was written after `after` to `decide`, and writes what it decides, as one transaction; renews too.
+    ///
+    /// Others can't append while `decide` runs: it is to take much less than [`LEASE`], after which Postgres gives up.
+    /// Whoever is far behind folds [`Self::tail`] before. `decide` may have been called where this fails: then what it folded
+    /// is not what is written, and is to be loaded anew.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] where another leads, [`Error::Behind`] where `after` is before what was decided; nothing was
+    /// written. Otherwise when the database fails.
+    fn commit<F>(&self, epoch: Epoch, after: Seq, decide: F) -> impl Future<Output = Result<Committed, Error>> + Send
+    where
+        F: FnOnce(Vec<(Seq, Entry)>) -> Changed + Send;
+
+    /// Everything that has not ended, in one consistent read. O(jobs that have not ended).
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn load(&self) -> impl Future<Output = Result<Loaded, Error>> + Send;
+
+    /// The log's entries after a place, at most `limit`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn tail(&self, after: Seq, limit: u32) -> impl Future<Output = Result<Vec<(Seq, Entry)>, Error>> + Send;
+
+    /// The entries of a job set after a place, at most `limit`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn events(
+        &self,
+        queue: &str,
+        job_set: &str,
+        after: Seq,
+        limit: u32,
+    ) -> impl Future<Output = Result<Vec<(Seq, Entry)>, Error>> + Send;
+
+    /// The log's head, as far as it is known here: at once for what is written here, soon for what other servers write.
+    fn head(&self) -> watch::Receiver<Seq>;
+
+    /// Jobs, in no order; those that are not there are left out.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn jobs(&self, ids: &[JobId]) -> impl Future<Output = Result<Vec<JobRow>, Error>> + Send;
+
+    /// The jobs of a set with such an external address.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn jobs_by_uri(
+        &self,
+        queue: &str,
+        job_set: &str,
+        uri: &str,
+    ) -> impl Future<Output = Result<Vec<JobRow>, Error>> + Send;
+
+    /// Runs, in no order; those that are not there are left out.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn runs(&self, ids: &[RunId]) -> impl Future<Output = Result<Vec<RunRow>, Error>> + Send;
+
+    /// The runs of jobs, by job and attempt.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn runs_of(&self, jobs: &[JobId]) -> impl Future<Output = Result<Vec<RunRow>, Error>> + Send;
+
+    /// Definitions of queues, by name.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn queues(&self) -> impl Future<Output = Result<BTreeMap<String, Queue>, Error>> + Send;
+
+    /// Specifications in JSON, in no order; those that are not there are left out.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn specs(&self, digests: &[Digest]) -> impl Future<Output = Result<Vec<(Digest, Vec<u8>)>, Error>> + Send;
+}

@@ -1,0 +1,76 @@
+//! The format of the tables, and how an older one becomes the one of this release.
+//!
+//! Invariant: all steps that are missing are one transaction, and servers that start together do not both take them. A file
+//! of SQLite is copied beside itself before; a newer format is refused.
+
+use sqlx::AssertSqlSafe;
+
+use super::cells::{Cell, Kind, Transaction};
+use super::{Database, Error, Place, Pools};
+
+/// Statements that lead from each format to the next; what was released is never changed.
+pub(super) const STEPS: &[&str] = &[include_str!("../../migrations/1.sql")];
+
+const META: &str = "CREATE TABLE IF NOT EXISTS meta (key TEXT NOT NULL PRIMARY KEY, value BIGINT NOT NULL)";
+/// Postgres' lock for whoever takes the steps: any number that no other program has.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(6022140857)";
+
+pub(super) async fn run(database: &Database, place: &Place, steps: &[&'static str]) -> Result<(), Error> {
+    let mut transaction = database.begin_write().await?;
+    if transaction.is_postgres() {
+        transaction.execute(LOCK, vec![]).await?;
+    }
+    transaction.execute(META, vec![]).await?;
+    let mut found = 0;
+    let asked = "SELECT value FROM meta WHERE key = 'format'".to_owned();
+    let read = |mut cells: super::cells::Cells| {
+        found = cells.int()?;
+        Ok(())
+    };
+    transaction.each(("meta", &[("value", Kind::Int)]), asked, vec![], read).await?;
+    let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
+    if found > known {
+        return Err(Error::Newer { found, known });
+    }
+    if found == known {
+        return Ok(());
+    }
+    if found > 0 && !transaction.is_postgres() {
+        drop(transaction);
+        copy(database, place, found, known).await?;
+        transaction = database.begin_write().await?;
+    }
+    let missing = steps.iter().copied().skip(usize::try_from(found).unwrap_or_default());
+    take(transaction, missing, known).await.map_err(|error| match error {
+        Error::Failed(source) => Error::Upgrade { to: known, source },
+        other => other,
+    })
+}
+
+/// Only one process writes a file.
+async fn copy(database: &Database, place: &Place, found: i64, known: i64) -> Result<(), Error> {
+    let (Pools::Sqlite { writer, .. }, Place::File(path)) = (database.pools(), place) else { return Ok(()) };
+    let copy = path.with_extension(format!("v{found}"));
+    if copy.exists() {
+        return Ok(());
+    }
+    // A path can't be an argument.
+    let sql = format!("VACUUM INTO '{}'", copy.display().to_string().replace('\'', "''"));
+    let copied = sqlx::query(AssertSqlSafe(sql)).execute(writer).await;
+    copied.map(drop).map_err(|source| Error::Upgrade { to: known, source: source.into() })
+}
+
+async fn take(
+    mut transaction: Transaction,
+    missing: impl Iterator<Item = &'static str>,
+    known: i64,
+) -> Result<(), Error> {
+    let bytes = if transaction.is_postgres() { "BYTEA" } else { "BLOB" };
+    for statement in missing.flat_map(|step| step.split(';')).filter(|sql| !sql.trim().is_empty()) {
+        transaction.execute(&statement.replace("BYTES", bytes), vec![]).await?;
+    }
+    let format =
+        "INSERT INTO meta (key, value) VALUES ('format', $1) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    transaction.execute(format, vec![Cell::int(known)]).await?;
+    transaction.commit().await
+}

@@ -1,0 +1,191 @@
+//! Reading the log and its tables.
+
+use std::collections::BTreeMap;
+
+use pumice_ledger::{Digest, Entry, JobId, Queue, RunId, Shape};
+
+use super::cells::{Cell, Cells, Columns, Kind, Transaction, names};
+use super::rows::{JOB, RUN};
+use super::{Database, Error, HeldRun, JobRow, Loaded, RunRow, Seq, body};
+
+const ID: &Columns = &[("id", Kind::Bytes)];
+const RUN_ID: &Columns = &[("job", Kind::Bytes), ("attempt", Kind::Int)];
+const ENTRY: &Columns = &[("seq", Kind::Int), ("body", Kind::Bytes)];
+const NAMED: &Columns = &[("name", Kind::Text), ("body", Kind::Bytes)];
+const DIGESTED: &Columns = &[("digest", Kind::Bytes), ("body", Kind::Bytes)];
+
+pub(super) async fn head(transaction: &mut Transaction) -> Result<Seq, Error> {
+    places(transaction).await.map(|(head, _)| head)
+}
+
+/// The head, and up to where the tables have what was decided.
+async fn places(transaction: &mut Transaction) -> Result<(Seq, Seq), Error> {
+    let columns: &Columns = &[("seq", Kind::Int), ("folded", Kind::Int)];
+    let mut places = None;
+    let read = |mut cells: Cells| {
+        places = Some((Seq(cells.int()?), Seq(cells.int()?)));
+        Ok(())
+    };
+    transaction.each(("head", columns), "SELECT seq, folded FROM head WHERE one = 1".to_owned(), vec![], read).await?;
+    places.ok_or(Error::Unreadable { table: "head" })
+}
+
+/// Entries after a place; all where there is no limit.
+pub(super) async fn tail(
+    transaction: &mut Transaction,
+    after: Seq,
+    limit: Option<u32>,
+) -> Result<Vec<(Seq, Entry)>, Error> {
+    let limit = Cell::int(limit.map_or(i64::MAX, i64::from));
+    let sql = "SELECT seq, body FROM log WHERE seq > $1 ORDER BY seq LIMIT $2".to_owned();
+    entries(transaction, sql, vec![Cell::int(after.0), limit]).await
+}
+
+pub(super) async fn events(
+    database: &Database,
+    queue: &str,
+    job_set: &str,
+    after: Seq,
+    limit: u32,
+) -> Result<Vec<(Seq, Entry)>, Error> {
+    let sql = "SELECT seq, body FROM log WHERE queue = $1 AND job_set = $2 AND seq > $3 ORDER BY seq LIMIT $4";
+    let arguments = vec![Cell::text(queue), Cell::text(job_set), Cell::int(after.0), Cell::int(limit)];
+    entries(&mut database.begin_read().await?, sql.to_owned(), arguments).await
+}
+
+async fn entries(transaction: &mut Transaction, sql: String, arguments: Vec<Cell>) -> Result<Vec<(Seq, Entry)>, Error> {
+    let mut entries = Vec::new();
+    let read = |mut cells: Cells| {
+        entries.push((Seq(cells.int()?), body::read(&cells.bytes()?, "log")?));
+        Ok(())
+    };
+    transaction.each(("log", ENTRY), sql, arguments, read).await?;
+    Ok(entries)
+}
+
+pub(super) async fn load(database: &Database) -> Result<Loaded, Error> {
+    let transaction = &mut database.begin_read().await?;
+    let (head, position) = places(transaction).await?;
+    let mut loaded = Loaded { position, head, ..Loaded::default() };
+    // What was submitted after the position is in the entries that are yet to be folded.
+    let active = "ended IS NULL AND seq <= $1";
+    let sql = format!("SELECT {} FROM jobs WHERE {active} ORDER BY seq, id", names(JOB, ""));
+    let read = |mut cells: Cells| {
+        loaded.jobs.push(JobRow::read(&mut cells)?);
+        Ok(())
+    };
+    transaction.each(("jobs", JOB), sql, vec![Cell::int(position.0)], read).await?;
+
+    let of_job: &Columns = &[("queue", Kind::Text), ("job_set", Kind::Text), ("shape", Kind::Bytes)];
+    let sql = format!(
+        "SELECT {}, {} FROM runs JOIN jobs ON jobs.id = runs.job WHERE holds = 1 ORDER BY runs.job, runs.attempt",
+        names(RUN, "runs."),
+        names(of_job, "jobs.")
+    );
+    let read = |mut cells: Cells| {
+        let row = RunRow::read(&mut cells)?;
+        loaded.runs.push(HeldRun { row, queue: cells.text()?, job_set: cells.text()?, shape: Digest(cells.id()?) });
+        Ok(())
+    };
+    transaction.each(("runs", &[RUN, of_job].concat()), sql, vec![], read).await?;
+
+    let sql = format!(
+        "SELECT digest, body FROM shapes WHERE digest IN (SELECT shape FROM jobs WHERE {active})
+         OR digest IN (SELECT shape FROM runs JOIN jobs ON jobs.id = runs.job WHERE holds = 1)"
+    );
+    let read = |mut cells: Cells| {
+        let shape: (Digest, Shape) = (Digest(cells.id()?), body::read(&cells.bytes()?, "shapes")?);
+        loaded.shapes.extend([shape]);
+        Ok(())
+    };
+    transaction.each(("shapes", DIGESTED), sql, vec![Cell::int(position.0)], read).await?;
+    loaded.queues = queues(transaction).await?;
+    Ok(loaded)
+}
+
+pub(super) async fn queues(transaction: &mut Transaction) -> Result<BTreeMap<String, Queue>, Error> {
+    let mut queues = BTreeMap::new();
+    let read = |mut cells: Cells| {
+        queues.insert(cells.text()?, body::read(&cells.bytes()?, "queues")?);
+        Ok(())
+    };
+    transaction.each(("queues", NAMED), "SELECT name, body FROM queues".to_owned(), vec![], read).await?;
+    Ok(queues)
+}
+
+pub(super) async fn jobs(database: &Database, ids: &[JobId]) -> Result<Vec<JobRow>, Error> {
+    let mut jobs = Vec::with_capacity(ids.len());
+    let sql = format!("SELECT {} FROM v JOIN jobs ON jobs.id = v.id", names(JOB, "jobs."));
+    let read = |mut cells: Cells| {
+        jobs.push(JobRow::read(&mut cells)?);
+        Ok(())
+    };
+    let rows = distinct(ids).into_iter().map(|id| vec![Cell::id(id.0)]).collect();
+    database.begin_read().await?.each_with(ID, rows, &sql, ("jobs", JOB), read).await?;
+    Ok(jobs)
+}
+
+pub(super) async fn jobs_by_uri(
+    database: &Database,
+    queue: &str,
+    job_set: &str,
+    uri: &str,
+) -> Result<Vec<JobRow>, Error> {
+    let mut jobs = Vec::new();
+    let sql = format!("SELECT {} FROM jobs WHERE external_uri = $1 AND queue = $2 AND job_set = $3", names(JOB, ""));
+    let read = |mut cells: Cells| {
+        jobs.push(JobRow::read(&mut cells)?);
+        Ok(())
+    };
+    let arguments = vec![Cell::text(uri), Cell::text(queue), Cell::text(job_set)];
+    database.begin_read().await?.each(("jobs", JOB), sql, arguments, read).await?;
+    Ok(jobs)
+}
+
+pub(super) async fn runs(database: &Database, ids: &[RunId]) -> Result<Vec<RunRow>, Error> {
+    let rows = distinct(ids).into_iter().map(|id| vec![Cell::id(id.job.0), Cell::int(id.attempt)]).collect();
+    let sql = "FROM v JOIN runs ON runs.job = v.job AND runs.attempt = v.attempt";
+    read_runs(database, RUN_ID, rows, sql).await
+}
+
+pub(super) async fn runs_of(database: &Database, jobs: &[JobId]) -> Result<Vec<RunRow>, Error> {
+    let rows = distinct(jobs).into_iter().map(|id| vec![Cell::id(id.0)]).collect();
+    let mut runs = read_runs(database, ID, rows, "FROM v JOIN runs ON runs.job = v.id").await?;
+    runs.sort_unstable_by_key(|row| row.run);
+    Ok(runs)
+}
+
+async fn read_runs(
+    database: &Database,
+    columns: &Columns,
+    rows: Vec<Vec<Cell>>,
+    from: &str,
+) -> Result<Vec<RunRow>, Error> {
+    let mut runs = Vec::with_capacity(rows.len());
+    let sql = format!("SELECT {} {from}", names(RUN, "runs."));
+    let read = |mut cells: Cells| {
+        runs.push(RunRow::read(&mut cells)?);
+        Ok(())
+    };
+    database.begin_read().await?.each_with(columns, rows, &sql, ("runs", RUN), read).await?;
+    Ok(runs)
+}
+
+pub(super) async fn specs(database: &Database, digests: &[Digest]) -> Result<Vec<(Digest, Vec<u8>)>, Error> {
+    let mut specs = Vec::with_capacity(digests.len());
+    let sql = "SELECT digest, body FROM v JOIN specs ON specs.digest = v.id";
+    let read = |mut cells: Cells| {
+        specs.push((Digest(cells.id()?), body::unpack(&cells.bytes()?, "specs")?));
+        Ok(())
+    };
+    let rows = distinct(digests).into_iter().map(|digest| vec![Cell::id(digest.0)]).collect();
+    database.begin_read().await?.each_with(ID, rows, sql, ("specs", DIGESTED), read).await?;
+    Ok(specs)
+}
+
+fn distinct<T: Ord + Copy>(ids: &[T]) -> Vec<T> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}

@@ -1,0 +1,118 @@
+//! Laws of the log, in each database.
+
+mod homes;
+mod leading;
+mod stories;
+mod submitting;
+
+use std::collections::BTreeMap;
+
+use pumice_ledger::{
+    Digest, Entry, Event, JobId, NodeRef, PriorityClass, PriorityClasses, Proposal, Queue, Shape, Submitted, TimeMs,
+};
+
+use super::{Expect, Log, NewJob, Seq, Submission};
+
+/// Makes a test of each law for each database.
+macro_rules! laws {
+    ($($law:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $law() {
+                super::$law($crate::database::tests::homes::Home::sqlite()).await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $law() {
+                super::$law($crate::database::tests::homes::Home::postgres().await).await;
+            })*
+        }
+    };
+}
+use laws;
+
+fn classes() -> PriorityClasses {
+    let class = |value, preemptible| PriorityClass { value, preemptible };
+    [("urgent".to_owned(), class(10, false)), ("spare".to_owned(), class(0, true))].into()
+}
+
+fn shape(class: &str) -> Shape {
+    let requests = [("cpu".to_owned(), 1000)].into();
+    Shape { priority_class: class.to_owned(), requests, template: serde_json::json!({ "nodes": ["a", "b"] }) }
+}
+
+fn digest(class: &str) -> Digest {
+    Digest(if class == "urgent" { 1 } else { 2 })
+}
+
+fn job(id: u128, client_id: Option<&str>) -> NewJob {
+    let class = if id.is_multiple_of(2) { "urgent" } else { "spare" };
+    NewJob {
+        submitted: Submitted {
+            job: JobId(id),
+            spec: Digest(id % 3),
+            shape: digest(class),
+            priority: 0,
+            gang: None,
+            fail_fast: false,
+        },
+        spec: spec(id % 3),
+        namespace: "people".to_owned(),
+        client_id: client_id.map(str::to_owned),
+        external_uri: None,
+    }
+}
+
+fn spec(digest: u128) -> Vec<u8> {
+    format!("{{\"command\":\"{}\"}}", digest.to_string().repeat(300)).into_bytes()
+}
+
+fn submission(job_set: &str, jobs: Vec<NewJob>) -> Submission {
+    let shapes: BTreeMap<_, _> = ["urgent", "spare"].map(|class| (digest(class), shape(class))).into();
+    Submission {
+        at: TimeMs(1_000),
+        queue: "q".to_owned(),
+        job_set: job_set.to_owned(),
+        user: "ada".to_owned(),
+        shapes,
+        jobs,
+    }
+}
+
+fn entry(job_set: &str, event: Event) -> Entry {
+    Entry { user: "ada".to_owned(), events: vec![event], ..Entry::new(TimeMs(2_000), "q", job_set) }
+}
+
+fn queue_set(queue: Queue) -> Entry {
+    entry("", Event::QueueSet(Box::new(queue)))
+}
+
+fn lease(job: u128, cluster: &str) -> Proposal {
+    let at = NodeRef { cluster: cluster.to_owned(), node: "n".to_owned() };
+    Proposal::Lease { jobs: vec![(JobId(job), at)], pool: "p".to_owned() }
+}
+
+/// The whole log; its sequence has no gap.
+async fn whole(log: &impl Log) -> Vec<Entry> {
+    let rows = log.tail(Seq(0), 100_000).await.unwrap();
+    for (place, (seq, _)) in rows.iter().enumerate() {
+        assert_eq!(seq.0, i64::try_from(place).unwrap() + 1);
+    }
+    rows.into_iter().map(|(_, entry)| entry).collect()
+}
+
+/// The jobs that the log says were submitted, in order.
+async fn submitted(log: &impl Log) -> Vec<u128> {
+    let events = whole(log).await.into_iter().flat_map(|entry| entry.events);
+    events
+        .filter_map(|event| match event {
+            Event::Submitted(submitted) => Some(submitted.job.0),
+            _ => None,
+        })
+        .collect()
+}
+
+async fn define_queue(log: &impl Log) {
+    log.request(queue_set(Queue::default()), Expect::Any).await.unwrap();
+}

@@ -1,0 +1,206 @@
+//! What was accepted is there, once, in order.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use pumice_ledger::{Digest, Event, Filter, JobId, Queue};
+use tokio::task::JoinSet;
+
+use super::homes::{Home, execute};
+use super::*;
+use crate::database::{Database, Error, JobState};
+
+laws!(
+    a_submission_is_there_in_order_after_a_restart,
+    a_client_id_gives_one_job,
+    many_submit_at_the_same_time,
+    events_are_resumed_after_any_place,
+    a_request_that_is_refused_changes_nothing,
+    a_newer_format_is_refused,
+    what_cannot_be_written_takes_no_others_with_it,
+    two_servers_write_one_sequence,
+    nothing_is_accepted_when_closed,
+);
+
+async fn a_submission_is_there_in_order_after_a_restart(home: Home) {
+    let database = home.open().await;
+    let batch = vec![submission("a", vec![job(3, None), job(1, None)]), submission("b", vec![job(2, None)])];
+    let answers = database.submit(batch).await.unwrap();
+    assert_eq!(answers.iter().map(|answer| answer.seq).collect::<Vec<_>>(), [Some(Seq(1)), Some(Seq(2))]);
+    assert_eq!(answers[0].jobs, [JobId(3), JobId(1)]);
+    assert_eq!(*database.head().borrow(), Seq(2));
+    // Without a word of good-bye.
+    drop(database);
+    let database = home.open().await;
+    assert_eq!(*database.head().borrow(), Seq(2));
+    assert_eq!(submitted(&database).await, [3, 1, 2]);
+    let third = submission("a", vec![NewJob { external_uri: Some("at://home".to_owned()), ..job(4, None) }]);
+    assert_eq!(database.submit(vec![third]).await.unwrap()[0].seq, Some(Seq(3)));
+    let mut jobs = database.jobs(&[JobId(4), JobId(3), JobId(3), JobId(99)]).await.unwrap();
+    jobs.sort_by_key(|job| job.job);
+    assert_eq!(jobs.iter().map(|job| (job.job.0, job.seq.0)).collect::<Vec<_>>(), [(3, 1), (4, 3)]);
+    let (row, wanted) = (&jobs[0], job(3, None).submitted);
+    assert_eq!((row.state, row.spec, row.shape, row.ended), (JobState::Queued, wanted.spec, wanted.shape, None));
+    assert_eq!((row.owner.as_str(), row.namespace.as_str(), row.submitted), ("ada", "people", TimeMs(1_000)));
+    let by_uri = database.jobs_by_uri("q", "a", "at://home").await.unwrap();
+    assert_eq!(by_uri, jobs[1..]);
+    let mut specs = database.specs(&[Digest(0), Digest(1), Digest(7)]).await.unwrap();
+    specs.sort();
+    assert_eq!(specs, [(Digest(0), spec(0)), (Digest(1), spec(1))]);
+    database.close().await;
+}
+
+async fn a_client_id_gives_one_job(home: Home) {
+    let database = home.open().await;
+    let twice = submission("s", vec![job(1, Some("x")), job(2, Some("y")), job(3, Some("x")), job(4, None)]);
+    let answers = database.submit(vec![twice]).await.unwrap();
+    assert_eq!(answers[0].jobs, [1, 2, 1, 4].map(JobId));
+    let elsewhere = Submission { queue: "other".to_owned(), ..submission("s", vec![job(5, Some("x"))]) };
+    let again = submission("t", vec![job(6, Some("y"))]);
+    let answers = database.submit(vec![again.clone(), elsewhere]).await.unwrap();
+    assert_eq!((answers[0].seq, &answers[0].jobs), (None, &vec![JobId(2)]));
+    assert_eq!((answers[1].seq, &answers[1].jobs), (Some(Seq(2)), &vec![JobId(5)]));
+    let tries = (10..40).map(|id| {
+        let database = database.clone();
+        async move { database.submit(vec![submission("s", vec![job(id, Some("race"))])]).await.unwrap()[0].jobs[0] }
+    });
+    let given = join_all(tries).await;
+    assert!(given.iter().all(|id| *id == given[0]), "{given:?}");
+    database.close().await;
+    let database = home.open().await;
+    assert_eq!(database.submit(vec![again]).await.unwrap()[0].jobs, [JobId(2)]);
+    assert_eq!(submitted(&database).await, [1, 2, 4, 5, given[0].0]);
+}
+
+async fn many_submit_at_the_same_time(home: Home) {
+    let database = home.open().await;
+    let mut head = database.head();
+    let mut tries = JoinSet::new();
+    for who in 0..100_u128 {
+        let database = database.clone();
+        tries.spawn(async move {
+            let jobs = (0..5).map(|place| job(1_000 + who * 10 + place, None)).collect();
+            let mine = submission(&format!("s{}", who % 7), jobs);
+            database.submit(vec![mine]).await.unwrap()[0].seq.unwrap().0
+        });
+    }
+    let mut seqs = tries.join_all().await;
+    seqs.sort_unstable();
+    assert_eq!(seqs, (1..=100).collect::<Vec<_>>());
+    let mut all = submitted(&database).await;
+    all.sort_unstable();
+    assert_eq!(all.len(), 500);
+    assert_eq!((*head.borrow_and_update(), database.load().await.unwrap().head), (Seq(100), Seq(100)));
+}
+
+async fn events_are_resumed_after_any_place(home: Home) {
+    let database = home.open().await;
+    for id in 0..9 {
+        let set = if id % 3 == 0 { "even" } else { "odd" };
+        database.submit(vec![submission(set, vec![job(id, None)])]).await.unwrap();
+    }
+    let all = database.events("q", "odd", Seq(0), 100).await.unwrap();
+    assert_eq!(all.len(), 6);
+    for after in 0..10 {
+        let expected: Vec<_> = all.iter().filter(|(seq, _)| seq.0 > after).cloned().collect();
+        let (mut read, mut place) = (Vec::new(), Seq(after));
+        loop {
+            let some = database.events("q", "odd", place, 2).await.unwrap();
+            let Some((last, _)) = some.last() else { break };
+            place = *last;
+            read.extend(some);
+        }
+        assert_eq!(read, expected);
+    }
+    assert_eq!(database.events("q", "nobody", Seq(0), 9).await.unwrap(), []);
+}
+
+async fn a_request_that_is_refused_changes_nothing(home: Home) {
+    let database = home.open().await;
+    let define = || queue_set(Queue { priority_factor: 2.0, ..Queue::default() });
+    let remove = || entry("", Event::QueueRemoved);
+    let refused = database.request(define(), Expect::QueuePresent).await;
+    assert!(matches!(refused, Err(Error::NoQueue(_))), "{refused:?}");
+    assert_eq!(database.request(define(), Expect::QueueAbsent).await.unwrap(), Seq(1));
+    let refused = database.request(define(), Expect::QueueAbsent).await;
+    assert!(matches!(refused, Err(Error::QueueExists(_))), "{refused:?}");
+    assert_eq!(database.queues().await.unwrap()["q"].priority_factor, 2.0);
+    // In one transaction, most likely: the removal sees the job.
+    let (submitted, removed) = tokio::join!(
+        database.submit(vec![submission("s", vec![job(1, None)])]),
+        database.request(remove(), Expect::QueuePresent)
+    );
+    assert_eq!(submitted.unwrap()[0].seq, Some(Seq(2)));
+    assert!(matches!(removed, Err(Error::QueueInUse(_))), "{removed:?}");
+    let mistaken = entry("s", Event::Succeeded { run: pumice_ledger::RunId { job: JobId(1), attempt: 1 } });
+    assert!(matches!(database.request(mistaken, Expect::Any).await, Err(Error::NoRequest)));
+    let ask = Event::CancelAsked { jobs: vec![], filter: Filter::Active, reason: "a\0b".to_owned() };
+    assert_eq!(database.request(entry("s", ask), Expect::Any).await.unwrap(), Seq(3));
+    let long = Submission { queue: "q".repeat(1_000), ..submission("s", vec![job(2, None)]) };
+    assert!(matches!(database.submit(vec![long]).await, Err(Error::TooLong { what: "queue", bytes: 1_000 })));
+    assert_eq!(whole(&database).await.len(), 3);
+}
+
+async fn a_newer_format_is_refused(home: Home) {
+    let database = home.open().await;
+    execute(&database, "UPDATE meta SET value = 999 WHERE key = 'format'", vec![]).await;
+    database.close().await;
+    let refused = Database::open(&home.place).await.unwrap_err();
+    assert!(matches!(refused, Error::Newer { found: 999, .. }), "{refused}");
+}
+
+async fn what_cannot_be_written_takes_no_others_with_it(home: Home) {
+    let database = home.open().await;
+    database.submit(vec![submission("s", vec![job(1, None)])]).await.unwrap();
+    let tries = (0..20_u128).map(|place| {
+        let database = database.clone();
+        // Each fourth has an id that was given before.
+        let id = if place % 4 == 0 { 1 } else { 100 + place };
+        async move { (id, database.submit(vec![submission("s", vec![job(id, None), job(id + 1_000, None)])]).await) }
+    });
+    for (id, answer) in join_all(tries).await {
+        assert_eq!(answer.is_err(), id == 1, "{answer:?}");
+    }
+    assert_eq!(submitted(&database).await.len(), 1 + 15 * 2);
+    assert_eq!(whole(&database).await.len(), 16);
+}
+
+async fn two_servers_write_one_sequence(home: Home) {
+    let one = home.open().await;
+    // A file has one process, whose parts share one database.
+    let two = if home.is_shared() { home.open().await } else { one.clone() };
+    let mut head = two.head();
+    let write = |database: Database, from: u128| async move {
+        for id in from..from + 40 {
+            let client_id = format!("job {}", id % 100);
+            database.submit(vec![submission("s", vec![job(id, Some(&client_id))])]).await.unwrap();
+        }
+    };
+    tokio::join!(write(one.clone(), 1_000), write(two.clone(), 1_020), write(one.clone(), 1_200));
+    assert_eq!(submitted(&one).await.len(), 60);
+    let seen = async {
+        while *head.borrow_and_update() < Seq(60) {
+            head.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), seen).await.expect("the other server's head is told");
+    one.submit(vec![submission("s", vec![job(1, None)])]).await.unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(20), head.changed()).await;
+    told.expect("the other server's head is told").unwrap();
+    assert_eq!(*head.borrow(), Seq(61));
+}
+
+async fn nothing_is_accepted_when_closed(home: Home) {
+    let database = home.open().await;
+    let mut tries = JoinSet::new();
+    for id in 0..50 {
+        let database = database.clone();
+        tries.spawn(async move { database.submit(vec![submission("s", vec![job(id, None)])]).await });
+    }
+    tokio::task::yield_now().await;
+    database.close().await;
+    let accepted = tries.join_all().await.iter().filter(|answer| answer.is_ok()).count();
+    let refused = database.submit(vec![submission("s", vec![job(99, None)])]).await;
+    assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+    assert_eq!(submitted(&home.open().await).await.len(), accepted);
+}

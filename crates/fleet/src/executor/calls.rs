@@ -1,0 +1,142 @@
+//! Carries out what the core asks of the cluster, and says how it went.
+//!
+//! Invariant: each call has one answer, and an answer that the cluster did not give is never taken for a refusal.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::networking::v1::Ingress;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use pumice_cluster::{Failure, failure, words};
+use pumice_ledger::RunId;
+
+use super::core::{DeleteAnswer, Deletion, Input, Refusal, RefusalKind};
+use super::pod::{Objects, RUN_LABEL};
+use super::stuck::Checks;
+
+/// Makes the pod of a run and what stands beside it. The last answer is about the pod.
+pub async fn create(client: Client, checks: &Checks, run: RunId, objects: Objects) -> Vec<Input> {
+    let pod: Pod = match serde_json::from_value(objects.pod) {
+        Ok(pod) => pod,
+        Err(error) => {
+            let (reason, message) = ("InvalidLease".to_owned(), error.to_string());
+            let refusal = Refusal { kind: RefusalKind::Fatal, reason, message };
+            return vec![Input::NotCreated { run, refusal }];
+        }
+    };
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let made = match pods.create(&PostParams::default(), &pod).await {
+        Err(error) if failure(&error) == Failure::AlreadyExists => taken(&pods, &pod, run).await,
+        other => other.map_err(|error| refusal(checks, &error)),
+    };
+    let pod = match made {
+        Ok(pod) => pod,
+        Err(refusal) => return vec![Input::NotCreated { run, refusal }],
+    };
+    for service in objects.services {
+        beside::<Service>(&client, &namespace, &pod, service).await;
+    }
+    let mut addresses = BTreeMap::new();
+    for ingress in objects.ingresses {
+        addresses.extend(hosts(&ingress));
+        beside::<Ingress>(&client, &namespace, &pod, ingress).await;
+    }
+    let created = Input::Created { run, uid: pod.metadata.uid.unwrap_or_default() };
+    let told = (!addresses.is_empty()).then_some(Input::Addresses { run, addresses });
+    told.into_iter().chain([created]).collect()
+}
+
+/// A pod of that name is there: it counts as made where it is of this run.
+async fn taken(pods: &Api<Pod>, pod: &Pod, run: RunId) -> Result<Pod, Refusal> {
+    let there = pods.get(pod.metadata.name.as_deref().unwrap_or_default()).await;
+    let refuse = |kind, reason: &str, message| Err(Refusal { kind, reason: reason.to_owned(), message });
+    match there {
+        Ok(there) => {
+            let label = there.metadata.labels.as_ref().and_then(|labels| labels.get(RUN_LABEL));
+            if label.is_some_and(|label| *label == run.to_string()) {
+                return Ok(there);
+            }
+            refuse(RefusalKind::Refused, "NameTaken", "a pod of that name is not the fleet's".to_owned())
+        }
+        Err(error) => refuse(RefusalKind::Unclear, "Unclear", words(&error)),
+    }
+}
+
+fn refusal(checks: &Checks, error: &kube::Error) -> Refusal {
+    let reason = match error {
+        kube::Error::Api(status) => status.reason.clone(),
+        _ => "Unavailable".to_owned(),
+    };
+    let message = words(error);
+    let kind = match failure(error) {
+        _ if checks.is_fatal(&reason, &message) => RefusalKind::Fatal,
+        Failure::Unavailable if reason != "TooManyRequests" => RefusalKind::Unclear,
+        _ => RefusalKind::Refused,
+    };
+    Refusal { kind, reason, message }
+}
+
+/// Makes an object that goes with the pod. The job runs without one that is refused.
+async fn beside<K>(client: &Client, namespace: &str, pod: &Pod, mut object: Value)
+where
+    K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+{
+    let metadata = &pod.metadata;
+    object["metadata"]["ownerReferences"] =
+        json!([{ "apiVersion": "v1", "kind": "Pod", "name": metadata.name, "uid": metadata.uid }]);
+    let object: K = match serde_json::from_value(object) {
+        Ok(object) => object,
+        Err(error) => return tracing::warn!(pod = ?metadata.name, %error, "an object beside a pod is not made"),
+    };
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    match api.create(&PostParams::default(), &object).await {
+        Ok(_) => {}
+        Err(error) if failure(&error) == Failure::AlreadyExists => {}
+        Err(error) => tracing::warn!(pod = ?metadata.name, %error, "an object beside a pod is not made"),
+    }
+}
+
+/// Hosts by port.
+fn hosts(ingress: &Value) -> BTreeMap<i32, String> {
+    let rules = ingress["spec"]["rules"].as_array().into_iter().flatten();
+    let host = |rule: &Value| {
+        let port = rule.pointer("/http/paths/0/backend/service/port/number")?.as_i64()?;
+        Some((i32::try_from(port).ok()?, rule["host"].as_str()?.to_owned()))
+    };
+    rules.filter_map(host).collect()
+}
+
+/// Deletes a pod by its name, and by its uid where that is known.
+pub async fn delete(client: Client, namespace: &str, name: &str, uid: Option<String>, how: &Deletion) -> DeleteAnswer {
+    let has_uid = uid.is_some();
+    let resource_version = match how {
+        Deletion::IfVersion(version) => Some(version.clone()),
+        Deletion::Graceful | Deletion::Forced => None,
+    };
+    let params = DeleteParams {
+        grace_period_seconds: (*how == Deletion::Forced).then_some(0),
+        preconditions: Some(Preconditions { uid, resource_version: resource_version.clone() }),
+        ..DeleteParams::default()
+    };
+    let pods: Api<Pod> = Api::namespaced(client, namespace);
+    match pods.delete(name, &params).await {
+        Ok(_) => DeleteAnswer::Accepted,
+        Err(error) => match failure(&error) {
+            Failure::NotFound => DeleteAnswer::NotFound,
+            Failure::Conflict if resource_version.is_some() => DeleteAnswer::Changed,
+            // Another pod has the name by now.
+            Failure::Conflict if has_uid => DeleteAnswer::NotFound,
+            _ => {
+                tracing::warn!(namespace, pod = name, %error, "a pod was not deleted, will be tried again");
+                DeleteAnswer::Failed
+            }
+        },
+    }
+}

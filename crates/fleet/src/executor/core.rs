@@ -1,0 +1,362 @@
+//! What the executor does next: every decision, as a function of what happened.
+//!
+//! Invariant: of one run at most one pod is asked for, and a run ends once; its end is reported until the server has it.
+//! A run whose pod may be there ends only when the pod is known to be gone, be it by the watch or by the cluster's answer to
+//! a deletion. Pure: no clock, no I/O; the shell calls [`Core::apply`] and carries out the [`Output`]s in order.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use pumice_ledger::{RunId, TimeMs};
+
+use crate::wire::executor::{RunReport, Runs, ToExecutor};
+
+use super::facts::{PodEvent, PodFacts};
+use super::settings::Settings;
+use super::stuck::{Checks, PatternError};
+
+mod pods;
+mod run;
+mod session;
+mod tidy;
+
+use run::{Run, Stage};
+
+/// Runs that came to an end and were forgotten, kept so that they are not started again.
+const ENDED_MAX: usize = 10_000;
+/// Reports in one message that is not the whole state.
+const REPORTS_MAX: usize = 1000;
+/// Warnings that are kept of one pod.
+const EVENTS_MAX: usize = 20;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// A session was opened: `Hello` and the nodes were sent. Sessions have larger numbers than those before.
+    Connected {
+        /// Its number.
+        session: u64,
+    },
+    /// The session ended.
+    Disconnected,
+    /// The server said something.
+    Message {
+        /// In which session.
+        session: u64,
+        /// What.
+        message: Box<ToExecutor>,
+    },
+    /// These are all pods of runs.
+    Pods(Vec<PodFacts>),
+    /// A pod is new or changed.
+    Pod(Box<PodFacts>),
+    /// A pod is gone.
+    PodRemoved {
+        /// Its run.
+        run: RunId,
+        /// Its uid.
+        uid: String,
+    },
+    /// Something warns about a pod.
+    PodEvent {
+        /// Its run.
+        run: RunId,
+        /// What it says.
+        event: PodEvent,
+    },
+    /// A pod was made, or is there already and is of this run.
+    Created {
+        /// The run.
+        run: RunId,
+        /// Its uid.
+        uid: String,
+    },
+    /// A pod was not made.
+    NotCreated {
+        /// The run.
+        run: RunId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The cluster answered a deletion.
+    Deleted {
+        /// The run.
+        run: RunId,
+        /// How.
+        answer: DeleteAnswer,
+    },
+    /// Where a run's ports are reached.
+    Addresses {
+        /// The run.
+        run: RunId,
+        /// Addresses by port.
+        addresses: BTreeMap<i32, String>,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// Why a pod was not made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// What follows.
+    pub kind: RefusalKind,
+    /// One word.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
+/// What follows from a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// It is refused everywhere: the run fails.
+    Fatal,
+    /// It was not made: the lease goes back.
+    Refused,
+    /// There was no answer, and it may have been made.
+    Unclear,
+}
+
+/// How the cluster answered a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteAnswer {
+    /// The pod is on its way.
+    Accepted,
+    /// There is no such pod.
+    NotFound,
+    /// The pod is not what it was.
+    Changed,
+    /// There was no answer, or none that helps.
+    Failed,
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Make these; the answer is [`Input::Created`] or [`Input::NotCreated`], of the pod.
+    Create {
+        /// The run.
+        run: RunId,
+        /// What to make.
+        objects: Box<super::pod::Objects>,
+    },
+    /// Delete a pod; the answer is [`Input::Deleted`].
+    Delete {
+        /// The run.
+        run: RunId,
+        /// The pod's namespace.
+        namespace: String,
+        /// The pod's name.
+        name: String,
+        /// The pod's uid, where it is known: another is left alone.
+        uid: Option<String>,
+        /// How.
+        how: Deletion,
+    },
+    /// Say this to the server.
+    Report(Runs),
+    /// End the session.
+    EndSession(SessionEnd),
+}
+
+/// How a pod is deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// Within its grace period.
+    Graceful,
+    /// Within its grace period, and only if it is still this version.
+    IfVersion(String),
+    /// At once, whether its node says so or not.
+    Forced,
+}
+
+/// Why a session is ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// A message is missing, or one came before its time.
+    OutOfOrder,
+    /// Another server leads.
+    Redirect(String),
+}
+
+/// The state of an executor.
+#[derive(Debug)]
+pub struct Core {
+    settings: Settings,
+    checks: Checks,
+    runs: BTreeMap<RunId, Run>,
+    /// Runs whose pods are not begun, in the order of their leases.
+    waiting: VecDeque<RunId>,
+    /// Pods that are being made.
+    creating: usize,
+    /// Ended and forgotten, oldest first in `ended_order`.
+    ended: BTreeSet<RunId>,
+    ended_order: VecDeque<RunId>,
+    /// All pods were seen once.
+    synced: bool,
+    session: Option<Session>,
+    /// When the server was last heard.
+    heard: TimeMs,
+    heartbeat_ms: u64,
+    cut_off_ms: u64,
+    now: TimeMs,
+    outputs: Vec<Output>,
+    /// Reports on what is no run.
+    strays: Vec<RunReport>,
+}
+
+/// An open session.
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    /// The last of the server's messages.
+    seen: u64,
+    /// The whole state was reported.
+    is_told: bool,
+    /// It is being ended: nothing more is taken.
+    is_over: bool,
+}
+
+impl Core {
+    /// An executor that knows of nothing.
+    ///
+    /// # Errors
+    /// A pattern of the settings that is none.
+    pub fn new(settings: Settings) -> Result<Self, PatternError> {
+        Ok(Self {
+            checks: Checks::new(&settings.stuck)?,
+            settings,
+            runs: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            creating: 0,
+            ended: BTreeSet::new(),
+            ended_order: VecDeque::new(),
+            synced: false,
+            session: None,
+            heard: TimeMs(0),
+            heartbeat_ms: 0,
+            cut_off_ms: 0,
+            now: TimeMs(0),
+            outputs: Vec::new(),
+            strays: Vec::new(),
+        })
+    }
+
+    /// Takes in what happened at `now`, and says what to do, in order. `O(what is named)`; a tick `O(runs)`.
+    #[must_use]
+    pub fn apply(&mut self, now: TimeMs, input: Input) -> Vec<Output> {
+        self.now = self.now.max(now);
+        match input {
+            Input::Connected { session } => self.connected(session),
+            Input::Disconnected => self.session = None,
+            Input::Message { session, message } => self.message(session, *message),
+            Input::Pods(pods) => self.all_pods(pods),
+            Input::Pod(pod) => self.pod(*pod),
+            Input::PodRemoved { run, uid } => self.pod_removed(run, &uid),
+            Input::PodEvent { run, event } => self.pod_event(run, event),
+            Input::Created { run, uid } => self.created(run, uid),
+            Input::NotCreated { run, refusal } => self.not_created(run, refusal),
+            Input::Deleted { run, answer } => self.deleted(run, answer),
+            Input::Addresses { run, addresses } => self.addresses(run, addresses),
+            Input::Tick => self.tick(),
+        }
+        self.start_pods();
+        self.report();
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// The patterns of the settings, for the shell to sort refusals by.
+    #[must_use]
+    pub fn checks(&self) -> &Checks {
+        &self.checks
+    }
+
+    /// Runs that have not ended, for metrics.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.runs.values().filter(|run| !run.is_ended()).count()
+    }
+
+    /// How often the server wants to hear something, milliseconds; 0 before it said.
+    #[must_use]
+    pub fn heartbeat_ms(&self) -> u64 {
+        self.heartbeat_ms
+    }
+
+    /// The last of the server's messages in this session.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.session.as_ref().map_or(0, |session| session.seen)
+    }
+
+    /// Whether all pods were seen, before which no session should be opened.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.synced
+    }
+
+    /// Begins pods while there is room.
+    fn start_pods(&mut self) {
+        while self.creating < self.settings.starts_max {
+            let Some(id) = self.waiting.pop_front() else { return };
+            let Some(run) = self.runs.get_mut(&id) else { continue };
+            // One that ended meanwhile, or whose pod appeared, is not begun.
+            let Some(lease) = run.begin() else { continue };
+            match super::pod::build(id, &lease, &self.settings.addressing) {
+                Ok(objects) => {
+                    self.creating += 1;
+                    self.outputs.push(Output::Create { run: id, objects: Box::new(objects) });
+                }
+                Err(error) => {
+                    run.stage = Stage::Known;
+                    run.fail_rejected(self.now, "InvalidLease", &words(&error));
+                }
+            }
+        }
+    }
+
+    /// Sends what was not sent, or not acknowledged in time.
+    fn report(&mut self) {
+        let Some(session) = self.session.as_mut().filter(|session| self.synced && !session.is_over) else { return };
+        let complete = !session.is_told;
+        session.is_told = true;
+        let mut reports = std::mem::take(&mut self.strays);
+        let repeat_ms = self.settings.report_repeat_ms;
+        for run in self.runs.values_mut() {
+            if complete && run.is_worth_telling() || run.is_due(self.now, repeat_ms) {
+                run.sent = Some(self.now);
+                reports.push(run.report.clone());
+            }
+        }
+        if complete {
+            self.outputs.push(Output::Report(Runs { complete, reports }));
+        } else {
+            let chunks = reports.chunks(REPORTS_MAX).map(|reports| Runs { complete, reports: reports.to_vec() });
+            self.outputs.extend(chunks.map(Output::Report));
+        }
+    }
+
+    /// Forgets a run that is over in every way.
+    fn forget(&mut self, id: RunId) {
+        self.runs.remove(&id);
+        if self.ended.insert(id) {
+            self.ended_order.push_back(id);
+            if self.ended_order.len() > ENDED_MAX
+                && let Some(oldest) = self.ended_order.pop_front()
+            {
+                self.ended.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// An error and its causes, for people.
+fn words(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! What the cluster says: pods that come, change and go, and its answers to what was asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pumice_ledger::RunId;
+
+use crate::executor::facts::{PodEvent, PodFacts, PodPhase};
+
+use super::run::{Ending, Leaving, Run, Stage};
+use super::{Core, DeleteAnswer, Deletion, EVENTS_MAX, Output, Refusal, RefusalKind};
+
+impl Core {
+    pub(super) fn all_pods(&mut self, pods: Vec<PodFacts>) {
+        let there: BTreeSet<(RunId, &str)> = pods.iter().map(|pod| (pod.run, pod.uid.as_str())).collect();
+        let known = self.runs.iter().filter_map(|(id, run)| Some((*id, run.pod.as_ref()?.uid.clone())));
+        let gone: Vec<_> = known.filter(|(id, uid)| !there.contains(&(*id, uid.as_str()))).collect();
+        gone.into_iter().for_each(|(id, uid)| self.pod_removed(id, &uid));
+        pods.into_iter().for_each(|pod| self.pod(pod));
+        self.synced = true;
+    }
+
+    pub(super) fn pod(&mut self, pod: PodFacts) {
+        let id = pod.run;
+        // One of the same name that was made anew: the one before is gone.
+        let before = self.runs.get(&id).and_then(|run| run.pod.as_ref()).filter(|before| before.uid != pod.uid);
+        if let Some(uid) = before.map(|before| before.uid.clone()) {
+            self.pod_removed(id, &uid);
+        }
+        let Some(run) = self.runs.get_mut(&id) else {
+            let mut run = Run::new(id, Stage::Known, self.now);
+            if self.ended.contains(&id) {
+                run.end_gone(self.now, "the run is over");
+                run.acknowledged = true;
+            }
+            run.follow(pod);
+            self.runs.insert(id, run);
+            return self.remove_leftover(id);
+        };
+        if run.removed.as_ref() == Some(&pod.uid) {
+            return;
+        }
+        let (had_pod, was_ended) = (run.pod.is_some(), run.is_ended());
+        run.follow(pod);
+        // A pod that came after the end is not to stay.
+        if was_ended && !had_pod {
+            self.remove_leftover(id);
+        }
+        self.fail_if_started(id);
+        self.drive(id);
+    }
+
+    /// A stuck pod that starts after all, once its deletion was agreed on, can't be taken back.
+    fn fail_if_started(&mut self, id: RunId) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let started = run.pod.as_ref().is_some_and(|pod| matches!(pod.phase, PodPhase::Running | PodPhase::Succeeded));
+        let Some(leaving) = run.leaving.as_mut().filter(|leaving| started && leaving.is_ruled) else { return };
+        if leaving.if_version.is_none() {
+            (leaving.ending, leaving.is_ruled) = (Ending::Tidy, false);
+            run.fail(self.now, "StartedLate", "the pod started while it was deleted because it had not started");
+        }
+    }
+
+    pub(super) fn pod_removed(&mut self, id: RunId, uid: &str) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let is_known = run.pod.as_ref().is_some_and(|pod| pod.uid == uid);
+        let is_made = matches!(run.stage, Stage::Made(_)) && run.report.pod_uid == uid;
+        if is_known || is_made {
+            run.removed = Some(uid.to_owned());
+            self.gone(id);
+        } else if matches!(run.stage, Stage::Creating) {
+            run.removed = Some(uid.to_owned());
+        }
+    }
+
+    /// A run's pod is gone.
+    fn gone(&mut self, id: RunId) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.settle(self.now, "the pod was deleted, and not by the fleet");
+        if run.acknowledged {
+            self.forget(id);
+        }
+    }
+
+    pub(super) fn pod_event(&mut self, id: RunId, event: PodEvent) {
+        let Some(run) = self.runs.get_mut(&id).filter(|run| !run.is_ended() && !run.events.contains(&event)) else {
+            return;
+        };
+        if run.events.len() == EVENTS_MAX {
+            run.events.remove(0);
+        }
+        run.events.push(event);
+    }
+
+    pub(super) fn created(&mut self, id: RunId, uid: String) {
+        self.creating = self.creating.saturating_sub(1);
+        let Some(run) = self.runs.get_mut(&id).filter(|run| matches!(run.stage, Stage::Creating)) else { return };
+        let is_gone = run.removed.as_ref() == Some(&uid);
+        run.made(uid, self.now);
+        if is_gone { self.gone(id) } else { self.drive(id) }
+    }
+
+    pub(super) fn not_created(&mut self, id: RunId, refusal: Refusal) {
+        self.creating = self.creating.saturating_sub(1);
+        // One whose pod was seen was made, whatever the answer.
+        let Some(run) = self.runs.get_mut(&id).filter(|run| matches!(run.stage, Stage::Creating)) else { return };
+        let Refusal { kind, reason, message } = refusal;
+        match kind {
+            RefusalKind::Unclear => {
+                run.stage = Stage::Made(self.now);
+                let ending = Ending::Returned { reason, message, attempted: true };
+                run.leaving.get_or_insert_with(|| Leaving::new(ending));
+                self.drive(id);
+            }
+            RefusalKind::Fatal | RefusalKind::Refused => {
+                run.stage = Stage::Known;
+                if run.leaving.is_some() {
+                    run.settle(self.now, "");
+                } else if kind == RefusalKind::Fatal {
+                    run.fail_rejected(self.now, &reason, &message);
+                } else {
+                    run.end_returned(self.now, &reason, &message, true);
+                }
+            }
+        }
+    }
+
+    pub(super) fn deleted(&mut self, id: RunId, answer: DeleteAnswer) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(leaving) = run.leaving.as_mut() else { return };
+        leaving.in_flight = false;
+        match answer {
+            DeleteAnswer::Accepted => {
+                leaving.if_version = None;
+                self.fail_if_started(id);
+            }
+            DeleteAnswer::NotFound => {
+                let uid = run.pod.as_ref().map_or(&run.report.pod_uid, |pod| &pod.uid);
+                run.removed = Some(uid.clone()).filter(|uid| !uid.is_empty());
+                self.gone(id);
+            }
+            DeleteAnswer::Changed => {
+                if leaving.if_version.is_some() {
+                    // It moves after all: what it says counts again.
+                    run.leaving = None;
+                    if let Some(pod) = run.pod.clone() {
+                        run.follow(pod);
+                    }
+                } else {
+                    leaving.asked = None;
+                }
+            }
+            DeleteAnswer::Failed => {}
+        }
+        self.drive(id);
+    }
+
+    pub(super) fn addresses(&mut self, id: RunId, addresses: BTreeMap<i32, String>) {
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.set_addresses(addresses);
+        }
+    }
+
+    /// Asks for the deletion of a pod that is to go, where it is time.
+    pub(super) fn drive(&mut self, id: RunId) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if !run.may_have_pod() || matches!(run.stage, Stage::Creating) {
+            return;
+        }
+        let Some(leaving) = run.leaving.as_mut().filter(|leaving| !leaving.in_flight) else { return };
+        let deletion = run.pod.as_ref().and_then(|pod| pod.deletion);
+        let is_late = deletion.is_some_and(|by| self.now >= by.plus(self.settings.kill_after_ms));
+        let is_asked = leaving.asked.is_some_and(|asked| self.now.since(asked) < self.settings.delete_repeat_ms);
+        if is_asked || deletion.is_some() && !is_late {
+            return;
+        }
+        leaving.asked = Some(self.now);
+        leaving.in_flight = true;
+        let how = match &leaving.if_version {
+            _ if is_late => Deletion::Forced,
+            Some(version) => Deletion::IfVersion(version.clone()),
+            None => Deletion::Graceful,
+        };
+        let uid = run.pod.as_ref().map_or(&run.report.pod_uid, |pod| &pod.uid);
+        self.outputs.push(Output::Delete {
+            run: id,
+            namespace: run.namespace.clone(),
+            name: run.report.pod_name.clone(),
+            uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
+            how,
+        });
+    }
+}

@@ -1,0 +1,73 @@
+//! The stream to the server: one connection, from its opening to its end.
+
+use std::time::Duration;
+
+use futures::stream;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tonic::Request;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::Endpoint;
+
+use crate::wire::executor::executors_client::ExecutorsClient;
+use crate::wire::executor::{FromExecutor, ToExecutor};
+
+/// Messages to the server that wait; when they are more, the session is given up.
+const OUTGOING_MAX: usize = 1024;
+/// Largest message of the server.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// What a connection says.
+#[derive(Debug)]
+pub enum LinkEvent {
+    /// It is there; what is sent goes to the server.
+    Opened(Sender<FromExecutor>),
+    /// The server said something.
+    Message(Box<ToExecutor>),
+}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The server is not there.
+    #[error("cannot reach the server")]
+    Connect(#[source] tonic::transport::Error),
+    /// The server ended it.
+    #[error("the server ended the session")]
+    Session(#[source] Box<tonic::Status>),
+}
+
+/// Holds one session, until either side ends it. Dropping it ends it.
+pub async fn hold(
+    endpoint: Endpoint,
+    token: Option<MetadataValue<Ascii>>,
+    events: Sender<LinkEvent>,
+) -> Result<(), LinkError> {
+    let endpoint = endpoint
+        .connect_timeout(CONNECT_LIMIT)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE)
+        .keep_alive_while_idle(true);
+    let channel_to = endpoint.connect().await.map_err(LinkError::Connect)?;
+    let mut client = ExecutorsClient::new(channel_to).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let (sender, receiver) = channel(OUTGOING_MAX);
+    // Whoever does not listen has ended.
+    if events.send(LinkEvent::Opened(sender)).await.is_err() {
+        return Ok(());
+    }
+    let mut request = Request::new(stream::unfold(receiver, |mut receiver: Receiver<FromExecutor>| async move {
+        receiver.recv().await.map(|message| (message, receiver))
+    }));
+    if let Some(token) = token {
+        request.metadata_mut().insert("authorization", token);
+    }
+    let refused = |status| LinkError::Session(Box::new(status));
+    let mut answers = client.session(request).await.map_err(refused)?.into_inner();
+    while let Some(message) = answers.message().await.map_err(refused)? {
+        if events.send(LinkEvent::Message(Box::new(message))).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
+}

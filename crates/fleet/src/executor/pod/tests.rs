@@ -1,0 +1,96 @@
+//! Pods of leases, as golden files.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::*;
+use crate::wire::api::{IngressConfig, ServiceConfig};
+use crate::wire::kubernetes::PodSpec;
+
+const RUN: &str = "00000000000000000000000001-2";
+
+fn lease(spec: &Value) -> Lease {
+    let texts = |all: &[(&str, &str)]| all.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect();
+    Lease {
+        run_id: RUN.to_owned(),
+        job_id: "00000000000000000000000001".to_owned(),
+        attempt: 2,
+        queue: "q".to_owned(),
+        job_set: "set/1".to_owned(),
+        user: "ada".to_owned(),
+        namespace: "n".to_owned(),
+        node: "node-a".to_owned(),
+        pod_spec: Some(PodSpec::from_json(spec).expect("encodes")),
+        labels: texts(&[("app", "x"), ("armada_queue_id", "forged")]),
+        annotations: texts(&[("note", "y")]),
+        ..Lease::default()
+    }
+}
+
+fn built(lease: &Lease) -> Objects {
+    build(RUN.parse().expect("parses"), lease, &Addressing::default()).expect("builds")
+}
+
+#[test]
+fn a_plain_pod() {
+    let spec = json!({ "restartPolicy": "Always", "containers": [{ "name": "main", "image": "busybox" }] });
+    insta::assert_json_snapshot!(built(&lease(&spec)).pod);
+}
+
+#[test]
+fn a_gang_with_variables_of_its_own_and_two_places_to_be() {
+    let term = |zone: &str| json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": [zone] }] });
+    let other = json!({ "matchFields": [{ "key": "metadata.name", "operator": "NotIn", "values": ["node-b"] }] });
+    let spec = json!({
+        "initContainers": [{ "name": "first", "image": "busybox" }],
+        "containers": [{ "name": "main", "image": "busybox", "env": [
+            { "name": "ARMADA_QUEUE", "value": "mine" }, { "name": "COPY", "value": "$(ARMADA_JOB_ID)" }] }],
+        "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [term("a"), term("b"), other, {}] } } },
+    });
+    let mut lease = lease(&spec);
+    for (key, text) in
+        [(annotations::GANG_ID, "g"), (annotations::GANG_CARDINALITY, "2"), (annotations::GANG_UNIFORMITY, "zone")]
+    {
+        lease.annotations.insert(key.to_owned(), text.to_owned());
+    }
+    lease.labels.insert("zone".to_owned(), "a".to_owned());
+    insta::assert_json_snapshot!(built(&lease).pod);
+}
+
+#[test]
+fn services_and_ingresses_stand_beside_it() {
+    let spec = json!({ "containers": [{ "name": "main", "image": "busybox", "ports": [
+        { "containerPort": 80 }, { "containerPort": 81 }, { "containerPort": 82, "hostPort": 82 }] }] });
+    let services = vec![
+        ServiceConfig { r#type: 0, ports: vec![80, 9], name: String::new() },
+        ServiceConfig { r#type: 1, ports: vec![82], name: String::new() },
+        ServiceConfig { r#type: 1, ports: vec![81], name: "own".to_owned() },
+    ];
+    let ingresses = vec![
+        IngressConfig { ports: vec![80], tls_enabled: true, ..IngressConfig::default() },
+        IngressConfig { ports: vec![81], use_cluster_ip: true, cert_name: "c".to_owned(), ..IngressConfig::default() },
+    ];
+    let objects = built(&Lease { services, ingresses, ..lease(&spec) });
+    insta::assert_json_snapshot!(json!({ "services": objects.services, "ingresses": objects.ingresses }));
+}
+
+#[test]
+fn what_nothing_can_be_made_of_is_refused() {
+    let spec = json!({ "containers": [{ "name": "main", "image": "busybox" }] });
+    let whole = lease(&spec);
+    let broken = Some(PodSpec::from_raw(vec![0x0a, 0x05, 1]));
+    let run = RUN.parse().expect("parses");
+    let error = |lease: &Lease| build(run, lease, &Addressing::default()).expect_err("refuses");
+    assert!(matches!(error(&Lease { pod_spec: broken, ..whole.clone() }), PodError::Spec { .. }));
+    assert_eq!(error(&Lease { pod_spec: None, ..whole.clone() }), PodError::NoContainers);
+    assert_eq!(error(&Lease { node: String::new(), ..whole }), PodError::NoNode);
+}
+
+#[test]
+fn the_same_lease_gives_the_same_pod() {
+    let spec = json!({ "containers": [{ "name": "main", "image": "busybox" }] });
+    let lease = Lease { labels: BTreeMap::new(), ..lease(&spec) };
+    assert_eq!(built(&lease), built(&lease));
+}

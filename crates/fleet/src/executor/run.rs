@@ -1,0 +1,313 @@
+//! The executor as a component: watches and calls around the core, and one stream to the server.
+//!
+//! Invariant: the core is owned by one task, which takes in one thing after another; calls run beside it and come back as
+//! inputs. A session is opened only when all nodes and pods are known, so that what it begins with is whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, FuturesUnordered, SelectAll, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::{Api, Client};
+use pumice_cluster::{Change, Pace, WatchScope, paced, watch_all, watch_optional};
+use pumice_ledger::{RunId, TimeMs};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::Endpoint;
+
+use crate::wire::executor::from_executor::Message;
+use crate::wire::executor::{FromExecutor, Heartbeat, Hello};
+
+use super::calls;
+use super::core::{Core, Input, Output, SessionEnd};
+use super::facts::{PodEvent, PodFacts};
+use super::link::{self, LinkError, LinkEvent};
+use super::nodes::Nodes;
+use super::settings::Settings;
+use super::stuck::{Checks, PatternError};
+
+/// The protocol that is spoken.
+const FORMAT: u32 = 1;
+const TICK: Duration = Duration::from_secs(1);
+const RETRY_FIRST: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Between words to a server that did not say how often it wants one.
+const HEARTBEAT_MS: u64 = 5_000;
+/// Messages of the server that wait.
+const INCOMING_MAX: usize = 64;
+
+/// What an executor is made of.
+#[derive(Clone)]
+pub struct Options {
+    /// Its name, which is that of its cluster.
+    pub name: String,
+    /// The server, as in `http://fleet:50051`.
+    pub server: String,
+    /// What it shows to the server, where that wants to know who it is.
+    pub token: Option<String>,
+    /// The cluster.
+    pub client: Client,
+    /// Times and bounds.
+    pub settings: Settings,
+}
+
+/// Why an executor can't be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A rule's pattern is none.
+    #[error("the executor's settings can't be used")]
+    Pattern(#[from] PatternError),
+    /// The server's address is none.
+    #[error("{address:?} is no address of a server; try http://127.0.0.1:50051")]
+    Address {
+        /// What was given.
+        address: String,
+    },
+    /// The token can't be sent.
+    #[error("the token has letters that can't be sent")]
+    Token,
+}
+
+/// An executor that is ready to run.
+pub struct Executor {
+    name: String,
+    /// Where it was told to go, and where it goes next.
+    home: Endpoint,
+    next: Endpoint,
+    token: Option<MetadataValue<Ascii>>,
+    client: Client,
+    pace: Pace,
+    checks: Arc<Checks>,
+    core: Core,
+    nodes: Nodes,
+    calls: FuturesUnordered<BoxFuture<'static, Vec<Input>>>,
+    links: JoinSet<Result<(), LinkError>>,
+    sessions: u64,
+    open: Option<Open>,
+    retry: Duration,
+    retry_at: Instant,
+}
+
+/// A session as far as sending goes.
+struct Open {
+    sender: Sender<FromExecutor>,
+    sequence: u64,
+    spoke_at: Instant,
+}
+
+/// What the cluster shows.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
+enum Seen {
+    Node(Change<Node>),
+    Pod(Change<Pod>),
+    Event(Change<Event>),
+}
+
+/// Makes an executor. Needs a tokio runtime.
+///
+/// # Errors
+/// Options that can't be used.
+pub fn build(options: Options) -> Result<Executor, BuildError> {
+    let home = endpoint(&options.server).ok_or(BuildError::Address { address: options.server })?;
+    let token = options.token.map(|token| format!("Bearer {token}").parse()).transpose();
+    let core = Core::new(options.settings)?;
+    let (client, pace) = paced(options.client);
+    Ok(Executor {
+        name: options.name,
+        next: home.clone(),
+        home,
+        token: token.map_err(|_| BuildError::Token)?,
+        client,
+        pace,
+        checks: Arc::new(core.checks().clone()),
+        core,
+        nodes: Nodes::default(),
+        calls: FuturesUnordered::new(),
+        links: JoinSet::new(),
+        sessions: 0,
+        open: None,
+        retry: RETRY_FIRST,
+        retry_at: Instant::now(),
+    })
+}
+
+/// The address, where it is one that can be spoken to: encryption is left to what stands between.
+fn endpoint(address: &str) -> Option<Endpoint> {
+    let is_plain = address.starts_with("http://");
+    Endpoint::from_shared(address.to_owned()).ok().filter(|_| is_plain)
+}
+
+impl Executor {
+    /// What its writes to the cluster come to, for metrics.
+    #[must_use]
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// Runs until it is told to stop. Pods are left as they are: the next one finds them.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let mut seen = watches(&self.client);
+        let (events, mut heard): (Sender<LinkEvent>, Receiver<LinkEvent>) = channel(INCOMING_MAX);
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let may_connect = self.core.is_synced() && self.nodes.is_synced() && self.links.is_empty();
+            tokio::select! {
+                () = shutdown.cancelled() => return self.links.shutdown().await,
+                Some(seen) = seen.next() => self.see(seen),
+                Some(answers) = self.calls.next() => answers.into_iter().for_each(|answer| self.put(answer)),
+                Some(event) = heard.recv() => self.hear(event),
+                Some(ended) = self.links.join_next() => {
+                    // What it said before it ended belongs to it.
+                    while let Ok(event) = heard.try_recv() {
+                        self.hear(event);
+                    }
+                    self.lost(ended.unwrap_or(Ok(())));
+                }
+                _ = ticks.tick() => self.tick(),
+                () = sleep_until(self.retry_at), if may_connect => {
+                    self.links.spawn(link::hold(self.next.clone(), self.token.clone(), events.clone()));
+                }
+            }
+        }
+    }
+
+    fn see(&mut self, seen: Seen) {
+        match seen {
+            Seen::Node(change) => self.nodes.apply(change),
+            Seen::Pod(Change::Replace(pods)) => {
+                self.nodes.all_pods(&pods);
+                self.put(Input::Pods(pods.iter().filter_map(PodFacts::of).collect()));
+            }
+            Seen::Pod(Change::Applied(pod)) => {
+                self.nodes.pod(&pod);
+                if let Some(facts) = PodFacts::of(&pod) {
+                    self.put(Input::Pod(Box::new(facts)));
+                }
+            }
+            Seen::Pod(Change::Deleted(pod)) => {
+                self.nodes.pod_removed(&pod);
+                if let Some(facts) = PodFacts::of(&pod) {
+                    self.put(Input::PodRemoved { run: facts.run, uid: facts.uid });
+                }
+            }
+            Seen::Event(Change::Replace(events)) => events.iter().for_each(|event| self.warning(event)),
+            Seen::Event(Change::Applied(event)) => self.warning(&event),
+            Seen::Event(Change::Deleted(_)) => {}
+        }
+    }
+
+    fn warning(&mut self, event: &Event) {
+        let name = event.involved_object.name.as_deref().unwrap_or_default();
+        let Some(run) = name.strip_prefix("armada-").and_then(|run| run.parse::<RunId>().ok()) else { return };
+        let (reason, message) = (event.reason.clone().unwrap_or_default(), event.message.clone().unwrap_or_default());
+        self.put(Input::PodEvent { run, event: PodEvent { reason, message } });
+    }
+
+    fn hear(&mut self, event: LinkEvent) {
+        match event {
+            LinkEvent::Opened(sender) => {
+                self.sessions += 1;
+                self.open = Some(Open { sender, sequence: 0, spoke_at: Instant::now() });
+                let session_id = format!("{}-{}", now().0, self.sessions);
+                self.send(Message::Hello(Hello { executor: self.name.clone(), session_id, format_version: FORMAT }));
+                let nodes = self.nodes.all();
+                self.send(Message::Nodes(nodes));
+                self.put(Input::Connected { session: self.sessions });
+            }
+            LinkEvent::Message(message) => {
+                self.retry = RETRY_FIRST;
+                self.put(Input::Message { session: self.sessions, message });
+            }
+        }
+    }
+
+    fn lost(&mut self, ended: Result<(), LinkError>) {
+        if let Err(error) = &ended {
+            let cause = std::error::Error::source(error).map(ToString::to_string);
+            tracing::warn!(%error, cause, retry_ms = self.retry.as_millis(), "not connected to the server");
+            // A leader that is not there any more is asked for again where it was first.
+            self.next = self.home.clone();
+        }
+        if self.open.take().is_some() {
+            self.put(Input::Disconnected);
+        }
+        self.retry_at = Instant::now() + self.retry;
+        self.retry = (self.retry * 2).min(RETRY_MAX);
+    }
+
+    fn tick(&mut self) {
+        self.put(Input::Tick);
+        if self.open.is_some()
+            && let Some(changes) = self.nodes.changes()
+        {
+            self.send(Message::Nodes(changes));
+        }
+        let wanted = Some(self.core.heartbeat_ms()).filter(|ms| *ms > 0).unwrap_or(HEARTBEAT_MS);
+        // Before it is due, as the next look is a while off.
+        let silence = Duration::from_millis(wanted).saturating_sub(TICK);
+        if self.open.as_ref().is_some_and(|open| open.spoke_at.elapsed() >= silence) {
+            self.send(Message::Heartbeat(Heartbeat { seen: self.core.seen() }));
+        }
+    }
+
+    fn put(&mut self, input: Input) {
+        for output in self.core.apply(now(), input) {
+            match output {
+                Output::Create { run, objects } => {
+                    let (client, checks) = (self.client.clone(), Arc::clone(&self.checks));
+                    self.calls.push(Box::pin(async move { calls::create(client, &checks, run, *objects).await }));
+                }
+                Output::Delete { run, namespace, name, uid, how } => {
+                    let client = self.client.clone();
+                    self.calls.push(Box::pin(async move {
+                        let answer = calls::delete(client, &namespace, &name, uid, &how).await;
+                        vec![Input::Deleted { run, answer }]
+                    }));
+                }
+                Output::Report(runs) => self.send(Message::Runs(runs)),
+                Output::EndSession(end) => {
+                    tracing::info!(?end, "the session with the server ends");
+                    if let SessionEnd::Redirect(address) = &end
+                        && let Some(next) = endpoint(address)
+                    {
+                        self.next = next;
+                    }
+                    self.links.abort_all();
+                }
+            }
+        }
+    }
+
+    /// Sends, or gives the session up: a new one begins with everything.
+    fn send(&mut self, message: Message) {
+        let Some(open) = &mut self.open else { return };
+        open.sequence += 1;
+        open.spoke_at = Instant::now();
+        if open.sender.try_send(FromExecutor { sequence: open.sequence, message: Some(message) }).is_err() {
+            self.links.abort_all();
+        }
+    }
+}
+
+fn watches(client: &Client) -> SelectAll<BoxStream<'static, Seen>> {
+    let warnings = WatchScope::fields("involvedObject.kind=Pod,type=Warning");
+    let mut seen = SelectAll::new();
+    seen.push(watch_all(client, WatchScope::default()).map(Seen::Node).boxed());
+    seen.push(watch_all(client, WatchScope::default()).map(Seen::Pod).boxed());
+    seen.push(watch_optional(Api::all(client.clone()), warnings).map(Seen::Event).boxed());
+    seen
+}
+
+#[allow(clippy::disallowed_methods, reason = "the shell's clock")]
+fn now() -> TimeMs {
+    TimeMs(Timestamp::now().as_millisecond())
+}
+
+#[cfg(test)]
+mod tests;

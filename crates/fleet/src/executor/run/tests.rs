@@ -1,0 +1,242 @@
+//! One run from its lease to its end: an API server of three kinds on one side, a server of one script on the other.
+
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use futures::stream;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use pumice_cluster::client_over;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::broadcast;
+use tokio::time::timeout;
+use tonic::{Status, Streaming};
+
+use super::*;
+use crate::wire::executor::executors_server::{Executors, ExecutorsServer};
+use crate::wire::executor::{
+    Acknowledge, Acknowledged, Lease, Leases, RunPhase, RunReport, Stop, StopRun, ToExecutor, Welcome, to_executor,
+};
+use crate::wire::kubernetes::PodSpec;
+
+const RUN: &str = "00000000000000000000000001-1";
+const LIMIT: Duration = Duration::from_secs(60);
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Pods, and who watches them.
+struct Cluster {
+    pods: Mutex<Vec<Value>>,
+    changes: broadcast::Sender<(&'static str, Value)>,
+}
+
+impl Cluster {
+    fn changed(&self, kind: &'static str, pod: Value) {
+        // Nobody may watch yet: the list has it then.
+        let _ = self.changes.send((kind, pod));
+    }
+
+    async fn answer(&self, request: Request<kube::client::Body>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let (path, query) = (parts.uri.path().to_owned(), parts.uri.query().unwrap_or_default().to_owned());
+        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        if query.contains("watch=") || query.contains("watch=true") {
+            return self.watch(path == "/api/v1/pods");
+        }
+        let answer = match (parts.method, path.as_str()) {
+            (Method::GET, "/api/v1/nodes") => json!({ "kind": "NodeList", "apiVersion": "v1",
+                "metadata": { "resourceVersion": "1" },
+                "items": [{ "metadata": { "name": "node-a" }, "status": { "allocatable": { "cpu": "4" } } }] }),
+            (Method::GET, "/api/v1/pods") => json!({ "kind": "PodList", "apiVersion": "v1",
+                "metadata": { "resourceVersion": "1" }, "items": *self.pods.lock().expect("whole") }),
+            (Method::GET, _) => json!({ "kind": "EventList", "apiVersion": "v1",
+                "metadata": { "resourceVersion": "1" }, "items": [] }),
+            (Method::POST, _) => {
+                let mut pod: Value = serde_json::from_slice(&body).expect("a pod");
+                pod["metadata"]["uid"] = json!("u");
+                pod["metadata"]["resourceVersion"] = json!("2");
+                pod["status"] = json!({ "phase": "Running" });
+                self.pods.lock().expect("whole").push(pod.clone());
+                self.changed("ADDED", pod.clone());
+                pod
+            }
+            (Method::DELETE, _) => {
+                let pod = self.pods.lock().expect("whole").pop().expect("a pod");
+                self.changed("DELETED", pod.clone());
+                pod
+            }
+            (method, path) => panic!("{method} {path}"),
+        };
+        Response::new(Full::new(Bytes::from(answer.to_string())).boxed_unsync())
+    }
+
+    fn watch(&self, of_pods: bool) -> Response<Body> {
+        let changes = stream::unfold(self.changes.subscribe(), move |mut changes| async move {
+            loop {
+                let (kind, object) = changes.recv().await.ok()?;
+                if of_pods {
+                    let line = format!("{}\n", json!({ "type": kind, "object": object }));
+                    return Some((Ok::<_, Infallible>(http_body::Frame::data(Bytes::from(line))), changes));
+                }
+            }
+        });
+        Response::new(StreamBody::new(changes).boxed_unsync())
+    }
+}
+
+fn cluster() -> (Arc<Cluster>, Client) {
+    let cluster = Arc::new(Cluster { pods: Mutex::default(), changes: broadcast::channel(16).0 });
+    let answering = Arc::clone(&cluster);
+    let client = client_over(tower::service_fn(move |request| {
+        let cluster = Arc::clone(&answering);
+        async move { Ok::<_, Infallible>(cluster.answer(request).await) }
+    }));
+    (cluster, client)
+}
+
+/// Hands each session to the test.
+struct Server(Sender<Ends>);
+
+type Ends = (Streaming<FromExecutor>, Sender<Result<ToExecutor, Status>>);
+
+#[tonic::async_trait]
+impl Executors for Server {
+    type SessionStream = BoxStream<'static, Result<ToExecutor, Status>>;
+
+    async fn session(
+        &self,
+        request: tonic::Request<Streaming<FromExecutor>>,
+    ) -> Result<tonic::Response<Self::SessionStream>, Status> {
+        let (sender, receiver) = channel(16);
+        assert_eq!(request.metadata().get("authorization").expect("a token"), "Bearer secret");
+        self.0.send((request.into_inner(), sender)).await.map_err(|_| Status::cancelled("the test is over"))?;
+        let answers =
+            stream::unfold(
+                receiver,
+                |mut receiver| async move { receiver.recv().await.map(|message| (message, receiver)) },
+            );
+        Ok(tonic::Response::new(answers.boxed()))
+    }
+}
+
+struct Talk {
+    from: Streaming<FromExecutor>,
+    to: Sender<Result<ToExecutor, Status>>,
+    sent: u64,
+    seen: u64,
+}
+
+impl Talk {
+    async fn next(&mut self) -> Message {
+        let message = timeout(LIMIT, self.from.message()).await.expect("in time").expect("whole").expect("one more");
+        self.seen += 1;
+        assert_eq!(message.sequence, self.seen);
+        message.message.expect("of this version")
+    }
+
+    /// The next report of that phase.
+    async fn report(&mut self, phase: RunPhase) -> RunReport {
+        loop {
+            let Message::Runs(runs) = self.next().await else { continue };
+            if let Some(report) = runs.reports.into_iter().find(|report| report.phase == phase as i32) {
+                return report;
+            }
+        }
+    }
+
+    async fn say(&mut self, message: to_executor::Message) {
+        self.sent += 1;
+        let message = ToExecutor { sequence: self.sent, message: Some(message) };
+        self.to.send(Ok(message)).await.expect("it listens");
+    }
+
+    async fn begin(&mut self) -> (usize, usize) {
+        self.say(to_executor::Message::Welcome(Welcome { heartbeat_ms: 1000, cut_off_ms: 0 })).await;
+        let Message::Hello(hello) = self.next().await else { panic!("no hello") };
+        assert_eq!((hello.executor.as_str(), hello.format_version), ("east", FORMAT));
+        let Message::Nodes(nodes) = self.next().await else { panic!("no nodes") };
+        let Message::Runs(runs) = self.next().await else { panic!("no runs") };
+        assert!(nodes.complete && runs.complete);
+        (nodes.nodes.len(), runs.reports.len())
+    }
+}
+
+#[tokio::test]
+async fn a_lease_becomes_a_pod_and_ends_over_two_sessions() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
+    let address = listener.local_addr().expect("bound");
+    let (sessions, mut arriving) = channel(4);
+    let service = TowerToHyperService::new(ExecutorsServer::new(Server(sessions)));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((socket, _)) = listener.accept().await {
+            let service = service.clone();
+            connections.spawn(async move {
+                auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await
+            });
+        }
+    });
+    let (cluster, client) = cluster();
+    let options = Options {
+        name: "east".to_owned(),
+        server: format!("http://{address}"),
+        token: Some("secret".to_owned()),
+        client,
+        settings: Settings::default(),
+    };
+    let shutdown = CancellationToken::new();
+    tasks.spawn(build(options).expect("builds").run(shutdown.clone()));
+
+    let mut arrive = async || {
+        let (from, to) = timeout(LIMIT, arriving.recv()).await.expect("in time").expect("a session");
+        Talk { from, to, sent: 0, seen: 0 }
+    };
+    let mut talk = arrive().await;
+    assert_eq!(talk.begin().await, (1, 0));
+    let spec = json!({ "containers": [{ "name": "main", "image": "busybox" }] });
+    let lease = Lease {
+        run_id: RUN.to_owned(),
+        namespace: "n".to_owned(),
+        node: "node-a".to_owned(),
+        pod_spec: Some(PodSpec::from_json(&spec).expect("encodes")),
+        ..Lease::default()
+    };
+    talk.say(to_executor::Message::Leases(Leases { leases: vec![lease] })).await;
+    let report = talk.report(RunPhase::Running).await;
+    assert_eq!((report.pod_uid.as_str(), report.namespace.as_str()), ("u", "n"));
+    assert_eq!(cluster.pods.lock().expect("whole").len(), 1);
+    while !matches!(talk.next().await, Message::Heartbeat(Heartbeat { seen: 2 })) {}
+    drop(talk);
+
+    let mut talk = arrive().await;
+    assert_eq!(talk.begin().await, (1, 1));
+    let stop = StopRun { run_id: RUN.to_owned(), ..StopRun::default() };
+    talk.say(to_executor::Message::Stop(Stop { runs: vec![stop] })).await;
+    let gone = talk.report(RunPhase::Gone).await;
+    assert!(cluster.pods.lock().expect("whole").is_empty());
+    let known = Acknowledged { run_id: gone.run_id, phase: gone.phase };
+    talk.say(to_executor::Message::Acknowledge(Acknowledge { runs: vec![known], seen: 0 })).await;
+    shutdown.cancel();
+    assert!(timeout(LIMIT, tasks.join_next()).await.expect("in time").expect("a task").is_ok());
+}
+
+#[tokio::test]
+async fn addresses_and_tokens_that_cannot_be_used_are_refused() {
+    let options = |server: &str, token: Option<&str>| Options {
+        name: "east".to_owned(),
+        server: server.to_owned(),
+        token: token.map(str::to_owned),
+        client: cluster().1,
+        settings: Settings::default(),
+    };
+    for address in ["https://a", "a", "http://a b"] {
+        assert!(matches!(build(options(address, None)), Err(BuildError::Address { .. })), "{address}");
+    }
+    assert!(matches!(build(options("http://a", Some("a\nb"))), Err(BuildError::Token)));
+}

@@ -1,0 +1,53 @@
+//! What an administrator may set of an executor, with Armada's defaults.
+
+use serde::{Deserialize, Serialize};
+
+use crate::submit::Addressing;
+
+use super::stuck::StuckRules;
+
+const SECOND: i64 = 1000;
+const MINUTE: i64 = 60 * SECOND;
+
+/// Times and bounds of an executor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Settings {
+    /// Pods that are being made at once.
+    pub starts_max: usize,
+    /// After this long a report that was not acknowledged is sent again.
+    pub report_repeat_ms: i64,
+    /// After this long a deletion of which nothing was seen is asked for again.
+    pub delete_repeat_ms: i64,
+    /// A pod that is still there this long after its grace period is deleted by force.
+    pub kill_after_ms: i64,
+    /// A pod that was made and is not seen for this long counts as gone, once the cluster confirms it.
+    pub missing_after_ms: i64,
+    /// A pod that succeeded stays this long.
+    pub finished_min_ms: i64,
+    /// A pod that failed stays this long.
+    pub failed_min_ms: i64,
+    /// Finished pods that stay at most; of those that are acknowledged, the oldest of the queue with most go first.
+    pub finished_max: usize,
+    /// When a pod that does not start is given up.
+    pub stuck: StuckRules,
+    /// The cluster's part of hosts and certificates.
+    pub addressing: Addressing,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            starts_max: 50,
+            report_repeat_ms: 10 * SECOND,
+            delete_repeat_ms: 10 * SECOND,
+            kill_after_ms: 30 * SECOND,
+            missing_after_ms: 15 * MINUTE,
+            finished_min_ms: 3 * MINUTE,
+            failed_min_ms: 10 * MINUTE,
+            finished_max: 1000,
+            stuck: StuckRules::default(),
+            addressing: Addressing::default(),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The streams of executors, as inputs of the leader.
+
+use std::pin::Pin;
+
+use futures::{Stream, StreamExt as _};
+use tokio::sync::{mpsc, oneshot};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::leader::{Input, OUT_MAX};
+use crate::wire::executor::{FromExecutor, ToExecutor, executors_server::Executors};
+
+/// Who an executor is, as the listener found out: its certificate's or token's name.
+#[derive(Debug, Clone)]
+pub struct ExecutorName(pub String);
+
+/// Hands streams to the leader.
+#[derive(Debug, Clone)]
+pub struct Streams {
+    inputs: mpsc::Sender<Input>,
+}
+
+impl Streams {
+    /// Streams for a leader.
+    pub fn new(inputs: mpsc::Sender<Input>) -> Self {
+        Self { inputs }
+    }
+}
+
+#[tonic::async_trait]
+impl Executors for Streams {
+    type SessionStream = Pin<Box<dyn Stream<Item = Result<ToExecutor, Status>> + Send>>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<FromExecutor>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        let who = request.extensions().get::<ExecutorName>().map(|name| name.0.clone());
+        let mut messages = request.into_inner();
+        let first = messages.message().await?.ok_or_else(|| Status::invalid_argument("the stream has no message"))?;
+        let (out, told) = mpsc::channel(OUT_MAX);
+        let (answer, opened) = oneshot::channel();
+        let away = || Status::unavailable("this server does not lead; try again, or another one");
+        self.inputs.send(Input::Open { first, who, out, answer }).await.map_err(|_| away())?;
+        let (name, number) =
+            opened.await.map_err(|_| away())?.map_err(|error| Status::failed_precondition(error.to_string()))?;
+        let inputs = self.inputs.clone();
+        let incoming = async move {
+            while let Ok(Some(message)) = messages.message().await {
+                if inputs.send(Input::Message { name: name.clone(), number, message }).await.is_err() {
+                    return;
+                }
+            }
+            // The leader may be gone; then nobody has to know.
+            let _ = inputs.send(Input::Closed { name, number }).await;
+        };
+        // Both directions live in the answer's stream: whoever drops it ends them.
+        let outgoing = futures::stream::unfold(told, async |mut told: mpsc::Receiver<ToExecutor>| {
+            told.recv().await.map(|message| (Ok(message), told))
+        });
+        let incoming = futures::stream::once(incoming).filter_map(async |()| None);
+        let both = futures::stream::select(outgoing, incoming);
+        Ok(Response::new(Box::pin(both)))
+    }
+}

@@ -1,0 +1,425 @@
+//! The one server that decides: it folds the log, schedules, and tells executors.
+//!
+//! Invariant: nothing is told to anybody before it is written. Everything known follows from the database, so when a write
+//! fails, or another server leads, all of it is dropped and loaded anew. State changes are written within milliseconds;
+//! rounds run beside that on threads of their own, one for each pool, and what they find counts once it is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pumice_engine::Delta;
+use pumice_ledger::{Entry, Event, Inbox, JobId, Ledger, PriorityClasses, Proposal, RestoreError, Retries};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::database::{Changed, Epoch, Error, LEASE, Log, Seq};
+use crate::rounds::{Limits, Pool, Window, queue_delta};
+use crate::sessions::{Broken, Sessions};
+use crate::wire::executor as wire;
+
+mod orders;
+
+/// Inputs that wait; executors wait beyond that.
+const INPUTS_MAX: usize = 10_000;
+/// Inputs taken in before something is written.
+const INPUTS_PER_COMMIT: usize = 2_000;
+/// Messages to an executor that wait; a session that takes none for so long ends.
+pub const OUT_MAX: usize = 256;
+/// Between two tries to lead.
+const TRY_EVERY: Duration = Duration::from_millis(500);
+/// Between two rounds of a pool.
+const ROUND_EVERY: Duration = Duration::from_millis(200);
+/// After a failure of the database.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// What executors' streams hand in.
+pub enum Input {
+    /// A stream begins.
+    Open {
+        /// Its first message.
+        first: wire::FromExecutor,
+        /// Who it is, where that was found out.
+        who: Option<String>,
+        /// Where its messages go.
+        out: mpsc::Sender<wire::ToExecutor>,
+        /// The executor's name and the session's number, or why not.
+        answer: oneshot::Sender<Result<(String, u64), Broken>>,
+    },
+    /// A message of a stream.
+    Message {
+        /// The executor.
+        name: String,
+        /// The session.
+        number: u64,
+        /// What it said.
+        message: wire::FromExecutor,
+    },
+    /// A stream has ended.
+    Closed {
+        /// The executor.
+        name: String,
+        /// The session.
+        number: u64,
+    },
+}
+
+/// What the leader is made of.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Who leads, for people.
+    pub holder: String,
+    /// The fleet's priority classes.
+    pub classes: PriorityClasses,
+    /// How often jobs are tried.
+    pub retries: Retries,
+    /// How much of a queue a round looks at.
+    pub limits: Limits,
+}
+
+/// Leads when it may. Owned by one task.
+pub struct Leader<L> {
+    log: Arc<L>,
+    options: Options,
+    inputs: mpsc::Receiver<Input>,
+    next_session: u64,
+}
+
+/// Why leading ended.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error(transparent)]
+    Log(#[from] Error),
+    #[error("the fleet's tables do not belong together")]
+    Restore(#[from] RestoreError),
+    #[error("a round ended in a panic")]
+    Round(#[from] tokio::task::JoinError),
+}
+
+impl<L: Log> Leader<L> {
+    /// A leader over a log, and where inputs go.
+    pub fn new(log: Arc<L>, options: Options) -> (Self, mpsc::Sender<Input>) {
+        let (sender, inputs) = mpsc::channel(INPUTS_MAX);
+        (Self { log, options, inputs, next_session: 1 }, sender)
+    }
+
+    /// Leads whenever nobody else does, until `shutdown`.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        while !shutdown.is_cancelled() {
+            let epoch = match self.log.lead(&self.options.holder).await {
+                Ok(Some(epoch)) => epoch,
+                Ok(None) => {
+                    self.refuse(TRY_EVERY, &shutdown).await;
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the fleet's database does not answer");
+                    self.refuse(TRY_EVERY, &shutdown).await;
+                    continue;
+                }
+            };
+            tracing::info!(epoch = epoch.0, "this server leads the fleet");
+            match Box::pin(self.lead(epoch, &shutdown)).await {
+                Ok(()) => {
+                    if let Err(error) = self.log.resign(epoch).await {
+                        tracing::warn!(%error, "another server has to wait for the lead");
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "this server leads no more");
+                    self.refuse(PAUSE, &shutdown).await;
+                }
+            }
+        }
+    }
+
+    /// Turns executors away for a while: the leader is elsewhere, or nobody is.
+    async fn refuse(&mut self, pause: Duration, shutdown: &CancellationToken) {
+        let until = tokio::time::sleep(pause);
+        tokio::pin!(until);
+        loop {
+            tokio::select! {
+                () = &mut until => return,
+                () = shutdown.cancelled() => return,
+                input = self.inputs.recv() => match input {
+                    // Dropping the answer says it.
+                    Some(input) => drop(input),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    async fn lead(&mut self, epoch: Epoch, shutdown: &CancellationToken) -> Result<(), Ended> {
+        let mut term = Term::load(&*self.log, epoch, &self.options).await?;
+        let mut head = self.log.head();
+        let mut renew = tokio::time::interval(LEASE / 4);
+        let mut round = tokio::time::interval(ROUND_EVERY);
+        round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => return Ok(()),
+                _ = renew.tick() => self.log.renew(epoch).await?,
+                input = self.inputs.recv() => {
+                    let Some(input) = input else { return Ok(()) };
+                    self.take(&mut term, input);
+                    for _ in 1..INPUTS_PER_COMMIT {
+                        let Ok(input) = self.inputs.try_recv() else { break };
+                        self.take(&mut term, input);
+                    }
+                }
+                changed = head.changed() => if changed.is_err() { return Ok(()) },
+                Some(found) = term.rounds.join_next() => term.found(found?),
+                _ = round.tick() => term.silent(),
+            }
+            term.commit(&*self.log).await?;
+            term.send(&*self.log).await?;
+            term.start_rounds();
+        }
+    }
+
+    fn take(&mut self, term: &mut Term, input: Input) {
+        match input {
+            Input::Open { first, who, out, answer } => {
+                let number = self.next_session;
+                self.next_session += 1;
+                let opened = term.open(&first, who.as_deref(), number, out);
+                // Whoever asked may be gone: its stream's end says so.
+                let _ = answer.send(opened.map(|name| (name, number)));
+            }
+            Input::Message { name, number, message } => term.receive(&name, number, message),
+            Input::Closed { name, number } => term.close(&name, number),
+        }
+    }
+}
+
+/// What one round found.
+struct Found {
+    window: Window,
+    pool: Pool,
+    proposals: Vec<Proposal>,
+}
+
+/// A pool that waits for its next round.
+struct Waiting {
+    window: Window,
+    pool: Pool,
+}
+
+/// Everything known while this server leads.
+struct Term {
+    epoch: Epoch,
+    position: Seq,
+    ledger: Ledger,
+    retries: Retries,
+    classes: PriorityClasses,
+    limits: Limits,
+    sessions: Sessions,
+    outs: BTreeMap<String, (u64, mpsc::Sender<wire::ToExecutor>)>,
+    inbox: Inbox,
+    /// Pools at rest.
+    pools: BTreeMap<String, Waiting>,
+    /// Those of which a round is under way.
+    busy: BTreeSet<String>,
+    rounds: JoinSet<Found>,
+    /// What pools are to be told before their next round: of nodes and queues.
+    told: BTreeMap<String, Vec<Delta>>,
+    /// Jobs that changed since a pool's last round.
+    changed: BTreeMap<String, BTreeSet<JobId>>,
+    /// Pools whose proposals are to be settled with the next commit, and when they were made.
+    unsettled: Vec<(String, Vec<Proposal>)>,
+    dirty: bool,
+}
+
+impl Term {
+    async fn load<L: Log>(log: &L, epoch: Epoch, options: &Options) -> Result<Self, Ended> {
+        let loaded = log.load().await?;
+        let position = loaded.position;
+        let ledger = loaded.restore(options.classes.clone())?;
+        let mut sessions = Sessions::default();
+        sessions.expect(&ledger, clock::now_ms());
+        let mut term = Self {
+            epoch,
+            position,
+            ledger,
+            retries: options.retries,
+            classes: options.classes.clone(),
+            limits: options.limits,
+            sessions,
+            outs: BTreeMap::new(),
+            inbox: Inbox::default(),
+            pools: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            rounds: JoinSet::new(),
+            told: BTreeMap::new(),
+            changed: BTreeMap::new(),
+            unsettled: Vec::new(),
+            dirty: true,
+        };
+        let pools: BTreeSet<String> = term.ledger.runs().map(|(_, run)| run.pool.clone()).collect();
+        pools.iter().for_each(|pool| term.ensure_pool(pool));
+        Ok(term)
+    }
+
+    fn ensure_pool(&mut self, name: &str) {
+        if self.pools.contains_key(name) || self.busy.contains(name) {
+            return;
+        }
+        let pool = Pool::new(name, &self.classes);
+        let definitions = self.ledger.queues().filter_map(|queue| queue.definition);
+        let known: Vec<Delta> = definitions.map(queue_delta).collect();
+        self.told.entry(name.to_owned()).or_default().extend(known);
+        self.pools.insert(name.to_owned(), Waiting { window: Window::new(name, self.limits), pool });
+    }
+
+    fn open(
+        &mut self,
+        first: &wire::FromExecutor,
+        who: Option<&str>,
+        number: u64,
+        out: mpsc::Sender<wire::ToExecutor>,
+    ) -> Result<String, Broken> {
+        let (name, welcome) = self.sessions.open(first, who, number, clock::now_ms())?;
+        // A new channel has room for one.
+        let _ = out.try_send(welcome);
+        self.outs.insert(name.clone(), (number, out));
+        Ok(name)
+    }
+
+    fn receive(&mut self, name: &str, number: u64, message: wire::FromExecutor) {
+        match self.sessions.receive(name, number, message, &self.ledger, clock::now_ms()) {
+            Ok(received) => {
+                self.dirty |= !received.reports.is_empty();
+                self.inbox.reports.extend(received.reports);
+                for (pool, delta) in received.nodes {
+                    self.ensure_pool(&pool);
+                    self.told.entry(pool).or_default().push(delta);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(executor = name, %error, "a session ends");
+                self.close(name, number);
+            }
+        }
+    }
+
+    fn close(&mut self, name: &str, number: u64) {
+        for (pool, delta) in self.sessions.close(name, number) {
+            self.told.entry(pool).or_default().push(delta);
+        }
+        if self.outs.get(name).is_some_and(|(current, _)| *current == number) {
+            self.outs.remove(name);
+        }
+    }
+
+    fn silent(&mut self) {
+        self.inbox.silent = self.sessions.silent(clock::now_ms());
+        let rerun =
+            |queue: pumice_ledger::QueueView<'_>| queue.definition.is_some_and(|queue| queue.rerun_after_ms > 0);
+        self.dirty |= self.ledger.queues().any(rerun);
+    }
+
+    fn found(&mut self, found: Found) {
+        let name = found.pool.name().to_owned();
+        self.busy.remove(&name);
+        self.pools.insert(name.clone(), Waiting { window: found.window, pool: found.pool });
+        if !found.proposals.is_empty() {
+            self.dirty = true;
+            self.inbox.proposals.extend(found.proposals.iter().cloned());
+            self.unsettled.push((name, found.proposals));
+        }
+    }
+
+    /// Folds what was asked, decides, and writes, as one.
+    async fn commit<L: Log>(&mut self, log: &L) -> Result<(), Ended> {
+        let head = *log.head().borrow();
+        if !self.dirty && head <= self.position {
+            return Ok(());
+        }
+        let inbox = std::mem::take(&mut self.inbox);
+        let (ledger, retries) = (&mut self.ledger, self.retries);
+        let (mut leased, mut queues) = (BTreeSet::new(), Vec::new());
+        let (leased_by, queues_by) = (&mut leased, &mut queues);
+        let committed = log
+            .commit(self.epoch, self.position, move |tail| {
+                for (_, entry) in &tail {
+                    ledger.fold(entry);
+                    queues_by.extend(queue_changes(entry));
+                }
+                let decided = ledger.decide(clock::now_ms(), inbox, retries);
+                for event in decided.iter().flat_map(|entry| &entry.events) {
+                    if let Event::Leased { run, .. } = event {
+                        leased_by.insert(run.job);
+                    }
+                }
+                Changed::of(ledger, decided)
+            })
+            .await?;
+        self.position = committed.head;
+        self.dirty = false;
+        self.sessions.written();
+        self.settle(&leased);
+        let changed = self.ledger.take_changed();
+        for name in self.pools.keys().chain(&self.busy) {
+            self.changed.entry(name.clone()).or_default().extend(&changed);
+            self.told.entry(name.clone()).or_default().extend(queues.iter().cloned());
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, leased: &BTreeSet<JobId>) {
+        let now = pumice_engine::TimeMs(clock::now_ms().0);
+        for (name, proposals) in std::mem::take(&mut self.unsettled) {
+            let Some(waiting) = self.pools.get_mut(&name) else { continue };
+            for proposal in &proposals {
+                let taken = match proposal {
+                    Proposal::Lease { jobs, .. } => jobs.iter().all(|(job, _)| leased.contains(job)),
+                    Proposal::Preempt { run, .. } => {
+                        self.ledger.run(*run).is_some_and(|row| row.phase == pumice_ledger::RunPhase::Stopping)
+                    }
+                    Proposal::Reject { .. } => true,
+                };
+                waiting.pool.settle(proposal, taken, now);
+            }
+        }
+    }
+
+    /// Starts a round in each pool that has something new.
+    fn start_rounds(&mut self) {
+        let unsettled: BTreeSet<&String> = self.unsettled.iter().map(|(name, _)| name).collect();
+        let now = pumice_engine::TimeMs(clock::now_ms().0);
+        let news = |(name, waiting): &(&String, &Waiting)| {
+            let wakes = waiting.pool.wakes().is_some_and(|at| at <= now);
+            let changed = self.changed.get(name.as_str()).is_some_and(|changed| !changed.is_empty());
+            let told = self.told.get(name.as_str()).is_some_and(|told| !told.is_empty());
+            (changed || told || wakes) && !unsettled.contains(name)
+        };
+        let due: Vec<String> = self.pools.iter().filter(news).map(|(name, _)| name.clone()).collect();
+        for name in due {
+            let Some(Waiting { mut window, mut pool }) = self.pools.remove(&name) else { continue };
+            let mut deltas = self.told.remove(&name).unwrap_or_default();
+            let changed = self.changed.remove(&name).unwrap_or_default();
+            deltas.extend(window.sync(&self.ledger, &changed));
+            self.busy.insert(name);
+            self.rounds.spawn_blocking(move || {
+                pool.apply(&deltas);
+                let proposals = pool.round(now);
+                Found { window, pool, proposals }
+            });
+        }
+    }
+}
+
+fn queue_changes(entry: &Entry) -> Vec<Delta> {
+    let change = |event: &Event| match event {
+        Event::QueueSet(queue) => Some(queue_delta(queue)),
+        Event::QueueRemoved => Some(Delta::QueueRemove(entry.queue.clone())),
+        _ => None,
+    };
+    entry.events.iter().filter_map(change).collect()
+}
+
+#[cfg(test)]
+mod tests;

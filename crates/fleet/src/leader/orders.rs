@@ -1,0 +1,79 @@
+//! What executors are told, with what was submitted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pumice_ledger::{Digest, RunId};
+
+use super::{Ended, Term};
+use crate::api::JobSpec;
+use crate::database::Log;
+use crate::sessions::{Order, Outgoing};
+use crate::wire::executor::{self as wire, to_executor};
+
+impl Term {
+    /// Sends what is due, once it is written. A session that takes nothing any more ends; its executor opens another.
+    pub(super) async fn send<L: Log>(&mut self, log: &L) -> Result<(), Ended> {
+        let due = self.sessions.outgoing(&self.ledger);
+        if due.is_empty() {
+            return Ok(());
+        }
+        let leased = due.iter().flat_map(|outgoing| &outgoing.orders).filter_map(|order| match order {
+            Order::Lease(run) => self.ledger.job(run.job).map(|job| job.spec),
+            Order::Stop(..) => None,
+        });
+        let digests: BTreeSet<Digest> = leased.collect();
+        let digests: Vec<Digest> = digests.into_iter().collect();
+        let specs = if digests.is_empty() { Vec::new() } else { log.specs(&digests).await? };
+        let specs: BTreeMap<Digest, Vec<u8>> = specs.into_iter().collect();
+        for outgoing in due {
+            let Outgoing { cluster, session, orders, acknowledged } = outgoing;
+            let mut leases = Vec::new();
+            let mut stops = Vec::new();
+            for order in orders {
+                match order {
+                    Order::Lease(run) => leases.extend(self.lease(run, &specs)),
+                    Order::Stop(run, kind, reason) => {
+                        stops.push(wire::StopRun { run_id: run.to_string(), reason, kind: kind.into() });
+                    }
+                }
+            }
+            let messages = [
+                (!acknowledged.is_empty()).then(|| {
+                    to_executor::Message::Acknowledge(wire::Acknowledge { runs: acknowledged, ..Default::default() })
+                }),
+                (!stops.is_empty()).then_some(to_executor::Message::Stop(wire::Stop { runs: stops })),
+                (!leases.is_empty()).then_some(to_executor::Message::Leases(wire::Leases { leases })),
+            ];
+            for message in messages.into_iter().flatten() {
+                self.tell(&cluster, session, message);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, cluster: &str, session: u64, message: to_executor::Message) {
+        let Some(sequence) = self.sessions.next_sequence(cluster, session) else { return };
+        let message = wire::ToExecutor { sequence, message: Some(message) };
+        let sent =
+            self.outs.get(cluster).filter(|(number, _)| *number == session).map(|(_, out)| out.try_send(message));
+        if !matches!(sent, Some(Ok(()))) {
+            tracing::warn!(executor = cluster, "it takes no messages; its session ends");
+            self.close(cluster, session);
+        }
+    }
+
+    /// A lease of a run with what was submitted; none where the job has ended meanwhile.
+    fn lease(&self, run: RunId, specs: &BTreeMap<Digest, Vec<u8>>) -> Option<wire::Lease> {
+        let (job, row) = (self.ledger.job(run.job)?, self.ledger.run(run)?);
+        let spec = specs.get(&job.spec).and_then(|body| JobSpec::read(body).ok());
+        let Some(spec) = spec else {
+            tracing::error!(%run, spec = %job.spec, "what was submitted can't be read; the run is not started");
+            return None;
+        };
+        let (queue, job_set) = self.ledger.owner(job);
+        let lease = spec.lease(run, queue, job_set, &row.at.node).inspect_err(|error| {
+            tracing::error!(%run, %error, "its pod spec has no form on the wire; the run is not started");
+        });
+        lease.ok()
+    }
+}

@@ -1,0 +1,217 @@
+//! The whole way: the API, a leader over SQLite, and executors that say what clusters would.
+
+use std::collections::BTreeSet;
+
+use pumice_ledger::{JobId, PriorityClass, RunId};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::api::{self, Api, Permission, Who};
+use crate::database::{Database, JobState, Place};
+use crate::submit::Rules;
+use crate::wire::api::{self as wire_api, submit_server::Submit as _};
+use crate::wire::executor::{from_executor::Message, to_executor};
+use crate::wire::kubernetes::PodSpec;
+
+/// Longest wait for anything.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn options() -> Options {
+    let class = PriorityClass { value: 0, preemptible: true };
+    Options {
+        holder: "test".to_owned(),
+        classes: [("armada-default".to_owned(), class)].into(),
+        retries: Retries::default(),
+        limits: Limits::default(),
+    }
+}
+
+/// A server: its leader runs until it is dropped, as if its process were killed.
+struct Server {
+    inputs: mpsc::Sender<Input>,
+    _running: JoinSet<()>,
+}
+
+impl Server {
+    fn start(log: &Arc<Database>) -> Self {
+        let (leader, inputs) = Leader::new(Arc::clone(log), options());
+        let mut running = JoinSet::new();
+        running.spawn(leader.run(CancellationToken::new()));
+        Self { inputs, _running: running }
+    }
+}
+
+/// The executor of one cluster. It knows its pods, whatever becomes of sessions.
+struct Cluster {
+    name: &'static str,
+    sequence: u64,
+    session: Option<(u64, mpsc::Receiver<wire::ToExecutor>)>,
+    /// Pods ever made.
+    made: BTreeSet<RunId>,
+    /// Ends that are not acknowledged.
+    ended: BTreeSet<RunId>,
+}
+
+impl Cluster {
+    fn new(name: &'static str) -> Self {
+        Self { name, sequence: 0, session: None, made: BTreeSet::new(), ended: BTreeSet::new() }
+    }
+
+    /// Opens a session, as soon as somebody leads.
+    async fn connect(&mut self, server: &Server, nodes: usize) {
+        loop {
+            let hello = wire::Hello { executor: self.name.to_owned(), session_id: String::new(), format_version: 1 };
+            let first = wire::FromExecutor { sequence: 1, message: Some(Message::Hello(hello)) };
+            let (out, told) = mpsc::channel(OUT_MAX);
+            let (answer, opened) = oneshot::channel();
+            let who = Some(self.name.to_owned());
+            server.inputs.send(Input::Open { first, who, out, answer }).await.expect("a server");
+            if let Ok(Ok((_, number))) = opened.await {
+                self.sequence = 1;
+                self.session = Some((number, told));
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let node = |index| wire::NodeState {
+            name: format!("node-{index}"),
+            allocatable: [("cpu", "4"), ("memory", "8Gi"), ("ephemeral-storage", "100Gi"), ("pods", "110")]
+                .map(|(name, amount)| (name.to_owned(), amount.to_owned()))
+                .into(),
+            ..wire::NodeState::default()
+        };
+        let nodes = wire::Nodes { complete: true, nodes: (0..nodes).map(node).collect(), removed: vec![] };
+        self.say(server, Message::Nodes(nodes)).await;
+        let reports = self.ended.iter().map(|run| report(*run, wire::RunPhase::Succeeded)).collect();
+        self.say(server, Message::Runs(wire::Runs { complete: true, reports })).await;
+    }
+
+    async fn say(&mut self, server: &Server, message: Message) {
+        self.sequence += 1;
+        let message = wire::FromExecutor { sequence: self.sequence, message: Some(message) };
+        let Some((number, _)) = &self.session else { return };
+        let input = Input::Message { name: self.name.to_owned(), number: *number, message };
+        server.inputs.send(input).await.expect("a server");
+    }
+
+    /// Deals with one message: makes the pods of leases, which end at once. False when the session is over.
+    async fn step(&mut self, server: &Server) -> bool {
+        let Some((_, told)) = &mut self.session else { return false };
+        let Some(message) = told.recv().await else { return false };
+        match message.message {
+            Some(to_executor::Message::Leases(leases)) => {
+                let runs: Vec<RunId> = leases.leases.iter().map(|lease| lease.run_id.parse().expect("a run")).collect();
+                for (lease, run) in leases.leases.iter().zip(&runs) {
+                    assert!(self.made.insert(*run), "{run} was leased twice");
+                    assert!(lease.node.starts_with("node-") && lease.pod_spec.is_some());
+                }
+                let running = runs.iter().map(|run| report(*run, wire::RunPhase::Running)).collect();
+                self.say(server, Message::Runs(wire::Runs { complete: false, reports: running })).await;
+                self.ended.extend(&runs);
+                let ended = runs.iter().map(|run| report(*run, wire::RunPhase::Succeeded)).collect();
+                self.say(server, Message::Runs(wire::Runs { complete: false, reports: ended })).await;
+            }
+            Some(to_executor::Message::Acknowledge(acknowledged)) => {
+                for run in acknowledged.runs.iter().filter(|run| run.phase == i32::from(wire::RunPhase::Succeeded)) {
+                    self.ended.remove(&run.run_id.parse().expect("a run"));
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+}
+
+fn report(run: RunId, phase: wire::RunPhase) -> wire::RunReport {
+    wire::RunReport { run_id: run.to_string(), phase: phase.into(), ..wire::RunReport::default() }
+}
+
+/// Submits jobs of one core through the API, as a user does; their ids.
+async fn submit(log: &Arc<Database>, jobs: usize) -> Vec<JobId> {
+    let drawn = std::sync::atomic::AtomicU64::new(1);
+    let sources = api::Sources {
+        now: Box::new(clock::now_ms),
+        random: Box::new(move || drawn.fetch_add(1, std::sync::atomic::Ordering::Relaxed).into()),
+    };
+    let api = Api::new(Arc::clone(log), Rules::default(), sources, CancellationToken::new());
+    let permissions = Permission::ALL.iter().copied().collect();
+    let who = Arc::new(Who { name: "ada".to_owned(), permissions, ..Who::default() });
+    let queue = wire_api::Queue { name: "q".to_owned(), priority_factor: 1.0, ..wire_api::Queue::default() };
+    api.create_queue(asked(&who, queue)).await.expect("a queue");
+    let resources = json!({"cpu": "1", "memory": "1Gi"});
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": resources, "limits": resources}});
+    let spec = PodSpec::from_json(&json!({"containers": [container]})).expect("a pod spec");
+    let item = wire_api::JobSubmitRequestItem {
+        namespace: "n".to_owned(),
+        pod_specs: vec![spec],
+        ..wire_api::JobSubmitRequestItem::default()
+    };
+    let job_request_items = vec![item; jobs];
+    let request = wire_api::JobSubmitRequest { queue: "q".to_owned(), job_set_id: "s".to_owned(), job_request_items };
+    let answer = api.submit_jobs(asked(&who, request)).await.expect("submitted").into_inner();
+    answer.job_response_items.iter().map(|item| item.job_id.parse().expect("an id")).collect()
+}
+
+fn asked<T>(who: &Arc<Who>, message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.extensions_mut().insert(Arc::clone(who));
+    request
+}
+
+async fn ended(log: &Database, jobs: &[JobId]) -> usize {
+    let rows = log.jobs(jobs).await.expect("rows");
+    rows.iter().filter(|row| row.state == JobState::Succeeded).count()
+}
+
+/// How often each job has an event that ends it.
+async fn ends(log: &Database) -> Vec<JobId> {
+    let entries = log.events("q", "s", Seq(0), 100_000).await.expect("events");
+    let mut ends: Vec<JobId> =
+        entries.iter().flat_map(|(_, entry)| &entry.events).filter_map(pumice_ledger::Event::ends).collect();
+    ends.sort_unstable();
+    ends
+}
+
+fn sorted(jobs: &[JobId]) -> Vec<JobId> {
+    let mut jobs = jobs.to_vec();
+    jobs.sort_unstable();
+    jobs
+}
+
+#[tokio::test]
+async fn jobs_run_on_all_clusters_and_a_killed_leader_loses_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let jobs = submit(&log, 100).await;
+    let mut clusters = [Cluster::new("one"), Cluster::new("two")];
+    let run = async {
+        let mut servers = 0;
+        while ended(&log, &jobs).await < jobs.len() {
+            let server = Server::start(&log);
+            servers += 1;
+            for cluster in &mut clusters {
+                cluster.connect(&server, 3).await;
+            }
+            // The first servers are killed in the middle.
+            for _ in 0..if servers < 4 { 5 * servers } else { usize::MAX } {
+                let [one, two] = &mut clusters;
+                let (first, second) = (one.session.is_some(), two.session.is_some());
+                let more = tokio::select! {
+                    more = one.step(&server), if first => more,
+                    more = two.step(&server), if second => more,
+                    () = tokio::time::sleep(Duration::from_millis(50)) => true,
+                };
+                if !more || ended(&log, &jobs).await == jobs.len() {
+                    break;
+                }
+            }
+        }
+        servers
+    };
+    let servers = tokio::time::timeout(DEADLINE, run).await.expect("all end in time");
+    assert!(servers > 1, "no server was killed");
+    assert_eq!(ends(&log).await, sorted(&jobs), "each ends once");
+    assert!(clusters.iter().all(|cluster| !cluster.made.is_empty()), "both had work");
+    log.close().await;
+}

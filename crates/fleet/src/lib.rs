@@ -1,0 +1,19 @@
+//! Many clusters as one: queues, jobs and executors behind an API that Armada's clients speak.
+//!
+//! [`wire`] is what goes over the network; everything else speaks in types of its own.
+
+#[rustfmt::skip]
+#[allow(missing_docs, rustdoc::all, clippy::all, clippy::redundant_clone, clippy::large_futures, clippy::unwrap_used)]
+mod generated;
+pub mod api;
+mod clock;
+pub mod database;
+pub mod executor;
+pub mod executors;
+pub mod leader;
+pub mod rounds;
+pub mod sessions;
+#[cfg(test)]
+mod simulation;
+pub mod submit;
+pub mod wire;

@@ -1,0 +1,169 @@
+//! Scheduling: what waits in the ledger meets the nodes of all clusters, in the engine that clusters use.
+//!
+//! A pool has a [`Pool`] with a World of its own, so that pools decide side by side. The ledger's side, [`Window`], tells
+//! it only what it can use: runs that hold room, and the first of each queue's lines. What a round finds are proposals;
+//! they count once the ledger took them in. Pure: the server gives the time and carries everything to and fro.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pumice_engine::plugin::Registry;
+use pumice_engine::{Config, Delta, NodeFacts, Plan, PluginConfig, QueueFacts, Switches, TimeMs, World};
+use pumice_ledger::{JobId, NodeRef, Preemption, PriorityClasses, Proposal, Queue, RunId};
+
+mod turn;
+mod window;
+
+pub use window::{Limits, Window};
+
+/// Between cluster and node in the names that the engine has of nodes; no name of either has it.
+const BETWEEN: char = '/';
+/// What a queue's weight is at priority factor 1.
+const WEIGHT: f64 = 1000.0;
+
+/// The nodes of a pool and what runs and waits there.
+#[derive(Debug)]
+pub struct Pool {
+    name: String,
+    world: World,
+    /// What the last rounds proposed and nobody settled yet: runs, and what the engine calls them.
+    proposed: BTreeMap<RunId, String>,
+    /// When the engine wants a round even if nothing happens.
+    wakes: Option<TimeMs>,
+}
+
+impl Pool {
+    /// A pool without nodes.
+    pub fn new(name: &str, classes: &PriorityClasses) -> Self {
+        let mut registry = Registry::default();
+        registry.add(turn::NAME, &[], |_| Ok(Box::new(turn::Turn)));
+        let mut config = Config::default();
+        let turn =
+            PluginConfig { name: turn::NAME.to_owned(), switches: Switches::default(), arguments: BTreeMap::new() };
+        // After the class's value, before everything that looks at shares.
+        config.tiers[0].insert(1, turn);
+        let mut world = World::with_plugins(config, registry);
+        for (name, class) in classes {
+            let (name, value) = (name.clone(), class.value);
+            world.apply(&Delta::PriorityClassUpsert { name, value, global_default: false });
+        }
+        Self { name: name.to_owned(), world, proposed: BTreeMap::new(), wakes: None }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes in changes, of nodes or from a [`Window`].
+    pub fn apply(&mut self, deltas: &[Delta]) {
+        for delta in deltas {
+            self.world.apply(delta);
+        }
+    }
+
+    /// One round. Every proposal wants to be [`settled`](Self::settle).
+    pub fn round(&mut self, now: TimeMs) -> Vec<Proposal> {
+        let plan = self.world.cycle(now);
+        self.told(&plan);
+        self.wakes = plan.next_wakeup;
+        let mut proposals = self.leases(&plan);
+        proposals.extend(plan.evictions.iter().filter_map(|eviction| {
+            let run = turn::run_of(&eviction.uid)?;
+            self.proposed.insert(run, eviction.uid.clone());
+            let beneficiary = eviction.beneficiary.as_deref().and_then(turn::job_of);
+            let preemption = Preemption { reason: eviction.message.clone(), beneficiary, requestor: String::new() };
+            Some(Proposal::Preempt { run, preemption })
+        }));
+        proposals
+    }
+
+    /// When a round is wanted even if nothing happens before.
+    pub fn wakes(&self) -> Option<TimeMs> {
+        self.wakes
+    }
+
+    /// What the plan says of groups would be written on a cluster; here it is known at once.
+    fn told(&mut self, plan: &Plan) {
+        for update in &plan.groups {
+            self.world.status_result(&update.namespace, &update.name, true);
+        }
+    }
+
+    /// Whether the ledger took a proposal.
+    pub fn settle(&mut self, proposal: &Proposal, taken: bool, now: TimeMs) {
+        let answer = if taken { Ok(()) } else { Err("the ledger has moved on") };
+        match proposal {
+            Proposal::Lease { jobs, .. } => {
+                for (job, _) in jobs {
+                    let runs = RunId { job: *job, attempt: 0 }..=RunId { job: *job, attempt: u32::MAX };
+                    let Some(run) = self.proposed.range(runs).next().map(|(run, _)| *run) else { continue };
+                    if let Some(uid) = self.proposed.remove(&run) {
+                        self.world.bind_result(&uid, answer, now);
+                    }
+                }
+            }
+            Proposal::Preempt { run, .. } => {
+                if let Some(uid) = self.proposed.remove(run) {
+                    self.world.evict_result(&uid, answer, now);
+                }
+            }
+            Proposal::Reject { .. } => {}
+        }
+    }
+
+    /// The binds of a plan, by gang.
+    fn leases(&mut self, plan: &Plan) -> Vec<Proposal> {
+        let mut groups: BTreeMap<&str, Vec<(JobId, NodeRef)>> = BTreeMap::new();
+        for bind in &plan.binds {
+            let (Some(run), Some(at)) = (turn::run_of(&bind.uid), node_ref(&bind.node)) else { continue };
+            self.proposed.insert(run, bind.uid.clone());
+            groups.entry(&bind.group).or_default().push((run.job, at));
+        }
+        groups.into_values().map(|jobs| Proposal::Lease { jobs, pool: self.name.clone() }).collect()
+    }
+
+    /// The World, for questions.
+    pub fn world(&mut self) -> &mut World {
+        &mut self.world
+    }
+}
+
+/// What the engine calls a node of a cluster.
+pub fn node_name(cluster: &str, node: &str) -> String {
+    format!("{cluster}{BETWEEN}{node}")
+}
+
+fn node_ref(name: &str) -> Option<NodeRef> {
+    let (cluster, node) = name.split_once(BETWEEN)?;
+    Some(NodeRef { cluster: cluster.to_owned(), node: node.to_owned() })
+}
+
+/// A node of a cluster as the engine knows it.
+pub fn node_delta(cluster: &str, mut facts: NodeFacts) -> Delta {
+    facts.name = node_name(cluster, &facts.name);
+    Delta::NodeUpsert(facts)
+}
+
+/// A queue as the engine knows it: a share of 1 / priority factor.
+pub fn queue_delta(queue: &Queue) -> Delta {
+    #[allow(clippy::cast_possible_truncation)] // bounded by the clamp
+    let weight = (WEIGHT / queue.priority_factor.max(1.0)).round().clamp(1.0, WEIGHT) as i32;
+    Delta::QueueUpsert(QueueFacts { name: queue.name.clone(), weight, ..QueueFacts::default() })
+}
+
+/// Queues of which some are gone since.
+pub fn queue_deltas<'q>(queues: impl Iterator<Item = &'q Queue>, before: &mut BTreeSet<String>) -> Vec<Delta> {
+    let mut now = BTreeSet::new();
+    let mut deltas: Vec<Delta> = queues
+        .map(|queue| {
+            now.insert(queue.name.clone());
+            queue_delta(queue)
+        })
+        .collect();
+    deltas.extend(before.difference(&now).map(|gone| Delta::QueueRemove(gone.clone())));
+    *before = now;
+    deltas
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Rounds over a ledger and small clusters.
+
+use std::collections::BTreeMap;
+
+use pumice_ledger::{
+    Digest, Entry, Event, Gang, Inbox, Ledger, PodRef, PriorityClass, Report, ReportKind, Retries, Shape, Submitted,
+};
+
+use super::*;
+
+/// A ledger and one pool over it.
+struct Scene {
+    ledger: Ledger,
+    window: Window,
+    pool: Pool,
+    now: i64,
+    next: u128,
+}
+
+impl Scene {
+    fn new(nodes: &[(&str, &str, i64)], queues: &[(&str, f64)]) -> Self {
+        let class = |value, preemptible| PriorityClass { value, preemptible };
+        let classes: PriorityClasses =
+            [("default".to_owned(), class(0, true)), ("urgent".to_owned(), class(9, false))].into();
+        let mut pool = Pool::new("p", &classes);
+        let mut ledger = Ledger::new(classes);
+        for (name, factor) in queues {
+            let queue = Queue { name: (*name).to_owned(), priority_factor: *factor, ..Queue::default() };
+            pool.apply(&[queue_delta(&queue)]);
+            ledger.fold(&Entry {
+                events: vec![Event::QueueSet(Box::new(queue))],
+                ..Entry::new(pumice_ledger::TimeMs(0), name, "")
+            });
+        }
+        for (cluster, node, cores) in nodes {
+            let allocatable = [("cpu".to_owned(), cores * 1000), ("pods".to_owned(), 110)].into();
+            pool.apply(&[node_delta(
+                cluster,
+                NodeFacts { name: (*node).to_owned(), allocatable, ..NodeFacts::default() },
+            )]);
+        }
+        Self { ledger, window: Window::new("p", Limits::default()), pool, now: 0, next: 1 }
+    }
+
+    fn submit(&mut self, queue: &str, class: &str, cores: i64, priority: u32, gang: Option<Gang>) -> JobId {
+        let job = JobId(self.next);
+        self.next += 1;
+        let shape = Digest(u128::from(cores.unsigned_abs()) * 10 + u128::from(class == "urgent"));
+        let requests = [("cpu".to_owned(), cores * 1000)].into();
+        let body = Shape { priority_class: class.to_owned(), requests, template: serde_json::Value::Null };
+        let submitted = Submitted { job, spec: Digest(1), shape, priority, gang, fail_fast: false };
+        let at = pumice_ledger::TimeMs(self.now);
+        let entry = Entry {
+            shapes: [(shape, body)].into(),
+            events: vec![Event::Submitted(submitted)],
+            ..Entry::new(at, queue, "set")
+        };
+        assert_eq!(self.ledger.fold(&entry), []);
+        job
+    }
+
+    /// A round, whose proposals the ledger takes; what was leased, as job and `cluster/node`.
+    fn round(&mut self) -> BTreeMap<JobId, String> {
+        self.now += 1000;
+        let now = TimeMs(self.now);
+        let changed = self.ledger.take_changed();
+        let deltas = self.window.sync(&self.ledger, &changed);
+        self.pool.apply(&deltas);
+        let proposals = self.pool.round(now);
+        let inbox = Inbox { proposals: proposals.clone(), ..Inbox::default() };
+        let entries = self.ledger.decide(pumice_ledger::TimeMs(self.now), inbox, Retries::default());
+        let mut leased = BTreeMap::new();
+        for event in entries.iter().flat_map(|entry| &entry.events) {
+            if let Event::Leased { run, at, .. } = event {
+                leased.insert(run.job, node_name(&at.cluster, &at.node));
+            }
+        }
+        for proposal in &proposals {
+            let taken = match proposal {
+                Proposal::Lease { jobs, .. } => jobs.iter().all(|(job, _)| leased.contains_key(job)),
+                _ => true,
+            };
+            self.pool.settle(proposal, taken, now);
+        }
+        assert_eq!(self.ledger.lint(), Vec::<String>::new());
+        leased
+    }
+
+    fn report(&mut self, job: JobId, kind: ReportKind) {
+        let run = RunId { job, attempt: self.attempt(job) };
+        let cluster = self.ledger.run(run).expect("a run").at.cluster.clone();
+        let reports = vec![Report { cluster, run, kind }];
+        self.ledger.decide(pumice_ledger::TimeMs(self.now), Inbox { reports, ..Inbox::default() }, Retries::default());
+    }
+
+    fn attempt(&self, job: JobId) -> u32 {
+        let last = self.ledger.runs().filter(|(run, _)| run.job == job).map(|(run, _)| run.attempt).max();
+        last.expect("a run")
+    }
+}
+
+#[test]
+fn jobs_go_to_nodes_of_all_clusters_in_turn() {
+    let mut scene = Scene::new(&[("one", "a", 2), ("two", "a", 1)], &[("q", 1.0)]);
+    let late = scene.submit("q", "default", 1, 7, None);
+    let jobs: Vec<JobId> = (0..3).map(|_| scene.submit("q", "default", 1, 0, None)).collect();
+    let leased = scene.round();
+    assert_eq!(leased.keys().copied().collect::<Vec<_>>(), jobs, "the lower priority goes first");
+    assert_eq!(leased.values().filter(|node| *node == "one/a").count(), 2);
+    assert_eq!(scene.round(), BTreeMap::new());
+    scene.report(jobs[1], ReportKind::Succeeded);
+    assert_eq!(scene.round().keys().copied().collect::<Vec<_>>(), [late]);
+}
+
+#[test]
+fn queues_share_by_their_factor() {
+    let mut scene = Scene::new(&[("one", "a", 30)], &[("small", 2.0), ("large", 1.0)]);
+    for _ in 0..40 {
+        scene.submit("small", "default", 1, 0, None);
+        scene.submit("large", "default", 1, 0, None);
+    }
+    let leased = scene.round();
+    let of = |name: &str| {
+        let owner = |job: &&JobId| scene.ledger.owner(scene.ledger.job(**job).expect("a job")).0 == name;
+        leased.keys().filter(owner).count()
+    };
+    assert_eq!((of("small"), of("large")), (10, 20));
+}
+
+#[test]
+fn a_gang_starts_together_or_not_at_all() {
+    let mut scene = Scene::new(&[("one", "a", 2), ("two", "b", 1)], &[("q", 1.0)]);
+    let gang = |cardinality| Some(Gang { id: "g".to_owned(), cardinality, uniformity: String::new() });
+    let first = scene.submit("q", "default", 1, 0, gang(3));
+    scene.submit("q", "default", 1, 0, gang(3));
+    assert_eq!(scene.round(), BTreeMap::new(), "one is missing");
+    let single = scene.submit("q", "default", 1, 0, None);
+    assert_eq!(scene.round().keys().copied().collect::<Vec<_>>(), [single]);
+    scene.submit("q", "default", 1, 0, gang(3));
+    assert_eq!(scene.round(), BTreeMap::new(), "there is room for two");
+    scene.report(single, ReportKind::Succeeded);
+    let leased = scene.round();
+    assert_eq!(leased.len(), 3);
+    assert!(leased.contains_key(&first));
+}
+
+#[test]
+fn an_urgent_job_makes_room_and_the_other_comes_back() {
+    let mut scene = Scene::new(&[("one", "a", 1)], &[("q", 1.0)]);
+    let spare = scene.submit("q", "default", 1, 0, None);
+    scene.round();
+    scene.report(spare, ReportKind::Running(PodRef::default(), "a".to_owned()));
+    let urgent = scene.submit("q", "urgent", 1, 0, None);
+    assert_eq!(scene.round(), BTreeMap::new(), "the room is not free yet");
+    assert_eq!(scene.ledger.job(spare).map(|job| job.phase), Some(pumice_ledger::Phase::Leaving));
+    scene.report(spare, ReportKind::Gone);
+    assert_eq!(scene.round().keys().copied().collect::<Vec<_>>(), [urgent]);
+    scene.report(urgent, ReportKind::Succeeded);
+    assert_eq!(scene.round().keys().copied().collect::<Vec<_>>(), [spare]);
+    assert_eq!(scene.attempt(spare), 2);
+}
+
+#[test]
+fn a_node_on_which_a_run_was_given_back_is_avoided() {
+    let mut scene = Scene::new(&[("one", "a", 4), ("two", "a", 1)], &[("q", 1.0)]);
+    let job = scene.submit("q", "default", 1, 0, None);
+    let first = scene.round()[&job].clone();
+    scene.report(job, ReportKind::Returned("no image".to_owned(), true));
+    let second = scene.round()[&job].clone();
+    assert_ne!(first, second);
+}
+
+#[test]
+fn another_priority_is_another_turn() {
+    let mut scene = Scene::new(&[("one", "a", 1)], &[("q", 1.0)]);
+    let running = scene.submit("q", "default", 1, 0, None);
+    scene.round();
+    let first = scene.submit("q", "default", 1, 5, None);
+    let second = scene.submit("q", "default", 1, 6, None);
+    scene.round();
+    let ask = Event::Reprioritised { jobs: vec![second], priority: 1 };
+    scene.ledger.fold(&Entry { events: vec![ask], ..Entry::new(pumice_ledger::TimeMs(scene.now), "q", "set") });
+    scene.round();
+    scene.report(running, ReportKind::Succeeded);
+    assert_eq!(scene.round().keys().copied().collect::<Vec<_>>(), [second]);
+    scene.report(second, ReportKind::Succeeded);
+    assert_eq!(scene.round().keys().copied().collect::<Vec<_>>(), [first]);
+}

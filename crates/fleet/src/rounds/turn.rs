@@ -1,0 +1,73 @@
+//! Whose turn it is among jobs of a queue that are of one priority class: the lower priority, then who came first.
+//!
+//! What the engine calls runs begins with the priority and goes on with the job's id, which begins with its time, and the
+//! names of groups follow. So the order of names is the order of turns, and the plugin reads nothing else.
+
+use std::cmp::Ordering;
+
+use pumice_engine::plugin::{GroupId, Plugin, Tables};
+use pumice_ledger::{JobId, RunId};
+
+/// Its name in the configuration.
+pub const NAME: &str = "turn";
+/// How the engine begins the name of a group that it made for a single run.
+const MADE_PREFIX: &str = "podgroup-";
+
+/// The plugin.
+#[derive(Debug)]
+pub struct Turn;
+
+impl Plugin for Turn {
+    fn scores_nodes(&self) -> bool {
+        false
+    }
+
+    fn job_order(&self, tables: &Tables, left: GroupId, right: GroupId) -> Ordering {
+        tables.group(left).name().cmp(tables.group(right).name())
+    }
+
+    fn ranks(&self) -> bool {
+        true
+    }
+
+    fn job_rank(&self, tables: &Tables, left: GroupId, right: GroupId) -> Ordering {
+        self.job_order(tables, left, right)
+    }
+}
+
+/// What the engine calls a run: its name says when it is its turn.
+pub fn uid(priority: u32, run: RunId) -> String {
+    format!("{priority:010}.{run}")
+}
+
+/// The run of a uid.
+pub fn run_of(uid: &str) -> Option<RunId> {
+    uid.rsplit_once('.')?.1.parse().ok()
+}
+
+/// The name of a gang's group, in one order with those that the engine gives to single runs.
+pub fn gang_name(priority: u32, first: JobId) -> String {
+    format!("{MADE_PREFIX}{priority:010}.{first}")
+}
+
+/// The job in the name of a group, the first of its gang.
+pub fn job_of(group: &str) -> Option<JobId> {
+    group.rsplit_once('.')?.1.split('-').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_in_the_order_of_turns() {
+        let run = |job, attempt| RunId { job: JobId(job), attempt };
+        let single = |priority, job| format!("{MADE_PREFIX}{}", uid(priority, run(job, 1)));
+        let names = [single(0, 1), gang_name(0, JobId(2)), single(0, 3), single(9, 0), gang_name(10, JobId(0))];
+        assert!(names.is_sorted());
+        assert_eq!(run_of(&uid(7, run(5, 2))), Some(run(5, 2)));
+        assert_eq!(job_of(&format!("q/{}", names[2])), Some(JobId(3)));
+        assert_eq!(job_of(&names[1]), Some(JobId(2)));
+        assert_eq!((run_of("x"), job_of("q/podgroup-x")), (None, None));
+    }
+}

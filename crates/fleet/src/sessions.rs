@@ -1,0 +1,314 @@
+//! The leader's end of its conversations with executors.
+//!
+//! Invariant: what a cluster is told follows from the ledger alone, so it can be told again to whoever asks anew, by any
+//! leader. A report is acknowledged only once what follows from it is written. Pure: the server hands messages in, and
+//! carries what comes out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pumice_engine::Delta;
+use pumice_ledger::{Ledger, Report, ReportKind, RunId, RunPhase, TimeMs};
+
+use crate::wire::executor::{self as wire, from_executor, to_executor};
+
+mod nodes;
+mod reports;
+
+use nodes::Nodes;
+
+/// The protocol that is spoken here.
+pub const FORMAT: u32 = 1;
+/// How often an executor is to say something.
+const HEARTBEAT_MS: u64 = 5_000;
+/// Longest name of an executor.
+const NAME_MAX: usize = 253;
+/// Runs in one message.
+const RUNS_PER_MESSAGE: usize = 500;
+
+/// Why a session ends. The executor opens another.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// Its first message is another one.
+    #[error("a session begins with hello")]
+    NoHello,
+    /// It speaks another protocol.
+    #[error("the executor speaks format {0} and this server {FORMAT}; bring both to one release")]
+    Format(u32),
+    /// It may not have that name.
+    #[error("{0:?} is no name for an executor: letters, digits, `-`, `_` and `.` are wanted, at most {NAME_MAX}")]
+    Name(String),
+    /// Whoever it is may not speak for that executor.
+    #[error("{who:?} may not speak for executor {executor:?}")]
+    Forged {
+        /// Who it is.
+        who: String,
+        /// For whom it spoke.
+        executor: String,
+    },
+    /// A message is missing.
+    #[error("message {found} came where {wanted} was due")]
+    Gap {
+        /// The number that came.
+        found: u64,
+        /// The number that was due.
+        wanted: u64,
+    },
+    /// Another session of the executor began.
+    #[error("another session of executor {0:?} took over")]
+    Replaced(String),
+    /// The message has nothing in it.
+    #[error("message {0} is of no kind that is known here")]
+    Unknown(u64),
+}
+
+/// What a message brought.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// Said of runs; the ledger is to be asked what follows.
+    pub reports: Vec<Report>,
+    /// Of nodes, by pool.
+    pub nodes: Vec<(String, Delta)>,
+}
+
+/// What a cluster is to be told. The server completes leases with what was submitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// Start it.
+    Lease(RunId),
+    /// Stop it.
+    Stop(RunId, wire::StopKind, String),
+}
+
+/// Everything to send in one go to one session.
+#[derive(Debug, PartialEq)]
+pub struct Outgoing {
+    /// The cluster.
+    pub cluster: String,
+    /// Which session.
+    pub session: u64,
+    /// Orders, in sequence.
+    pub orders: Vec<Order>,
+    /// Reports that are written, and may be forgotten.
+    pub acknowledged: Vec<wire::Acknowledged>,
+}
+
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    /// Its last message.
+    seen: u64,
+    /// All of its runs are known; before that it gets no orders.
+    told_runs: bool,
+    sent: u64,
+    leased: BTreeSet<RunId>,
+    stopped: BTreeSet<RunId>,
+    /// Dealt with, and not yet written.
+    unwritten: Vec<wire::Acknowledged>,
+    written: Vec<wire::Acknowledged>,
+    /// Of these the ledger knows nothing.
+    strangers: BTreeSet<RunId>,
+}
+
+#[derive(Debug, Default)]
+struct Cluster {
+    session: Option<Session>,
+    heard: TimeMs,
+    nodes: Nodes,
+}
+
+/// All conversations.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    clusters: BTreeMap<String, Cluster>,
+}
+
+impl Sessions {
+    /// Clusters of which `ledger` has runs were heard of at `now`, as far as a new leader can know.
+    pub fn expect(&mut self, ledger: &Ledger, now: TimeMs) {
+        for cluster in ledger.clusters() {
+            self.clusters.entry(cluster.to_owned()).or_default().heard = now;
+        }
+    }
+
+    /// Begins a session, which takes the place of any earlier one. `who` was authenticated; without one anybody may
+    /// speak for anyone. `number` is never used again.
+    ///
+    /// # Errors
+    /// When the first message is no hello that is good here.
+    pub fn open(
+        &mut self,
+        first: &wire::FromExecutor,
+        who: Option<&str>,
+        number: u64,
+        now: TimeMs,
+    ) -> Result<(String, wire::ToExecutor), Broken> {
+        let Some(from_executor::Message::Hello(hello)) = &first.message else { return Err(Broken::NoHello) };
+        if hello.format_version != FORMAT {
+            return Err(Broken::Format(hello.format_version));
+        }
+        let name = &hello.executor;
+        let good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+        if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(good) {
+            return Err(Broken::Name(name.chars().take(NAME_MAX).collect()));
+        }
+        if let Some(who) = who.filter(|who| who != name) {
+            return Err(Broken::Forged { who: who.to_owned(), executor: name.clone() });
+        }
+        let cluster = self.clusters.entry(name.clone()).or_default();
+        cluster.heard = now;
+        cluster.session = Some(Session {
+            number,
+            seen: first.sequence,
+            told_runs: false,
+            sent: 1,
+            leased: BTreeSet::new(),
+            stopped: BTreeSet::new(),
+            unwritten: Vec::new(),
+            written: Vec::new(),
+            strangers: BTreeSet::new(),
+        });
+        let welcome = wire::Welcome { heartbeat_ms: HEARTBEAT_MS, ..wire::Welcome::default() };
+        Ok((name.clone(), wire::ToExecutor { sequence: 1, message: Some(to_executor::Message::Welcome(welcome)) }))
+    }
+
+    /// Takes in a message of a session.
+    ///
+    /// # Errors
+    /// When the session has to end.
+    pub fn receive(
+        &mut self,
+        name: &str,
+        number: u64,
+        message: wire::FromExecutor,
+        ledger: &Ledger,
+        now: TimeMs,
+    ) -> Result<Received, Broken> {
+        let replaced = || Broken::Replaced(name.to_owned());
+        let cluster = self.clusters.get_mut(name).ok_or_else(replaced)?;
+        let session = cluster.session.as_mut().filter(|session| session.number == number).ok_or_else(replaced)?;
+        cluster.heard = now;
+        if message.sequence <= session.seen {
+            return Ok(Received::default());
+        }
+        if message.sequence != session.seen + 1 {
+            return Err(Broken::Gap { found: message.sequence, wanted: session.seen + 1 });
+        }
+        session.seen = message.sequence;
+        let mut received = Received::default();
+        match message.message.ok_or(Broken::Unknown(message.sequence))? {
+            from_executor::Message::Hello(_) => return Err(Broken::NoHello),
+            from_executor::Message::Heartbeat(_) => {}
+            from_executor::Message::Nodes(nodes) => received.nodes = cluster.nodes.take(name, nodes),
+            from_executor::Message::Runs(runs) => received.reports = session.take(name, runs, ledger),
+        }
+        Ok(received)
+    }
+
+    /// The session is over. What pools are to be told, by pool: nothing new starts on nodes that nobody speaks for.
+    pub fn close(&mut self, name: &str, number: u64) -> Vec<(String, Delta)> {
+        let Some(cluster) = self.clusters.get_mut(name) else { return Vec::new() };
+        let counted = cluster.session.take_if(|session| session.number == number).is_some();
+        if counted { cluster.nodes.close(name) } else { Vec::new() }
+    }
+
+    /// What was decided of all that was received is written.
+    pub fn written(&mut self) {
+        for session in self.clusters.values_mut().filter_map(|cluster| cluster.session.as_mut()) {
+            let acknowledged = std::mem::take(&mut session.unwritten);
+            session.written.extend(acknowledged);
+        }
+    }
+
+    /// What clusters are to be told, of what the ledger has now. Each thing is said once in a session. O(runs).
+    pub fn outgoing(&mut self, ledger: &Ledger) -> Vec<Outgoing> {
+        let clusters = self.clusters.iter_mut();
+        let all = clusters.filter_map(|(name, cluster)| {
+            let session = cluster.session.as_mut()?;
+            let orders = if session.told_runs { session.orders(name, ledger) } else { Vec::new() };
+            let acknowledged = std::mem::take(&mut session.written);
+            let (cluster, session) = (name.clone(), session.number);
+            let any = !orders.is_empty() || !acknowledged.is_empty();
+            any.then_some(Outgoing { cluster, session, orders, acknowledged })
+        });
+        all.collect()
+    }
+
+    /// The number of a session's next message.
+    pub fn next_sequence(&mut self, name: &str, number: u64) -> Option<u64> {
+        let session = self.clusters.get_mut(name)?.session.as_mut().filter(|session| session.number == number)?;
+        session.sent += 1;
+        Some(session.sent)
+    }
+
+    /// Clusters and for how long nothing was heard of them.
+    pub fn silent(&self, now: TimeMs) -> Vec<(String, i64)> {
+        self.clusters.iter().map(|(name, cluster)| (name.clone(), now.since(cluster.heard))).collect()
+    }
+}
+
+impl Session {
+    fn take(&mut self, name: &str, runs: wire::Runs, ledger: &Ledger) -> Vec<Report> {
+        let mut reports = Vec::new();
+        let mut named = BTreeSet::new();
+        for report in runs.reports {
+            let Ok(run) = report.run_id.parse::<RunId>() else { continue };
+            named.insert(run);
+            let ours = ledger.run(run).is_some_and(|row| row.at.cluster == name);
+            if !ours && !reports::is_over(report.phase) {
+                self.strangers.insert(run);
+            }
+            if report.phase != i32::from(wire::RunPhase::Leased) {
+                self.unwritten.push(wire::Acknowledged { run_id: report.run_id.clone(), phase: report.phase });
+            }
+            reports.extend(reports::read(name, run, report));
+        }
+        if runs.complete {
+            self.told_runs = true;
+            for (run, row) in ledger.runs_of(name) {
+                if named.contains(&run) {
+                    self.leased.insert(run);
+                } else if row.phase != RunPhase::Leased {
+                    // It was there, and is no more. One that is only leased was never heard of: it is sent.
+                    reports.push(Report { cluster: name.to_owned(), run, kind: ReportKind::Gone });
+                }
+            }
+        }
+        reports
+    }
+
+    fn orders(&mut self, name: &str, ledger: &Ledger) -> Vec<Order> {
+        let mut orders = Vec::new();
+        for run in std::mem::take(&mut self.strangers) {
+            if ledger.run(run).is_none() && self.stopped.insert(run) {
+                orders.push(Order::Stop(run, wire::StopKind::Unknown, "the fleet has no such run".to_owned()));
+            }
+        }
+        let mut kept = BTreeSet::new();
+        for (run, row) in ledger.runs_of(name) {
+            if orders.len() >= RUNS_PER_MESSAGE {
+                // The rest the next time: nothing is forgotten.
+                kept.extend(self.leased.iter().chain(&self.stopped).copied());
+                break;
+            }
+            kept.insert(run);
+            match row.phase {
+                RunPhase::Leased if self.leased.insert(run) => orders.push(Order::Lease(run)),
+                RunPhase::Stopping if self.stopped.insert(run) => {
+                    let (kind, reason) = match &row.preempted {
+                        Some(preemption) => (wire::StopKind::Preempted, preemption.reason.clone()),
+                        None => (wire::StopKind::Cancelled, "its job has ended".to_owned()),
+                    };
+                    orders.push(Order::Stop(run, kind, reason));
+                }
+                _ => {}
+            }
+        }
+        let gone = |run: &RunId| kept.contains(run) || ledger.run(*run).is_some();
+        self.leased.retain(gone);
+        self.stopped.retain(gone);
+        orders
+    }
+}
+
+#[cfg(test)]
+mod tests;

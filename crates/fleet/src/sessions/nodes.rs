@@ -1,0 +1,107 @@
+//! What a cluster says of its nodes, as the engine's facts of each pool.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pumice_engine::{Delta, NodeFacts, PodFacts, PodPhase, PodTemplate, Resources, Taint, TaintEffect};
+use pumice_units::Quantity;
+
+use crate::rounds::{node_delta, node_name};
+use crate::wire::executor as wire;
+
+/// The pool of nodes that name none.
+pub const DEFAULT_POOL: &str = "default";
+
+/// The nodes of a cluster and their pools.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    /// Pool and facts of each.
+    nodes: BTreeMap<String, (String, NodeFacts)>,
+}
+
+impl Nodes {
+    /// Takes in what was said; what pools are to be told of it.
+    pub(super) fn take(&mut self, cluster: &str, nodes: wire::Nodes) -> Vec<(String, Delta)> {
+        let mut told = Vec::new();
+        let named: BTreeSet<&str> = nodes.nodes.iter().map(|node| node.name.as_str()).collect();
+        let missing = self.nodes.keys().filter(|name| nodes.complete && !named.contains(name.as_str()));
+        let gone: Vec<String> = nodes.removed.iter().chain(missing).cloned().collect();
+        for name in gone {
+            self.remove(cluster, &name, &mut told);
+        }
+        for node in nodes.nodes {
+            let pool = if node.pool.is_empty() { DEFAULT_POOL.to_owned() } else { node.pool.clone() };
+            if self.nodes.get(&node.name).is_some_and(|(before, _)| *before != pool) {
+                self.remove(cluster, &node.name, &mut told);
+            }
+            told.push((pool.clone(), others(cluster, &node)));
+            let facts = facts(node);
+            self.nodes.insert(facts.name.clone(), (pool.clone(), facts.clone()));
+            told.push((pool, node_delta(cluster, facts)));
+        }
+        told
+    }
+
+    /// Nobody speaks for the cluster: nothing new is to start there.
+    pub(super) fn close(&self, cluster: &str) -> Vec<(String, Delta)> {
+        let closed = |(pool, facts): &(String, NodeFacts)| {
+            (pool.clone(), node_delta(cluster, NodeFacts { unschedulable: true, ..facts.clone() }))
+        };
+        self.nodes.values().map(closed).collect()
+    }
+
+    fn remove(&mut self, cluster: &str, name: &str, told: &mut Vec<(String, Delta)>) {
+        if let Some((pool, _)) = self.nodes.remove(name) {
+            told.push((pool.clone(), Delta::TaskRemove(others_uid(cluster, name))));
+            told.push((pool, Delta::NodeRemove(node_name(cluster, name))));
+        }
+    }
+}
+
+fn facts(node: wire::NodeState) -> NodeFacts {
+    let taints = node.taints.into_iter().filter_map(|taint| {
+        let effect = match taint.effect.as_str() {
+            "NoSchedule" => TaintEffect::NoSchedule,
+            "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
+            "NoExecute" => TaintEffect::NoExecute,
+            _ => return None,
+        };
+        Some(Taint { key: taint.key, value: taint.value, effect })
+    });
+    NodeFacts {
+        allocatable: amounts(&node.allocatable, 0),
+        taints: taints.collect(),
+        unschedulable: node.unschedulable,
+        labels: node.labels.into_iter().collect(),
+        name: node.name,
+        ..NodeFacts::default()
+    }
+}
+
+/// What others use of a node, as one pod that is not ours.
+fn others(cluster: &str, node: &wire::NodeState) -> Delta {
+    let uid = others_uid(cluster, &node.name);
+    Delta::TaskUpsert(Box::new(PodFacts {
+        uid: uid.clone(),
+        namespace: "kube-system".to_owned(),
+        name: uid,
+        node: Some(node_name(cluster, &node.name)),
+        phase: PodPhase::Running,
+        // What can't be read counts as all there is.
+        template: PodTemplate { requests: amounts(&node.used_by_others, i64::MAX), ..PodTemplate::default() },
+        ..PodFacts::default()
+    }))
+}
+
+fn others_uid(cluster: &str, node: &str) -> String {
+    format!("others/{}", node_name(cluster, node))
+}
+
+/// cpu in milli-cores, all else in whole units.
+fn amounts<'q>(quantities: impl IntoIterator<Item = (&'q String, &'q String)>, unreadable: i64) -> Resources {
+    let read = |name: &str, text: &str| match text.parse::<Quantity>() {
+        Ok(quantity) if name == "cpu" => quantity.cpu_milli(),
+        Ok(quantity) => quantity.value(),
+        Err(_) => unreadable,
+    };
+    quantities.into_iter().map(|(name, text)| (name.clone(), read(name, text))).collect()
+}

@@ -1,0 +1,208 @@
+//! Conversations with one executor, over a ledger.
+
+use pumice_ledger::{
+    Digest, Entry, Event, Inbox, JobId, NodeRef, PriorityClasses, Proposal, Retries, Shape, Submitted,
+};
+
+use super::*;
+use crate::wire::executor::from_executor::Message;
+
+/// A leader's ledger and its conversations; jobs 1 to `jobs` are leased to cluster `one`.
+struct Scene {
+    ledger: Ledger,
+    sessions: Sessions,
+    said: u64,
+}
+
+impl Scene {
+    fn new(jobs: u128) -> Self {
+        let mut ledger = Ledger::new(PriorityClasses::new());
+        let at = TimeMs(0);
+        let shape = Shape { priority_class: String::new(), requests: [].into(), template: serde_json::Value::Null };
+        let queue = Event::QueueSet(Box::default());
+        ledger.fold(&Entry { events: vec![queue], ..Entry::new(at, "q", "") });
+        let submitted = |job| {
+            let (spec, shape) = (Digest(1), Digest(2));
+            Event::Submitted(Submitted { job: JobId(job), spec, shape, priority: 0, gang: None, fail_fast: false })
+        };
+        let events = (1..=jobs).map(submitted).collect();
+        ledger.fold(&Entry { shapes: [(Digest(2), shape)].into(), events, ..Entry::new(at, "q", "s") });
+        let mut scene = Self { ledger, sessions: Sessions::default(), said: 0 };
+        for job in 1..=jobs {
+            scene.lease(job, "one");
+        }
+        scene
+    }
+
+    fn lease(&mut self, job: u128, cluster: &str) {
+        let at = NodeRef { cluster: cluster.to_owned(), node: "n".to_owned() };
+        let lease = Proposal::Lease { jobs: vec![(JobId(job), at)], pool: "p".to_owned() };
+        self.decide(Inbox { proposals: vec![lease], ..Inbox::default() });
+    }
+
+    fn decide(&mut self, inbox: Inbox) {
+        self.ledger.decide(TimeMs(1), inbox, Retries::default());
+        self.sessions.written();
+    }
+
+    fn hello(&mut self, number: u64) {
+        self.said = 1;
+        let hello = wire::Hello { executor: "one".to_owned(), session_id: "x".to_owned(), format_version: FORMAT };
+        let first = wire::FromExecutor { sequence: 1, message: Some(Message::Hello(hello)) };
+        self.sessions.open(&first, Some("one"), number, TimeMs(1)).expect("a session");
+    }
+
+    /// The executor says something, and what follows is decided.
+    fn say(&mut self, number: u64, message: Message) {
+        self.said += 1;
+        let message = wire::FromExecutor { sequence: self.said, message: Some(message) };
+        let received = self.sessions.receive("one", number, message, &self.ledger, TimeMs(2)).expect("good");
+        self.decide(Inbox { reports: received.reports, ..Inbox::default() });
+    }
+
+    fn told(&mut self) -> Vec<Order> {
+        self.sessions.outgoing(&self.ledger).into_iter().flat_map(|outgoing| outgoing.orders).collect()
+    }
+}
+
+fn run(job: u128, attempt: u32) -> RunId {
+    RunId { job: JobId(job), attempt }
+}
+
+fn runs(complete: bool, reports: &[(RunId, wire::RunPhase)]) -> Message {
+    let report = |(run, phase): &(RunId, wire::RunPhase)| wire::RunReport {
+        run_id: run.to_string(),
+        phase: (*phase).into(),
+        ..wire::RunReport::default()
+    };
+    Message::Runs(wire::Runs { complete, reports: reports.iter().map(report).collect() })
+}
+
+#[test]
+fn leases_are_sent_once_a_session_and_again_in_the_next() {
+    let mut scene = Scene::new(2);
+    scene.hello(7);
+    assert_eq!(scene.told(), [], "nothing before all runs are told");
+    scene.say(7, runs(true, &[]));
+    assert_eq!(scene.told(), [Order::Lease(run(1, 1)), Order::Lease(run(2, 1))]);
+    assert_eq!(scene.told(), []);
+    scene.hello(8);
+    scene.say(8, runs(true, &[(run(1, 1), wire::RunPhase::Leased)]));
+    assert_eq!(scene.told(), [Order::Lease(run(2, 1))], "the first one arrived");
+}
+
+#[test]
+fn a_run_that_was_there_and_is_no_more_is_gone() {
+    let mut scene = Scene::new(1);
+    scene.hello(1);
+    scene.say(1, runs(true, &[(run(1, 1), wire::RunPhase::Running)]));
+    assert_eq!(scene.ledger.run(run(1, 1)).map(|row| row.phase), Some(RunPhase::Running));
+    scene.hello(2);
+    scene.say(2, runs(true, &[]));
+    assert_eq!(scene.ledger.jobs().count(), 0, "it failed");
+}
+
+#[test]
+fn what_the_ledger_does_not_know_is_stopped() {
+    let mut scene = Scene::new(0);
+    scene.lease(5, "two");
+    scene.hello(1);
+    scene.say(1, runs(true, &[(run(9, 1), wire::RunPhase::Running), (run(8, 1), wire::RunPhase::Succeeded)]));
+    let text = "the fleet has no such run".to_owned();
+    assert_eq!(scene.told(), [Order::Stop(run(9, 1), wire::StopKind::Unknown, text)]);
+    assert_eq!(scene.told(), []);
+}
+
+#[test]
+fn a_cancelled_run_is_stopped_until_it_is_gone() {
+    let mut scene = Scene::new(1);
+    scene.hello(1);
+    scene.say(1, runs(true, &[(run(1, 1), wire::RunPhase::Running)]));
+    let jobs = vec![JobId(1)];
+    let ask = Event::CancelAsked { jobs, filter: pumice_ledger::Filter::Active, reason: String::new() };
+    scene.ledger.fold(&Entry { events: vec![ask], ..Entry::new(TimeMs(3), "q", "s") });
+    scene.decide(Inbox::default());
+    assert!(matches!(scene.told()[..], [Order::Stop(id, wire::StopKind::Cancelled, _)] if id == run(1, 1)));
+    scene.hello(2);
+    scene.say(2, runs(true, &[(run(1, 1), wire::RunPhase::Running)]));
+    assert_eq!(scene.told().len(), 1, "a new session is told again");
+    scene.say(2, runs(false, &[(run(1, 1), wire::RunPhase::Gone)]));
+    assert_eq!(scene.ledger.runs().count(), 0);
+}
+
+#[test]
+fn a_report_is_acknowledged_when_it_is_written() {
+    let mut scene = Scene::new(1);
+    scene.hello(1);
+    scene.said += 1;
+    let message = wire::FromExecutor {
+        sequence: scene.said,
+        message: Some(runs(true, &[(run(1, 1), wire::RunPhase::Succeeded)])),
+    };
+    let received = scene.sessions.receive("one", 1, message, &scene.ledger, TimeMs(2)).expect("good");
+    let acknowledged = |scene: &mut Scene| scene.sessions.outgoing(&scene.ledger).len();
+    assert_eq!(acknowledged(&mut scene), 0);
+    scene.decide(Inbox { reports: received.reports, ..Inbox::default() });
+    assert_eq!(acknowledged(&mut scene), 1);
+    assert_eq!(acknowledged(&mut scene), 0);
+}
+
+#[test]
+fn repeats_are_left_out_and_gaps_end_the_session() {
+    let mut scene = Scene::new(1);
+    scene.hello(1);
+    let mut send = |number, sequence| {
+        let message = wire::FromExecutor { sequence, message: Some(runs(true, &[])) };
+        scene.sessions.receive("one", number, message, &scene.ledger, TimeMs(2)).map(|received| received.reports.len())
+    };
+    assert_eq!(send(1, 1), Ok(0));
+    assert_eq!(send(1, 3), Err(Broken::Gap { found: 3, wanted: 2 }));
+    assert_eq!(send(2, 2), Err(Broken::Replaced("one".to_owned())));
+    assert_eq!(send(1, 2), Ok(0));
+}
+
+#[test]
+fn only_who_it_is_speaks_for_an_executor() {
+    let mut sessions = Sessions::default();
+    let mut open = |name: &str, who: Option<&str>, format| {
+        let hello = wire::Hello { executor: name.to_owned(), session_id: String::new(), format_version: format };
+        let first = wire::FromExecutor { sequence: 1, message: Some(Message::Hello(hello)) };
+        sessions.open(&first, who, 1, TimeMs(0)).map(|_| ())
+    };
+    assert_eq!(open("one", Some("one"), FORMAT), Ok(()));
+    assert!(matches!(open("one", Some("two"), FORMAT), Err(Broken::Forged { .. })));
+    assert!(matches!(open("a/b", None, FORMAT), Err(Broken::Name(_))));
+    assert!(matches!(open("", None, FORMAT), Err(Broken::Name(_))));
+    assert_eq!(open("one", None, 9), Err(Broken::Format(9)));
+}
+
+#[test]
+fn nodes_go_to_their_pools() {
+    let mut scene = Scene::new(0);
+    scene.hello(1);
+    let node = |name: &str, pool: &str| wire::NodeState {
+        name: name.to_owned(),
+        pool: pool.to_owned(),
+        allocatable: [("cpu".to_owned(), "1500m".to_owned()), ("memory".to_owned(), "bad".to_owned())].into(),
+        ..wire::NodeState::default()
+    };
+    let mut send = |sequence, complete, nodes| {
+        let nodes = Message::Nodes(wire::Nodes { complete, nodes, removed: vec![] });
+        let message = wire::FromExecutor { sequence, message: Some(nodes) };
+        let received = scene.sessions.receive("one", 1, message, &scene.ledger, TimeMs(2)).expect("good");
+        let word = |delta: Delta| match delta {
+            Delta::NodeUpsert(facts) => format!("{} {:?}", facts.name, facts.allocatable),
+            Delta::NodeRemove(name) => format!("-{name}"),
+            _ => String::new(),
+        };
+        let told = received.nodes.into_iter().map(|(pool, delta)| (pool, word(delta)));
+        told.filter(|(_, word)| !word.is_empty()).map(|(pool, word)| format!("{pool}: {word}")).collect::<Vec<_>>()
+    };
+    let amounts = r#"{"cpu": 1500, "memory": 0}"#;
+    assert_eq!(
+        send(2, true, vec![node("a", ""), node("b", "gpu")]),
+        [format!("default: one/a {amounts}"), format!("gpu: one/b {amounts}"),]
+    );
+    assert_eq!(send(3, false, vec![node("a", "gpu")]), ["default: -one/a".to_owned(), format!("gpu: one/a {amounts}")]);
+    assert_eq!(send(4, true, vec![node("a", "gpu")])[0], "gpu: -one/b");
+}

@@ -1,0 +1,13 @@
+//! Messages and services as they go over the network, and the paths under which HTTP clients call them.
+//!
+//! Invariant: names, numbers and JSON of [`api`], [`schedulerobjects`] and [`binoculars`] are Armada's; a test holds them
+//! against a list of its facts. Servers and clients turn these types into ones that can only be valid at once.
+
+pub use crate::generated::api;
+pub use crate::generated::binoculars;
+pub use crate::generated::pumice::fleet::v1 as executor;
+pub use crate::generated::schedulerobjects;
+
+pub mod kubernetes;
+pub mod rest;
+pub mod wellknown;

@@ -1,0 +1,274 @@
+//! What follows from what was asked and reported, as the next entries of the log.
+
+use std::collections::BTreeMap;
+
+use crate::event::{Cause, Entry, Event, Failure, NodeRef, PodRef, Preemption};
+use crate::ids::{JobId, RunId, TimeMs};
+use crate::job::{Phase, RunPhase};
+use crate::ledger::Ledger;
+
+/// How often a job is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retries {
+    /// Runs that were tried and given back before the job fails.
+    pub returned_max: u32,
+}
+
+impl Default for Retries {
+    /// As Armada's.
+    fn default() -> Self {
+        Self { returned_max: 3 }
+    }
+}
+
+/// What an executor says of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// The cluster that says it.
+    pub cluster: String,
+    /// The run.
+    pub run: RunId,
+    /// What it says.
+    pub kind: ReportKind,
+}
+
+/// What may be said of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ReportKind {
+    /// Its pod is made.
+    Pending(PodRef),
+    /// Its pod runs on that node.
+    Running(PodRef, String),
+    /// Where its ports are reached.
+    Ingress(BTreeMap<u32, String>),
+    /// It ended well.
+    Succeeded,
+    /// It failed.
+    Failed(Failure),
+    /// It could not be started there. True: it was tried.
+    Returned(String, bool),
+    /// Its pod is gone, or never was.
+    Gone,
+}
+
+/// What scheduling found.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Proposal {
+    /// These get nodes, all or none.
+    Lease {
+        /// The jobs and where.
+        jobs: Vec<(JobId, NodeRef)>,
+        /// The pool.
+        pool: String,
+    },
+    /// A run makes room.
+    Preempt {
+        /// The run.
+        run: RunId,
+        /// Why, and for whom.
+        preemption: Preemption,
+    },
+    /// A job can never run.
+    Reject {
+        /// The job.
+        job: JobId,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What came in since the last decision.
+#[derive(Debug, Clone, Default)]
+pub struct Inbox {
+    /// What executors said, in order.
+    pub reports: Vec<Report>,
+    /// What scheduling found.
+    pub proposals: Vec<Proposal>,
+    /// Clusters of which nothing was heard, and for how many milliseconds.
+    pub silent: Vec<(String, i64)>,
+}
+
+/// Entries under way: events by queue and job set.
+struct Draft<'l> {
+    ledger: &'l mut Ledger,
+    now: TimeMs,
+    entries: BTreeMap<(String, String), Entry>,
+}
+
+impl Draft<'_> {
+    fn owner(&self, id: JobId) -> Option<(String, String)> {
+        let (queue, set) = self.ledger.owner(self.ledger.job(id)?);
+        Some((queue.to_owned(), set.to_owned()))
+    }
+
+    fn owner_of_run(&self, run: RunId) -> Option<(String, String)> {
+        let (queue, set) = self.ledger.owner_of_run(self.ledger.run(run)?);
+        Some((queue.to_owned(), set.to_owned()))
+    }
+
+    /// Adds an event if it fits. True if it does.
+    fn say(&mut self, owner: Option<(String, String)>, event: Event) -> bool {
+        let Some(owner) = owner else { return false };
+        let now = self.now;
+        let (queue, set) = owner.clone();
+        let entry = self.entries.entry(owner).or_insert_with(|| Entry::new(now, &queue, &set));
+        if self.ledger.fold_event(entry, &event).is_err() {
+            return false;
+        }
+        entry.events.push(event);
+        true
+    }
+}
+
+impl Ledger {
+    /// Which entries follow. They are folded already: whoever can't write them has to drop this ledger and load it anew.
+    pub fn decide(&mut self, now: TimeMs, inbox: Inbox, retries: Retries) -> Vec<Entry> {
+        let mut draft = Draft { ledger: self, now, entries: BTreeMap::new() };
+        for report in inbox.reports {
+            draft.report(report, retries);
+        }
+        draft.asked();
+        for proposal in inbox.proposals {
+            draft.proposal(proposal);
+        }
+        for (cluster, silent_ms) in inbox.silent {
+            draft.silent(&cluster, silent_ms);
+        }
+        draft.entries.into_values().filter(|entry| !entry.events.is_empty()).collect()
+    }
+}
+
+impl Draft<'_> {
+    fn report(&mut self, report: Report, retries: Retries) {
+        let Some(row) = self.ledger.run(report.run) else { return };
+        // Nobody speaks for runs of another cluster.
+        if row.at.cluster != report.cluster {
+            return;
+        }
+        let run = report.run;
+        let owner = self.owner_of_run(run);
+        if row.phase == RunPhase::Stopping {
+            let over =
+                !matches!(report.kind, ReportKind::Pending(_) | ReportKind::Running(..) | ReportKind::Ingress(_));
+            if over {
+                self.say(owner, Event::RunGone { run });
+            }
+            return;
+        }
+        match report.kind {
+            ReportKind::Pending(pod) => drop(self.say(owner, Event::Pending { run, pod })),
+            ReportKind::Running(pod, node) => {
+                if self.ledger.run(run).is_some_and(|row| row.phase < RunPhase::Pending) {
+                    self.say(owner.clone(), Event::Pending { run, pod: pod.clone() });
+                }
+                self.say(owner, Event::Running { run, pod, node });
+            }
+            ReportKind::Ingress(addresses) => drop(self.say(owner, Event::Ingress { run, addresses })),
+            ReportKind::Succeeded => drop(self.say(owner, Event::Succeeded { run })),
+            ReportKind::Failed(failure) => {
+                self.say(owner.clone(), Event::RunFailed { run, failure: failure.clone(), retried: false });
+                self.say(owner, Event::Failed { job: run.job, failure });
+            }
+            ReportKind::Returned(reason, attempted) => self.returned(run, owner, reason, attempted, retries),
+            ReportKind::Gone => {
+                let failure = internal("pod-missing", "its pod is gone, and nobody asked for that".to_owned());
+                self.say(owner.clone(), Event::RunFailed { run, failure: failure.clone(), retried: false });
+                self.say(owner, Event::Failed { job: run.job, failure });
+            }
+        }
+    }
+
+    fn returned(
+        &mut self,
+        run: RunId,
+        owner: Option<(String, String)>,
+        reason: String,
+        attempted: bool,
+        retries: Retries,
+    ) {
+        let text = reason.clone();
+        if !self.say(owner.clone(), Event::Returned { run, reason, attempted }) {
+            return;
+        }
+        let Some(job) = self.ledger.job(run.job) else { return };
+        if attempted && (job.fail_fast || job.returned >= retries.returned_max) {
+            let tried = job.returned;
+            let message = format!("given back after {tried} of {} runs; the last time: {text}", retries.returned_max);
+            let failure = internal("max-runs-exceeded", message);
+            self.say(owner, Event::Failed { job: run.job, failure });
+        }
+    }
+
+    /// What people asked for.
+    fn asked(&mut self) {
+        for id in std::mem::take(&mut self.ledger.asked) {
+            let Some(job) = self.ledger.job(id) else { continue };
+            let Some(asked) = job.asked.as_deref().cloned() else { continue };
+            let owner = self.owner(id);
+            if let Some((requestor, reason)) = asked.cancel {
+                self.say(owner, Event::Cancelled { job: id, requestor, reason });
+            } else if let Some((requestor, reason)) = asked.preempt
+                && let Some(run) = self.ledger.current(id)
+            {
+                let preemption = Preemption { reason, beneficiary: None, requestor };
+                self.say(owner, Event::RunPreempted { run, preemption, requeued: false });
+            }
+        }
+    }
+
+    fn proposal(&mut self, proposal: Proposal) {
+        match proposal {
+            Proposal::Lease { jobs, pool } => {
+                let open = jobs.iter().all(|(id, _)| {
+                    let job = self.ledger.job(*id);
+                    job.is_some_and(|job| {
+                        let queue = &self.ledger.queues.row(job.queue).definition;
+                        let takes = queue.as_ref().is_some_and(|queue| !queue.cordoned);
+                        job.phase == Phase::Queued
+                            && job.asked.as_ref().is_none_or(|asked| asked.cancel.is_none())
+                            && takes
+                    })
+                });
+                for (id, at) in jobs.into_iter().filter(|_| open) {
+                    let attempt = self.ledger.job(id).map_or(0, |job| job.attempts) + 1;
+                    let run = RunId { job: id, attempt };
+                    self.say(self.owner(id), Event::Leased { run, at, pool: pool.clone() });
+                }
+            }
+            Proposal::Preempt { run, preemption } => {
+                if self.ledger.run(run).is_some_and(|row| self.ledger.is_preemptible(row)) {
+                    self.say(self.owner_of_run(run), Event::RunPreempted { run, preemption, requeued: true });
+                }
+            }
+            Proposal::Reject { job, reason } => {
+                if self.ledger.job(job).is_some_and(|job| job.phase == Phase::Queued) {
+                    self.say(self.owner(job), Event::Rejected { job, reason });
+                }
+            }
+        }
+    }
+
+    /// Runs of a cluster that is away, where their queue wants them elsewhere after a time.
+    fn silent(&mut self, cluster: &str, silent_ms: i64) {
+        let runs: Vec<RunId> = self.ledger.runs_of(cluster).map(|(run, _)| run).collect();
+        for run in runs {
+            let Some(row) = self.ledger.run(run) else { continue };
+            let queue = &self.ledger.queues.row(row.queue).definition;
+            let after = queue.as_ref().map_or(0, |queue| queue.rerun_after_ms);
+            if after > 0 && silent_ms >= after {
+                self.say(self.owner_of_run(run), Event::RunLost { run });
+            }
+        }
+    }
+}
+
+/// A failure of ours.
+fn internal(subcategory: &str, message: String) -> Failure {
+    Failure {
+        message,
+        cause: Cause::Error,
+        category: "internal".to_owned(),
+        subcategory: subcategory.to_owned(),
+        containers: Vec::new(),
+    }
+}

@@ -1,0 +1,352 @@
+//! What is written to the log. The names of fields are the format: a log of an earlier release is read for ever.
+//!
+//! *Requests* may be written by any server: what people ask for. All others are *decisions*, which only the leader writes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Digest, JobId, RunId, TimeMs};
+use crate::queue::Queue;
+
+/// One row of the log: what one request, or one decision, said of one job set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// When.
+    pub at: TimeMs,
+    /// The queue.
+    pub queue: String,
+    /// The job set; empty where the entry is about the queue itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub job_set: String,
+    /// Who asked; empty for decisions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub user: String,
+    /// Shapes of the jobs that are submitted here, by their digest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shapes: BTreeMap<Digest, Shape>,
+    /// What happened, in order.
+    pub events: Vec<Event>,
+}
+
+impl Entry {
+    /// An entry without events.
+    pub fn new(at: TimeMs, queue: &str, job_set: &str) -> Self {
+        Self {
+            at,
+            queue: queue.to_owned(),
+            job_set: job_set.to_owned(),
+            user: String::new(),
+            shapes: BTreeMap::new(),
+            events: Vec::new(),
+        }
+    }
+}
+
+/// What scheduling reads of a job. Jobs with equal shapes can't be told apart by it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shape {
+    /// The priority class of the fleet, not of Kubernetes.
+    pub priority_class: String,
+    /// What a run takes: cpu in milli-cores, everything else in whole units.
+    pub requests: BTreeMap<String, i64>,
+    /// What placing a pod reads, as the scheduler's own JSON; the ledger only carries it.
+    #[serde(default)]
+    pub template: serde_json::Value,
+}
+
+/// Jobs that start together or not at all.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Gang {
+    /// Its name, unique in its queue and job set.
+    pub id: String,
+    /// How many jobs it has.
+    pub cardinality: u32,
+    /// The label that all of its nodes share; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uniformity: String,
+}
+
+/// A job as it enters the queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Submitted {
+    /// Its id.
+    pub job: JobId,
+    /// The digest of its specification, which the database keeps.
+    pub spec: Digest,
+    /// The digest of its shape.
+    pub shape: Digest,
+    /// Its place in the queue: lower goes first.
+    #[serde(default)]
+    pub priority: u32,
+    /// The gang it is a member of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang: Option<Gang>,
+    /// A returned lease is not tried again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fail_fast: bool,
+}
+
+/// A node of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRef {
+    /// The cluster, which is the name of its executor.
+    pub cluster: String,
+    /// The node's name in it.
+    pub node: String,
+}
+
+/// The pod of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodRef {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+/// How a container ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerEnd {
+    /// Its name.
+    pub name: String,
+    /// Its exit code.
+    pub exit_code: i32,
+    /// What it left behind.
+    pub message: String,
+    /// Kubernetes' word.
+    pub reason: String,
+}
+
+/// What a failure comes down to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Cause {
+    /// The program, or anything that has no word of its own.
+    #[default]
+    Error,
+    /// The node put it out.
+    Evicted,
+    /// It took more memory than it may.
+    Oom,
+    /// It ran longer than it may.
+    DeadlineExceeded,
+    /// It can never run.
+    Rejected,
+}
+
+/// Why a run or a job failed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Failure {
+    /// For people.
+    pub message: String,
+    /// In one word.
+    pub cause: Cause,
+    /// Its category, such as `internal`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub category: String,
+    /// Its subcategory, such as `max-runs-exceeded`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub subcategory: String,
+    /// The containers' ends.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<ContainerEnd>,
+}
+
+/// Why a run had to make room.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Preemption {
+    /// For people.
+    pub reason: String,
+    /// The job that gets the room, where one is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beneficiary: Option<JobId>,
+    /// Who asked, where a person did.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub requestor: String,
+}
+
+/// Which jobs of a set are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Filter {
+    /// All that have not ended.
+    #[default]
+    Active,
+    /// Those without a run.
+    Queued,
+    /// Those with a run, leased or further.
+    Running,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Event {
+    // Requests.
+    /// A queue as it is from now on.
+    QueueSet(Box<Queue>),
+    /// A queue is gone; it had no job that has not ended.
+    QueueRemoved,
+    /// A job enters its queue.
+    Submitted(Submitted),
+    /// Jobs are to end.
+    CancelAsked {
+        /// Which; none means those of the set that `filter` takes.
+        jobs: Vec<JobId>,
+        /// Which of the set.
+        #[serde(default)]
+        filter: Filter,
+        /// Why.
+        #[serde(default)]
+        reason: String,
+    },
+    /// Jobs get another place in their queue. Takes effect as it is folded.
+    Reprioritised {
+        /// Which; none means all of the set.
+        jobs: Vec<JobId>,
+        /// The new place.
+        priority: u32,
+    },
+    /// Runs are to make room, where their class allows it.
+    PreemptAsked {
+        /// Which.
+        jobs: Vec<JobId>,
+        /// Why.
+        #[serde(default)]
+        reason: String,
+    },
+
+    // Decisions.
+    /// A job gets a node.
+    Leased {
+        /// The run.
+        run: RunId,
+        /// Where.
+        at: NodeRef,
+        /// The pool that the node is counted in.
+        pool: String,
+    },
+    /// The run's pod is made.
+    Pending {
+        /// The run.
+        run: RunId,
+        /// Its pod.
+        pod: PodRef,
+    },
+    /// The pod runs.
+    Running {
+        /// The run.
+        run: RunId,
+        /// Its pod.
+        pod: PodRef,
+        /// The node, as the cluster tells.
+        node: String,
+    },
+    /// Where the pod's ports are reached.
+    Ingress {
+        /// The run.
+        run: RunId,
+        /// Addresses by port.
+        addresses: BTreeMap<u32, String>,
+    },
+    /// The run could not be started there, or was given back.
+    Returned {
+        /// The run.
+        run: RunId,
+        /// Why.
+        reason: String,
+        /// It was tried: that node is avoided from now on, and the attempt counts.
+        attempted: bool,
+    },
+    /// The run failed. Whether the job does stands in what follows.
+    RunFailed {
+        /// The run.
+        run: RunId,
+        /// Why.
+        failure: Failure,
+        /// Another run follows.
+        retried: bool,
+    },
+    /// The run has to make room.
+    RunPreempted {
+        /// The run.
+        run: RunId,
+        /// Why, and for whom.
+        preemption: Preemption,
+        /// The job waits again; else it ends with this.
+        requeued: bool,
+    },
+    /// Nothing was heard of the run's cluster for as long as its queue allows (`rerunAfter`): it is given up.
+    RunLost {
+        /// The run.
+        run: RunId,
+    },
+    /// A run that was stopped has left its node.
+    RunGone {
+        /// The run.
+        run: RunId,
+    },
+    /// The job ended well.
+    Succeeded {
+        /// Its last run.
+        run: RunId,
+    },
+    /// The job ended badly.
+    Failed {
+        /// The job.
+        job: JobId,
+        /// Why.
+        failure: Failure,
+    },
+    /// The job can never run.
+    Rejected {
+        /// The job.
+        job: JobId,
+        /// Why.
+        reason: String,
+    },
+    /// The job ended because somebody asked for it.
+    Cancelled {
+        /// The job.
+        job: JobId,
+        /// Who asked.
+        requestor: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Event {
+    /// Only the leader may write it.
+    pub fn is_decision(&self) -> bool {
+        !matches!(
+            self,
+            Event::QueueSet(_)
+                | Event::QueueRemoved
+                | Event::Submitted(_)
+                | Event::CancelAsked { .. }
+                | Event::Reprioritised { .. }
+                | Event::PreemptAsked { .. }
+        )
+    }
+
+    /// The job that ends with it.
+    pub fn ends(&self) -> Option<JobId> {
+        match self {
+            Event::Succeeded { run } => Some(run.job),
+            Event::Failed { job, .. } | Event::Rejected { job, .. } | Event::Cancelled { job, .. } => Some(*job),
+            Event::RunPreempted { run, requeued: false, .. } => Some(run.job),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Taking in the log: each event changes the ledger, or is refused because it does not fit.
+
+use crate::event::{Entry, Event, Filter, NodeRef, Submitted};
+use crate::gang::GangRow;
+use crate::ids::{JobId, RunId, TimeMs};
+use crate::job::{Asked, Job, Phase, Run, RunPhase};
+use crate::ledger::{Ledger, QueueRow, SetRow};
+use crate::lines::{QueueIx, SetIx};
+
+/// Why an event changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The job has ended, or never was.
+    #[error("job {0} is not active")]
+    NoJob(JobId),
+    /// The run is not the one that counts, or is not in that state.
+    #[error("run {0} is not where this could happen to it")]
+    NoRun(RunId),
+    /// The job is there already.
+    #[error("job {0} was submitted before")]
+    Twice(JobId),
+    /// The entry does not carry the job's shape.
+    #[error("job {0} comes without its shape")]
+    NoShape(JobId),
+    /// The job waits for no node, or is to end.
+    #[error("job {0} does not wait for a node")]
+    NotWaiting(JobId),
+    /// The queue has jobs.
+    #[error("queue {0} has jobs that have not ended")]
+    QueueInUse(String),
+}
+
+impl Ledger {
+    /// Takes in one entry. What it gives back changed nothing; everything else did, in order.
+    pub fn fold(&mut self, entry: &Entry) -> Vec<Refusal> {
+        let mut refused = Vec::new();
+        for event in &entry.events {
+            if let Err(refusal) = self.fold_event(entry, event) {
+                refused.push(refusal);
+            }
+        }
+        refused
+    }
+
+    pub(crate) fn fold_event(&mut self, entry: &Entry, event: &Event) -> Result<(), Refusal> {
+        match event {
+            Event::QueueSet(queue) => {
+                let row = self.queue_row(&entry.queue);
+                self.queues.row_mut(row).definition = Some((**queue).clone());
+                Ok(())
+            }
+            Event::QueueRemoved => self.remove_queue(&entry.queue),
+            Event::Submitted(submitted) => self.submit(entry, submitted),
+            Event::CancelAsked { jobs, filter, reason } => {
+                for id in self.meant(entry, jobs, *filter) {
+                    self.ask(id, |asked| {
+                        asked.cancel.get_or_insert((entry.user.clone(), reason.clone()));
+                    });
+                }
+                Ok(())
+            }
+            Event::PreemptAsked { jobs, reason } => {
+                // What can't make room now is not asked later.
+                for id in self.meant(entry, jobs, Filter::Running) {
+                    let run = self.current(id).and_then(|run| self.run(run));
+                    if !run.is_some_and(|run| self.is_preemptible(run)) {
+                        continue;
+                    }
+                    self.ask(id, |asked| {
+                        asked.preempt.get_or_insert((entry.user.clone(), reason.clone()));
+                    });
+                }
+                Ok(())
+            }
+            Event::Reprioritised { jobs, priority } => {
+                for id in self.meant(entry, jobs, Filter::Active) {
+                    self.reprioritise(id, *priority);
+                }
+                Ok(())
+            }
+            Event::Leased { run, at, pool } => self.lease(entry.at, *run, at, pool),
+            Event::Pending { run, pod } => {
+                self.advance(*run, RunPhase::Pending)?.pod = pod.clone();
+                Ok(())
+            }
+            Event::Running { run, pod, .. } => {
+                let row = self.advance(*run, RunPhase::Running)?;
+                row.pod = pod.clone();
+                row.running = Some(entry.at);
+                Ok(())
+            }
+            Event::Ingress { run, .. } => self.counted(*run).map(drop),
+            Event::Returned { run, attempted, .. } => {
+                let at = self.counted(*run)?.at.clone();
+                self.drop_run(*run);
+                self.requeue(run.job, |job| {
+                    job.returned += u32::from(*attempted);
+                    if *attempted && !job.avoid.contains(&at) {
+                        job.avoid.push(at);
+                    }
+                });
+                Ok(())
+            }
+            Event::RunFailed { run, .. } => {
+                self.counted(*run)?;
+                self.drop_run(*run);
+                self.requeue(run.job, |job| job.failed += 1);
+                Ok(())
+            }
+            Event::RunPreempted { run, preemption, requeued } => {
+                self.counted(*run)?;
+                self.stop_run(*run);
+                if let Some(row) = self.runs.get_mut(run) {
+                    row.preempted = Some(preemption.clone());
+                }
+                if *requeued {
+                    let job = self.jobs.get_mut(&run.job).ok_or(Refusal::NoJob(run.job))?;
+                    job.phase = Phase::Leaving;
+                    if let Some(asked) = &mut job.asked {
+                        asked.preempt = None;
+                    }
+                    self.touch(run.job);
+                    Ok(())
+                } else {
+                    self.end(run.job)
+                }
+            }
+            Event::RunLost { run } => {
+                let phase = self.runs.get(run).map(|row| row.phase).ok_or(Refusal::NoRun(*run))?;
+                self.drop_run(*run);
+                let waits = self.jobs.get(&run.job).is_some_and(|job| job.attempts == run.attempt);
+                if waits && (phase != RunPhase::Stopping || self.jobs[&run.job].phase == Phase::Leaving) {
+                    self.requeue(run.job, |_| ());
+                }
+                Ok(())
+            }
+            Event::RunGone { run } => {
+                let stopping = self.runs.get(run).is_some_and(|row| row.phase == RunPhase::Stopping);
+                if !stopping {
+                    return Err(Refusal::NoRun(*run));
+                }
+                self.drop_run(*run);
+                let leaving = |job: &Job| job.phase == Phase::Leaving && job.attempts == run.attempt;
+                if self.jobs.get(&run.job).is_some_and(leaving) {
+                    self.requeue(run.job, |_| ());
+                }
+                Ok(())
+            }
+            Event::Succeeded { run } => {
+                self.counted(*run)?;
+                self.drop_run(*run);
+                self.end(run.job)
+            }
+            Event::Failed { job, .. } | Event::Rejected { job, .. } | Event::Cancelled { job, .. } => {
+                if let Some(run) = self.current(*job) {
+                    self.stop_run(run);
+                }
+                self.end(*job)
+            }
+        }
+    }
+
+    /// Scheduling has to look at the job again, and what is saved of it is old.
+    fn touch(&mut self, id: JobId) {
+        self.changed.insert(id);
+        self.touched.insert(id);
+    }
+
+    pub(crate) fn queue_row(&mut self, name: &str) -> QueueIx {
+        self.queues.intern(&name.to_owned(), QueueRow::default)
+    }
+
+    fn remove_queue(&mut self, name: &str) -> Result<(), Refusal> {
+        let Some(index) = self.queues.find(&name.to_owned()) else { return Ok(()) };
+        if self.queues.row(index).active > 0 {
+            return Err(Refusal::QueueInUse(name.to_owned()));
+        }
+        self.queues.row_mut(index).definition = None;
+        Ok(())
+    }
+
+    fn submit(&mut self, entry: &Entry, submitted: &Submitted) -> Result<(), Refusal> {
+        let id = submitted.job;
+        if self.jobs.contains_key(&id) {
+            return Err(Refusal::Twice(id));
+        }
+        let known = self.shapes.find(&submitted.shape);
+        let shape = match (known, entry.shapes.get(&submitted.shape)) {
+            (Some(known), _) => known,
+            (None, Some(shape)) => self.shapes.intern(&submitted.shape, || (shape.clone(), 0)),
+            (None, None) => return Err(Refusal::NoShape(id)),
+        };
+        self.shapes.row_mut(shape).1 += 1;
+        let queue = self.queue_row(&entry.queue);
+        let set = self.sets.intern(&(queue, entry.job_set.clone()), SetRow::default);
+        self.sets.row_mut(set).jobs.insert(id);
+        let gang = submitted.gang.as_ref().filter(|gang| gang.cardinality > 1).map(|gang| {
+            let index = self.gangs.intern(&(set, gang.id.clone()), GangRow::default);
+            let row = self.gangs.row_mut(index);
+            row.cardinality = gang.cardinality;
+            row.uniformity.clone_from(&gang.uniformity);
+            row.members.insert(id);
+            index
+        });
+        let job = Job {
+            queue,
+            set,
+            shape,
+            gang,
+            spec: submitted.spec,
+            priority: submitted.priority,
+            submitted: entry.at,
+            phase: Phase::Queued,
+            fail_fast: submitted.fail_fast,
+            attempts: 0,
+            returned: 0,
+            failed: 0,
+            asked: None,
+            avoid: Vec::new(),
+        };
+        let turn = self.turn(id, &job);
+        let row = self.queues.row_mut(queue);
+        row.active += 1;
+        row.lines.insert(turn, shape);
+        self.jobs.insert(id, job);
+        self.touch(id);
+        Ok(())
+    }
+
+    /// The jobs of the entry's set that are named, or that `filter` takes where none is.
+    fn meant(&self, entry: &Entry, jobs: &[JobId], filter: Filter) -> Vec<JobId> {
+        let queue = self.queues.find(&entry.queue);
+        let set = queue.and_then(|queue| self.sets.find(&(queue, entry.job_set.clone())));
+        let Some(set) = set else { return Vec::new() };
+        let ours = |id: &JobId| self.jobs.get(id).is_some_and(|job| job.set == set);
+        if !jobs.is_empty() {
+            return jobs.iter().copied().filter(ours).collect();
+        }
+        let taken = |id: &JobId| match filter {
+            Filter::Active => true,
+            Filter::Queued => self.jobs.get(id).is_some_and(|job| !job.phase.has_run()),
+            Filter::Running => self.jobs.get(id).is_some_and(|job| job.phase.has_run()),
+        };
+        self.sets.row(set).jobs.iter().copied().filter(taken).collect()
+    }
+
+    fn ask(&mut self, id: JobId, ask: impl FnOnce(&mut Asked)) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            ask(job.asked.get_or_insert_default());
+            self.asked.insert(id);
+            self.touched.insert(id);
+        }
+    }
+
+    fn reprioritise(&mut self, id: JobId, priority: u32) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let (queue, shape, waits) = (job.queue, job.shape, job.phase == Phase::Queued);
+        let before = self.turn(id, job);
+        if waits {
+            let lines = &mut self.queues.row_mut(queue).lines;
+            lines.remove(before, shape);
+            lines.insert(crate::job::Turn { priority, ..before }, shape);
+        }
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.priority = priority;
+        }
+        self.touch(id);
+    }
+
+    fn lease(&mut self, now: TimeMs, run: RunId, at: &NodeRef, pool: &str) -> Result<(), Refusal> {
+        let job = self.jobs.get(&run.job).ok_or(Refusal::NoJob(run.job))?;
+        let asked = job.asked.as_ref().is_some_and(|asked| asked.cancel.is_some());
+        if job.phase != Phase::Queued || asked || run.attempt != job.attempts + 1 {
+            return Err(Refusal::NotWaiting(run.job));
+        }
+        let (queue, set, shape) = (job.queue, job.set, job.shape);
+        let turn = self.turn(run.job, job);
+        self.queues.row_mut(queue).lines.remove(turn, shape);
+        self.shapes.row_mut(shape).1 += 1;
+        self.sets.row_mut(set).runs += 1;
+        let row = Run {
+            queue,
+            set,
+            shape,
+            at: at.clone(),
+            pool: pool.to_owned(),
+            phase: RunPhase::Leased,
+            leased: now,
+            running: None,
+            pod: crate::event::PodRef::default(),
+            preempted: None,
+        };
+        self.runs.insert(run, row);
+        self.clusters.entry(at.cluster.clone()).or_default().insert(run);
+        if let Some(job) = self.jobs.get_mut(&run.job) {
+            job.phase = Phase::Leased;
+            job.attempts = run.attempt;
+        }
+        self.touch(run.job);
+        Ok(())
+    }
+
+    /// The run, if it is the one that counts.
+    fn counted(&self, run: RunId) -> Result<&Run, Refusal> {
+        let row = self.runs.get(&run).filter(|row| row.phase != RunPhase::Stopping);
+        row.filter(|_| self.current(run.job) == Some(run)).ok_or(Refusal::NoRun(run))
+    }
+
+    fn advance(&mut self, run: RunId, to: RunPhase) -> Result<&mut Run, Refusal> {
+        if self.counted(run)?.phase >= to {
+            return Err(Refusal::NoRun(run));
+        }
+        let job = self.jobs.get_mut(&run.job).ok_or(Refusal::NoJob(run.job))?;
+        job.phase = if to == RunPhase::Running { Phase::Running } else { Phase::Pending };
+        self.touch(run.job);
+        let row = self.runs.get_mut(&run).ok_or(Refusal::NoRun(run))?;
+        row.phase = to;
+        Ok(row)
+    }
+
+    /// The run holds no room any more.
+    fn drop_run(&mut self, run: RunId) {
+        let Some(row) = self.runs.remove(&run) else { return };
+        if let Some(runs) = self.clusters.get_mut(&row.at.cluster) {
+            runs.remove(&run);
+            if runs.is_empty() {
+                self.clusters.remove(&row.at.cluster);
+            }
+        }
+        self.release_shape(row.shape);
+        self.sets.row_mut(row.set).runs -= 1;
+        self.forget_set(row.set);
+        self.touch(run.job);
+    }
+
+    /// The run does not count any more, and holds its room until it is gone.
+    fn stop_run(&mut self, run: RunId) {
+        if let Some(row) = self.runs.get_mut(&run) {
+            row.phase = RunPhase::Stopping;
+        }
+        self.touch(run.job);
+    }
+
+    /// The job stands in its queue again.
+    fn requeue(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        change(job);
+        job.phase = Phase::Queued;
+        if let Some(asked) = &mut job.asked {
+            asked.preempt = None;
+        }
+        let job = &self.jobs[&id];
+        let (turn, queue, shape) = (self.turn(id, job), job.queue, job.shape);
+        self.queues.row_mut(queue).lines.insert(turn, shape);
+        self.touch(id);
+    }
+
+    /// The job has ended: it is forgotten.
+    fn end(&mut self, id: JobId) -> Result<(), Refusal> {
+        let job = self.jobs.get(&id).ok_or(Refusal::NoJob(id))?;
+        let turn = self.turn(id, job);
+        let (queue, set, shape, gang) = (job.queue, job.set, job.shape, job.gang);
+        self.jobs.remove(&id);
+        let row = self.queues.row_mut(queue);
+        row.lines.remove(turn, shape);
+        row.active -= 1;
+        if let Some(gang) = gang {
+            let row = self.gangs.row_mut(gang);
+            row.members.remove(&id);
+            if row.members.is_empty() {
+                self.gangs.remove(gang);
+            }
+        }
+        self.sets.row_mut(set).jobs.remove(&id);
+        self.forget_set(set);
+        self.release_shape(shape);
+        self.asked.remove(&id);
+        self.touch(id);
+        Ok(())
+    }
+
+    fn forget_set(&mut self, set: SetIx) {
+        let row = self.sets.row(set);
+        if row.jobs.is_empty() && row.runs == 0 {
+            self.sets.remove(set);
+        }
+    }
+
+    fn release_shape(&mut self, shape: crate::lines::ShapeIx) {
+        let row = self.shapes.row_mut(shape);
+        row.1 -= 1;
+        if row.1 == 0 {
+            self.shapes.remove(shape);
+        }
+    }
+}

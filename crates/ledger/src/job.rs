@@ -1,0 +1,114 @@
+//! A job and its runs, as the ledger keeps them in memory. Only jobs that have not ended are kept.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{NodeRef, PodRef, Preemption};
+use crate::ids::{Digest, JobId, TimeMs};
+use crate::lines::{GangIx, QueueIx, SetIx, ShapeIx};
+
+/// Where a job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Phase {
+    /// It waits for a node.
+    Queued,
+    /// Its last run has to leave its node before it waits again.
+    Leaving,
+    /// A node is found for it.
+    Leased,
+    /// Its pod is made.
+    Pending,
+    /// Its pod runs.
+    Running,
+}
+
+impl Phase {
+    /// It has a run that counts.
+    pub fn has_run(self) -> bool {
+        matches!(self, Phase::Leased | Phase::Pending | Phase::Running)
+    }
+}
+
+/// What somebody asked for, until it is done.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    /// Who wants it to end, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<(String, String)>,
+    /// Who wants it to make room, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preempt: Option<(String, String)>,
+}
+
+/// A job that has not ended.
+#[derive(Debug, Clone)]
+pub struct Job {
+    pub(crate) queue: QueueIx,
+    pub(crate) set: SetIx,
+    pub(crate) shape: ShapeIx,
+    pub(crate) gang: Option<GangIx>,
+    /// Its specification.
+    pub spec: Digest,
+    /// Its place in the queue: lower first.
+    pub priority: u32,
+    /// When it was submitted.
+    pub submitted: TimeMs,
+    /// Where it stands.
+    pub phase: Phase,
+    /// A returned lease is not tried again.
+    pub fail_fast: bool,
+    /// Runs there were, the present one among them.
+    pub attempts: u32,
+    /// Returned runs that were tried.
+    pub returned: u32,
+    /// Failed runs that were tried again.
+    pub failed: u32,
+    /// What is asked of it.
+    pub asked: Option<Box<Asked>>,
+    /// Nodes on which it was tried.
+    pub avoid: Vec<NodeRef>,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum RunPhase {
+    /// Its cluster is to make the pod.
+    Leased,
+    /// The pod is made.
+    Pending,
+    /// The pod runs.
+    Running,
+    /// It does not count any more and has to leave its node.
+    Stopping,
+}
+
+/// A run that holds room on a node.
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub(crate) queue: QueueIx,
+    pub(crate) set: SetIx,
+    pub(crate) shape: ShapeIx,
+    /// Where.
+    pub at: NodeRef,
+    /// The pool that the node is counted in.
+    pub pool: String,
+    /// How far it is.
+    pub phase: RunPhase,
+    /// Since when it is leased.
+    pub leased: TimeMs,
+    /// Since when it runs.
+    pub running: Option<TimeMs>,
+    /// Its pod.
+    pub pod: PodRef,
+    /// Why it has to make room, where it has to.
+    pub preempted: Option<Preemption>,
+}
+
+/// The order in which jobs of a queue wait: class, place, time, id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    pub class: std::cmp::Reverse<i32>,
+    pub priority: u32,
+    pub submitted: TimeMs,
+    pub job: JobId,
+}

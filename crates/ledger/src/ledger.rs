@@ -1,0 +1,247 @@
+//! The ledger: what is kept of jobs that have not ended, and how to look at it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+
+use crate::event::Shape;
+use crate::gang::GangRow;
+use crate::ids::{Digest, JobId, RunId};
+use crate::job::{Job, Phase, Run, RunPhase, Turn};
+use crate::lines::{GangIx, Interned, Lines, Place, QueueIx, SetIx, ShapeIx};
+use crate::queue::{Queue, QueueView};
+
+/// A priority class of the fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PriorityClass {
+    /// Higher goes first, and may take room from lower ones.
+    pub value: i32,
+    /// Its runs may have to make room.
+    pub preemptible: bool,
+}
+
+/// The classes by name.
+pub type PriorityClasses = BTreeMap<String, PriorityClass>;
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct QueueRow {
+    pub definition: Option<Queue>,
+    pub lines: Lines,
+    pub active: usize,
+}
+
+/// A job set: it is known as long as it has jobs that have not ended, or runs that hold room.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SetRow {
+    pub jobs: BTreeSet<JobId>,
+    pub runs: usize,
+}
+
+/// Jobs that have not ended, and runs that hold room.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    pub(crate) classes: PriorityClasses,
+    pub(crate) queues: Interned<String, QueueRow, QueueIx>,
+    pub(crate) sets: Interned<(QueueIx, String), SetRow, SetIx>,
+    pub(crate) shapes: Interned<Digest, (Shape, usize), ShapeIx>,
+    pub(crate) gangs: Interned<(SetIx, String), GangRow, GangIx>,
+    pub(crate) jobs: FxHashMap<JobId, Job>,
+    pub(crate) runs: FxHashMap<RunId, Run>,
+    pub(crate) clusters: BTreeMap<String, BTreeSet<RunId>>,
+    /// Jobs of which something is asked.
+    pub(crate) asked: BTreeSet<JobId>,
+    /// What scheduling has to look at again.
+    pub(crate) changed: BTreeSet<JobId>,
+    /// Jobs of which something else is to be saved.
+    pub(crate) touched: BTreeSet<JobId>,
+}
+
+impl Ledger {
+    /// An empty ledger. A class that is not among `classes` counts as one of value 0 that makes no room.
+    pub fn new(classes: PriorityClasses) -> Self {
+        Self { classes, ..Self::default() }
+    }
+
+    /// A job that has not ended.
+    pub fn job(&self, job: JobId) -> Option<&Job> {
+        self.jobs.get(&job)
+    }
+
+    /// A run that holds room.
+    pub fn run(&self, run: RunId) -> Option<&Run> {
+        self.runs.get(&run)
+    }
+
+    /// All jobs that have not ended, in no order.
+    pub fn jobs(&self) -> impl Iterator<Item = (JobId, &Job)> {
+        self.jobs.iter().map(|(id, job)| (*id, job))
+    }
+
+    /// All runs that hold room, in no order.
+    pub fn runs(&self) -> impl Iterator<Item = (RunId, &Run)> {
+        self.runs.iter().map(|(id, run)| (*id, run))
+    }
+
+    /// The runs of a cluster, in order.
+    pub fn runs_of(&self, cluster: &str) -> impl Iterator<Item = (RunId, &Run)> {
+        self.clusters.get(cluster).into_iter().flatten().filter_map(|id| Some((*id, self.runs.get(id)?)))
+    }
+
+    /// Clusters with runs.
+    pub fn clusters(&self) -> impl Iterator<Item = &str> {
+        self.clusters.keys().map(String::as_str)
+    }
+
+    /// The shape of a job.
+    pub fn shape(&self, job: &Job) -> &Shape {
+        &self.shapes.row(job.shape).0
+    }
+
+    /// The shape of a run.
+    pub fn shape_of_run(&self, run: &Run) -> &Shape {
+        &self.shapes.row(run.shape).0
+    }
+
+    /// The digest of a job's shape.
+    pub fn shape_digest(&self, job: &Job) -> Digest {
+        *self.shapes.name(job.shape)
+    }
+
+    /// Queue and job set of a job.
+    pub fn owner(&self, job: &Job) -> (&str, &str) {
+        self.names(job.queue, job.set)
+    }
+
+    /// Queue and job set of a run.
+    pub fn owner_of_run(&self, run: &Run) -> (&str, &str) {
+        self.names(run.queue, run.set)
+    }
+
+    pub(crate) fn names(&self, queue: QueueIx, set: SetIx) -> (&str, &str) {
+        (self.queues.name(queue), &self.sets.name(set).1)
+    }
+
+    /// The gang of a job: its name, how many it has, the label its nodes share, and its members that have not ended.
+    pub fn gang(&self, job: &Job) -> Option<(&str, u32, &str, &BTreeSet<JobId>)> {
+        let gang = job.gang?;
+        let row = self.gangs.row(gang);
+        Some((&self.gangs.name(gang).1, row.cardinality, &row.uniformity, &row.members))
+    }
+
+    /// Where a job stands in its queue.
+    pub fn place(&self, job: &Job) -> Place {
+        Place { class: self.class_of(job.shape).value, priority: job.priority }
+    }
+
+    /// The priority class of a job.
+    pub fn class(&self, job: &Job) -> PriorityClass {
+        self.class_of(job.shape)
+    }
+
+    /// The class of a shape.
+    pub(crate) fn class_of(&self, shape: ShapeIx) -> PriorityClass {
+        let name = &self.shapes.row(shape).0.priority_class;
+        self.classes.get(name).copied().unwrap_or(PriorityClass { value: 0, preemptible: false })
+    }
+
+    /// Whether a run may have to make room.
+    pub fn is_preemptible(&self, run: &Run) -> bool {
+        self.class_of(run.shape).preemptible
+    }
+
+    /// The run of a job that counts.
+    pub fn current(&self, id: JobId) -> Option<RunId> {
+        let job = self.jobs.get(&id)?;
+        job.phase.has_run().then_some(RunId { job: id, attempt: job.attempts })
+    }
+
+    /// All queues that are defined or have jobs, in no order.
+    pub fn queues(&self) -> impl Iterator<Item = QueueView<'_>> {
+        self.queues.iter().map(|(name, row)| view(name, row))
+    }
+
+    /// One queue.
+    pub fn queue(&self, name: &str) -> Option<QueueView<'_>> {
+        let index = self.queues.find(&name.to_owned())?;
+        Some(view(self.queues.name(index), self.queues.row(index)))
+    }
+
+    /// The first of those that wait in a queue, in order: at most `per_shape` of each shape, `most` in all.
+    pub fn first(&self, queue: &str, per_shape: usize, most: usize) -> Vec<JobId> {
+        let index = self.queues.find(&queue.to_owned());
+        index.map(|index| self.queues.row(index).lines.first(per_shape, most)).unwrap_or_default()
+    }
+
+    /// Jobs of which scheduling has to look again, since this was last asked.
+    pub fn take_changed(&mut self) -> BTreeSet<JobId> {
+        std::mem::take(&mut self.changed)
+    }
+
+    pub(crate) fn turn(&self, id: JobId, job: &Job) -> Turn {
+        let class = Reverse(self.class_of(job.shape).value);
+        Turn { class, priority: job.priority, submitted: job.submitted, job: id }
+    }
+
+    /// What the log has to give again when it is folded anew: everything, as text in one order. For tests and `doctor`.
+    pub fn digest(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        let mut jobs: Vec<_> = self.jobs.iter().collect();
+        jobs.sort_by_key(|(id, _)| **id);
+        for (id, job) in jobs {
+            let (queue, set) = self.owner(job);
+            let gang =
+                self.gang(job).map(|(name, cardinality, label, members)| (name, cardinality, label, members.len()));
+            let _ = writeln!(
+                text,
+                "{id} {queue}/{set} {:?} {} {:?} {} {} {} {:?} {:?} {gang:?}",
+                job.phase, job.priority, job.submitted, job.attempts, job.returned, job.failed, job.asked, job.avoid
+            );
+        }
+        let mut runs: Vec<_> = self.runs.iter().collect();
+        runs.sort_by_key(|(id, _)| **id);
+        for (id, run) in runs {
+            let _ =
+                writeln!(text, "{id} {:?} {:?} {} {:?} {:?}", run.at, run.phase, run.pool, run.leased, run.preempted);
+        }
+        let mut queues: Vec<_> =
+            self.queues.iter().filter(|(_, row)| row.definition.is_some() || row.active > 0).collect();
+        queues.sort_by_key(|(name, _)| *name);
+        for (name, row) in queues {
+            let _ = writeln!(text, "{name} {} {} {:?}", row.active, row.lines.waiting(), row.definition);
+        }
+        text
+    }
+
+    /// What must hold at any time; each line says what does not.
+    pub fn lint(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (id, job) in &self.jobs {
+            let current = self.runs.get(&RunId { job: *id, attempt: job.attempts });
+            let holds = current.is_some_and(|run| run.phase != RunPhase::Stopping);
+            if job.phase.has_run() != holds {
+                wrong.push(format!("{id} is {:?}, and its run {:?}", job.phase, current.map(|run| run.phase)));
+            }
+            if job.phase == Phase::Leaving && current.is_none_or(|run| run.phase != RunPhase::Stopping) {
+                wrong.push(format!("{id} waits for a run that is over"));
+            }
+        }
+        for id in self.runs.keys() {
+            let live = (1..id.attempt).any(|attempt| self.runs.contains_key(&RunId { job: id.job, attempt }));
+            if live {
+                wrong.push(format!("{id} runs beside an earlier attempt"));
+            }
+        }
+        let waiting: usize = self.queues.iter().map(|(_, row)| row.lines.waiting()).sum();
+        let queued = self.jobs.values().filter(|job| job.phase == Phase::Queued).count();
+        if waiting != queued {
+            wrong.push(format!("{queued} jobs wait, and {waiting} stand in lines"));
+        }
+        wrong
+    }
+}
+
+fn view<'l>(name: &'l str, row: &'l QueueRow) -> QueueView<'l> {
+    QueueView { definition: row.definition.as_ref(), name, waiting: row.lines.waiting(), active: row.active }
+}

@@ -1,0 +1,34 @@
+//! The fleet's ledger: what happened to jobs, event by event, and what is to happen next.
+//!
+//! [`Ledger::fold`] takes in entries of the log, in their order, and nothing else changes it: folding the same entries
+//! again gives the same ledger. [`Ledger::decide`] says which entries follow from what was asked and reported; they count
+//! only once they are written and folded. An event that does not fit the state it meets is refused, so that an entry which
+//! comes late, twice or from a leader that is none any more changes nothing.
+//!
+//! Pure: no I/O, no clock, no randomness. The fleet's server feeds it from its database, and obeys.
+
+mod decide;
+mod event;
+mod fold;
+mod gang;
+mod ids;
+mod job;
+mod ledger;
+mod lines;
+mod queue;
+mod restore;
+
+pub use decide::{Inbox, Proposal, Report, ReportKind, Retries};
+pub use event::{
+    Cause, ContainerEnd, Entry, Event, Failure, Filter, Gang, NodeRef, PodRef, Preemption, Shape, Submitted,
+};
+pub use fold::Refusal;
+pub use ids::{Digest, IdError, JobId, RunId, TimeMs};
+pub use job::{Asked, Job, Phase, Run, RunPhase};
+pub use ledger::{Ledger, PriorityClass, PriorityClasses};
+pub use lines::Place;
+pub use queue::{ClassLimit, Permission, Queue, QueueView, Subject, SubjectKind, Verb};
+pub use restore::{RestoreError, Saved, SavedJob, SavedRun};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! Small numbers for names, and the order in which jobs wait.
+//!
+//! Jobs of a queue that have the same shape stand in one line. A line's order is the queue's, so of a line only the first
+//! few need to be looked at: where they do not fit the rest does not either.
+
+use std::collections::{BTreeSet, BinaryHeap};
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+use crate::ids::JobId;
+use crate::job::Turn;
+
+/// A number for each of a kind of names, counted by how often it is used; free again when nobody does.
+macro_rules! index {
+    ($($name:ident),*) => {$(
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) struct $name(pub u32);
+
+        impl From<u32> for $name {
+            fn from(number: u32) -> Self {
+                Self(number)
+            }
+        }
+
+        impl From<$name> for usize {
+            fn from(index: $name) -> usize {
+                index.0 as usize
+            }
+        }
+    )*};
+}
+index!(QueueIx, SetIx, ShapeIx, GangIx);
+
+/// Rows by name and by number.
+#[derive(Debug, Clone)]
+pub(crate) struct Interned<K, V, I> {
+    rows: Vec<Option<(K, V)>>,
+    by_name: FxHashMap<K, I>,
+    free: Vec<u32>,
+}
+
+impl<K, V, I> Default for Interned<K, V, I> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), by_name: FxHashMap::default(), free: Vec::new() }
+    }
+}
+
+impl<K: Clone + Eq + Hash, V, I: Copy + From<u32> + Into<usize>> Interned<K, V, I> {
+    pub(crate) fn find(&self, name: &K) -> Option<I> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(crate) fn intern(&mut self, name: &K, row: impl FnOnce() -> V) -> I {
+        if let Some(index) = self.find(name) {
+            return index;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.rows.push(None);
+            u32::try_from(self.rows.len() - 1).expect("fewer than 2^32 names")
+        });
+        self.rows[number as usize] = Some((name.clone(), row()));
+        self.by_name.insert(name.clone(), number.into());
+        number.into()
+    }
+
+    pub(crate) fn remove(&mut self, index: I) {
+        let place = index.into();
+        if let Some((name, _)) = self.rows[place].take() {
+            self.by_name.remove(&name);
+            self.free.push(u32::try_from(place).expect("fewer than 2^32 names"));
+        }
+    }
+
+    pub(crate) fn row(&self, index: I) -> &V {
+        &self.rows[index.into()].as_ref().expect("an index is only held while its row is there").1
+    }
+
+    pub(crate) fn row_mut(&mut self, index: I) -> &mut V {
+        &mut self.rows[index.into()].as_mut().expect("an index is only held while its row is there").1
+    }
+
+    pub(crate) fn name(&self, index: I) -> &K {
+        &self.rows[index.into()].as_ref().expect("an index is only held while its row is there").0
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.rows.iter().flatten().map(|(name, row)| (name, row))
+    }
+}
+
+/// The jobs of a queue that wait, in order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lines {
+    lines: FxHashMap<ShapeIx, BTreeSet<Turn>>,
+    /// The first of each line.
+    heads: BTreeSet<(Turn, ShapeIx)>,
+    waiting: usize,
+}
+
+impl Lines {
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    pub(crate) fn insert(&mut self, turn: Turn, shape: ShapeIx) {
+        let line = self.lines.entry(shape).or_default();
+        let before = line.first().copied();
+        if line.insert(turn) {
+            self.waiting += 1;
+            self.head_moved(before, shape);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, turn: Turn, shape: ShapeIx) {
+        let Some(line) = self.lines.get_mut(&shape) else { return };
+        let before = line.first().copied();
+        if line.remove(&turn) {
+            self.waiting -= 1;
+            self.head_moved(before, shape);
+        }
+    }
+
+    fn head_moved(&mut self, before: Option<Turn>, shape: ShapeIx) {
+        let line = self.lines.get(&shape);
+        let now = line.and_then(|line| line.first().copied());
+        if now == before {
+            return;
+        }
+        if let Some(before) = before {
+            self.heads.remove(&(before, shape));
+        }
+        match now {
+            Some(now) => drop(self.heads.insert((now, shape))),
+            None => drop(self.lines.remove(&shape)),
+        }
+    }
+
+    /// The first jobs in order, at most `per_line` of a line and `most` in all. O(given out · log lines).
+    pub(crate) fn first(&self, per_line: usize, most: usize) -> Vec<JobId> {
+        let mut out = Vec::new();
+        let mut heads = self.heads.iter().peekable();
+        // What follows in lines of which one was given out: turn, line and how many it gave.
+        let mut next: BinaryHeap<std::cmp::Reverse<(Turn, ShapeIx, usize)>> = BinaryHeap::new();
+        while out.len() < most {
+            let from_head = match (heads.peek(), next.peek()) {
+                (Some((head, _)), Some(std::cmp::Reverse((turn, ..)))) => head < turn,
+                (head, _) => head.is_some(),
+            };
+            let taken = if from_head {
+                heads.next().map(|(turn, shape)| (*turn, *shape, 0))
+            } else {
+                next.pop().map(|entry| entry.0)
+            };
+            let Some((turn, shape, given)) = taken else { break };
+            out.push(turn.job);
+            let after = (std::ops::Bound::Excluded(turn), std::ops::Bound::Unbounded);
+            if given + 1 < per_line
+                && let Some(following) = self.lines.get(&shape).and_then(|line| line.range(after).next())
+            {
+                next.push(std::cmp::Reverse((*following, shape, given + 1)));
+            }
+        }
+        out
+    }
+}
+
+/// Where a job stands in its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Its class's value.
+    pub class: i32,
+    /// Its own priority: lower goes first.
+    pub priority: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+
+    use super::*;
+    use crate::ids::TimeMs;
+
+    fn turn(class: i32, priority: u32, submitted: i64, job: u128) -> Turn {
+        Turn { class: Reverse(class), priority, submitted: TimeMs(submitted), job: JobId(job) }
+    }
+
+    #[test]
+    fn jobs_are_given_out_in_order_and_few_of_each_line() {
+        let mut lines = Lines::default();
+        for job in 0..10 {
+            lines.insert(turn(0, 0, i64::try_from(job).unwrap(), job), ShapeIx(0));
+        }
+        lines.insert(turn(0, 0, 3, 100), ShapeIx(1));
+        lines.insert(turn(9, 5, 99, 101), ShapeIx(2));
+        lines.insert(turn(0, 1, 0, 102), ShapeIx(1));
+        let ids = |jobs: Vec<JobId>| jobs.into_iter().map(|job| job.0).collect::<Vec<_>>();
+        assert_eq!(ids(lines.first(3, 100)), [101, 0, 1, 2, 100, 102]);
+        assert_eq!(ids(lines.first(100, 5)), [101, 0, 1, 2, 3]);
+        lines.remove(turn(9, 5, 99, 101), ShapeIx(2));
+        lines.remove(turn(0, 0, 0, 0), ShapeIx(0));
+        assert_eq!(ids(lines.first(1, 100)), [1, 100]);
+        assert_eq!(lines.waiting(), 11);
+    }
+
+    #[test]
+    fn a_number_is_free_again_with_its_name() {
+        let mut names: Interned<String, u8, QueueIx> = Interned::default();
+        let first = names.intern(&"a".to_owned(), || 1);
+        let second = names.intern(&"b".to_owned(), || 2);
+        assert_eq!((first, second), (QueueIx(0), QueueIx(1)));
+        names.remove(first);
+        assert_eq!(names.find(&"a".to_owned()), None);
+        assert_eq!(names.intern(&"c".to_owned(), || 3), first);
+        assert_eq!(names.iter().count(), 2);
+    }
+}

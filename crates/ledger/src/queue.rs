@@ -1,0 +1,116 @@
+//! Queues as people define them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A queue's definition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Queue {
+    /// Its name.
+    pub name: String,
+    /// What its share is divided by: 1 or more, and larger means a smaller share.
+    pub priority_factor: f64,
+    /// Users who may do everything with it.
+    pub user_owners: Vec<String>,
+    /// Groups who may do everything with it.
+    pub group_owners: Vec<String>,
+    /// Who may do what.
+    pub permissions: Vec<Permission>,
+    /// What its jobs of a priority class may take at most.
+    pub limits: BTreeMap<String, ClassLimit>,
+    /// None of its jobs are started.
+    pub cordoned: bool,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Names of retry policies, of which the first counts.
+    pub retry_policies: Vec<String>,
+    /// Runs on a cluster of which nothing was heard for so long are started elsewhere, though they may still run: at least
+    /// once instead of at most once. 0 = never.
+    pub rerun_after_ms: i64,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            priority_factor: 1.0,
+            user_owners: Vec::new(),
+            group_owners: Vec::new(),
+            permissions: Vec::new(),
+            limits: BTreeMap::new(),
+            cordoned: false,
+            labels: BTreeMap::new(),
+            retry_policies: Vec::new(),
+            rerun_after_ms: 0,
+        }
+    }
+}
+
+/// What some may do with a queue.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Permission {
+    /// Who.
+    pub subjects: Vec<Subject>,
+    /// What.
+    pub verbs: Vec<Verb>,
+}
+
+/// Who is meant by a permission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// Whether a user or a group.
+    pub kind: SubjectKind,
+    /// The name.
+    pub name: String,
+}
+
+/// What a subject's name names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SubjectKind {
+    /// A user.
+    User,
+    /// A group.
+    Group,
+}
+
+/// What may be done with a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verb {
+    /// Submit jobs.
+    Submit,
+    /// Cancel them.
+    Cancel,
+    /// Preempt them.
+    Preempt,
+    /// Change their place.
+    Reprioritize,
+    /// Watch their events.
+    Watch,
+}
+
+/// What jobs of one priority class may take of a pool, as a fraction of all there is.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClassLimit {
+    /// In every pool, by resource.
+    pub fraction: BTreeMap<String, f64>,
+    /// In a pool, by resource; goes before the other.
+    pub by_pool: BTreeMap<String, BTreeMap<String, f64>>,
+}
+
+/// A queue and how many jobs it has.
+#[derive(Debug, Clone, Copy)]
+pub struct QueueView<'l> {
+    /// Its definition; jobs of a queue without one wait, and say so.
+    pub definition: Option<&'l Queue>,
+    /// Its name.
+    pub name: &'l str,
+    /// Jobs that wait.
+    pub waiting: usize,
+    /// Jobs that have not ended.
+    pub active: usize,
+}

@@ -1,0 +1,276 @@
+//! What is saved of a ledger so that the log need not be folded anew, and a ledger made of that.
+//!
+//! Invariant: [`Ledger::restore`] of what [`Ledger::saved`] and [`Ledger::saved_run`] gave of all jobs and runs is a ledger
+//! that goes on as the one that was saved. The fleet's database keeps the parts as rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::event::{Gang, NodeRef, PodRef, Preemption, Shape};
+use crate::gang::GangRow;
+use crate::ids::{Digest, JobId, RunId, TimeMs};
+use crate::job::{Asked, Job, Phase, Run, RunPhase};
+use crate::ledger::{Ledger, PriorityClasses, SetRow};
+use crate::lines::{QueueIx, SetIx, ShapeIx};
+use crate::queue::Queue;
+
+/// A job that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedJob {
+    /// Its id.
+    pub job: JobId,
+    /// Its queue.
+    pub queue: String,
+    /// Its job set.
+    pub job_set: String,
+    /// The digest of its specification.
+    pub spec: Digest,
+    /// The digest of its shape.
+    pub shape: Digest,
+    /// The gang it is a member of.
+    pub gang: Option<Gang>,
+    /// Its place in the queue: lower first.
+    pub priority: u32,
+    /// When it was submitted.
+    pub submitted: TimeMs,
+    /// Where it stands.
+    pub phase: Phase,
+    /// A returned lease is not tried again.
+    pub fail_fast: bool,
+    /// Runs there were, the present one among them.
+    pub attempts: u32,
+    /// Returned runs that were tried.
+    pub returned: u32,
+    /// Failed runs that were tried again.
+    pub failed: u32,
+    /// What is asked of it.
+    pub asked: Option<Asked>,
+    /// Nodes on which it was tried.
+    pub avoid: Vec<NodeRef>,
+}
+
+/// A run that holds room; its job may have ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedRun {
+    /// Its id.
+    pub run: RunId,
+    /// Its job's queue.
+    pub queue: String,
+    /// Its job's job set.
+    pub job_set: String,
+    /// The digest of its job's shape.
+    pub shape: Digest,
+    /// Where.
+    pub at: NodeRef,
+    /// The pool that the node is counted in.
+    pub pool: String,
+    /// How far it is.
+    pub phase: RunPhase,
+    /// Since when it is leased.
+    pub leased: TimeMs,
+    /// Since when it runs.
+    pub running: Option<TimeMs>,
+    /// Its pod.
+    pub pod: PodRef,
+    /// Why it has to make room, where it has to.
+    pub preempted: Option<Preemption>,
+}
+
+/// A whole ledger.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Saved {
+    /// Definitions of queues by name.
+    pub queues: BTreeMap<String, Queue>,
+    /// Shapes of the jobs and runs; there may be more.
+    pub shapes: BTreeMap<Digest, Shape>,
+    /// Jobs that have not ended.
+    pub jobs: Vec<SavedJob>,
+    /// Runs that hold room.
+    pub runs: Vec<SavedRun>,
+}
+
+/// Why no ledger can be made of what was saved.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// A shape is missing.
+    #[error("shape {0} is not there")]
+    NoShape(Digest),
+    /// A job is there twice.
+    #[error("job {0} is there twice")]
+    Twice(JobId),
+    /// A run is there twice.
+    #[error("run {0} is there twice")]
+    RunTwice(RunId),
+    /// A job has a run which is not there, or is where it can't be.
+    #[error("the run of job {0} is not where the job wants it")]
+    NoRun(JobId),
+}
+
+impl Ledger {
+    /// Makes a ledger. Scheduling has to look at everything in it. O(jobs + runs).
+    ///
+    /// # Errors
+    /// When the parts do not belong together.
+    pub fn restore(classes: PriorityClasses, saved: Saved) -> Result<Self, RestoreError> {
+        let Saved { queues, shapes, jobs, runs } = saved;
+        let mut ledger = Self::new(classes);
+        for (name, definition) in queues {
+            let row = ledger.queue_row(&name);
+            ledger.queues.row_mut(row).definition = Some(definition);
+        }
+        for run in runs {
+            ledger.restore_run(run, &shapes)?;
+        }
+        for job in jobs {
+            ledger.restore_job(job, &shapes)?;
+        }
+        Ok(ledger)
+    }
+
+    /// What is to be saved of a job; none if it has ended.
+    pub fn saved(&self, id: JobId) -> Option<SavedJob> {
+        let job = self.jobs.get(&id)?;
+        let (queue, job_set) = self.owner(job);
+        let gang = self.gang(job).map(|(id, cardinality, uniformity, _)| Gang {
+            id: id.to_owned(),
+            cardinality,
+            uniformity: uniformity.to_owned(),
+        });
+        Some(SavedJob {
+            job: id,
+            queue: queue.to_owned(),
+            job_set: job_set.to_owned(),
+            spec: job.spec,
+            shape: self.shape_digest(job),
+            gang,
+            priority: job.priority,
+            submitted: job.submitted,
+            phase: job.phase,
+            fail_fast: job.fail_fast,
+            attempts: job.attempts,
+            returned: job.returned,
+            failed: job.failed,
+            asked: job.asked.as_deref().cloned(),
+            avoid: job.avoid.clone(),
+        })
+    }
+
+    /// What is to be saved of a run; none if it holds no room any more.
+    pub fn saved_run(&self, id: RunId) -> Option<SavedRun> {
+        let run = self.runs.get(&id)?;
+        let (queue, job_set) = self.owner_of_run(run);
+        Some(SavedRun {
+            run: id,
+            queue: queue.to_owned(),
+            job_set: job_set.to_owned(),
+            shape: *self.shapes.name(run.shape),
+            at: run.at.clone(),
+            pool: run.pool.clone(),
+            phase: run.phase,
+            leased: run.leased,
+            running: run.running,
+            pod: run.pod.clone(),
+            preempted: run.preempted.clone(),
+        })
+    }
+
+    /// Jobs of which something changed that is saved, of them or of their runs, since this was last asked.
+    pub fn take_touched(&mut self) -> BTreeSet<JobId> {
+        std::mem::take(&mut self.touched)
+    }
+
+    fn restore_owner(
+        &mut self,
+        queue: &str,
+        job_set: &str,
+        digest: Digest,
+        shapes: &BTreeMap<Digest, Shape>,
+    ) -> Result<(QueueIx, SetIx, ShapeIx), RestoreError> {
+        let shape = shapes.get(&digest).ok_or(RestoreError::NoShape(digest))?;
+        let shape = self.shapes.intern(&digest, || (shape.clone(), 0));
+        self.shapes.row_mut(shape).1 += 1;
+        let queue = self.queue_row(queue);
+        let set = self.sets.intern(&(queue, job_set.to_owned()), SetRow::default);
+        Ok((queue, set, shape))
+    }
+
+    fn restore_run(&mut self, saved: SavedRun, shapes: &BTreeMap<Digest, Shape>) -> Result<(), RestoreError> {
+        let id = saved.run;
+        if self.runs.contains_key(&id) {
+            return Err(RestoreError::RunTwice(id));
+        }
+        let (queue, set, shape) = self.restore_owner(&saved.queue, &saved.job_set, saved.shape, shapes)?;
+        self.sets.row_mut(set).runs += 1;
+        self.clusters.entry(saved.at.cluster.clone()).or_default().insert(id);
+        let run = Run {
+            queue,
+            set,
+            shape,
+            at: saved.at,
+            pool: saved.pool,
+            phase: saved.phase,
+            leased: saved.leased,
+            running: saved.running,
+            pod: saved.pod,
+            preempted: saved.preempted,
+        };
+        self.runs.insert(id, run);
+        self.changed.insert(id.job);
+        Ok(())
+    }
+
+    /// After its runs.
+    fn restore_job(&mut self, saved: SavedJob, shapes: &BTreeMap<Digest, Shape>) -> Result<(), RestoreError> {
+        let id = saved.job;
+        if self.jobs.contains_key(&id) {
+            return Err(RestoreError::Twice(id));
+        }
+        let run = self.runs.get(&RunId { job: id, attempt: saved.attempts }).map(|run| run.phase);
+        let fits = match saved.phase {
+            Phase::Queued => run.is_none(),
+            Phase::Leaving => run == Some(RunPhase::Stopping),
+            Phase::Leased => run == Some(RunPhase::Leased),
+            Phase::Pending => run == Some(RunPhase::Pending),
+            Phase::Running => run == Some(RunPhase::Running),
+        };
+        if !fits {
+            return Err(RestoreError::NoRun(id));
+        }
+        let (queue, set, shape) = self.restore_owner(&saved.queue, &saved.job_set, saved.shape, shapes)?;
+        self.sets.row_mut(set).jobs.insert(id);
+        let gang = saved.gang.filter(|gang| gang.cardinality > 1).map(|gang| {
+            let index = self.gangs.intern(&(set, gang.id), GangRow::default);
+            let row = self.gangs.row_mut(index);
+            (row.cardinality, row.uniformity) = (gang.cardinality, gang.uniformity);
+            row.members.insert(id);
+            index
+        });
+        if saved.asked.as_ref().is_some_and(|asked| asked.cancel.is_some() || asked.preempt.is_some()) {
+            self.asked.insert(id);
+        }
+        let job = Job {
+            queue,
+            set,
+            shape,
+            gang,
+            spec: saved.spec,
+            priority: saved.priority,
+            submitted: saved.submitted,
+            phase: saved.phase,
+            fail_fast: saved.fail_fast,
+            attempts: saved.attempts,
+            returned: saved.returned,
+            failed: saved.failed,
+            asked: saved.asked.map(Box::new),
+            avoid: saved.avoid,
+        };
+        let turn = self.turn(id, &job);
+        let row = self.queues.row_mut(queue);
+        row.active += 1;
+        if job.phase == Phase::Queued {
+            row.lines.insert(turn, shape);
+        }
+        self.jobs.insert(id, job);
+        self.changed.insert(id);
+        Ok(())
+    }
+}

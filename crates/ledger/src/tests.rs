@@ -1,0 +1,369 @@
+//! Stories of jobs, and laws that hold for any story.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn classes() -> PriorityClasses {
+    let class = |value, preemptible| PriorityClass { value, preemptible };
+    [("urgent".to_owned(), class(10, false)), ("spare".to_owned(), class(0, true))].into()
+}
+
+fn shape(class: &str) -> Shape {
+    let requests = [("cpu".to_owned(), 1000)].into();
+    Shape { priority_class: class.to_owned(), requests, template: serde_json::Value::Null }
+}
+
+fn digest(class: &str) -> Digest {
+    Digest(if class == "urgent" { 1 } else { 2 })
+}
+
+fn submitted(job: u128, class: &str) -> Event {
+    let (spec, shape) = (Digest(9), digest(class));
+    Event::Submitted(Submitted { job: JobId(job), spec, shape, priority: 0, gang: None, fail_fast: false })
+}
+
+fn request(set: &str, events: Vec<Event>) -> Entry {
+    let shapes = ["urgent", "spare"].map(|class| (digest(class), shape(class))).into();
+    Entry { user: "ada".to_owned(), shapes, events, ..Entry::new(TimeMs(1), "q", set) }
+}
+
+fn at(cluster: &str) -> NodeRef {
+    NodeRef { cluster: cluster.to_owned(), node: "n".to_owned() }
+}
+
+fn lease(job: u128, cluster: &str) -> Inbox {
+    let jobs = vec![(JobId(job), at(cluster))];
+    Inbox { proposals: vec![Proposal::Lease { jobs, pool: "p".to_owned() }], ..Inbox::default() }
+}
+
+fn report(job: u128, attempt: u32, kind: ReportKind) -> Inbox {
+    let run = RunId { job: JobId(job), attempt };
+    Inbox { reports: vec![Report { cluster: "one".to_owned(), run, kind }], ..Inbox::default() }
+}
+
+fn with_queue() -> Ledger {
+    let mut ledger = Ledger::new(classes());
+    ledger.fold(&Entry { events: vec![Event::QueueSet(Box::default())], ..Entry::new(TimeMs(0), "q", "") });
+    ledger
+}
+
+/// What a decision says, without ids.
+fn words(entries: &[Entry]) -> Vec<&'static str> {
+    let word = |event: &Event| match event {
+        Event::Leased { .. } => "leased",
+        Event::Pending { .. } => "pending",
+        Event::Running { .. } => "running",
+        Event::Returned { .. } => "returned",
+        Event::RunFailed { .. } => "run failed",
+        Event::RunPreempted { requeued: true, .. } => "preempted and queued",
+        Event::RunPreempted { .. } => "preempted",
+        Event::RunLost { .. } => "lost",
+        Event::RunGone { .. } => "gone",
+        Event::Succeeded { .. } => "succeeded",
+        Event::Failed { .. } => "failed",
+        Event::Rejected { .. } => "rejected",
+        Event::Cancelled { .. } => "cancelled",
+        _ => "request",
+    };
+    entries.iter().flat_map(|entry| entry.events.iter().map(word)).collect()
+}
+
+fn decide(ledger: &mut Ledger, inbox: Inbox) -> Vec<&'static str> {
+    let entries = ledger.decide(TimeMs(2), inbox, Retries::default());
+    assert_eq!(ledger.lint(), Vec::<String>::new());
+    words(&entries)
+}
+
+#[test]
+fn a_job_runs_and_ends_once() {
+    let mut ledger = with_queue();
+    assert_eq!(ledger.fold(&request("s", vec![submitted(1, "spare")])), []);
+    assert_eq!(ledger.fold(&request("s", vec![submitted(1, "spare")])), [Refusal::Twice(JobId(1))]);
+    assert_eq!(decide(&mut ledger, lease(1, "one")), ["leased"]);
+    assert_eq!(decide(&mut ledger, lease(1, "one")), Vec::<&str>::new());
+    let pod = PodRef::default;
+    assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Running(pod(), "n".to_owned()))), ["pending", "running"]);
+    assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Pending(pod()))), Vec::<&str>::new());
+    assert_eq!(decide(&mut ledger, report(1, 2, ReportKind::Succeeded)), Vec::<&str>::new());
+    assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Succeeded)), ["succeeded"]);
+    assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Failed(Failure::default()))), Vec::<&str>::new());
+    assert_eq!((ledger.jobs().count(), ledger.runs().count(), ledger.clusters().count()), (0, 0, 0));
+}
+
+#[test]
+fn a_cancelled_run_holds_its_room_until_it_is_gone() {
+    let mut ledger = with_queue();
+    ledger.fold(&request("s", vec![submitted(1, "urgent")]));
+    decide(&mut ledger, lease(1, "one"));
+    let ask = Event::CancelAsked { jobs: vec![], filter: Filter::Active, reason: "enough".to_owned() };
+    ledger.fold(&request("s", vec![ask]));
+    assert_eq!(decide(&mut ledger, Inbox::default()), ["cancelled"]);
+    assert_eq!((ledger.jobs().count(), ledger.runs_of("one").count()), (0, 1));
+    assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Succeeded)), ["gone"]);
+    assert_eq!(ledger.runs().count(), 0);
+}
+
+#[test]
+fn a_preempted_job_waits_until_its_run_has_left() {
+    let mut ledger = with_queue();
+    ledger.fold(&request("s", vec![submitted(1, "spare"), submitted(2, "urgent")]));
+    decide(&mut ledger, lease(1, "one"));
+    decide(&mut ledger, lease(2, "one"));
+    let preempt = |job| {
+        let run = RunId { job: JobId(job), attempt: 1 };
+        Inbox { proposals: vec![Proposal::Preempt { run, preemption: Preemption::default() }], ..Inbox::default() }
+    };
+    assert_eq!(decide(&mut ledger, preempt(2)), Vec::<&str>::new(), "its class makes no room");
+    assert_eq!(decide(&mut ledger, preempt(1)), ["preempted and queued"]);
+    assert_eq!(decide(&mut ledger, lease(1, "two")), Vec::<&str>::new(), "the first run has not left");
+    assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Gone)), ["gone"]);
+    assert_eq!(decide(&mut ledger, lease(1, "two")), ["leased"]);
+    assert_eq!(ledger.current(JobId(1)), Some(RunId { job: JobId(1), attempt: 2 }));
+}
+
+#[test]
+fn a_run_given_back_too_often_fails_its_job() {
+    let mut ledger = with_queue();
+    ledger.fold(&request("s", vec![submitted(1, "spare")]));
+    for attempt in 1..=3 {
+        decide(&mut ledger, lease(1, "one"));
+        let said = decide(&mut ledger, report(1, attempt, ReportKind::Returned("no image".to_owned(), true)));
+        assert_eq!(said, if attempt < 3 { vec!["returned"] } else { vec!["returned", "failed"] });
+    }
+    ledger.fold(&request("s", vec![submitted(2, "spare")]));
+    for attempt in 1..=10 {
+        decide(&mut ledger, lease(2, "one"));
+        let said = decide(&mut ledger, report(2, attempt, ReportKind::Returned("not tried".to_owned(), false)));
+        assert_eq!(said, ["returned"], "it was never tried");
+    }
+}
+
+#[test]
+fn a_silent_cluster_loses_runs_only_where_the_queue_wants_it() {
+    let mut ledger = with_queue();
+    ledger.fold(&request("s", vec![submitted(1, "spare")]));
+    decide(&mut ledger, lease(1, "one"));
+    let silent = |ms| Inbox { silent: vec![("one".to_owned(), ms)], ..Inbox::default() };
+    assert_eq!(decide(&mut ledger, silent(i64::MAX)), Vec::<&str>::new());
+    let queue = Queue { rerun_after_ms: 1000, ..Queue::default() };
+    ledger.fold(&Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") });
+    assert_eq!(decide(&mut ledger, silent(999)), Vec::<&str>::new());
+    assert_eq!(decide(&mut ledger, silent(1000)), ["lost"]);
+    assert_eq!(decide(&mut ledger, lease(1, "two")), ["leased"]);
+    assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Succeeded)), Vec::<&str>::new(), "it was given up");
+}
+
+#[test]
+fn nobody_speaks_for_another_cluster() {
+    let mut ledger = with_queue();
+    ledger.fold(&request("s", vec![submitted(1, "spare")]));
+    decide(&mut ledger, lease(1, "two"));
+    assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Succeeded)), Vec::<&str>::new());
+}
+
+#[test]
+fn a_gang_gets_all_or_nothing() {
+    let mut ledger = with_queue();
+    ledger.fold(&request("s", vec![submitted(1, "spare"), submitted(2, "spare")]));
+    ledger.fold(&request(
+        "s",
+        vec![Event::CancelAsked { jobs: vec![JobId(2)], filter: Filter::Active, reason: String::new() }],
+    ));
+    let jobs = vec![(JobId(1), at("one")), (JobId(2), at("one"))];
+    let both = Inbox { proposals: vec![Proposal::Lease { jobs, pool: "p".to_owned() }], ..Inbox::default() };
+    assert_eq!(decide(&mut ledger, both), ["cancelled"]);
+    assert_eq!(ledger.first("q", 9, 9), [JobId(1)]);
+}
+
+#[test]
+fn a_queue_with_jobs_stays() {
+    let mut ledger = with_queue();
+    ledger.fold(&request("s", vec![submitted(1, "spare")]));
+    let removed = Entry { events: vec![Event::QueueRemoved], ..Entry::new(TimeMs(3), "q", "") };
+    assert_eq!(ledger.fold(&removed), [Refusal::QueueInUse("q".to_owned())]);
+    ledger
+        .fold(&request("s", vec![Event::CancelAsked { jobs: vec![], filter: Filter::Queued, reason: String::new() }]));
+    assert_eq!(decide(&mut ledger, Inbox::default()), ["cancelled"]);
+    assert_eq!(ledger.fold(&removed), []);
+    assert_eq!(ledger.digest(), "");
+}
+
+/// One thing that may happen.
+#[derive(Debug, Clone)]
+enum Step {
+    Request(u8, u8),
+    Lease(u8, bool),
+    Report(u8, u8, u8),
+    Preempt(u8, u8),
+    Silent(bool),
+    Stale(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..6_u8, 0..8_u8).prop_map(|(kind, job)| Step::Request(kind, job)),
+        4 => (0..8_u8, any::<bool>()).prop_map(|(job, first)| Step::Lease(job, first)),
+        4 => (0..8_u8, 1..4_u8, 0..6_u8).prop_map(|(job, attempt, kind)| Step::Report(job, attempt, kind)),
+        1 => (0..8_u8, 1..4_u8).prop_map(|(job, attempt)| Step::Preempt(job, attempt)),
+        1 => any::<bool>().prop_map(Step::Silent),
+        1 => any::<u8>().prop_map(Step::Stale),
+    ]
+}
+
+fn asked(kind: u8, job: u8) -> Event {
+    let jobs = vec![JobId(u128::from(job))];
+    match kind {
+        0..=2 => submitted(u128::from(job), if job.is_multiple_of(2) { "urgent" } else { "spare" }),
+        3 => Event::CancelAsked { jobs, filter: Filter::Active, reason: String::new() },
+        4 => Event::PreemptAsked { jobs, reason: String::new() },
+        _ => Event::Reprioritised { jobs: if job < 4 { jobs } else { vec![] }, priority: u32::from(job) },
+    }
+}
+
+fn inbox(step: &Step) -> Inbox {
+    match step {
+        Step::Lease(job, first) => lease(u128::from(*job), if *first { "one" } else { "two" }),
+        Step::Report(job, attempt, kind) => {
+            let kind = match kind {
+                0 => ReportKind::Pending(PodRef::default()),
+                1 => ReportKind::Running(PodRef::default(), "n".to_owned()),
+                2 => ReportKind::Succeeded,
+                3 => ReportKind::Failed(Failure::default()),
+                4 => ReportKind::Returned(String::new(), true),
+                _ => ReportKind::Gone,
+            };
+            report(u128::from(*job), u32::from(*attempt), kind)
+        }
+        Step::Preempt(job, attempt) => {
+            let run = RunId { job: JobId(u128::from(*job)), attempt: u32::from(*attempt) };
+            Inbox { proposals: vec![Proposal::Preempt { run, preemption: Preemption::default() }], ..Inbox::default() }
+        }
+        Step::Silent(long) => {
+            Inbox { silent: vec![("one".to_owned(), if *long { 10_000 } else { 1 })], ..Inbox::default() }
+        }
+        Step::Request(..) | Step::Stale(_) => Inbox::default(),
+    }
+}
+
+/// What is kept of a ledger, as a database would: only what was touched is written.
+#[derive(Default)]
+struct Tables {
+    jobs: BTreeMap<JobId, SavedJob>,
+    runs: BTreeMap<RunId, SavedRun>,
+    queues: BTreeMap<String, Queue>,
+}
+
+impl Tables {
+    fn follow(&mut self, ledger: &mut Ledger) {
+        for id in ledger.take_touched() {
+            self.jobs.remove(&id);
+            self.runs.retain(|run, _| run.job != id);
+            self.jobs.extend(ledger.saved(id).map(|job| (id, job)));
+            let runs = ledger.runs().map(|(run, _)| run).filter(|run| run.job == id);
+            self.runs.extend(runs.filter_map(|run| Some((run, ledger.saved_run(run)?))));
+        }
+        let defined = ledger.queues().filter_map(|queue| Some((queue.name.to_owned(), queue.definition?.clone())));
+        self.queues = defined.collect();
+    }
+
+    fn restored(&self) -> Ledger {
+        let saved = Saved {
+            queues: self.queues.clone(),
+            shapes: ["urgent", "spare"].map(|class| (digest(class), shape(class))).into(),
+            jobs: self.jobs.values().cloned().collect(),
+            runs: self.runs.values().cloned().collect(),
+        };
+        Ledger::restore(classes(), saved).unwrap()
+    }
+}
+
+#[test]
+fn what_does_not_belong_together_is_not_restored() {
+    let mut ledger = with_queue();
+    let gang = |id| Some(Gang { id: "g".to_owned(), cardinality: id, uniformity: "rack".to_owned() });
+    let member = |job: u128, size| {
+        let (spec, shape) = (Digest(9), digest("spare"));
+        Event::Submitted(Submitted { job: JobId(job), spec, shape, priority: 3, gang: gang(size), fail_fast: true })
+    };
+    ledger.fold(&request("s", vec![member(1, 2), member(2, 2), member(3, 1)]));
+    decide(&mut ledger, lease(1, "one"));
+    let mut tables = Tables::default();
+    tables.follow(&mut ledger);
+    let restored = tables.restored();
+    assert_eq!(restored.digest(), ledger.digest());
+    let job = restored.job(JobId(2)).unwrap();
+    assert_eq!(restored.gang(job).map(|gang| (gang.0, gang.1, gang.2, gang.3.len())), Some(("g", 2, "rack", 2)));
+    assert_eq!(restored.saved(JobId(3)).unwrap().gang, None);
+    let saved = |jobs: Vec<SavedJob>, runs| Saved { jobs, runs, ..Saved::default() };
+    let job = ledger.saved(JobId(2)).unwrap();
+    let shapeless = Ledger::restore(classes(), saved(vec![job.clone()], vec![]));
+    assert_eq!(shapeless.unwrap_err(), RestoreError::NoShape(digest("spare")));
+    let shapes: BTreeMap<_, _> = [(digest("spare"), shape("spare"))].into();
+    let twice = Saved { shapes: shapes.clone(), ..saved(vec![job.clone(), job], vec![]) };
+    assert_eq!(Ledger::restore(classes(), twice).unwrap_err(), RestoreError::Twice(JobId(2)));
+    let job = ledger.saved(JobId(1)).unwrap();
+    let runless = Saved { shapes, ..saved(vec![job], vec![]) };
+    assert_eq!(Ledger::restore(classes(), runless).unwrap_err(), RestoreError::NoRun(JobId(1)));
+}
+
+proptest! {
+    /// The log folded anew gives the same ledger; each job ends at most once; the ledger holds only what is active.
+    #[test]
+    fn the_log_is_the_truth(steps in proptest::collection::vec(step(), 1..120), rerun in any::<bool>()) {
+        let mut ledger = Ledger::new(classes());
+        let mut log = Vec::new();
+        let queue = Queue { rerun_after_ms: if rerun { 5_000 } else { 0 }, ..Queue::default() };
+        let first = Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") };
+        ledger.fold(&first);
+        log.push(first);
+        let mut saved = Tables::default();
+        let mut ever = BTreeSet::new();
+        for step in &steps {
+            if let Step::Request(kind, job) = step {
+                let entry = request("s", vec![asked(*kind, *job)]);
+                // The id of a job that has ended is never given again.
+                let again = *kind <= 2 && !ever.insert(*job);
+                if !again {
+                    ledger.fold(&entry);
+                    log.push(entry);
+                }
+            }
+            if let Step::Stale(place) = step {
+                // What was decided before, told again: nothing may come of a decision that does not fit any more.
+                let entry: &Entry = &log[usize::from(*place) % log.len()];
+                let decided = entry.events.iter().all(Event::is_decision);
+                if decided && entry.events.iter().any(|event| event.ends().is_some()) {
+                    let before = ledger.digest();
+                    let entry = entry.clone();
+                    prop_assert!(!ledger.fold(&entry).is_empty());
+                    prop_assert_eq!(before, ledger.digest());
+                }
+            }
+            log.extend(ledger.decide(TimeMs(5), inbox(step), Retries::default()));
+            prop_assert_eq!(ledger.lint(), Vec::<String>::new());
+            saved.follow(&mut ledger);
+            let restored = saved.restored();
+            prop_assert_eq!(restored.digest(), ledger.digest());
+            prop_assert_eq!(restored.lint(), Vec::<String>::new());
+            prop_assert_eq!(&restored.asked, &ledger.asked);
+            prop_assert_eq!(restored.first("q", 2, 9), ledger.first("q", 2, 9));
+        }
+        let mut again = Ledger::new(classes());
+        let mut ends: BTreeMap<JobId, usize> = BTreeMap::new();
+        for entry in &log {
+            let text = serde_json::to_string(entry).unwrap();
+            let entry: Entry = serde_json::from_str(&text).unwrap();
+            let refused = again.fold(&entry);
+            prop_assert!(refused.is_empty() || !entry.events.iter().any(Event::is_decision), "{:?}", refused);
+            for job in entry.events.iter().filter_map(Event::ends) {
+                *ends.entry(job).or_default() += 1;
+            }
+        }
+        prop_assert_eq!(again.digest(), ledger.digest());
+        prop_assert!(ends.values().all(|count| *count == 1), "{:?}", ends);
+        prop_assert_eq!(ever.len(), ends.len() + ledger.jobs().count());
+    }
+}
