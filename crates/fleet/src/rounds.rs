@@ -4,7 +4,7 @@
 //! it only what it can use: runs that hold room, and the first of each queue's lines. What a round finds are proposals;
 //! they count once the ledger took them in. Pure: the server gives the time and carries everything to and fro.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use pumice_engine::plugin::Registry;
 use pumice_engine::{Config, Delta, NodeFacts, Plan, PluginConfig, QueueFacts, Switches, TimeMs, World};
@@ -121,11 +121,6 @@ impl Pool {
         }
         groups.into_values().map(|jobs| Proposal::Lease { jobs, pool: self.name.clone() }).collect()
     }
-
-    /// The World, for questions.
-    pub fn world(&mut self) -> &mut World {
-        &mut self.world
-    }
 }
 
 /// What the engine calls a node of a cluster.
@@ -149,20 +144,6 @@ pub fn queue_delta(queue: &Queue) -> Delta {
     #[allow(clippy::cast_possible_truncation)] // bounded by the clamp
     let weight = (WEIGHT / queue.priority_factor.max(1.0)).round().clamp(1.0, WEIGHT) as i32;
     Delta::QueueUpsert(QueueFacts { name: queue.name.clone(), weight, ..QueueFacts::default() })
-}
-
-/// Queues of which some are gone since.
-pub fn queue_deltas<'q>(queues: impl Iterator<Item = &'q Queue>, before: &mut BTreeSet<String>) -> Vec<Delta> {
-    let mut now = BTreeSet::new();
-    let mut deltas: Vec<Delta> = queues
-        .map(|queue| {
-            now.insert(queue.name.clone());
-            queue_delta(queue)
-        })
-        .collect();
-    deltas.extend(before.difference(&now).map(|gone| Delta::QueueRemove(gone.clone())));
-    *before = now;
-    deltas
 }
 
 #[cfg(test)]

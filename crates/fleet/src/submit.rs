@@ -23,6 +23,7 @@ use serde_json::Value;
 pub use error::{Amount, ItemError, Misfit, Place, SubmitError};
 pub use gang::Gang;
 pub use rules::{Effect, Operator, Rules, Toleration};
+pub(crate) use services::with_id;
 pub use services::{Addressing, ForId, IngressPlan, IngressRule, ServiceKind, ServicePlan, ServicePort};
 
 /// Annotations with a meaning.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::states::time;
+use crate::submit::with_id;
 use crate::wire::api::{IngressConfig, Job, ServiceConfig};
 use crate::wire::executor::Lease;
 use crate::wire::kubernetes::PodSpec;
@@ -74,21 +75,14 @@ impl JobSpec {
         serde_json::from_slice(bytes)
     }
 
-    /// Texts with the job's id: `{JobId}` becomes the id, `{{JobId}}` the word.
-    fn fill(texts: &BTreeMap<String, String>, job: JobId) -> BTreeMap<String, String> {
-        let id = job.to_string();
-        let fill = |text: &String| text.replace("{{JobId}}", "JobId").replace("{JobId}", &id);
-        texts.iter().map(|(key, text)| (key.clone(), fill(text))).collect()
-    }
-
     /// Labels of the job's pod.
     pub fn labels_of(&self, job: JobId) -> BTreeMap<String, String> {
-        Self::fill(&self.labels, job)
+        with_id(&self.labels, &job.to_string())
     }
 
     /// Annotations of the job's pod.
     pub fn annotations_of(&self, job: JobId) -> BTreeMap<String, String> {
-        Self::fill(&self.annotations, job)
+        with_id(&self.annotations, &job.to_string())
     }
 
     /// What a run's executor is told.

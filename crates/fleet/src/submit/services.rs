@@ -214,10 +214,6 @@ fn open(pod_spec: &Value, wanted: &[u32]) -> Vec<ServicePort> {
 impl Completed {
     /// What the job has once its id is known. `{JobId}` in labels and annotations becomes the id, `{{JobId}}` the word.
     pub fn for_id(&self, job_id: &str) -> ForId {
-        let fill = |texts: &BTreeMap<String, String>| {
-            let fill = |text: &String| text.replace("{{JobId}}", "JobId").replace("{JobId}", job_id);
-            texts.iter().map(|(key, text)| (key.clone(), fill(text))).collect()
-        };
         let of_submitter = self.services.iter().map(|service| service.name.clone());
         let names: Vec<String> = of_submitter
             .enumerate()
@@ -229,8 +225,8 @@ impl Completed {
         ForId {
             services: services.collect(),
             ingresses: ingresses.collect(),
-            labels: fill(&self.labels),
-            annotations: fill(&self.annotations),
+            labels: with_id(&self.labels, job_id),
+            annotations: with_id(&self.annotations, job_id),
         }
     }
 
@@ -285,6 +281,12 @@ impl ServicePort {
         let name = if names::check_dns1123_label(&name).is_ok() { name } else { format!("port-{}", self.port) };
         json!({ "name": name, "port": self.port, "targetPort": self.port, "protocol": self.protocol })
     }
+}
+
+/// Texts with the job's id: `{JobId}` becomes the id, `{{JobId}}` the word.
+pub(crate) fn with_id(texts: &BTreeMap<String, String>, job_id: &str) -> BTreeMap<String, String> {
+    let fill = |text: &String| text.replace("{{JobId}}", "JobId").replace("{JobId}", job_id);
+    texts.iter().map(|(key, text)| (key.clone(), fill(text))).collect()
 }
 
 #[cfg(test)]
