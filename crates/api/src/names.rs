@@ -166,6 +166,10 @@ pub const SERVICE_ACCOUNT_SCHEDULER: &str = "pumice-scheduler";
 pub const SERVICE_ACCOUNT_CONTROLLERS: &str = "pumice-controllers";
 /// Service account of admission on a cluster.
 pub const SERVICE_ACCOUNT_ADMISSION: &str = "pumice-admission";
+/// User of the fleet's executor.
+pub const USER_EXECUTOR: &str = "system:pumice:executor";
+/// Service account of the fleet's executor on a cluster.
+pub const SERVICE_ACCOUNT_EXECUTOR: &str = "pumice-executor";
 /// User of the node agent.
 pub const USER_NODE: &str = "system:pumice:node";
 /// User of the garbage collector.

@@ -4,8 +4,9 @@
 //! `pumice roles` and by the tests on a real Kubernetes.
 
 use pumice_api::names::{
-    SERVICE_ACCOUNT_ADMISSION, SERVICE_ACCOUNT_CONTROLLERS, SERVICE_ACCOUNT_HISTORY, SERVICE_ACCOUNT_SCHEDULER,
-    USER_ADMISSION, USER_CONTROLLERS, USER_HISTORY, USER_NODE, USER_SCHEDULER,
+    SERVICE_ACCOUNT_ADMISSION, SERVICE_ACCOUNT_CONTROLLERS, SERVICE_ACCOUNT_EXECUTOR, SERVICE_ACCOUNT_HISTORY,
+    SERVICE_ACCOUNT_SCHEDULER, USER_ADMISSION, USER_CONTROLLERS, USER_EXECUTOR, USER_HISTORY, USER_NODE,
+    USER_SCHEDULER,
 };
 use serde_json::{Value, json};
 
@@ -25,6 +26,8 @@ pub enum Component {
     Admission,
     /// The history.
     History,
+    /// The fleet's executor.
+    Executor,
     /// Simulated nodes.
     Nodes,
 }
@@ -40,6 +43,7 @@ impl Component {
             Self::Controllers => USER_CONTROLLERS,
             Self::Admission => USER_ADMISSION,
             Self::History => USER_HISTORY,
+            Self::Executor => USER_EXECUTOR,
             Self::Nodes => USER_NODE,
         }
     }
@@ -51,6 +55,7 @@ impl Component {
             Self::Controllers => SERVICE_ACCOUNT_CONTROLLERS,
             Self::Admission => SERVICE_ACCOUNT_ADMISSION,
             Self::History => SERVICE_ACCOUNT_HISTORY,
+            Self::Executor => SERVICE_ACCOUNT_EXECUTOR,
             Self::Nodes => "pumice-nodes",
         }
     }

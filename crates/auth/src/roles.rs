@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pumice_api::names::{
     ADMISSION_CONFIGURATION, ADMISSION_SECRET, HISTORY_LEASE, NAMESPACE_SYSTEM, USER_ADMISSION, USER_CONTROLLERS,
-    USER_GC, USER_HISTORY, USER_NODE, USER_SCHEDULER,
+    USER_EXECUTOR, USER_GC, USER_HISTORY, USER_NODE, USER_SCHEDULER,
 };
 
 use crate::identity::{AUTHENTICATED, UNAUTHENTICATED};
@@ -120,6 +120,14 @@ const HISTORY: &[Line] = &[
 /// Of several instances one writes.
 const HISTORYS_LEASE: Line = (&["coordination.k8s.io"], &["leases"], &["get", "update"]);
 
+/// Pods of the fleet's jobs, and what stands beside them.
+const EXECUTOR: &[Line] = &[
+    (CORE, &["nodes", "events"], READ),
+    (CORE, &["pods"], &["get", "list", "watch", "create", "delete"]),
+    (CORE, &["services"], &["create"]),
+    (&["networking.k8s.io"], &["ingresses"], &["create"]),
+];
+
 const NODE: &[Line] = &[
     (CORE, &["nodes"], &["get", "list", "watch", "create", "update", "patch"]),
     (CORE, &["nodes/status", "pods/status"], WRITE),
@@ -159,6 +167,7 @@ pub fn built_in() -> Vec<Grant> {
         (USER_CONTROLLERS, CONTROLLERS),
         (USER_ADMISSION, ADMISSION),
         (USER_HISTORY, HISTORY),
+        (USER_EXECUTOR, EXECUTOR),
         (USER_NODE, NODE),
         (USER_GC, GC),
     ];

@@ -29,6 +29,8 @@ pub enum ComponentArg {
     Admission,
     /// The history
     History,
+    /// The fleet's executor
+    Executor,
     /// Simulated nodes
     Nodes,
 }
@@ -41,6 +43,7 @@ impl ComponentArg {
             Self::Controllers => Component::Controllers,
             Self::Admission => Component::Admission,
             Self::History => Component::History,
+            Self::Executor => Component::Executor,
             Self::Nodes => Component::Nodes,
         }
     }

@@ -2,7 +2,7 @@
 
 use pumice_api::names::{
     ADMISSION_CONFIGURATION, ADMISSION_SECRET, HISTORY_LEASE, NAMESPACE_SYSTEM, USER_ADMISSION, USER_CONTROLLERS,
-    USER_GC, USER_HISTORY, USER_NODE, USER_SCHEDULER,
+    USER_EXECUTOR, USER_GC, USER_HISTORY, USER_NODE, USER_SCHEDULER,
 };
 use pumice_auth::{Attributes, Identity, Policy, Target, built_in};
 
@@ -56,6 +56,28 @@ fn the_scheduler_binds_and_reports() {
             ("get", "", "secrets", None),
             ("update", JOBS, "jobs", None),
             ("update", "", "nodes", None),
+        ],
+    );
+}
+
+#[test]
+fn the_executor_makes_pods_and_reads_no_secrets() {
+    check(
+        USER_EXECUTOR,
+        &[
+            ("list", "", "nodes", None),
+            ("watch", "", "events", None),
+            ("create", "", "pods", None),
+            ("delete", "", "pods", None),
+            ("create", "", "services", None),
+            ("create", "networking.k8s.io", "ingresses", None),
+        ],
+        &[
+            ("get", "", "secrets", None),
+            ("create", "", "pods", Some("binding")),
+            ("patch", "", "pods", Some("status")),
+            ("update", "", "nodes", None),
+            ("create", JOBS, "jobs", None),
         ],
     );
 }
