@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pumice_ledger::TimeMs;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock;
 use crate::database::Log;
 use crate::submit::Rules;
 
@@ -43,6 +44,13 @@ pub struct Sources {
     pub now: Box<dyn Fn() -> TimeMs + Send + Sync>,
     /// Random bits, new ones at each call, such as nobody else draws.
     pub random: Box<dyn Fn() -> u128 + Send + Sync>,
+}
+
+impl Sources {
+    /// This machine's clock and its generator.
+    pub fn system() -> Self {
+        Self { now: Box::new(clock::now_ms), random: Box::new(rand::random) }
+    }
 }
 
 /// The services; cheap to clone.

@@ -1,5 +1,7 @@
 //! The one place where the fleet reads the clock.
 
+use std::time::Instant;
+
 use jiff::Timestamp;
 use pumice_ledger::TimeMs;
 
@@ -7,4 +9,10 @@ use pumice_ledger::TimeMs;
 #[allow(clippy::disallowed_methods, reason = "the shell's clock")]
 pub(crate) fn now_ms() -> TimeMs {
     TimeMs(Timestamp::now().as_millisecond())
+}
+
+/// A clock that nobody sets, to measure with.
+#[allow(clippy::disallowed_methods, reason = "the shell's clock")]
+pub(crate) fn instant() -> Instant {
+    Instant::now()
 }

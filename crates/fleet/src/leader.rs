@@ -21,6 +21,10 @@ use crate::sessions::{Broken, Sessions};
 use crate::wire::executor as wire;
 
 mod orders;
+mod questions;
+
+use questions::{Asked, LastRound};
+pub use questions::{Question, Told};
 
 /// Inputs that wait; executors wait beyond that.
 const INPUTS_MAX: usize = 10_000;
@@ -56,6 +60,13 @@ pub enum Input {
         number: u64,
         /// What it said.
         message: wire::FromExecutor,
+    },
+    /// Somebody wants to know something.
+    Ask {
+        /// What.
+        question: Question,
+        /// Dropped where this server does not lead.
+        answer: oneshot::Sender<Told>,
     },
     /// A stream has ended.
     Closed {
@@ -176,6 +187,7 @@ impl<L: Log> Leader<L> {
             }
             term.commit(&*self.log).await?;
             term.send(&*self.log).await?;
+            term.answer();
             term.start_rounds();
         }
     }
@@ -190,6 +202,7 @@ impl<L: Log> Leader<L> {
                 let _ = answer.send(opened.map(|name| (name, number)));
             }
             Input::Message { name, number, message } => term.receive(&name, number, message),
+            Input::Ask { question, answer } => term.ask(question, answer),
             Input::Closed { name, number } => term.close(&name, number),
         }
     }
@@ -200,12 +213,14 @@ struct Found {
     window: Window,
     pool: Pool,
     proposals: Vec<Proposal>,
+    last: LastRound,
 }
 
 /// A pool that waits for its next round.
 struct Waiting {
     window: Window,
     pool: Pool,
+    last: LastRound,
 }
 
 /// Everything known while this server leads.
@@ -231,6 +246,7 @@ struct Term {
     /// Pools whose proposals are to be settled with the next commit, and when they were made.
     unsettled: Vec<(String, Vec<Proposal>)>,
     dirty: bool,
+    questions: Vec<Asked>,
 }
 
 impl Term {
@@ -257,6 +273,7 @@ impl Term {
             changed: BTreeMap::new(),
             unsettled: Vec::new(),
             dirty: true,
+            questions: Vec::new(),
         };
         let pools: BTreeSet<String> = term.ledger.runs().map(|(_, run)| run.pool.clone()).collect();
         pools.iter().for_each(|pool| term.ensure_pool(pool));
@@ -271,7 +288,10 @@ impl Term {
         let definitions = self.ledger.queues().filter_map(|queue| queue.definition);
         let known: Vec<Delta> = definitions.map(queue_delta).collect();
         self.told.entry(name.to_owned()).or_default().extend(known);
-        self.pools.insert(name.to_owned(), Waiting { window: Window::new(name, self.limits), pool });
+        self.pools.insert(
+            name.to_owned(),
+            Waiting { window: Window::new(name, self.limits), pool, last: LastRound::default() },
+        );
     }
 
     fn open(
@@ -324,11 +344,12 @@ impl Term {
     fn found(&mut self, found: Found) {
         let name = found.pool.name().to_owned();
         self.busy.remove(&name);
-        self.pools.insert(name.clone(), Waiting { window: found.window, pool: found.pool });
-        if !found.proposals.is_empty() {
+        let Found { window, pool, proposals, last } = found;
+        self.pools.insert(name.clone(), Waiting { window, pool, last });
+        if !proposals.is_empty() {
             self.dirty = true;
-            self.inbox.proposals.extend(found.proposals.iter().cloned());
-            self.unsettled.push((name, found.proposals));
+            self.inbox.proposals.extend(proposals.iter().cloned());
+            self.unsettled.push((name, proposals));
         }
     }
 
@@ -398,15 +419,17 @@ impl Term {
         };
         let due: Vec<String> = self.pools.iter().filter(news).map(|(name, _)| name.clone()).collect();
         for name in due {
-            let Some(Waiting { mut window, mut pool }) = self.pools.remove(&name) else { continue };
+            let Some(Waiting { mut window, mut pool, last }) = self.pools.remove(&name) else { continue };
             let mut deltas = self.told.remove(&name).unwrap_or_default();
             let changed = self.changed.remove(&name).unwrap_or_default();
             deltas.extend(window.sync(&self.ledger, &changed));
             self.busy.insert(name);
             self.rounds.spawn_blocking(move || {
+                let began = clock::instant();
                 pool.apply(&deltas);
                 let proposals = pool.round(now);
-                Found { window, pool, proposals }
+                let last = last.next(began.elapsed(), &proposals);
+                Found { window, pool, proposals, last }
             });
         }
     }

@@ -7,13 +7,18 @@
 mod generated;
 pub mod api;
 mod clock;
+pub mod config;
+mod connect;
 pub mod database;
 pub mod executor;
 pub mod executors;
+pub mod front;
 pub mod leader;
+pub mod reports;
 pub mod rounds;
 pub mod sessions;
 #[cfg(test)]
 mod simulation;
 pub mod submit;
+pub mod testsuite;
 pub mod wire;

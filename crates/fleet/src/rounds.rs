@@ -13,7 +13,7 @@ use pumice_ledger::{JobId, NodeRef, Preemption, PriorityClasses, Proposal, Queue
 mod turn;
 mod window;
 
-pub use window::{Limits, Window};
+pub use window::{Limits, Window, group_of};
 
 /// Between cluster and node in the names that the engine has of nodes; no name of either has it.
 const BETWEEN: char = '/';
@@ -75,6 +75,22 @@ impl Pool {
             Some(Proposal::Preempt { run, preemption })
         }));
         proposals
+    }
+
+    /// Why the last round did not start a group (see [`group_of`]), when it is expected to start, and what would help;
+    /// nothing where no round looked at it.
+    pub fn why(&mut self, namespace: &str, group: &str) -> Option<String> {
+        self.world.why(namespace, group).map(|why| why.to_string())
+    }
+
+    /// What a queue has here, and what it waits for.
+    pub fn queue_why(&self, name: &str) -> Option<String> {
+        self.world.queue_why(name).map(|why| why.to_string())
+    }
+
+    /// How many nodes there are. O(nodes).
+    pub fn nodes(&self) -> usize {
+        self.world.node_facts().len()
     }
 
     /// When a round is wanted even if nothing happens before.

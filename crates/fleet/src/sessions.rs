@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::Delta;
-use pumice_ledger::{Ledger, Report, ReportKind, RunId, RunPhase, TimeMs};
+use pumice_ledger::{Ledger, Queue, Report, ReportKind, RunId, RunPhase, TimeMs};
 
 use crate::wire::executor::{self as wire, from_executor, to_executor};
 
@@ -20,6 +20,9 @@ use nodes::Nodes;
 pub const FORMAT: u32 = 1;
 /// How often an executor is to say something.
 const HEARTBEAT_MS: u64 = 5_000;
+/// Executors stop a run after this part of the time after which it is started elsewhere. The rest is for its pod to end in, for
+/// answers that are under way, and for clocks that differ.
+const CUT_OFF_PART: u64 = 2;
 /// Longest name of an executor.
 const NAME_MAX: usize = 253;
 /// Runs in one message.
@@ -88,8 +91,8 @@ pub struct Outgoing {
     pub session: u64,
     /// Orders, in sequence.
     pub orders: Vec<Order>,
-    /// Reports that are written, and may be forgotten.
-    pub acknowledged: Vec<wire::Acknowledged>,
+    /// The answer to what it said: reports that are written, and may be forgotten.
+    pub answer: Option<wire::Acknowledge>,
 }
 
 #[derive(Debug)]
@@ -97,6 +100,8 @@ struct Session {
     number: u64,
     /// Its last message.
     seen: u64,
+    /// It said something since it was last answered. By the answer it knows that it is heard.
+    unanswered: bool,
     /// All of its runs are known; before that it gets no orders.
     told_runs: bool,
     sent: u64,
@@ -120,6 +125,11 @@ struct Cluster {
 #[derive(Debug, Default)]
 pub struct Sessions {
     clusters: BTreeMap<String, Cluster>,
+}
+
+/// When an executor that is not answered stops the runs of a queue; 0 for never.
+pub fn cut_off_ms(queue: &Queue) -> u64 {
+    u64::try_from(queue.rerun_after_ms).unwrap_or(0) / CUT_OFF_PART
 }
 
 impl Sessions {
@@ -159,6 +169,7 @@ impl Sessions {
         cluster.session = Some(Session {
             number,
             seen: first.sequence,
+            unanswered: false,
             told_runs: false,
             sent: 1,
             leased: BTreeSet::new(),
@@ -167,7 +178,7 @@ impl Sessions {
             written: Vec::new(),
             strangers: BTreeSet::new(),
         });
-        let welcome = wire::Welcome { heartbeat_ms: HEARTBEAT_MS, ..wire::Welcome::default() };
+        let welcome = wire::Welcome { heartbeat_ms: HEARTBEAT_MS };
         Ok((name.clone(), wire::ToExecutor { sequence: 1, message: Some(to_executor::Message::Welcome(welcome)) }))
     }
 
@@ -194,6 +205,7 @@ impl Sessions {
             return Err(Broken::Gap { found: message.sequence, wanted: session.seen + 1 });
         }
         session.seen = message.sequence;
+        session.unanswered = true;
         let mut received = Received::default();
         match message.message.ok_or(Broken::Unknown(message.sequence))? {
             from_executor::Message::Hello(_) => return Err(Broken::NoHello),
@@ -219,16 +231,18 @@ impl Sessions {
         }
     }
 
-    /// What clusters are to be told, of what the ledger has now. Each thing is said once in a session. O(runs).
-    pub fn outgoing(&mut self, ledger: &Ledger) -> Vec<Outgoing> {
-        let clusters = self.clusters.iter_mut();
+    /// What clusters are to be told, of what the ledger has now. Each thing is said once in a session, and whatever was said
+    /// is answered. O(runs).
+    /// A cluster that has no room for more keeps what it is due for another time.
+    pub fn outgoing(&mut self, ledger: &Ledger, has_room: impl Fn(&str) -> bool) -> Vec<Outgoing> {
+        let clusters = self.clusters.iter_mut().filter(|(name, _)| has_room(name));
         let all = clusters.filter_map(|(name, cluster)| {
             let session = cluster.session.as_mut()?;
             let orders = if session.told_runs { session.orders(name, ledger) } else { Vec::new() };
-            let acknowledged = std::mem::take(&mut session.written);
+            let answer = session.answer();
             let (cluster, session) = (name.clone(), session.number);
-            let any = !orders.is_empty() || !acknowledged.is_empty();
-            any.then_some(Outgoing { cluster, session, orders, acknowledged })
+            let any = !orders.is_empty() || answer.is_some();
+            any.then_some(Outgoing { cluster, session, orders, answer })
         });
         all.collect()
     }
@@ -274,6 +288,15 @@ impl Session {
             }
         }
         reports
+    }
+
+    /// What it is answered, once all that it said is written.
+    fn answer(&mut self) -> Option<wire::Acknowledge> {
+        if !self.unanswered || !self.told_runs || !self.unwritten.is_empty() {
+            return None;
+        }
+        self.unanswered = false;
+        Some(wire::Acknowledge { runs: std::mem::take(&mut self.written), seen: self.seen })
     }
 
     fn orders(&mut self, name: &str, ledger: &Ledger) -> Vec<Order> {

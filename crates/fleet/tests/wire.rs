@@ -77,7 +77,7 @@ impl Executors for Greeter {
             let message = message?;
             let answer = match message.message {
                 Some(from_executor::Message::Hello(_)) => {
-                    to_executor::Message::Welcome(Welcome { heartbeat_ms: 5_000, cut_off_ms: 60_000 })
+                    to_executor::Message::Welcome(Welcome { heartbeat_ms: 5_000 })
                 }
                 _ => return Err(Status::failed_precondition("a session begins with hello")),
             };
@@ -98,6 +98,6 @@ async fn a_session_streams_both_ways() {
     let mut answers = client.session(stream::iter(messages)).await.expect("a session").into_inner();
     let first = answers.message().await.expect("goes on").expect("an answer");
     assert_eq!(first.sequence, 1);
-    assert!(matches!(first.message, Some(to_executor::Message::Welcome(Welcome { heartbeat_ms: 5_000, .. }))));
+    assert!(matches!(first.message, Some(to_executor::Message::Welcome(Welcome { heartbeat_ms: 5_000 }))));
     assert_eq!(answers.message().await.expect_err("refused").code(), tonic::Code::FailedPrecondition);
 }

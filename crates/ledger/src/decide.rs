@@ -255,7 +255,9 @@ impl Draft<'_> {
             let Some(row) = self.ledger.run(run) else { continue };
             let queue = &self.ledger.queues.row(row.queue).definition;
             let after = queue.as_ref().map_or(0, |queue| queue.rerun_after_ms);
-            if after > 0 && silent_ms >= after {
+            // The cluster may have got the lease though it was not heard itself: its time begins with that.
+            let lasts_ms = silent_ms.min(self.now.since(row.leased));
+            if after > 0 && lasts_ms >= after {
                 self.say(self.owner_of_run(run), Event::RunLost { run });
             }
         }

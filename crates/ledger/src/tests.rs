@@ -72,7 +72,11 @@ fn words(entries: &[Entry]) -> Vec<&'static str> {
 }
 
 fn decide(ledger: &mut Ledger, inbox: Inbox) -> Vec<&'static str> {
-    let entries = ledger.decide(TimeMs(2), inbox, Retries::default());
+    decide_at(TimeMs(2), ledger, inbox)
+}
+
+fn decide_at(now: TimeMs, ledger: &mut Ledger, inbox: Inbox) -> Vec<&'static str> {
+    let entries = ledger.decide(now, inbox, Retries::default());
     assert_eq!(ledger.lint(), Vec::<String>::new());
     words(&entries)
 }
@@ -147,13 +151,26 @@ fn a_silent_cluster_loses_runs_only_where_the_queue_wants_it() {
     ledger.fold(&request("s", vec![submitted(1, "spare")]));
     decide(&mut ledger, lease(1, "one"));
     let silent = |ms| Inbox { silent: vec![("one".to_owned(), ms)], ..Inbox::default() };
-    assert_eq!(decide(&mut ledger, silent(i64::MAX)), Vec::<&str>::new());
+    let decide_late = |ledger: &mut Ledger, inbox| decide_at(TimeMs(1_000_000), ledger, inbox);
+    assert_eq!(decide_late(&mut ledger, silent(i64::MAX)), Vec::<&str>::new());
     let queue = Queue { rerun_after_ms: 1000, ..Queue::default() };
     ledger.fold(&Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") });
-    assert_eq!(decide(&mut ledger, silent(999)), Vec::<&str>::new());
-    assert_eq!(decide(&mut ledger, silent(1000)), ["lost"]);
+    assert_eq!(decide_late(&mut ledger, silent(999)), Vec::<&str>::new());
+    assert_eq!(decide_late(&mut ledger, silent(1000)), ["lost"]);
     assert_eq!(decide(&mut ledger, lease(1, "two")), ["leased"]);
     assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Succeeded)), Vec::<&str>::new(), "it was given up");
+}
+
+#[test]
+fn a_run_has_its_time_even_where_the_cluster_was_silent_before() {
+    let mut ledger = Ledger::new(classes());
+    let queue = Queue { rerun_after_ms: 1000, ..Queue::default() };
+    ledger.fold(&Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") });
+    ledger.fold(&request("s", vec![submitted(1, "spare")]));
+    let silent = || Inbox { silent: vec![("one".to_owned(), i64::MAX)], ..Inbox::default() };
+    assert_eq!(decide_at(TimeMs(500), &mut ledger, Inbox { silent: silent().silent, ..lease(1, "one") }), ["leased"]);
+    assert_eq!(decide_at(TimeMs(1499), &mut ledger, silent()), Vec::<&str>::new());
+    assert_eq!(decide_at(TimeMs(1500), &mut ledger, silent()), ["lost"]);
 }
 
 #[test]
@@ -315,13 +332,13 @@ proptest! {
     fn the_log_is_the_truth(steps in proptest::collection::vec(step(), 1..120), rerun in any::<bool>()) {
         let mut ledger = Ledger::new(classes());
         let mut log = Vec::new();
-        let queue = Queue { rerun_after_ms: if rerun { 5_000 } else { 0 }, ..Queue::default() };
+        let queue = Queue { rerun_after_ms: if rerun { 5 } else { 0 }, ..Queue::default() };
         let first = Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") };
         ledger.fold(&first);
         log.push(first);
         let mut saved = Tables::default();
         let mut ever = BTreeSet::new();
-        for step in &steps {
+        for (now, step) in (5..).map(TimeMs).zip(&steps) {
             if let Step::Request(kind, job) = step {
                 let entry = request("s", vec![asked(*kind, *job)]);
                 // The id of a job that has ended is never given again.
@@ -342,7 +359,7 @@ proptest! {
                     prop_assert_eq!(before, ledger.digest());
                 }
             }
-            log.extend(ledger.decide(TimeMs(5), inbox(step), Retries::default()));
+            log.extend(ledger.decide(now, inbox(step), Retries::default()));
             prop_assert_eq!(ledger.lint(), Vec::<String>::new());
             saved.follow(&mut ledger);
             let restored = saved.restored();

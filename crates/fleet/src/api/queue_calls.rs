@@ -103,10 +103,7 @@ impl<L: Log> Api<L> {
     }
 
     async fn update_one(&self, who: &Who, queue: api::Queue) -> Result<(), Error> {
-        let mut queue = queues::from_wire(queue)?;
-        // Armada's message has no field for it.
-        queue.rerun_after_ms = self.queue(&queue.name).await?.rerun_after_ms;
-        self.set_queue(who, queue, Expect::QueuePresent).await
+        self.set_queue(who, queues::from_wire(queue)?, Expect::QueuePresent).await
     }
 
     async fn set_cordoned(&self, who: &Who, name: &str, cordoned: bool) -> Result<Empty, Error> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pumice_ledger::{ClassLimit, Permission, Queue, Subject, SubjectKind, TimeMs, Verb};
 use pumice_objects::names;
+use pumice_units::GoDuration;
 
 use super::limits::TEXT_BYTES_MAX;
 use super::who::verb_word;
@@ -15,6 +16,11 @@ use crate::wire::api::queue::{Permissions, permissions};
 
 /// How long a definition that another server changed may be used.
 const KNOWN_MS: i64 = 1_000;
+
+/// The label that says when a queue's runs are started elsewhere: Armada's message has no field for it.
+const RERUN_AFTER_LABEL: &str = "pumice.sh/rerun-after";
+/// The least it may say: executors are to notice, and pods to end, well within it.
+const RERUN_AFTER_MIN_MS: i64 = 60_000;
 
 /// Definitions, and when they were read.
 pub(super) struct Known {
@@ -66,6 +72,7 @@ fn wrong(field: impl Into<String>, problem: impl Into<String>) -> Error {
 /// The first field that has no such value.
 pub fn from_wire(queue: api::Queue) -> Result<Queue, Error> {
     check(&queue)?;
+    let rerun_after_ms = rerun_after_ms(&queue.labels)?;
     let permissions = queue.permissions.into_iter().enumerate();
     let permissions = permissions.map(|(index, permission)| self::permission(index, permission));
     let limits = queue.resource_limits_by_priority_class_name.into_iter().map(|(class, limit)| {
@@ -83,8 +90,20 @@ pub fn from_wire(queue: api::Queue) -> Result<Queue, Error> {
         cordoned: queue.cordoned,
         labels: queue.labels,
         retry_policies: queue.retry_policies,
-        rerun_after_ms: 0,
+        rerun_after_ms,
     })
+}
+
+/// What the label says; 0 without it.
+fn rerun_after_ms(labels: &BTreeMap<String, String>) -> Result<i64, Error> {
+    let Some(text) = labels.get(RERUN_AFTER_LABEL) else { return Ok(0) };
+    let ms = text.parse().map_or(0, GoDuration::as_millis);
+    if ms < RERUN_AFTER_MIN_MS {
+        let problem =
+            format!("{text:?} is no time from 1m upward: write one such as 5m, or leave the label out for never");
+        return Err(wrong(format!("labels[{RERUN_AFTER_LABEL}]"), problem));
+    }
+    Ok(ms)
 }
 
 fn check(queue: &api::Queue) -> Result<(), Error> {
@@ -197,6 +216,23 @@ mod tests {
         assert_eq!(serde_json::to_value(to_wire(&read)).expect("JSON"), queue);
         let kept = serde_json::to_vec(&read).expect("JSON");
         assert_eq!(serde_json::from_slice::<Queue>(&kept).expect("reads"), read);
+    }
+
+    #[test]
+    fn a_label_says_when_runs_are_started_elsewhere() {
+        for (text, ms) in [("1m", 60_000), ("5m", 300_000), ("1h30m", 5_400_000), ("90.0005s", 90_000)] {
+            let queue = json!({ "name": "q", "priorityFactor": 1.0, "labels": { "pumice.sh/rerun-after": text } });
+            let read = read(queue.clone()).expect("it is one");
+            assert_eq!(read.rerun_after_ms, ms, "{text}");
+            assert_eq!(serde_json::to_value(to_wire(&read)).expect("JSON"), queue);
+        }
+        assert_eq!(read(json!({ "name": "q", "priorityFactor": 1 })).expect("it is one").rerun_after_ms, 0);
+        for text in ["59.999s", "0", "-5m", "300", "5 minutes", "soon"] {
+            let queue = json!({ "name": "q", "priorityFactor": 1, "labels": { "pumice.sh/rerun-after": text } });
+            let error = read(queue).expect_err("refused").to_string();
+            let told = "is no time from 1m upward: write one such as 5m, or leave the label out for never";
+            assert_eq!(error, format!("labels[pumice.sh/rerun-after]: {text:?} {told}"));
+        }
     }
 
     #[test]

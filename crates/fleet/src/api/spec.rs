@@ -85,7 +85,7 @@ impl JobSpec {
         with_id(&self.annotations, &job.to_string())
     }
 
-    /// What a run's executor is told.
+    /// What a run's executor is told, apart from what its queue wants.
     ///
     /// # Errors
     /// Where the pod spec has no form on the wire, which no check lets through.
@@ -104,6 +104,7 @@ impl JobSpec {
             annotations: self.annotations_of(run.job),
             services: self.services.clone(),
             ingresses: self.ingresses.clone(),
+            ..Lease::default()
         })
     }
 

@@ -292,6 +292,35 @@ async fn queues_are_made_changed_and_removed() {
 }
 
 #[tokio::test]
+async fn a_queue_s_label_says_when_its_runs_are_started_elsewhere() {
+    let home = home().await;
+    let api = &home.api;
+    let (admin, _) = queue(api).await;
+    let labelled = |labels: Value| json!({ "name": "q", "priorityFactor": 1, "labels": labels });
+    let known = async || {
+        let queue = home.log.queues().await.unwrap().remove("q").unwrap();
+        (queue.rerun_after_ms, queue.labels.get("pumice.sh/rerun-after").cloned())
+    };
+    assert_eq!(known().await, (0, None));
+    let five = labelled(json!({ "pumice.sh/rerun-after": "5m", "team": "a" }));
+    Submit::update_queue(api, by(&admin, five.clone())).await.unwrap();
+    assert_eq!(known().await, (300_000, Some("5m".to_owned())));
+    let told = QueueService::get_queue(api, by(&admin, json!({ "name": "q" }))).await.unwrap().into_inner();
+    assert_eq!(serde_json::to_value(&told).unwrap()["labels"], five["labels"]);
+    let refused = Submit::update_queue(api, by(&admin, labelled(json!({ "pumice.sh/rerun-after": "5s" })))).await;
+    assert_eq!(code(refused), Code::InvalidArgument);
+    QueueService::cordon_queue(api, by(&admin, json!({ "name": "q" }))).await.unwrap();
+    assert_eq!(known().await, (300_000, Some("5m".to_owned())));
+    Submit::update_queue(api, by(&admin, labelled(json!({ "pumice.sh/rerun-after": "90s" })))).await.unwrap();
+    assert_eq!(known().await, (90_000, Some("90s".to_owned())));
+    Submit::update_queue(api, by(&admin, labelled(json!({ "team": "a" })))).await.unwrap();
+    assert_eq!(known().await, (0, None));
+    let other = json!({ "name": "r", "priorityFactor": 1, "labels": { "pumice.sh/rerun-after": "2m" } });
+    Submit::create_queue(api, by(&admin, other)).await.unwrap();
+    assert_eq!(home.log.queues().await.unwrap()["r"].rerun_after_ms, 120_000);
+}
+
+#[tokio::test]
 async fn a_queue_that_another_server_changed_is_known_soon() {
     let home = home().await;
     let (admin, ada) = queue(&home.api).await;

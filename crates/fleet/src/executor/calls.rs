@@ -21,7 +21,7 @@ use super::stuck::Checks;
 
 /// Makes the pod of a run and what stands beside it. The last answer is about the pod.
 pub async fn create(client: Client, checks: &Checks, run: RunId, objects: Objects) -> Vec<Input> {
-    let pod: Pod = match serde_json::from_value(objects.pod) {
+    let mut pod: Pod = match serde_json::from_value(objects.pod) {
         Ok(pod) => pod,
         Err(error) => {
             let (reason, message) = ("InvalidLease".to_owned(), error.to_string());
@@ -31,7 +31,15 @@ pub async fn create(client: Client, checks: &Checks, run: RunId, objects: Object
     };
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-    let made = match pods.create(&PostParams::default(), &pod).await {
+    let mut made = pods.create(&PostParams::default(), &pod).await;
+    if made.as_ref().is_err_and(lacks_class)
+        && let Some(spec) = &mut pod.spec
+    {
+        // The fleet decides who goes first; a cluster that does not know the class needs no say in it.
+        spec.priority_class_name = None;
+        made = pods.create(&PostParams::default(), &pod).await;
+    }
+    let made = match made {
         Err(error) if failure(&error) == Failure::AlreadyExists => taken(&pods, &pod, run).await,
         other => other.map_err(|error| refusal(checks, &error)),
     };
@@ -50,6 +58,11 @@ pub async fn create(client: Client, checks: &Checks, run: RunId, objects: Object
     let created = Input::Created { run, uid: pod.metadata.uid.unwrap_or_default() };
     let told = (!addresses.is_empty()).then_some(Input::Addresses { run, addresses });
     told.into_iter().chain([created]).collect()
+}
+
+/// Kubernetes' admission refuses pods of classes that its cluster does not have.
+fn lacks_class(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.message.contains("no PriorityClass with name"))
 }
 
 /// A pod of that name is there: it counts as made where it is of this run.

@@ -195,10 +195,9 @@ pub struct Core {
     /// All pods were seen once.
     synced: bool,
     session: Option<Session>,
-    /// When the server was last heard.
-    heard: TimeMs,
+    /// When the server last answered; before it did, when all this began.
+    heard: Option<TimeMs>,
     heartbeat_ms: u64,
-    cut_off_ms: u64,
     now: TimeMs,
     outputs: Vec<Output>,
     /// Reports on what is no run.
@@ -233,9 +232,8 @@ impl Core {
             ended_order: VecDeque::new(),
             synced: false,
             session: None,
-            heard: TimeMs(0),
+            heard: None,
             heartbeat_ms: 0,
-            cut_off_ms: 0,
             now: TimeMs(0),
             outputs: Vec::new(),
             strays: Vec::new(),
@@ -246,6 +244,7 @@ impl Core {
     #[must_use]
     pub fn apply(&mut self, now: TimeMs, input: Input) -> Vec<Output> {
         self.now = self.now.max(now);
+        self.heard.get_or_insert(self.now);
         match input {
             Input::Connected { session } => self.connected(session),
             Input::Disconnected => self.session = None,

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use pumice_ledger::{RunId, TimeMs};
 
-use super::pod::{QUEUE_LABEL, RUN_LABEL, pod_name};
+use super::pod::{CUT_OFF_ANNOTATION, QUEUE_LABEL, RUN_LABEL, pod_name};
 
 /// Where a pod is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub struct PodFacts {
     pub node: String,
     /// Its phase.
     pub phase: PodPhase,
+    /// After how long without an answer of the server it is stopped; none for never.
+    pub cut_off_ms: Option<i64>,
     /// When its status last changed.
     pub since: TimeMs,
     /// Until when it is to be gone, where it is being deleted.
@@ -139,6 +141,7 @@ impl PodFacts {
                 Some("Unknown") => PodPhase::Unknown,
                 _ => PodPhase::Pending,
             },
+            cut_off_ms: cut_off(pod),
             since,
             deletion: pod.metadata.deletion_timestamp.as_ref().map(at),
             init_since: init_since.filter(|_| is_starting),
@@ -147,6 +150,11 @@ impl PodFacts {
             containers: init.iter().chain(&main).map(container).collect(),
         })
     }
+}
+
+fn cut_off(pod: &Pod) -> Option<i64> {
+    let text = pod.metadata.annotations.as_ref()?.get(CUT_OFF_ANNOTATION)?;
+    text.parse().ok().filter(|ms| *ms > 0)
 }
 
 fn at(time: &Time) -> TimeMs {

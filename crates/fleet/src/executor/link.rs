@@ -1,13 +1,15 @@
 //! The stream to the server: one connection, from its opening to its end.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures::stream;
+use rustls::ClientConfig;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
+use crate::connect::connect;
 use crate::wire::executor::executors_client::ExecutorsClient;
 use crate::wire::executor::{FromExecutor, ToExecutor};
 
@@ -15,8 +17,6 @@ use crate::wire::executor::{FromExecutor, ToExecutor};
 const OUTGOING_MAX: usize = 1024;
 /// Largest message of the server.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// What a connection says.
 #[derive(Debug)]
@@ -38,18 +38,18 @@ pub enum LinkError {
     Session(#[source] Box<tonic::Status>),
 }
 
+/// How a server is reached and told who asks.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// This side of TLS, where the address asks for it.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// A token or a password.
+    pub token: Option<MetadataValue<Ascii>>,
+}
+
 /// Holds one session, until either side ends it. Dropping it ends it.
-pub async fn hold(
-    endpoint: Endpoint,
-    token: Option<MetadataValue<Ascii>>,
-    events: Sender<LinkEvent>,
-) -> Result<(), LinkError> {
-    let endpoint = endpoint
-        .connect_timeout(CONNECT_LIMIT)
-        .http2_keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE)
-        .keep_alive_while_idle(true);
-    let channel_to = endpoint.connect().await.map_err(LinkError::Connect)?;
+pub async fn hold(endpoint: Endpoint, shown: Shown, events: Sender<LinkEvent>) -> Result<(), LinkError> {
+    let channel_to = connect(endpoint, shown.tls.as_deref()).await.map_err(LinkError::Connect)?;
     let mut client = ExecutorsClient::new(channel_to).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let (sender, receiver) = channel(OUTGOING_MAX);
     // Whoever does not listen has ended.
@@ -59,7 +59,7 @@ pub async fn hold(
     let mut request = Request::new(stream::unfold(receiver, |mut receiver: Receiver<FromExecutor>| async move {
         receiver.recv().await.map(|message| (message, receiver))
     }));
-    if let Some(token) = token {
+    if let Some(token) = shown.token {
         request.metadata_mut().insert("authorization", token);
     }
     let refused = |status| LinkError::Session(Box::new(status));

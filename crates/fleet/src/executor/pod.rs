@@ -27,6 +27,9 @@ pub const JOB_SET_ANNOTATION: &str = "armada_jobset_id";
 /// The annotation with the submitter.
 pub const OWNER_ANNOTATION: &str = "armada_owner";
 
+/// The annotation with the lease's cut-off, so that it outlives the executor.
+pub const CUT_OFF_ANNOTATION: &str = "pumice.sh/cut-off-ms";
+
 /// Why a lease has no pod.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PodError {
@@ -60,6 +63,12 @@ pub struct Objects {
 #[must_use]
 pub fn pod_name(run: RunId) -> String {
     format!("armada-{run}")
+}
+
+/// After how long without an answer of the server a lease's pod is stopped; none for never.
+#[must_use]
+pub fn cut_off_of(lease: &Lease) -> Option<i64> {
+    (lease.cut_off_ms > 0).then(|| i64::try_from(lease.cut_off_ms).unwrap_or(i64::MAX))
 }
 
 /// The objects of a lease.
@@ -115,6 +124,9 @@ fn annotations_of(lease: &Lease) -> Map<String, Value> {
     let mut all: Map<String, Value> = lease.annotations.iter().map(|(key, text)| (key.clone(), json!(text))).collect();
     all.insert(JOB_SET_ANNOTATION.to_owned(), json!(lease.job_set));
     all.insert(OWNER_ANNOTATION.to_owned(), json!(lease.user));
+    // What the user wrote there does not count.
+    all.remove(CUT_OFF_ANNOTATION);
+    all.extend(cut_off_of(lease).map(|ms| (CUT_OFF_ANNOTATION.to_owned(), json!(ms.to_string()))));
     all
 }
 

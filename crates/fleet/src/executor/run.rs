@@ -13,11 +13,11 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::{Api, Client};
 use pumice_cluster::{Change, Pace, WatchScope, paced, watch_all, watch_optional};
 use pumice_ledger::{RunId, TimeMs};
+use rustls::ClientConfig;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
 use crate::wire::executor::from_executor::Message;
@@ -26,7 +26,7 @@ use crate::wire::executor::{FromExecutor, Heartbeat, Hello};
 use super::calls;
 use super::core::{Core, Input, Output, SessionEnd};
 use super::facts::{PodEvent, PodFacts};
-use super::link::{self, LinkError, LinkEvent};
+use super::link::{self, LinkError, LinkEvent, Shown};
 use super::nodes::Nodes;
 use super::settings::Settings;
 use super::stuck::{Checks, PatternError};
@@ -46,10 +46,12 @@ const INCOMING_MAX: usize = 64;
 pub struct Options {
     /// Its name, which is that of its cluster.
     pub name: String,
-    /// The server, as in `http://fleet:50051`.
+    /// The server, as in `https://fleet:50051`.
     pub server: String,
-    /// What it shows to the server, where that wants to know who it is.
-    pub token: Option<String>,
+    /// Its side of TLS, which says who it is; without it the server is spoken to in the clear.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// What it shows to the server besides, as in `Bearer TOKEN`.
+    pub authorization: Option<String>,
     /// The cluster.
     pub client: Client,
     /// Times and bounds.
@@ -62,8 +64,10 @@ pub enum BuildError {
     /// A rule's pattern is none.
     #[error("the executor's settings can't be used")]
     Pattern(#[from] PatternError),
-    /// The server's address is none.
-    #[error("{address:?} is no address of a server; try http://127.0.0.1:50051")]
+    /// The server's address is none, or not of the kind that the identity asks for.
+    #[error(
+        "{address:?} is no address of a server; with an identity try https://127.0.0.1:50051, without one http://127.0.0.1:50051"
+    )]
     Address {
         /// What was given.
         address: String,
@@ -79,7 +83,7 @@ pub struct Executor {
     /// Where it was told to go, and where it goes next.
     home: Endpoint,
     next: Endpoint,
-    token: Option<MetadataValue<Ascii>>,
+    shown: Shown,
     client: Client,
     pace: Pace,
     checks: Arc<Checks>,
@@ -113,15 +117,17 @@ enum Seen {
 /// # Errors
 /// Options that can't be used.
 pub fn build(options: Options) -> Result<Executor, BuildError> {
-    let home = endpoint(&options.server).ok_or(BuildError::Address { address: options.server })?;
-    let token = options.token.map(|token| format!("Bearer {token}").parse()).transpose();
+    let is_encrypted = options.tls.is_some();
+    let home = endpoint(&options.server, is_encrypted).ok_or(BuildError::Address { address: options.server })?;
+    let token = options.authorization.map(|authorization| authorization.parse()).transpose();
+    let shown = Shown { tls: options.tls, token: token.map_err(|_| BuildError::Token)? };
     let core = Core::new(options.settings)?;
     let (client, pace) = paced(options.client);
     Ok(Executor {
         name: options.name,
         next: home.clone(),
         home,
-        token: token.map_err(|_| BuildError::Token)?,
+        shown,
         client,
         pace,
         checks: Arc::new(core.checks().clone()),
@@ -136,10 +142,10 @@ pub fn build(options: Options) -> Result<Executor, BuildError> {
     })
 }
 
-/// The address, where it is one that can be spoken to: encryption is left to what stands between.
-fn endpoint(address: &str) -> Option<Endpoint> {
-    let is_plain = address.starts_with("http://");
-    Endpoint::from_shared(address.to_owned()).ok().filter(|_| is_plain)
+/// The address, where it is of the kind that is spoken.
+fn endpoint(address: &str, is_encrypted: bool) -> Option<Endpoint> {
+    let is_spoken = address.starts_with(if is_encrypted { "https://" } else { "http://" });
+    Endpoint::from_shared(address.to_owned()).ok().filter(|_| is_spoken)
 }
 
 impl Executor {
@@ -171,7 +177,7 @@ impl Executor {
                 }
                 _ = ticks.tick() => self.tick(),
                 () = sleep_until(self.retry_at), if may_connect => {
-                    self.links.spawn(link::hold(self.next.clone(), self.token.clone(), events.clone()));
+                    self.links.spawn(link::hold(self.next.clone(), self.shown.clone(), events.clone()));
                 }
             }
         }
@@ -274,7 +280,7 @@ impl Executor {
                 Output::EndSession(end) => {
                     tracing::info!(?end, "the session with the server ends");
                     if let SessionEnd::Redirect(address) = &end
-                        && let Some(next) = endpoint(address)
+                        && let Some(next) = endpoint(address, self.shown.tls.is_some())
                     {
                         self.next = next;
                     }

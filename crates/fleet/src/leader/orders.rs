@@ -7,13 +7,19 @@ use pumice_ledger::{Digest, RunId};
 use super::{Ended, Term};
 use crate::api::JobSpec;
 use crate::database::Log;
-use crate::sessions::{Order, Outgoing};
+use crate::sessions::{Order, Outgoing, cut_off_ms};
 use crate::wire::executor::{self as wire, to_executor};
 
+/// Messages that a session is sent in one go at most.
+const MESSAGES_AT_ONCE: usize = 3;
+
 impl Term {
-    /// Sends what is due, once it is written. A session that takes nothing any more ends; its executor opens another.
+    /// Sends what is due, once it is written. Who is slow to take it is told the rest later, when there is room; whose stream
+    /// has ended is told nothing.
     pub(super) async fn send<L: Log>(&mut self, log: &L) -> Result<(), Ended> {
-        let due = self.sessions.outgoing(&self.ledger);
+        let outs = &self.outs;
+        let has_room = |name: &str| outs.get(name).is_some_and(|(_, out)| out.capacity() >= MESSAGES_AT_ONCE);
+        let due = self.sessions.outgoing(&self.ledger, has_room);
         if due.is_empty() {
             return Ok(());
         }
@@ -26,7 +32,7 @@ impl Term {
         let specs = if digests.is_empty() { Vec::new() } else { log.specs(&digests).await? };
         let specs: BTreeMap<Digest, Vec<u8>> = specs.into_iter().collect();
         for outgoing in due {
-            let Outgoing { cluster, session, orders, acknowledged } = outgoing;
+            let Outgoing { cluster, session, orders, answer } = outgoing;
             let mut leases = Vec::new();
             let mut stops = Vec::new();
             for order in orders {
@@ -37,10 +43,8 @@ impl Term {
                     }
                 }
             }
-            let messages = [
-                (!acknowledged.is_empty()).then(|| {
-                    to_executor::Message::Acknowledge(wire::Acknowledge { runs: acknowledged, ..Default::default() })
-                }),
+            let messages: [_; MESSAGES_AT_ONCE] = [
+                answer.map(to_executor::Message::Acknowledge),
                 (!stops.is_empty()).then_some(to_executor::Message::Stop(wire::Stop { runs: stops })),
                 (!leases.is_empty()).then_some(to_executor::Message::Leases(wire::Leases { leases })),
             ];
@@ -74,6 +78,10 @@ impl Term {
         let lease = spec.lease(run, queue, job_set, &row.at.node).inspect_err(|error| {
             tracing::error!(%run, %error, "its pod spec has no form on the wire; the run is not started");
         });
-        lease.ok()
+        let definition = self.ledger.queue(queue).and_then(|queue| queue.definition);
+        Some(wire::Lease { cut_off_ms: definition.map_or(0, cut_off_ms), ..lease.ok()? })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,10 +9,13 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::api::{self, Api, Permission, Who};
 use crate::database::{Database, JobState, Place};
+use crate::reports::Reports;
 use crate::submit::Rules;
 use crate::wire::api::{self as wire_api, submit_server::Submit as _};
 use crate::wire::executor::{from_executor::Message, to_executor};
 use crate::wire::kubernetes::PodSpec;
+use crate::wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting as _;
+use crate::wire::schedulerobjects::{JobReportRequest, QueueReportRequest, SchedulingReportRequest};
 
 /// Longest wait for anything.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -213,5 +216,57 @@ async fn jobs_run_on_all_clusters_and_a_killed_leader_loses_none() {
     assert!(servers > 1, "no server was killed");
     assert_eq!(ends(&log).await, sorted(&jobs), "each ends once");
     assert!(clusters.iter().all(|cluster| !cluster.made.is_empty()), "both had work");
+    log.close().await;
+}
+
+#[tokio::test]
+async fn whoever_asks_is_told_why_a_job_waits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let jobs = submit(&log, 9).await;
+    let server = Server::start(&log);
+    let reports = Reports::new(server.inputs.clone());
+    let who = Arc::new(Who::default());
+    let told = async |id: JobId| {
+        // Until somebody leads nobody knows.
+        loop {
+            let request = JobReportRequest { job_id: id.to_string() };
+            match reports.get_job_report(asked(&who, request)).await {
+                Ok(answer) => return answer.into_inner().report,
+                Err(status) if status.code() == tonic::Code::Unavailable => tokio::task::yield_now().await,
+                Err(status) => panic!("{status}"),
+            }
+        }
+    };
+    assert!(told(jobs[0]).await.contains("no executor has told of any nodes"), "{}", told(jobs[0]).await);
+
+    // Two nodes of four cores each: the ninth job waits.
+    let mut cluster = Cluster::new("one");
+    cluster.connect(&server, 2).await;
+    let waits = async {
+        loop {
+            let said = told(jobs[8]).await;
+            if said.contains("pool default") {
+                return said;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let said = tokio::time::timeout(DEADLINE, waits).await.expect("a round looks at it");
+    assert!(said.contains("cpu") && said.contains("waits"), "{said}");
+    let said = told(jobs[0]).await;
+    assert!(said.contains("of cluster one"), "{said}");
+
+    let queue = QueueReportRequest { queue_name: "q".to_owned(), verbosity: 0 };
+    let said = reports.get_queue_report(asked(&who, queue)).await.expect("a queue").into_inner().report;
+    assert!(said.contains("queue q: 1 jobs wait, 9 have not ended"), "{said}");
+    let said = reports.get_scheduling_report(asked(&who, SchedulingReportRequest::default())).await;
+    assert!(said.expect("rounds").into_inner().report.contains("over 2 nodes"));
+    let unknown = JobReportRequest { job_id: JobId(7).to_string() };
+    let refused = reports.get_job_report(asked(&who, unknown)).await.expect_err("there is none");
+    assert_eq!(refused.code(), tonic::Code::NotFound);
+    let nobody = tonic::Request::new(SchedulingReportRequest::default());
+    let refused = reports.get_scheduling_report(nobody).await.expect_err("nobody asks");
+    assert_eq!(refused.code(), tonic::Code::Unauthenticated);
     log.close().await;
 }

@@ -50,6 +50,11 @@ pub fn gang_name(priority: u32, first: JobId) -> String {
     format!("{MADE_PREFIX}{priority:010}.{first}")
 }
 
+/// The name of the group that the engine makes for a single run.
+pub fn single_name(priority: u32, run: RunId) -> String {
+    format!("{MADE_PREFIX}{}", uid(priority, run))
+}
+
 /// The job in the name of a group, the first of its gang.
 pub fn job_of(group: &str) -> Option<JobId> {
     group.rsplit_once('.')?.1.split('-').next()?.parse().ok()
@@ -62,7 +67,7 @@ mod tests {
     #[test]
     fn names_stand_in_the_order_of_turns() {
         let run = |job, attempt| RunId { job: JobId(job), attempt };
-        let single = |priority, job| format!("{MADE_PREFIX}{}", uid(priority, run(job, 1)));
+        let single = |priority, job| single_name(priority, run(job, 1));
         let names = [single(0, 1), gang_name(0, JobId(2)), single(0, 3), single(9, 0), gang_name(10, JobId(0))];
         assert!(names.is_sorted());
         assert_eq!(run_of(&uid(7, run(5, 2))), Some(run(5, 2)));

@@ -257,6 +257,13 @@ fn gang_name(ledger: &Ledger, job: &Job) -> Option<(String, JobId)> {
     Some((turn::gang_name(job.priority, first), first))
 }
 
+/// Namespace and name of the group under which the engine knows the next run of a job that waits.
+pub fn group_of(ledger: &Ledger, id: JobId, job: &Job) -> (String, String) {
+    let single = || turn::single_name(job.priority, RunId { job: id, attempt: job.attempts + 1 });
+    let name = gang_name(ledger, job).map_or_else(single, |(name, _)| name);
+    (ledger.owner(job).0.to_owned(), name)
+}
+
 /// Keeps a template off nodes.
 fn avoid(template: &mut PodTemplate, nodes: &[NodeRef]) {
     let values = nodes.iter().map(|at| node_name(&at.cluster, &at.node)).collect();

@@ -60,8 +60,13 @@ impl Scene {
         self.decide(Inbox { reports: received.reports, ..Inbox::default() });
     }
 
+    /// The answer to what was said.
+    fn answer(&mut self) -> Option<wire::Acknowledge> {
+        self.sessions.outgoing(&self.ledger, |_| true).into_iter().find_map(|outgoing| outgoing.answer)
+    }
+
     fn told(&mut self) -> Vec<Order> {
-        self.sessions.outgoing(&self.ledger).into_iter().flat_map(|outgoing| outgoing.orders).collect()
+        self.sessions.outgoing(&self.ledger, |_| true).into_iter().flat_map(|outgoing| outgoing.orders).collect()
     }
 }
 
@@ -140,11 +145,47 @@ fn a_report_is_acknowledged_when_it_is_written() {
         message: Some(runs(true, &[(run(1, 1), wire::RunPhase::Succeeded)])),
     };
     let received = scene.sessions.receive("one", 1, message, &scene.ledger, TimeMs(2)).expect("good");
-    let acknowledged = |scene: &mut Scene| scene.sessions.outgoing(&scene.ledger).len();
+    let acknowledged = |scene: &mut Scene| scene.sessions.outgoing(&scene.ledger, |_| true).len();
     assert_eq!(acknowledged(&mut scene), 0);
     scene.decide(Inbox { reports: received.reports, ..Inbox::default() });
     assert_eq!(acknowledged(&mut scene), 1);
     assert_eq!(acknowledged(&mut scene), 0);
+}
+
+#[test]
+fn whatever_is_said_is_answered_once() {
+    let mut scene = Scene::new(0);
+    scene.hello(1);
+    scene.say(1, Message::Nodes(wire::Nodes::default()));
+    assert_eq!(scene.answer(), None, "nothing before all runs are told");
+    scene.say(1, runs(true, &[]));
+    let answer = |seen| Some(wire::Acknowledge { runs: vec![], seen });
+    assert_eq!(scene.answer(), answer(3));
+    scene.say(1, Message::Heartbeat(wire::Heartbeat::default()));
+    assert_eq!(scene.answer(), answer(4));
+    // One that has always something to say of its nodes says that it lives by that.
+    scene.say(1, Message::Nodes(wire::Nodes::default()));
+    scene.say(1, Message::Nodes(wire::Nodes::default()));
+    assert_eq!(scene.answer(), answer(6));
+    assert_eq!(scene.answer(), None);
+}
+
+#[test]
+fn what_is_said_beside_an_unwritten_report_is_answered_with_it() {
+    let mut scene = Scene::new(1);
+    scene.hello(1);
+    scene.say(1, runs(true, &[]));
+    scene.answer();
+    let mut hear = |sequence, message| {
+        let message = wire::FromExecutor { sequence, message: Some(message) };
+        scene.sessions.receive("one", 1, message, &scene.ledger, TimeMs(2)).expect("good").reports
+    };
+    let reports = hear(3, runs(false, &[(run(1, 1), wire::RunPhase::Succeeded)]));
+    hear(4, Message::Heartbeat(wire::Heartbeat::default()));
+    assert_eq!(scene.answer(), None);
+    scene.decide(Inbox { reports, ..Inbox::default() });
+    let answer = scene.answer().expect("an answer");
+    assert_eq!((answer.runs.len(), answer.seen), (1, 4));
 }
 
 #[test]

@@ -100,7 +100,7 @@ struct Story {
 
 impl Story {
     async fn begin(database: Database, rerun: bool) -> Story {
-        let queue = Queue { rerun_after_ms: if rerun { 5_000 } else { 0 }, ..Queue::default() };
+        let queue = Queue { rerun_after_ms: if rerun { 3 } else { 0 }, ..Queue::default() };
         database.request(queue_set(queue), Expect::QueueAbsent).await.unwrap();
         let epoch = database.lead("a").await.unwrap().unwrap();
         Story { database, epoch, ledger: Ledger::new(classes()), position: Seq(0), next: 0 }

@@ -10,11 +10,20 @@ use proptest::prelude::*;
 use super::tests::{SECOND, lease, pod, run};
 use super::*;
 use crate::executor::facts::PodPhase;
+use crate::executor::pod::CUT_OFF_ANNOTATION;
 use crate::wire::executor::{
-    Acknowledge, Acknowledged, Leases, RunPhase, Stop, StopKind, StopRun, ToExecutor, Welcome, to_executor::Message,
+    Acknowledge, Acknowledged, Lease, Leases, RunPhase, Stop, StopKind, StopRun, ToExecutor, Welcome,
+    to_executor::Message,
 };
 
 const RUNS: u8 = 4;
+
+/// After how many milliseconds each run is cut off; 0 for never.
+type CutOffs = [u64; RUNS as usize];
+
+fn cut_offs() -> impl Strategy<Value = CutOffs> {
+    proptest::array::uniform(prop_oneof![Just(0_u64), Just(60_000), Just(120_000)])
+}
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -84,13 +93,21 @@ struct World {
     unknown: BTreeSet<RunId>,
     /// What the server was told first.
     ends: BTreeMap<RunId, RunPhase>,
+    cut_offs: CutOffs,
+    /// When the server last answered.
+    heard: TimeMs,
+    /// Runs whose time was over once, in which the server answered nothing.
+    cut: BTreeSet<RunId>,
+}
+
+fn core() -> Core {
+    Core::new(Settings { starts_max: 2, finished_max: 1, ..Settings::default() }).expect("patterns are good")
 }
 
 impl World {
-    fn new(cut_off_ms: u64) -> Self {
-        let settings = Settings { starts_max: 2, finished_max: 1, ..Settings::default() };
+    fn new(cut_offs: CutOffs) -> Self {
         let mut world = Self {
-            core: Core::new(settings).expect("patterns are good"),
+            core: core(),
             now: TimeMs(0),
             session: 0,
             connected: false,
@@ -105,11 +122,22 @@ impl World {
             leased: BTreeSet::new(),
             unknown: BTreeSet::new(),
             ends: BTreeMap::new(),
+            cut_offs,
+            heard: TimeMs(0),
+            cut: BTreeSet::new(),
         };
         world.put(Input::Pods(Vec::new()));
         world.connect();
-        world.say(Message::Welcome(Welcome { heartbeat_ms: 1, cut_off_ms }));
         world
+    }
+
+    /// Another executor begins, and finds the pods that there are.
+    fn restart(&mut self) {
+        (self.core, self.connected, self.heard) = (core(), false, self.now);
+        self.calls.clear();
+        self.watch.clear();
+        self.inbox.clear();
+        self.put(Input::Pods(self.pods.values().cloned().collect()));
     }
 
     fn put(&mut self, input: Input) {
@@ -132,7 +160,13 @@ impl World {
         if report.phase == RunPhase::Succeeded as i32 {
             assert!(self.succeeded.contains(&id), "{report:?}");
         }
-        if report.phase >= RunPhase::Returned as i32 && !self.unknown.contains(&id) {
+        if report.reason == "CutOff" {
+            assert!(report.phase == RunPhase::Returned as i32 && !report.run_attempted, "{report:?}");
+            assert!(self.cut.contains(&id), "{report:?}, and it was not");
+        }
+        // A failure that the server has is its last word on a pod that does not go; what it is told then is of no use.
+        let is_over = self.unknown.contains(&id) || self.ends.get(&id) == Some(&RunPhase::Failed);
+        if report.phase >= RunPhase::Returned as i32 && !is_over {
             assert!(!is_alive, "{report:?}, and its pod is there: {:?}", self.pods.get(&id));
         }
     }
@@ -141,11 +175,15 @@ impl World {
         self.inbox.clear();
         (self.session, self.sequence, self.connected) = (self.session + 1, 0, true);
         self.put(Input::Connected { session: self.session });
+        self.say(Message::Welcome(Welcome { heartbeat_ms: 1 }));
     }
 
     fn say(&mut self, message: Message) {
         if self.connected {
             self.sequence += 1;
+            if matches!(message, Message::Welcome(_) | Message::Acknowledge(_)) {
+                self.heard = self.now;
+            }
             let message = Box::new(ToExecutor { sequence: self.sequence, message: Some(message) });
             self.put(Input::Message { session: self.session, message });
         }
@@ -187,7 +225,11 @@ impl World {
     fn answer(&mut self, fate: Fate) {
         let Some(call) = self.calls.pop_front() else { return };
         match call {
-            Output::Create { run, .. } => self.create(run, fate),
+            Output::Create { run, objects } => {
+                let told = &objects.pod["metadata"]["annotations"][CUT_OFF_ANNOTATION];
+                let cut_off_ms = told.as_str().map(|text| text.parse().expect("a number"));
+                self.create(run, cut_off_ms, fate);
+            }
             Output::Delete { run, uid, how, .. } => {
                 let answer = if fate == Fate::Lost || fate == Fate::Refused {
                     DeleteAnswer::Failed
@@ -201,13 +243,13 @@ impl World {
         }
     }
 
-    fn create(&mut self, id: RunId, fate: Fate) {
+    fn create(&mut self, id: RunId, cut_off_ms: Option<i64>, fate: Fate) {
         if matches!(fate, Fate::Done | Fate::DoneUnheard) && !self.pods.contains_key(&id) {
             let made = self.made.entry(id).or_default();
             *made += 1;
             assert_eq!(*made, 1, "a second pod of {id}");
             let node = if id.job.0.is_multiple_of(2) { "" } else { "node-a" };
-            let facts = PodFacts { node: node.to_owned(), ..pod(id, "u", PodPhase::Pending, self.now) };
+            let facts = PodFacts { node: node.to_owned(), cut_off_ms, ..pod(id, "u", PodPhase::Pending, self.now) };
             self.pods.insert(id, facts);
             self.change(id, |_| {});
         }
@@ -253,7 +295,9 @@ impl World {
                 if self.connected {
                     self.leased.insert(run(number));
                 }
-                self.say(Message::Leases(Leases { leases: vec![lease(run(number))] }));
+                let cut_off_ms = self.cut_offs[usize::from(number)];
+                let lease = Lease { cut_off_ms, ..lease(run(number)) };
+                self.say(Message::Leases(Leases { leases: vec![lease] }));
             }
             Op::Stop(number, known) => {
                 let kind = if known { StopKind::Cancelled } else { StopKind::Unknown };
@@ -295,9 +339,38 @@ impl World {
             Op::Answer(fate) => self.answer(fate),
             Op::Tick(ms) => {
                 self.now = self.now.plus(ms);
+                let silent_ms = u64::try_from(self.now.since(self.heard)).expect("time goes on");
+                let after_ms = |number: u8| self.cut_offs[usize::from(number)];
+                let over = (0..RUNS).filter(|number| (1..=silent_ms).contains(&after_ms(*number)));
+                self.cut.extend(over.map(run));
                 self.put(Input::Tick);
             }
         }
+    }
+
+    /// Nothing is heard of the server for long, and the cluster does what it is asked for.
+    fn fall_silent(&mut self) {
+        self.act(Op::Disconnect);
+        for _ in 0..60 {
+            while !self.calls.is_empty() {
+                self.answer(Fate::Done);
+            }
+            self.act(Op::Watch(u8::MAX));
+            (0..RUNS).for_each(|number| self.act(Op::Finish(number)));
+            self.act(Op::Watch(u8::MAX));
+            self.act(Op::Tick(10 * SECOND));
+        }
+    }
+
+    /// Pods that run, and that nobody means to end.
+    fn running(&self) -> BTreeSet<RunId> {
+        let running = self.pods.values().filter(|pod| pod.phase == PodPhase::Running && pod.deletion.is_none());
+        running.map(|pod| pod.run).collect()
+    }
+
+    /// After how long it is cut off.
+    fn cut_off_of(&self, id: RunId) -> u64 {
+        (0..RUNS).find(|number| run(*number) == id).map_or(0, |number| self.cut_offs[usize::from(number)])
     }
 
     /// From here on all goes well, and everything comes to an end.
@@ -324,10 +397,10 @@ proptest! {
 
     #[test]
     fn no_second_pod_and_no_lost_end(
-        cut_off_ms in prop_oneof![Just(0_u64), Just(60_000)],
+        cut_offs in cut_offs(),
         ops in proptest::collection::vec(op(), 1..150),
     ) {
-        let mut world = World::new(cut_off_ms);
+        let mut world = World::new(cut_offs);
         for op in ops {
             world.act(op);
         }
@@ -342,9 +415,33 @@ proptest! {
     }
 
     #[test]
+    fn what_is_cut_off_stops_and_nothing_else_does(
+        cut_offs in cut_offs(),
+        ops in proptest::collection::vec(op(), 1..150),
+        restarts in any::<bool>(),
+    ) {
+        let mut world = World::new(cut_offs);
+        ops.into_iter().for_each(|op| world.act(op));
+        // One that begins anew knows of no stops, so that what runs has no other reason to end.
+        let kept = if restarts {
+            world.restart();
+            world.running()
+        } else {
+            BTreeSet::new()
+        };
+        world.fall_silent();
+        let is_cut = |id: &RunId| world.cut_off_of(*id) > 0;
+        let alive = world.pods.values().filter(|pod| !pod.phase.is_finished());
+        let alive: BTreeSet<RunId> = alive.map(|pod| pod.run).collect();
+        prop_assert!(!alive.iter().any(is_cut), "still there: {:?}", alive);
+        let running = world.running();
+        prop_assert!(kept.iter().all(|id| is_cut(id) || running.contains(id)), "of {:?} there is {:?}", kept, running);
+    }
+
+    #[test]
     fn the_same_inputs_give_the_same_outputs(ops in proptest::collection::vec(op(), 1..60)) {
         let play = || {
-            let mut world = World::new(60_000);
+            let mut world = World::new([0, 60_000, 120_000, 60_000]);
             ops.iter().cloned().for_each(|op| world.act(op));
             (world.calls, world.inbox)
         };

@@ -32,6 +32,8 @@ impl Core {
                 run.end_gone(self.now, "the run is over");
                 run.acknowledged = true;
             }
+            // Of a run that was leased to an earlier executor the pod tells what its lease said.
+            run.cut_off_ms = pod.cut_off_ms;
             run.follow(pod);
             self.runs.insert(id, run);
             return self.remove_leftover(id);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pumice_ledger::{RunId, TimeMs};
 
 use crate::executor::facts::{ContainerState, PodEvent, PodFacts, PodPhase};
-use crate::executor::pod::pod_name;
+use crate::executor::pod::{cut_off_of, pod_name};
 use crate::wire::executor::{Lease, RunCause, RunContainer, RunPhase, RunReport};
 
 /// How far the making of a pod is.
@@ -65,6 +65,8 @@ impl Leaving {
 pub struct Run {
     pub queue: String,
     pub namespace: String,
+    /// After how long without an answer of the server it is stopped; none for never.
+    pub cut_off_ms: Option<i64>,
     pub stage: Stage,
     pub pod: Option<PodFacts>,
     /// The uid of a pod of it that is gone.
@@ -90,6 +92,7 @@ impl Run {
         Self {
             queue: String::new(),
             namespace: String::new(),
+            cut_off_ms: None,
             stage,
             pod: None,
             removed: None,
@@ -103,10 +106,11 @@ impl Run {
 
     pub fn leased(id: RunId, lease: Lease, now: TimeMs) -> Self {
         let (queue, namespace, node) = (lease.queue.clone(), lease.namespace.clone(), lease.node.clone());
+        let cut_off_ms = cut_off_of(&lease);
         let mut run = Self::new(id, Stage::Waiting(Box::new(lease)), now);
         run.report.namespace.clone_from(&namespace);
         run.report.node = node;
-        Self { queue, namespace, ..run }
+        Self { queue, namespace, cut_off_ms, ..run }
     }
 
     /// Takes the lease of a run that is not begun, and counts it as begun.
@@ -258,6 +262,9 @@ impl Run {
         }
         if phase == RunPhase::Failed {
             self.report.cause = cause(pod) as i32;
+            if self.report.message.is_empty() {
+                self.report.message = how_it_failed(pod);
+            }
         }
     }
 
@@ -276,6 +283,21 @@ impl Run {
             self.tell_again();
         }
     }
+}
+
+/// What a pod's status does not say itself: which of its containers failed, and how.
+fn how_it_failed(pod: &PodFacts) -> String {
+    let failed = pod.containers.iter().filter_map(|container| match &container.state {
+        ContainerState::Ended { exit_code, reason, message } if *exit_code != 0 => {
+            let because = [reason, message].map(String::as_str).into_iter().filter(|text| !text.is_empty());
+            let because = because.collect::<Vec<_>>().join(": ");
+            let because = if because.is_empty() { because } else { format!(" ({because})") };
+            Some(format!("container {} ended with exit code {exit_code}{because}", container.name))
+        }
+        _ => None,
+    });
+    let failed: Vec<String> = failed.collect();
+    if failed.is_empty() { pod.reason.clone() } else { failed.join("; ") }
 }
 
 /// What a failure comes down to.

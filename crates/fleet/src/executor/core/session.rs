@@ -21,7 +21,6 @@ impl Core {
         let Some(session) = self.session.as_mut().filter(|session| session.number == number && !session.is_over) else {
             return;
         };
-        self.heard = self.now;
         if message.sequence <= session.seen {
             return;
         }
@@ -31,10 +30,12 @@ impl Core {
             return self.end_session(SessionEnd::OutOfOrder);
         }
         session.seen = message.sequence;
+        // Only an answer says that the server hears this side; what it says by itself does not.
+        if matches!(message.message, Some(Message::Welcome(_) | Message::Acknowledge(_))) {
+            self.heard = Some(self.now);
+        }
         match message.message {
-            Some(Message::Welcome(welcome)) => {
-                (self.heartbeat_ms, self.cut_off_ms) = (welcome.heartbeat_ms, welcome.cut_off_ms);
-            }
+            Some(Message::Welcome(welcome)) => self.heartbeat_ms = welcome.heartbeat_ms,
             Some(Message::Leases(leases)) => leases.leases.into_iter().for_each(|lease| self.lease(lease)),
             Some(Message::Stop(stop)) => stop.runs.iter().for_each(|stop| self.stop_run(stop)),
             Some(Message::Acknowledge(known)) => known.runs.iter().for_each(|known| self.acknowledge(known)),
@@ -67,7 +68,7 @@ impl Core {
         let Some(id) = self.parse(&stop.run_id) else { return };
         let Some(run) = self.runs.get_mut(&id) else { return self.never_was(id, "no such run here") };
         if !run.is_ended() {
-            return self.stop(id, &stop.reason);
+            return self.stop(id, Ending::Gone(stop.reason.clone()));
         }
         // The server still wants an end that it knows the run of, and has no use for it elsewhere.
         if stop.kind == StopKind::Unknown as i32 || run.acknowledged {
@@ -78,29 +79,30 @@ impl Core {
         self.remove_leftover(id);
     }
 
-    /// Puts an end to a run that has none.
-    pub(super) fn stop(&mut self, id: RunId, reason: &str) {
+    /// Puts an end to a run that has none, whatever its pod does meanwhile.
+    pub(super) fn stop(&mut self, id: RunId, ending: Ending) {
         let Some(run) = self.runs.get_mut(&id).filter(|run| !run.is_ended()) else { return };
-        if !run.may_have_pod() {
-            run.settle(self.now, reason);
-            return;
-        }
-        let ending = Ending::Gone(reason.to_owned());
         match &mut run.leaving {
             Some(leaving) => {
+                // The first reason is the one that is told. A lease goes back only where the server wants no stop, and what
+                // hung on the pod staying as it is was not settled.
+                let may_replace = leaving.is_ruled || !matches!(ending, Ending::Returned { .. });
+                if may_replace && !matches!(leaving.ending, Ending::Gone(_)) {
+                    leaving.ending = ending;
+                }
                 // A deletion that might not have counted is asked for again, without its condition.
                 if leaving.if_version.take().is_some() {
                     leaving.asked = None;
                 }
                 leaving.is_ruled = false;
-                // The first reason is the one that is told.
-                if !matches!(leaving.ending, Ending::Gone(_)) {
-                    leaving.ending = ending;
-                }
             }
             None => run.leaving = Some(Leaving::new(ending)),
         }
-        self.drive(id);
+        if run.may_have_pod() {
+            self.drive(id);
+        } else {
+            run.settle(self.now, "");
+        }
     }
 
     fn acknowledge(&mut self, known: &Acknowledged) {

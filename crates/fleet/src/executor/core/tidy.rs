@@ -1,8 +1,9 @@
-//! What time brings: pods that are stuck or missing, a server that is not heard, finished pods that go.
+//! What time brings: pods that are stuck or missing, a server that does not answer, finished pods that go.
 
 use std::collections::BTreeMap;
 
 use pumice_ledger::{RunId, TimeMs};
+use pumice_units::GoDuration;
 
 use crate::executor::facts::PodPhase;
 use crate::executor::stuck::Action;
@@ -12,24 +13,27 @@ use super::run::{Ending, Leaving, Run, Stage};
 
 impl Core {
     pub(super) fn tick(&mut self) {
-        if self.cut_off_ms > 0 && u64::try_from(self.now.since(self.heard)).unwrap_or(0) > self.cut_off_ms {
-            self.cut_off();
-        }
         let ids: Vec<RunId> = self.runs.keys().copied().collect();
         for id in ids {
+            self.cut_off(id);
             self.look_at(id);
             self.drive(id);
         }
         self.remove_finished();
     }
 
-    /// The server counts everything here as lost, and may let it run elsewhere.
-    fn cut_off(&mut self) {
-        let ids: Vec<RunId> = self.runs.keys().copied().collect();
-        for id in ids {
-            self.stop(id, "the cluster was cut off from the server");
-            self.remove_leftover(id);
-        }
+    /// Stops a run that the server may soon count as lost, and start elsewhere. One that does not count as lost by then waits
+    /// in its queue again.
+    fn cut_off(&mut self, id: RunId) {
+        let silent_ms = self.heard.map_or(0, |heard| self.now.since(heard));
+        let Some(after_ms) = self.runs.get(&id).and_then(|run| run.cut_off_ms).filter(|after| silent_ms >= *after)
+        else {
+            return;
+        };
+        let message = format!("nothing was heard of the server for {}", GoDuration::from_millis(after_ms));
+        // Some of it may have run, but that is not the job's doing: it uses up none of its tries.
+        self.stop(id, Ending::Returned { reason: "CutOff".to_owned(), message, attempted: false });
+        self.remove_leftover(id);
     }
 
     /// Applies the rules that need time.

@@ -36,6 +36,15 @@ fn a_pod_is_read() {
 }
 
 #[test]
+fn a_cut_off_is_read_where_it_is_one() {
+    for (text, cut_off_ms) in [("150000", Some(150_000)), ("0", None), ("-1", None), ("5m", None), ("", None)] {
+        let facts = read(|pod| pod["metadata"]["annotations"] = json!({ "pumice.sh/cut-off-ms": text }));
+        assert_eq!(facts.expect("of a run").cut_off_ms, cut_off_ms, "{text:?}");
+    }
+    assert_eq!(read(|_| {}).expect("of a run").cut_off_ms, None);
+}
+
+#[test]
 fn pods_of_others_are_none() {
     assert_eq!(read(|pod| pod["metadata"]["labels"] = json!({})), None);
     assert_eq!(read(|pod| pod["metadata"]["labels"]["armada_job_run_id"] = json!("x")), None);

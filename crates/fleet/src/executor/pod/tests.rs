@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::*;
+use crate::executor::facts::PodFacts;
 use crate::wire::api::{IngressConfig, ServiceConfig};
 use crate::wire::kubernetes::PodSpec;
 
@@ -86,6 +87,17 @@ fn what_nothing_can_be_made_of_is_refused() {
     assert!(matches!(error(&Lease { pod_spec: broken, ..whole.clone() }), PodError::Spec { .. }));
     assert_eq!(error(&Lease { pod_spec: None, ..whole.clone() }), PodError::NoContainers);
     assert_eq!(error(&Lease { node: String::new(), ..whole }), PodError::NoNode);
+}
+
+#[test]
+fn the_pod_tells_after_how_long_it_is_cut_off_and_nobody_else_does() {
+    let spec = json!({ "containers": [{ "name": "main", "image": "busybox" }] });
+    for (cut_off_ms, told) in [(0, None), (150_000, Some(150_000)), (u64::MAX, Some(i64::MAX))] {
+        let mut lease = Lease { cut_off_ms, ..lease(&spec) };
+        lease.annotations.insert(CUT_OFF_ANNOTATION.to_owned(), "1".to_owned());
+        let pod = serde_json::from_value(built(&lease).pod).expect("a pod");
+        assert_eq!(PodFacts::of(&pod).expect("of a run").cut_off_ms, told);
+    }
 }
 
 #[test]

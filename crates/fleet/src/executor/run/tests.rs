@@ -58,6 +58,13 @@ impl Cluster {
                 "metadata": { "resourceVersion": "1" }, "items": [] }),
             (Method::POST, _) => {
                 let mut pod: Value = serde_json::from_slice(&body).expect("a pod");
+                if let Some(class) = pod["spec"]["priorityClassName"].as_str() {
+                    let message = format!("pods is forbidden: no PriorityClass with name {class} was found");
+                    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
+                        "reason": "Forbidden", "message": message });
+                    let refused = Response::builder().status(403).body(Full::new(Bytes::from(status.to_string())));
+                    return refused.expect("a response").map(BodyExt::boxed_unsync);
+                }
                 pod["metadata"]["uid"] = json!("u");
                 pod["metadata"]["resourceVersion"] = json!("2");
                 pod["status"] = json!({ "phase": "Running" });
@@ -156,7 +163,7 @@ impl Talk {
     }
 
     async fn begin(&mut self) -> (usize, usize) {
-        self.say(to_executor::Message::Welcome(Welcome { heartbeat_ms: 1000, cut_off_ms: 0 })).await;
+        self.say(to_executor::Message::Welcome(Welcome { heartbeat_ms: 1000 })).await;
         let Message::Hello(hello) = self.next().await else { panic!("no hello") };
         assert_eq!((hello.executor.as_str(), hello.format_version), ("east", FORMAT));
         let Message::Nodes(nodes) = self.next().await else { panic!("no nodes") };
@@ -186,7 +193,8 @@ async fn a_lease_becomes_a_pod_and_ends_over_two_sessions() {
     let options = Options {
         name: "east".to_owned(),
         server: format!("http://{address}"),
-        token: Some("secret".to_owned()),
+        tls: None,
+        authorization: Some("Bearer secret".to_owned()),
         client,
         settings: Settings::default(),
     };
@@ -199,7 +207,8 @@ async fn a_lease_becomes_a_pod_and_ends_over_two_sessions() {
     };
     let mut talk = arrive().await;
     assert_eq!(talk.begin().await, (1, 0));
-    let spec = json!({ "containers": [{ "name": "main", "image": "busybox" }] });
+    // The cluster knows no classes; the pod is made all the same.
+    let spec = json!({ "containers": [{ "name": "main", "image": "busybox" }], "priorityClassName": "armada-default" });
     let lease = Lease {
         run_id: RUN.to_owned(),
         namespace: "n".to_owned(),
@@ -228,15 +237,20 @@ async fn a_lease_becomes_a_pod_and_ends_over_two_sessions() {
 
 #[tokio::test]
 async fn addresses_and_tokens_that_cannot_be_used_are_refused() {
-    let options = |server: &str, token: Option<&str>| Options {
+    let options = |server: &str, tls, token: Option<&str>| Options {
         name: "east".to_owned(),
         server: server.to_owned(),
-        token: token.map(str::to_owned),
+        tls,
+        authorization: token.map(str::to_owned),
         client: cluster().1,
         settings: Settings::default(),
     };
     for address in ["https://a", "a", "http://a b"] {
-        assert!(matches!(build(options(address, None)), Err(BuildError::Address { .. })), "{address}");
+        assert!(matches!(build(options(address, None, None)), Err(BuildError::Address { .. })), "{address}");
     }
-    assert!(matches!(build(options("http://a", Some("a\nb"))), Err(BuildError::Token)));
+    assert!(matches!(build(options("http://a", None, Some("a\nb"))), Err(BuildError::Token)));
+    let ca = pumice_auth::Ca::passing(jiff::Timestamp::constant(1_764_000_000, 0)).expect("an authority");
+    let tls = || Some(Arc::new(pumice_auth::client_config(ca.pem(), None).expect("a client's side")));
+    assert!(matches!(build(options("http://a", tls(), None)), Err(BuildError::Address { .. })));
+    assert!(build(options("https://a", tls(), None)).is_ok());
 }

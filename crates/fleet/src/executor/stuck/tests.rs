@@ -16,6 +16,7 @@ fn pod() -> PodFacts {
         version: String::new(),
         node: "a".to_owned(),
         phase: PodPhase::Pending,
+        cut_off_ms: None,
         since: TimeMs(0),
         deletion: None,
         init_since: None,

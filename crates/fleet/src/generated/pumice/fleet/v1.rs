@@ -144,7 +144,8 @@ pub struct RunReport {
     pub cause: i32,
     #[prost(message, repeated, tag = "11")]
     pub containers: ::prost::alloc::vec::Vec<RunContainer>,
-    /// Whether something of it may have run. One that was returned without counts as no attempt.
+    /// Whether something of it may have run. One that was returned without counts as no attempt; to be cut off is none of the
+    /// job's doing, so that it comes without.
     #[prost(bool, tag = "12")]
     pub run_attempted: bool,
     /// Addresses by port.
@@ -167,7 +168,7 @@ pub struct RunContainer {
     #[prost(enumeration = "RunCause", tag = "5")]
     pub cause: i32,
 }
-/// Says only that the executor lives. `FromExecutor.sequence` counts it, too.
+/// Says only that the executor lives, and asks for an answer. `FromExecutor.sequence` counts it, too.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Heartbeat {
     /// The last of the server's messages that was dealt with.
@@ -179,10 +180,6 @@ pub struct Welcome {
     /// How often the executor is to say something.
     #[prost(uint64, tag = "1")]
     pub heartbeat_ms: u64,
-    /// After this long without a word the server counts the executor as lost, and the executor starts nothing more of what it
-    /// was leased.
-    #[prost(uint64, tag = "2")]
-    pub cut_off_ms: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Leases {
@@ -225,6 +222,11 @@ pub struct Lease {
     pub services: ::prost::alloc::vec::Vec<super::super::super::api::ServiceConfig>,
     #[prost(message, repeated, tag = "13")]
     pub ingresses: ::prost::alloc::vec::Vec<super::super::super::api::IngressConfig>,
+    /// When the server has answered nothing for so long, the executor stops the pod and gives the lease back, as the run may
+    /// soon be counted as lost and started elsewhere. `Welcome` and `Acknowledge` are answers; other messages do not say that
+    /// the server hears the executor. 0 = never.
+    #[prost(uint64, tag = "14")]
+    pub cut_off_ms: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Stop {
@@ -241,7 +243,8 @@ pub struct StopRun {
     #[prost(enumeration = "StopKind", tag = "3")]
     pub kind: i32,
 }
-/// Reports that are safe with the server: the executor may forget them.
+/// Reports that are safe with the server: the executor may forget them. Sent without any, too, so that whatever the executor
+/// says is answered.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Acknowledge {
     #[prost(message, repeated, tag = "1")]

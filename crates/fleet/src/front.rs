@@ -1,0 +1,205 @@
+//! What answers the fleet's listener: Armada's services over gRPC and plain HTTP, and the streams of executors.
+//!
+//! Invariant: a request is somebody's or nobody's before anything reads its message; nobody may ask for health alone. Who
+//! shows a certificate of the fleet's authority is whom it names; a name with a password, or a token, in the request itself
+//! counts more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response};
+use pumice_auth::{AUTHENTICATED, Identity, IdentityError};
+use tokio::sync::{Semaphore, mpsc};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::Service as _;
+
+use crate::api::{Api, Permission, Who};
+use crate::database::Log;
+use crate::executors::{ExecutorName, Streams};
+use crate::leader::Input;
+use crate::reports::Reports;
+use crate::wire::api::{
+    event_server::EventServer, jobs_server::JobsServer, queue_service_server::QueueServiceServer,
+    submit_server::SubmitServer,
+};
+use crate::wire::executor::executors_server::ExecutorsServer;
+use crate::wire::schedulerobjects::scheduler_reporting_server::SchedulerReportingServer;
+
+mod gateway;
+mod users;
+
+pub use users::{Denied, HashError, Hashed, Known, User, Users, UsersError, UsersFile, hash_password, hash_token};
+
+/// The group of those who may do everything.
+pub const ADMINISTRATORS: &str = "pumice:administrators";
+/// The group of executors: each may speak for the one of its own name.
+pub const EXECUTORS: &str = "pumice:executors";
+
+/// Largest request. A job takes some kB, and there are at most 10,000 in a request.
+const REQUEST_BYTES_MAX: usize = 64 << 20;
+/// Largest answer: an event of a job set is small, details of a thousand jobs are not.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// Passwords that are checked at once.
+const CHECKS_MAX: usize = 2;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Which groups have which permissions everywhere.
+pub type PermissionGroups = BTreeMap<Permission, BTreeSet<String>>;
+
+/// What a connection's certificate says of who is at its other end.
+#[derive(Debug, Clone, Default)]
+pub struct Peer {
+    who: Option<Arc<Who>>,
+}
+
+/// Answers requests; cheap to clone.
+#[derive(Clone)]
+pub struct Front<L: Log> {
+    api: Api<L>,
+    submit: SubmitServer<Api<L>>,
+    queues: QueueServiceServer<Api<L>>,
+    events: EventServer<Api<L>>,
+    jobs: JobsServer<Api<L>>,
+    executors: ExecutorsServer<Streams>,
+    reports: SchedulerReportingServer<Reports>,
+    users: Arc<Users>,
+    checks: Arc<Semaphore>,
+    permissions: Arc<PermissionGroups>,
+}
+
+/// A generated server with the limits of this listener.
+macro_rules! limited {
+    ($server:ident, $service:expr) => {
+        $server::new($service).max_decoding_message_size(REQUEST_BYTES_MAX).max_encoding_message_size(ANSWER_BYTES_MAX)
+    };
+}
+
+impl<L: Log> Front<L> {
+    /// Answers with these services, for people whom `users` or certificates name. What only the leader knows or takes goes
+    /// to `leader`.
+    pub fn new(api: Api<L>, leader: mpsc::Sender<Input>, users: Users, permissions: PermissionGroups) -> Self {
+        Self {
+            submit: limited!(SubmitServer, api.clone()),
+            queues: limited!(QueueServiceServer, api.clone()),
+            events: limited!(EventServer, api.clone()),
+            jobs: limited!(JobsServer, api.clone()),
+            executors: limited!(ExecutorsServer, Streams::new(leader.clone())),
+            reports: limited!(SchedulerReportingServer, Reports::new(leader)),
+            api,
+            users: Arc::new(users),
+            checks: Arc::new(Semaphore::new(CHECKS_MAX)),
+            permissions: Arc::new(permissions),
+        }
+    }
+
+    /// Who is at the other end of a connection, by the certificate (DER) that TLS has verified, if one was shown.
+    ///
+    /// # Errors
+    /// A certificate that names nobody.
+    pub fn peer(&self, certificate: Option<&[u8]>) -> Result<Peer, IdentityError> {
+        let identity = certificate.map(pumice_auth::identity_of).transpose()?;
+        Ok(Peer { who: identity.map(|Identity { user, groups }| self.who(user, groups)) })
+    }
+
+    /// Answers one request of a connection.
+    pub async fn answer<B>(self, peer: Peer, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let mut request = request.map(Body::new);
+        let said = request.headers().get(AUTHORIZATION).cloned();
+        let who = match self.asks(peer, said).await {
+            Ok(who) => who,
+            Err(status) => return refusal(&request, status),
+        };
+        if let Some(who) = &who {
+            request.extensions_mut().insert(who.clone());
+        }
+        let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
+        // The generated servers answer always: their error is that there is none.
+        macro_rules! served {
+            ($by:ident) => {{
+                let mut server = self.$by;
+                server.call(request).await.unwrap_or_else(|never| match never {})
+            }};
+        }
+        match service {
+            "api.Submit" => served!(submit),
+            "api.QueueService" => served!(queues),
+            "api.Event" => served!(events),
+            "api.Jobs" => served!(jobs),
+            "schedulerobjects.SchedulerReporting" => served!(reports),
+            "pumice.fleet.v1.Executors" => match executor(who.as_deref()) {
+                Ok(name) => {
+                    request.extensions_mut().insert(name);
+                    served!(executors)
+                }
+                Err(status) => status.into_http(),
+            },
+            "health" => Response::new(Body::new(http_body_util::Full::from("ok\n"))),
+            _ if is_grpc(&request) => {
+                Status::unimplemented(format!("this server has no service {service:?}")).into_http()
+            }
+            _ => gateway::answer(&self.api, who, request).await,
+        }
+    }
+
+    /// Who makes a request: what it says itself counts more than the certificate.
+    async fn asks(&self, peer: Peer, said: Option<HeaderValue>) -> Result<Option<Arc<Who>>, Status> {
+        let Some(header) = said else { return Ok(peer.who) };
+        let header = header.to_str().map_err(|_| Status::unauthenticated("the authorization is no text"))?;
+        let denied = |denied: Denied| Status::unauthenticated(denied.to_string());
+        let known = match self.users.known(header).map_err(denied)? {
+            Some(known) => known,
+            None => {
+                // Checking a password takes long on purpose: whoever guesses many does not keep others from their work.
+                let broken = || Status::internal("the authorization could not be checked");
+                let _turn = self.checks.acquire().await.map_err(|_| broken())?;
+                let (users, header) = (Arc::clone(&self.users), header.to_owned());
+                let checked = tokio::task::spawn_blocking(move || users.check(&header)).await;
+                checked.map_err(|_| broken())?.map_err(denied)?
+            }
+        };
+        Ok(Some(self.who(known.name, known.groups)))
+    }
+
+    fn who(&self, name: String, groups: impl IntoIterator<Item = String>) -> Arc<Who> {
+        let groups: BTreeSet<String> = groups.into_iter().filter(|group| group != AUTHENTICATED).collect();
+        let permissions = if groups.contains(ADMINISTRATORS) {
+            Permission::ALL.iter().copied().collect()
+        } else {
+            let given = self.permissions.iter().filter(|(_, to)| !to.is_disjoint(&groups));
+            let as_executor = groups.contains(EXECUTORS).then_some(Permission::ExecuteJobs);
+            given.map(|(permission, _)| *permission).chain(as_executor).collect()
+        };
+        Arc::new(Who { name, groups, permissions })
+    }
+}
+
+/// For which executor somebody may speak.
+fn executor(who: Option<&Who>) -> Result<ExecutorName, Status> {
+    let who = who.ok_or_else(|| Status::unauthenticated("executors have to say who they are: give an identity"))?;
+    if !who.permissions.contains(&Permission::ExecuteJobs) {
+        let permission = Permission::ExecuteJobs.word();
+        return Err(Status::permission_denied(format!("{} is no executor: {permission} allows it", who.name)));
+    }
+    Ok(ExecutorName(who.name.clone()))
+}
+
+fn is_grpc(request: &Request<Body>) -> bool {
+    let kind = request.headers().get(http::header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+fn refusal(request: &Request<Body>, status: Status) -> Response<Body> {
+    if is_grpc(request) { status.into_http() } else { gateway::refused(status) }
+}
+
+#[cfg(test)]
+mod tests;

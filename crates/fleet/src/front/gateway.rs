@@ -1,0 +1,103 @@
+//! Calls over plain HTTP.
+//!
+//! A request with a path of [`rest`] becomes the message that gRPC would have brought, and what the call says becomes JSON,
+//! as grpc-gateway has it. Invariant: nobody's message is read, and no call is made of a message that is not whole.
+
+use std::error::Error as StdError;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body::Body as HttpBody;
+use tonic::body::Body;
+
+mod asked;
+mod error;
+mod fields;
+mod reply;
+#[cfg(test)]
+mod tests;
+
+use asked::Asked;
+use error::Error;
+use reply::{single, stream};
+
+use crate::api::{self, Api, Who};
+use crate::database::Log;
+use crate::wire::api::event_server::Event;
+use crate::wire::api::jobs_server::Jobs;
+use crate::wire::api::submit_server::Submit;
+use crate::wire::rest::{self, Matched};
+
+/// Methods of HTTP under which there are calls.
+const METHODS: [&str; 4] = ["DELETE", "GET", "POST", "PUT"];
+
+/// Answers a request over plain HTTP, also one that no call is for: in JSON, with the status of grpc-gateway.
+///
+/// `who` is whoever the listener knows to make it. The answer of a call that streams begins before there is a message and
+/// ends with the call's stream. To drop the future is to hang up: what a call has written stays written.
+pub(super) async fn answer<L, B>(api: &Api<L>, who: Option<Arc<Who>>, request: http::Request<B>) -> http::Response<Body>
+where
+    L: Log,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    let (request, body) = request.into_parts();
+    let Matched { route, fields } = match find(request.method.as_str(), request.uri.path()) {
+        Ok(matched) => matched,
+        Err(error) => return reply::refused(&error),
+    };
+    let answer = match who {
+        Some(who) => call(api, Asked { route, fields, query: request.uri.query(), body, who }).await,
+        None => Err(Error::Call(api::Error::Nobody.into())),
+    };
+    answer.unwrap_or_else(|error| {
+        if error.is_ours() {
+            tracing::error!(?route, %error, cause = ?error.source(), "a request over HTTP failed");
+        }
+        reply::refused(&error)
+    })
+}
+
+/// The answer to a request of which it can't be told who makes it.
+pub(super) fn refused(status: tonic::Status) -> http::Response<Body> {
+    reply::refused(&Error::Call(status))
+}
+
+/// The call under a method and path.
+fn find(method: &str, path: &str) -> Result<Matched, Error> {
+    let others = || METHODS.iter().any(|method| rest::route(method, path).is_some());
+    rest::route(method, path).ok_or_else(|| if others() { Error::Method } else { Error::Path })
+}
+
+/// Makes the call. Its message is read where the call is known, so that nothing is read for one that is not served.
+async fn call<L, B>(api: &Api<L>, asked: Asked<'_, B>) -> Result<http::Response<Body>, Error>
+where
+    L: Log,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    match (asked.route.service, asked.route.call) {
+        ("api.Submit", "SubmitJobs") => single(api.submit_jobs(asked.read().await?).await),
+        ("api.Submit", "CancelJobs") => single(api.cancel_jobs(asked.read().await?).await),
+        ("api.Submit", "CancelJobSet") => single(api.cancel_job_set(asked.read().await?).await),
+        ("api.Submit", "ReprioritizeJobs") => single(api.reprioritize_jobs(asked.read().await?).await),
+        ("api.Submit", "PreemptJobs") => single(api.preempt_jobs(asked.read().await?).await),
+        ("api.Submit", "CreateQueue") => single(api.create_queue(asked.read().await?).await),
+        ("api.Submit", "UpdateQueue") => single(api.update_queue(asked.read().await?).await),
+        ("api.Submit", "DeleteQueue") => single(api.delete_queue(asked.read().await?).await),
+        ("api.Submit", "GetQueue") => single(api.get_queue(asked.read().await?).await),
+        ("api.Submit", "CreateQueues") => single(api.create_queues(asked.read().await?).await),
+        ("api.Submit", "UpdateQueues") => single(api.update_queues(asked.read().await?).await),
+        ("api.Submit", "GetQueues") => stream(api.get_queues(asked.read().await?).await),
+        ("api.Event", "GetJobSetEvents") => stream(api.get_job_set_events(asked.read().await?).await),
+        ("api.Jobs", "GetJobStatus") => single(api.get_job_status(asked.read().await?).await),
+        ("api.Jobs", "GetJobStatusUsingExternalJobUri") => {
+            single(api.get_job_status_using_external_job_uri(asked.read().await?).await)
+        }
+        ("api.Jobs", "GetJobDetails") => single(api.get_job_details(asked.read().await?).await),
+        ("api.Jobs", "GetJobErrors") => single(api.get_job_errors(asked.read().await?).await),
+        ("api.Jobs", "GetJobRunDetails") => single(api.get_job_run_details(asked.read().await?).await),
+        ("api.Jobs", "GetActiveQueues") => single(api.get_active_queues(asked.read().await?).await),
+        (service, call) => Err(Error::NotServed { service, call }),
+    }
+}

@@ -1,0 +1,115 @@
+//! The message of a request: of its body or its query, and of the fields in its path, which count more.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::Body;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use prost::Message;
+use serde::de::DeserializeOwned;
+
+use super::error::Error;
+use super::fields;
+use crate::api::Who;
+use crate::front::REQUEST_BYTES_MAX;
+use crate::wire::rest::{Route, Source};
+
+/// For the whole body. On a line on which it does not come by then, it had better come in parts.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// A request whose call and maker are known.
+pub(super) struct Asked<'a, B> {
+    /// The call.
+    pub(super) route: &'static Route,
+    /// Fields in the path.
+    pub(super) fields: Vec<(&'static str, String)>,
+    /// As it is in the request.
+    pub(super) query: Option<&'a str>,
+    /// Not yet read.
+    pub(super) body: B,
+    /// Who makes it.
+    pub(super) who: Arc<Who>,
+}
+
+impl<B> Asked<'_, B>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    /// What the call takes. Fields that the message does not have are passed over, as grpc-gateway does.
+    ///
+    /// # Errors
+    /// Where the body does not come, or is not of this message.
+    pub(super) async fn read<T>(self) -> Result<tonic::Request<T>, Error>
+    where
+        T: Message + Default + DeserializeOwned,
+    {
+        let mut message: T = match self.route.source {
+            Source::Body => of_json(&whole(self.body, REQUEST_BYTES_MAX, BODY_TIME).await?)?,
+            Source::Query => {
+                let query = self.query.unwrap_or_default();
+                fields::message(form_urlencoded::parse(query.as_bytes())).map_err(Error::Query)?
+            }
+        };
+        let of_path = self.fields.iter().map(|(name, value)| (Cow::Borrowed(*name), Cow::Borrowed(value.as_str())));
+        let of_path: T = fields::message(of_path).map_err(Error::PathFields)?;
+        // What a message has replaces what it is merged into; a path has no empty field.
+        let merged = message.merge(of_path.encode_to_vec().as_slice());
+        merged.expect("a message is read as it was written");
+        let mut request = tonic::Request::new(message);
+        request.extensions_mut().insert(self.who);
+        Ok(request)
+    }
+}
+
+/// The message in a body; one without fields where there is nothing in it.
+fn of_json<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Error> {
+    if body.trim_ascii().is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(body).map_err(Error::Json)
+}
+
+/// A body, when all of it is there.
+async fn whole<B>(body: B, bytes_max: usize, within: Duration) -> Result<Bytes, Error>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    match tokio::time::timeout(within, Limited::new(body, bytes_max).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Error::TooLarge(bytes_max)),
+        Ok(Err(error)) => Err(Error::Broken(error.to_string())),
+        Err(_) => Err(Error::TooSlow(within.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn chunks(chunks: Vec<Result<&'static str, std::fmt::Error>>) -> impl Body<Data = Bytes, Error = std::fmt::Error> {
+        let frame = |chunk: Result<&'static str, _>| chunk.map(|text| Frame::data(Bytes::from(text)));
+        StreamBody::new(stream::iter(chunks.into_iter().map(frame)))
+    }
+
+    #[tokio::test]
+    async fn bodies_are_whole_or_refused() {
+        let parts = || chunks(vec![Ok("ab"), Ok(""), Ok("cd")]);
+        assert_eq!(whole(parts(), 4, LONG).await.unwrap(), "abcd");
+        assert!(matches!(whole(parts(), 3, LONG).await, Err(Error::TooLarge(3))));
+        let broken = chunks(vec![Ok("{}"), Err(std::fmt::Error)]);
+        assert!(matches!(whole(broken, 4, LONG).await, Err(Error::Broken(_))));
+        let waiting = StreamBody::new(stream::pending::<Result<Frame<Bytes>, std::fmt::Error>>());
+        assert!(matches!(whole(waiting, 4, Duration::from_millis(1)).await, Err(Error::TooSlow(_))));
+    }
+}

@@ -1,0 +1,118 @@
+//! Who is let in, and who is told what.
+
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use pumice_auth::Ca;
+use tokio_util::sync::CancellationToken;
+use tonic::Code;
+
+use super::*;
+use crate::api::Sources;
+use crate::database::{Database, Place};
+use crate::submit::Rules;
+
+struct Home {
+    front: Front<Database>,
+    ca: Ca,
+    _directory: tempfile::TempDir,
+}
+
+async fn home(users: Vec<User>, permissions: PermissionGroups) -> Home {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Arc::new(Database::open(&Place::File(directory.path().join("fleet.db"))).await.unwrap());
+    let api = Api::new(log, Rules::default(), Sources::system(), CancellationToken::new());
+    let front = Front::new(api, mpsc::channel(1).0, Users::new(UsersFile { users }).unwrap(), permissions);
+    let ca = Ca::passing(jiff::Timestamp::constant(1_764_000_000, 0)).unwrap();
+    Home { front, ca, _directory: directory }
+}
+
+impl Home {
+    fn peer(&self, name: &str, groups: &[&str]) -> Peer {
+        let issued = self.ca.issue_client(name, groups, jiff::Timestamp::constant(1_764_000_000, 0)).unwrap();
+        self.front.peer(Some(&issued.certificate)).unwrap()
+    }
+
+    async fn grpc(&self, peer: Peer, path: &str, authorization: Option<&str>) -> Code {
+        // An empty message: whoever is let in is told what is missing in it.
+        let mut request = Request::post(path).header("content-type", "application/grpc").header("te", "trailers");
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
+        }
+        let request = request.body(Full::new(Bytes::from_static(&[0; 5]))).unwrap();
+        let response = self.front.clone().answer(peer, request).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        let head = response.headers().get("grpc-status").cloned();
+        let collected = response.into_body().collect().await.unwrap();
+        let trailer = collected.trailers().and_then(|trailers| trailers.get("grpc-status").cloned());
+        Code::from_bytes(head.or(trailer).expect("a status").as_bytes())
+    }
+
+    async fn http(&self, peer: Peer, method: Method, path: &str) -> StatusCode {
+        let request = Request::builder().method(method).uri(path).body(Full::new(Bytes::new())).unwrap();
+        self.front.clone().answer(peer, request).await.status()
+    }
+}
+
+#[tokio::test]
+async fn strangers_may_ask_for_health_and_nothing_else() {
+    let home = home(Vec::new(), PermissionGroups::new()).await;
+    for (path, code) in [
+        ("/api.Submit/Health", Code::Ok),
+        ("/api.Event/Health", Code::Ok),
+        ("/api.Submit/GetQueue", Code::Unauthenticated),
+        ("/api.QueueService/CreateQueue", Code::Unauthenticated),
+        ("/api.Jobs/GetJobStatus", Code::Unauthenticated),
+        ("/api.Event/GetJobSetEvents", Code::Unauthenticated),
+        ("/pumice.fleet.v1.Executors/Session", Code::Unauthenticated),
+        ("/schedulerobjects.SchedulerReporting/GetSchedulingReport", Code::Unauthenticated),
+        ("/api.Nothing/Call", Code::Unimplemented),
+    ] {
+        assert_eq!(home.grpc(Peer::default(), path, None).await, code, "{path}");
+    }
+    assert_eq!(home.http(Peer::default(), Method::GET, "/health").await, StatusCode::OK);
+    assert_eq!(home.http(Peer::default(), Method::GET, "/v1/queue/a").await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn certificates_say_who_it_is() {
+    let permissions = PermissionGroups::from([(Permission::CreateQueue, ["ops".to_owned()].into())]);
+    let home = home(Vec::new(), permissions).await;
+    let (create, session) = ("/api.Submit/CreateQueue", "/pumice.fleet.v1.Executors/Session");
+    // A queue without a name is refused to those who may make one.
+    for (groups, path, code) in [
+        (&[][..], create, Code::PermissionDenied),
+        (&["ops"], create, Code::InvalidArgument),
+        (&[ADMINISTRATORS], create, Code::InvalidArgument),
+        (&[EXECUTORS], create, Code::PermissionDenied),
+        (&["ops"], session, Code::PermissionDenied),
+        // There is no leader here to take the stream.
+        (&[EXECUTORS], session, Code::Unavailable),
+    ] {
+        let peer = home.peer("ann", groups);
+        assert_eq!(home.grpc(peer, path, None).await, code, "{groups:?} {path}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_request_says_counts_more_than_the_certificate() {
+    let token = "a-long-and-random-token";
+    let user = User {
+        name: "bob".to_owned(),
+        groups: ["ops".to_owned()].into(),
+        password: None,
+        token: Some(hash_token(token).into()),
+    };
+    let permissions = PermissionGroups::from([(Permission::CreateQueue, ["ops".to_owned()].into())]);
+    let home = home(vec![user], permissions).await;
+    let administrator = || home.peer("root", &[ADMINISTRATORS]);
+    let path = "/api.Submit/DeleteQueue";
+    let bearer = format!("Bearer {token}");
+    assert_eq!(home.grpc(administrator(), path, Some(&bearer)).await, Code::PermissionDenied);
+    assert_eq!(home.grpc(administrator(), path, Some("Bearer another")).await, Code::Unauthenticated);
+    assert_eq!(home.grpc(Peer::default(), "/api.Submit/CreateQueue", Some(&bearer)).await, Code::InvalidArgument);
+    let request = Request::get("/v1/queue/a").header("authorization", "Basic x").body(Full::new(Bytes::new())).unwrap();
+    let response = home.front.clone().answer(administrator(), request).await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+}

@@ -1,0 +1,218 @@
+//! A cluster that falls silent, from both ends: a leader over SQLite, and executors that say what theirs would.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pumice_ledger::{Entry, Event, JobId, PriorityClass, Queue, Retries};
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::api::{Api, Permission, Sources, Who};
+use crate::clock;
+use crate::database::{Database, Expect, Place, Seq};
+use crate::leader::{Input, Leader, OUT_MAX, Options};
+use crate::rounds::Limits;
+use crate::submit::Rules;
+use crate::wire::api::{JobSubmitRequest, JobSubmitRequestItem, submit_server::Submit as _};
+use crate::wire::executor::from_executor::Message;
+use crate::wire::kubernetes::PodSpec;
+
+/// Longest wait for anything.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// After so long a silent cluster's runs are started elsewhere.
+const RERUN_AFTER_MS: i64 = 3_000;
+const BEAT: Duration = Duration::from_millis(100);
+
+/// One session of an executor.
+struct Session<'s> {
+    leader: &'s mpsc::Sender<Input>,
+    name: &'static str,
+    number: u64,
+    said: u64,
+    told: mpsc::Receiver<wire::ToExecutor>,
+}
+
+impl<'s> Session<'s> {
+    /// Opens one as soon as somebody leads, of a cluster with one node and these runs.
+    async fn open(leader: &'s mpsc::Sender<Input>, name: &'static str, reports: Vec<wire::RunReport>) -> Self {
+        let hello = wire::Hello { executor: name.to_owned(), session_id: String::new(), format_version: 1 };
+        let first = wire::FromExecutor { sequence: 1, message: Some(Message::Hello(hello)) };
+        let (number, told) = loop {
+            let (out, told) = mpsc::channel(OUT_MAX);
+            let (answer, opened) = oneshot::channel();
+            let input = Input::Open { first: first.clone(), who: Some(name.to_owned()), out, answer };
+            leader.send(input).await.expect("a leader");
+            if let Ok(opened) = opened.await {
+                break (opened.expect("a good hello").1, told);
+            }
+            tokio::task::yield_now().await;
+        };
+        let mut session = Self { leader, name, number, said: 1, told };
+        let amounts = [("cpu", "4"), ("memory", "8Gi"), ("ephemeral-storage", "100Gi"), ("pods", "110")];
+        let node = wire::NodeState {
+            name: "node".to_owned(),
+            allocatable: amounts.map(|(name, amount)| (name.to_owned(), amount.to_owned())).into(),
+            ..wire::NodeState::default()
+        };
+        session.say(Message::Nodes(wire::Nodes { complete: true, nodes: vec![node], removed: vec![] })).await;
+        session.say(Message::Runs(wire::Runs { complete: true, reports })).await;
+        session
+    }
+
+    async fn say(&mut self, message: Message) {
+        self.said += 1;
+        let message = wire::FromExecutor { sequence: self.said, message: Some(message) };
+        let input = Input::Message { name: self.name.to_owned(), number: self.number, message };
+        self.leader.send(input).await.expect("a leader");
+    }
+
+    async fn report(&mut self, run: RunId, phase: wire::RunPhase) {
+        self.say(Message::Runs(wire::Runs { complete: false, reports: vec![report(run, phase)] })).await;
+    }
+
+    /// The first of what it is told that is wanted. It says that it lives meanwhile.
+    async fn next<T>(&mut self, mut wanted: impl FnMut(&to_executor::Message) -> Option<T>) -> T {
+        let find = async {
+            loop {
+                match timeout(BEAT, self.told.recv()).await {
+                    Ok(message) => {
+                        let message = message.expect("the session goes on").message.expect("of a kind");
+                        if let Some(found) = wanted(&message) {
+                            return found;
+                        }
+                    }
+                    Err(_) => self.say(Message::Heartbeat(wire::Heartbeat::default())).await,
+                }
+            }
+        };
+        timeout(DEADLINE, find).await.expect("it comes in time")
+    }
+
+    async fn lease(&mut self) -> (RunId, u64) {
+        let lease = |lease: &wire::Lease| (lease.run_id.parse().expect("a run"), lease.cut_off_ms);
+        self.next(|message| match message {
+            to_executor::Message::Leases(leases) => leases.leases.first().map(lease),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Waits until all that it said is dealt with.
+    async fn answered(&mut self) {
+        let said = self.said;
+        self.next(|message| match message {
+            to_executor::Message::Acknowledge(answer) => (answer.seen >= said).then_some(()),
+            _ => None,
+        })
+        .await;
+    }
+
+    async fn close(self) {
+        let input = Input::Closed { name: self.name.to_owned(), number: self.number };
+        self.leader.send(input).await.expect("a leader");
+    }
+}
+
+fn report(run: RunId, phase: wire::RunPhase) -> wire::RunReport {
+    wire::RunReport { run_id: run.to_string(), phase: phase.into(), ..wire::RunReport::default() }
+}
+
+async fn define(log: &Database, rerun_after_ms: i64) {
+    let queue = Queue { name: "q".to_owned(), rerun_after_ms, ..Queue::default() };
+    let entry = Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(clock::now_ms(), "q", "") };
+    log.request(entry, Expect::Any).await.expect("written");
+}
+
+/// Submits a job, as a user does.
+async fn submit(log: &Arc<Database>) -> JobId {
+    let sources = Sources { now: Box::new(clock::now_ms), random: Box::new(|| 1) };
+    let api = Api::new(Arc::clone(log), Rules::default(), sources, CancellationToken::new());
+    let resources = json!({ "cpu": "1", "memory": "1Gi" });
+    let container = json!({ "name": "c", "image": "i", "resources": { "requests": resources, "limits": resources } });
+    let item = JobSubmitRequestItem {
+        namespace: "n".to_owned(),
+        pod_specs: vec![PodSpec::from_json(&json!({ "containers": [container] })).expect("a pod spec")],
+        ..JobSubmitRequestItem::default()
+    };
+    let message = JobSubmitRequest { queue: "q".to_owned(), job_set_id: "s".to_owned(), job_request_items: vec![item] };
+    let mut request = tonic::Request::new(message);
+    let permissions = Permission::ALL.iter().copied().collect();
+    request.extensions_mut().insert(Arc::new(Who { name: "ada".to_owned(), permissions, ..Who::default() }));
+    let answer = api.submit_jobs(request).await.expect("submitted").into_inner();
+    answer.job_response_items[0].job_id.parse().expect("an id")
+}
+
+/// What was decided of the job set, in words.
+async fn decided(log: &Database) -> Vec<String> {
+    let entries = log.events("q", "s", Seq(0), 1_000).await.expect("events");
+    let word = |event: &Event| match event {
+        Event::Leased { run, at, .. } => format!("{} leased to {}", run.attempt, at.cluster),
+        Event::Running { run, .. } => format!("{} running", run.attempt),
+        Event::RunLost { run } => format!("{} lost", run.attempt),
+        Event::Succeeded { run } => format!("{} succeeded", run.attempt),
+        other => format!("{other:?}"),
+    };
+    let is_told = |event: &&Event| !matches!(event, Event::Submitted(_) | Event::Pending { .. });
+    entries.iter().flat_map(|(_, entry)| &entry.events).filter(is_told).map(word).collect()
+}
+
+#[tokio::test]
+async fn a_job_of_a_silent_cluster_ends_elsewhere_and_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    define(&log, RERUN_AFTER_MS).await;
+    let job = submit(&log).await;
+    let class = PriorityClass { value: 0, preemptible: true };
+    let options = Options {
+        holder: "test".to_owned(),
+        classes: [("armada-default".to_owned(), class)].into(),
+        retries: Retries::default(),
+        limits: Limits::default(),
+    };
+    let (leader, inputs) = Leader::new(Arc::clone(&log), options);
+    let mut running = JoinSet::new();
+    running.spawn(leader.run(CancellationToken::new()));
+
+    let mut one = Session::open(&inputs, "one", vec![]).await;
+    let (first, cut_off_ms) = one.lease().await;
+    assert_eq!((first.job, cut_off_ms), (job, 1_500));
+    one.report(first, wire::RunPhase::Running).await;
+    // A leader with nothing to do answers, too.
+    for _ in 0..3 {
+        one.answered().await;
+        one.say(Message::Heartbeat(wire::Heartbeat::default())).await;
+    }
+    one.close().await;
+
+    let mut two = Session::open(&inputs, "two", vec![]).await;
+    let (second, _) = two.lease().await;
+    assert_eq!((second.job, second.attempt), (job, 2));
+    // However slow this machine is, nothing more is lost.
+    define(&log, 0).await;
+    two.report(second, wire::RunPhase::Running).await;
+    two.answered().await;
+
+    let mut one = Session::open(&inputs, "one", vec![report(first, wire::RunPhase::Running)]).await;
+    let stop = one.next(|message| match message {
+        to_executor::Message::Stop(stop) => stop.runs.first().cloned(),
+        _ => None,
+    });
+    let stop = stop.await;
+    assert_eq!((stop.run_id, stop.kind), (first.to_string(), wire::StopKind::Unknown.into()));
+    for late in [wire::RunPhase::Succeeded, wire::RunPhase::Returned, wire::RunPhase::Gone] {
+        one.report(first, late).await;
+        one.answered().await;
+    }
+    let so_far = ["1 leased to one", "1 running", "1 lost", "2 leased to two", "2 running"];
+    assert_eq!(decided(&log).await, so_far);
+    two.report(second, wire::RunPhase::Succeeded).await;
+    two.answered().await;
+    one.report(first, wire::RunPhase::Failed).await;
+    one.answered().await;
+    assert_eq!(decided(&log).await, [so_far.as_slice(), &["2 succeeded"]].concat());
+    log.close().await;
+}
