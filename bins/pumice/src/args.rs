@@ -10,6 +10,7 @@ pub mod api;
 mod backup;
 pub mod cluster;
 pub mod controllers;
+pub mod fleet;
 pub mod history;
 pub mod install;
 mod meaningless;
@@ -56,6 +57,9 @@ pub enum Command {
     /// Run the controllers by themselves
     #[command(subcommand)]
     Controllers(ControllersCommand),
+    /// Queue jobs for many clusters, behind Armada's API (see docs/fleet.md)
+    #[command(subcommand)]
+    Fleet(fleet::FleetCommand),
     /// Keep the history of jobs by itself
     #[command(subcommand)]
     History(HistoryCommand),

@@ -10,6 +10,7 @@ mod args;
 mod backup;
 mod data_dir;
 mod down;
+mod fleet;
 mod history;
 mod install;
 mod node;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::ApiServer(args) => apiserver::run(&args),
         Command::Scheduler(command) => return scheduler::run(&command),
         Command::Controllers(ControllersCommand::Run(args)) => alone::controllers(&args),
+        Command::Fleet(command) => fleet::run(&command),
         Command::History(HistoryCommand::Run(args)) => history::run(&args),
         Command::Admission(AdmissionCommand::Run(args)) => admission::run(&args),
         Command::Admission(AdmissionCommand::Policies(args)) => {

@@ -1,0 +1,132 @@
+//! Clusters of simulated nodes with their executors, for `pumice fleet up`.
+//!
+//! Invariant: each is a cluster like any other, with an API server, a scheduler and a store of its own, and its executor
+//! reaches the fleet's server as one from elsewhere does. Nothing is shared but the process.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use pumice_admission::{Rules, VolcanoAdmission};
+use pumice_api::names;
+use pumice_apiserver::ApiServer;
+use pumice_auth::{Identity, MASTERS, Policy};
+use pumice_cluster::{client_over, install_definitions};
+use pumice_fleet::executor;
+use pumice_node::{Faults, SimulatedOptions};
+use pumice_store::Store;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::server::Server;
+use crate::args::fleet::FleetUpArgs;
+
+/// How long nodes may take to be there.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// Running clusters.
+pub struct Clusters {
+    clusters: Vec<Cluster>,
+    parts: JoinSet<(String, Result<()>)>,
+    shutdown: CancellationToken,
+}
+
+struct Cluster {
+    api: ApiServer,
+    store: Store,
+}
+
+/// Starts them; their nodes are there when it returns.
+pub async fn start(server: &Server, args: &FleetUpArgs) -> Result<Clusters> {
+    let mut clusters = Clusters { clusters: Vec::new(), parts: JoinSet::new(), shutdown: CancellationToken::new() };
+    for number in 1..=args.clusters {
+        let name = format!("cluster-{number}");
+        let folder = server.folder("clusters").join(&name);
+        clusters.add(server, args, &name, &folder).await.with_context(|| format!("start {name}"))?;
+    }
+    Ok(clusters)
+}
+
+impl Clusters {
+    async fn add(&mut self, server: &Server, args: &FleetUpArgs, name: &str, folder: &Path) -> Result<()> {
+        let store = Store::open(folder, pumice_store::Options::default()).context("open its store")?;
+        let api = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
+            .admission(Arc::new(VolcanoAdmission::new(Rules::alone())))
+            .build()
+            .await
+            .context("start its API server")?;
+        let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
+        let administrator = client_over(api.client_service(Identity::new("pumice:administrator", [MASTERS])));
+        install_definitions(&administrator, pumice_api::crds::at_work())
+            .await
+            .context("install Volcano's definitions")?;
+        let nodes = SimulatedOptions {
+            client: client(names::USER_NODE),
+            nodes: args.nodes,
+            shape: args.node_shape.clone(),
+            faults: Faults::default(),
+        };
+        let nodes = nodes.build().context("make its nodes")?;
+        let mut registered = nodes.handle();
+        let scheduler = pumice_scheduler::Options::new(client(names::USER_SCHEDULER)).build();
+        let scheduler = scheduler.context("make its scheduler")?;
+        self.spawn(name, "scheduler", |stop| scheduler.run(stop));
+        self.spawn(name, "nodes", |stop| nodes.run(stop));
+        self.clusters.push(Cluster { api: api.clone(), store });
+        tokio::time::timeout(READY_WITHIN, registered.registered())
+            .await
+            .context("its nodes were not there in time")?;
+        let shown = server.executor(name)?;
+        let executor = executor::build(executor::Options {
+            name: name.to_owned(),
+            server: server.url().to_owned(),
+            tls: Some(shown.tls),
+            authorization: None,
+            client: client(names::USER_EXECUTOR),
+            settings: executor::Settings::default(),
+        })?;
+        self.spawn(name, "executor", async |stop| {
+            executor.run(stop).await;
+            Ok::<(), std::convert::Infallible>(())
+        });
+        Ok(())
+    }
+
+    fn spawn<F, E>(&mut self, cluster: &str, part: &str, run: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let task = run(self.shutdown.clone());
+        let name = format!("the {part} of {cluster}");
+        self.parts.spawn(async move { (name, task.await.map_err(anyhow::Error::new)) });
+    }
+
+    /// Runs until `stop`, or until a part of one ends, which none should.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<()> {
+        let ended = tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            Some(ended) = self.parts.join_next() => Err(failure(ended)),
+        };
+        self.shutdown.cancel();
+        while let Some(ended) = self.parts.join_next().await {
+            if let Ok((name, Err(error))) = ended {
+                tracing::warn!(part = name, error = format!("{error:#}"), "it did not end well");
+            }
+        }
+        for Cluster { api, store } in self.clusters {
+            api.stop().await;
+            store.close().await.context("close a cluster's store")?;
+        }
+        ended
+    }
+}
+
+fn failure(ended: Result<(String, Result<()>), tokio::task::JoinError>) -> anyhow::Error {
+    match ended {
+        Ok((name, Err(error))) => error.context(format!("{name} failed")),
+        Ok((name, Ok(()))) => anyhow::anyhow!("{name} ended before its time"),
+        Err(panic) => anyhow::Error::new(panic).context("a part of a cluster panicked"),
+    }
+}
