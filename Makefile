@@ -5,7 +5,7 @@ DATA_DIR ?=
 TIME ?= 360
 BUILT = $(or $(CARGO_TARGET_DIR),target)/debug
 
-.PHONY: help up demo test test-clients test-realkube wheel test-wheel lint fmt gen pictures bench crash fuzz
+.PHONY: help up demo demo-fleet test test-clients test-realkube wheel test-wheel lint fmt gen pictures bench crash fuzz
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
@@ -17,6 +17,10 @@ up: ## build and bring the platform up on this machine
 demo: ## build, run the tour, leave nothing behind
 	$(CARGO) build --workspace --bins --examples
 	./tests/demo/run target/debug
+
+demo-fleet: ## build, send 20,000 jobs (or PUMICE_DEMO_JOBS) to a fleet of clusters that come and go, leave nothing behind
+	$(CARGO) build --release -p pumice
+	./tests/demo/fleet $(dir $(BUILT))release
 
 test: ## every test, through the real binaries too
 	./tests/prerequisites
@@ -57,7 +61,7 @@ pictures: ## record the documents' pictures of terminals anew
 	$(CARGO) build --release -p pumice -p jobctl -p pumice-python
 	./tests/python/run pictures $(dir $(BUILT))release
 
-bench: ## measure; NAME=admission, api (a million objects, ten minutes), engine, endtoend, history, idle, latency, jobs (ten minutes), large or tasks (of Python, too), pods (real ones), quality (schedules, on the logs of PUMICE_BENCH_TRACES, too), record (a day of the scheduler), realkube (on a real Kubernetes, built first) or soak (the long one): only that; writes bench/results/latest.jsonl
+bench: ## measure; NAME=admission, api (a million objects, ten minutes), engine, endtoend, fleet (a million queued jobs, ten minutes), history, idle, latency, jobs (ten minutes), large or tasks (of Python, too), pods (real ones), quality (schedules, on the logs of PUMICE_BENCH_TRACES, too), record (a day of the scheduler), realkube (on a real Kubernetes, built first) or soak (the long one): only that; writes bench/results/latest.jsonl
 	$(CARGO) build --release -p pumice -p jobctl $(if $(filter large tasks,$(NAME)),-p pumice-python)
 	$(CARGO) bench -p pumice-bench --no-fail-fast $(addprefix --bench ,$(or $(NAME),admission engine endtoend idle latency))
 
