@@ -53,12 +53,42 @@ impl Executors for Streams {
             // The leader may be gone; then nobody has to know.
             let _ = inputs.send(Input::Closed { name, number }).await;
         };
-        // Both directions live in the answer's stream: whoever drops it ends them.
-        let outgoing = futures::stream::unfold(told, async |mut told: mpsc::Receiver<ToExecutor>| {
-            told.recv().await.map(|message| (Ok(message), told))
-        });
-        let incoming = futures::stream::once(incoming).filter_map(async |()| None);
-        let both = futures::stream::select(outgoing, incoming);
-        Ok(Response::new(Box::pin(both)))
+        Ok(Response::new(Box::pin(both(told, incoming))))
+    }
+}
+
+/// The answer's stream, in which both directions live: who drops it ends them. It ends with the leader's end of the session,
+/// so that the executor opens another, and with what comes in.
+fn both<F>(told: mpsc::Receiver<ToExecutor>, incoming: F) -> impl Stream<Item = Result<ToExecutor, Status>> + Send
+where
+    F: Future<Output = ()> + Send,
+{
+    let outgoing = futures::stream::unfold(told, async |mut told: mpsc::Receiver<ToExecutor>| {
+        told.recv().await.map(|message| (Some(Ok(message)), told))
+    });
+    let outgoing = outgoing.chain(futures::stream::once(std::future::ready(None)));
+    let incoming = futures::stream::once(incoming).map(|()| None);
+    let until_the_first_end = |message: &Option<_>| std::future::ready(message.is_some());
+    futures::stream::select(outgoing, incoming).take_while(until_the_first_end).filter_map(std::future::ready)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stream_ends_with_either_of_its_directions() {
+        let (out, told) = mpsc::channel(2);
+        out.send(ToExecutor { sequence: 1, message: None }).await.expect("there is room");
+        drop(out);
+        let mut stream = pin!(both(told, std::future::pending()));
+        assert_eq!(stream.next().await.expect("a message").expect("no error").sequence, 1);
+        assert!(stream.next().await.is_none(), "the leader has ended the session");
+
+        let (_out, told) = mpsc::channel(2);
+        let mut stream = pin!(both(told, std::future::ready(())));
+        assert!(stream.next().await.is_none(), "the executor has gone");
     }
 }

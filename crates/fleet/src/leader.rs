@@ -335,6 +335,10 @@ impl Term {
     }
 
     fn silent(&mut self) {
+        for (name, number) in self.sessions.stale(clock::now_ms()) {
+            tracing::warn!(executor = name, "nothing is heard of it; its session ends");
+            self.close(&name, number);
+        }
         self.inbox.silent = self.sessions.silent(clock::now_ms());
         let rerun =
             |queue: pumice_ledger::QueueView<'_>| queue.definition.is_some_and(|queue| queue.rerun_after_ms > 0);

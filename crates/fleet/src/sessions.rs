@@ -23,6 +23,8 @@ const HEARTBEAT_MS: u64 = 5_000;
 /// Executors stop a run after this part of the time after which it is started elsewhere. The rest is for its pod to end in, for
 /// answers that are under way, and for clocks that differ.
 const CUT_OFF_PART: u64 = 2;
+/// A session ends when nothing was said in it for so long: some heartbeats.
+const SILENCE_MAX_MS: i64 = 30_000;
 /// Longest name of an executor.
 const NAME_MAX: usize = 253;
 /// Runs in one message.
@@ -252,6 +254,13 @@ impl Sessions {
         let session = self.clusters.get_mut(name)?.session.as_mut().filter(|session| session.number == number)?;
         session.sent += 1;
         Some(session.sent)
+    }
+
+    /// Sessions in which nothing is said any more, though their streams are open: an executor that hangs is given nothing.
+    pub fn stale(&self, now: TimeMs) -> Vec<(String, u64)> {
+        let open = self.clusters.iter().filter_map(|(name, cluster)| Some((name, cluster, cluster.session.as_ref()?)));
+        let stale = open.filter(|(_, cluster, _)| now.since(cluster.heard) > SILENCE_MAX_MS);
+        stale.map(|(name, _, session)| (name.clone(), session.number)).collect()
     }
 
     /// Clusters and for how long nothing was heard of them.

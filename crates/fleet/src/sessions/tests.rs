@@ -247,3 +247,16 @@ fn nodes_go_to_their_pools() {
     assert_eq!(send(3, false, vec![node("a", "gpu")]), ["default: -one/a".to_owned(), format!("gpu: one/a {amounts}")]);
     assert_eq!(send(4, true, vec![node("a", "gpu")])[0], "gpu: -one/b");
 }
+
+#[test]
+fn a_session_in_which_nothing_is_said_any_more_is_stale() {
+    let mut scene = Scene::new(0);
+    scene.hello(7);
+    let stale = |scene: &Scene, at| scene.sessions.stale(TimeMs(at));
+    assert!(stale(&scene, 30_001).is_empty());
+    assert_eq!(stale(&scene, 30_002), [("one".to_owned(), 7)]);
+    scene.say(7, Message::Heartbeat(wire::Heartbeat::default()));
+    assert!(stale(&scene, 30_002).is_empty());
+    scene.sessions.close("one", 7);
+    assert!(stale(&scene, 90_000).is_empty(), "it has none");
+}
