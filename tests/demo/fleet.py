@@ -18,6 +18,7 @@ from pathlib import Path
 import grpc
 from armada_client.client import ArmadaClient
 from armada_client.event import Event
+
 from fleet import Cluster, Fleet, Program, is_end, job, pod, read
 
 JOBS = int(os.environ.get("PUMICE_DEMO_JOBS", "20000"))

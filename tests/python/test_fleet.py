@@ -15,6 +15,7 @@ from armada_client.k8s.io.api.core.v1 import generated_pb2 as core_v1
 from armada_client.k8s.io.apimachinery.pkg.api.resource import generated_pb2 as resource
 from armada_client.permissions import Permissions, Subject
 from armada_client.typings import JobState
+
 from fleet import Cluster, Fleet, ask, channel, connect, follow, has, have_ended, is_end, job, pod, read, stories, until
 
 STORY = ["submitted", "queued", "leased", "pending", "running", "succeeded"]
