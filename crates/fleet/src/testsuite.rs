@@ -1,9 +1,9 @@
 //! Armada's test specifications, run against a server of a fleet as Armada's own test suite runs them.
 //!
 //! A specification says what is submitted, what is done then, and which events every job has to see. [`Spec`], [`Matcher`]
-//! and [`junit`] are pure; [`run`] talks to the server and is bounded by the specification's timeout. Invariant: nothing is
-//! left out silently: a call that the server does not have makes the case fail with the server's words, and only ingresses,
-//! which Armada's own fetches as well, and logs, which it takes no notice of, are not looked at.
+//! and [`junit()`] are pure; [`run`] talks to the server, within the specification's timeout. Invariant: nothing that a
+//! specification says is passed over: what the server does not have makes the case fail, with the server's words. One thing
+//! of Armada's own is not done: it also fetches a page from every ingress that an event tells of.
 
 mod action;
 mod course;
