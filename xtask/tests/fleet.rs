@@ -6,7 +6,7 @@ use std::path::Path;
 use protox::prost_reflect::{Cardinality, DescriptorPool, EnumDescriptor, Kind, MessageDescriptor};
 
 /// What Armada has, a fact a line: fields, values of enums and calls.
-const FACTS: &str = include_str!("../../crates/fleet/tests/armada-fields.txt");
+const FACTS: &str = include_str!("../../crates/wire/tests/armada-fields.txt");
 /// Armada's packages.
 const PACKAGES: &[&str] = &["api", "binoculars", "schedulerobjects"];
 

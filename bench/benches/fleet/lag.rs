@@ -13,11 +13,11 @@ use pumice_fleet::api::{Api, MessageId};
 use pumice_fleet::database::{Database, Expect, Log as _, Seq};
 use pumice_fleet::leader::{Leader, Options};
 use pumice_fleet::rounds::Limits;
-use pumice_fleet::wire::api::event_message::Events;
-use pumice_fleet::wire::api::event_server::Event as _;
-use pumice_fleet::wire::api::submit_server::Submit as _;
-use pumice_fleet::wire::api::{JobCancelRequest, JobSetRequest};
 use pumice_ledger::Retries;
+use pumice_wire::api::event_message::Events;
+use pumice_wire::api::event_server::Event as _;
+use pumice_wire::api::submit_server::Submit as _;
+use pumice_wire::api::{JobCancelRequest, JobSetRequest};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

@@ -9,8 +9,8 @@ use pumice_bench::machine;
 use pumice_bench::setting::Setting;
 use pumice_fleet::api::Api;
 use pumice_fleet::database::{Database, Expect, Log as _};
-use pumice_fleet::wire::api::JobSubmitRequestItem;
-use pumice_fleet::wire::api::submit_server::Submit as _;
+use pumice_wire::api::JobSubmitRequestItem;
+use pumice_wire::api::submit_server::Submit as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

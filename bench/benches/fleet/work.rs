@@ -8,9 +8,9 @@ use pumice_fleet::api::{Api, Permission, Request, Sources, Who, submission};
 use pumice_fleet::database::{Database, NewJob, Submission};
 use pumice_fleet::rounds::{node_delta, queue_delta};
 use pumice_fleet::submit::Rules;
-use pumice_fleet::wire::api::{JobSubmitRequest, JobSubmitRequestItem};
-use pumice_fleet::wire::kubernetes::PodSpec;
 use pumice_ledger::{Digest, Entry, Event, JobId, PriorityClass, PriorityClasses, Queue, Shape, Submitted, TimeMs};
+use pumice_wire::api::{JobSubmitRequest, JobSubmitRequestItem};
+use pumice_wire::kubernetes::PodSpec;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

@@ -21,12 +21,12 @@ use crate::database::Log;
 use crate::executors::{ExecutorName, Streams};
 use crate::leader::Input;
 use crate::reports::Reports;
-use crate::wire::api::{
+use pumice_wire::api::{
     event_server::EventServer, jobs_server::JobsServer, queue_service_server::QueueServiceServer,
     submit_server::SubmitServer,
 };
-use crate::wire::executor::executors_server::ExecutorsServer;
-use crate::wire::schedulerobjects::scheduler_reporting_server::SchedulerReportingServer;
+use pumice_wire::executor::executors_server::ExecutorsServer;
+use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReportingServer;
 
 mod gateway;
 mod users;

@@ -18,7 +18,7 @@ use crate::clock;
 use crate::database::{Changed, Epoch, Error, LEASE, Log, Seq};
 use crate::rounds::{Limits, Pool, Window, queue_delta};
 use crate::sessions::{Broken, Sessions};
-use crate::wire::executor as wire;
+use pumice_wire::executor as wire;
 
 mod orders;
 mod questions;

@@ -1,10 +1,7 @@
 //! Many clusters as one: queues, jobs and executors behind an API that Armada's clients speak.
 //!
-//! [`wire`] is what goes over the network; everything else speaks in types of its own.
+//! [`pumice_wire`] is what goes over the network; everything else speaks in types of its own.
 
-#[rustfmt::skip]
-#[allow(missing_docs, rustdoc::all, clippy::all, clippy::redundant_clone, clippy::large_futures, clippy::unwrap_used)]
-mod generated;
 pub mod api;
 mod clock;
 pub mod config;
@@ -21,4 +18,3 @@ pub mod sessions;
 mod simulation;
 pub mod submit;
 pub mod testsuite;
-pub mod wire;

@@ -7,8 +7,8 @@ use tonic::{Request, Response, Status};
 
 use crate::api::{ID_BYTES_MAX, Who};
 use crate::leader::{Input, Question};
-use crate::wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting;
-use crate::wire::schedulerobjects::{
+use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting;
+use pumice_wire::schedulerobjects::{
     JobReport, JobReportRequest, QueueReport, QueueReportRequest, SchedulingReport, SchedulingReportRequest,
     scheduling_report_request::Filter,
 };

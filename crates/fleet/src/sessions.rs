@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pumice_engine::Delta;
 use pumice_ledger::{Ledger, Queue, Report, ReportKind, RunId, RunPhase, TimeMs};
 
-use crate::wire::executor::{self as wire, from_executor, to_executor};
+use pumice_wire::executor::{self as wire, from_executor, to_executor};
 
 mod nodes;
 mod reports;

@@ -19,8 +19,8 @@ use crate::executor::core::{DeleteAnswer, Deletion, Refusal, RefusalKind};
 use crate::executor::pod::{CUT_OFF_ANNOTATION, pod_name};
 use crate::executor::{Core, Input, Output, PodFacts, PodPhase, Settings};
 use crate::sessions::{FORMAT, Order, Sessions, cut_off_ms};
-use crate::wire::executor::{self as wire, from_executor, to_executor};
-use crate::wire::kubernetes::PodSpec;
+use pumice_wire::executor::{self as wire, from_executor, to_executor};
+use pumice_wire::kubernetes::PodSpec;
 
 const SECOND: i64 = 1_000;
 /// Steps with faults, then steps in which all has to come to its end.

@@ -14,7 +14,7 @@ use protox::prost_reflect::prost_types::FileDescriptorSet;
 use super::Output;
 
 /// Where the definitions are, from the workspace's root.
-const PROTO: &str = "crates/fleet/proto";
+const PROTO: &str = "crates/wire/proto";
 /// The definitions that have services; the rest comes along.
 const FILES: &[&str] = &[
     "api/event.proto",
@@ -33,15 +33,15 @@ const PACKAGES: &[(&str, &str, bool)] = &[
     ("pumice.fleet.v1", "pumice/fleet/v1.rs", false),
     ("schedulerobjects", "schedulerobjects.rs", true),
 ];
-const GENERATED: &str = "crates/fleet/src/generated";
+const GENERATED: &str = "crates/wire/src/generated";
 /// Packages and types that are not generated -> where they are.
 const EXTERNAL: &[(&str, &str)] = &[
-    (".google.protobuf", "crate::wire::wellknown"),
-    (".k8s.io.api.core.v1", "crate::wire::kubernetes"),
-    (".k8s.io.api.networking.v1", "crate::wire::kubernetes"),
-    (".k8s.io.apimachinery.pkg.api.resource", "crate::wire::kubernetes"),
+    (".google.protobuf", "crate::wellknown"),
+    (".k8s.io.api.core.v1", "crate::kubernetes"),
+    (".k8s.io.api.networking.v1", "crate::kubernetes"),
+    (".k8s.io.apimachinery.pkg.api.resource", "crate::kubernetes"),
 ];
-const HEADER: &str = "//! Written by `cargo xtask codegen` from the definitions under `crates/fleet/proto`.\n\n";
+const HEADER: &str = "//! Written by `cargo xtask codegen` from the definitions under `crates/wire/proto`.\n\n";
 
 /// The definitions under `root`, with all that they import.
 pub fn descriptors(root: &Path) -> anyhow::Result<FileDescriptorSet> {

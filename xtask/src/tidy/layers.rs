@@ -16,6 +16,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("machines", &["units", "objects", "api"]),
     ("ledger", &["units"]),
     ("translate", &["units", "objects", "api", "engine"]),
+    // the fleet's protocols
+    ("wire", &["objects"]),
     // engines with I/O
     ("store", &["units", "objects"]),
     ("auth", &["units", "objects", "api"]),
@@ -29,9 +31,9 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("history", &["units", "objects", "api", "cluster"]),
     ("watchdog", &["units", "objects", "api", "cluster"]),
     ("console", &["units", "objects", "api", "auth", "cluster"]),
-    ("fleet", &["units", "metrics", "objects", "api", "engine", "translate", "ledger", "auth", "cluster"]),
+    ("fleet", &["units", "metrics", "objects", "api", "engine", "translate", "ledger", "wire", "auth", "cluster"]),
     // surfaces
-    ("jobs", &["units", "objects", "api"]),
+    ("jobs", &["units", "objects", "api", "wire"]),
     ("vcctl", &["units", "objects", "api", "jobs"]),
     ("jobctl", &["units", "api", "jobs"]),
     ("python", &["jobs"]),

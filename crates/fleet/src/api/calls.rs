@@ -6,12 +6,12 @@ use super::follow::Messages;
 use super::queue_calls::Queues;
 use super::{Api, Who};
 use crate::database::Log;
-use crate::wire::api::health_check_response::ServingStatus;
-use crate::wire::api::{
+use pumice_wire::api::health_check_response::ServingStatus;
+use pumice_wire::api::{
     self, BatchQueueCreateResponse, BatchQueueUpdateResponse, CancellationResult, HealthCheckResponse, event_server,
     jobs_server, queue_service_server, submit_server,
 };
-use crate::wire::wellknown::Empty;
+use pumice_wire::wellknown::Empty;
 
 type Answer<T> = Result<Response<T>, Status>;
 

@@ -14,8 +14,8 @@ use thiserror::Error;
 use super::spec::{JobSpec, canonical};
 use crate::database::{NewJob, Submission};
 use crate::submit::{self, Completed, IngressConfig, Item, ItemError, Rules, ServiceConfig, ServiceType, SubmitError};
-use crate::wire::api::{self, JobSubmitRequest, JobSubmitRequestItem};
-use crate::wire::kubernetes::PodSpec;
+use pumice_wire::api::{self, JobSubmitRequest, JobSubmitRequestItem};
+use pumice_wire::kubernetes::PodSpec;
 
 /// Bits of a request's randomness; the one above them is room for counting its jobs.
 const RANDOM_BITS: u32 = 79;

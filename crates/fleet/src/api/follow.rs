@@ -16,7 +16,7 @@ use super::events::{Context, MessageId, Needs, messages};
 use super::spec::JobSpec;
 use super::{Api, Error, Who, limits};
 use crate::database::{self, Log, Seq};
-use crate::wire::api::{EventStreamMessage, JobSetRequest};
+use pumice_wire::api::{EventStreamMessage, JobSetRequest};
 
 /// Entries read at once.
 const PAGE: u32 = 100;

@@ -8,7 +8,7 @@ use super::limits::{self, QUERY_IDS_MAX};
 use super::states::{job_details, job_state, run_details, told};
 use super::{Api, Error, Who};
 use crate::database::{JobRow, Log};
-use crate::wire::api::{
+use pumice_wire::api::{
     GetActiveQueuesRequest, GetActiveQueuesResponse, JobDetailsRequest, JobDetailsResponse, JobErrorsRequest,
     JobErrorsResponse, JobRunDetailsRequest, JobRunDetailsResponse, JobState, JobStatusRequest, JobStatusResponse,
     JobStatusUsingExternalJobUriRequest,

@@ -7,12 +7,12 @@ use tonic::Status;
 use super::limits::{self, QUEUES_MAX};
 use super::{Api, Error, Permission, Who, queues};
 use crate::database::{Expect, Log};
-use crate::wire::api::{
+use pumice_wire::api::{
     self, BatchQueueCreateResponse, BatchQueueUpdateResponse, EndMarker, QueueCancelRequest, QueueCordonRequest,
     QueueCreateResponse, QueueDeleteRequest, QueueGetRequest, QueueList, QueuePreemptRequest, QueueUncordonRequest,
     QueueUpdateResponse, StreamingQueueGetRequest, StreamingQueueMessage, streaming_queue_message,
 };
-use crate::wire::wellknown::Empty;
+use pumice_wire::wellknown::Empty;
 
 /// Queues, then the mark of the end.
 pub(super) type Queues = BoxStream<'static, Result<StreamingQueueMessage, Status>>;

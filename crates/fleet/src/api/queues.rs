@@ -11,8 +11,8 @@ use super::limits::TEXT_BYTES_MAX;
 use super::who::verb_word;
 use super::{Api, Error};
 use crate::database::Log;
-use crate::wire::api;
-use crate::wire::api::queue::{Permissions, permissions};
+use pumice_wire::api;
+use pumice_wire::api::queue::{Permissions, permissions};
 
 /// How long a definition that another server changed may be used.
 const KNOWN_MS: i64 = 1_000;

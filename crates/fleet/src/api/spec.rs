@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::states::time;
 use crate::submit::with_id;
-use crate::wire::api::{IngressConfig, Job, ServiceConfig};
-use crate::wire::executor::Lease;
-use crate::wire::kubernetes::PodSpec;
+use pumice_wire::api::{IngressConfig, Job, ServiceConfig};
+use pumice_wire::executor::Lease;
+use pumice_wire::kubernetes::PodSpec;
 
 /// A job's specification.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use pumice_ledger::{RunId, TimeMs};
 
 use super::spec::JobTold;
 use crate::database::{JobRow, JobState, RunRow, RunState};
-use crate::wire::api::{self, JobDetails, JobRunDetails, JobRunState};
-use crate::wire::wellknown::Timestamp;
+use pumice_wire::api::{self, JobDetails, JobRunDetails, JobRunState};
+use pumice_wire::wellknown::Timestamp;
 
 /// A time on the wire.
 pub(super) fn time(at: TimeMs) -> Timestamp {

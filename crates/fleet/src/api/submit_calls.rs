@@ -9,12 +9,12 @@ use super::limits::{self, IDS_MAX, ITEMS_MAX, REASON_BYTES_MAX};
 use super::{Api, Error, Who};
 use crate::database::{Expect, Log};
 use crate::submit::SubmitError;
-use crate::wire::api::{
+use pumice_wire::api::{
     CancellationResult, JobCancelRequest, JobPreemptRequest, JobReprioritizeRequest, JobReprioritizeResponse,
     JobSetCancelRequest, JobState, JobSubmitRequest, JobSubmitRequestItem, JobSubmitResponse, JobSubmitResponseItem,
     PreemptionResult,
 };
-use crate::wire::wellknown::Empty;
+use pumice_wire::wellknown::Empty;
 
 /// Bytes of a job's labels and annotations: Kubernetes takes no more annotations.
 const METADATA_BYTES_MAX: usize = 262_144;

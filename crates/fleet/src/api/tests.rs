@@ -15,12 +15,12 @@ use super::convert::tests::request as jobs;
 use super::{Api, Permission, Sources, Who};
 use crate::database::{Database, Log, Place, Seq};
 use crate::submit::Rules;
-use crate::wire::api::event_server::Event as _;
-use crate::wire::api::jobs_server::Jobs as _;
-use crate::wire::api::queue_service_server::QueueService;
-use crate::wire::api::submit_server::Submit;
-use crate::wire::api::{self, EventStreamMessage, JobState, event_message::Events};
-use crate::wire::wellknown::Empty;
+use pumice_wire::api::event_server::Event as _;
+use pumice_wire::api::jobs_server::Jobs as _;
+use pumice_wire::api::queue_service_server::QueueService;
+use pumice_wire::api::submit_server::Submit;
+use pumice_wire::api::{self, EventStreamMessage, JobState, event_message::Events};
+use pumice_wire::wellknown::Empty;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 

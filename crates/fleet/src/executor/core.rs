@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pumice_ledger::{RunId, TimeMs};
 
-use crate::wire::executor::{RunReport, Runs, ToExecutor};
+use pumice_wire::executor::{RunReport, Runs, ToExecutor};
 
 use super::facts::{PodEvent, PodFacts};
 use super::settings::Settings;

@@ -10,8 +10,8 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
 use crate::connect::connect;
-use crate::wire::executor::executors_client::ExecutorsClient;
-use crate::wire::executor::{FromExecutor, ToExecutor};
+use pumice_wire::executor::executors_client::ExecutorsClient;
+use pumice_wire::executor::{FromExecutor, ToExecutor};
 
 /// Messages to the server that wait; when they are more, the session is given up.
 const OUTGOING_MAX: usize = 1024;

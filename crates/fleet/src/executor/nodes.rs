@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use pumice_cluster::Change;
 
-use crate::wire::executor::{self as wire, NodeState, Taint};
+use pumice_wire::executor::{self as wire, NodeState, Taint};
 
 use super::pod::RUN_LABEL;
 

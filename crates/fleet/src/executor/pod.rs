@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::submit::{Addressing, annotations};
-use crate::wire::executor::Lease;
+use pumice_wire::executor::Lease;
 
 mod beside;
 

@@ -20,8 +20,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
 
-use crate::wire::executor::from_executor::Message;
-use crate::wire::executor::{FromExecutor, Heartbeat, Hello};
+use pumice_wire::executor::from_executor::Message;
+use pumice_wire::executor::{FromExecutor, Heartbeat, Hello};
 
 use super::calls;
 use super::core::{Core, Input, Output, SessionEnd};

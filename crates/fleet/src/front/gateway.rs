@@ -23,10 +23,10 @@ use reply::{single, stream};
 
 use crate::api::{self, Api, Who};
 use crate::database::Log;
-use crate::wire::api::event_server::Event;
-use crate::wire::api::jobs_server::Jobs;
-use crate::wire::api::submit_server::Submit;
-use crate::wire::rest::{self, Matched};
+use pumice_wire::api::event_server::Event;
+use pumice_wire::api::jobs_server::Jobs;
+use pumice_wire::api::submit_server::Submit;
+use pumice_wire::rest::{self, Matched};
 
 /// Methods of HTTP under which there are calls.
 const METHODS: [&str; 4] = ["DELETE", "GET", "POST", "PUT"];

@@ -11,11 +11,11 @@ use crate::api::{self, Api, Permission, Who};
 use crate::database::{Database, JobState, Place};
 use crate::reports::Reports;
 use crate::submit::Rules;
-use crate::wire::api::{self as wire_api, submit_server::Submit as _};
-use crate::wire::executor::{from_executor::Message, to_executor};
-use crate::wire::kubernetes::PodSpec;
-use crate::wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting as _;
-use crate::wire::schedulerobjects::{JobReportRequest, QueueReportRequest, SchedulingReportRequest};
+use pumice_wire::api::{self as wire_api, submit_server::Submit as _};
+use pumice_wire::executor::{from_executor::Message, to_executor};
+use pumice_wire::kubernetes::PodSpec;
+use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting as _;
+use pumice_wire::schedulerobjects::{JobReportRequest, QueueReportRequest, SchedulingReportRequest};
 
 /// Longest wait for anything.
 const DEADLINE: Duration = Duration::from_secs(60);

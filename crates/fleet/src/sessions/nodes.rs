@@ -6,7 +6,7 @@ use pumice_engine::{Delta, NodeFacts, PodFacts, PodPhase, PodTemplate, Resources
 use pumice_units::Quantity;
 
 use crate::rounds::{node_delta, node_name};
-use crate::wire::executor as wire;
+use pumice_wire::executor as wire;
 
 /// The pool of nodes that name none.
 pub const DEFAULT_POOL: &str = "default";

@@ -2,7 +2,7 @@
 
 use pumice_ledger::{Cause, ContainerEnd, Failure, PodRef, Report, ReportKind, RunId};
 
-use crate::wire::executor as wire;
+use pumice_wire::executor as wire;
 
 /// Longest text that is kept of a report, in bytes.
 const TEXT_MAX: usize = 2048;

@@ -5,7 +5,7 @@ use pumice_ledger::{
 };
 
 use super::*;
-use crate::wire::executor::from_executor::Message;
+use pumice_wire::executor::from_executor::Message;
 
 /// A leader's ledger and its conversations; jobs 1 to `jobs` are leased to cluster `one`.
 struct Scene {

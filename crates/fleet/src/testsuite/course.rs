@@ -19,7 +19,7 @@ use super::server::{Server, answer};
 use super::spec::{Asked, Spec, Submission};
 use super::watch::watch;
 use super::{Case, Report, Settings};
-use crate::wire::api::{JobSetCancelRequest, JobSubmitRequest, JobSubmitRequestItem};
+use pumice_wire::api::{JobSetCancelRequest, JobSubmitRequest, JobSubmitRequestItem};
 
 /// How long it may take to clear away.
 const CLEAR_LIMIT: Duration = Duration::from_secs(60);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::wire::api::event_message::Events;
+use pumice_wire::api::event_message::Events;
 
 macro_rules! kinds {
     ($($variant:ident = $word:literal,)*) => {

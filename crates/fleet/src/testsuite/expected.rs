@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::events::{Kind, json_name};
-use crate::wire::api::EventMessage;
+use pumice_wire::api::EventMessage;
 
 /// The field of a failure that is a pattern.
 const REASON: &str = "reason";

@@ -11,8 +11,8 @@ use thiserror::Error;
 
 use super::events::{Kind, is_last, job_of, place_of};
 use super::expected::{Difference, Expected};
-use crate::wire::api::EventMessage;
-use crate::wire::api::event_message::Events;
+use pumice_wire::api::EventMessage;
+use pumice_wire::api::event_message::Events;
 
 /// What all jobs saw.
 #[derive(Debug)]

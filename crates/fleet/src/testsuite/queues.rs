@@ -10,8 +10,8 @@ use tonic::Code;
 use super::failure::Failure;
 use super::server::{Server, answer};
 use super::spec::{Assertion, QueueCase};
-use crate::wire::api::streaming_queue_message::Event;
-use crate::wire::api::{
+use pumice_wire::api::streaming_queue_message::Event;
+use pumice_wire::api::{
     GetActiveQueuesRequest, Queue, QueueDeleteRequest, QueueGetRequest, QueueList, StreamingQueueGetRequest,
 };
 

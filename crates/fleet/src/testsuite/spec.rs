@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::events::Kind;
 use super::expected::{Expected, ExpectedError};
-use crate::wire::api::{
+use pumice_wire::api::{
     JobCancelRequest, JobPreemptRequest, JobReprioritizeRequest, JobSetCancelRequest, JobSubmitRequestItem,
     NodeCancelRequest, NodePreemptRequest, Queue,
 };

@@ -23,9 +23,9 @@ use crate::connect::connect;
 use crate::database::{Database, Place};
 use crate::leader::{Input, Leader, Options};
 use crate::submit::Rules;
-use crate::wire::api::event_server::EventServer;
-use crate::wire::api::queue_service_server::QueueServiceServer;
-use crate::wire::api::submit_server::SubmitServer;
+use pumice_wire::api::event_server::EventServer;
+use pumice_wire::api::queue_service_server::QueueServiceServer;
+use pumice_wire::api::submit_server::SubmitServer;
 
 /// A fleet without clusters.
 struct Fleet {

@@ -8,7 +8,7 @@ use tonic::{Code, Status, Streaming};
 
 use super::failure::Failure;
 use super::server::Server;
-use crate::wire::api::{EventMessage, EventStreamMessage, JobSetRequest};
+use pumice_wire::api::{EventMessage, EventStreamMessage, JobSetRequest};
 
 const CALL: &str = "GetJobSetEvents";
 /// Time between two streams.

@@ -11,7 +11,7 @@ use super::tests::{SECOND, lease, pod, run};
 use super::*;
 use crate::executor::facts::PodPhase;
 use crate::executor::pod::CUT_OFF_ANNOTATION;
-use crate::wire::executor::{
+use pumice_wire::executor::{
     Acknowledge, Acknowledged, Lease, Leases, RunPhase, Stop, StopKind, StopRun, ToExecutor, Welcome,
     to_executor::Message,
 };

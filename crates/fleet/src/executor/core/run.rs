@@ -6,7 +6,7 @@ use pumice_ledger::{RunId, TimeMs};
 
 use crate::executor::facts::{ContainerState, PodEvent, PodFacts, PodPhase};
 use crate::executor::pod::{cut_off_of, pod_name};
-use crate::wire::executor::{Lease, RunCause, RunContainer, RunPhase, RunReport};
+use pumice_wire::executor::{Lease, RunCause, RunContainer, RunPhase, RunReport};
 
 /// How far the making of a pod is.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use pumice_ledger::RunId;
 
-use crate::wire::executor::to_executor::Message;
-use crate::wire::executor::{Acknowledged, Lease, RunPhase, RunReport, StopKind, StopRun, ToExecutor};
+use pumice_wire::executor::to_executor::Message;
+use pumice_wire::executor::{Acknowledged, Lease, RunPhase, RunReport, StopKind, StopRun, ToExecutor};
 
 use super::run::{Ending, Leaving, Run, Stage};
 use super::{Core, Output, Session, SessionEnd};

@@ -6,11 +6,11 @@ use serde_json::json;
 
 use super::*;
 use crate::executor::facts::{Container, ContainerState, PodPhase};
-use crate::wire::executor::{
+use pumice_wire::executor::{
     Acknowledge, Acknowledged, Lease, Leases, Redirect, RunCause, RunPhase, RunReport, Stop, StopKind, StopRun,
     Welcome, to_executor::Message,
 };
-use crate::wire::kubernetes::PodSpec;
+use pumice_wire::kubernetes::PodSpec;
 
 pub(super) const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;

@@ -7,8 +7,8 @@ use pumice_ledger::RunId;
 use serde_json::Value;
 
 use crate::submit::{Addressing, Completed, IngressPlan, IngressRule, ServiceKind, ServicePlan, ServicePort};
-use crate::wire::api::{IngressConfig, ServiceType};
-use crate::wire::executor::Lease;
+use pumice_wire::api::{IngressConfig, ServiceType};
+use pumice_wire::executor::Lease;
 
 /// The services and ingresses; hosts and certificates with the cluster's part.
 pub fn build(run: RunId, lease: &Lease, pod_spec: &Value, addressing: &Addressing) -> (Vec<Value>, Vec<Value>) {

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::*;
 use crate::executor::facts::PodFacts;
-use crate::wire::api::{IngressConfig, ServiceConfig};
-use crate::wire::kubernetes::PodSpec;
+use pumice_wire::api::{IngressConfig, ServiceConfig};
+use pumice_wire::kubernetes::PodSpec;
 
 const RUN: &str = "00000000000000000000000001-2";
 

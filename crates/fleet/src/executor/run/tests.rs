@@ -18,11 +18,11 @@ use tokio::time::timeout;
 use tonic::{Status, Streaming};
 
 use super::*;
-use crate::wire::executor::executors_server::{Executors, ExecutorsServer};
-use crate::wire::executor::{
+use pumice_wire::executor::executors_server::{Executors, ExecutorsServer};
+use pumice_wire::executor::{
     Acknowledge, Acknowledged, Lease, Leases, RunPhase, RunReport, Stop, StopRun, ToExecutor, Welcome, to_executor,
 };
-use crate::wire::kubernetes::PodSpec;
+use pumice_wire::kubernetes::PodSpec;
 
 const RUN: &str = "00000000000000000000000001-1";
 const LIMIT: Duration = Duration::from_secs(60);

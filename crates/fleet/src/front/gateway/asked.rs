@@ -15,7 +15,7 @@ use super::error::Error;
 use super::fields;
 use crate::api::Who;
 use crate::front::REQUEST_BYTES_MAX;
-use crate::wire::rest::{Route, Source};
+use pumice_wire::rest::{Route, Source};
 
 /// For the whole body. On a line on which it does not come by then, it had better come in parts.
 const BODY_TIME: Duration = Duration::from_secs(30);

@@ -78,7 +78,7 @@ impl<'de> Deserializer<'de> for Texts<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::api::{
+    use pumice_wire::api::{
         JobDetailsRequest, JobSetCancelRequest, JobSetFilter, JobSetRequest, JobState, StreamingQueueGetRequest,
     };
 

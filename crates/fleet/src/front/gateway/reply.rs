@@ -108,7 +108,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::wire::wellknown::Timestamp;
+    use pumice_wire::wellknown::Timestamp;
 
     async fn lines<T: Serialize + Send + 'static>(messages: Vec<Result<T, Status>>) -> Vec<Value> {
         let response = stream(Ok(tonic::Response::new(futures::stream::iter(messages)))).unwrap();

@@ -15,7 +15,7 @@ use super::*;
 use crate::api::{Permission, Sources};
 use crate::database::{Database, Place};
 use crate::submit::Rules;
-use crate::wire::rest::{Answer, ROUTES};
+use pumice_wire::rest::{Answer, ROUTES};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 /// What this server answers of Armada's services.

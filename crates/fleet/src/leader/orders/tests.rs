@@ -17,9 +17,9 @@ use crate::database::{Database, Expect, Place, Seq};
 use crate::leader::{Input, Leader, OUT_MAX, Options};
 use crate::rounds::Limits;
 use crate::submit::Rules;
-use crate::wire::api::{JobSubmitRequest, JobSubmitRequestItem, submit_server::Submit as _};
-use crate::wire::executor::from_executor::Message;
-use crate::wire::kubernetes::PodSpec;
+use pumice_wire::api::{JobSubmitRequest, JobSubmitRequestItem, submit_server::Submit as _};
+use pumice_wire::executor::from_executor::Message;
+use pumice_wire::kubernetes::PodSpec;
 
 /// Longest wait for anything.
 const DEADLINE: Duration = Duration::from_secs(60);

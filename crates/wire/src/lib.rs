@@ -3,6 +3,10 @@
 //! Invariant: names, numbers and JSON of [`api`], [`schedulerobjects`] and [`binoculars`] are Armada's; a test holds them
 //! against a list of its facts. Servers and clients turn these types into ones that can only be valid at once.
 
+#[rustfmt::skip]
+#[allow(missing_docs, rustdoc::all, clippy::all, clippy::redundant_clone, clippy::large_futures, clippy::unwrap_used)]
+mod generated;
+
 pub use crate::generated::api;
 pub use crate::generated::binoculars;
 pub use crate::generated::pumice::fleet::v1 as executor;

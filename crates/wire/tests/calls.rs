@@ -3,10 +3,10 @@
 use std::pin::Pin;
 
 use futures::{Stream, StreamExt as _, stream};
-use pumice_fleet::wire::executor::executors_client::ExecutorsClient;
-use pumice_fleet::wire::executor::executors_server::{Executors, ExecutorsServer};
-use pumice_fleet::wire::executor::{FromExecutor, Hello, ToExecutor, Welcome, from_executor, to_executor};
-use pumice_fleet::wire::{api, rest};
+use pumice_wire::executor::executors_client::ExecutorsClient;
+use pumice_wire::executor::executors_server::{Executors, ExecutorsServer};
+use pumice_wire::executor::{FromExecutor, Hello, ToExecutor, Welcome, from_executor, to_executor};
+use pumice_wire::{api, rest};
 use serde_json::{Value, json};
 use tonic::{Request, Response, Status, Streaming};
 

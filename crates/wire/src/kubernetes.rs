@@ -184,7 +184,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::api::{Job, JobSubmitRequestItem, JobUtilisationEvent};
+    use crate::api::{Job, JobSubmitRequestItem, JobUtilisationEvent};
 
     fn spec() -> Value {
         json!({ "containers": [{ "name": "main", "image": "busybox", "args": ["sleep", "1"],

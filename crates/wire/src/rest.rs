@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     /// What Armada's definitions say.
-    const FACTS: &str = include_str!("../../tests/armada-fields.txt");
+    const FACTS: &str = include_str!("../tests/armada-fields.txt");
     /// Calls without a path: upstream has none for them.
     const WITHOUT: &[&str] = &["api.QueueService/", "api.Submit/Health(", "api.Event/Watch(", "api.Event/Health("];
 
