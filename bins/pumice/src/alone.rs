@@ -25,7 +25,7 @@ const CONTROLLERS_METRICS_PORT: u16 = 8081;
 /// Connects to the cluster and does `work` until it ends; the token is cancelled by a signal.
 pub fn run(args: &ClusterArgs, work: impl AsyncFnOnce(Client, CancellationToken) -> Result<()>) -> Result<()> {
     crate::up::start_logging(&args.log)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
+    let runtime = crate::up::runtime()?;
     runtime.block_on(async {
         let stop = crate::up::stop_on_signal()?;
         let client = client_from(args.kubeconfig.as_deref(), args.master.as_deref()).await?;

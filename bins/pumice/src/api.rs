@@ -98,7 +98,8 @@ impl Api {
 }
 
 /// Takes the port before anything else is touched, so that a taken one costs nothing.
-async fn listen(address: IpAddr, port: u16) -> Result<TcpListener> {
+/// Takes the port.
+pub async fn listen(address: IpAddr, port: u16) -> Result<TcpListener> {
     TcpListener::bind(SocketAddr::from((address, port))).await.with_context(|| {
         format!("port {port} of {address} can't be taken: choose another with --port, or --port 0 for a free one")
     })

@@ -32,7 +32,7 @@ pub fn run(args: &ApiServerArgs) -> Result<()> {
     let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
     data.create()?;
     start_logging(&args.log)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
+    let runtime = crate::up::runtime()?;
     runtime.block_on(serve(args, &data))
 }
 

@@ -20,7 +20,7 @@ use crate::args::fleet::{
     FleetCommand, FleetDir, FleetExecutorArgs, FleetHashArgs, FleetIdentityArgs, FleetServerArgs, FleetUpArgs,
 };
 use crate::data_dir::DataDir;
-use crate::up::{now, start_logging, stop_on_signal};
+use crate::up::{now, runtime, start_logging, stop_on_signal};
 use server::Server;
 
 /// Longest password or token.
@@ -72,8 +72,7 @@ fn up(args: &FleetUpArgs) -> Result<()> {
 /// `pumice fleet executor`: until a signal. Pods go on without it.
 fn execute(args: &FleetExecutorArgs) -> Result<()> {
     let path = &args.identity;
-    let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-    let shown = Credentials::read(&text).with_context(|| format!("{} is no identity", path.display()))?;
+    let shown = shown(path)?;
     ensure!(
         shown.identity.is_in(EXECUTORS),
         "{} is the identity of {:?}, who is no executor: make one with `pumice fleet identity --executor NAME`",
@@ -132,16 +131,18 @@ fn hash(args: &FleetHashArgs) -> Result<()> {
     Ok(())
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")
-}
-
 /// The folder of a fleet.
 fn fleet_dir(args: &FleetDir) -> Result<DataDir> {
     match &args.data_dir {
         Some(asked) => DataDir::choose(Some(asked)),
         None => DataDir::choose(Some(&DataDir::choose(None)?.path().join("fleet"))),
     }
+}
+
+/// Who an identity file says one is.
+fn shown(path: &Path) -> Result<Credentials> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    Credentials::read(&text).with_context(|| format!("{} is no identity", path.display()))
 }
 
 fn settings(path: Option<&Path>) -> Result<executor::Settings> {

@@ -14,6 +14,7 @@ mod fleet;
 mod history;
 mod install;
 mod node;
+mod parts;
 mod restore;
 mod scheduler;
 mod status;

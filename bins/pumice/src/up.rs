@@ -38,7 +38,7 @@ pub fn up(args: UpArgs) -> Result<()> {
         return background::start(&data);
     }
     start_logging(&args.log)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
+    let runtime = runtime()?;
     runtime.block_on(run(&args, &data))
 }
 
@@ -153,6 +153,11 @@ async fn listen_for_pods(gateway: Ipv4Addr, port: u16) -> Option<TcpListener> {
             tracing::warn!(%gateway, port, %error, "pods with a network of their own do not reach the API");
         })
         .ok()
+}
+
+/// What all asynchronous work of a command runs on.
+pub fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")
 }
 
 /// A token that is cancelled by the first SIGINT or SIGTERM; a second one ends the process at once.

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::ca::{Ca, Issued};
 use crate::identity::{Identity, IdentityError, identity_of};
-use crate::tls::{TlsError, provider};
+use crate::tls::{TlsError, client};
 
 /// The text of such a file for the holder of `client`.
 pub fn credentials(ca: &Ca, client: &Issued) -> String {
@@ -61,13 +61,7 @@ impl Credentials {
             return Err(CredentialsError::Missing("authority"));
         }
         let identity = identity_of(&own)?;
-        let tls = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(TlsError::Configure)?
-            .with_root_certificates(trusted)
-            .with_client_auth_cert(vec![own], key)
-            .map_err(TlsError::Configure)?;
-        Ok(Self { identity, tls: Arc::new(tls) })
+        Ok(Self { identity, tls: Arc::new(client(trusted, Some((own, key)))?) })
     }
 }
 

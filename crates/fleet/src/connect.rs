@@ -1,4 +1,4 @@
-//! Connections to a server: the one place where they are opened.
+//! Connections to a server: the one place where they are opened, and what both sides allow.
 
 use std::time::Duration;
 
@@ -8,6 +8,15 @@ use tonic::transport::{Channel, Endpoint, Error};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// Largest answer of a server: an event of a job set is small, details of a thousand jobs are not.
+pub(crate) const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// The address, where it is one of the kind that is spoken.
+pub(crate) fn endpoint(address: &str, is_encrypted: bool) -> Option<Endpoint> {
+    let is_spoken = address.starts_with(if is_encrypted { "https://" } else { "http://" });
+    Endpoint::from_shared(address.to_owned()).ok().filter(|_| is_spoken)
+}
 
 /// A connection to the address, encrypted where `tls` says how.
 ///

@@ -17,6 +17,7 @@ use tonic::body::Body;
 use tonic::codegen::Service as _;
 
 use crate::api::{Api, Permission, Who};
+use crate::connect::ANSWER_BYTES_MAX;
 use crate::database::Log;
 use crate::executors::{ExecutorName, Streams};
 use crate::leader::Input;
@@ -40,8 +41,6 @@ pub const EXECUTORS: &str = "pumice:executors";
 
 /// Largest request. A job takes some kB, and there are at most 10,000 in a request.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
-/// Largest answer: an event of a job set is small, details of a thousand jobs are not.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 /// Passwords that are checked at once.
 const CHECKS_MAX: usize = 2;

@@ -234,8 +234,7 @@ impl Sessions {
     }
 
     /// What clusters are to be told, of what the ledger has now. Each thing is said once in a session, and whatever was said
-    /// is answered. O(runs).
-    /// A cluster that has no room for more keeps what it is due for another time.
+    /// is answered. A cluster that has no room for more keeps what it is due for another time. O(runs).
     pub fn outgoing(&mut self, ledger: &Ledger, has_room: impl Fn(&str) -> bool) -> Vec<Outgoing> {
         let clusters = self.clusters.iter_mut().filter(|(name, _)| has_room(name));
         let all = clusters.filter_map(|(name, cluster)| {

@@ -16,11 +16,11 @@ use pumice_cluster::{client_over, install_definitions};
 use pumice_fleet::executor;
 use pumice_node::{Faults, SimulatedOptions};
 use pumice_store::Store;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::server::Server;
 use crate::args::fleet::FleetUpArgs;
+use crate::parts::Parts;
 
 /// How long nodes may take to be there.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -28,8 +28,7 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// Running clusters.
 pub struct Clusters {
     clusters: Vec<Cluster>,
-    parts: JoinSet<(String, Result<()>)>,
-    shutdown: CancellationToken,
+    parts: Parts,
 }
 
 struct Cluster {
@@ -39,7 +38,7 @@ struct Cluster {
 
 /// Starts them; their nodes are there when it returns.
 pub async fn start(server: &Server, args: &FleetUpArgs) -> Result<Clusters> {
-    let mut clusters = Clusters { clusters: Vec::new(), parts: JoinSet::new(), shutdown: CancellationToken::new() };
+    let mut clusters = Clusters { clusters: Vec::new(), parts: Parts::default() };
     for number in 1..=args.clusters {
         let name = format!("cluster-{number}");
         let folder = server.folder("clusters").join(&name);
@@ -71,8 +70,8 @@ impl Clusters {
         let mut registered = nodes.handle();
         let scheduler = pumice_scheduler::Options::new(client(names::USER_SCHEDULER)).build();
         let scheduler = scheduler.context("make its scheduler")?;
-        self.spawn(name, "scheduler", |stop| scheduler.run(stop));
-        self.spawn(name, "nodes", |stop| nodes.run(stop));
+        self.parts.spawn(format!("scheduler of {name}"), |stop| scheduler.run(stop));
+        self.parts.spawn(format!("nodes of {name}"), |stop| nodes.run(stop));
         self.clusters.push(Cluster { api: api.clone(), store });
         tokio::time::timeout(READY_WITHIN, registered.registered())
             .await
@@ -86,47 +85,24 @@ impl Clusters {
             client: client(names::USER_EXECUTOR),
             settings: executor::Settings::default(),
         })?;
-        self.spawn(name, "executor", async |stop| {
+        self.parts.spawn(format!("executor of {name}"), async |stop| {
             executor.run(stop).await;
             Ok::<(), std::convert::Infallible>(())
         });
         Ok(())
     }
 
-    fn spawn<F, E>(&mut self, cluster: &str, part: &str, run: impl FnOnce(CancellationToken) -> F)
-    where
-        F: Future<Output = Result<(), E>> + Send + 'static,
-        E: std::error::Error + Send + Sync + 'static,
-    {
-        let task = run(self.shutdown.clone());
-        let name = format!("the {part} of {cluster}");
-        self.parts.spawn(async move { (name, task.await.map_err(anyhow::Error::new)) });
-    }
-
     /// Runs until `stop`, or until a part of one ends, which none should.
     pub async fn run(mut self, stop: CancellationToken) -> Result<()> {
         let ended = tokio::select! {
             () = stop.cancelled() => Ok(()),
-            Some(ended) = self.parts.join_next() => Err(failure(ended)),
+            failure = self.parts.failure() => Err(failure),
         };
-        self.shutdown.cancel();
-        while let Some(ended) = self.parts.join_next().await {
-            if let Ok((name, Err(error))) = ended {
-                tracing::warn!(part = name, error = format!("{error:#}"), "it did not end well");
-            }
-        }
+        let rest = self.parts.end().await;
         for Cluster { api, store } in self.clusters {
             api.stop().await;
             store.close().await.context("close a cluster's store")?;
         }
-        ended
-    }
-}
-
-fn failure(ended: Result<(String, Result<()>), tokio::task::JoinError>) -> anyhow::Error {
-    match ended {
-        Ok((name, Err(error))) => error.context(format!("{name} failed")),
-        Ok((name, Ok(()))) => anyhow::anyhow!("{name} ended before its time"),
-        Err(panic) => anyhow::Error::new(panic).context("a part of a cluster panicked"),
+        ended.and(rest)
     }
 }

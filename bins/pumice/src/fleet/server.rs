@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{fleet_dir, read};
+use crate::api;
 use crate::args::fleet::ServingFleetArgs;
 use crate::data_dir::DataDir;
 use crate::up::{host_name, now};
@@ -59,7 +60,7 @@ impl Server {
         let data = fleet_dir(&args.dir)?;
         data.create()?;
         let lock = DirectoryLock::acquire(data.path()).context("be the only server here")?;
-        let listener = listen(args).await?;
+        let listener = api::listen(args.bind_address, args.port).await?;
         let address = listener.local_addr().context("read the port")?;
         let place = match &args.database_url {
             Some(url) => Place::Postgres(url.clone()),
@@ -75,8 +76,8 @@ impl Server {
         let options = Options { holder, classes, retries: config.retries(), limits };
         let (leader, inputs) = Leader::new(Arc::clone(&database), options);
         let stopping = CancellationToken::new();
-        let api = Api::new(Arc::clone(&database), config.submission, Sources::system(), stopping.clone());
-        let front = Front::new(api, inputs, users, permissions);
+        let served = Api::new(Arc::clone(&database), config.submission, Sources::system(), stopping.clone());
+        let front = Front::new(served, inputs, users, permissions);
         let reached = if address.ip().is_unspecified() { pumice_node::host_ip().into() } else { address.ip() };
         let url = format!("https://{}", SocketAddr::from((reached, address.port())));
         let server = Server { data, ca, url, database, leader, front, listener, tls, stopping, _lock: lock };
@@ -133,13 +134,6 @@ impl Server {
     fn administrator(&self) -> PathBuf {
         self.data.path().join("administrator.pem")
     }
-}
-
-async fn listen(args: &ServingFleetArgs) -> Result<TcpListener> {
-    let (address, port) = (args.bind_address, args.port);
-    TcpListener::bind(SocketAddr::from((address, port))).await.with_context(|| {
-        format!("port {port} of {address} can't be taken: choose another with --port, or --port 0 for a free one")
-    })
 }
 
 /// Names and addresses under which the server is reached.

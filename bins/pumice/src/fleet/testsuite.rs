@@ -13,9 +13,8 @@ use pumice_auth::Credentials;
 use pumice_fleet::testsuite::{self, Case, Report, Server, Settings, Spec, junit};
 use tokio_util::sync::CancellationToken;
 
-use super::runtime;
 use crate::args::fleet::FleetTestsuiteArgs;
-use crate::up::stop_on_signal;
+use crate::up::{runtime, stop_on_signal};
 
 /// A file can't be read, or is not what it should be.
 const UNREADABLE: i32 = 2;
@@ -51,8 +50,7 @@ pub fn run(args: &FleetTestsuiteArgs) -> Result<()> {
 
 /// All cases, and who runs them.
 fn read(args: &FleetTestsuiteArgs) -> Result<(Vec<Case>, Credentials)> {
-    let text = fs::read_to_string(&args.identity).with_context(|| format!("read {}", args.identity.display()))?;
-    let shown = Credentials::read(&text).with_context(|| format!("{} is no identity", args.identity.display()))?;
+    let shown = super::shown(&args.identity)?;
     let mut files = Vec::new();
     for path in &args.files {
         find(path, path, DEPTH_MAX, &mut files)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use futures::FutureExt as _;
 use pumice_api::names;
 use pumice_apiserver::ApiServer;
@@ -16,11 +16,11 @@ use pumice_history::{LastRuns, Place};
 use pumice_node::{ShimCommand, SimulatedHandle, SimulatedOptions};
 use pumice_scheduler::{AskRuns, PastRuns};
 use pumice_units::Quantity;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::UpArgs;
 use crate::args::node::MachineArgs;
+use crate::parts::Parts;
 use crate::up::late::{self, Late, Part};
 
 /// How often a file that is waited for is looked for.
@@ -34,9 +34,8 @@ const LEARNED_PAUSE: Duration = Duration::from_millis(100);
 
 /// The running components. Dropping it ends them without their leave; see [`Components::end`].
 pub struct Components {
-    tasks: JoinSet<(&'static str, Result<()>)>,
-    parts: [Part; 4],
-    shutdown: CancellationToken,
+    running: Parts,
+    told: [Part; 4],
     simulated: Option<SimulatedHandle>,
 }
 
@@ -50,12 +49,7 @@ impl Components {
         port: u16,
     ) -> Result<Components> {
         let node = late.node_name.as_str();
-        let mut components = Components {
-            tasks: JoinSet::new(),
-            parts: late.parts.clone(),
-            shutdown: CancellationToken::new(),
-            simulated: None,
-        };
+        let mut components = Components { running: Parts::default(), told: late.parts.clone(), simulated: None };
         let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
 
         // First of all: what goes before it looks has an unknown end.
@@ -119,39 +113,27 @@ impl Components {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let task = run(self.shutdown.clone());
-        let part = self.parts.iter().find(|part| part.name == name).cloned();
-        self.tasks.spawn(async move {
-            let runs = |runs| part.iter().for_each(|part| part.runs(runs));
-            runs(true);
-            let ended = task.await.map_err(anyhow::Error::new);
-            runs(false);
-            (name, ended)
+        let part = self.told.iter().find(|part| part.name == name).cloned();
+        self.running.spawn(name, |stop| {
+            let task = run(stop);
+            async move {
+                let runs = |runs| part.iter().for_each(|part| part.runs(runs));
+                runs(true);
+                let ended = task.await;
+                runs(false);
+                ended
+            }
         });
     }
 
     /// Waits for the first component that ends by itself, which none of them should.
     pub async fn failure(&mut self) -> anyhow::Error {
-        match self.tasks.join_next().await {
-            Some(Ok((name, Err(error)))) => error.context(format!("the {name} failed")),
-            Some(Ok((name, Ok(())))) => anyhow::anyhow!("the {name} ended before its time"),
-            Some(Err(panic)) => anyhow::Error::new(panic).context("a component panicked"),
-            None => anyhow::anyhow!("no component runs"),
-        }
+        self.running.failure().await
     }
 
     /// Asks all components to end and waits for them.
-    pub async fn end(mut self) -> Result<()> {
-        self.shutdown.cancel();
-        let mut failed = Vec::new();
-        while let Some(ended) = self.tasks.join_next().await {
-            match ended {
-                Ok((_, Ok(()))) => {}
-                Ok((name, Err(error))) => failed.push(format!("{name}: {error:#}")),
-                Err(panic) => failed.push(panic.to_string()),
-            }
-        }
-        if failed.is_empty() { Ok(()) } else { bail!("not everything ended well: {}", failed.join("; ")) }
+    pub async fn end(self) -> Result<()> {
+        self.running.end().await
     }
 }
 

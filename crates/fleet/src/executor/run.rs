@@ -30,6 +30,7 @@ use super::link::{self, LinkError, LinkEvent, Shown};
 use super::nodes::Nodes;
 use super::settings::Settings;
 use super::stuck::{Checks, PatternError};
+use crate::connect::endpoint;
 
 /// The protocol that is spoken.
 const FORMAT: u32 = 1;
@@ -140,12 +141,6 @@ pub fn build(options: Options) -> Result<Executor, BuildError> {
         retry: RETRY_FIRST,
         retry_at: Instant::now(),
     })
-}
-
-/// The address, where it is of the kind that is spoken.
-fn endpoint(address: &str, is_encrypted: bool) -> Option<Endpoint> {
-    let is_spoken = address.starts_with(if is_encrypted { "https://" } else { "http://" });
-    Endpoint::from_shared(address.to_owned()).ok().filter(|_| is_spoken)
 }
 
 impl Executor {

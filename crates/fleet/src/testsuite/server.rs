@@ -6,11 +6,11 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use thiserror::Error;
 use tokio::time::timeout;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use super::failure::Failure;
-use crate::connect::connect;
+use crate::connect::{ANSWER_BYTES_MAX, connect, endpoint};
 use pumice_wire::api::event_client::EventClient;
 use pumice_wire::api::jobs_client::JobsClient;
 use pumice_wire::api::node_client::NodeClient;
@@ -19,8 +19,6 @@ use pumice_wire::api::submit_client::SubmitClient;
 
 /// How long one answer may take. Submissions of thousands of jobs take seconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
-/// Largest answer.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 /// A server; cheap to clone, all clones share a connection.
 #[derive(Debug, Clone)]
@@ -51,8 +49,7 @@ impl Server {
     /// # Errors
     /// An address that is none, or where nobody answers whom `tls` trusts.
     pub async fn connect(address: &str, tls: &Arc<ClientConfig>) -> Result<Self, ConnectError> {
-        let endpoint = Endpoint::from_shared(address.to_owned()).ok().filter(|_| address.starts_with("https://"));
-        let endpoint = endpoint.ok_or_else(|| ConnectError::Address(address.to_owned()))?;
+        let endpoint = endpoint(address, true).ok_or_else(|| ConnectError::Address(address.to_owned()))?;
         match connect(endpoint, Some(tls)).await {
             Ok(channel) => Ok(Self { channel }),
             Err(source) => Err(ConnectError::Connect { address: address.to_owned(), source }),
