@@ -428,6 +428,13 @@ pub trait Plugin: Debug + Send + Sync {
         None
     }
 
+    /// Whether `preemptable` always has an opinion, and gives nobody but what is of lower priority: by the priority of their
+    /// groups, and within the preemptor's own group by that of the tasks. `false` is always right; `true` saves looking
+    /// at all others.
+    fn preempts_only_lower(&self) -> bool {
+        false
+    }
+
     /// Which candidates may leave for a task of another queue. `None` abstains; an empty list is a veto. Whether it
     /// abstains does not depend on the preemptor.
     fn reclaimable(&self, _tables: &Tables, _preemptor: TaskId, _candidates: &[TaskId]) -> Option<Vec<TaskId>> {

@@ -43,7 +43,11 @@ pub(crate) fn ratio(held: i64, of: i64) -> i64 {
     if of <= 0 {
         return WHOLE;
     }
-    i64::try_from(i128::from(held) * i128::from(WHOLE) / i128::from(of)).unwrap_or(i64::MAX)
+    // A division of 64 bits is much quicker, and enough for most.
+    match held.checked_mul(WHOLE) {
+        Some(parts) => parts / of,
+        None => i64::try_from(i128::from(held) * i128::from(WHOLE) / i128::from(of)).unwrap_or(i64::MAX),
+    }
 }
 
 /// The largest share in any dimension that `of` has.

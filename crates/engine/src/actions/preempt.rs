@@ -154,6 +154,11 @@ fn from_others(
 fn from_own(cycle: &mut Cycle<'_>, prospects: &mut Prospects, mode: Mode, group: GroupId) {
     for task in preemptors::pods(cycle, group) {
         let hunt = Hunt::new(cycle, From::Group, group, task);
+        if !hunt.may_find(cycle) {
+            // Room without victims is not what is looked for.
+            prospects.discarded();
+            return;
+        }
         let mut statement = Statement::new(cycle, NAME, group);
         let Some(room) = mode.find(cycle, prospects, &hunt).filter(|room| !room.victims.is_empty()) else {
             prospects.discarded();

@@ -3,7 +3,8 @@
 //! Invariant: a node is left out only as long as nothing has changed that could make it a better answer: it comes
 //! back when it changes, when evictions that made it useless are taken back, or when the queue holds less. So 10,000
 //! preemptors that are alike cost one look at each node and one at each success, not a scan each. Nodes where nobody
-//! leaves are left out for all queues that reclaim (`kept`).
+//! leaves are left out for all queues that reclaim (`kept`); nodes without anything that may leave are not even looked at
+//! where that is known up front.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +12,7 @@ use std::collections::BinaryHeap;
 use rustc_hash::FxHashMap;
 
 use super::kept::Kept;
-use super::victims::{From, Hunt, Refusal};
+use super::victims::{From, Grounds, Hunt, Refusal};
 use crate::config::Switch;
 use crate::cycle::Cycle;
 use crate::ids::{ClassId, GroupId, NodeId, QueueId, TaskId};
@@ -27,7 +28,7 @@ struct Key {
     from: From,
     class: ClassId,
     queue: QueueId,
-    /// Set where its own pods are on nodes, so that they are told from those of others.
+    /// Set where its own pods are on nodes, so that they are told from those of others, and any of these may leave.
     group: Option<GroupId>,
     /// All that plugins read of the preemptor; set to the task itself where no two are alike.
     victims: Result<u64, TaskId>,
@@ -39,7 +40,7 @@ type Standing = (bool, i64);
 #[derive(Debug, Default)]
 struct Order {
     heap: BinaryHeap<(Standing, Reverse<NodeId>)>,
-    /// Entries of the heap that differ from this are stale.
+    /// Entries of the heap that differ from this are stale. Empty as long as no node was any good.
     standing: Vec<Option<Standing>>,
     seen: Option<u64>,
     /// Nodes that only the queue stands against, and what it held then.
@@ -110,7 +111,7 @@ impl Prospects {
         // What trials left in the log of changes has been taken back.
         order.seen = Some(cycle.tables.nodes.use_log.end());
         self.kept.skip(&cycle.tables.nodes);
-        order.weigh(cycle, hunt, &self.kept, found.iter().map(|room| room.node));
+        order.weigh_again(cycle, hunt, &self.kept, found.iter().map(|room| room.node));
         self.taken |= !found.is_empty();
         found
     }
@@ -144,7 +145,8 @@ impl Key {
         };
         let counts = &cycle.tables.groups.row(hunt.group).counts;
         let placed = counts.get(TaskState::Bound) + counts.get(TaskState::Running) > 0;
-        let group = (placed && hunt.from != From::OtherQueues).then_some(hunt.group);
+        let tells = || hunt.from == From::Group || hunt.may_find(cycle);
+        let group = (placed && hunt.from != From::OtherQueues && tells()).then_some(hunt.group);
         Self { from: hunt.from, class: hunt.class, queue: hunt.queue, group, victims }
     }
 }
@@ -163,17 +165,16 @@ impl Order {
     fn repair(&mut self, cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept) {
         let nodes = &cycle.tables.nodes;
         let span = nodes.table.span();
-        self.standing.resize(span.max(self.standing.len()), None);
         match self.seen.and_then(|seen| nodes.use_log.since(seen)) {
-            Some(changed) => self.weigh(cycle, hunt, kept, changed.iter().copied()),
-            None => self.weigh(cycle, hunt, kept, (0..span).map(NodeId::from)),
+            Some(changed) => self.weigh_again(cycle, hunt, kept, changed.iter().copied()),
+            None => self.start(cycle, hunt, kept),
         }
         self.seen = Some(nodes.use_log.end());
         let held = held(cycle.tables, hunt.queue);
         let less = self.held.len() != held.len() || self.held.iter().zip(&held).any(|(before, now)| now < before);
         if less {
             let blocked = std::mem::take(&mut self.blocked);
-            self.weigh(cycle, hunt, kept, blocked.into_iter());
+            self.weigh_again(cycle, hunt, kept, blocked.into_iter());
         }
         self.held = held;
         if self.heap.len() > 64 + 4 * span {
@@ -182,15 +183,45 @@ impl Order {
         }
     }
 
+    /// Finds the places of all nodes. Those without room where nothing may leave have none.
+    fn start(&mut self, cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept) {
+        let nodes = &cycle.tables.nodes;
+        let grounds = hunt.grounds(cycle);
+        let with_room = || nodes.with_future_room(&cycle.tables.classes.row(hunt.class).demand);
+        let looked_at: Vec<NodeId> = match &grounds {
+            Grounds::Anywhere => (0..nodes.table.span()).map(NodeId::from).collect(),
+            Grounds::Nowhere => with_room(),
+            Grounds::On(some) => {
+                let more = with_room().into_iter().filter(|node| !some.contains(node.index()));
+                some.ones().map(NodeId::from).chain(more).collect()
+            }
+        };
+        self.standing.fill(None);
+        self.heap.clear();
+        self.weigh(cycle, hunt, (kept, &grounds), looked_at.into_iter());
+    }
+
     /// Finds the places of nodes that may have changed.
-    fn weigh(&mut self, cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept, nodes: impl Iterator<Item = NodeId>) {
+    fn weigh_again(&mut self, cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept, nodes: impl Iterator<Item = NodeId>) {
+        let grounds = if hunt.may_find(cycle) { Grounds::Anywhere } else { Grounds::Nowhere };
+        self.weigh(cycle, hunt, (kept, &grounds), nodes);
+    }
+
+    fn weigh(
+        &mut self,
+        cycle: &Cycle<'_>,
+        hunt: &Hunt,
+        (kept, grounds): (&Kept, &Grounds),
+        nodes: impl Iterator<Item = NodeId>,
+    ) {
         let tables = &*cycle.tables;
         let class = tables.classes.row(hunt.class);
         let (mut suited, mut rooms): (Vec<NodeId>, Vec<bool>) = (Vec::new(), Vec::new());
         for node in nodes {
             let known = tables.nodes.table.get(node.index()).is_some_and(|row| row.known);
             let room = class.demand.iter().all(|(dim, amount)| amount <= tables.nodes.future_room(node, dim));
-            let stays = || hunt.from == From::OtherQueues && kept.contains(node) || !hunt.has_candidates(tables, node);
+            let stays =
+                || hunt.from == From::OtherQueues && kept.contains(node) || !grounds.contain(hunt, tables, node);
             let in_vain = !known || !room && stays();
             debug_assert!(
                 !known || !in_vain || hunt.victims(cycle, node).tasks.is_empty(),
@@ -199,10 +230,14 @@ impl Order {
             if !in_vain && cycle.policy.check_facts(tables, class, node).is_none() {
                 suited.push(node);
                 rooms.push(room);
-            } else {
-                self.standing[node.index()] = None;
+            } else if let Some(standing) = self.standing.get_mut(node.index()) {
+                *standing = None;
             }
         }
+        if suited.is_empty() {
+            return;
+        }
+        self.standing.resize(tables.nodes.table.span().max(self.standing.len()), None);
         let mut scores = vec![0; suited.len()];
         cycle.policy.score_nodes(tables, class, &suited, &mut scores);
         if hunt.specific {

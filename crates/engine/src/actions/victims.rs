@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 
+use fixedbitset::FixedBitSet;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -40,7 +41,20 @@ pub(super) struct Hunt {
     pub(super) class: ClassId,
     /// A plugin has more to say about this very task.
     pub(super) specific: bool,
+    /// Only what is of lower priority than this leaves: groups, or within the group tasks.
+    below: Option<i32>,
     now: TimeMs,
+}
+
+/// On which nodes anything may leave for a task, as far as pods, groups and queues go.
+#[derive(Debug)]
+pub(super) enum Grounds {
+    /// To be found out node by node.
+    Anywhere,
+    /// On none, as long as the action runs.
+    Nowhere,
+    /// On these, as things stand.
+    On(FixedBitSet),
 }
 
 /// Why a node can't be had.
@@ -57,8 +71,60 @@ pub(super) enum Refusal {
 impl Hunt {
     pub(super) fn new(cycle: &Cycle<'_>, from: From, group: GroupId, task: TaskId) -> Self {
         let specific = cycle.policy.is_specific(cycle.tables, task);
-        let (queue, class) = (cycle.tables.groups.row(group).queue, cycle.tables.task(task).class);
-        Self { from, task, group, queue, class, specific, now: cycle.now }
+        let (wants, row) = (cycle.tables.task(task), cycle.tables.groups.row(group));
+        let priority = match from {
+            From::Queue => Some(row.priority),
+            From::Group => Some(wants.priority),
+            From::OtherQueues => None,
+        };
+        let below = priority.filter(|_| cycle.policy.preempts_only_lower());
+        Self { from, task, group, queue: row.queue, class: wants.class, specific, below, now: cycle.now }
+    }
+
+    /// Whether anything may leave for the task, as far as that can be told without looking at all there is. A `false` holds
+    /// as long as the action runs: what comes to hold room meanwhile only waits for it, which is no victim.
+    pub(super) fn may_find(&self, cycle: &Cycle<'_>) -> bool {
+        let holdings = &cycle.backlog.holdings;
+        match (self.from, self.below) {
+            (From::Queue, Some(priority)) => holdings.any_below(self.queue, priority),
+            (From::Group, _) => {
+                let mut own = cycle.tables.groups.row(self.group).tasks.iter();
+                own.any(|task| self.is_candidate(cycle.tables, *task))
+            }
+            _ => true,
+        }
+    }
+
+    /// Where anything may leave for the task. O(pods of the groups that may lose any).
+    pub(super) fn grounds(&self, cycle: &Cycle<'_>) -> Grounds {
+        if !self.may_find(cycle) {
+            return Grounds::Nowhere;
+        }
+        let groups: Vec<GroupId> = match (self.from, self.below) {
+            (From::Queue, Some(priority)) => cycle.backlog.holdings.groups_below(self.queue, priority).collect(),
+            (From::Group, _) => vec![self.group],
+            _ => return Grounds::Anywhere,
+        };
+        let tables = &*cycle.tables;
+        let mut nodes = FixedBitSet::with_capacity(tables.nodes.table.span());
+        let tasks = groups.iter().flat_map(|group| &tables.groups.row(*group).tasks);
+        let candidates = tasks.filter(|task| self.is_candidate(tables, **task));
+        nodes.extend(candidates.filter_map(|task| tables.task(*task).node).map(NodeId::index));
+        Grounds::On(nodes)
+    }
+
+    /// Whether it may leave, as far as it, its group and queues go.
+    fn is_candidate(&self, tables: &Tables, victim: TaskId) -> bool {
+        self.may_take(tables, tables.task(self.task).best_effort, victim) && self.outranks(tables, victim)
+    }
+
+    /// Plugins would keep what does not come after the task. Not asked where they choose: those with a budget count all
+    /// candidates.
+    fn outranks(&self, tables: &Tables, victim: TaskId) -> bool {
+        let row = tables.task(victim);
+        let of_group = |group: GroupId| tables.groups.row(group).priority;
+        let priority = if self.from == From::Group { Some(row.priority) } else { row.group.map(of_group) };
+        self.below.is_none_or(|below| priority.is_some_and(|priority| priority < below))
     }
 
     fn may_take(&self, tables: &Tables, best_effort: bool, victim: TaskId) -> bool {
@@ -97,8 +163,7 @@ impl Hunt {
 
     /// Whether anything on the node may leave for the task, as far as pods, groups and queues go.
     pub(super) fn has_candidates(&self, tables: &Tables, node: NodeId) -> bool {
-        let best_effort = tables.task(self.task).best_effort;
-        tables.nodes.row(node).tasks.iter().any(|task| self.may_take(tables, best_effort, *task))
+        tables.nodes.row(node).tasks.iter().any(|task| self.is_candidate(tables, *task))
     }
 
     /// All on the node that plugins allow to leave, those that leave first in front.
@@ -111,35 +176,47 @@ impl Hunt {
             return Allowed::default();
         }
         // Plugins with a budget serve who comes first.
-        candidates.sort_by(|left, right| self.order(cycle, *left, *right));
+        let places = self.places(cycle, &candidates);
+        sort(cycle, &places, &mut candidates);
         let mut allowed = match self.from {
             From::OtherQueues => cycle.policy.reclaimable(tables, self.task, &candidates),
             From::Queue | From::Group => cycle.policy.preemptable(tables, self.task, &candidates),
         };
         let kept = |task: &TaskId| allowed.tier.is_some_and(|tier| cycle.policy.keeps(tables, tier, *task));
         debug_assert!(self.from != From::OtherQueues || !allowed.tasks.iter().any(kept), "what is kept does not leave");
-        allowed.tasks.sort_by(|left, right| self.order(cycle, *left, *right));
+        sort(cycle, &places, &mut allowed.tasks);
         spare_beginners(tables, &mut allowed.tasks);
         allowed
     }
 
-    fn order(&self, cycle: &Cycle<'_>, left: TaskId, right: TaskId) -> Ordering {
+    /// In which order groups lose pods; those that come at the same time share a place. Worked out once for a node: its pods
+    /// are compared more often than its groups.
+    fn places(&self, cycle: &Cycle<'_>, candidates: &[TaskId]) -> FxHashMap<GroupId, usize> {
+        let mut groups: Vec<GroupId> = candidates.iter().filter_map(|task| cycle.tables.task(*task).group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups.sort_by(|left, right| self.group_order(cycle, *left, *right));
+        let mut places = FxHashMap::default();
+        let (mut place, mut before) = (0, None);
+        for group in groups {
+            place += usize::from(before.is_some_and(|before| self.group_order(cycle, before, group).is_ne()));
+            places.insert(group, place);
+            before = Some(group);
+        }
+        places
+    }
+
+    fn group_order(&self, cycle: &Cycle<'_>, mine: GroupId, theirs: GroupId) -> Ordering {
         let (tables, policy) = (&*cycle.tables, &*cycle.policy);
-        let (one, other) = (tables.task(left), tables.task(right));
-        let runs = |state: TaskState| state == TaskState::Running;
-        runs(one.state).cmp(&runs(other.state)).then_with(|| {
-            let (Some(mine), Some(theirs)) = (one.group, other.group) else { return Ordering::Equal };
-            let queue = |group: GroupId| tables.groups.row(group).queue;
-            let by_group = if mine == theirs {
-                Ordering::Equal
-            } else if self.from != From::OtherQueues || queue(mine) == queue(theirs) {
-                policy.job_order_alone(tables, theirs, mine)
-            } else {
-                let nearest = policy.victim_queue_order(tables, queue(mine), queue(theirs), self.queue);
-                nearest.then_with(|| policy.queue_order(tables, queue(theirs), queue(mine)))
-            };
-            by_group.then_with(|| policy.task_order(tables, right, left))
-        })
+        let queue = |group: GroupId| tables.groups.row(group).queue;
+        if mine == theirs {
+            Ordering::Equal
+        } else if self.from != From::OtherQueues || queue(mine) == queue(theirs) {
+            policy.job_order_alone(tables, theirs, mine)
+        } else {
+            let nearest = policy.victim_queue_order(tables, queue(mine), queue(theirs), self.queue);
+            nearest.then_with(|| policy.queue_order(tables, queue(theirs), queue(mine)))
+        }
     }
 
     /// Who has to leave `node` so that the task can have it: nobody, some, or why it is in vain.
@@ -224,6 +301,32 @@ impl Hunt {
         queue_limit::exceeded_in_future(cycle.tables, self.queue, demand).is_none()
             && cycle.policy.allocatable(cycle.tables, self.queue, self.task).is_none()
     }
+}
+
+impl Grounds {
+    /// Whether anything on the node may leave.
+    pub(super) fn contain(&self, hunt: &Hunt, tables: &Tables, node: NodeId) -> bool {
+        match self {
+            Self::Anywhere => hunt.has_candidates(tables, node),
+            Self::Nowhere => false,
+            Self::On(nodes) => nodes.contains(node.index()),
+        }
+    }
+}
+
+/// Puts pods in the order in which they leave: what does not run yet, then by the places of their groups, then by themselves.
+fn sort(cycle: &Cycle<'_>, places: &FxHashMap<GroupId, usize>, tasks: &mut [TaskId]) {
+    let (tables, policy) = (&*cycle.tables, &*cycle.policy);
+    let placed = |task: &TaskId| {
+        let row = tables.task(*task);
+        let place = row.group.and_then(|group| places.get(&group).copied());
+        (row.state == TaskState::Running, place, *task)
+    };
+    let mut placed: Vec<(bool, Option<usize>, TaskId)> = tasks.iter().map(placed).collect();
+    placed.sort_by(|left, right| {
+        (left.0, left.1).cmp(&(right.0, right.1)).then_with(|| policy.task_order(tables, right.2, left.2))
+    });
+    tasks.iter_mut().zip(placed).for_each(|(task, (_, _, in_order))| *task = in_order);
 }
 
 /// Where pods are on their way to a gang only those beyond its minimum leave: it would be broken before it begins.

@@ -52,6 +52,10 @@ impl Plugin for Priority {
         Some(candidates.iter().filter(lower).copied().collect())
     }
 
+    fn preempts_only_lower(&self) -> bool {
+        true
+    }
+
     fn unified_evictable(&self, tables: &Tables, want: &GangEviction, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
         let priority = tables.groups.row(want.preemptor).priority;
         let lower = |task: &&TaskId| {

@@ -101,3 +101,28 @@ fn a_veto_of_the_deciding_tier_is_final() {
         assert_eq!(victims.iter().map(|task| task.index()).collect::<Vec<_>>(), left, "{tiers:?}");
     }
 }
+
+#[test]
+fn only_lower_ones_leave_where_the_tier_that_decides_sees_to_it() {
+    for (tiers, expected) in [
+        (vec!["priority", "gang"], true),
+        (vec!["drf,priority", "gang"], true),
+        (vec!["-gang", "priority"], true),
+        (vec!["predicates", "priority"], false),
+        (vec!["-priority,gang", "drf"], false),
+        (vec!["gang", "priority"], false),
+        (vec![], false),
+    ] {
+        let plugin = |text: &str| {
+            let mut switches = Switches::default();
+            switches.set(Switch::Preemptable, !text.starts_with('-'));
+            PluginConfig { name: text.trim_start_matches('-').to_owned(), switches, arguments: BTreeMap::new() }
+        };
+        let config = Config {
+            tiers: tiers.iter().map(|tier| tier.split(',').map(plugin).collect()).collect(),
+            ..Config::default()
+        };
+        let policy = Policy::new(&config, &Registry::default());
+        assert_eq!(policy.preempts_only_lower(), expected, "{tiers:?}");
+    }
+}

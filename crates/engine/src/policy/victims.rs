@@ -27,6 +27,14 @@ impl Policy {
         self.victims(Some(Switch::Preemptable), |plugin| plugin.preemptable(tables, preemptor, candidates))
     }
 
+    /// Whether `preemptable` gives nobody but what is of lower priority (see the plugins): the first tier that is asked decides
+    /// where one of its plugins always has an opinion, and what that one protects stays.
+    pub(crate) fn preempts_only_lower(&self) -> bool {
+        let mut asked = self.plugins.iter().filter(|slot| slot.switches.has(Switch::Preemptable)).peekable();
+        let first = asked.peek().map(|slot| slot.tier);
+        asked.take_while(|slot| Some(slot.tier) == first).any(|slot| slot.plugin.preempts_only_lower())
+    }
+
     /// For a task of another queue.
     pub(crate) fn reclaimable(&self, tables: &Tables, preemptor: TaskId, candidates: &[TaskId]) -> Allowed {
         self.victims(Some(Switch::Reclaimable), |plugin| plugin.reclaimable(tables, preemptor, candidates))

@@ -157,6 +157,15 @@ impl Nodes {
         self.future_idle(node, dim).saturating_sub(self.held(node, dim))
     }
 
+    /// The nodes, also those that only pods name, where so much can be had: those with enough `future_room`. O(nodes).
+    pub(crate) fn with_future_room(&self, demand: &Demand) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = (0..self.table.span()).map(NodeId::from).collect();
+        for (dim, amount) in demand.iter() {
+            nodes.retain(|node| amount <= self.future_room(*node, dim));
+        }
+        nodes
+    }
+
     /// Keeps so much for groups that have a reservation, in place of what was kept before.
     pub(crate) fn hold(&mut self, node: NodeId, dim: DimId, amount: i64) {
         let Some(column) = self.held.get_mut(dim.index()) else { return };

@@ -16,6 +16,7 @@ mod farm;
 mod gangs;
 mod gates;
 mod hostile;
+mod known;
 mod laws;
 mod limits;
 mod lines;
