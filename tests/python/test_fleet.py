@@ -143,6 +143,14 @@ def test_a_job_gets_another_place_in_the_queue(client: ArmadaClient, queue: str)
     assert events[-1].message.new_priority == 7.0
 
 
+def test_all_jobs_of_a_set_get_another_place(client: ArmadaClient, queue: str) -> None:
+    ids = submit(client, queue, *(job(pod(node_selector=NOWHERE)) for _ in range(3)))
+    assert not client.reprioritize_jobs(7.0, None, JOB_SET, queue).reprioritization_results
+    events = follow(client, queue, JOB_SET, lambda events: Counter(e.type.value for e in events)["reprioritized"] == 3)
+    assert stories(events) == dict.fromkeys(ids, ["submitted", "queued", "reprioritized"])
+    assert {(e.message.new_priority, e.message.requestor) for e in events[-3:]} == {(7.0, "administrator")}
+
+
 def test_a_job_fails_and_says_why(client: ArmadaClient, queue: str) -> None:
     failing, killed, well = submit(client, queue, job(exit_code="3"), job(oom="true"), job())
     events = follow(client, queue, JOB_SET, have_ended([failing, killed, well]))

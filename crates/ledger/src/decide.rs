@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::asked::Untold;
 use crate::event::{Cause, Entry, Event, Failure, NodeRef, PodRef, Preemption};
 use crate::ids::{JobId, RunId, TimeMs};
 use crate::job::{Phase, RunPhase};
@@ -124,6 +125,7 @@ impl Ledger {
     /// Which entries follow. They are folded already: whoever can't write them has to drop this ledger and load it anew.
     pub fn decide(&mut self, now: TimeMs, inbox: Inbox, retries: Retries) -> Vec<Entry> {
         let mut draft = Draft { ledger: self, now, entries: BTreeMap::new() };
+        draft.untold();
         for report in inbox.reports {
             draft.report(report, retries);
         }
@@ -196,6 +198,13 @@ impl Draft<'_> {
             let message = format!("given back after {tried} of {} runs; the last time: {text}", retries.returned_max);
             let failure = internal("max-runs-exceeded", message);
             self.say(owner, Event::Failed { job: run.job, failure });
+        }
+    }
+
+    /// Jobs that moved with their set, while they are there.
+    fn untold(&mut self) {
+        for Untold { owner, jobs, priority, requestor } in self.ledger.untold.clone() {
+            self.say(Some(owner), Event::SetReprioritised { jobs, priority, requestor });
         }
     }
 

@@ -227,6 +227,15 @@ pub enum Event {
     },
 
     // Decisions.
+    /// Jobs have the place that was asked for all of their set.
+    SetReprioritised {
+        /// Which.
+        jobs: Vec<JobId>,
+        /// Their place.
+        priority: u32,
+        /// Who asked.
+        requestor: String,
+    },
     /// A job gets a node.
     Leased {
         /// The run.

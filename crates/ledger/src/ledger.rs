@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
+use crate::asked::Untold;
 use crate::event::Shape;
 use crate::gang::GangRow;
 use crate::ids::{Digest, JobId, RunId};
@@ -51,6 +52,8 @@ pub struct Ledger {
     pub(crate) clusters: BTreeMap<String, BTreeSet<RunId>>,
     /// Jobs of which something is asked.
     pub(crate) asked: BTreeSet<JobId>,
+    /// Jobs that moved with their set. Whoever folds requests decides before anything is saved, so this is not.
+    pub(crate) untold: Vec<Untold>,
     /// What scheduling has to look at again.
     pub(crate) changed: BTreeSet<JobId>,
     /// Jobs of which something else is to be saved.
@@ -210,6 +213,9 @@ impl Ledger {
         queues.sort_by_key(|(name, _)| *name);
         for (name, row) in queues {
             let _ = writeln!(text, "{name} {} {} {:?}", row.active, row.lines.waiting(), row.definition);
+        }
+        for untold in &self.untold {
+            let _ = writeln!(text, "{untold:?}");
         }
         text
     }

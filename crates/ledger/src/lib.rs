@@ -7,6 +7,7 @@
 //!
 //! Pure: no I/O, no clock, no randomness. The fleet's server feeds it from its database, and obeys.
 
+mod asked;
 mod decide;
 mod event;
 mod fold;

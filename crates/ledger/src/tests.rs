@@ -66,6 +66,7 @@ fn words(entries: &[Entry]) -> Vec<&'static str> {
         Event::Failed { .. } => "failed",
         Event::Rejected { .. } => "rejected",
         Event::Cancelled { .. } => "cancelled",
+        Event::SetReprioritised { .. } => "moved",
         _ => "request",
     };
     entries.iter().flat_map(|entry| entry.events.iter().map(word)).collect()
@@ -193,6 +194,28 @@ fn a_gang_gets_all_or_nothing() {
     let both = Inbox { proposals: vec![Proposal::Lease { jobs, pool: "p".to_owned() }], ..Inbox::default() };
     assert_eq!(decide(&mut ledger, both), ["cancelled"]);
     assert_eq!(ledger.first("q", 9, 9), [JobId(1)]);
+}
+
+#[test]
+fn jobs_that_move_with_their_set_are_told_once() {
+    let mut ledger = with_queue();
+    ledger.fold(&request("s", vec![submitted(1, "spare"), submitted(2, "spare")]));
+    ledger.fold(&request("other", vec![submitted(3, "spare")]));
+    decide(&mut ledger, lease(2, "one"));
+    let all = || request("s", vec![Event::Reprioritised { jobs: vec![], priority: 7 }]);
+    ledger.fold(&request("s", vec![Event::Reprioritised { jobs: vec![JobId(1)], priority: 9 }]));
+    assert_eq!(decide(&mut ledger, Inbox::default()), Vec::<&str>::new(), "the request itself tells those it names");
+    ledger.fold(&all());
+    let priorities = [1, 2, 3].map(|job| ledger.job(JobId(job)).unwrap().priority);
+    assert_eq!(priorities, [7, 7, 0]);
+    let decided = ledger.decide(TimeMs(2), report(2, 1, ReportKind::Succeeded), Retries::default());
+    let told = Event::SetReprioritised { jobs: vec![JobId(1), JobId(2)], priority: 7, requestor: "ada".to_owned() };
+    assert_eq!((&*decided[0].job_set, &decided[0].events[0]), ("s", &told), "before the end of one of them");
+    assert_eq!(decide(&mut ledger, Inbox::default()), Vec::<&str>::new());
+    let refusal = Refusal::NotAsked { queue: "q".to_owned(), job_set: "s".to_owned() };
+    assert_eq!(ledger.fold(&decided[0])[0], refusal, "told again it is nothing new");
+    ledger.fold(&request("empty", vec![Event::Reprioritised { jobs: vec![], priority: 7 }]));
+    assert_eq!(decide(&mut ledger, Inbox::default()), Vec::<&str>::new());
 }
 
 #[test]

@@ -253,6 +253,7 @@ impl Told {
             | Event::Submitted(_)
             | Event::CancelAsked { .. }
             | Event::Reprioritised { .. }
+            | Event::SetReprioritised { .. }
             | Event::PreemptAsked { .. } => {}
         }
     }

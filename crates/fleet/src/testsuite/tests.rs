@@ -125,7 +125,7 @@ async fn what_is_done_to_jobs_is_seen() {
         ),
         (
             "triggerEvent: queued\nreprioritize: { byJobSet: true, request: { newPriority: 7 } }\n\
-             expectedEvents: [submitted: ]\nrandomClientId: true\n",
+             expectedEvents: [submitted: , reprioritized: { newPriority: 7 }]\nrandomClientId: true\n",
             "",
         ),
         (

@@ -72,6 +72,7 @@ fn story() -> (Entry, Context) {
         Event::Submitted(job),
         Event::Reprioritised { jobs: jobs.clone(), priority: 3 },
         Event::Reprioritised { jobs: Vec::new(), priority: 3 },
+        Event::SetReprioritised { jobs: vec![JobId(2)], priority: 3, requestor: "eve".to_owned() },
         Event::Leased { run: one, at, pool: "default".to_owned() },
         Event::Pending { run: one, pod: pod() },
         Event::Returned { run: one, reason: "no image".to_owned(), attempted: true },
