@@ -364,14 +364,19 @@ impl Term {
             return Ok(());
         }
         let inbox = std::mem::take(&mut self.inbox);
-        let (ledger, retries) = (&mut self.ledger, self.retries);
-        let (mut leased, mut queues) = (BTreeSet::new(), Vec::new());
-        let (leased_by, queues_by) = (&mut leased, &mut queues);
+        let (ledger, retries, sessions) = (&mut self.ledger, self.retries, &self.sessions);
+        let (mut leased, mut queues, mut gone) = (BTreeSet::new(), Vec::new(), Vec::new());
+        let (leased_by, queues_by, gone_by) = (&mut leased, &mut queues, &mut gone);
         let committed = log
             .commit(self.epoch, self.position, move |tail| {
+                let mut inbox = inbox;
                 for (_, entry) in &tail {
                     ledger.fold(entry);
                     queues_by.extend(queue_changes(entry));
+                    for executor in forgotten(entry) {
+                        inbox.reports.extend(sessions.gone(executor, ledger, clock::now_ms()));
+                        gone_by.push(executor.to_owned());
+                    }
                 }
                 let decided = ledger.decide(clock::now_ms(), inbox, retries);
                 for event in decided.iter().flat_map(|entry| &entry.events) {
@@ -386,6 +391,11 @@ impl Term {
         self.dirty = false;
         self.sessions.written();
         self.settle(&leased);
+        for executor in gone {
+            for (pool, delta) in self.sessions.forget(&executor, clock::now_ms()) {
+                self.told.entry(pool).or_default().push(delta);
+            }
+        }
         let changed = self.ledger.take_changed();
         for name in self.pools.keys().chain(&self.busy) {
             self.changed.entry(name.clone()).or_default().extend(&changed);
@@ -437,6 +447,14 @@ impl Term {
             });
         }
     }
+}
+
+/// Executors that are said to be gone.
+fn forgotten(entry: &Entry) -> impl Iterator<Item = &str> {
+    entry.events.iter().filter_map(|event| match event {
+        Event::ExecutorForgotten { executor } => Some(executor.as_str()),
+        _ => None,
+    })
 }
 
 fn queue_changes(entry: &Entry) -> Vec<Delta> {

@@ -225,6 +225,29 @@ impl Sessions {
         if counted { cluster.nodes.close(name) } else { Vec::new() }
     }
 
+    /// People say that a cluster is gone for good. One of which something was heard lately is not; of another what was told to
+    /// stop there has stopped, as nobody will say so.
+    pub fn gone(&self, name: &str, ledger: &Ledger, now: TimeMs) -> Vec<Report> {
+        if !self.is_gone(name, now) {
+            return Vec::new();
+        }
+        let stopping = ledger.runs_of(name).filter(|(_, row)| row.phase == RunPhase::Stopping);
+        let report = |run| Report { cluster: name.to_owned(), run, kind: ReportKind::Gone };
+        stopping.map(|(run, _)| report(run)).collect()
+    }
+
+    /// Forgets the nodes of such a cluster. What pools are to be told, by pool.
+    pub fn forget(&mut self, name: &str, now: TimeMs) -> Vec<(String, Delta)> {
+        let is_gone = self.is_gone(name, now);
+        let cluster = self.clusters.get_mut(name).filter(|_| is_gone);
+        cluster.map(|cluster| cluster.nodes.forget(name)).unwrap_or_default()
+    }
+
+    fn is_gone(&self, name: &str, now: TimeMs) -> bool {
+        let known = self.clusters.get(name);
+        known.is_some_and(|cluster| cluster.session.is_none() && now.since(cluster.heard) > SILENCE_MAX_MS)
+    }
+
     /// What was decided of all that was received is written.
     pub fn written(&mut self) {
         for session in self.clusters.values_mut().filter_map(|cluster| cluster.session.as_mut()) {

@@ -1,9 +1,9 @@
 //! What people ask of jobs: which jobs are meant, and what is to be decided of them.
 
-use crate::event::{Entry, Event, Filter};
+use crate::event::{Entry, Event, Filter, Scope};
 use crate::fold::Refusal;
 use crate::ids::JobId;
-use crate::job::{Asked, Phase};
+use crate::job::{Asked, Phase, Run};
 use crate::ledger::Ledger;
 
 /// Jobs that one event tells of.
@@ -20,7 +20,7 @@ pub(crate) struct Untold {
 }
 
 impl Ledger {
-    /// Takes in what is asked of jobs of one set.
+    /// Takes in what is asked of jobs.
     pub(crate) fn fold_asked(&mut self, entry: &Entry, event: &Event) {
         match event {
             Event::CancelAsked { jobs, filter, reason } => {
@@ -48,8 +48,42 @@ impl Ledger {
                     }));
                 }
             }
+            Event::ScopeCancelAsked { scope, reason } => {
+                for id in self.in_scope(scope) {
+                    self.ask_cancel(id, &entry.user, reason);
+                }
+            }
+            Event::ScopePreemptAsked { scope, reason } => {
+                for id in self.in_scope(scope) {
+                    self.ask_preempt(id, &entry.user, reason);
+                }
+            }
             _ => {}
         }
+    }
+
+    /// The jobs of a scope. O(runs of the cluster) where it names one, else O(jobs of the queues).
+    fn in_scope(&self, scope: &Scope) -> Vec<JobId> {
+        if !scope.cluster.is_empty() {
+            let runs = self.runs_of(&scope.cluster).filter(|(id, _)| self.current(id.job) == Some(*id));
+            return runs.map(|(id, _)| id.job).filter(|id| self.is_in(scope, *id)).collect();
+        }
+        let is_named = |queue: &String| scope.queues.is_empty() || scope.queues.contains(queue);
+        let sets = self.sets.iter().filter(|((queue, _), _)| is_named(self.queues.name(*queue)));
+        sets.flat_map(|(_, set)| &set.jobs).copied().filter(|id| self.is_in(scope, *id)).collect()
+    }
+
+    fn is_in(&self, scope: &Scope, id: JobId) -> bool {
+        let fits = |names: &[String], name: &str| names.is_empty() || names.iter().any(|known| known == name);
+        let Some(job) = self.job(id) else { return false };
+        let run = self.current(id).and_then(|run| self.run(run));
+        let is_at = |wanted: &str, at: fn(&Run) -> &str| wanted.is_empty() || run.is_some_and(|run| at(run) == wanted);
+        fits(&scope.queues, self.owner(job).0)
+            && fits(&scope.priority_classes, &self.shape(job).priority_class)
+            && (scope.phases.is_empty() || scope.phases.contains(&job.phase))
+            && (scope.pools.is_empty() || run.is_some_and(|run| scope.pools.contains(&run.pool)))
+            && is_at(&scope.cluster, |run| &run.at.cluster)
+            && is_at(&scope.node, |run| &run.at.node)
     }
 
     /// Jobs were told of their place.

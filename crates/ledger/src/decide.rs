@@ -228,8 +228,8 @@ impl Draft<'_> {
     fn proposal(&mut self, proposal: Proposal) {
         match proposal {
             Proposal::Lease { jobs, pool } => {
-                let open = jobs.iter().all(|(id, _)| {
-                    let job = self.ledger.job(*id);
+                let open = jobs.iter().all(|(id, at)| {
+                    let job = self.ledger.job(*id).filter(|_| !self.ledger.is_cordoned(&at.cluster));
                     job.is_some_and(|job| {
                         let queue = &self.ledger.queues.row(job.queue).definition;
                         let takes = queue.as_ref().is_some_and(|queue| !queue.cordoned);

@@ -60,14 +60,28 @@ impl Ledger {
             }
             Event::QueueRemoved => self.remove_queue(&entry.queue),
             Event::Submitted(submitted) => self.submit(entry, submitted),
-            Event::CancelAsked { .. } | Event::PreemptAsked { .. } | Event::Reprioritised { .. } => {
+            Event::CancelAsked { .. }
+            | Event::PreemptAsked { .. }
+            | Event::Reprioritised { .. }
+            | Event::ScopeCancelAsked { .. }
+            | Event::ScopePreemptAsked { .. } => {
                 self.fold_asked(entry, event);
+                Ok(())
+            }
+            Event::ExecutorSet { executor, .. } => {
+                self.executors.extend(event.settings(entry).map(|settings| (executor.clone(), settings)));
+                Ok(())
+            }
+            Event::ExecutorUnset { executor } => {
+                self.executors.remove(executor);
                 Ok(())
             }
             Event::SetReprioritised { jobs, priority, requestor } => {
                 let owner = (entry.queue.clone(), entry.job_set.clone());
                 self.told(&Untold { owner, jobs: jobs.clone(), priority: *priority, requestor: requestor.clone() })
             }
+            // Whether it lives is the leader's to know, who decides of its runs then.
+            Event::ExecutorForgotten { .. } => Ok(()),
             Event::Leased { run, at, pool } => self.lease(entry.at, *run, at, pool),
             Event::Pending { run, pod } => {
                 self.advance(*run, RunPhase::Pending)?.pod = pod.clone();

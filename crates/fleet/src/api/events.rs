@@ -126,7 +126,15 @@ pub fn messages(entry: &Entry, event: &Event, context: &Context) -> Vec<EventMes
             vec![teller.failed(*job, None, &failure, false)]
         }
         Event::Cancelled { job, requestor, reason } => vec![teller.cancelled(*job, requestor, reason)],
-        Event::QueueSet(_) | Event::QueueRemoved | Event::RunGone { .. } => Vec::new(),
+        Event::QueueSet(_)
+        | Event::QueueRemoved
+        | Event::RunGone { .. }
+        // They are of no job set; what follows from them is told job by job.
+        | Event::ScopeCancelAsked { .. }
+        | Event::ScopePreemptAsked { .. }
+        | Event::ExecutorSet { .. }
+        | Event::ExecutorUnset { .. }
+        | Event::ExecutorForgotten { .. } => Vec::new(),
     };
     told.into_iter().map(|events| EventMessage { events: Some(events) }).collect()
 }

@@ -254,6 +254,11 @@ impl Told {
             | Event::CancelAsked { .. }
             | Event::Reprioritised { .. }
             | Event::SetReprioritised { .. }
+            | Event::ScopeCancelAsked { .. }
+            | Event::ScopePreemptAsked { .. }
+            | Event::ExecutorSet { .. }
+            | Event::ExecutorUnset { .. }
+            | Event::ExecutorForgotten { .. }
             | Event::PreemptAsked { .. } => {}
         }
     }

@@ -49,6 +49,12 @@ impl Nodes {
         self.nodes.values().map(closed).collect()
     }
 
+    /// There are none any more.
+    pub(super) fn forget(&mut self, cluster: &str) -> Vec<(String, Delta)> {
+        let none = wire::Nodes { complete: true, ..wire::Nodes::default() };
+        self.take(cluster, none)
+    }
+
     fn remove(&mut self, cluster: &str, name: &str, told: &mut Vec<(String, Delta)>) {
         if let Some((pool, _)) = self.nodes.remove(name) {
             told.push((pool.clone(), Delta::TaskRemove(others_uid(cluster, name))));

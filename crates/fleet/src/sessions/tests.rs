@@ -15,6 +15,9 @@ struct Scene {
 }
 
 impl Scene {
+    /// When nothing was heard for longer than a session lasts.
+    const LATE: TimeMs = TimeMs(SILENCE_MAX_MS + 3);
+
     fn new(jobs: u128) -> Self {
         let mut ledger = Ledger::new(PriorityClasses::new());
         let at = TimeMs(0);
@@ -43,6 +46,13 @@ impl Scene {
     fn decide(&mut self, inbox: Inbox) {
         self.ledger.decide(TimeMs(1), inbox, Retries::default());
         self.sessions.written();
+    }
+
+    fn cancel(&mut self, job: u128) {
+        let jobs = vec![JobId(job)];
+        let ask = Event::CancelAsked { jobs, filter: pumice_ledger::Filter::Active, reason: String::new() };
+        self.ledger.fold(&Entry { events: vec![ask], ..Entry::new(TimeMs(1), "q", "s") });
+        self.decide(Inbox::default());
     }
 
     fn hello(&mut self, number: u64) {
@@ -259,4 +269,29 @@ fn a_session_in_which_nothing_is_said_any_more_is_stale() {
     assert!(stale(&scene, 30_002).is_empty());
     scene.sessions.close("one", 7);
     assert!(stale(&scene, 90_000).is_empty(), "it has none");
+}
+
+#[test]
+fn what_stops_on_a_cluster_that_is_gone_for_good_has_stopped() {
+    let mut scene = Scene::new(2);
+    scene.hello(1);
+    let node = wire::NodeState { name: "n".to_owned(), ..wire::NodeState::default() };
+    scene.say(1, Message::Nodes(wire::Nodes { complete: true, nodes: vec![node], removed: vec![] }));
+    scene.cancel(1);
+    assert_eq!(scene.ledger.run(run(1, 1)).map(|row| row.phase), Some(RunPhase::Stopping));
+    let gone = |scene: &Scene, now| scene.sessions.gone("one", &scene.ledger, now);
+    assert_eq!(gone(&scene, Scene::LATE), [], "its session is open");
+    scene.sessions.close("one", 1);
+    assert_eq!(gone(&scene, TimeMs(3)), [], "it may come back at any moment");
+    assert!(scene.sessions.forget("one", TimeMs(3)).is_empty());
+    let reports = gone(&scene, Scene::LATE);
+    assert_eq!(reports, [Report { cluster: "one".to_owned(), run: run(1, 1), kind: ReportKind::Gone }]);
+    scene.decide(Inbox { reports, ..Inbox::default() });
+    assert!(scene.ledger.run(run(1, 1)).is_none());
+    assert_eq!(scene.ledger.run(run(2, 1)).map(|row| row.phase), Some(RunPhase::Leased), "it may run");
+    let told = scene.sessions.forget("one", Scene::LATE);
+    assert!(matches!(&told[..], [_, (_, Delta::NodeRemove(name))] if name == "one/n"), "{told:?}");
+    assert!(scene.sessions.forget("one", Scene::LATE).is_empty());
+    assert_eq!(scene.sessions.silent(Scene::LATE).len(), 1, "what runs there is still waited for");
+    assert_eq!(scene.sessions.gone("two", &scene.ledger, Scene::LATE), []);
 }
