@@ -365,14 +365,15 @@ impl Term {
         }
         let inbox = std::mem::take(&mut self.inbox);
         let (ledger, retries, sessions) = (&mut self.ledger, self.retries, &self.sessions);
-        let (mut leased, mut queues, mut gone) = (BTreeSet::new(), Vec::new(), Vec::new());
-        let (leased_by, queues_by, gone_by) = (&mut leased, &mut queues, &mut gone);
+        let (mut leased, mut queues, mut gone, mut set) = (BTreeSet::new(), Vec::new(), Vec::new(), BTreeSet::new());
+        let (leased_by, queues_by, gone_by, set_by) = (&mut leased, &mut queues, &mut gone, &mut set);
         let committed = log
             .commit(self.epoch, self.position, move |tail| {
                 let mut inbox = inbox;
                 for (_, entry) in &tail {
                     ledger.fold(entry);
                     queues_by.extend(queue_changes(entry));
+                    set_by.extend(executors_set(entry));
                     for executor in forgotten(entry) {
                         inbox.reports.extend(sessions.gone(executor, ledger, clock::now_ms()));
                         gone_by.push(executor.to_owned());
@@ -391,6 +392,11 @@ impl Term {
         self.dirty = false;
         self.sessions.written();
         self.settle(&leased);
+        for executor in set {
+            for (pool, delta) in self.sessions.nodes(&executor, &self.ledger) {
+                self.told.entry(pool).or_default().push(delta);
+            }
+        }
         for executor in gone {
             for (pool, delta) in self.sessions.forget(&executor, clock::now_ms()) {
                 self.told.entry(pool).or_default().push(delta);
@@ -447,6 +453,14 @@ impl Term {
             });
         }
     }
+}
+
+/// Executors of which something is set, or nothing any more.
+fn executors_set(entry: &Entry) -> impl Iterator<Item = String> {
+    entry.events.iter().filter_map(|event| match event {
+        Event::ExecutorSet { executor, .. } | Event::ExecutorUnset { executor } => Some(executor.clone()),
+        _ => None,
+    })
 }
 
 /// Executors that are said to be gone.

@@ -295,3 +295,39 @@ fn what_stops_on_a_cluster_that_is_gone_for_good_has_stopped() {
     assert_eq!(scene.sessions.silent(Scene::LATE).len(), 1, "what runs there is still waited for");
     assert_eq!(scene.sessions.gone("two", &scene.ledger, Scene::LATE), []);
 }
+
+#[test]
+fn nothing_new_is_to_start_on_nodes_of_a_cordoned_cluster() {
+    let mut scene = Scene::new(0);
+    let set = |scene: &mut Scene, cordoned| {
+        let event = Event::ExecutorSet { executor: "one".to_owned(), cordoned, reason: "repair".to_owned() };
+        scene.ledger.fold(&Entry { events: vec![event], ..Entry::new(TimeMs(1), "", "") });
+        scene.sessions.nodes("one", &scene.ledger)
+    };
+    let closed = |told: &[(String, Delta)]| -> Vec<bool> {
+        let nodes = told.iter().filter_map(|(_, delta)| match delta {
+            Delta::NodeUpsert(facts) => Some(facts.unschedulable),
+            _ => None,
+        });
+        nodes.collect()
+    };
+    assert!(set(&mut scene, true).is_empty(), "nobody knows of its nodes");
+    scene.hello(1);
+    let node = |name: &str, unschedulable| wire::NodeState {
+        name: name.to_owned(),
+        unschedulable,
+        ..wire::NodeState::default()
+    };
+    let nodes = wire::Nodes { complete: true, nodes: vec![node("a", false), node("b", true)], removed: vec![] };
+    let message = wire::FromExecutor { sequence: 2, message: Some(Message::Nodes(nodes)) };
+    let received = scene.sessions.receive("one", 1, message, &scene.ledger, TimeMs(2)).expect("good");
+    assert_eq!(closed(&received.nodes), [true, true]);
+    let told = set(&mut scene, false);
+    assert_eq!(closed(&told), [false, true], "what the cluster itself says stays");
+    let told = set(&mut scene, true);
+    assert_eq!(closed(&told), [true, true]);
+    let told = scene.sessions.close("one", 1);
+    assert_eq!(closed(&told), [true, true]);
+    let told = set(&mut scene, false);
+    assert_eq!(closed(&told), [true, true], "nobody speaks for it");
+}
