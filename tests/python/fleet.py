@@ -50,9 +50,14 @@ class Identity:
         assert len(blocks) == 3, f"{file} has {len(blocks)} parts, not a key and two certificates"
         return cls(file, *blocks)
 
+    @property
+    def credentials(self) -> grpc.ChannelCredentials:
+        """What says who this is over gRPC."""
+        return grpc.ssl_channel_credentials(self.authority, self.key, self.certificate)
+
     def client(self, address: str) -> ArmadaClient:
         """Armada's client, that says who this is."""
-        return connect(address, grpc.ssl_channel_credentials(self.authority, self.key, self.certificate))
+        return connect(address, self.credentials)
 
     def ask(self, address: str, method: str, path: str, message: object = None) -> tuple[int, Any]:
         """A request over plain HTTP: its status and the JSON of the answer."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from armada_client.armada import submit_pb2
+from armada_client.armada import job_pb2, job_pb2_grpc, submit_pb2, submit_pb2_grpc
 from armada_client.client import ArmadaClient
 from armada_client.k8s.io.api.core.v1 import generated_pb2 as core_v1
 from armada_client.k8s.io.apimachinery.pkg.api.resource import generated_pb2 as resource
@@ -141,6 +141,85 @@ def test_a_job_gets_another_place_in_the_queue(client: ArmadaClient, queue: str)
     events = follow(client, queue, JOB_SET, has(job_id, "reprioritized"))
     assert stories(events)[job_id] == ["submitted", "queued", "reprioritizing", "reprioritized"]
     assert events[-1].message.new_priority == 7.0
+
+
+def test_all_jobs_of_a_set_get_another_place(client: ArmadaClient, queue: str) -> None:
+    ids = submit(client, queue, *(job(pod(node_selector=NOWHERE)) for _ in range(3)))
+    assert not client.reprioritize_jobs(7.0, None, JOB_SET, queue).reprioritization_results
+    events = follow(client, queue, JOB_SET, lambda events: Counter(e.type.value for e in events)["reprioritized"] == 3)
+    assert stories(events) == dict.fromkeys(ids, ["submitted", "queued", "reprioritized"])
+    assert {(e.message.new_priority, e.message.requestor) for e in events[-3:]} == {(7.0, "administrator")}
+
+
+def test_all_of_a_queue_is_cancelled_or_preempted(fleet: Fleet, client: ArmadaClient, queue: str) -> None:
+    yielding = pod()
+    yielding.priorityClassName = "armada-preemptible"
+    waits, runs, yields = submit(
+        client, queue, job(pod(node_selector=NOWHERE)), job(lasts="1h"), job(yielding, lasts="1h")
+    )
+    for job_id in (runs, yields):
+        follow(client, queue, JOB_SET, has(job_id, "running"))
+    administrator = fleet.administrator
+    with channel(fleet.address, administrator.credentials) as open_channel:
+        active = job_pb2_grpc.JobsStub(open_channel).GetActiveQueues(job_pb2.GetActiveQueuesRequest(), timeout=60)
+        assert queue in active.active_queues_by_pool["default"].queues
+        queues = submit_pb2_grpc.QueueServiceStub(open_channel)
+        queues.PreemptOnQueue(submit_pb2.QueuePreemptRequest(name=queue, pools=["default"]), timeout=60)
+        events = follow(client, queue, JOB_SET, have_ended([yields]))
+        assert stories(events)[yields] == [*STORY[:-1], "preempted", "failed"]
+        queued = [submit_pb2.JobState.QUEUED]
+        queues.CancelOnQueue(submit_pb2.QueueCancelRequest(name=queue, job_states=queued), timeout=60)
+        events = follow(client, queue, JOB_SET, has(waits, "cancelled"))
+        assert (events[-1].message.requestor, events[-1].message.reason) == (
+            "administrator",
+            "cancelled by CancelOnQueue",
+        )
+        assert state(client, runs) == JobState.RUNNING
+        queues.CancelOnQueue(submit_pb2.QueueCancelRequest(name=queue), timeout=60)
+        follow(client, queue, JOB_SET, has(runs, "cancelled"))
+        unknown = submit_pb2.QueueCancelRequest(name="nobodys")
+        refused(grpc.StatusCode.NOT_FOUND, lambda: queues.CancelOnQueue(unknown, timeout=60))
+
+
+def test_what_runs_on_a_node_or_an_executor_is_cancelled(fleet: Fleet, client: ArmadaClient, queue: str) -> None:
+    ids = submit(client, queue, *(job(pod(cpu="20"), lasts="1h") for _ in range(4)))
+    for job_id in ids:
+        follow(client, queue, JOB_SET, has(job_id, "running"))
+    details = client.get_job_details(ids).job_details
+    places = {job_id: (details[job_id].job_runs[0].cluster, details[job_id].job_runs[0].node) for job_id in ids}
+    cluster, node = places[ids[0]]
+    administrator = fleet.administrator
+    request = {"executor": cluster, "queues": [queue]}
+    assert administrator.ask(fleet.address, "POST", f"/v1/node/cancel/{node}", request) == (200, {})
+    on_node = {job_id for job_id in ids if places[job_id] == (cluster, node)}
+    events = follow(client, queue, JOB_SET, have_ended(on_node))
+    assert {event.message.job_id for event in events if is_end(event)} == on_node
+    for each in {place[0] for place in places.values()}:
+        assert administrator.ask(fleet.address, "POST", f"/v1/executor/cancel/{each}", {}) == (200, {})
+    follow(client, queue, JOB_SET, have_ended(ids))
+    bob = fleet.identity("--user", "bob")
+    status, answer = bob.ask(fleet.address, "POST", f"/v1/executor/cancel/{cluster}", {})
+    assert (status, answer["code"]) == (403, grpc.StatusCode.PERMISSION_DENIED.value[0])
+
+
+def test_a_cordoned_executor_gets_nothing_new(fleet: Fleet, client: ArmadaClient, queue: str) -> None:
+    administrator = fleet.administrator
+    settings = "/v1/executor_settings/cluster-1"
+    cordon = {"cordoned": True, "cordonReason": "new kernel"}
+    assert administrator.ask(fleet.address, "PUT", settings, cordon) == (200, {})
+    try:
+        ids = submit(client, queue, *(job() for _ in range(50)))
+        events = follow(client, queue, JOB_SET, have_ended(ids))
+        assert stories(events) == dict.fromkeys(ids, STORY)
+        assert {event.message.cluster_id for event in events if event.type.value == "leased"} == {"cluster-2"}
+    finally:
+        assert administrator.ask(fleet.address, "DELETE", settings, {}) == (200, {})
+    ids = submit(client, queue, *(job(pod(cpu="20"), lasts="2s") for _ in range(6)))
+    events = follow(client, queue, JOB_SET, have_ended(ids))
+    clusters = {event.message.cluster_id for event in events if event.type.value == "leased"}
+    assert clusters == {"cluster-1", "cluster-2"}
+    status, answer = administrator.ask(fleet.address, "PUT", settings, {"cordoned": True})
+    assert (status, answer["message"]) == (400, "cordonReason: it is missing")
 
 
 def test_a_job_fails_and_says_why(client: ArmadaClient, queue: str) -> None:

@@ -22,6 +22,7 @@ mod jobs;
 mod limits;
 mod queue_calls;
 mod queues;
+mod scope_calls;
 mod spec;
 mod states;
 mod submit_calls;

@@ -194,6 +194,10 @@ impl Log for Database {
         query::queues(&mut self.begin_read().await?).await
     }
 
+    async fn active_queues(&self) -> Result<BTreeMap<String, Vec<String>>, Error> {
+        query::active_queues(self).await
+    }
+
     async fn specs(&self, digests: &[Digest]) -> Result<Vec<(Digest, Vec<u8>)>, Error> {
         query::specs(self, digests).await
     }

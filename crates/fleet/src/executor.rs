@@ -5,6 +5,7 @@
 //! server has it. The pods are the only store: what an executor knows after a restart stands in their labels.
 
 mod calls;
+pub mod categories;
 pub mod core;
 pub mod facts;
 mod link;
@@ -14,7 +15,7 @@ mod run;
 pub mod settings;
 pub mod stuck;
 
-pub use core::{Core, Input, Output};
+pub use core::{Core, Input, Output, SettingsError};
 pub use facts::{PodFacts, PodPhase};
 pub use run::{BuildError, Executor, Options, build};
 pub use settings::Settings;

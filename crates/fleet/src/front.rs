@@ -23,8 +23,8 @@ use crate::executors::{ExecutorName, Streams};
 use crate::leader::Input;
 use crate::reports::Reports;
 use pumice_wire::api::{
-    event_server::EventServer, jobs_server::JobsServer, queue_service_server::QueueServiceServer,
-    submit_server::SubmitServer,
+    event_server::EventServer, executor_server::ExecutorServer, jobs_server::JobsServer, node_server::NodeServer,
+    queue_service_server::QueueServiceServer, submit_server::SubmitServer,
 };
 use pumice_wire::executor::executors_server::ExecutorsServer;
 use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReportingServer;
@@ -64,8 +64,11 @@ pub struct Front<L: Log> {
     queues: QueueServiceServer<Api<L>>,
     events: EventServer<Api<L>>,
     jobs: JobsServer<Api<L>>,
+    clusters: ExecutorServer<Api<L>>,
+    nodes: NodeServer<Api<L>>,
     executors: ExecutorsServer<Streams>,
     reports: SchedulerReportingServer<Reports>,
+    told: Reports,
     users: Arc<Users>,
     checks: Arc<Semaphore>,
     permissions: Arc<PermissionGroups>,
@@ -87,8 +90,11 @@ impl<L: Log> Front<L> {
             queues: limited!(QueueServiceServer, api.clone()),
             events: limited!(EventServer, api.clone()),
             jobs: limited!(JobsServer, api.clone()),
+            clusters: limited!(ExecutorServer, api.clone()),
+            nodes: limited!(NodeServer, api.clone()),
             executors: limited!(ExecutorsServer, Streams::new(leader.clone())),
-            reports: limited!(SchedulerReportingServer, Reports::new(leader)),
+            reports: limited!(SchedulerReportingServer, Reports::new(leader.clone())),
+            told: Reports::new(leader),
             api,
             users: Arc::new(users),
             checks: Arc::new(Semaphore::new(CHECKS_MAX)),
@@ -133,6 +139,8 @@ impl<L: Log> Front<L> {
             "api.QueueService" => served!(queues),
             "api.Event" => served!(events),
             "api.Jobs" => served!(jobs),
+            "api.Executor" => served!(clusters),
+            "api.Node" => served!(nodes),
             "schedulerobjects.SchedulerReporting" => served!(reports),
             "pumice.fleet.v1.Executors" => match executor(who.as_deref()) {
                 Ok(name) => {
@@ -145,7 +153,7 @@ impl<L: Log> Front<L> {
             _ if is_grpc(&request) => {
                 Status::unimplemented(format!("this server has no service {service:?}")).into_http()
             }
-            _ => gateway::answer(&self.api, who, request).await,
+            _ => gateway::answer(&self.api, &self.told, who, request).await,
         }
     }
 

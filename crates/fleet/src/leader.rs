@@ -364,14 +364,20 @@ impl Term {
             return Ok(());
         }
         let inbox = std::mem::take(&mut self.inbox);
-        let (ledger, retries) = (&mut self.ledger, self.retries);
-        let (mut leased, mut queues) = (BTreeSet::new(), Vec::new());
-        let (leased_by, queues_by) = (&mut leased, &mut queues);
+        let (ledger, retries, sessions) = (&mut self.ledger, self.retries, &self.sessions);
+        let (mut leased, mut queues, mut gone, mut set) = (BTreeSet::new(), Vec::new(), Vec::new(), BTreeSet::new());
+        let (leased_by, queues_by, gone_by, set_by) = (&mut leased, &mut queues, &mut gone, &mut set);
         let committed = log
             .commit(self.epoch, self.position, move |tail| {
+                let mut inbox = inbox;
                 for (_, entry) in &tail {
                     ledger.fold(entry);
                     queues_by.extend(queue_changes(entry));
+                    set_by.extend(executors_set(entry));
+                    for executor in forgotten(entry) {
+                        inbox.reports.extend(sessions.gone(executor, ledger, clock::now_ms()));
+                        gone_by.push(executor.to_owned());
+                    }
                 }
                 let decided = ledger.decide(clock::now_ms(), inbox, retries);
                 for event in decided.iter().flat_map(|entry| &entry.events) {
@@ -386,6 +392,16 @@ impl Term {
         self.dirty = false;
         self.sessions.written();
         self.settle(&leased);
+        for executor in set {
+            for (pool, delta) in self.sessions.nodes(&executor, &self.ledger) {
+                self.told.entry(pool).or_default().push(delta);
+            }
+        }
+        for executor in gone {
+            for (pool, delta) in self.sessions.forget(&executor, clock::now_ms()) {
+                self.told.entry(pool).or_default().push(delta);
+            }
+        }
         let changed = self.ledger.take_changed();
         for name in self.pools.keys().chain(&self.busy) {
             self.changed.entry(name.clone()).or_default().extend(&changed);
@@ -437,6 +453,22 @@ impl Term {
             });
         }
     }
+}
+
+/// Executors of which something is set, or nothing any more.
+fn executors_set(entry: &Entry) -> impl Iterator<Item = String> {
+    entry.events.iter().filter_map(|event| match event {
+        Event::ExecutorSet { executor, .. } | Event::ExecutorUnset { executor } => Some(executor.clone()),
+        _ => None,
+    })
+}
+
+/// Executors that are said to be gone.
+fn forgotten(entry: &Entry) -> impl Iterator<Item = &str> {
+    entry.events.iter().filter_map(|event| match event {
+        Event::ExecutorForgotten { executor } => Some(executor.as_str()),
+        _ => None,
+    })
 }
 
 fn queue_changes(entry: &Entry) -> Vec<Delta> {

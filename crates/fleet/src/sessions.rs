@@ -212,7 +212,9 @@ impl Sessions {
         match message.message.ok_or(Broken::Unknown(message.sequence))? {
             from_executor::Message::Hello(_) => return Err(Broken::NoHello),
             from_executor::Message::Heartbeat(_) => {}
-            from_executor::Message::Nodes(nodes) => received.nodes = cluster.nodes.take(name, nodes),
+            from_executor::Message::Nodes(nodes) => {
+                received.nodes = cluster.nodes.take(name, nodes, !ledger.is_cordoned(name));
+            }
             from_executor::Message::Runs(runs) => received.reports = session.take(name, runs, ledger),
         }
         Ok(received)
@@ -222,7 +224,36 @@ impl Sessions {
     pub fn close(&mut self, name: &str, number: u64) -> Vec<(String, Delta)> {
         let Some(cluster) = self.clusters.get_mut(name) else { return Vec::new() };
         let counted = cluster.session.take_if(|session| session.number == number).is_some();
-        if counted { cluster.nodes.close(name) } else { Vec::new() }
+        if counted { cluster.nodes.all(name, false) } else { Vec::new() }
+    }
+
+    /// The nodes of a cluster as pools are to know them, by pool, after something was set of it. O(its nodes).
+    pub fn nodes(&self, name: &str, ledger: &Ledger) -> Vec<(String, Delta)> {
+        let Some(cluster) = self.clusters.get(name) else { return Vec::new() };
+        cluster.nodes.all(name, cluster.session.is_some() && !ledger.is_cordoned(name))
+    }
+
+    /// People say that a cluster is gone for good. One of which something was heard lately is not; of another what was told to
+    /// stop there has stopped, as nobody will say so.
+    pub fn gone(&self, name: &str, ledger: &Ledger, now: TimeMs) -> Vec<Report> {
+        if !self.is_gone(name, now) {
+            return Vec::new();
+        }
+        let stopping = ledger.runs_of(name).filter(|(_, row)| row.phase == RunPhase::Stopping);
+        let report = |run| Report { cluster: name.to_owned(), run, kind: ReportKind::Gone };
+        stopping.map(|(run, _)| report(run)).collect()
+    }
+
+    /// Forgets the nodes of such a cluster. What pools are to be told, by pool.
+    pub fn forget(&mut self, name: &str, now: TimeMs) -> Vec<(String, Delta)> {
+        let is_gone = self.is_gone(name, now);
+        let cluster = self.clusters.get_mut(name).filter(|_| is_gone);
+        cluster.map(|cluster| cluster.nodes.forget(name)).unwrap_or_default()
+    }
+
+    fn is_gone(&self, name: &str, now: TimeMs) -> bool {
+        let known = self.clusters.get(name);
+        known.is_some_and(|cluster| cluster.session.is_none() && now.since(cluster.heard) > SILENCE_MAX_MS)
     }
 
     /// What was decided of all that was received is written.

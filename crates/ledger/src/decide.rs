@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::asked::Untold;
 use crate::event::{Cause, Entry, Event, Failure, NodeRef, PodRef, Preemption};
 use crate::ids::{JobId, RunId, TimeMs};
 use crate::job::{Phase, RunPhase};
@@ -124,6 +125,7 @@ impl Ledger {
     /// Which entries follow. They are folded already: whoever can't write them has to drop this ledger and load it anew.
     pub fn decide(&mut self, now: TimeMs, inbox: Inbox, retries: Retries) -> Vec<Entry> {
         let mut draft = Draft { ledger: self, now, entries: BTreeMap::new() };
+        draft.untold();
         for report in inbox.reports {
             draft.report(report, retries);
         }
@@ -199,6 +201,13 @@ impl Draft<'_> {
         }
     }
 
+    /// Jobs that moved with their set, while they are there.
+    fn untold(&mut self) {
+        for Untold { owner, jobs, priority, requestor } in self.ledger.untold.clone() {
+            self.say(Some(owner), Event::SetReprioritised { jobs, priority, requestor });
+        }
+    }
+
     /// What people asked for.
     fn asked(&mut self) {
         for id in std::mem::take(&mut self.ledger.asked) {
@@ -219,8 +228,8 @@ impl Draft<'_> {
     fn proposal(&mut self, proposal: Proposal) {
         match proposal {
             Proposal::Lease { jobs, pool } => {
-                let open = jobs.iter().all(|(id, _)| {
-                    let job = self.ledger.job(*id);
+                let open = jobs.iter().all(|(id, at)| {
+                    let job = self.ledger.job(*id).filter(|_| !self.ledger.is_cordoned(&at.cluster));
                     job.is_some_and(|job| {
                         let queue = &self.ledger.queues.row(job.queue).definition;
                         let takes = queue.as_ref().is_some_and(|queue| !queue.cordoned);

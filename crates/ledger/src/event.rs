@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::executor::ExecutorSettings;
 use crate::ids::{Digest, JobId, RunId, TimeMs};
+use crate::job::Phase;
 use crate::queue::Queue;
 
 /// One row of the log: what one request, or one decision, said of one job set.
@@ -15,7 +17,7 @@ use crate::queue::Queue;
 pub struct Entry {
     /// When.
     pub at: TimeMs,
-    /// The queue.
+    /// The queue; empty where the entry is about none alone.
     pub queue: String,
     /// The job set; empty where the entry is about the queue itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -188,6 +190,30 @@ pub enum Filter {
     Running,
 }
 
+/// Jobs by where they stand, of all queues and job sets. What is empty restricts nothing; all that is not has to fit.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Scope {
+    /// The cluster in which their runs are.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
+    /// The node on which their runs are.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub node: String,
+    /// Their queues.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<String>,
+    /// Their priority classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub priority_classes: Vec<String>,
+    /// The pools in which their runs are; a job without a run is in none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<String>,
+    /// Where they stand.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
+}
+
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -225,8 +251,55 @@ pub enum Event {
         #[serde(default)]
         reason: String,
     },
+    /// Jobs are to end, whatever set they are of.
+    ScopeCancelAsked {
+        /// Which.
+        scope: Scope,
+        /// Why.
+        #[serde(default)]
+        reason: String,
+    },
+    /// Runs are to make room, whatever set their jobs are of.
+    ScopePreemptAsked {
+        /// Which.
+        scope: Scope,
+        /// Why.
+        #[serde(default)]
+        reason: String,
+    },
+    /// An executor's settings as they are from now on; who set them stands in the entry.
+    ExecutorSet {
+        /// The executor.
+        executor: String,
+        /// Nothing new starts there.
+        cordoned: bool,
+        /// Why.
+        #[serde(default)]
+        reason: String,
+    },
+    /// Nothing is set of an executor any more.
+    ExecutorUnset {
+        /// The executor.
+        executor: String,
+    },
+
+    /// An executor is gone for good: what was told to stop there has stopped. One that lives is not gone. What is set of it
+    /// stays.
+    ExecutorForgotten {
+        /// The executor.
+        executor: String,
+    },
 
     // Decisions.
+    /// Jobs have the place that was asked for all of their set.
+    SetReprioritised {
+        /// Which.
+        jobs: Vec<JobId>,
+        /// Their place.
+        priority: u32,
+        /// Who asked.
+        requestor: String,
+    },
     /// A job gets a node.
     Leased {
         /// The run.
@@ -337,7 +410,23 @@ impl Event {
                 | Event::CancelAsked { .. }
                 | Event::Reprioritised { .. }
                 | Event::PreemptAsked { .. }
+                | Event::ScopeCancelAsked { .. }
+                | Event::ScopePreemptAsked { .. }
+                | Event::ExecutorSet { .. }
+                | Event::ExecutorUnset { .. }
+                | Event::ExecutorForgotten { .. }
         )
+    }
+
+    /// What it sets of an executor, in the entry that it is in.
+    pub fn settings(&self, entry: &Entry) -> Option<ExecutorSettings> {
+        let Event::ExecutorSet { cordoned, reason, .. } = self else { return None };
+        Some(ExecutorSettings {
+            cordoned: *cordoned,
+            cordon_reason: reason.clone(),
+            set_by: entry.user.clone(),
+            set_at: entry.at,
+        })
     }
 
     /// The job that ends with it.

@@ -1,9 +1,10 @@
 //! Taking in the log: each event changes the ledger, or is refused because it does not fit.
 
-use crate::event::{Entry, Event, Filter, NodeRef, Submitted};
+use crate::asked::Untold;
+use crate::event::{Entry, Event, NodeRef, Submitted};
 use crate::gang::GangRow;
 use crate::ids::{JobId, RunId, TimeMs};
-use crate::job::{Asked, Job, Phase, Run, RunPhase};
+use crate::job::{Job, Phase, Run, RunPhase};
 use crate::ledger::{Ledger, QueueRow, SetRow};
 use crate::lines::{QueueIx, SetIx};
 
@@ -25,6 +26,14 @@ pub enum Refusal {
     /// The job waits for no node, or is to end.
     #[error("job {0} does not wait for a node")]
     NotWaiting(JobId),
+    /// Nobody asked for it, or it was told before.
+    #[error("jobs of job set {job_set} of queue {queue} are not to be told of another place")]
+    NotAsked {
+        /// The queue.
+        queue: String,
+        /// The job set.
+        job_set: String,
+    },
     /// The queue has jobs.
     #[error("queue {0} has jobs that have not ended")]
     QueueInUse(String),
@@ -51,33 +60,28 @@ impl Ledger {
             }
             Event::QueueRemoved => self.remove_queue(&entry.queue),
             Event::Submitted(submitted) => self.submit(entry, submitted),
-            Event::CancelAsked { jobs, filter, reason } => {
-                for id in self.meant(entry, jobs, *filter) {
-                    self.ask(id, |asked| {
-                        asked.cancel.get_or_insert((entry.user.clone(), reason.clone()));
-                    });
-                }
+            Event::CancelAsked { .. }
+            | Event::PreemptAsked { .. }
+            | Event::Reprioritised { .. }
+            | Event::ScopeCancelAsked { .. }
+            | Event::ScopePreemptAsked { .. } => {
+                self.fold_asked(entry, event);
                 Ok(())
             }
-            Event::PreemptAsked { jobs, reason } => {
-                // What can't make room now is not asked later.
-                for id in self.meant(entry, jobs, Filter::Running) {
-                    let run = self.current(id).and_then(|run| self.run(run));
-                    if !run.is_some_and(|run| self.is_preemptible(run)) {
-                        continue;
-                    }
-                    self.ask(id, |asked| {
-                        asked.preempt.get_or_insert((entry.user.clone(), reason.clone()));
-                    });
-                }
+            Event::ExecutorSet { executor, .. } => {
+                self.executors.extend(event.settings(entry).map(|settings| (executor.clone(), settings)));
                 Ok(())
             }
-            Event::Reprioritised { jobs, priority } => {
-                for id in self.meant(entry, jobs, Filter::Active) {
-                    self.reprioritise(id, *priority);
-                }
+            Event::ExecutorUnset { executor } => {
+                self.executors.remove(executor);
                 Ok(())
             }
+            Event::SetReprioritised { jobs, priority, requestor } => {
+                let owner = (entry.queue.clone(), entry.job_set.clone());
+                self.told(&Untold { owner, jobs: jobs.clone(), priority: *priority, requestor: requestor.clone() })
+            }
+            // Whether it lives is the leader's to know, who decides of its runs then.
+            Event::ExecutorForgotten { .. } => Ok(()),
             Event::Leased { run, at, pool } => self.lease(entry.at, *run, at, pool),
             Event::Pending { run, pod } => {
                 self.advance(*run, RunPhase::Pending)?.pod = pod.clone();
@@ -161,7 +165,7 @@ impl Ledger {
     }
 
     /// Scheduling has to look at the job again, and what is saved of it is old.
-    fn touch(&mut self, id: JobId) {
+    pub(crate) fn touch(&mut self, id: JobId) {
         self.changed.insert(id);
         self.touched.insert(id);
     }
@@ -225,46 +229,6 @@ impl Ledger {
         self.jobs.insert(id, job);
         self.touch(id);
         Ok(())
-    }
-
-    /// The jobs of the entry's set that are named, or that `filter` takes where none is.
-    fn meant(&self, entry: &Entry, jobs: &[JobId], filter: Filter) -> Vec<JobId> {
-        let queue = self.queues.find(&entry.queue);
-        let set = queue.and_then(|queue| self.sets.find(&(queue, entry.job_set.clone())));
-        let Some(set) = set else { return Vec::new() };
-        let ours = |id: &JobId| self.jobs.get(id).is_some_and(|job| job.set == set);
-        if !jobs.is_empty() {
-            return jobs.iter().copied().filter(ours).collect();
-        }
-        let taken = |id: &JobId| match filter {
-            Filter::Active => true,
-            Filter::Queued => self.jobs.get(id).is_some_and(|job| !job.phase.has_run()),
-            Filter::Running => self.jobs.get(id).is_some_and(|job| job.phase.has_run()),
-        };
-        self.sets.row(set).jobs.iter().copied().filter(taken).collect()
-    }
-
-    fn ask(&mut self, id: JobId, ask: impl FnOnce(&mut Asked)) {
-        if let Some(job) = self.jobs.get_mut(&id) {
-            ask(job.asked.get_or_insert_default());
-            self.asked.insert(id);
-            self.touched.insert(id);
-        }
-    }
-
-    fn reprioritise(&mut self, id: JobId, priority: u32) {
-        let Some(job) = self.jobs.get(&id) else { return };
-        let (queue, shape, waits) = (job.queue, job.shape, job.phase == Phase::Queued);
-        let before = self.turn(id, job);
-        if waits {
-            let lines = &mut self.queues.row_mut(queue).lines;
-            lines.remove(before, shape);
-            lines.insert(crate::job::Turn { priority, ..before }, shape);
-        }
-        if let Some(job) = self.jobs.get_mut(&id) {
-            job.priority = priority;
-        }
-        self.touch(id);
     }
 
     fn lease(&mut self, now: TimeMs, run: RunId, at: &NodeRef, pool: &str) -> Result<(), Refusal> {

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
+use crate::asked::Untold;
 use crate::event::Shape;
+use crate::executor::ExecutorSettings;
 use crate::gang::GangRow;
 use crate::ids::{Digest, JobId, RunId};
 use crate::job::{Job, Phase, Run, RunPhase, Turn};
@@ -49,8 +51,11 @@ pub struct Ledger {
     pub(crate) jobs: FxHashMap<JobId, Job>,
     pub(crate) runs: FxHashMap<RunId, Run>,
     pub(crate) clusters: BTreeMap<String, BTreeSet<RunId>>,
+    pub(crate) executors: BTreeMap<String, ExecutorSettings>,
     /// Jobs of which something is asked.
     pub(crate) asked: BTreeSet<JobId>,
+    /// Jobs that moved with their set. Whoever folds requests decides before anything is saved, so this is not.
+    pub(crate) untold: Vec<Untold>,
     /// What scheduling has to look at again.
     pub(crate) changed: BTreeSet<JobId>,
     /// Jobs of which something else is to be saved.
@@ -91,6 +96,16 @@ impl Ledger {
     /// Clusters with runs.
     pub fn clusters(&self) -> impl Iterator<Item = &str> {
         self.clusters.keys().map(String::as_str)
+    }
+
+    /// What is set of executors, by name; there may be settings of one that never came.
+    pub fn executors(&self) -> &BTreeMap<String, ExecutorSettings> {
+        &self.executors
+    }
+
+    /// Nothing new starts on this cluster.
+    pub fn is_cordoned(&self, cluster: &str) -> bool {
+        self.executors.get(cluster).is_some_and(|settings| settings.cordoned)
     }
 
     /// The shape of a job.
@@ -210,6 +225,12 @@ impl Ledger {
         queues.sort_by_key(|(name, _)| *name);
         for (name, row) in queues {
             let _ = writeln!(text, "{name} {} {} {:?}", row.active, row.lines.waiting(), row.definition);
+        }
+        for (name, settings) in &self.executors {
+            let _ = writeln!(text, "{name} {settings:?}");
+        }
+        for untold in &self.untold {
+            let _ = writeln!(text, "{untold:?}");
         }
         text
     }

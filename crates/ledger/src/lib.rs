@@ -7,8 +7,10 @@
 //!
 //! Pure: no I/O, no clock, no randomness. The fleet's server feeds it from its database, and obeys.
 
+mod asked;
 mod decide;
 mod event;
+mod executor;
 mod fold;
 mod gang;
 mod ids;
@@ -20,8 +22,9 @@ mod restore;
 
 pub use decide::{Inbox, Proposal, Report, ReportKind, Retries};
 pub use event::{
-    Cause, ContainerEnd, Entry, Event, Failure, Filter, Gang, NodeRef, PodRef, Preemption, Shape, Submitted,
+    Cause, ContainerEnd, Entry, Event, Failure, Filter, Gang, NodeRef, PodRef, Preemption, Scope, Shape, Submitted,
 };
+pub use executor::ExecutorSettings;
 pub use fold::Refusal;
 pub use ids::{Digest, IdError, JobId, RunId, TimeMs};
 pub use job::{Asked, Job, Phase, Run, RunPhase};

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{Gang, NodeRef, PodRef, Preemption, Shape};
+use crate::executor::ExecutorSettings;
 use crate::gang::GangRow;
 use crate::ids::{Digest, JobId, RunId, TimeMs};
 use crate::job::{Asked, Job, Phase, Run, RunPhase};
@@ -80,6 +81,8 @@ pub struct SavedRun {
 pub struct Saved {
     /// Definitions of queues by name.
     pub queues: BTreeMap<String, Queue>,
+    /// Settings of executors by name.
+    pub executors: BTreeMap<String, ExecutorSettings>,
     /// Shapes of the jobs and runs; there may be more.
     pub shapes: BTreeMap<Digest, Shape>,
     /// Jobs that have not ended.
@@ -111,8 +114,8 @@ impl Ledger {
     /// # Errors
     /// When the parts do not belong together.
     pub fn restore(classes: PriorityClasses, saved: Saved) -> Result<Self, RestoreError> {
-        let Saved { queues, shapes, jobs, runs } = saved;
-        let mut ledger = Self::new(classes);
+        let Saved { queues, executors, shapes, jobs, runs } = saved;
+        let mut ledger = Self { executors, ..Self::new(classes) };
         for (name, definition) in queues {
             let row = ledger.queue_row(&name);
             ledger.queues.row_mut(row).definition = Some(definition);

@@ -66,6 +66,7 @@ fn words(entries: &[Entry]) -> Vec<&'static str> {
         Event::Failed { .. } => "failed",
         Event::Rejected { .. } => "rejected",
         Event::Cancelled { .. } => "cancelled",
+        Event::SetReprioritised { .. } => "moved",
         _ => "request",
     };
     entries.iter().flat_map(|entry| entry.events.iter().map(word)).collect()
@@ -196,6 +197,130 @@ fn a_gang_gets_all_or_nothing() {
 }
 
 #[test]
+fn jobs_that_move_with_their_set_are_told_once() {
+    let mut ledger = with_queue();
+    ledger.fold(&request("s", vec![submitted(1, "spare"), submitted(2, "spare")]));
+    ledger.fold(&request("other", vec![submitted(3, "spare")]));
+    decide(&mut ledger, lease(2, "one"));
+    let all = || request("s", vec![Event::Reprioritised { jobs: vec![], priority: 7 }]);
+    ledger.fold(&request("s", vec![Event::Reprioritised { jobs: vec![JobId(1)], priority: 9 }]));
+    assert_eq!(decide(&mut ledger, Inbox::default()), Vec::<&str>::new(), "the request itself tells those it names");
+    ledger.fold(&all());
+    let priorities = [1, 2, 3].map(|job| ledger.job(JobId(job)).unwrap().priority);
+    assert_eq!(priorities, [7, 7, 0]);
+    let decided = ledger.decide(TimeMs(2), report(2, 1, ReportKind::Succeeded), Retries::default());
+    let told = Event::SetReprioritised { jobs: vec![JobId(1), JobId(2)], priority: 7, requestor: "ada".to_owned() };
+    assert_eq!((&*decided[0].job_set, &decided[0].events[0]), ("s", &told), "before the end of one of them");
+    assert_eq!(decide(&mut ledger, Inbox::default()), Vec::<&str>::new());
+    let refusal = Refusal::NotAsked { queue: "q".to_owned(), job_set: "s".to_owned() };
+    assert_eq!(ledger.fold(&decided[0])[0], refusal, "told again it is nothing new");
+    ledger.fold(&request("empty", vec![Event::Reprioritised { jobs: vec![], priority: 7 }]));
+    assert_eq!(decide(&mut ledger, Inbox::default()), Vec::<&str>::new());
+}
+
+fn set(executor: &str, cordoned: bool) -> Event {
+    Event::ExecutorSet { executor: executor.to_owned(), cordoned, reason: "new kernel".to_owned() }
+}
+
+#[test]
+fn nothing_new_starts_on_a_cordoned_cluster() {
+    let mut ledger = with_queue();
+    ledger.fold(&request("s", vec![submitted(1, "spare"), submitted(2, "spare")]));
+    decide(&mut ledger, lease(1, "one"));
+    ledger.fold(&request("", vec![set("one", true)]));
+    let settings = ExecutorSettings {
+        cordoned: true,
+        cordon_reason: "new kernel".into(),
+        set_by: "ada".into(),
+        set_at: TimeMs(1),
+    };
+    assert_eq!(ledger.executors(), &[("one".to_owned(), settings)].into());
+    assert_eq!(decide(&mut ledger, lease(2, "one")), Vec::<&str>::new());
+    assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Succeeded)), ["succeeded"], "what runs goes on");
+    let both = vec![(JobId(2), at("two"))];
+    let elsewhere = Inbox { proposals: vec![Proposal::Lease { jobs: both, pool: "p".to_owned() }], ..Inbox::default() };
+    assert_eq!(decide(&mut ledger, elsewhere), ["leased"]);
+    ledger.fold(&request("s", vec![submitted(3, "spare")]));
+    ledger.fold(&request("", vec![Event::ExecutorUnset { executor: "one".to_owned() }]));
+    assert_eq!(decide(&mut ledger, lease(3, "one")), ["leased"]);
+    ledger.fold(&request("", vec![set("two", true), set("two", false)]));
+    assert!(!ledger.is_cordoned("two"), "settings without a cordon");
+}
+
+/// Jobs 1 and 2 run on a node of cluster `one`, 3 has its pod on `two`, 4 is leased on `one`, 5 waits; even ones are urgent.
+/// The last is of another queue.
+fn scattered() -> Ledger {
+    let mut ledger = with_queue();
+    let job = |job: u128| submitted(job, if job.is_multiple_of(2) { "urgent" } else { "spare" });
+    ledger.fold(&request("s", vec![job(1), job(2), job(3)]));
+    ledger.fold(&request("t", vec![job(4)]));
+    ledger.fold(&Entry { queue: "r".to_owned(), ..request("t", vec![Event::QueueSet(Box::default()), job(5)]) });
+    for (job, cluster, node, pool) in
+        [(1, "one", "a", "p"), (2, "one", "b", "p"), (3, "two", "a", "p"), (4, "one", "a", "gpu")]
+    {
+        let jobs = vec![(JobId(job), NodeRef { cluster: cluster.to_owned(), node: node.to_owned() })];
+        let proposals = vec![Proposal::Lease { jobs, pool: pool.to_owned() }];
+        assert_eq!(decide(&mut ledger, Inbox { proposals, ..Inbox::default() }), ["leased"]);
+    }
+    for (job, cluster, kind) in [
+        (1, "one", ReportKind::Running(PodRef::default(), "a".to_owned())),
+        (2, "one", ReportKind::Running(PodRef::default(), "b".to_owned())),
+        (3, "two", ReportKind::Pending(PodRef::default())),
+    ] {
+        let report = Report { cluster: cluster.to_owned(), run: RunId { job: JobId(job), attempt: 1 }, kind };
+        ledger.decide(TimeMs(2), Inbox { reports: vec![report], ..Inbox::default() }, Retries::default());
+    }
+    ledger
+}
+
+#[test]
+fn a_scope_means_the_jobs_that_stand_in_it() {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+    let on = |cluster: &str, node: &str| Scope { cluster: cluster.into(), node: node.into(), ..Scope::default() };
+    let of = |queues: &[&str]| Scope { queues: names(queues), ..Scope::default() };
+    for (scope, cancelled, preempted) in [
+        (Scope::default(), vec![1, 2, 3, 4, 5], vec![1, 3]),
+        (on("one", ""), vec![1, 2, 4], vec![1]),
+        (on("one", "a"), vec![1, 4], vec![1]),
+        (on("", "a"), vec![1, 3, 4], vec![1, 3]),
+        (on("three", ""), vec![], vec![]),
+        (of(&["q"]), vec![1, 2, 3, 4], vec![1, 3]),
+        (of(&["r", "q"]), vec![1, 2, 3, 4, 5], vec![1, 3]),
+        (of(&["none"]), vec![], vec![]),
+        (Scope { queues: names(&["r"]), ..on("one", "") }, vec![], vec![]),
+        (Scope { priority_classes: names(&["urgent"]), ..on("one", "") }, vec![2, 4], vec![]),
+        (Scope { priority_classes: names(&["spare"]), ..of(&[]) }, vec![1, 3, 5], vec![1, 3]),
+        (Scope { pools: names(&["gpu"]), ..of(&[]) }, vec![4], vec![]),
+        (Scope { pools: names(&["gpu", "p"]), ..of(&["q", "r"]) }, vec![1, 2, 3, 4], vec![1, 3]),
+        (Scope { phases: vec![Phase::Queued, Phase::Leaving], ..of(&[]) }, vec![5], vec![]),
+        (Scope { phases: vec![Phase::Leased], ..of(&[]) }, vec![4], vec![]),
+        (Scope { phases: vec![Phase::Pending, Phase::Running], ..of(&["q"]) }, vec![1, 2, 3], vec![1, 3]),
+    ] {
+        for (jobs, event) in [
+            (cancelled, Event::ScopeCancelAsked { scope: scope.clone(), reason: "enough".to_owned() }),
+            (preempted, Event::ScopePreemptAsked { scope: scope.clone(), reason: "enough".to_owned() }),
+        ] {
+            let mut ledger = scattered();
+            ledger.fold(&Entry { queue: String::new(), ..request("", vec![event.clone()]) });
+            let decided = ledger.decide(TimeMs(3), Inbox::default(), Retries::default());
+            let mut ended: Vec<u128> =
+                decided.iter().flat_map(|entry| &entry.events).filter_map(|event| Some(event.ends()?.0)).collect();
+            ended.sort_unstable();
+            assert_eq!(ended, jobs, "{event:?}");
+            for event in decided.iter().flat_map(|entry| &entry.events) {
+                match event {
+                    Event::Cancelled { requestor, reason, .. } => {
+                        assert_eq!((&**requestor, &**reason), ("ada", "enough"))
+                    }
+                    Event::RunPreempted { preemption, .. } => assert_eq!(&*preemption.requestor, "ada"),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_queue_with_jobs_stays() {
     let mut ledger = with_queue();
     ledger.fold(&request("s", vec![submitted(1, "spare")]));
@@ -221,7 +346,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        3 => (0..6_u8, 0..8_u8).prop_map(|(kind, job)| Step::Request(kind, job)),
+        4 => (0..9_u8, 0..8_u8).prop_map(|(kind, job)| Step::Request(kind, job)),
         4 => (0..8_u8, any::<bool>()).prop_map(|(job, first)| Step::Lease(job, first)),
         4 => (0..8_u8, 1..4_u8, 0..6_u8).prop_map(|(job, attempt, kind)| Step::Report(job, attempt, kind)),
         1 => (0..8_u8, 1..4_u8).prop_map(|(job, attempt)| Step::Preempt(job, attempt)),
@@ -230,12 +355,23 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn scope(place: u8) -> Scope {
+    let cluster = ["one", "two", "", "one"][usize::from(place % 4)].to_owned();
+    let priority_classes = if place < 4 { vec!["spare".to_owned()] } else { vec![] };
+    let phases = if place == 6 { vec![Phase::Queued, Phase::Leaving] } else { vec![] };
+    Scope { cluster, priority_classes, phases, ..Scope::default() }
+}
+
 fn asked(kind: u8, job: u8) -> Event {
     let jobs = vec![JobId(u128::from(job))];
     match kind {
         0..=2 => submitted(u128::from(job), if job.is_multiple_of(2) { "urgent" } else { "spare" }),
         3 => Event::CancelAsked { jobs, filter: Filter::Active, reason: String::new() },
         4 => Event::PreemptAsked { jobs, reason: String::new() },
+        5 => Event::ScopeCancelAsked { scope: scope(job), reason: String::new() },
+        6 => Event::ScopePreemptAsked { scope: scope(job), reason: String::new() },
+        7 if job < 5 => set("one", job < 2),
+        7 => Event::ExecutorUnset { executor: "one".to_owned() },
         _ => Event::Reprioritised { jobs: if job < 4 { jobs } else { vec![] }, priority: u32::from(job) },
     }
 }
@@ -271,6 +407,7 @@ struct Tables {
     jobs: BTreeMap<JobId, SavedJob>,
     runs: BTreeMap<RunId, SavedRun>,
     queues: BTreeMap<String, Queue>,
+    executors: BTreeMap<String, ExecutorSettings>,
 }
 
 impl Tables {
@@ -284,11 +421,13 @@ impl Tables {
         }
         let defined = ledger.queues().filter_map(|queue| Some((queue.name.to_owned(), queue.definition?.clone())));
         self.queues = defined.collect();
+        self.executors.clone_from(ledger.executors());
     }
 
     fn restored(&self) -> Ledger {
         let saved = Saved {
             queues: self.queues.clone(),
+            executors: self.executors.clone(),
             shapes: ["urgent", "spare"].map(|class| (digest(class), shape(class))).into(),
             jobs: self.jobs.values().cloned().collect(),
             runs: self.runs.values().cloned().collect(),
@@ -359,7 +498,12 @@ proptest! {
                     prop_assert_eq!(before, ledger.digest());
                 }
             }
-            log.extend(ledger.decide(now, inbox(step), Retries::default()));
+            let decided = ledger.decide(now, inbox(step), Retries::default());
+            for event in decided.iter().flat_map(|entry| &entry.events) {
+                let to_cordoned = matches!(event, Event::Leased { at, .. } if ledger.is_cordoned(&at.cluster));
+                prop_assert!(!to_cordoned, "{:?}", event);
+            }
+            log.extend(decided);
             prop_assert_eq!(ledger.lint(), Vec::<String>::new());
             saved.follow(&mut ledger);
             let restored = saved.restored();

@@ -9,7 +9,7 @@ use crate::database::Log;
 use pumice_wire::api::health_check_response::ServingStatus;
 use pumice_wire::api::{
     self, BatchQueueCreateResponse, BatchQueueUpdateResponse, CancellationResult, HealthCheckResponse, event_server,
-    jobs_server, queue_service_server, submit_server,
+    executor_server, jobs_server, node_server, queue_service_server, submit_server,
 };
 use pumice_wire::wellknown::Empty;
 
@@ -196,5 +196,39 @@ impl<L: Log> jobs_server::Jobs for Api<L> {
         request: Request<api::GetActiveQueuesRequest>,
     ) -> Answer<api::GetActiveQueuesResponse> {
         call!(self, request, active_queues)
+    }
+}
+
+#[async_trait]
+impl<L: Log> executor_server::Executor for Api<L> {
+    async fn upsert_executor_settings(&self, request: Request<api::ExecutorSettingsUpsertRequest>) -> Answer<Empty> {
+        call!(self, request, set_executor)
+    }
+
+    async fn delete_executor_settings(&self, request: Request<api::ExecutorSettingsDeleteRequest>) -> Answer<Empty> {
+        call!(self, request, unset_executor)
+    }
+
+    async fn preempt_on_executor(&self, request: Request<api::ExecutorPreemptRequest>) -> Answer<Empty> {
+        call!(self, request, preempt_executor)
+    }
+
+    async fn cancel_on_executor(&self, request: Request<api::ExecutorCancelRequest>) -> Answer<Empty> {
+        call!(self, request, cancel_executor)
+    }
+
+    async fn delete_executor(&self, request: Request<api::ExecutorDeleteRequest>) -> Answer<Empty> {
+        call!(self, request, forget_executor)
+    }
+}
+
+#[async_trait]
+impl<L: Log> node_server::Node for Api<L> {
+    async fn preempt_on_node(&self, request: Request<api::NodePreemptRequest>) -> Answer<Empty> {
+        call!(self, request, preempt_node)
+    }
+
+    async fn cancel_on_node(&self, request: Request<api::NodeCancelRequest>) -> Answer<Empty> {
+        call!(self, request, cancel_node)
     }
 }

@@ -83,9 +83,6 @@ pub enum Error {
         /// The job set.
         job_set: String,
     },
-    /// This server has no such call.
-    #[error("{0}")]
-    Unimplemented(&'static str),
     /// The server ends.
     #[error("the server is stopping: ask again, another one answers")]
     Stopping,
@@ -109,7 +106,6 @@ impl Error {
             | Error::Field { .. }
             | Error::Submit(_) => Code::InvalidArgument,
             Error::NoQueue(_) | Error::NoJobSet { .. } => Code::NotFound,
-            Error::Unimplemented(_) => Code::Unimplemented,
             Error::Stopping => Code::Unavailable,
             Error::Broken => Code::Internal,
             Error::Database(error) => code_of(error),

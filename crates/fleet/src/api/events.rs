@@ -95,7 +95,13 @@ pub fn messages(entry: &Entry, event: &Event, context: &Context) -> Vec<EventMes
         Event::CancelAsked { jobs, reason, .. } => jobs.iter().map(|job| teller.cancelling(*job, reason)).collect(),
         Event::PreemptAsked { jobs, reason } => jobs.iter().map(|job| teller.preempting(*job, reason)).collect(),
         Event::Reprioritised { jobs, priority } => {
-            jobs.iter().flat_map(|job| teller.reprioritised(*job, *priority)).collect()
+            let asked = |job: &JobId| {
+                [teller.reprioritizing(*job, *priority), teller.reprioritized(*job, *priority, &entry.user)]
+            };
+            jobs.iter().flat_map(asked).collect()
+        }
+        Event::SetReprioritised { jobs, priority, requestor } => {
+            jobs.iter().map(|job| teller.reprioritized(*job, *priority, requestor)).collect()
         }
         Event::Leased { run, at, pool } => vec![teller.leased(*run, &at.cluster, pool)],
         Event::Pending { run, pod } => vec![teller.pending(*run, pod)],
@@ -120,7 +126,15 @@ pub fn messages(entry: &Entry, event: &Event, context: &Context) -> Vec<EventMes
             vec![teller.failed(*job, None, &failure, false)]
         }
         Event::Cancelled { job, requestor, reason } => vec![teller.cancelled(*job, requestor, reason)],
-        Event::QueueSet(_) | Event::QueueRemoved | Event::RunGone { .. } => Vec::new(),
+        Event::QueueSet(_)
+        | Event::QueueRemoved
+        | Event::RunGone { .. }
+        // They are of no job set; what follows from them is told job by job.
+        | Event::ScopeCancelAsked { .. }
+        | Event::ScopePreemptAsked { .. }
+        | Event::ExecutorSet { .. }
+        | Event::ExecutorUnset { .. }
+        | Event::ExecutorForgotten { .. } => Vec::new(),
     };
     told.into_iter().map(|events| EventMessage { events: Some(events) }).collect()
 }
@@ -214,13 +228,15 @@ impl Teller<'_> {
         tell!(self, Preempting, JobPreemptingEvent, job, { requestor, reason })
     }
 
-    /// It takes effect as it is asked for.
-    fn reprioritised(&self, job: JobId, priority: u32) -> [Events; 2] {
+    fn reprioritizing(&self, job: JobId, priority: u32) -> Events {
         let (new_priority, requestor) = (f64::from(priority), self.entry.user.clone());
-        [
-            tell!(self, Reprioritizing, JobReprioritizingEvent, job, { new_priority, requestor: requestor.clone() }),
-            tell!(self, Reprioritized, JobReprioritizedEvent, job, { new_priority, requestor }),
-        ]
+        tell!(self, Reprioritizing, JobReprioritizingEvent, job, { new_priority, requestor })
+    }
+
+    /// It takes effect as it is asked for.
+    fn reprioritized(&self, job: JobId, priority: u32, requestor: &str) -> Events {
+        let (new_priority, requestor) = (f64::from(priority), requestor.to_owned());
+        tell!(self, Reprioritized, JobReprioritizedEvent, job, { new_priority, requestor })
     }
 
     fn leased(&self, run: RunId, cluster: &str, pool: &str) -> Events {

@@ -9,9 +9,9 @@ use super::states::{job_details, job_state, run_details, told};
 use super::{Api, Error, Who};
 use crate::database::{JobRow, Log};
 use pumice_wire::api::{
-    GetActiveQueuesRequest, GetActiveQueuesResponse, JobDetailsRequest, JobDetailsResponse, JobErrorsRequest,
-    JobErrorsResponse, JobRunDetailsRequest, JobRunDetailsResponse, JobState, JobStatusRequest, JobStatusResponse,
-    JobStatusUsingExternalJobUriRequest,
+    ActiveQueues, GetActiveQueuesRequest, GetActiveQueuesResponse, JobDetailsRequest, JobDetailsResponse,
+    JobErrorsRequest, JobErrorsResponse, JobRunDetailsRequest, JobRunDetailsResponse, JobState, JobStatusRequest,
+    JobStatusResponse, JobStatusUsingExternalJobUriRequest,
 };
 
 impl<L: Log> Api<L> {
@@ -78,13 +78,15 @@ impl<L: Log> Api<L> {
         Ok(JobRunDetailsResponse { job_run_details: details.collect() })
     }
 
-    /// Which queue waits for which pool is the leader's to know.
+    /// Queues with jobs that have a node, as with Armada: one that only waits is in no pool.
     pub(super) async fn active_queues(
         &self,
         _: &Who,
         _: GetActiveQueuesRequest,
     ) -> Result<GetActiveQueuesResponse, Error> {
-        Err(Error::Unimplemented("this server does not tell which queues are active: use GetQueues"))
+        let active = self.log().active_queues().await?.into_iter();
+        let active_queues_by_pool = active.map(|(pool, queues)| (pool, ActiveQueues { queues })).collect();
+        Ok(GetActiveQueuesResponse { active_queues_by_pool })
     }
 
     async fn rows(&self, ids: &[String]) -> Result<Vec<JobRow>, Error> {

@@ -8,9 +8,9 @@ use super::limits::{self, QUEUES_MAX};
 use super::{Api, Error, Permission, Who, queues};
 use crate::database::{Expect, Log};
 use pumice_wire::api::{
-    self, BatchQueueCreateResponse, BatchQueueUpdateResponse, EndMarker, QueueCancelRequest, QueueCordonRequest,
-    QueueCreateResponse, QueueDeleteRequest, QueueGetRequest, QueueList, QueuePreemptRequest, QueueUncordonRequest,
-    QueueUpdateResponse, StreamingQueueGetRequest, StreamingQueueMessage, streaming_queue_message,
+    self, BatchQueueCreateResponse, BatchQueueUpdateResponse, EndMarker, QueueCordonRequest, QueueCreateResponse,
+    QueueDeleteRequest, QueueGetRequest, QueueList, QueueUncordonRequest, QueueUpdateResponse,
+    StreamingQueueGetRequest, StreamingQueueMessage, streaming_queue_message,
 };
 use pumice_wire::wellknown::Empty;
 
@@ -82,16 +82,6 @@ impl<L: Log> Api<L> {
 
     pub(super) async fn uncordon(&self, who: &Who, request: QueueUncordonRequest) -> Result<Empty, Error> {
         self.set_cordoned(who, &request.name, false).await
-    }
-
-    /// Requests of the log name a job set.
-    pub(super) async fn preempt_queue(&self, _: &Who, _: QueuePreemptRequest) -> Result<Empty, Error> {
-        Err(Error::Unimplemented("this server preempts jobs by id or not at all: use PreemptJobs for each job set"))
-    }
-
-    /// Requests of the log name a job set.
-    pub(super) async fn cancel_queue(&self, _: &Who, _: QueueCancelRequest) -> Result<Empty, Error> {
-        Err(Error::Unimplemented("this server cancels job sets, not whole queues: use CancelJobSet for each of them"))
     }
 
     async fn create_one(&self, who: &Who, queue: api::Queue) -> Result<(), Error> {

@@ -24,15 +24,15 @@ use pumice_wire::wellknown::Empty;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-struct Home {
-    api: Api<Database>,
-    log: Arc<Database>,
+pub(super) struct Home {
+    pub api: Api<Database>,
+    pub log: Arc<Database>,
     stopping: CancellationToken,
     clock: Arc<AtomicI64>,
     _directory: tempfile::TempDir,
 }
 
-async fn home() -> Home {
+pub(super) async fn home() -> Home {
     let directory = tempfile::tempdir().unwrap();
     let log = Arc::new(Database::open(&Place::File(directory.path().join("fleet.db"))).await.unwrap());
     let clock = Arc::new(AtomicI64::new(1_764_000_000_000));
@@ -47,7 +47,7 @@ async fn home() -> Home {
     Home { api, log, stopping, clock, _directory: directory }
 }
 
-fn who(name: &str, permissions: &[Permission]) -> Arc<Who> {
+pub(super) fn who(name: &str, permissions: &[Permission]) -> Arc<Who> {
     let permissions = permissions.iter().copied().collect();
     Arc::new(Who { name: name.to_owned(), groups: ["staff".to_owned()].into(), permissions })
 }
@@ -59,16 +59,16 @@ fn ask<T>(who: &Arc<Who>, message: T) -> Request<T> {
 }
 
 /// The same with a message in JSON.
-fn by<T: serde::de::DeserializeOwned>(who: &Arc<Who>, message: Value) -> Request<T> {
+pub(super) fn by<T: serde::de::DeserializeOwned>(who: &Arc<Who>, message: Value) -> Request<T> {
     ask(who, serde_json::from_value(message).expect("a message"))
 }
 
-fn code<T: std::fmt::Debug>(answer: Result<T, Status>) -> Code {
+pub(super) fn code<T: std::fmt::Debug>(answer: Result<T, Status>) -> Code {
     answer.expect_err("refused").code()
 }
 
 /// A queue of ada's, in which staff may watch.
-async fn queue(api: &Api<Database>) -> (Arc<Who>, Arc<Who>) {
+pub(super) async fn queue(api: &Api<Database>) -> (Arc<Who>, Arc<Who>) {
     let admin = who("root", Permission::ALL);
     let permissions = json!([{ "subjects": [{ "kind": "Group", "name": "staff" }], "verbs": ["watch"] }]);
     let queue = json!({ "name": "q", "priorityFactor": 1, "userOwners": ["ada"], "permissions": permissions });
@@ -118,6 +118,8 @@ async fn what_is_submitted_is_queued_and_told() {
     assert_eq!((details.queue.as_str(), details.latest_run_id.as_str(), details.job_runs.len()), ("q", "", 0));
     let errors = home.api.get_job_errors(by(&ada, json!({ "jobIds": [ids[1]] }))).await.unwrap().into_inner();
     assert_eq!(errors.job_errors, BTreeMap::new());
+    let active = home.api.get_active_queues(by(&ada, json!({}))).await.unwrap().into_inner();
+    assert_eq!(active.active_queues_by_pool, BTreeMap::new(), "what waits is in no pool");
     let runs = home.api.get_job_run_details(by(&ada, json!({ "runIds": [format!("{}-1", ids[1])] }))).await.unwrap();
     assert_eq!(runs.into_inner().job_run_details, BTreeMap::new());
 }
@@ -281,7 +283,6 @@ async fn queues_are_made_changed_and_removed() {
     let one = QueueService::get_queue(api, by(&ada, json!({ "name": "a" }))).await.unwrap().into_inner();
     assert!(one.cordoned && (one.priority_factor - 2.0).abs() < f64::EPSILON);
     QueueService::uncordon_queue(api, by(&admin, json!({ "name": "a" }))).await.unwrap();
-    assert_eq!(code(QueueService::cancel_on_queue(api, by(&admin, json!({ "name": "a" }))).await), Code::Unimplemented);
 
     submit(api, &ada, &[json!({})]).await;
     let delete = |name: &str| json!({ "name": name });

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use pumice_ledger::{Digest, Entry, Event, JobId, Queue, Shape};
+use pumice_ledger::{Digest, Entry, Event, JobId, Shape};
+use serde::Serialize;
 
 use super::cells::{Cell, Cells, Columns, Kind, Transaction, names};
 use super::open::{CHANNEL, Parts};
@@ -58,6 +59,14 @@ impl Prepared {
 pub(super) fn check(entry: &Entry) -> Result<(), Error> {
     name("queue", &entry.queue)?;
     name("job set", &entry.job_set)?;
+    for event in &entry.events {
+        if let Event::ExecutorSet { executor, .. }
+        | Event::ExecutorUnset { executor }
+        | Event::ExecutorForgotten { executor } = event
+        {
+            name("executor", executor)?;
+        }
+    }
     let wrong = |event: &Event| event.is_decision() || matches!(event, Event::Submitted(_));
     if entry.events.iter().any(wrong) { Err(Error::NoRequest) } else { Ok(()) }
 }
@@ -259,11 +268,14 @@ impl Batch {
         }
         for event in &entry.events {
             match event {
-                Event::QueueSet(queue) => self.set_queue(&entry.queue, queue).await?,
-                Event::QueueRemoved => {
-                    let sql = "DELETE FROM queues WHERE name = $1";
-                    self.transaction.execute(sql, vec![Cell::text(&entry.queue)]).await?;
+                Event::QueueSet(queue) => self.define("queues", &entry.queue, queue).await?,
+                Event::QueueRemoved => self.delete("queues", &entry.queue).await?,
+                Event::ExecutorSet { executor, .. } => {
+                    if let Some(settings) = event.settings(entry) {
+                        self.define("executors", executor, &settings).await?;
+                    }
                 }
+                Event::ExecutorUnset { executor } => self.delete("executors", executor).await?,
                 _ => {}
             }
         }
@@ -271,11 +283,18 @@ impl Batch {
         Ok(self.seq)
     }
 
-    async fn set_queue(&mut self, name: &str, queue: &Queue) -> Result<(), Error> {
-        let sql = "INSERT INTO queues (name, body) VALUES ($1, $2)
-            ON CONFLICT (name) DO UPDATE SET body = excluded.body";
-        let arguments = vec![Cell::text(name), Cell::Bytes(Some(body::write(queue)?))];
-        self.transaction.execute(sql, arguments).await.map(drop)
+    /// What a request defines takes effect with it.
+    async fn define(&mut self, table: &'static str, name: &str, definition: &impl Serialize) -> Result<(), Error> {
+        let sql = format!(
+            "INSERT INTO {table} (name, body) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET body = excluded.body"
+        );
+        let arguments = vec![Cell::text(name), Cell::Bytes(Some(body::write(definition)?))];
+        self.transaction.execute(&sql, arguments).await.map(drop)
+    }
+
+    async fn delete(&mut self, table: &'static str, name: &str) -> Result<(), Error> {
+        let sql = format!("DELETE FROM {table} WHERE name = $1");
+        self.transaction.execute(&sql, vec![Cell::text(name)]).await.map(drop)
     }
 
     async fn exists(&mut self, sql: &str, name: &str) -> Result<bool, Error> {

@@ -253,6 +253,12 @@ impl Told {
             | Event::Submitted(_)
             | Event::CancelAsked { .. }
             | Event::Reprioritised { .. }
+            | Event::SetReprioritised { .. }
+            | Event::ScopeCancelAsked { .. }
+            | Event::ScopePreemptAsked { .. }
+            | Event::ExecutorSet { .. }
+            | Event::ExecutorUnset { .. }
+            | Event::ExecutorForgotten { .. }
             | Event::PreemptAsked { .. } => {}
         }
     }

@@ -6,8 +6,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use pumice_ledger::{
-    Digest, Entry, Event, JobId, Ledger, PodRef, PriorityClasses, Queue, RestoreError, RunId, RunPhase, Saved,
-    SavedRun, Shape, Submitted, TimeMs,
+    Digest, Entry, Event, ExecutorSettings, JobId, Ledger, PodRef, PriorityClasses, Queue, RestoreError, RunId,
+    RunPhase, Saved, SavedRun, Shape, Submitted, TimeMs,
 };
 use tokio::sync::watch;
 
@@ -121,19 +121,24 @@ pub struct Loaded {
     pub runs: Vec<HeldRun>,
     /// Queues as of `head`, since requests define them.
     pub queues: BTreeMap<String, Queue>,
+    /// Settings of executors as of `head`, since requests set them.
+    pub executors: BTreeMap<String, ExecutorSettings>,
     /// Shapes of the jobs and runs.
     pub shapes: BTreeMap<Digest, Shape>,
 }
 
 impl Loaded {
-    /// The ledger as of [`Self::position`], but for definitions of queues.
+    /// The ledger as of [`Self::position`], but for what requests define.
     ///
     /// # Errors
     /// When the rows do not belong together.
     pub fn restore(self, classes: PriorityClasses) -> Result<Ledger, RestoreError> {
         let jobs = self.jobs.into_iter().filter_map(JobRow::saved).collect();
         let runs = self.runs.into_iter().map(HeldRun::saved).collect();
-        Ledger::restore(classes, Saved { queues: self.queues, shapes: self.shapes, jobs, runs })
+        Ledger::restore(
+            classes,
+            Saved { queues: self.queues, executors: self.executors, shapes: self.shapes, jobs, runs },
+        )
     }
 }
 
@@ -174,7 +179,7 @@ pub trait Log: Send + Sync + 'static {
     /// When nothing, or where the connection was lost perhaps something, was written.
     fn submit(&self, batch: Vec<Submission>) -> impl Future<Output = Result<Vec<Answer>, Error>> + Send;
 
-    /// Writes a request other than a submission. Definitions of queues take effect with it.
+    /// Writes a request other than a submission. What it defines of queues and executors takes effect with it.
     ///
     /// # Errors
     /// When the entry has other events, the queue is not as expected or has jobs but is to be removed, or nothing was written.
@@ -273,6 +278,12 @@ pub trait Log: Send + Sync + 'static {
     /// # Errors
     /// When the database fails.
     fn queues(&self) -> impl Future<Output = Result<BTreeMap<String, Queue>, Error>> + Send;
+
+    /// Queues with jobs that have a node, by pool and in order.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn active_queues(&self) -> impl Future<Output = Result<BTreeMap<String, Vec<String>>, Error>> + Send;
 
     /// Specifications in JSON, in no order; those that are not there are left out.
     ///

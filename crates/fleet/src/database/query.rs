@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pumice_ledger::{Digest, Entry, JobId, Queue, RunId, Shape};
+use serde::de::DeserializeOwned;
 
 use super::cells::{Cell, Cells, Columns, Kind, Transaction, names};
 use super::rows::{JOB, RUN};
@@ -100,17 +101,40 @@ pub(super) async fn load(database: &Database) -> Result<Loaded, Error> {
     };
     transaction.each(("shapes", DIGESTED), sql, vec![Cell::int(position.0)], read).await?;
     loaded.queues = queues(transaction).await?;
+    loaded.executors = defined(transaction, "executors").await?;
     Ok(loaded)
 }
 
 pub(super) async fn queues(transaction: &mut Transaction) -> Result<BTreeMap<String, Queue>, Error> {
-    let mut queues = BTreeMap::new();
+    defined(transaction, "queues").await
+}
+
+/// What requests have defined, by name.
+async fn defined<T: DeserializeOwned>(
+    transaction: &mut Transaction,
+    table: &'static str,
+) -> Result<BTreeMap<String, T>, Error> {
+    let mut defined = BTreeMap::new();
     let read = |mut cells: Cells| {
-        queues.insert(cells.text()?, body::read(&cells.bytes()?, "queues")?);
+        defined.insert(cells.text()?, body::read(&cells.bytes()?, table)?);
         Ok(())
     };
-    transaction.each(("queues", NAMED), "SELECT name, body FROM queues".to_owned(), vec![], read).await?;
-    Ok(queues)
+    transaction.each((table, NAMED), format!("SELECT name, body FROM {table}"), vec![], read).await?;
+    Ok(defined)
+}
+
+/// Queues with runs that have not ended, by pool. O(those runs).
+pub(super) async fn active_queues(database: &Database) -> Result<BTreeMap<String, Vec<String>>, Error> {
+    let columns: &Columns = &[("pool", Kind::Text), ("queue", Kind::Text)];
+    let sql = "SELECT DISTINCT runs.pool, jobs.queue FROM runs JOIN jobs ON jobs.id = runs.job
+         WHERE holds = 1 AND finished IS NULL ORDER BY runs.pool, jobs.queue";
+    let mut active: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let read = |mut cells: Cells| {
+        active.entry(cells.text()?).or_default().push(cells.text()?);
+        Ok(())
+    };
+    database.begin_read().await?.each(("runs", columns), sql.to_owned(), vec![], read).await?;
+    Ok(active)
 }
 
 pub(super) async fn jobs(database: &Database, ids: &[JobId]) -> Result<Vec<JobRow>, Error> {

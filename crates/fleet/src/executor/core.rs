@@ -10,6 +10,7 @@ use pumice_ledger::{RunId, TimeMs};
 
 use pumice_wire::executor::{RunReport, Runs, ToExecutor};
 
+use super::categories::{Categories, CategoryError};
 use super::facts::{PodEvent, PodFacts};
 use super::settings::Settings;
 use super::stuck::{Checks, PatternError};
@@ -179,11 +180,23 @@ pub enum SessionEnd {
     Redirect(String),
 }
 
+/// Settings that can't be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SettingsError {
+    /// A rule for pods that don't start.
+    #[error(transparent)]
+    Stuck(#[from] PatternError),
+    /// A rule for failures.
+    #[error(transparent)]
+    Category(#[from] CategoryError),
+}
+
 /// The state of an executor.
 #[derive(Debug)]
 pub struct Core {
     settings: Settings,
     checks: Checks,
+    categories: Categories,
     runs: BTreeMap<RunId, Run>,
     /// Runs whose pods are not begun, in the order of their leases.
     waiting: VecDeque<RunId>,
@@ -220,10 +233,11 @@ impl Core {
     /// An executor that knows of nothing.
     ///
     /// # Errors
-    /// A pattern of the settings that is none.
-    pub fn new(settings: Settings) -> Result<Self, PatternError> {
+    /// Settings that can't be used.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         Ok(Self {
             checks: Checks::new(&settings.stuck)?,
+            categories: Categories::new(&settings.error_categories)?,
             settings,
             runs: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -322,6 +336,7 @@ impl Core {
         let mut reports = std::mem::take(&mut self.strays);
         let repeat_ms = self.settings.report_repeat_ms;
         for run in self.runs.values_mut() {
+            run.name_failure(&self.categories);
             if complete && run.is_worth_telling() || run.is_due(self.now, repeat_ms) {
                 run.sent = Some(self.now);
                 reports.push(run.report.clone());

@@ -24,12 +24,12 @@ use pumice_wire::executor::from_executor::Message;
 use pumice_wire::executor::{FromExecutor, Heartbeat, Hello};
 
 use super::calls;
-use super::core::{Core, Input, Output, SessionEnd};
+use super::core::{Core, Input, Output, SessionEnd, SettingsError};
 use super::facts::{PodEvent, PodFacts};
 use super::link::{self, LinkError, LinkEvent, Shown};
 use super::nodes::Nodes;
 use super::settings::Settings;
-use super::stuck::{Checks, PatternError};
+use super::stuck::Checks;
 use crate::connect::endpoint;
 
 /// The protocol that is spoken.
@@ -62,9 +62,9 @@ pub struct Options {
 /// Why an executor can't be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A rule's pattern is none.
+    /// A rule is none.
     #[error("the executor's settings can't be used")]
-    Pattern(#[from] PatternError),
+    Settings(#[from] SettingsError),
     /// The server's address is none, or not of the kind that the identity asks for.
     #[error(
         "{address:?} is no address of a server; with an identity try https://127.0.0.1:50051, without one http://127.0.0.1:50051"

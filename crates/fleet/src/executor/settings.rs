@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::submit::Addressing;
 
+use super::categories::ErrorCategories;
 use super::stuck::StuckRules;
 
 const SECOND: i64 = 1000;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub failed_min_ms: i64,
     /// Finished pods that stay at most; of those that are acknowledged, the oldest of the queue with most go first.
     pub finished_max: usize,
+    /// How failures are told apart.
+    pub error_categories: ErrorCategories,
     /// When a pod that does not start is given up.
     pub stuck: StuckRules,
     /// The cluster's part of hosts and certificates.
@@ -46,6 +49,7 @@ impl Default for Settings {
             finished_min_ms: 3 * MINUTE,
             failed_min_ms: 10 * MINUTE,
             finished_max: 1000,
+            error_categories: ErrorCategories::default(),
             stuck: StuckRules::default(),
             addressing: Addressing::default(),
         }

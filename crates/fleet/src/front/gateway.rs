@@ -23,11 +23,16 @@ use reply::{single, stream};
 
 use crate::api::{self, Api, Who};
 use crate::database::Log;
+use crate::reports::Reports;
 use pumice_wire::api::event_server::Event;
+use pumice_wire::api::executor_server::Executor;
 use pumice_wire::api::jobs_server::Jobs;
+use pumice_wire::api::node_server::Node;
 use pumice_wire::api::submit_server::Submit;
 use pumice_wire::rest::{self, Matched};
+use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting;
 
+const REPORTING: &str = "schedulerobjects.SchedulerReporting";
 /// Methods of HTTP under which there are calls.
 const METHODS: [&str; 4] = ["DELETE", "GET", "POST", "PUT"];
 
@@ -35,7 +40,12 @@ const METHODS: [&str; 4] = ["DELETE", "GET", "POST", "PUT"];
 ///
 /// `who` is whoever the listener knows to make it. The answer of a call that streams begins before there is a message and
 /// ends with the call's stream. To drop the future is to hang up: what a call has written stays written.
-pub(super) async fn answer<L, B>(api: &Api<L>, who: Option<Arc<Who>>, request: http::Request<B>) -> http::Response<Body>
+pub(super) async fn answer<L, B>(
+    api: &Api<L>,
+    reports: &Reports,
+    who: Option<Arc<Who>>,
+    request: http::Request<B>,
+) -> http::Response<Body>
 where
     L: Log,
     B: HttpBody<Data = Bytes> + Send + 'static,
@@ -47,7 +57,7 @@ where
         Err(error) => return reply::refused(&error),
     };
     let answer = match who {
-        Some(who) => call(api, Asked { route, fields, query: request.uri.query(), body, who }).await,
+        Some(who) => call(api, reports, Asked { route, fields, query: request.uri.query(), body, who }).await,
         None => Err(Error::Call(api::Error::Nobody.into())),
     };
     answer.unwrap_or_else(|error| {
@@ -70,7 +80,7 @@ fn find(method: &str, path: &str) -> Result<Matched, Error> {
 }
 
 /// Makes the call. Its message is read where the call is known, so that nothing is read for one that is not served.
-async fn call<L, B>(api: &Api<L>, asked: Asked<'_, B>) -> Result<http::Response<Body>, Error>
+async fn call<L, B>(api: &Api<L>, reports: &Reports, asked: Asked<'_, B>) -> Result<http::Response<Body>, Error>
 where
     L: Log,
     B: HttpBody<Data = Bytes> + Send + 'static,
@@ -98,6 +108,16 @@ where
         ("api.Jobs", "GetJobErrors") => single(api.get_job_errors(asked.read().await?).await),
         ("api.Jobs", "GetJobRunDetails") => single(api.get_job_run_details(asked.read().await?).await),
         ("api.Jobs", "GetActiveQueues") => single(api.get_active_queues(asked.read().await?).await),
+        ("api.Executor", "UpsertExecutorSettings") => single(api.upsert_executor_settings(asked.read().await?).await),
+        ("api.Executor", "DeleteExecutorSettings") => single(api.delete_executor_settings(asked.read().await?).await),
+        ("api.Executor", "PreemptOnExecutor") => single(api.preempt_on_executor(asked.read().await?).await),
+        ("api.Executor", "CancelOnExecutor") => single(api.cancel_on_executor(asked.read().await?).await),
+        ("api.Executor", "DeleteExecutor") => single(api.delete_executor(asked.read().await?).await),
+        ("api.Node", "PreemptOnNode") => single(api.preempt_on_node(asked.read().await?).await),
+        ("api.Node", "CancelOnNode") => single(api.cancel_on_node(asked.read().await?).await),
+        (REPORTING, "GetSchedulingReport") => single(reports.get_scheduling_report(asked.read().await?).await),
+        (REPORTING, "GetQueueReport") => single(reports.get_queue_report(asked.read().await?).await),
+        (REPORTING, "GetJobReport") => single(reports.get_job_report(asked.read().await?).await),
         (service, call) => Err(Error::NotServed { service, call }),
     }
 }

@@ -67,6 +67,8 @@ async fn strangers_may_ask_for_health_and_nothing_else() {
         ("/api.Event/GetJobSetEvents", Code::Unauthenticated),
         ("/pumice.fleet.v1.Executors/Session", Code::Unauthenticated),
         ("/schedulerobjects.SchedulerReporting/GetSchedulingReport", Code::Unauthenticated),
+        ("/api.Executor/DeleteExecutor", Code::Unauthenticated),
+        ("/api.Node/CancelOnNode", Code::Unauthenticated),
         ("/api.Nothing/Call", Code::Unimplemented),
     ] {
         assert_eq!(home.grpc(Peer::default(), path, None).await, code, "{path}");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use pumice_ledger::{Job, JobId, Ledger, Phase, Proposal, RunPhase};
+use pumice_ledger::{ExecutorSettings, Job, JobId, Ledger, Phase, Proposal, RunPhase};
 use tokio::sync::oneshot;
 
 use super::{Term, Waiting};
@@ -136,6 +136,12 @@ fn whole(question: &Question, ledger: &Ledger, told: &BTreeMap<String, Option<St
         }
         Question::Rounds => String::new(),
     };
+    if *question == Question::Rounds {
+        for (name, settings) in ledger.executors().iter().filter(|(_, settings)| settings.cordoned) {
+            let ExecutorSettings { cordon_reason, set_by, .. } = settings;
+            let _ = writeln!(text, "executor {name} is cordoned by {set_by}: {cordon_reason}");
+        }
+    }
     if told.is_empty() {
         text.push_str("no executor has told of any nodes: nothing can start\n");
     }

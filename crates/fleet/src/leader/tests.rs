@@ -270,3 +270,47 @@ async fn whoever_asks_is_told_why_a_job_waits() {
     assert_eq!(refused.code(), tonic::Code::Unauthenticated);
     log.close().await;
 }
+
+#[tokio::test]
+async fn a_cordoned_cluster_gets_nothing_until_it_is_let_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let jobs = submit(&log, 6).await;
+    let ask = async |event| {
+        let entry = Entry { user: "ada".to_owned(), events: vec![event], ..Entry::new(clock::now_ms(), "", "") };
+        log.request(entry, crate::database::Expect::Any).await.expect("written");
+    };
+    let executor = || "one".to_owned();
+    ask(Event::ExecutorSet { executor: executor(), cordoned: true, reason: "repair".to_owned() }).await;
+    let server = Server::start(&log);
+    let mut cluster = Cluster::new("one");
+    cluster.connect(&server, 2).await;
+    let reports = Reports::new(server.inputs.clone());
+    let who = Arc::new(Who::default());
+    let looked = async {
+        loop {
+            let told = reports.get_scheduling_report(asked(&who, SchedulingReportRequest::default())).await;
+            let told = told.map(|told| told.into_inner().report).unwrap_or_default();
+            if told.contains("over 2 nodes") {
+                return told;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let told = tokio::time::timeout(DEADLINE, looked).await.expect("a round looks at its nodes");
+    assert!(told.contains("executor one is cordoned by ada: repair"), "{told}");
+    let rows = log.jobs(&jobs).await.expect("rows");
+    assert!(rows.iter().all(|row| row.state == JobState::Queued), "{rows:?}");
+    ask(Event::ExecutorUnset { executor: executor() }).await;
+    let run = async {
+        while ended(&log, &jobs).await < jobs.len() {
+            tokio::select! {
+                more = cluster.step(&server) => assert!(more, "its session goes on"),
+                () = tokio::time::sleep(Duration::from_millis(50)) => {}
+            }
+        }
+    };
+    tokio::time::timeout(DEADLINE, run).await.expect("all end in time");
+    assert_eq!(cluster.made.len(), jobs.len());
+    log.close().await;
+}

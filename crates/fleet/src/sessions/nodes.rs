@@ -19,8 +19,8 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Takes in what was said; what pools are to be told of it.
-    pub(super) fn take(&mut self, cluster: &str, nodes: wire::Nodes) -> Vec<(String, Delta)> {
+    /// Takes in what was said; what pools are to be told of it. Nothing new is to start there where it is not open.
+    pub(super) fn take(&mut self, cluster: &str, nodes: wire::Nodes, is_open: bool) -> Vec<(String, Delta)> {
         let mut told = Vec::new();
         let named: BTreeSet<&str> = nodes.nodes.iter().map(|node| node.name.as_str()).collect();
         let missing = self.nodes.keys().filter(|name| nodes.complete && !named.contains(name.as_str()));
@@ -36,17 +36,21 @@ impl Nodes {
             told.push((pool.clone(), others(cluster, &node)));
             let facts = facts(node);
             self.nodes.insert(facts.name.clone(), (pool.clone(), facts.clone()));
-            told.push((pool, node_delta(cluster, facts)));
+            told.push((pool, shown(cluster, facts, is_open)));
         }
         told
     }
 
-    /// Nobody speaks for the cluster: nothing new is to start there.
-    pub(super) fn close(&self, cluster: &str) -> Vec<(String, Delta)> {
-        let closed = |(pool, facts): &(String, NodeFacts)| {
-            (pool.clone(), node_delta(cluster, NodeFacts { unschedulable: true, ..facts.clone() }))
-        };
-        self.nodes.values().map(closed).collect()
+    /// All of them, as pools are to know them: nothing new is to start there where it is not open.
+    pub(super) fn all(&self, cluster: &str, is_open: bool) -> Vec<(String, Delta)> {
+        let told = |(pool, facts): &(String, NodeFacts)| (pool.clone(), shown(cluster, facts.clone(), is_open));
+        self.nodes.values().map(told).collect()
+    }
+
+    /// There are none any more.
+    pub(super) fn forget(&mut self, cluster: &str) -> Vec<(String, Delta)> {
+        let none = wire::Nodes { complete: true, ..wire::Nodes::default() };
+        self.take(cluster, none, false)
     }
 
     fn remove(&mut self, cluster: &str, name: &str, told: &mut Vec<(String, Delta)>) {
@@ -55,6 +59,11 @@ impl Nodes {
             told.push((pool, Delta::NodeRemove(node_name(cluster, name))));
         }
     }
+}
+
+/// A node as its pool knows it.
+fn shown(cluster: &str, facts: NodeFacts, is_open: bool) -> Delta {
+    node_delta(cluster, NodeFacts { unschedulable: facts.unschedulable || !is_open, ..facts })
 }
 
 fn facts(node: wire::NodeState) -> NodeFacts {

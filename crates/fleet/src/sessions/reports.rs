@@ -28,7 +28,8 @@ pub(super) fn read(cluster: &str, run: RunId, report: wire::RunReport) -> Vec<Re
         wire::RunPhase::Failed => {
             let cause = cause(report.cause);
             let containers = report.containers.into_iter().take(CONTAINERS_MAX).map(container).collect();
-            ReportKind::Failed(Failure { message, cause, containers, ..Failure::default() })
+            let (category, subcategory) = (cut(report.category), cut(report.subcategory));
+            ReportKind::Failed(Failure { message, cause, category, subcategory, containers })
         }
         wire::RunPhase::Returned => ReportKind::Returned(message, report.run_attempted),
         wire::RunPhase::Gone => ReportKind::Gone,

@@ -15,6 +15,9 @@ struct Scene {
 }
 
 impl Scene {
+    /// When nothing was heard for longer than a session lasts.
+    const LATE: TimeMs = TimeMs(SILENCE_MAX_MS + 3);
+
     fn new(jobs: u128) -> Self {
         let mut ledger = Ledger::new(PriorityClasses::new());
         let at = TimeMs(0);
@@ -43,6 +46,13 @@ impl Scene {
     fn decide(&mut self, inbox: Inbox) {
         self.ledger.decide(TimeMs(1), inbox, Retries::default());
         self.sessions.written();
+    }
+
+    fn cancel(&mut self, job: u128) {
+        let jobs = vec![JobId(job)];
+        let ask = Event::CancelAsked { jobs, filter: pumice_ledger::Filter::Active, reason: String::new() };
+        self.ledger.fold(&Entry { events: vec![ask], ..Entry::new(TimeMs(1), "q", "s") });
+        self.decide(Inbox::default());
     }
 
     fn hello(&mut self, number: u64) {
@@ -259,4 +269,65 @@ fn a_session_in_which_nothing_is_said_any_more_is_stale() {
     assert!(stale(&scene, 30_002).is_empty());
     scene.sessions.close("one", 7);
     assert!(stale(&scene, 90_000).is_empty(), "it has none");
+}
+
+#[test]
+fn what_stops_on_a_cluster_that_is_gone_for_good_has_stopped() {
+    let mut scene = Scene::new(2);
+    scene.hello(1);
+    let node = wire::NodeState { name: "n".to_owned(), ..wire::NodeState::default() };
+    scene.say(1, Message::Nodes(wire::Nodes { complete: true, nodes: vec![node], removed: vec![] }));
+    scene.cancel(1);
+    assert_eq!(scene.ledger.run(run(1, 1)).map(|row| row.phase), Some(RunPhase::Stopping));
+    let gone = |scene: &Scene, now| scene.sessions.gone("one", &scene.ledger, now);
+    assert_eq!(gone(&scene, Scene::LATE), [], "its session is open");
+    scene.sessions.close("one", 1);
+    assert_eq!(gone(&scene, TimeMs(3)), [], "it may come back at any moment");
+    assert!(scene.sessions.forget("one", TimeMs(3)).is_empty());
+    let reports = gone(&scene, Scene::LATE);
+    assert_eq!(reports, [Report { cluster: "one".to_owned(), run: run(1, 1), kind: ReportKind::Gone }]);
+    scene.decide(Inbox { reports, ..Inbox::default() });
+    assert!(scene.ledger.run(run(1, 1)).is_none());
+    assert_eq!(scene.ledger.run(run(2, 1)).map(|row| row.phase), Some(RunPhase::Leased), "it may run");
+    let told = scene.sessions.forget("one", Scene::LATE);
+    assert!(matches!(&told[..], [_, (_, Delta::NodeRemove(name))] if name == "one/n"), "{told:?}");
+    assert!(scene.sessions.forget("one", Scene::LATE).is_empty());
+    assert_eq!(scene.sessions.silent(Scene::LATE).len(), 1, "what runs there is still waited for");
+    assert_eq!(scene.sessions.gone("two", &scene.ledger, Scene::LATE), []);
+}
+
+#[test]
+fn nothing_new_is_to_start_on_nodes_of_a_cordoned_cluster() {
+    let mut scene = Scene::new(0);
+    let set = |scene: &mut Scene, cordoned| {
+        let event = Event::ExecutorSet { executor: "one".to_owned(), cordoned, reason: "repair".to_owned() };
+        scene.ledger.fold(&Entry { events: vec![event], ..Entry::new(TimeMs(1), "", "") });
+        scene.sessions.nodes("one", &scene.ledger)
+    };
+    let closed = |told: &[(String, Delta)]| -> Vec<bool> {
+        let nodes = told.iter().filter_map(|(_, delta)| match delta {
+            Delta::NodeUpsert(facts) => Some(facts.unschedulable),
+            _ => None,
+        });
+        nodes.collect()
+    };
+    assert!(set(&mut scene, true).is_empty(), "nobody knows of its nodes");
+    scene.hello(1);
+    let node = |name: &str, unschedulable| wire::NodeState {
+        name: name.to_owned(),
+        unschedulable,
+        ..wire::NodeState::default()
+    };
+    let nodes = wire::Nodes { complete: true, nodes: vec![node("a", false), node("b", true)], removed: vec![] };
+    let message = wire::FromExecutor { sequence: 2, message: Some(Message::Nodes(nodes)) };
+    let received = scene.sessions.receive("one", 1, message, &scene.ledger, TimeMs(2)).expect("good");
+    assert_eq!(closed(&received.nodes), [true, true]);
+    let told = set(&mut scene, false);
+    assert_eq!(closed(&told), [false, true], "what the cluster itself says stays");
+    let told = set(&mut scene, true);
+    assert_eq!(closed(&told), [true, true]);
+    let told = scene.sessions.close("one", 1);
+    assert_eq!(closed(&told), [true, true]);
+    let told = set(&mut scene, false);
+    assert_eq!(closed(&told), [true, true], "nobody speaks for it");
 }

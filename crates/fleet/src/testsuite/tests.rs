@@ -24,6 +24,7 @@ use crate::database::{Database, Place};
 use crate::leader::{Input, Leader, Options};
 use crate::submit::Rules;
 use pumice_wire::api::event_server::EventServer;
+use pumice_wire::api::jobs_server::JobsServer;
 use pumice_wire::api::queue_service_server::QueueServiceServer;
 use pumice_wire::api::submit_server::SubmitServer;
 
@@ -80,6 +81,7 @@ async fn answer(
         "api.Submit" => SubmitServer::new(api).call(request).await,
         "api.QueueService" => QueueServiceServer::new(api).call(request).await,
         "api.Event" => EventServer::new(api).call(request).await,
+        "api.Jobs" => JobsServer::new(api).call(request).await,
         _ => Ok(Status::unimplemented("").into_http()),
     }
 }
@@ -125,7 +127,7 @@ async fn what_is_done_to_jobs_is_seen() {
         ),
         (
             "triggerEvent: queued\nreprioritize: { byJobSet: true, request: { newPriority: 7 } }\n\
-             expectedEvents: [submitted: ]\nrandomClientId: true\n",
+             expectedEvents: [submitted: , reprioritized: { newPriority: 7 }]\nrandomClientId: true\n",
             "",
         ),
         (
@@ -175,7 +177,7 @@ async fn queues_are_made_changed_looked_at_and_removed() {
     let told = fleet.told(&crud("2")).await;
     assert!(told.starts_with("queue crud-") && told.ends_with(": priorityFactor is 1.0 instead of 2.0"), "{told}");
     let told = fleet.told("queue: crud\nqueueConfig: { assertions: [activeInPool: default] }\n").await;
-    assert_eq!(told, "GetActiveQueues: the server does not have this call (UNIMPLEMENTED)");
+    assert!(told.ends_with(": there is no pool default with active queues; pools: []"), "{told}");
     let told = fleet.told("queue: crud\nqueueConfig: { setup: { queueSpec: { priorityFactor: 0.5 } } }\n").await;
     assert!(told.starts_with("CreateQueue: InvalidArgument: priorityFactor: 0.5"), "{told}");
 }

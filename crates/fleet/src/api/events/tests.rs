@@ -1,6 +1,6 @@
 //! Events of the log as Armada's clients are told of them.
 
-use pumice_ledger::{Filter, NodeRef, Preemption, TimeMs};
+use pumice_ledger::{Filter, NodeRef, Preemption, Scope, TimeMs};
 use serde_json::{Value, json};
 
 use super::*;
@@ -72,6 +72,7 @@ fn story() -> (Entry, Context) {
         Event::Submitted(job),
         Event::Reprioritised { jobs: jobs.clone(), priority: 3 },
         Event::Reprioritised { jobs: Vec::new(), priority: 3 },
+        Event::SetReprioritised { jobs: vec![JobId(2)], priority: 3, requestor: "eve".to_owned() },
         Event::Leased { run: one, at, pool: "default".to_owned() },
         Event::Pending { run: one, pod: pod() },
         Event::Returned { run: one, reason: "no image".to_owned(), attempted: true },
@@ -91,6 +92,11 @@ fn story() -> (Entry, Context) {
         Event::PreemptAsked { jobs, reason: "please".to_owned() },
         Event::Cancelled { job: JobId(1), requestor: "ada".to_owned(), reason: "enough".to_owned() },
         Event::QueueRemoved,
+        Event::ScopeCancelAsked { scope: Scope::default(), reason: "enough".to_owned() },
+        Event::ScopePreemptAsked { scope: Scope::default(), reason: "enough".to_owned() },
+        Event::ExecutorSet { executor: "east".to_owned(), cordoned: true, reason: "repair".to_owned() },
+        Event::ExecutorUnset { executor: "east".to_owned() },
+        Event::ExecutorForgotten { executor: "east".to_owned() },
     ];
     (entry, context)
 }

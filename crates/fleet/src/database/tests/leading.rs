@@ -149,6 +149,8 @@ async fn the_tables_say_what_became_of_jobs(home: Home) {
         (4, RunState::Cancelled, true, true),
     ];
     assert_eq!(states, expected);
+    let active = database.active_queues().await.unwrap();
+    assert!(active.is_empty(), "a run that is to leave makes no queue active: {active:?}");
     let times = |run: &crate::database::RunRow| [Some(run.leased), run.pending, run.started, run.finished];
     assert_eq!(times(&runs[0]).map(|time| time.map(|at| at.0)), [Some(3_000), Some(4_000), Some(4_000), Some(5_000)]);
     assert_eq!((runs[0].ingress.len(), runs[0].pod.clone(), runs[0].at.cluster.as_str()), (1, Some(pod()), "one"));

@@ -17,6 +17,7 @@ laws!(
     events_are_resumed_after_any_place,
     a_request_that_is_refused_changes_nothing,
     a_newer_format_is_refused,
+    settings_of_executors_take_effect_with_their_request,
     what_cannot_be_written_takes_no_others_with_it,
     two_servers_write_one_sequence,
     nothing_is_accepted_when_closed,
@@ -139,6 +140,29 @@ async fn a_request_that_is_refused_changes_nothing(home: Home) {
     let long = Submission { queue: "q".repeat(1_000), ..submission("s", vec![job(2, None)]) };
     assert!(matches!(database.submit(vec![long]).await, Err(Error::TooLong { what: "queue", bytes: 1_000 })));
     assert_eq!(whole(&database).await.len(), 3);
+}
+
+async fn settings_of_executors_take_effect_with_their_request(home: Home) {
+    let database = home.open().await;
+    let set = |cordoned, reason: &str| {
+        let executor = "east".to_owned();
+        let event = Event::ExecutorSet { executor, cordoned, reason: reason.to_owned() };
+        Entry { queue: String::new(), ..entry("", event) }
+    };
+    database.request(set(true, "repair"), Expect::Any).await.unwrap();
+    let known = database.load().await.unwrap().executors;
+    assert_eq!((known["east"].cordoned, known["east"].set_by.as_str(), known["east"].set_at.0), (true, "ada", 2_000));
+    database.request(set(false, ""), Expect::Any).await.unwrap();
+    database.close().await;
+    let database = home.open().await;
+    assert!(!database.load().await.unwrap().executors["east"].cordoned);
+    let unset = |executor: &str| entry("", Event::ExecutorUnset { executor: executor.to_owned() });
+    database.request(unset("west"), Expect::Any).await.unwrap();
+    assert_eq!(database.load().await.unwrap().executors.len(), 1);
+    database.request(unset("east"), Expect::Any).await.unwrap();
+    assert!(database.load().await.unwrap().executors.is_empty());
+    let long = database.request(unset(&"e".repeat(1_000)), Expect::Any).await;
+    assert!(matches!(long, Err(Error::TooLong { what: "executor", .. })), "{long:?}");
 }
 
 async fn a_newer_format_is_refused(home: Home) {

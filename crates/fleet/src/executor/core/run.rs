@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pumice_ledger::{RunId, TimeMs};
 
+use crate::executor::categories::{Categories, Named, PodAction};
 use crate::executor::facts::{ContainerState, PodEvent, PodFacts, PodPhase};
 use crate::executor::pod::{cut_off_of, pod_name};
 use pumice_wire::executor::{Lease, RunCause, RunContainer, RunPhase, RunReport};
@@ -77,6 +78,10 @@ pub struct Run {
     /// When the report was sent in this session.
     pub sent: Option<TimeMs>,
     pub acknowledged: bool,
+    /// It was said what kind of failure it was.
+    pub is_named: bool,
+    /// Its pod does not stay, though it failed.
+    pub goes_at_once: bool,
 }
 
 impl Run {
@@ -101,6 +106,8 @@ impl Run {
             report,
             sent: None,
             acknowledged: false,
+            is_named: false,
+            goes_at_once: false,
         }
     }
 
@@ -182,6 +189,8 @@ impl Run {
             self.report.phase = RunPhase::Leased as i32;
             self.report.cause = RunCause::Unspecified as i32;
             self.report.containers.clear();
+            self.report.category.clear();
+            self.report.subcategory.clear();
             self.end_gone(now, reason);
         } else {
             self.tell_again();
@@ -192,6 +201,21 @@ impl Run {
         if self.end(RunPhase::Returned, now, reason, message) {
             self.report.run_attempted = attempted;
         }
+    }
+
+    /// Says what kind of failure it was, where it failed.
+    pub fn name_failure(&mut self, categories: &Categories) {
+        if self.phase() != RunPhase::Failed || self.is_named {
+            return;
+        }
+        self.is_named = true;
+        let Named { category, subcategory, hint, action } = categories.of(&self.report, &self.events);
+        (self.report.category, self.report.subcategory) = (category, subcategory);
+        if !hint.is_empty() {
+            let text = [self.report.message.as_str(), &hint].into_iter().filter(|text| !text.is_empty());
+            self.report.message = text.collect::<Vec<_>>().join("\n\n");
+        }
+        self.goes_at_once = action == PodAction::Delete;
     }
 
     pub fn fail(&mut self, now: TimeMs, reason: &str, message: &str) {

@@ -618,6 +618,31 @@ fn failures_have_causes_and_their_containers() {
 }
 
 #[test]
+fn a_failure_is_of_a_category_and_tells_a_hint() {
+    let rules = json!({ "enabled": true, "defaultCategory": "other", "categories": [{
+        "name": "oom", "action": "Delete",
+        "rules": [{ "onConditions": ["OOMKilled"], "subcategory": "main", "hint": "Ask for more memory." }],
+    }] });
+    let error_categories = serde_json::from_value(rules).expect("rules");
+    let mut bench = Bench::with(Settings { error_categories, ..Settings::default() });
+    let fails = |bench: &mut Bench, number, reason: &str| {
+        let state = ContainerState::Ended { exit_code: 137, reason: reason.to_owned(), message: String::new() };
+        let containers = vec![Container { name: "main".to_owned(), state }];
+        let facts = pod(run(number), "u", PodPhase::Failed, bench.now);
+        bench.put(Input::Pod(Box::new(PodFacts { containers, message: "it failed".to_owned(), ..facts })));
+    };
+    fails(&mut bench, 1, "OOMKilled");
+    let said = |report: &RunReport| [&report.category, &report.subcategory, &report.message].map(String::clone);
+    assert_eq!(said(bench.last()), ["oom", "main", "it failed\n\nAsk for more memory."]);
+    bench.clear().after(11 * SECOND);
+    assert_eq!(said(bench.last()), ["oom", "main", "it failed\n\nAsk for more memory."], "said again it is the same");
+    bench.clear().acknowledge(1, RunPhase::Failed).after(1).expect(&["delete 1 u Graceful"]);
+    fails(&mut bench, 2, "Error");
+    assert_eq!(said(bench.last()), ["other", "", "it failed"]);
+    bench.clear().acknowledge(2, RunPhase::Failed).after(1).expect(&[]);
+}
+
+#[test]
 fn addresses_are_told_with_the_run() {
     let mut bench = Bench::new();
     let addresses = BTreeMap::from([(80, "host:31000".to_owned())]);

@@ -87,7 +87,13 @@ impl Core {
                 continue;
             }
             let has_failed = pod.phase == PodPhase::Failed;
-            let stay_ms = if has_failed { self.settings.failed_min_ms } else { self.settings.finished_min_ms };
+            let stay_ms = if run.goes_at_once {
+                0
+            } else if has_failed {
+                self.settings.failed_min_ms
+            } else {
+                self.settings.finished_min_ms
+            };
             if self.now.since(pod.since) >= stay_ms {
                 expired.push(*id);
             } else {

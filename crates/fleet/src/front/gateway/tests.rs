@@ -19,10 +19,13 @@ use pumice_wire::rest::{Answer, ROUTES};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 /// What this server answers of Armada's services.
-const SERVED: [&str; 3] = ["api.Submit", "api.Event", "api.Jobs"];
+const SERVED: [&str; 6] = ["api.Submit", "api.Event", "api.Jobs", "api.Executor", "api.Node", REPORTING];
 
 struct Home {
     api: Api<Database>,
+    log: Arc<Database>,
+    /// Of a server that does not lead.
+    reports: Reports,
     stopping: CancellationToken,
     _directory: tempfile::TempDir,
 }
@@ -43,8 +46,9 @@ async fn home() -> Home {
         random: Box::new(move || u128::from(drawn.fetch_add(1, Ordering::Relaxed)) << 32),
     };
     let stopping = CancellationToken::new();
-    let api = Api::new(log, Rules::default(), sources, stopping.clone());
-    Home { api, stopping, _directory: directory }
+    let api = Api::new(log.clone(), Rules::default(), sources, stopping.clone());
+    let reports = Reports::new(tokio::sync::mpsc::channel(1).0);
+    Home { api, log, reports, stopping, _directory: directory }
 }
 
 fn root() -> Option<Arc<Who>> {
@@ -63,7 +67,7 @@ impl Home {
     }
 
     async fn tell(&self, who: Option<Arc<Who>>, request: Request<String>) -> Answered {
-        let (parts, body) = answer(&self.api, who, request).await.into_parts();
+        let (parts, body) = answer(&self.api, &self.reports, who, request).await.into_parts();
         let text = body.collect().await.unwrap().to_bytes();
         let told = serde_json::Deserializer::from_slice(&text).into_iter().map(|line| line.unwrap()).collect();
         assert_eq!(parts.headers["content-type"], "application/json");
@@ -141,7 +145,34 @@ async fn queues_are_made_changed_told_and_removed() {
 
     assert_eq!(home.told("DELETE", "/v1/queue/a", json!(null)).await, json!({}));
     assert_eq!(home.ask("GET", "/v1/queue/a", "").await.status, 404);
-    assert!(home.refused("POST", "/v1/queues/active", "").await.2.contains("use GetQueues"));
+    assert_eq!(home.told("POST", "/v1/queues/active", json!({})).await, json!({}));
+}
+
+#[tokio::test]
+async fn reports_are_the_leaders_to_give() {
+    let home = home().await;
+    let job = format!("/v1/job/{}/scheduler-report", "0".repeat(26));
+    for path in ["/v1/scheduling-report?verbosity=1", "/v1/queue/q/scheduler-report", &job] {
+        let (status, code, told) = home.refused("GET", path, "").await;
+        assert_eq!((status, code), (503, 14), "{path} {told}");
+    }
+    let (status, _, told) = home.refused("GET", "/v1/job/mine/scheduler-report", "").await;
+    assert!(status == 400 && told.starts_with("jobId: "), "{told}");
+}
+
+#[tokio::test]
+async fn executors_are_cordoned_and_let_go() {
+    let home = home().await;
+    let cordon = json!({ "cordoned": true, "cordonReason": "repair" });
+    assert_eq!(home.told("PUT", "/v1/executor_settings/east", cordon).await, json!({}));
+    let known = home.log.load().await.unwrap().executors;
+    assert_eq!((known["east"].cordoned, known["east"].cordon_reason.as_str()), (true, "repair"));
+    assert_eq!(home.told("DELETE", "/v1/executor_settings/east", json!({})).await, json!({}));
+    assert!(home.log.load().await.unwrap().executors.is_empty());
+    assert_eq!(home.told("POST", "/v1/executor/cancel/east", json!({ "pools": ["gpu"] })).await, json!({}));
+    assert_eq!(home.told("POST", "/v1/node/preempt/n1", json!({ "executor": "east" })).await, json!({}));
+    let refused = home.refused("POST", "/v1/node/cancel/n1", "{}").await;
+    assert_eq!(refused, (400, 3, "executor: it is missing".to_owned()));
 }
 
 #[tokio::test]
@@ -191,7 +222,7 @@ async fn who_watches_is_told_at_once_and_why_it_ends() {
     let home = home().await;
     home.told("POST", "/v1/queue", json!({ "name": "q", "priorityFactor": 1 })).await;
     let watch = request("POST", "/v1/job-set/q/set", json!({ "watch": true }));
-    let response = answer(&home.api, root(), watch).await;
+    let response = answer(&home.api, &home.reports, root(), watch).await;
     assert_eq!(response.status(), StatusCode::OK);
     let mut body = response.into_body();
     let submission = json!({ "queue": "q", "jobSetId": "set", "jobRequestItems": [job(json!({}))] });
@@ -229,7 +260,7 @@ async fn requests_that_are_refused_say_why() {
         ("POST", "/v1/job/submit", " \n", (400, 3, "queue: it is missing")),
         ("GET", "/v1/batched/queues?num=x", "", (400, 3, "the query: invalid digit")),
         ("GET", "/v1/queue/a", "", (404, 5, "there is no queue a")),
-        ("POST", "/v1/executor/cancel/a", "{", (501, 12, "this server has no api.Executor: CancelOnExecutor")),
+        ("POST", "/v1/retry-policy", "{", (501, 12, "this server has no api.RetryPolicyService: CreateRetryPolicy")),
     ] {
         let (http, grpc, message) = home.refused(method, uri, body).await;
         assert_eq!((http, grpc), (expected.0, expected.1), "{method} {uri} {message}");
@@ -251,7 +282,7 @@ async fn nobodys_body_is_not_read() {
         panic!("it is read");
     });
     let request = Request::post("/v1/job/submit").body(StreamBody::new(unread)).unwrap();
-    let response = answer(&home.api, None, request).await;
+    let response = answer(&home.api, &home.reports, None, request).await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     let told = home.tell(None, self::request("GET", "/v1/queue/a", "")).await;
     assert_eq!((told.status, &told.told[0]["code"]), (401, &json!(16)));
@@ -264,7 +295,7 @@ async fn bodies_are_not_endless() {
     let chunk = Bytes::from_static(&[b' '; 1 << 20]);
     let endless = stream::repeat_with(move || Ok::<_, std::fmt::Error>(Frame::data(chunk.clone())));
     let request = Request::post("/v1/job/submit").body(StreamBody::new(endless)).unwrap();
-    let response = answer(&home.api, root(), request).await;
+    let response = answer(&home.api, &home.reports, root(), request).await;
     assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
     let told: Value = serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
     assert_eq!(told["code"], 8);

@@ -154,6 +154,11 @@ pub struct RunReport {
         i32,
         ::prost::alloc::string::String,
     >,
+    /// The kind of a failure and what is more about it, as the executor's rules name them; empty for none.
+    #[prost(string, tag = "14")]
+    pub category: ::prost::alloc::string::String,
+    #[prost(string, tag = "15")]
+    pub subcategory: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RunContainer {
