@@ -83,7 +83,7 @@ fn execute(args: &FleetExecutorArgs) -> Result<()> {
     crate::alone::run(&args.cluster, async |client, stop| {
         let executor = executor::build(executor::Options {
             name: shown.identity.user,
-            server: args.server.clone(),
+            servers: args.server.clone(),
             tls: Some(shown.tls),
             authorization: None,
             client,

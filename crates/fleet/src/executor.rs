@@ -12,6 +12,7 @@ mod link;
 mod nodes;
 pub mod pod;
 mod run;
+mod servers;
 pub mod settings;
 pub mod stuck;
 

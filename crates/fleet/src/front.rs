@@ -6,17 +6,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response};
+use http_body_util::Limited;
 use pumice_auth::{AUTHENTICATED, Identity, IdentityError};
 use tokio::sync::{Semaphore, mpsc};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service as _;
 
-use crate::api::{Api, Permission, Who};
+use crate::api::{self, Api, Permission, Who};
 use crate::connect::ANSWER_BYTES_MAX;
 use crate::database::Log;
 use crate::executors::{ExecutorName, Streams};
@@ -30,8 +32,10 @@ use pumice_wire::executor::executors_server::ExecutorsServer;
 use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReportingServer;
 
 mod gateway;
+mod prompt;
 mod users;
 
+use prompt::Prompt;
 pub use users::{Denied, HashError, Hashed, Known, User, Users, UsersError, UsersFile, hash_password, hash_token};
 
 /// The group of those who may do everything.
@@ -44,6 +48,11 @@ const REQUEST_BYTES_MAX: usize = 64 << 20;
 
 /// Passwords that are checked at once.
 const CHECKS_MAX: usize = 2;
+
+/// For the whole of a request. On a line on which it does not come by then, it had better come in parts.
+const BODY_TIME: Duration = Duration::from_secs(30);
+/// Bytes of a request of whom nobody knows, who may ask for nothing but health.
+const STRANGER_BYTES_MAX: usize = 4 << 10;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -129,10 +138,16 @@ impl<L: Log> Front<L> {
         let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
         // The generated servers answer always: their error is that there is none.
         macro_rules! served {
-            ($by:ident) => {{
+            ($by:ident, $request:expr) => {{
                 let mut server = self.$by;
-                server.call(request).await.unwrap_or_else(|never| match never {})
+                server.call($request).await.unwrap_or_else(|never| match never {})
             }};
+            ($by:ident) => {
+                match of_people(request, who.as_deref()) {
+                    Ok(request) => served!($by, request),
+                    Err(status) => status.into_http(),
+                }
+            };
         }
         match service {
             "api.Submit" => served!(submit),
@@ -145,7 +160,7 @@ impl<L: Log> Front<L> {
             "pumice.fleet.v1.Executors" => match executor(who.as_deref()) {
                 Ok(name) => {
                     request.extensions_mut().insert(name);
-                    served!(executors)
+                    served!(executors, request)
                 }
                 Err(status) => status.into_http(),
             },
@@ -187,6 +202,18 @@ impl<L: Log> Front<L> {
         };
         Arc::new(Who { name, groups, permissions })
     }
+}
+
+/// A call with one message, which is read only for whom it may be answered, and not for ever.
+fn of_people(request: Request<Body>, who: Option<&Who>) -> Result<Request<Body>, Status> {
+    if who.is_some() {
+        return Ok(request.map(|body| Body::new(Prompt::new(body, BODY_TIME))));
+    }
+    if !request.uri().path().ends_with("/Health") {
+        return Err(api::Error::Nobody.into());
+    }
+    let small = |body| Prompt::new(Body::new(Limited::new(body, STRANGER_BYTES_MAX)), BODY_TIME);
+    Ok(request.map(|body| Body::new(small(body))))
 }
 
 /// For which executor somebody may speak.

@@ -68,9 +68,9 @@ pub struct FleetServerArgs {
 pub struct FleetExecutorArgs {
     #[command(flatten)]
     pub cluster: super::cluster::ClusterArgs,
-    /// The server
+    /// The server; repeatable where several share one database: whichever leads is found among them
     #[arg(long, value_name = "URL", default_value = "https://127.0.0.1:50051")]
-    pub server: String,
+    pub server: Vec<String>,
     /// Who the executor is: what `pumice fleet identity --executor NAME` printed
     #[arg(long, value_name = "FILE")]
     pub identity: PathBuf,

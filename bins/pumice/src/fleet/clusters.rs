@@ -79,7 +79,7 @@ impl Clusters {
         let shown = server.executor(name)?;
         let executor = executor::build(executor::Options {
             name: name.to_owned(),
-            server: server.url().to_owned(),
+            servers: vec![server.url().to_owned()],
             tls: Some(shown.tls),
             authorization: None,
             client: client(names::USER_EXECUTOR),

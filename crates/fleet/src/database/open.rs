@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -141,7 +141,15 @@ impl Database {
     }
 
     pub(super) async fn begin_read(&self) -> Result<Transaction, Error> {
-        begin_read(&self.pools).await
+        // Whoever asks may be gone at any moment. A transaction of which the beginning is given up half-way stays open on its
+        // connection, which sqlx does not know; so it is begun to the end.
+        let (give, begun) = oneshot::channel();
+        let pools = self.pools.clone();
+        self.tasks.spawn(async move {
+            // What nobody waits for any more is rolled back as it is dropped.
+            let _ = give.send(begin_read(&pools).await);
+        });
+        begun.await.map_err(|_| Error::Closed)?
     }
 
     /// What its tasks use, which does not keep it open.

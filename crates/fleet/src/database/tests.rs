@@ -1,5 +1,6 @@
 //! Laws of the log, in each database.
 
+mod given_up;
 mod homes;
 mod leading;
 mod stories;

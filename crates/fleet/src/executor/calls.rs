@@ -89,6 +89,7 @@ fn refusal(checks: &Checks, error: &kube::Error) -> Refusal {
     let message = words(error);
     let kind = match failure(error) {
         _ if checks.is_fatal(&reason, &message) => RefusalKind::Fatal,
+        _ if matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_)) => RefusalKind::Unanswered,
         Failure::Unavailable if reason != "TooManyRequests" => RefusalKind::Unclear,
         _ => RefusalKind::Refused,
     };

@@ -114,8 +114,10 @@ pub enum RefusalKind {
     Fatal,
     /// It was not made: the lease goes back.
     Refused,
-    /// There was no answer, and it may have been made.
+    /// The answer does not tell whether it was made.
     Unclear,
+    /// There was no answer, and it may have been made: it is asked for again, under the same name.
+    Unanswered,
 }
 
 /// How the cluster answered a deletion.
@@ -200,6 +202,8 @@ pub struct Core {
     runs: BTreeMap<RunId, Run>,
     /// Runs whose pods are not begun, in the order of their leases.
     waiting: VecDeque<RunId>,
+    /// Runs whose pods were asked for without an answer, until the next tick.
+    again: Vec<RunId>,
     /// Pods that are being made.
     creating: usize,
     /// Ended and forgotten, oldest first in `ended_order`.
@@ -241,6 +245,7 @@ impl Core {
             settings,
             runs: BTreeMap::new(),
             waiting: VecDeque::new(),
+            again: Vec::new(),
             creating: 0,
             ended: BTreeSet::new(),
             ended_order: VecDeque::new(),
@@ -315,7 +320,7 @@ impl Core {
             let Some(run) = self.runs.get_mut(&id) else { continue };
             // One that ended meanwhile, or whose pod appeared, is not begun.
             let Some(lease) = run.begin() else { continue };
-            match super::pod::build(id, &lease, &self.settings.addressing) {
+            match super::pod::build(id, lease, &self.settings.addressing) {
                 Ok(objects) => {
                     self.creating += 1;
                     self.outputs.push(Output::Create { run: id, objects: Box::new(objects) });

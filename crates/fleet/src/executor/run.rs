@@ -18,7 +18,6 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Endpoint;
 
 use pumice_wire::executor::from_executor::Message;
 use pumice_wire::executor::{FromExecutor, Heartbeat, Hello};
@@ -28,15 +27,13 @@ use super::core::{Core, Input, Output, SessionEnd, SettingsError};
 use super::facts::{PodEvent, PodFacts};
 use super::link::{self, LinkError, LinkEvent, Shown};
 use super::nodes::Nodes;
+use super::servers::Servers;
 use super::settings::Settings;
 use super::stuck::Checks;
-use crate::connect::endpoint;
 
 /// The protocol that is spoken.
 const FORMAT: u32 = 1;
 const TICK: Duration = Duration::from_secs(1);
-const RETRY_FIRST: Duration = Duration::from_millis(500);
-const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Between words to a server that did not say how often it wants one.
 const HEARTBEAT_MS: u64 = 5_000;
 /// Messages of the server that wait.
@@ -47,8 +44,8 @@ const INCOMING_MAX: usize = 64;
 pub struct Options {
     /// Its name, which is that of its cluster.
     pub name: String,
-    /// The server, as in `https://fleet:50051`.
-    pub server: String,
+    /// The servers, each as in `https://fleet:50051`. Whichever leads is found among them.
+    pub servers: Vec<String>,
     /// Its side of TLS, which says who it is; without it the server is spoken to in the clear.
     pub tls: Option<Arc<ClientConfig>>,
     /// What it shows to the server besides, as in `Bearer TOKEN`.
@@ -81,9 +78,7 @@ pub enum BuildError {
 /// An executor that is ready to run.
 pub struct Executor {
     name: String,
-    /// Where it was told to go, and where it goes next.
-    home: Endpoint,
-    next: Endpoint,
+    servers: Servers,
     shown: Shown,
     client: Client,
     pace: Pace,
@@ -94,7 +89,6 @@ pub struct Executor {
     links: JoinSet<Result<(), LinkError>>,
     sessions: u64,
     open: Option<Open>,
-    retry: Duration,
     retry_at: Instant,
 }
 
@@ -119,15 +113,14 @@ enum Seen {
 /// Options that can't be used.
 pub fn build(options: Options) -> Result<Executor, BuildError> {
     let is_encrypted = options.tls.is_some();
-    let home = endpoint(&options.server, is_encrypted).ok_or(BuildError::Address { address: options.server })?;
+    let servers = Servers::new(options.servers, is_encrypted).map_err(|address| BuildError::Address { address })?;
     let token = options.authorization.map(|authorization| authorization.parse()).transpose();
     let shown = Shown { tls: options.tls, token: token.map_err(|_| BuildError::Token)? };
     let core = Core::new(options.settings)?;
     let (client, pace) = paced(options.client);
     Ok(Executor {
         name: options.name,
-        next: home.clone(),
-        home,
+        servers,
         shown,
         client,
         pace,
@@ -138,7 +131,6 @@ pub fn build(options: Options) -> Result<Executor, BuildError> {
         links: JoinSet::new(),
         sessions: 0,
         open: None,
-        retry: RETRY_FIRST,
         retry_at: Instant::now(),
     })
 }
@@ -172,7 +164,7 @@ impl Executor {
                 }
                 _ = ticks.tick() => self.tick(),
                 () = sleep_until(self.retry_at), if may_connect => {
-                    self.links.spawn(link::hold(self.next.clone(), self.shown.clone(), events.clone()));
+                    self.links.spawn(link::hold(self.servers.next(), self.shown.clone(), events.clone()));
                 }
             }
         }
@@ -222,24 +214,23 @@ impl Executor {
                 self.put(Input::Connected { session: self.sessions });
             }
             LinkEvent::Message(message) => {
-                self.retry = RETRY_FIRST;
+                self.servers.answered();
                 self.put(Input::Message { session: self.sessions, message });
             }
         }
     }
 
     fn lost(&mut self, ended: Result<(), LinkError>) {
+        let server = self.servers.next().uri().to_string();
+        let pause = self.servers.lost(ended.is_err());
         if let Err(error) = &ended {
             let cause = std::error::Error::source(error).map(ToString::to_string);
-            tracing::warn!(%error, cause, retry_ms = self.retry.as_millis(), "not connected to the server");
-            // A leader that is not there any more is asked for again where it was first.
-            self.next = self.home.clone();
+            tracing::warn!(server, %error, cause, retry_ms = pause.as_millis(), "not connected to the server");
         }
         if self.open.take().is_some() {
             self.put(Input::Disconnected);
         }
-        self.retry_at = Instant::now() + self.retry;
-        self.retry = (self.retry * 2).min(RETRY_MAX);
+        self.retry_at = Instant::now() + pause;
     }
 
     fn tick(&mut self) {
@@ -274,10 +265,8 @@ impl Executor {
                 Output::Report(runs) => self.send(Message::Runs(runs)),
                 Output::EndSession(end) => {
                     tracing::info!(?end, "the session with the server ends");
-                    if let SessionEnd::Redirect(address) = &end
-                        && let Some(next) = endpoint(address, self.shown.tls.is_some())
-                    {
-                        self.next = next;
+                    if let SessionEnd::Redirect(address) = &end {
+                        self.servers.redirected(address, self.shown.tls.is_some());
                     }
                     self.links.abort_all();
                 }

@@ -118,3 +118,35 @@ async fn what_a_request_says_counts_more_than_the_certificate() {
     let response = home.front.clone().answer(administrator(), request).await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
 }
+
+#[tokio::test]
+async fn the_message_of_a_stranger_is_not_read() {
+    let home = home(Vec::new(), PermissionGroups::new()).await;
+    // Of ten bytes one comes, and then nothing more.
+    let stuck = || {
+        let first = futures::stream::iter([Ok::<_, BoxError>(http_body::Frame::data(Bytes::from_static(&[
+            0, 0, 0, 0, 10, 1,
+        ])))]);
+        http_body_util::StreamBody::new(futures::StreamExt::chain(first, futures::stream::pending()))
+    };
+    for path in [
+        "/api.Submit/SubmitJobs",
+        "/api.QueueService/CreateQueue",
+        "/schedulerobjects.SchedulerReporting/GetQueueReport",
+    ] {
+        let request = Request::post(path).header("content-type", "application/grpc").body(stuck()).unwrap();
+        let answer = home.front.clone().answer(Peer::default(), request).await;
+        assert_eq!(
+            Status::from_header_map(answer.headers()).expect("a status").code(),
+            Code::Unauthenticated,
+            "{path}"
+        );
+    }
+    // Nor is more read for health than that needs.
+    let large = http_body_util::StreamBody::new(futures::stream::repeat_with(|| {
+        Ok::<_, BoxError>(http_body::Frame::data(Bytes::from_static(&[255; 1024])))
+    }));
+    let request = Request::post("/api.Submit/Health").header("content-type", "application/grpc").body(large).unwrap();
+    let answer = home.front.clone().answer(Peer::default(), request).await;
+    assert_ne!(Status::from_header_map(answer.headers()).expect("a status").code(), Code::Ok);
+}

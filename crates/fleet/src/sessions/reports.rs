@@ -8,6 +8,8 @@ use pumice_wire::executor as wire;
 const TEXT_MAX: usize = 2048;
 /// Containers of a report that are kept.
 const CONTAINERS_MAX: usize = 100;
+/// Ports of a report whose addresses are kept.
+const ADDRESSES_MAX: usize = 1000;
 
 /// Nothing more follows of the run.
 pub(super) fn is_over(phase: i32) -> bool {
@@ -17,7 +19,7 @@ pub(super) fn is_over(phase: i32) -> bool {
 
 /// One report, as the ledger reads it: none of a phase that says nothing new.
 pub(super) fn read(cluster: &str, run: RunId, report: wire::RunReport) -> Vec<Report> {
-    let pod = PodRef { namespace: report.namespace, name: report.pod_name, uid: report.pod_uid };
+    let pod = PodRef { namespace: cut(report.namespace), name: cut(report.pod_name), uid: cut(report.pod_uid) };
     let phase = wire::RunPhase::try_from(report.phase).unwrap_or(wire::RunPhase::Unspecified);
     let message = cut(if report.message.is_empty() { report.reason.clone() } else { report.message });
     let kind = match phase {
@@ -34,7 +36,7 @@ pub(super) fn read(cluster: &str, run: RunId, report: wire::RunReport) -> Vec<Re
         wire::RunPhase::Returned => ReportKind::Returned(message, report.run_attempted),
         wire::RunPhase::Gone => ReportKind::Gone,
     };
-    let ports = report.ingress_addresses.into_iter();
+    let ports = report.ingress_addresses.into_iter().take(ADDRESSES_MAX);
     let addresses: std::collections::BTreeMap<u32, String> =
         ports.filter_map(|(port, address)| Some((u32::try_from(port).ok()?, cut(address)))).collect();
     let said = |kind| Report { cluster: cluster.to_owned(), run, kind };

@@ -255,7 +255,8 @@ impl World {
         }
         let kind = match fate {
             Fate::Done => return self.put(Input::Created { run: id, uid: "u".to_owned() }),
-            Fate::DoneUnheard | Fate::Lost => RefusalKind::Unclear,
+            Fate::DoneUnheard | Fate::Lost if id.job.0.is_multiple_of(3) => RefusalKind::Unclear,
+            Fate::DoneUnheard | Fate::Lost => RefusalKind::Unanswered,
             Fate::Refused => RefusalKind::Refused,
         };
         let refusal = Refusal { kind, reason: String::new(), message: String::new() };

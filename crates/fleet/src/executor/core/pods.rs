@@ -66,10 +66,12 @@ impl Core {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let is_known = run.pod.as_ref().is_some_and(|pod| pod.uid == uid);
         let is_made = matches!(run.stage, Stage::Made(_)) && run.report.pod_uid == uid;
-        if is_known || is_made {
+        // It was there before anybody answered that it is.
+        let is_first = run.pod.is_none() && matches!(run.stage, Stage::Unanswered(_));
+        if is_known || is_made || is_first {
             run.removed = Some(uid.to_owned());
             self.gone(id);
-        } else if matches!(run.stage, Stage::Creating) {
+        } else if matches!(run.stage, Stage::Creating(_)) {
             run.removed = Some(uid.to_owned());
         }
     }
@@ -95,7 +97,7 @@ impl Core {
 
     pub(super) fn created(&mut self, id: RunId, uid: String) {
         self.creating = self.creating.saturating_sub(1);
-        let Some(run) = self.runs.get_mut(&id).filter(|run| matches!(run.stage, Stage::Creating)) else { return };
+        let Some(run) = self.runs.get_mut(&id).filter(|run| matches!(run.stage, Stage::Creating(_))) else { return };
         let is_gone = run.removed.as_ref() == Some(&uid);
         run.made(uid, self.now);
         if is_gone { self.gone(id) } else { self.drive(id) }
@@ -104,9 +106,15 @@ impl Core {
     pub(super) fn not_created(&mut self, id: RunId, refusal: Refusal) {
         self.creating = self.creating.saturating_sub(1);
         // One whose pod was seen was made, whatever the answer.
-        let Some(run) = self.runs.get_mut(&id).filter(|run| matches!(run.stage, Stage::Creating)) else { return };
+        let Some(run) = self.runs.get_mut(&id).filter(|run| matches!(run.stage, Stage::Creating(_))) else { return };
         let Refusal { kind, reason, message } = refusal;
         match kind {
+            // Whoever removed it and gave the lease back would have nothing left to tell the next executor by.
+            RefusalKind::Unanswered => {
+                run.unanswered();
+                self.again.push(id);
+                self.drive(id);
+            }
             RefusalKind::Unclear => {
                 run.stage = Stage::Made(self.now);
                 let ending = Ending::Returned { reason, message, attempted: true };
@@ -165,7 +173,7 @@ impl Core {
     /// Asks for the deletion of a pod that is to go, where it is time.
     pub(super) fn drive(&mut self, id: RunId) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        if !run.may_have_pod() || matches!(run.stage, Stage::Creating) {
+        if !run.may_have_pod() || matches!(run.stage, Stage::Creating(_)) {
             return;
         }
         let Some(leaving) = run.leaving.as_mut().filter(|leaving| !leaving.in_flight) else { return };

@@ -15,7 +15,9 @@ pub enum Stage {
     /// Not begun.
     Waiting(Box<Lease>),
     /// Asked for, no answer yet.
-    Creating,
+    Creating(Box<Lease>),
+    /// Asked for, and there was no answer: it may be there, and is asked for again.
+    Unanswered(Box<Lease>),
     /// Made at that time; the watch has not shown it yet.
     Made(TimeMs),
     /// The watch has shown it, or there is none any more.
@@ -120,15 +122,28 @@ impl Run {
         Self { queue, namespace, cut_off_ms, ..run }
     }
 
-    /// Takes the lease of a run that is not begun, and counts it as begun.
-    pub fn begin(&mut self) -> Option<Box<Lease>> {
-        if self.is_ended() || self.pod.is_some() || !matches!(self.stage, Stage::Waiting(_)) {
+    /// The lease of a run whose pod is to be asked for, which counts as asked for now.
+    pub fn begin(&mut self) -> Option<&Lease> {
+        let is_stopped = self.leaving.is_some() && matches!(self.stage, Stage::Unanswered(_));
+        if self.is_ended() || self.pod.is_some() || is_stopped {
             return None;
         }
-        match std::mem::replace(&mut self.stage, Stage::Creating) {
-            Stage::Waiting(lease) => Some(lease),
-            Stage::Creating | Stage::Made(_) | Stage::Known => None,
-        }
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Known) {
+            Stage::Waiting(lease) | Stage::Unanswered(lease) => Stage::Creating(lease),
+            other => {
+                self.stage = other;
+                return None;
+            }
+        };
+        if let Stage::Creating(lease) = &self.stage { Some(lease) } else { None }
+    }
+
+    /// There was no answer to what was asked for.
+    pub fn unanswered(&mut self) {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Known) {
+            Stage::Creating(lease) => Stage::Unanswered(lease),
+            other => other,
+        };
     }
 
     pub fn phase(&self) -> RunPhase {
@@ -141,7 +156,7 @@ impl Run {
 
     /// A pod of it may be there, or come to be.
     pub fn may_have_pod(&self) -> bool {
-        self.pod.is_some() || matches!(self.stage, Stage::Creating | Stage::Made(_))
+        self.pod.is_some() || matches!(self.stage, Stage::Creating(_) | Stage::Unanswered(_) | Stage::Made(_))
     }
 
     /// Part of the whole state: all but ends that the server has.

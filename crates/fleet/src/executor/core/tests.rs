@@ -392,6 +392,23 @@ fn a_pod_that_may_have_been_made_is_removed_before_its_lease_goes_back() {
 }
 
 #[test]
+fn a_pod_is_asked_for_again_until_the_cluster_answers() {
+    let mut bench = Bench::new();
+    bench.leases(&[1, 2, 3]).clear();
+    for number in [1, 2, 3] {
+        bench.refused(number, RefusalKind::Unanswered).expect(&[]);
+    }
+    // It was made after all, as the watch tells or the answer to the next try; who is to stop is not asked for again.
+    bench.pod(1, PodPhase::Running).expect(&["say 1 Running"]);
+    bench.stop(3, StopKind::Cancelled).expect(&["delete 3 - Graceful"]);
+    bench.after(SECOND).expect(&["create 2"]);
+    bench.refused(2, RefusalKind::Unanswered).after(SECOND).expect(&["create 2"]);
+    bench.created(2).expect(&["say 2 Pending"]);
+    bench.deleted(3, DeleteAnswer::NotFound).expect(&["say 3 Gone"]);
+    bench.after(MINUTE).clear().removed(2).expect(&["say 2 Gone"]);
+}
+
+#[test]
 fn the_watch_counts_more_than_the_answer() {
     let mut bench = Bench::new();
     bench.leases(&[1, 2]).clear().pod(1, PodPhase::Running).refused(1, RefusalKind::Unclear).expect(&["say 1 Running"]);

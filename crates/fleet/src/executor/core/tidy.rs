@@ -20,6 +20,7 @@ impl Core {
             self.drive(id);
         }
         self.remove_finished();
+        self.waiting.extend(self.again.drain(..));
     }
 
     /// Stops a run that the server may soon count as lost, and start elsewhere. One that does not count as lost by then waits

@@ -192,7 +192,7 @@ async fn a_lease_becomes_a_pod_and_ends_over_two_sessions() {
     let (cluster, client) = cluster();
     let options = Options {
         name: "east".to_owned(),
-        server: format!("http://{address}"),
+        servers: vec![format!("http://{address}")],
         tls: None,
         authorization: Some("Bearer secret".to_owned()),
         client,
@@ -239,7 +239,7 @@ async fn a_lease_becomes_a_pod_and_ends_over_two_sessions() {
 async fn addresses_and_tokens_that_cannot_be_used_are_refused() {
     let options = |server: &str, tls, token: Option<&str>| Options {
         name: "east".to_owned(),
-        server: server.to_owned(),
+        servers: vec![server.to_owned()],
         tls,
         authorization: token.map(str::to_owned),
         client: cluster().1,

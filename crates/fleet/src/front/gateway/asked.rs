@@ -2,23 +2,21 @@
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Body;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use prost::Message;
 use serde::de::DeserializeOwned;
 
 use super::error::Error;
 use super::fields;
 use crate::api::Who;
-use crate::front::REQUEST_BYTES_MAX;
+use crate::front::{BODY_TIME, REQUEST_BYTES_MAX};
 use pumice_wire::rest::{Route, Source};
-
-/// For the whole body. On a line on which it does not come by then, it had better come in parts.
-const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// A request whose call and maker are known.
 pub(super) struct Asked<'a, B> {
@@ -73,23 +71,39 @@ fn of_json<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(body).map_err(Error::Json)
 }
 
+/// Of so many times what may be sent the refusal is heard: a client that is still sending when it comes would not read it.
+const HEARD_TIMES: usize = 4;
+
 /// A body, when all of it is there.
 async fn whole<B>(body: B, bytes_max: usize, within: Duration) -> Result<Bytes, Error>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    match tokio::time::timeout(within, Limited::new(body, bytes_max).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Error::TooLarge(bytes_max)),
-        Ok(Err(error)) => Err(Error::Broken(error.to_string())),
-        Err(_) => Err(Error::TooSlow(within.as_secs())),
-    }
+    let reading = async {
+        let mut body = pin!(body);
+        let (mut read, mut sent) = (Vec::new(), 0_usize);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Error::Broken(error.into().to_string()))?;
+            let Ok(data) = frame.into_data() else { continue };
+            sent = sent.saturating_add(data.len());
+            if sent <= bytes_max {
+                read.extend_from_slice(&data);
+            } else {
+                read = Vec::new();
+                if sent > bytes_max.saturating_mul(HEARD_TIMES) {
+                    break;
+                }
+            }
+        }
+        if sent > bytes_max { Err(Error::TooLarge(bytes_max)) } else { Ok(Bytes::from(read)) }
+    };
+    tokio::time::timeout(within, reading).await.unwrap_or_else(|_| Err(Error::TooSlow(within.as_secs())))
 }
 
 #[cfg(test)]
 mod tests {
-    use futures::stream;
+    use futures::{StreamExt as _, stream};
     use http_body::Frame;
     use http_body_util::StreamBody;
 
@@ -103,10 +117,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_refusal_waits_for_whoever_is_still_sending() {
+        let mut sent = 0;
+        let sending = stream::iter(["abcd", "efgh", "ij"]).map(|text| {
+            sent += text.len();
+            Ok::<_, std::fmt::Error>(Frame::data(Bytes::from(text)))
+        });
+        assert!(matches!(whole(StreamBody::new(sending), 3, LONG).await, Err(Error::TooLarge(3))));
+        assert_eq!(sent, 10);
+    }
+
+    #[tokio::test]
     async fn bodies_are_whole_or_refused() {
         let parts = || chunks(vec![Ok("ab"), Ok(""), Ok("cd")]);
         assert_eq!(whole(parts(), 4, LONG).await.unwrap(), "abcd");
         assert!(matches!(whole(parts(), 3, LONG).await, Err(Error::TooLarge(3))));
+        let endless = stream::repeat_with(|| Ok::<_, std::fmt::Error>(Frame::data(Bytes::from("ab"))));
+        assert!(matches!(whole(StreamBody::new(endless), 3, LONG).await, Err(Error::TooLarge(3))));
         let broken = chunks(vec![Ok("{}"), Err(std::fmt::Error)]);
         assert!(matches!(whole(broken, 4, LONG).await, Err(Error::Broken(_))));
         let waiting = StreamBody::new(stream::pending::<Result<Frame<Bytes>, std::fmt::Error>>());
