@@ -117,6 +117,17 @@ impl Home {
         Ok(sqlx::query_scalar("SELECT pg_database_size(current_database())").fetch_one(&mut connection).await?)
     }
 
+    /// Mean bytes of the bodies in a table.
+    pub async fn body_bytes(&self, table: &str) -> anyhow::Result<usize> {
+        let sql = format!("SELECT CAST(COALESCE(AVG(LENGTH(body)), 0) AS BIGINT) FROM {table}");
+        let mean: i64 = match (self.sqlite().await?, self.postgres().await?) {
+            (Some(mut connection), _) => sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await?,
+            (None, Some(mut connection)) => sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await?,
+            (None, None) => 0,
+        };
+        Ok(usize::try_from(mean)?)
+    }
+
     /// Bytes of all values in the tables that a submission writes to, without what the database adds to them.
     pub async fn content_bytes(&self) -> anyhow::Result<i64> {
         let (mut sqlite, mut postgres) = (self.sqlite().await?, self.postgres().await?);

@@ -73,6 +73,12 @@ async fn one(setting: &Setting, figures: &mut Figures, homes: &mut Homes, kind: 
     log.close().await;
     let disk = home.disk_bytes().await? - empty;
     let content = home.content_bytes().await? as f64 / outcome.jobs as f64;
+    let written = raw::Written {
+        jobs,
+        entry_bytes: home.body_bytes("log").await?,
+        spec_bytes: home.body_bytes("specs").await?,
+        distinct: way.distinct,
+    };
     home.remove().await?;
 
     let mut add = |figure: &str, value: f64, unit: &str| {
@@ -93,6 +99,11 @@ async fn one(setting: &Setting, figures: &mut Figures, homes: &mut Homes, kind: 
     home.remove().await?;
     add("raw", raw, "rows/s");
     add("share_of_raw", rate / raw, "ratio");
+    let home = homes.make(kind).await?;
+    let rows = raw::rows(&home, load, written, LIMIT).await?;
+    home.remove().await?;
+    add("raw_rows", rows, "jobs/s");
+    add("share_of_raw_rows", rate / rows, "ratio");
     Ok(())
 }
 

@@ -83,9 +83,16 @@ pub fn request(queue: &str, job_set: &str, items: Vec<JobSubmitRequestItem>) -> 
     JobSubmitRequest { queue: queue.to_owned(), job_set_id: job_set.to_owned(), job_request_items: items }
 }
 
+/// A job that went the API's way, and what is kept of it by digest.
+struct Kind {
+    job: NewJob,
+    spec: Vec<u8>,
+    shape: Shape,
+}
+
 /// Jobs in large numbers: each kind went the API's way once, and its jobs differ in id and place.
 pub struct Jobs {
-    kinds: Vec<(NewJob, Shape)>,
+    kinds: Vec<Kind>,
     made: u64,
 }
 
@@ -97,8 +104,9 @@ impl Jobs {
             let request = request("q", "set", vec![item(*cpu, *memory_gib, 0)]);
             let mut written = submission(request, &Rules::default(), &by).expect("it breaks no rule");
             let job = written.jobs.pop().expect("one job");
+            let spec = written.specs.remove(&job.submitted.spec).expect("its specification");
             let shape = written.shapes.remove(&job.submitted.shape).expect("its shape");
-            (job, shape)
+            Kind { job, spec, shape }
         };
         Jobs { kinds: kinds.iter().map(kind).collect(), made: 0 }
     }
@@ -108,27 +116,28 @@ impl Jobs {
         let number = self.made;
         self.made += 1;
         let mixed = mix(number);
-        let (mut job, _) = self.kinds[(mixed % self.kinds.len() as u64) as usize].clone();
+        let mut job = self.kinds[(mixed % self.kinds.len() as u64) as usize].job.clone();
         let id = JobId::new(at, u128::from(number));
         job.submitted = Submitted { job: id, priority: (mixed >> 32) as u32 % PRIORITIES as u32, ..job.submitted };
         job
     }
 
     pub fn shapes(&self) -> BTreeMap<Digest, Shape> {
-        self.kinds.iter().map(|(job, shape)| (job.submitted.shape, shape.clone())).collect()
+        self.kinds.iter().map(|kind| (kind.job.submitted.shape, kind.shape.clone())).collect()
     }
 
     /// Cores of a shape.
     pub fn cores(&self, shape: Digest) -> i64 {
-        let of = self.kinds.iter().find(|(job, _)| job.submitted.shape == shape);
-        of.and_then(|(_, shape)| shape.requests.get("cpu")).map_or(0, |milli| milli / 1_000)
+        let of = self.kinds.iter().find(|kind| kind.job.submitted.shape == shape);
+        of.and_then(|kind| kind.shape.requests.get("cpu")).map_or(0, |milli| milli / 1_000)
     }
 
     /// A request of so many of them.
     pub fn submission(&mut self, at: TimeMs, queue: &str, job_set: &str, jobs: usize) -> Submission {
         let jobs = (0..jobs).map(|_| self.next(at)).collect();
         let (queue, job_set, user) = (queue.to_owned(), job_set.to_owned(), "ada".to_owned());
-        Submission { at, queue, job_set, user, shapes: self.shapes(), jobs }
+        let specs = self.kinds.iter().map(|kind| (kind.job.submitted.spec, kind.spec.clone())).collect();
+        Submission { at, queue, job_set, user, specs, shapes: self.shapes(), jobs }
     }
 }
 

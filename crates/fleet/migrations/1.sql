@@ -16,7 +16,7 @@ CREATE TABLE dedup (
   queue TEXT NOT NULL, client_id TEXT NOT NULL,
   job BYTES NOT NULL, at BIGINT NOT NULL,
   PRIMARY KEY (queue, client_id)
-);
+) WITHOUT ROWID;
 CREATE TABLE jobs (
   id BYTES NOT NULL PRIMARY KEY,
   seq BIGINT NOT NULL, queue TEXT NOT NULL, job_set TEXT NOT NULL, namespace TEXT NOT NULL, owner TEXT NOT NULL,
@@ -26,10 +26,8 @@ CREATE TABLE jobs (
   attempts BIGINT NOT NULL, returned BIGINT NOT NULL, failed BIGINT NOT NULL,
   asked TEXT, avoid TEXT,
   last_transition BIGINT NOT NULL, ended BIGINT, cancel_user TEXT, cancel_reason TEXT, error TEXT
-);
-CREATE INDEX jobs_active ON jobs (seq, id) WHERE ended IS NULL;
-CREATE INDEX jobs_active_of_queue ON jobs (queue) WHERE ended IS NULL;
-CREATE INDEX jobs_of_set ON jobs (queue, job_set, id);
+) WITHOUT ROWID;
+CREATE INDEX jobs_active ON jobs (queue) WHERE ended IS NULL;
 CREATE INDEX jobs_by_uri ON jobs (external_uri) WHERE external_uri IS NOT NULL;
 CREATE TABLE runs (
   job BYTES NOT NULL, attempt BIGINT NOT NULL,
@@ -37,5 +35,5 @@ CREATE TABLE runs (
   leased BIGINT, pending BIGINT, started BIGINT, finished BIGINT, holds BIGINT,
   pod TEXT, preempted TEXT, error TEXT, ingress TEXT,
   PRIMARY KEY (job, attempt)
-);
+) WITHOUT ROWID;
 CREATE INDEX runs_holding ON runs (job, attempt) WHERE holds = 1;

@@ -50,7 +50,29 @@ pub struct Submission {
     /// The job set.
     pub job_set: String,
     /// The jobs.
-    pub items: Vec<Item>,
+    pub items: Vec<Asked>,
+}
+
+/// A job of a request. Jobs of one request often ask for the same, which is then checked and completed once.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// What no job before asks for.
+    Item(Box<Item>),
+    /// What an item before asks for, but for what each job has of its own.
+    Again(Again),
+}
+
+/// A job that asks for what an item before asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Again {
+    /// That item's place in the request, from zero.
+    pub of: usize,
+    /// As [`Item::priority`].
+    pub priority: f64,
+    /// As [`Item::client_id`].
+    pub client_id: String,
+    /// As [`Item::external_job_uri`].
+    pub external_job_uri: String,
 }
 
 /// A job as it was asked for.
@@ -138,8 +160,6 @@ pub struct Completed {
     pub ingresses: Vec<IngressPlan>,
     /// The submitter's name for the job.
     pub client_id: Option<String>,
-    /// The first item of the request with the same client id: this item gives the same job.
-    pub duplicate_of: Option<usize>,
     /// Where the submitter has more about the job.
     pub external_job_uri: Option<String>,
     /// The scheduler that was asked for; empty for none.
@@ -155,6 +175,24 @@ pub struct Completed {
     pub requests: BTreeMap<String, Quantity>,
     /// The band of a market pool.
     pub price_band: Option<PriceBand>,
+}
+
+/// A job of a request that was checked, as it stands in [`Asked`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Checked {
+    /// A job that lacks nothing but its id.
+    Item(Box<Completed>),
+    /// One that has what the item at `of` has, but for the other fields, as [`Completed`] has them.
+    Again {
+        /// That item's place.
+        of: usize,
+        /// Its place in the queue.
+        priority: u32,
+        /// The submitter's name for it.
+        client_id: Option<String>,
+        /// Where the submitter has more about it.
+        external_job_uri: Option<String>,
+    },
 }
 
 /// A band of a market pool.
@@ -184,21 +222,19 @@ impl PriceBand {
 ///
 /// # Errors
 /// The first broken rule, in Armada's order: the request's own, then item by item.
-pub fn check(submission: &Submission, rules: &Rules) -> Result<Vec<Completed>, SubmitError> {
+pub fn check(submission: &Submission, rules: &Rules) -> Result<Vec<Checked>, SubmitError> {
     validate::request(submission, rules)?;
-    let mut by_client_id = BTreeMap::new();
-    let mut completed = Vec::with_capacity(submission.items.len());
-    for (index, item) in submission.items.iter().enumerate() {
-        let refuse = |cause| SubmitError::Item { index, cause };
-        let pod_spec = validate::item(item, rules).map_err(refuse)?;
-        let mut job = complete::complete(item, pod_spec, rules).map_err(refuse)?;
-        if !item.client_id.is_empty() {
-            let first = *by_client_id.entry(item.client_id.as_str()).or_insert(index);
-            job.duplicate_of = (first != index).then_some(first);
-        }
-        completed.push(job);
+    let mut checked = Vec::with_capacity(submission.items.len());
+    for (index, asked) in submission.items.iter().enumerate() {
+        let job = match asked {
+            Asked::Item(item) => validate::item(item, rules)
+                .and_then(|pod_spec| complete::complete(item, pod_spec, rules))
+                .map(|completed| Checked::Item(Box::new(completed))),
+            Asked::Again(again) => validate::again(again, rules).map(|()| complete::again(again, &checked)),
+        };
+        checked.push(job.map_err(|cause| SubmitError::Item { index, cause })?);
     }
-    Ok(completed)
+    Ok(checked)
 }
 
 #[cfg(test)]

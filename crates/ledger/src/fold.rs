@@ -227,7 +227,8 @@ impl Ledger {
         row.active += 1;
         row.lines.insert(turn, shape);
         self.jobs.insert(id, job);
-        self.touch(id);
+        // Whoever wrote the submission saved the job with it.
+        self.changed.insert(id);
         Ok(())
     }
 

@@ -7,6 +7,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The letters of an id, in order of their value: those of Crockford's base 32, lower case.
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// The value of each byte that is a letter, and none.
+const VALUES: [u8; 256] = {
+    let mut values = [NO_LETTER; 256];
+    let mut value = 0;
+    while value < LETTERS.len() {
+        values[LETTERS[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
+const NO_LETTER: u8 = u8::MAX;
 /// Letters of a job's id.
 const JOB_LETTERS: usize = 26;
 
@@ -79,9 +90,9 @@ impl FromStr for JobId {
             return Err(wrong());
         }
         text.bytes()
-            .try_fold(0, |id, letter| {
-                let value = LETTERS.iter().position(|known| *known == letter).ok_or_else(wrong)?;
-                Ok(id << 5 | value as u128)
+            .try_fold(0, |id, letter| match VALUES[usize::from(letter)] {
+                NO_LETTER => Err(wrong()),
+                value => Ok(id << 5 | u128::from(value)),
             })
             .map(Self)
     }

@@ -116,6 +116,8 @@ impl Ledger {
     pub fn restore(classes: PriorityClasses, saved: Saved) -> Result<Self, RestoreError> {
         let Saved { queues, executors, shapes, jobs, runs } = saved;
         let mut ledger = Self { executors, ..Self::new(classes) };
+        ledger.jobs.reserve(jobs.len());
+        ledger.runs.reserve(runs.len());
         for (name, definition) in queues {
             let row = ledger.queue_row(&name);
             ledger.queues.row_mut(row).definition = Some(definition);
@@ -176,7 +178,8 @@ impl Ledger {
         })
     }
 
-    /// Jobs of which something changed that is saved, of them or of their runs, since this was last asked.
+    /// Jobs of which something changed that is saved, of them or of their runs, since this was last asked. One that was only
+    /// submitted has not changed: its submission says all that is saved of it.
     pub fn take_touched(&mut self) -> BTreeSet<JobId> {
         std::mem::take(&mut self.touched)
     }

@@ -401,7 +401,7 @@ fn inbox(step: &Step) -> Inbox {
     }
 }
 
-/// What is kept of a ledger, as a database would: only what was touched is written.
+/// What is kept of a ledger, as a database would: submissions write their jobs, and only what was touched is written again.
 #[derive(Default)]
 struct Tables {
     jobs: BTreeMap<JobId, SavedJob>,
@@ -411,6 +411,30 @@ struct Tables {
 }
 
 impl Tables {
+    fn submit(&mut self, entry: &Entry) {
+        for event in &entry.events {
+            let Event::Submitted(new) = event.clone() else { continue };
+            let job = SavedJob {
+                job: new.job,
+                queue: entry.queue.clone(),
+                job_set: entry.job_set.clone(),
+                spec: new.spec,
+                shape: new.shape,
+                gang: new.gang,
+                priority: new.priority,
+                submitted: entry.at,
+                phase: Phase::Queued,
+                fail_fast: new.fail_fast,
+                attempts: 0,
+                returned: 0,
+                failed: 0,
+                asked: None,
+                avoid: Vec::new(),
+            };
+            self.jobs.insert(new.job, job);
+        }
+    }
+
     fn follow(&mut self, ledger: &mut Ledger) {
         for id in ledger.take_touched() {
             self.jobs.remove(&id);
@@ -444,9 +468,11 @@ fn what_does_not_belong_together_is_not_restored() {
         let (spec, shape) = (Digest(9), digest("spare"));
         Event::Submitted(Submitted { job: JobId(job), spec, shape, priority: 3, gang: gang(size), fail_fast: true })
     };
-    ledger.fold(&request("s", vec![member(1, 2), member(2, 2), member(3, 1)]));
+    let entry = request("s", vec![member(1, 2), member(2, 2), member(3, 1)]);
+    ledger.fold(&entry);
     decide(&mut ledger, lease(1, "one"));
     let mut tables = Tables::default();
+    tables.submit(&entry);
     tables.follow(&mut ledger);
     let restored = tables.restored();
     assert_eq!(restored.digest(), ledger.digest());
@@ -483,6 +509,7 @@ proptest! {
                 // The id of a job that has ended is never given again.
                 let again = *kind <= 2 && !ever.insert(*job);
                 if !again {
+                    saved.submit(&entry);
                     ledger.fold(&entry);
                     log.push(entry);
                 }

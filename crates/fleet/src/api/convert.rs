@@ -1,21 +1,30 @@
 //! A request to submit jobs, into what is checked, and what was checked into what is written.
 //!
 //! Pure: time and randomness are arguments. Jobs of one request have ids in its order, since jobs that were submitted at once
-//! wait in the order of their ids.
+//! wait in the order of their ids. What several jobs of a request ask for alike is read, checked and encoded once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_ledger::{Digest, Gang, JobId, Shape, Submitted, TimeMs};
 use pumice_units::Quantity;
+use serde::Serialize;
+use serde_json::Value;
 use thiserror::Error;
 
 use super::spec::{JobSpec, canonical};
 use crate::database::{NewJob, Submission};
-use crate::submit::{self, Completed, IngressConfig, Item, ItemError, Rules, ServiceConfig, ServiceType, SubmitError};
+use crate::submit::{
+    self, Again, Asked, Checked, Completed, IngressConfig, Item, ItemError, Rules, ServiceConfig, ServiceType,
+    SubmitError,
+};
 use pumice_wire::api::{self, JobSubmitRequest, JobSubmitRequestItem};
 use pumice_wire::kubernetes::PodSpec;
+
+mod alike;
+
+use alike::firsts;
 
 /// Bits of a request's randomness; the one above them is room for counting its jobs.
 const RANDOM_BITS: u32 = 79;
@@ -54,70 +63,106 @@ pub struct Request {
     pub random: u128,
 }
 
+/// Shapes that are known by what placing reads.
+type Shapes = HashMap<Vec<u8>, Digest>;
+
+/// What jobs that ask for the same share.
+struct Kind {
+    spec: Digest,
+    shape: Digest,
+    namespace: String,
+    gang: Option<Gang>,
+    fail_fast: bool,
+}
+
 /// What a request says, its rules checked, as it is to be written. `O(size of the request)`.
 ///
 /// # Errors
 /// The first rule that is broken.
 pub fn submission(message: JobSubmitRequest, rules: &Rules, request: &Request) -> Result<Submission, Refusal> {
     let asked = asked(message, rules)?;
-    let completed = submit::check(&asked, rules)?;
+    let checked = submit::check(&asked, rules)?;
     let mut written = Submission {
         at: request.at,
         queue: asked.queue,
         job_set: asked.job_set,
         user: request.user.clone(),
+        specs: BTreeMap::new(),
         shapes: BTreeMap::new(),
-        jobs: Vec::with_capacity(completed.len()),
+        jobs: Vec::with_capacity(checked.len()),
     };
-    // A shape follows from the specification, which many jobs share.
-    let mut known: BTreeMap<Digest, Digest> = BTreeMap::new();
+    let mut shapes = Shapes::new();
+    let mut kinds: HashMap<usize, Kind> = HashMap::new();
     let random = request.random & ((1 << RANDOM_BITS) - 1);
-    for (index, (job, item)) in completed.into_iter().zip(asked.items).enumerate() {
-        let refuse = |source| Refusal::Template { index, source };
-        let spec = spec(&job, item, &request.user, rules);
-        let (digest, bytes) = spec.write().map_err(refuse)?;
-        let shape = match known.get(&digest) {
-            Some(shape) => *shape,
-            None => {
-                let shape = shape(&job, &spec).map_err(refuse)?;
-                let (key, _) = serde_json::to_value(&shape).and_then(canonical).map_err(refuse)?;
-                written.shapes.insert(key, shape);
-                known.insert(digest, key);
-                key
+    for (index, (checked, asked)) in checked.into_iter().zip(asked.items).enumerate() {
+        let (of, priority, client_id, external_uri) = match checked {
+            Checked::Item(mut job) => {
+                let own = (index, job.priority, job.client_id.take(), job.external_job_uri.take());
+                let spec = spec(&mut job, asked, &request.user, rules);
+                let kind = kind(&job, spec, &mut shapes, &mut written);
+                kinds.insert(index, kind.map_err(|source| Refusal::Template { index, source })?);
+                own
             }
+            Checked::Again { of, priority, client_id, external_job_uri } => (of, priority, client_id, external_job_uri),
         };
+        let kind = kinds.get(&of).expect("an item comes before those that ask for the same");
         let submitted = Submitted {
             job: JobId::new(request.at, random + index as u128),
-            spec: digest,
-            shape,
-            priority: job.priority,
-            gang: job.gang.map(|gang| Gang {
-                id: gang.id,
-                cardinality: gang.cardinality,
-                uniformity: gang.uniformity_label,
-            }),
-            fail_fast: job.fail_fast,
+            spec: kind.spec,
+            shape: kind.shape,
+            priority,
+            gang: kind.gang.clone(),
+            fail_fast: kind.fail_fast,
         };
-        written.jobs.push(NewJob {
-            submitted,
-            spec: bytes,
-            namespace: job.namespace,
-            client_id: job.client_id,
-            external_uri: job.external_job_uri,
-        });
+        written.jobs.push(NewJob { submitted, namespace: kind.namespace.clone(), client_id, external_uri });
     }
     Ok(written)
 }
 
+/// Writes what jobs share.
+fn kind(
+    job: &Completed,
+    spec: JobSpec,
+    shapes: &mut Shapes,
+    written: &mut Submission,
+) -> Result<Kind, serde_json::Error> {
+    let (digest, bytes) = spec.write()?;
+    written.specs.insert(digest, bytes);
+    let placing = Placing::of(&spec);
+    // A shape takes longer to make than to tell whether it is known, and jobs with programs of their own share it.
+    let key = serde_json::to_vec(&placing)?;
+    let shape = match shapes.get(&key) {
+        Some(shape) => *shape,
+        None => {
+            let made = shape(job, placing)?;
+            let (shape, _) = canonical(&serde_json::to_value(&made)?)?;
+            written.shapes.insert(shape, made);
+            shapes.insert(key, shape);
+            shape
+        }
+    };
+    let gang = job.gang.as_ref().map(|gang| Gang {
+        id: gang.id.clone(),
+        cardinality: gang.cardinality,
+        uniformity: gang.uniformity_label.clone(),
+    });
+    Ok(Kind { spec: digest, shape, namespace: spec.namespace, gang, fail_fast: job.fail_fast })
+}
+
 /// What a request asks for.
 fn asked(message: JobSubmitRequest, rules: &Rules) -> Result<submit::Submission, Refusal> {
-    let items = message.job_request_items.into_iter().enumerate();
-    let items = items.map(|(index, asked)| {
-        let refuse = |cause| Refusal::from(SubmitError::Item { index, cause });
-        item(asked, rules).map_err(refuse)
+    let firsts = firsts(&message.job_request_items);
+    let items = message.job_request_items.into_iter().zip(firsts).enumerate();
+    let items = items.map(|(index, (asked, of))| {
+        if of < index {
+            let JobSubmitRequestItem { priority, client_id, external_job_uri, .. } = asked;
+            return Ok(Asked::Again(Again { of, priority, client_id, external_job_uri }));
+        }
+        let item = item(asked, rules).map_err(|cause| SubmitError::Item { index, cause })?;
+        Ok(Asked::Item(Box::new(item)))
     });
     Ok(submit::Submission {
-        items: items.collect::<Result<_, _>>()?,
+        items: items.collect::<Result<_, Refusal>>()?,
         queue: message.queue,
         job_set: message.job_set_id,
     })
@@ -164,9 +209,13 @@ fn service(config: api::ServiceConfig) -> ServiceConfig {
     ServiceConfig { service_type, ports: config.ports, name: config.name }
 }
 
-/// What is kept of a job that was checked.
-fn spec(job: &Completed, item: Item, owner: &str, rules: &Rules) -> JobSpec {
-    let services = item.services.into_iter().map(|config| api::ServiceConfig {
+/// What is kept of a job that was checked: it is taken out.
+fn spec(job: &mut Completed, asked: Asked, owner: &str, rules: &Rules) -> JobSpec {
+    let (services, ingresses) = match asked {
+        Asked::Item(item) => (item.services, item.ingress),
+        Asked::Again(_) => (Vec::new(), Vec::new()),
+    };
+    let services = services.into_iter().map(|config| api::ServiceConfig {
         r#type: match config.service_type {
             ServiceType::NodePort => api::ServiceType::NodePort.into(),
             ServiceType::Headless => api::ServiceType::Headless.into(),
@@ -174,7 +223,7 @@ fn spec(job: &Completed, item: Item, owner: &str, rules: &Rules) -> JobSpec {
         ports: config.ports,
         name: if rules.allow_custom_service_names { config.name } else { String::new() },
     });
-    let ingresses = item.ingress.into_iter().map(|config| api::IngressConfig {
+    let ingresses = ingresses.into_iter().map(|config| api::IngressConfig {
         ports: config.ports,
         annotations: config.annotations,
         tls_enabled: config.tls_enabled,
@@ -184,25 +233,58 @@ fn spec(job: &Completed, item: Item, owner: &str, rules: &Rules) -> JobSpec {
     });
     JobSpec {
         owner: owner.to_owned(),
-        namespace: job.namespace.clone(),
-        labels: job.labels.clone(),
-        annotations: job.annotations.clone(),
-        pod_spec: job.pod_spec.clone(),
+        namespace: std::mem::take(&mut job.namespace),
+        labels: std::mem::take(&mut job.labels),
+        annotations: std::mem::take(&mut job.annotations),
+        pod_spec: job.pod_spec.take(),
         services: services.collect(),
         ingresses: ingresses.collect(),
-        scheduler: job.scheduler.clone(),
+        scheduler: std::mem::take(&mut job.scheduler),
+    }
+}
+
+/// What scheduling may read of a specification: all but what containers run.
+#[derive(Serialize)]
+struct Placing<'s> {
+    namespace: &'s str,
+    labels: &'s BTreeMap<String, String>,
+    annotations: &'s BTreeMap<String, String>,
+    pod_spec: Value,
+}
+
+/// Fields of containers that place no pod.
+const PROGRAM: [&str; 3] = ["args", "command", "env"];
+
+impl<'s> Placing<'s> {
+    fn of(spec: &'s JobSpec) -> Placing<'s> {
+        let JobSpec { namespace, labels, annotations, pod_spec, .. } = spec;
+        let container = |container: &Value| match container {
+            Value::Object(fields) => {
+                let kept = fields.iter().filter(|(name, _)| !PROGRAM.contains(&name.as_str()));
+                Value::Object(kept.map(|(name, field)| (name.clone(), field.clone())).collect())
+            }
+            other => other.clone(),
+        };
+        let field = |(name, field): (&String, &Value)| match (name.as_str(), field) {
+            ("containers" | "initContainers", Value::Array(list)) => {
+                (name.clone(), Value::Array(list.iter().map(container).collect()))
+            }
+            _ => (name.clone(), field.clone()),
+        };
+        let pod_spec = pod_spec.as_object().into_iter().flatten().map(field).collect();
+        Placing { namespace, labels, annotations, pod_spec: Value::Object(pod_spec) }
     }
 }
 
 /// What scheduling reads.
-fn shape(job: &Completed, spec: &JobSpec) -> Result<Shape, serde_json::Error> {
+fn shape(job: &Completed, placing: Placing<'_>) -> Result<Shape, serde_json::Error> {
     let metadata = ObjectMeta {
-        namespace: Some(spec.namespace.clone()),
-        labels: Some(spec.labels.clone()),
-        annotations: Some(spec.annotations.clone()),
+        namespace: Some(placing.namespace.to_owned()),
+        labels: Some(placing.labels.clone()),
+        annotations: Some(placing.annotations.clone()),
         ..ObjectMeta::default()
     };
-    let pod_spec: core::PodSpec = serde_json::from_value(spec.pod_spec.clone())?;
+    let pod_spec: core::PodSpec = serde_json::from_value(placing.pod_spec)?;
     let template = pumice_translate::pod_template(&metadata, &pod_spec);
     let amount = |(name, amount): (&String, &Quantity)| {
         (name.clone(), if name == "cpu" { amount.cpu_milli() } else { amount.value() })

@@ -1,13 +1,14 @@
 //! What the database keeps of a job for its executor, under a digest of its content.
 //!
 //! Invariant: equal specifications have equal bytes, whatever the order in which their fields came; jobs share them, so the
-//! job's id is put in when one is used. The names of fields are the format: those of an earlier release are read for ever.
+//! job's id is put in when one is used. The names of fields are the format, and so is their order, which is that of the
+//! alphabet: those of an earlier release are read for ever.
 
 use std::collections::BTreeMap;
 
 use pumice_ledger::{Digest, JobId, RunId, TimeMs};
 use pumice_objects::protobuf::ProtobufError;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer, ser};
 use serde_json::Value;
 
 use super::states::time;
@@ -20,27 +21,28 @@ use pumice_wire::kubernetes::PodSpec;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobSpec {
-    /// Who submitted it.
-    pub owner: String,
-    /// Where its pod is made.
-    pub namespace: String,
-    /// Labels of the pod, before the id is put in.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
     /// Annotations of the pod, before the id is put in.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// The pod spec in Kubernetes' JSON, with all defaults.
-    pub pod_spec: Value,
-    /// Services that were asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub services: Vec<ServiceConfig>,
     /// Ingresses that were asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "in_order")]
     pub ingresses: Vec<IngressConfig>,
+    /// Labels of the pod, before the id is put in.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Where its pod is made.
+    pub namespace: String,
+    /// Who submitted it.
+    pub owner: String,
+    /// The pod spec in Kubernetes' JSON, with all defaults.
+    #[serde(serialize_with = "value_in_order")]
+    pub pod_spec: Value,
     /// The scheduler that was asked for; carried, never read.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub scheduler: String,
+    /// Services that were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "in_order")]
+    pub services: Vec<ServiceConfig>,
 }
 
 /// What its row or its submission tells of a job.
@@ -64,7 +66,7 @@ impl JobSpec {
     /// # Errors
     /// Where it has no JSON.
     pub fn write(&self) -> Result<(Digest, Vec<u8>), serde_json::Error> {
-        canonical(serde_json::to_value(self)?)
+        serde_json::to_vec(self).map(digested)
     }
 
     /// A specification of its JSON.
@@ -129,23 +131,41 @@ impl JobSpec {
     }
 }
 
-/// JSON with its fields in order, and the first half of its SHA-256.
-pub(super) fn canonical(value: Value) -> Result<(Digest, Vec<u8>), serde_json::Error> {
-    let bytes = serde_json::to_vec(&sorted(value))?;
+/// JSON with its fields in order, and its digest.
+pub(super) fn canonical(value: &Value) -> Result<(Digest, Vec<u8>), serde_json::Error> {
+    serde_json::to_vec(&InOrder(value)).map(digested)
+}
+
+/// The first half of the SHA-256.
+fn digested(bytes: Vec<u8>) -> (Digest, Vec<u8>) {
     let hash = ring::digest::digest(&ring::digest::SHA256, &bytes);
     let mut half = [0; 16];
     half.copy_from_slice(&hash.as_ref()[..16]);
-    Ok((Digest(u128::from_be_bytes(half)), bytes))
+    (Digest(u128::from_be_bytes(half)), bytes)
 }
 
-/// Recursive: pod specs are nested 32 levels at most.
-fn sorted(value: Value) -> Value {
-    match value {
-        Value::Array(items) => items.into_iter().map(sorted).collect(),
-        Value::Object(fields) => {
-            let fields: BTreeMap<String, Value> = fields.into_iter().collect();
-            Value::Object(fields.into_iter().map(|(name, field)| (name, sorted(field))).collect())
+fn in_order<S: Serializer>(value: &impl Serialize, serializer: S) -> Result<S::Ok, S::Error> {
+    let value = serde_json::to_value(value).map_err(ser::Error::custom)?;
+    value_in_order(&value, serializer)
+}
+
+fn value_in_order<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+    InOrder(value).serialize(serializer)
+}
+
+/// JSON whose fields are written in the order of the alphabet. Recursive: pod specs are nested 32 levels at most.
+struct InOrder<'v>(&'v Value);
+
+impl Serialize for InOrder<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Array(items) => serializer.collect_seq(items.iter().map(InOrder)),
+            Value::Object(fields) => {
+                let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+                fields.sort_unstable_by_key(|(name, _)| *name);
+                serializer.collect_map(fields.into_iter().map(|(name, field)| (name, InOrder(field))))
+            }
+            other => other.serialize(serializer),
         }
-        other => other,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use prost::Message as _;
 use pumice_ledger::{Entry, Event, Filter, JobId, Verb};
 
 use super::convert::{Refusal, Request, submission};
@@ -18,6 +19,8 @@ use pumice_wire::wellknown::Empty;
 
 /// Bytes of a job's labels and annotations: Kubernetes takes no more annotations.
 const METADATA_BYTES_MAX: usize = 262_144;
+/// Requests of that many bytes are checked where they are: handing them to another thread would take as long.
+const AT_ONCE_BYTES_MAX: usize = 4_096;
 
 impl<L: Log> Api<L> {
     pub(super) async fn submit(&self, who: &Who, message: JobSubmitRequest) -> Result<JobSubmitResponse, Error> {
@@ -30,9 +33,13 @@ impl<L: Log> Api<L> {
         message.job_request_items.iter().enumerate().try_for_each(|(index, item)| metadata(index, item))?;
         let request = Request { user: who.name.clone(), at: self.now(), random: self.random() };
         let rules = self.shared.rules.clone();
-        // Thousands of jobs take longer than a task may hold its thread.
-        let checked = tokio::task::spawn_blocking(move || submission(message, &rules, &request)).await;
-        let written = checked.map_err(|_| Error::Broken)??;
+        let written = if message.encoded_len() <= AT_ONCE_BYTES_MAX {
+            submission(message, &rules, &request)?
+        } else {
+            // Thousands of jobs take longer than a task may hold its thread.
+            let checked = tokio::task::spawn_blocking(move || submission(message, &rules, &request)).await;
+            checked.map_err(|_| Error::Broken)??
+        };
         let answer = self.log().submit(vec![written]).await?.pop();
         let jobs = answer.map(|answer| answer.jobs).unwrap_or_default();
         let item = |job: JobId| JobSubmitResponseItem { job_id: job.to_string(), error: String::new() };

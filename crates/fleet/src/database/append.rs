@@ -3,23 +3,27 @@
 //! Invariant: whoever appends holds the head's lock, so what it reads of client ids, queues and jobs is as of its place in the
 //! log, and nobody with another place in the log sees it otherwise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 
 use pumice_ledger::{Digest, Entry, Event, JobId, Shape};
 use serde::Serialize;
 
 use super::cells::{Cell, Cells, Columns, Kind, Transaction, names};
 use super::open::{CHANNEL, Parts};
-use super::rows::{JOB, JobRow};
+use super::rows::{JOB_NEW, JOB_NEW_ALSO, JobRow};
 use super::{Answer, Error, Expect, NAME_BYTES_MAX, Seq, Submission, body};
 
 /// A use of a specification is written again when the last one is so long ago.
 const USED_MS: i64 = 24 * 3_600 * 1_000;
 
-/// A submission, and its entry as it is if all of its jobs are new.
+/// A submission as it is stored. What takes long is done before others wait for it.
 pub(super) struct Prepared {
     submission: Submission,
+    /// Its entry if all of its jobs are new.
     body: Vec<u8>,
+    specs: BTreeMap<Digest, Vec<u8>>,
+    /// Of both.
+    bytes: usize,
 }
 
 /// Something to append.
@@ -39,7 +43,7 @@ fn name(what: &'static str, text: &str) -> Result<(), Error> {
 }
 
 impl Prepared {
-    pub(super) fn new(submission: Submission) -> Result<Prepared, Error> {
+    pub(super) fn new(mut submission: Submission) -> Result<Prepared, Error> {
         name("queue", &submission.queue)?;
         name("job set", &submission.job_set)?;
         for job in &submission.jobs {
@@ -47,11 +51,33 @@ impl Prepared {
             name("external URI", job.external_uri.as_deref().unwrap_or_default())?;
         }
         let body = body::write(&submission.entry(|_| true))?;
-        Ok(Prepared { submission, body })
+        let specs = std::mem::take(&mut submission.specs);
+        let specs: BTreeMap<_, _> = specs.into_iter().map(|(digest, spec)| (digest, body::pack(&spec))).collect();
+        let bytes = body.len() + specs.values().map(Vec::len).sum::<usize>();
+        Ok(Prepared { submission, body, specs, bytes })
     }
 
     pub(super) fn jobs(&self) -> usize {
         self.submission.jobs.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Request {
+    /// Whether something about that job set, or about the queue where it is empty, has to stay behind this.
+    pub(super) fn holds_back(&self, queue: &str, job_set: &str) -> bool {
+        let meets = |of_queue: &str, of_set: &str| {
+            of_queue == queue && (of_set == job_set || of_set.is_empty() || job_set.is_empty())
+        };
+        match self {
+            Request::Submit(prepared) => {
+                prepared.iter().any(|Prepared { submission, .. }| meets(&submission.queue, &submission.job_set))
+            }
+            Request::Other(entry, _) => meets(&entry.queue, &entry.job_set),
+        }
     }
 }
 
@@ -211,7 +237,7 @@ struct Batch {
 
 impl Batch {
     fn submit(&mut self, prepared: &Prepared) -> Result<Answer, Error> {
-        let Prepared { submission, body } = prepared;
+        let Prepared { submission, body, specs, .. } = prepared;
         let seq = Seq(self.seq.0 + 1);
         let mut ids = Vec::with_capacity(submission.jobs.len());
         let mut new = Vec::with_capacity(submission.jobs.len());
@@ -231,9 +257,13 @@ impl Batch {
             ids.push(id);
             new.push(id);
             self.rows.jobs.push(JobRow::new_cells(seq, submission, job)?);
-            let spec = self.rows.specs.entry(job.submitted.spec);
-            let (_, used) = spec.or_insert_with(|| (body::pack(&job.spec), submission.at.0));
-            *used = submission.at.0.max(*used);
+            match self.rows.specs.entry(job.submitted.spec) {
+                btree_map::Entry::Occupied(mut spec) => spec.get_mut().1 = submission.at.0.max(spec.get().1),
+                btree_map::Entry::Vacant(vacant) => {
+                    let spec = specs.get(vacant.key()).ok_or(Error::Unwritable)?;
+                    vacant.insert((spec.clone(), submission.at.0));
+                }
+            }
         }
         if new.is_empty() {
             return Ok(Answer { seq: None, jobs: ids });
@@ -251,6 +281,13 @@ impl Batch {
     }
 
     async fn request(&mut self, entry: &Entry, expect: Expect) -> Result<Seq, Error> {
+        let is_of_queue = |event: &Event| matches!(event, Event::QueueSet(_) | Event::QueueRemoved);
+        if expect == Expect::Any && !entry.events.iter().any(is_of_queue) {
+            self.seq.0 += 1;
+            let names = (entry.at.0, entry.queue.as_str(), entry.job_set.as_str());
+            self.rows.log.push(log_cells(self.seq, names, body::write(entry)?));
+            return Ok(self.seq);
+        }
         // What is asked below is asked of everything before.
         self.flush().await?;
         if expect != Expect::Any {
@@ -311,7 +348,10 @@ impl Batch {
         let Rows { log, jobs, dedup, shapes, specs } = std::mem::take(&mut self.rows);
         let transaction = &mut self.transaction;
         insert(transaction, "log", LOG, log, "").await?;
-        insert(transaction, "jobs", JOB, jobs, "").await?;
+        let (also, is) = JOB_NEW_ALSO;
+        let columns = names(JOB_NEW, "");
+        let sql = format!("INSERT INTO jobs ({columns}, {also}) SELECT {columns}, {is} FROM v");
+        transaction.with(JOB_NEW, jobs, &sql).await?;
         insert(transaction, "dedup", DEDUP, dedup, "").await?;
         let columns: &Columns = &[("digest", Kind::Bytes), ("body", Kind::Bytes)];
         let mut rows = Vec::with_capacity(shapes.len());

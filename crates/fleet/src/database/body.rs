@@ -1,7 +1,6 @@
 //! How long texts are kept: as JSON, compressed where that pays.
 
-use miniz_oxide::deflate::compress_to_vec;
-use miniz_oxide::inflate::decompress_to_vec_with_limit;
+use lz4_flex::block;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -11,28 +10,38 @@ use super::Error;
 const TEXT_BYTES_MAX: usize = 256 << 20;
 /// Shorter ones are not compressed.
 const WORTH_BYTES: usize = 200;
-/// The quickest: it is done while others wait.
-const LEVEL: u8 = 1;
 const PLAIN: u8 = 0;
-const DEFLATED: u8 = 1;
+/// Four bytes of the text's length, then a block of LZ4: most texts are short, and it begins without filling tables.
+const LZ4: u8 = 1;
+const LENGTH_BYTES: usize = 4;
 
 /// The first byte says how the others are to be read.
 pub(super) fn pack(text: &[u8]) -> Vec<u8> {
-    if text.len() >= WORTH_BYTES {
-        let packed = compress_to_vec(text, LEVEL);
-        if packed.len() < text.len() {
-            return [&[DEFLATED], packed.as_slice()].concat();
+    if text.len() >= WORTH_BYTES
+        && let Ok(length) = u32::try_from(text.len())
+    {
+        let packed = block::compress(text);
+        if packed.len() + LENGTH_BYTES < text.len() {
+            return [&[LZ4], length.to_le_bytes().as_slice(), packed.as_slice()].concat();
         }
     }
     [&[PLAIN], text].concat()
 }
 
 pub(super) fn unpack(body: &[u8], table: &'static str) -> Result<Vec<u8>, Error> {
-    let wrong = Error::Unreadable { table };
+    let wrong = || Error::Unreadable { table };
     match body.split_first() {
         Some((&PLAIN, text)) => Ok(text.to_vec()),
-        Some((&DEFLATED, packed)) => decompress_to_vec_with_limit(packed, TEXT_BYTES_MAX).map_err(|_| wrong),
-        _ => Err(wrong),
+        Some((&LZ4, rest)) => {
+            let (length, packed) = rest.split_first_chunk::<LENGTH_BYTES>().ok_or_else(wrong)?;
+            let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| wrong())?;
+            if length > TEXT_BYTES_MAX {
+                return Err(wrong());
+            }
+            let text = block::decompress(packed, length).map_err(|_| wrong())?;
+            if text.len() == length { Ok(text) } else { Err(wrong()) }
+        }
+        _ => Err(wrong()),
     }
 }
 
@@ -59,7 +68,9 @@ mod tests {
             assert_eq!(unpack(&body, "log").unwrap(), text.as_bytes());
             assert!(body.len() <= text.len() + 1);
         }
-        for wrong in [&[][..], &[7, 1], &[DEFLATED, 255, 255]] {
+        let short = [&[LZ4], 200_u32.to_le_bytes().as_slice(), &block::compress(b"short")].concat();
+        let huge = [&[LZ4], u32::MAX.to_le_bytes().as_slice(), &[0]].concat();
+        for wrong in [&[][..], &[7, 1], &[LZ4, 255, 255], &short, &huge] {
             assert!(matches!(unpack(wrong, "log"), Err(Error::Unreadable { table: "log" })));
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pumice_ledger::{
     Digest, Entry, Event, ExecutorSettings, JobId, Ledger, PodRef, PriorityClasses, Queue, RestoreError, RunId,
-    RunPhase, Saved, SavedRun, Shape, Submitted, TimeMs,
+    RunPhase, Saved, SavedJob, SavedRun, Shape, Submitted, TimeMs,
 };
 use tokio::sync::watch;
 
@@ -35,8 +35,6 @@ pub struct Epoch(pub i64);
 pub struct NewJob {
     /// What the ledger gets to know of it.
     pub submitted: Submitted,
-    /// Its specification in JSON, of which `submitted.spec` is the digest.
-    pub spec: Vec<u8>,
     /// Where its pod is made.
     pub namespace: String,
     /// The submitter's name for it, by which it is not submitted twice to its queue.
@@ -56,6 +54,8 @@ pub struct Submission {
     pub job_set: String,
     /// Who asked; the jobs' owner.
     pub user: String,
+    /// The specifications of the jobs in JSON, by their digest.
+    pub specs: BTreeMap<Digest, Vec<u8>>,
     /// The shapes of the jobs.
     pub shapes: BTreeMap<Digest, Shape>,
     /// The jobs.
@@ -115,8 +115,8 @@ pub struct Loaded {
     pub position: Seq,
     /// The log's head when this was read.
     pub head: Seq,
-    /// Jobs that have not ended, in the order in which they were submitted.
-    pub jobs: Vec<JobRow>,
+    /// Jobs that have not ended, in no order.
+    pub jobs: Vec<SavedJob>,
     /// Runs that hold room.
     pub runs: Vec<HeldRun>,
     /// Queues as of `head`, since requests define them.
@@ -133,12 +133,9 @@ impl Loaded {
     /// # Errors
     /// When the rows do not belong together.
     pub fn restore(self, classes: PriorityClasses) -> Result<Ledger, RestoreError> {
-        let jobs = self.jobs.into_iter().filter_map(JobRow::saved).collect();
         let runs = self.runs.into_iter().map(HeldRun::saved).collect();
-        Ledger::restore(
-            classes,
-            Saved { queues: self.queues, executors: self.executors, shapes: self.shapes, jobs, runs },
-        )
+        let Self { queues, executors, shapes, jobs, .. } = self;
+        Ledger::restore(classes, Saved { queues, executors, shapes, jobs, runs })
     }
 }
 

@@ -8,7 +8,8 @@ use sqlx::AssertSqlSafe;
 use super::cells::{Cell, Kind, Transaction};
 use super::{Database, Error, Place, Pools};
 
-/// Statements that lead from each format to the next; what was released is never changed.
+/// Statements that lead from each format to the next, in words that [`take`] puts into each database's; what was released is
+/// never changed.
 pub(super) const STEPS: &[&str] = &[include_str!("../../migrations/1.sql"), include_str!("../../migrations/2.sql")];
 
 const META: &str = "CREATE TABLE IF NOT EXISTS meta (key TEXT NOT NULL PRIMARY KEY, value BIGINT NOT NULL)";
@@ -65,9 +66,15 @@ async fn take(
     missing: impl Iterator<Item = &'static str>,
     known: i64,
 ) -> Result<(), Error> {
-    let bytes = if transaction.is_postgres() { "BYTEA" } else { "BLOB" };
+    // SQLite keeps rows in a tree of their own unless their key is its number, or they are told to stand in the key's.
+    let words = if transaction.is_postgres() {
+        [("BYTES", "BYTEA"), (" WITHOUT ROWID", "")]
+    } else {
+        [("BYTES", "BLOB"), ("BIGINT NOT NULL PRIMARY KEY", "INTEGER NOT NULL PRIMARY KEY")]
+    };
     for statement in missing.flat_map(|step| step.split(';')).filter(|sql| !sql.trim().is_empty()) {
-        transaction.execute(&statement.replace("BYTES", bytes), vec![]).await?;
+        let statement = words.iter().fold(statement.to_owned(), |sql, (word, theirs)| sql.replace(word, theirs));
+        transaction.execute(&statement, vec![]).await?;
     }
     let format =
         "INSERT INTO meta (key, value) VALUES ('format', $1) ON CONFLICT (key) DO UPDATE SET value = excluded.value";

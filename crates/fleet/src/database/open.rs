@@ -25,6 +25,10 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 const STATEMENT_MAX: Duration = Duration::from_secs(120);
 /// Statements kept prepared by a connection.
 const PREPARED_MAX: usize = 128;
+/// What the writer of SQLite keeps of the file in memory: a transaction that does not fit is written twice.
+const CACHE_KIB: &str = "-65536";
+/// Pages of SQLite's log that are written before they go to the file: a page that many transactions change goes once.
+const LOG_PAGES: &str = "8192";
 /// Pause before the listener tries again.
 const LISTEN_AGAIN: Duration = Duration::from_millis(500);
 /// Where Postgres tells other servers of a new head.
@@ -253,7 +257,7 @@ async fn open_file(place: &Place, path: &std::path::Path) -> Result<Pools, Error
     let writer = SqlitePoolOptions::new()
         .max_connections(1)
         .acquire_timeout(CONNECT_MAX)
-        .connect_with(options.clone())
+        .connect_with(options.clone().pragma("cache_size", CACHE_KIB).pragma("wal_autocheckpoint", LOG_PAGES))
         .await
         .map_err(failed)?;
     let readers = SqlitePoolOptions::new()

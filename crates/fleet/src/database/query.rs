@@ -6,7 +6,7 @@ use pumice_ledger::{Digest, Entry, JobId, Queue, RunId, Shape};
 use serde::de::DeserializeOwned;
 
 use super::cells::{Cell, Cells, Columns, Kind, Transaction, names};
-use super::rows::{JOB, RUN};
+use super::rows::{JOB, JOB_SAVED, RUN, read_saved};
 use super::{Database, Error, HeldRun, JobRow, Loaded, RunRow, Seq, body};
 
 const ID: &Columns = &[("id", Kind::Bytes)];
@@ -70,12 +70,12 @@ pub(super) async fn load(database: &Database) -> Result<Loaded, Error> {
     let mut loaded = Loaded { position, head, ..Loaded::default() };
     // What was submitted after the position is in the entries that are yet to be folded.
     let active = "ended IS NULL AND seq <= $1";
-    let sql = format!("SELECT {} FROM jobs WHERE {active} ORDER BY seq, id", names(JOB, ""));
+    let sql = format!("SELECT {} FROM jobs WHERE {active}", names(JOB_SAVED, ""));
     let read = |mut cells: Cells| {
-        loaded.jobs.push(JobRow::read(&mut cells)?);
+        loaded.jobs.push(read_saved(&mut cells)?);
         Ok(())
     };
-    transaction.each(("jobs", JOB), sql, vec![Cell::int(position.0)], read).await?;
+    transaction.each(("jobs", JOB_SAVED), sql, vec![Cell::int(position.0)], read).await?;
 
     let of_job: &Columns = &[("queue", Kind::Text), ("job_set", Kind::Text), ("shape", Kind::Bytes)];
     let sql = format!(

@@ -202,8 +202,28 @@ pub(super) const JOB: &Columns = &[
     ("error", Kind::Text),
 ];
 
+/// The columns of a job that was just submitted; those of [`JOB_NEW_ALSO`] are the same for all.
+pub(super) const JOB_NEW: &Columns = &[
+    ("id", Kind::Bytes),
+    ("seq", Kind::Int),
+    ("queue", Kind::Text),
+    ("job_set", Kind::Text),
+    ("namespace", Kind::Text),
+    ("owner", Kind::Text),
+    ("external_uri", Kind::Text),
+    ("spec", Kind::Bytes),
+    ("shape", Kind::Bytes),
+    ("gang", Kind::Text),
+    ("fail_fast", Kind::Int),
+    ("submitted", Kind::Int),
+    ("priority", Kind::Int),
+];
+/// What else a new job has, and what that is, of the rows of [`JOB_NEW`].
+pub(super) const JOB_NEW_ALSO: (&str, &str) =
+    ("state, attempts, returned, failed, last_transition", "'queued', 0, 0, 0, submitted");
+
 impl JobRow {
-    /// The cells of a job that was just submitted.
+    /// The cells of a job that was just submitted, as [`JOB_NEW`] has them.
     pub(super) fn new_cells(seq: Seq, request: &Submission, job: &NewJob) -> Result<Vec<Cell>, Error> {
         let NewJob { submitted, namespace, external_uri, .. } = job;
         Ok(vec![
@@ -219,18 +239,7 @@ impl JobRow {
             Cell::json_if(submitted.gang.as_ref())?,
             Cell::int(submitted.fail_fast),
             Cell::int(request.at.0),
-            Cell::text(JobState::Queued.word()),
             Cell::int(submitted.priority),
-            Cell::int(0),
-            Cell::int(0),
-            Cell::int(0),
-            Cell::Text(None),
-            Cell::Text(None),
-            Cell::int(request.at.0),
-            Cell::Int(None),
-            Cell::Text(None),
-            Cell::Text(None),
-            Cell::Text(None),
         ])
     }
 
@@ -262,27 +271,46 @@ impl JobRow {
             error: cells.json_if()?,
         })
     }
+}
 
-    /// What a ledger is restored from; none if it has ended.
-    pub fn saved(self) -> Option<SavedJob> {
-        Some(SavedJob {
-            phase: self.state.phase()?,
-            job: self.job,
-            queue: self.queue,
-            job_set: self.job_set,
-            spec: self.spec,
-            shape: self.shape,
-            gang: self.gang,
-            priority: self.priority,
-            submitted: self.submitted,
-            fail_fast: self.fail_fast,
-            attempts: self.attempts,
-            returned: self.returned,
-            failed: self.failed,
-            asked: self.asked,
-            avoid: self.avoid,
-        })
-    }
+/// What of the table `jobs` a ledger is restored from.
+pub(super) const JOB_SAVED: &Columns = &[
+    ("id", Kind::Bytes),
+    ("queue", Kind::Text),
+    ("job_set", Kind::Text),
+    ("spec", Kind::Bytes),
+    ("shape", Kind::Bytes),
+    ("gang", Kind::Text),
+    ("priority", Kind::Int),
+    ("submitted", Kind::Int),
+    ("state", Kind::Text),
+    ("fail_fast", Kind::Int),
+    ("attempts", Kind::Int),
+    ("returned", Kind::Int),
+    ("failed", Kind::Int),
+    ("asked", Kind::Text),
+    ("avoid", Kind::Text),
+];
+
+/// A job that has not ended, as [`JOB_SAVED`] has it.
+pub(super) fn read_saved(cells: &mut Cells) -> Result<SavedJob, Error> {
+    Ok(SavedJob {
+        job: JobId(cells.id()?),
+        queue: cells.text()?,
+        job_set: cells.text()?,
+        spec: Digest(cells.id()?),
+        shape: Digest(cells.id()?),
+        gang: cells.json_if()?,
+        priority: cells.count()?,
+        submitted: TimeMs(cells.int()?),
+        phase: cells.word(|word| JobState::of_word(word)?.phase())?,
+        fail_fast: cells.int()? != 0,
+        attempts: cells.count()?,
+        returned: cells.count()?,
+        failed: cells.count()?,
+        asked: cells.json_if()?,
+        avoid: cells.json_if()?.unwrap_or_default(),
+    })
 }
 
 /// A run.

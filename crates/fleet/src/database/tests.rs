@@ -47,7 +47,7 @@ fn digest(class: &str) -> Digest {
     Digest(if class == "urgent" { 1 } else { 2 })
 }
 
-fn job(id: u128, client_id: Option<&str>) -> NewJob {
+pub(super) fn job(id: u128, client_id: Option<&str>) -> NewJob {
     let class = if id.is_multiple_of(2) { "urgent" } else { "spare" };
     NewJob {
         submitted: Submitted {
@@ -58,7 +58,6 @@ fn job(id: u128, client_id: Option<&str>) -> NewJob {
             gang: None,
             fail_fast: false,
         },
-        spec: spec(id % 3),
         namespace: "people".to_owned(),
         client_id: client_id.map(str::to_owned),
         external_uri: None,
@@ -69,13 +68,14 @@ fn spec(digest: u128) -> Vec<u8> {
     format!("{{\"command\":\"{}\"}}", digest.to_string().repeat(300)).into_bytes()
 }
 
-fn submission(job_set: &str, jobs: Vec<NewJob>) -> Submission {
+pub(super) fn submission(job_set: &str, jobs: Vec<NewJob>) -> Submission {
     let shapes: BTreeMap<_, _> = ["urgent", "spare"].map(|class| (digest(class), shape(class))).into();
     Submission {
         at: TimeMs(1_000),
         queue: "q".to_owned(),
         job_set: job_set.to_owned(),
         user: "ada".to_owned(),
+        specs: jobs.iter().map(|job| (job.submitted.spec, spec(job.submitted.spec.0))).collect(),
         shapes,
         jobs,
     }

@@ -1,8 +1,10 @@
 //! The one task of a process that appends requests.
 //!
-//! Invariant: requests are appended in the order in which they came. While a transaction is under way others gather, and the
-//! next one takes them all; one that can't be written does not take the others with it.
+//! Invariant: requests are appended in the order in which they came, but for those that have nothing to do with the
+//! submissions before them: these do not wait for more than one transaction. While one is under way others gather, and the next
+//! one takes them, as far as it is not too large; one that can't be written does not take the others with it.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use pumice_ledger::Entry;
@@ -14,12 +16,18 @@ use super::{Answer, Error, Expect, Seq, Submission};
 
 /// Requests that wait.
 const WAITING_MAX: usize = 1_024;
-/// Jobs of one transaction, unless a single request has more.
-const JOBS_MAX: usize = 10_000;
+/// Jobs and bytes of one transaction, unless a single request has more: others wait for it.
+const JOBS_MAX: usize = 2_000;
+const BYTES_MAX: usize = 4 << 20;
+/// So many jobs are written out in less time than it takes to hand them to another thread.
+const AT_ONCE_MAX: usize = 16;
 /// How long a transaction waits for others where several came at once.
 const GATHER: Duration = Duration::from_millis(1);
 
 type Reply = oneshot::Sender<Result<Appended, Error>>;
+
+/// Requests that wait, and where their answers go.
+type Waiting = VecDeque<(Request, Reply)>;
 
 /// Where requests are given to the task.
 #[derive(Debug, Clone)]
@@ -35,7 +43,14 @@ impl Writer {
     }
 
     pub(super) async fn submit(&self, batch: Vec<Submission>) -> Result<Vec<Answer>, Error> {
-        let prepared = batch.into_iter().map(Prepared::new).collect::<Result<_, _>>()?;
+        let jobs: usize = batch.iter().map(|submission| submission.jobs.len()).sum();
+        let prepare = move || batch.into_iter().map(Prepared::new).collect::<Result<_, _>>();
+        let prepared = if jobs <= AT_ONCE_MAX {
+            prepare()?
+        } else {
+            // Thousands of jobs take longer than a task may hold its thread.
+            tokio::task::spawn_blocking(prepare).await.map_err(|_| Error::Closed)??
+        };
         match self.give(Request::Submit(prepared)).await? {
             Appended::Submitted(answers) => Ok(answers),
             Appended::Other(_) => Err(Error::Closed),
@@ -57,41 +72,59 @@ impl Writer {
     }
 }
 
-fn jobs(request: &Request) -> usize {
-    match request {
-        Request::Submit(prepared) => prepared.iter().map(Prepared::jobs).sum(),
-        Request::Other(..) => 1,
-    }
-}
-
 impl Work {
     /// Runs until the database is closed; what waits by then is appended.
     pub(super) async fn run(mut self, database: Parts) {
+        let mut waiting = Waiting::new();
         loop {
-            let first = tokio::select! {
-                first = self.0.recv() => first,
-                () = database.closing.cancelled(), if !self.0.is_closed() => {
-                    self.0.close();
-                    continue;
+            if waiting.is_empty() {
+                let first = tokio::select! {
+                    first = self.0.recv() => first,
+                    () = database.closing.cancelled(), if !self.0.is_closed() => {
+                        self.0.close();
+                        continue;
+                    }
+                };
+                waiting.extend(first);
+                if waiting.is_empty() {
+                    return;
                 }
-            };
-            let Some((request, reply)) = first else { return };
-            let mut size = jobs(&request);
-            let (mut requests, mut replies) = (vec![request], vec![reply]);
-            if !self.0.is_empty() {
-                // They came together; some of their kind may be a moment behind.
-                tokio::time::sleep(GATHER).await;
+                if !self.0.is_empty() {
+                    // They came together; some of their kind may be a moment behind.
+                    tokio::time::sleep(GATHER).await;
+                }
             }
-            while size < JOBS_MAX
-                && let Ok((request, reply)) = self.0.try_recv()
+            while waiting.len() < WAITING_MAX
+                && let Ok(one) = self.0.try_recv()
             {
-                size += jobs(&request);
-                requests.push(request);
-                replies.push(reply);
+                waiting.push_back(one);
             }
+            let (requests, replies) = next(&mut waiting).into_iter().unzip();
             write(&database, requests, replies).await;
         }
     }
+}
+
+/// Takes out what the next transaction writes, in order: submissions until it is full, and of what comes then all that is not
+/// about those that are left.
+fn next(waiting: &mut Waiting) -> Vec<(Request, Reply)> {
+    let (mut jobs, mut bytes) = (0, 0);
+    let mut taken = Vec::new();
+    let mut left = Waiting::new();
+    for (request, reply) in waiting.drain(..) {
+        let takes = match &request {
+            Request::Submit(prepared) => {
+                let full = jobs >= JOBS_MAX || bytes >= BYTES_MAX;
+                jobs += prepared.iter().map(Prepared::jobs).sum::<usize>();
+                bytes += prepared.iter().map(Prepared::bytes).sum::<usize>();
+                !full
+            }
+            Request::Other(entry, _) => !left.iter().any(|(before, _)| before.holds_back(&entry.queue, &entry.job_set)),
+        };
+        if takes { taken.push((request, reply)) } else { left.push_back((request, reply)) }
+    }
+    *waiting = left;
+    taken
 }
 
 async fn write(database: &Parts, requests: Vec<Request>, replies: Vec<Reply>) {
@@ -122,5 +155,74 @@ fn is_of_rows(error: &Error) -> bool {
     match error {
         Error::Failed(source) => source.as_database_error().is_some(),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{job, submission};
+    use super::*;
+    use pumice_ledger::TimeMs;
+    use rand::rngs::StdRng;
+    use rand::{RngCore as _, SeedableRng as _};
+
+    /// What a transaction takes of requests, and what is left, by their places.
+    fn taken(requests: Vec<Request>) -> (Vec<usize>, Vec<usize>) {
+        let mut receivers = Vec::new();
+        let mut waiting = Waiting::new();
+        for request in requests {
+            let (reply, receiver) = oneshot::channel();
+            receivers.push(receiver);
+            waiting.push_back((request, reply));
+        }
+        let taken = next(&mut waiting);
+        drop(taken);
+        let is_taken = |receiver: &mut oneshot::Receiver<_>| {
+            matches!(receiver.try_recv(), Err(oneshot::error::TryRecvError::Closed))
+        };
+        (0..receivers.len()).partition(|place| is_taken(&mut receivers[*place]))
+    }
+
+    fn submit(job_set: &str, jobs: usize) -> Request {
+        let jobs = (0..jobs as u128).map(|id| job(id, None)).collect();
+        Request::Submit(vec![Prepared::new(submission(job_set, jobs)).unwrap()])
+    }
+
+    fn other(queue: &str, job_set: &str) -> Request {
+        Request::Other(Entry::new(TimeMs(0), queue, job_set), Expect::Any)
+    }
+
+    #[test]
+    fn a_transaction_is_bounded_and_nobody_waits_for_what_is_of_others() {
+        for (requests, wanted) in [
+            (vec![submit("a", 3), other("q", "a"), submit("a", 1)], (vec![0, 1, 2], vec![])),
+            // One request may be larger than a transaction is to be.
+            (vec![submit("a", JOBS_MAX + 1), submit("a", 1)], (vec![0], vec![1])),
+            (vec![submit("a", JOBS_MAX), submit("b", 1), submit("a", 1)], (vec![0], vec![1, 2])),
+            (vec![submit("a", JOBS_MAX), submit("b", 1), other("q", "a"), other("q", "c")], (vec![0, 2, 3], vec![1])),
+            // What is about a set stays behind what came before, and so does what is about its queue.
+            (
+                vec![
+                    submit("a", JOBS_MAX),
+                    submit("b", 1),
+                    other("q", "b"),
+                    other("q", ""),
+                    other("r", ""),
+                    other("q", "c"),
+                ],
+                (vec![0, 4], vec![1, 2, 3, 5]),
+            ),
+        ] {
+            assert_eq!(taken(requests), wanted);
+        }
+        let large = || {
+            let mut large = submission("a", vec![job(1, None)]);
+            // What can't be made smaller.
+            let mut text = vec![0; BYTES_MAX];
+            StdRng::seed_from_u64(1).fill_bytes(&mut text);
+            large.specs.values_mut().for_each(|spec| spec.clone_from(&text));
+            Request::Submit(vec![Prepared::new(large).unwrap()])
+        };
+        assert_eq!(taken(vec![large(), large(), submit("b", 1)]), (vec![0], vec![1, 2]));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::annotations::{EXTERNAL_JOB_URI, FAIL_FAST, PRICE_BAND};
 use super::spec::{list_mut, object_mut};
-use super::{Completed, Item, ItemError, PriceBand, Rules, Toleration};
+use super::{Again, Checked, Completed, Item, ItemError, PriceBand, Rules, Toleration};
 use super::{gang, resources, services};
 
 /// Completes an item that was checked.
@@ -15,8 +15,7 @@ pub fn complete(item: &Item, pod_spec: &Value, rules: &Rules) -> Result<Complete
     let (mut labels, mut annotations) = (item.labels.clone(), item.annotations.clone());
     let gang = gang::complete(item, rules, &mut labels, &mut annotations)?;
     let fail_fast = annotations.get(FAIL_FAST).is_some_and(|text| text == "true");
-    let of_annotation = || annotations.get(EXTERNAL_JOB_URI).cloned();
-    let external_job_uri = Some(item.external_job_uri.clone()).filter(|uri| !uri.is_empty()).or_else(of_annotation);
+    let external_job_uri = external_job_uri(&item.external_job_uri, &annotations);
     let price_band = annotations.get(PRICE_BAND).and_then(|text| PriceBand::parse(text));
 
     let mut fields = pod_spec.as_object().cloned().unwrap_or_default();
@@ -36,8 +35,7 @@ pub fn complete(item: &Item, pod_spec: &Value, rules: &Rules) -> Result<Complete
         pod_spec,
         services,
         ingresses,
-        client_id: Some(item.client_id.clone()).filter(|id| !id.is_empty()),
-        duplicate_of: None,
+        client_id: present(&item.client_id),
         external_job_uri,
         scheduler: item.scheduler.clone(),
         gang,
@@ -46,6 +44,29 @@ pub fn complete(item: &Item, pod_spec: &Value, rules: &Rules) -> Result<Complete
         requests,
         price_band,
     })
+}
+
+/// Completes a job that was checked, of an item that was completed.
+pub fn again(again: &Again, checked: &[Checked]) -> Checked {
+    let annotations = match checked.get(again.of) {
+        Some(Checked::Item(item)) => &item.annotations,
+        _ => &BTreeMap::new(),
+    };
+    Checked::Again {
+        of: again.of,
+        priority: priority(again.priority),
+        client_id: present(&again.client_id),
+        external_job_uri: external_job_uri(&again.external_job_uri, annotations),
+    }
+}
+
+fn present(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The field, or else the annotation.
+fn external_job_uri(field: &str, annotations: &BTreeMap<String, String>) -> Option<String> {
+    present(field).or_else(|| annotations.get(EXTERNAL_JOB_URI).cloned())
 }
 
 /// The nearest whole number that there is.

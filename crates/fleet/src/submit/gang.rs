@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::annotations::{FAIL_FAST, GANG_CARDINALITY, GANG_ID, GANG_UNIFORMITY};
 use super::spec;
-use super::{Item, ItemError, Rules, SubmitError};
+use super::{Asked, Item, ItemError, Rules, SubmitError};
 
 /// The gang of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,10 +33,11 @@ struct Common<'i> {
     uniformity: &'i str,
 }
 
-/// Checks that gangs are well told and agree with themselves.
-pub fn check(items: &[Item], rules: &Rules) -> Result<(), SubmitError> {
+/// Checks that gangs are well told and agree with themselves. What is asked for again agrees with its first time.
+pub fn check(items: &[Asked], rules: &Rules) -> Result<(), SubmitError> {
     let mut gangs: BTreeMap<String, Common<'_>> = BTreeMap::new();
-    for (index, item) in items.iter().enumerate() {
+    for (index, asked) in items.iter().enumerate() {
+        let Asked::Item(item) = asked else { continue };
         let refuse = |cause| SubmitError::Item { index, cause };
         let Some(cardinality) = cardinality(item, rules).map_err(refuse)? else { continue };
         let id = &item.annotations[GANG_ID];

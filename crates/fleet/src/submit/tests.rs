@@ -28,7 +28,11 @@ pub(super) fn item() -> Item {
 }
 
 pub(super) fn submission(items: Vec<Item>) -> Submission {
-    Submission { queue: "q".to_owned(), job_set: "set".to_owned(), items }
+    Submission { queue: "q".to_owned(), job_set: "set".to_owned(), items: asked(items) }
+}
+
+fn asked(items: Vec<Item>) -> Vec<Asked> {
+    items.into_iter().map(|item| Asked::Item(Box::new(item))).collect()
 }
 
 pub(super) fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -38,7 +42,10 @@ pub(super) fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
 /// The job of an item, or the text of the refusal.
 pub(super) fn check_one(item: Item, rules: &Rules) -> Result<Completed, String> {
     let mut jobs = check(&submission(vec![item]), rules).map_err(|error| error.to_string())?;
-    Ok(jobs.remove(0))
+    match jobs.remove(0) {
+        Checked::Item(completed) => Ok(*completed),
+        again @ Checked::Again { .. } => panic!("{again:?} was not asked for"),
+    }
 }
 
 #[test]
@@ -46,7 +53,8 @@ fn the_first_broken_rule_refuses_the_whole_request() {
     let rules = Rules::default();
     let bad = item_of(pod_spec(json!({"terminationGracePeriodSeconds": 3_600, "priorityClassName": "none"})));
     let gang = Item { annotations: map(&[(annotations::GANG_ID, "")]), ..Item::default() };
-    let mut request = Submission { items: vec![item(), Item::default(), bad, gang], ..Submission::default() };
+    let items = asked(vec![item(), Item::default(), bad.clone(), gang]);
+    let mut request = Submission { items, ..Submission::default() };
     let mut refusals = Vec::new();
     let mut refusal = |request: &Submission| match check(request, &rules) {
         Err(error) => refusals.push(error.to_string().split(": ").next().unwrap_or_default().to_owned()),
@@ -61,9 +69,11 @@ fn the_first_broken_rule_refuses_the_whole_request() {
     refusal(&request);
     request.job_set.pop();
     refusal(&request);
-    request.items[1] = item();
+    request.items[1] = asked(vec![item()]).remove(0);
     refusal(&request);
-    request.items[2].pod_specs[0]["priorityClassName"] = json!("armada-resilient");
+    let mut bad = bad;
+    bad.pod_specs[0]["priorityClassName"] = json!("armada-resilient");
+    request.items[2] = asked(vec![bad]).remove(0);
     refusal(&request);
     request.items.pop();
     refusal(&request);
@@ -83,12 +93,28 @@ fn the_first_broken_rule_refuses_the_whole_request() {
 }
 
 #[test]
-fn an_item_with_the_client_id_of_an_earlier_one_is_the_same_job() {
-    let named = |id: &str| Item { client_id: id.to_owned(), ..item() };
-    let items = ["a", "", "b", "a", "", "a"].map(named);
-    let jobs = check(&submission(items.into()), &Rules::default()).expect("accepted");
-    let duplicates: Vec<_> = jobs.iter().map(|job| job.duplicate_of).collect();
-    assert_eq!(duplicates, [None, None, None, Some(0), None, Some(0)]);
+fn what_is_asked_for_again_has_rules_of_its_own_in_their_order() {
+    let annotated = Item { annotations: map(&[(annotations::EXTERNAL_JOB_URI, "at://first")]), ..item() };
+    let again = |priority: f64, client_id: &str, uri: &str| {
+        let (client_id, external_job_uri) = (client_id.to_owned(), uri.to_owned());
+        Asked::Again(Again { of: 0, priority, client_id, external_job_uri })
+    };
+    let mut request = submission(vec![annotated]);
+    request.items.extend([again(2.4, "", ""), again(9.0, "mine", "at://mine")]);
+    let checked = check(&request, &Rules::default()).expect("accepted");
+    let own = |priority, client_id: Option<&str>, uri: &str| {
+        let (client_id, external_job_uri) = (client_id.map(str::to_owned), Some(uri.to_owned()));
+        Checked::Again { of: 0, priority, client_id, external_job_uri }
+    };
+    assert_eq!(checked[1..], [own(2, None, "at://first"), own(9, Some("mine"), "at://mine")]);
+    for (asked, refusal) in [
+        (again(f64::NAN, &"x".repeat(101), ""), "jobRequestItems[2].clientId:"),
+        (again(f64::NAN, "", ""), "jobRequestItems[2].priority:"),
+    ] {
+        request.items[2] = asked;
+        let error = check(&request, &Rules::default()).expect_err("refused").to_string();
+        assert!(error.starts_with(refusal), "{error}");
+    }
 }
 
 #[test]

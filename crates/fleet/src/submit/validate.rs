@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::annotations::PRICE_BAND;
 use super::error::Place;
-use super::{Item, ItemError, PriceBand, Rules, Submission, SubmitError};
+use super::{Again, Item, ItemError, PriceBand, Rules, Submission, SubmitError};
 use super::{gang, resources, services, spec};
 
 type Rule = Result<(), ItemError>;
@@ -45,12 +45,23 @@ pub fn item<'i>(item: &'i Item, rules: &Rules) -> Result<&'i Value, ItemError> {
     grace_period(pod_spec, rules)?;
     ingresses(item)?;
     ports(pod_spec)?;
-    client_id(item, rules)?;
+    client_id(&item.client_id, rules)?;
     tolerations(pod_spec, rules)?;
     price_band(item)?;
     services::check_names(item, rules)?;
     node_labels(item, pod_spec)?;
-    if item.priority.is_nan() { Err(ItemError::Priority) } else { Ok(pod_spec) }
+    priority(item.priority)?;
+    Ok(pod_spec)
+}
+
+/// The rules of a job of an item that breaks none.
+pub fn again(again: &Again, rules: &Rules) -> Rule {
+    client_id(&again.client_id, rules)?;
+    priority(again.priority)
+}
+
+fn priority(asked: f64) -> Rule {
+    if asked.is_nan() { Err(ItemError::Priority) } else { Ok(()) }
 }
 
 fn one_pod_spec(item: &Item) -> Result<&Value, ItemError> {
@@ -149,8 +160,8 @@ fn ports(pod_spec: &Value) -> Rule {
     Ok(())
 }
 
-fn client_id(item: &Item, rules: &Rules) -> Rule {
-    let (length, max) = (item.client_id.chars().count(), rules.client_id_length_max);
+fn client_id(id: &str, rules: &Rules) -> Rule {
+    let (length, max) = (id.chars().count(), rules.client_id_length_max);
     if length > max { Err(ItemError::ClientId { length, max }) } else { Ok(()) }
 }
 

@@ -40,7 +40,7 @@ fn a_job_is_written_as_its_executor_and_the_scheduler_need_it() {
             annotations::GANG_UNIFORMITY: "rack" },
     })]);
     let [job] = written.jobs.as_slice() else { panic!("{written:?}") };
-    let spec: Value = serde_json::from_slice(&job.spec).expect("JSON");
+    let spec: Value = serde_json::from_slice(&written.specs[&job.submitted.spec]).expect("JSON");
     let told = json!({
         "user": written.user, "at": written.at, "submitted": job.submitted, "clientId": job.client_id,
         "uri": job.external_uri, "namespace": job.namespace, "spec": spec,
@@ -65,8 +65,8 @@ fn jobs_that_are_alike_share_what_is_kept() {
 fn digests_do_not_depend_on_the_order_of_fields() {
     let one: Value = serde_json::from_str(r#"{"a": {"x": 1, "y": [{"p": 1, "q": 2}]}, "b": 2}"#).expect("JSON");
     let two: Value = serde_json::from_str(r#"{"b": 2, "a": {"y": [{"q": 2, "p": 1}], "x": 1}}"#).expect("JSON");
-    assert_eq!(canonical(one).expect("writes"), canonical(two).expect("writes"));
-    let (digest, _) = canonical(json!({})).expect("writes");
+    assert_eq!(canonical(&one).expect("writes"), canonical(&two).expect("writes"));
+    let (digest, _) = canonical(&json!({})).expect("writes");
     assert_eq!(digest.to_string(), "44136fa355b3678a1146ad16f7e8649e", "the first half of the SHA-256 of {{}}");
 }
 
@@ -76,8 +76,11 @@ fn a_specification_is_what_the_lease_is_made_of() {
         written(&[json!({ "labels": { "job": "{JobId}", "text": "{{JobId}}" }, "services": [{ "ports": [80] }],
         "ingress": [{ "ports": [80], "tlsEnabled": true }] })]);
     let job = &written.jobs[0];
-    let spec = JobSpec::read(&job.spec).expect("reads");
-    assert_eq!(spec.write().expect("writes"), (job.submitted.spec, job.spec.clone()));
+    let bytes = &written.specs[&job.submitted.spec];
+    let spec = JobSpec::read(bytes).expect("reads");
+    assert_eq!(spec.write().expect("writes"), (job.submitted.spec, bytes.clone()));
+    let value = serde_json::to_value(&spec).expect("JSON");
+    assert_eq!(canonical(&value).expect("writes").1, *bytes, "its fields are in order");
     let run = pumice_ledger::RunId { job: job.submitted.job, attempt: 2 };
     let lease = spec.lease(run, "q", "set", "n1").expect("has a form");
     assert_eq!((lease.labels["job"].clone(), lease.labels["text"].as_str()), (run.job.to_string(), "JobId"));
@@ -103,4 +106,65 @@ fn what_can_not_be_is_refused_with_its_place() {
         let error = submission(request, &Rules::default(), &by).expect_err("refused").to_string();
         assert!(error.starts_with(place), "{error}");
     }
+}
+
+#[test]
+fn jobs_that_ask_for_the_same_are_written_as_if_each_were_alone() {
+    let gang = json!({ annotations::GANG_ID: "g", annotations::GANG_CARDINALITY: "2" });
+    let items = [
+        json!({ "priority": 1, "clientId": "a", "annotations": { annotations::EXTERNAL_JOB_URI: "at://all" } }),
+        json!({ "annotations": gang.clone() }),
+        json!({ "priority": 2, "annotations": { annotations::EXTERNAL_JOB_URI: "at://all" } }),
+        json!({ "annotations": gang, "clientId": "b" }),
+        json!({ "annotations": { annotations::EXTERNAL_JOB_URI: "at://all" }, "externalJobUri": "at://own" }),
+    ];
+    let together = written(&items);
+    for (index, item) in items.iter().enumerate() {
+        let alone = written(std::slice::from_ref(item));
+        let mut wanted = alone.jobs[0].clone();
+        wanted.submitted.job = together.jobs[index].submitted.job;
+        assert_eq!(together.jobs[index], wanted);
+        assert_eq!(together.specs[&wanted.submitted.spec], alone.specs[&wanted.submitted.spec]);
+        assert_eq!(together.shapes[&wanted.submitted.shape], alone.shapes[&wanted.submitted.shape]);
+    }
+    assert_eq!((together.specs.len(), together.shapes.len()), (2, 1));
+}
+
+#[test]
+fn the_first_that_is_wrong_is_told_also_among_jobs_that_are_alike() {
+    let by = Request { user: String::new(), at: TimeMs(0), random: 0 };
+    let (long, bad) = (json!({ "clientId": "x".repeat(101) }), json!({ "namespace": "" }));
+    let long_again = "jobRequestItems[2].clientId:";
+    for (items, place) in [
+        (vec![json!({}), json!({}), long.clone(), bad.clone()], long_again),
+        (vec![json!({}), bad.clone(), long.clone()], "jobRequestItems[1].namespace:"),
+        (vec![bad.clone(), json!({}), bad], "jobRequestItems[0].namespace:"),
+        (vec![json!({}), json!({ "namespace": "else" }), long, json!({ "priority": "NaN" })], long_again),
+        (vec![json!({}), json!({ "priority": "NaN" })], "jobRequestItems[1].priority:"),
+    ] {
+        let error = submission(request(&items), &Rules::default(), &by).expect_err("refused").to_string();
+        assert!(error.starts_with(place), "{error}");
+    }
+}
+
+#[test]
+fn programs_make_no_shape() {
+    let amounts = json!({ "cpu": "500m", "memory": "64Mi" });
+    let spec = |seed: &str| {
+        let container = json!({ "name": "main", "image": "busybox", "command": ["run", seed], "args": [seed],
+            "env": [{ "name": "SEED", "value": seed }], "ports": [{ "containerPort": 80, "hostPort": 8080 }],
+            "resources": { "requests": amounts, "limits": amounts } });
+        json!({ "containers": [container], "nodeSelector": { "zone": "a" }, "hostNetwork": true,
+            "tolerations": [{ "key": "gpu", "operator": "Exists" }] })
+    };
+    let written = written(&["1", "2"].map(|seed| json!({ "podSpecs": [spec(seed)] })));
+    let [one, two] = [0, 1].map(|job: usize| &written.jobs[job].submitted);
+    assert_ne!(one.spec, two.spec);
+    assert_eq!(one.shape, two.shape);
+    // It is the one of the whole pod spec.
+    let kept = JobSpec::read(&written.specs[&one.spec]).expect("reads");
+    let whole: core::PodSpec = serde_json::from_value(kept.pod_spec).expect("a pod spec");
+    let metadata = ObjectMeta { namespace: Some(kept.namespace), ..ObjectMeta::default() };
+    let template = pumice_translate::pod_template(&metadata, &whole);
+    assert_eq!(written.shapes[&one.shape].template, serde_json::to_value(template).expect("writes"));
 }

@@ -55,7 +55,7 @@ fn story() -> (Entry, Context) {
     let submission = written(&[json!({ "labels": { "job": "{JobId}" } })]);
     let mut job = submission.jobs[0].submitted.clone();
     job.job = JobId(1);
-    let spec = JobSpec::read(&submission.jobs[0].spec).expect("reads");
+    let spec = JobSpec::read(&submission.specs[&submission.jobs[0].submitted.spec]).expect("reads");
     let preemption = Preemption { reason: "room".to_owned(), beneficiary: Some(JobId(9)), requestor: "eve".to_owned() };
     let (one, two) = (run(1, 1), run(1, 2));
     let mut context = Context::default();

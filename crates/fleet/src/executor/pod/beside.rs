@@ -84,7 +84,6 @@ fn nothing(namespace: &str) -> Completed {
         services: Vec::new(),
         ingresses: Vec::new(),
         client_id: None,
-        duplicate_of: None,
         external_job_uri: None,
         scheduler: String::new(),
         gang: None,
