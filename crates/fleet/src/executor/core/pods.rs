@@ -108,6 +108,7 @@ impl Core {
         // One whose pod was seen was made, whatever the answer.
         let Some(run) = self.runs.get_mut(&id).filter(|run| matches!(run.stage, Stage::Creating(_))) else { return };
         let Refusal { kind, reason, message } = refusal;
+        let kind = if run.unheard && kind != RefusalKind::Unanswered { RefusalKind::Unclear } else { kind };
         match kind {
             // Whoever removed it and gave the lease back would have nothing left to tell the next executor by.
             RefusalKind::Unanswered => {

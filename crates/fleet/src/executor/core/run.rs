@@ -71,6 +71,8 @@ pub struct Run {
     /// After how long without an answer of the server it is stopped; none for never.
     pub cut_off_ms: Option<i64>,
     pub stage: Stage,
+    /// Its pod was asked for without an answer: it may be there, whatever a later answer refuses.
+    pub unheard: bool,
     pub pod: Option<PodFacts>,
     /// The uid of a pod of it that is gone.
     pub removed: Option<String>,
@@ -101,6 +103,7 @@ impl Run {
             namespace: String::new(),
             cut_off_ms: None,
             stage,
+            unheard: false,
             pod: None,
             removed: None,
             leaving: None,
@@ -140,6 +143,7 @@ impl Run {
 
     /// There was no answer to what was asked for.
     pub fn unanswered(&mut self) {
+        self.unheard = true;
         self.stage = match std::mem::replace(&mut self.stage, Stage::Known) {
             Stage::Creating(lease) => Stage::Unanswered(lease),
             other => other,

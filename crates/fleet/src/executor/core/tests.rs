@@ -409,6 +409,14 @@ fn a_pod_is_asked_for_again_until_the_cluster_answers() {
 }
 
 #[test]
+fn a_refusal_after_no_answer_does_not_say_that_there_is_no_pod() {
+    let mut bench = Bench::new();
+    bench.leases(&[1]).clear().refused(1, RefusalKind::Unanswered).after(SECOND).expect(&["create 1"]);
+    bench.refused(1, RefusalKind::Refused).expect(&["delete 1 - Graceful"]);
+    bench.deleted(1, DeleteAnswer::NotFound).expect(&["say 1 Returned"]);
+}
+
+#[test]
 fn the_watch_counts_more_than_the_answer() {
     let mut bench = Bench::new();
     bench.leases(&[1, 2]).clear().pod(1, PodPhase::Running).refused(1, RefusalKind::Unclear).expect(&["say 1 Running"]);
