@@ -5,7 +5,7 @@ DATA_DIR ?=
 TIME ?= 360
 BUILT = $(or $(CARGO_TARGET_DIR),target)/debug
 
-.PHONY: help up demo demo-fleet test test-clients test-realkube wheel test-wheel lint fmt gen pictures bench crash fuzz
+.PHONY: help up demo demo-fleet test test-clients test-realkube wheel test-wheel lint fmt gen pictures bench crash kill-fleet fuzz
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
@@ -72,6 +72,10 @@ crash: ## take the power from under the API server 600 times, kill -9 the platfo
 	PUMICE_KILLED_PODS=5000 $(CARGO) test -p pumice-e2e --test results killed -- --nocapture
 	PUMICE_KILL_ALL=1 $(CARGO) test -p pumice-controllers --test cluster killed -- --nocapture
 	PUMICE_KILL_ROUNDS=120 $(CARGO) test -p pumice-jobs --test bundle killed -- --nocapture
+
+kill-fleet: ## kill -9 servers, executors, clusters and Postgres of a fleet 200 times (or PUMICE_KILL_COUNT) under jobs, ten minutes; with the PUMICE_KILL_SEED of an earlier run the same choices are made
+	$(CARGO) build --release -p pumice
+	./tests/python/with-client $(dir $(BUILT))release tests/python/kill_fleet.py
 
 FUZZ_TARGETS = $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets/*.rs))
 fuzz: ## throw TIME seconds (360: an hour together) of strange input at each fuzz target, or at NAME only; needs a nightly compiler and cargo-fuzz

@@ -19,7 +19,7 @@ import grpc
 from armada_client.client import ArmadaClient
 from armada_client.event import Event
 
-from fleet import Cluster, Fleet, Program, is_end, job, pod, read
+from fleet import Cluster, Fleet, Program, is_end, job, pod, read, remains
 
 JOBS = int(os.environ.get("PUMICE_DEMO_JOBS", "20000"))
 QUEUES = [f"team-{n}" for n in range(10)]
@@ -235,19 +235,6 @@ def peak(program: Program) -> int:
     """The most memory that a program had, in MB."""
     status = Path(f"/proc/{program.pid}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) // 1024
-
-
-def remains(directory: Path) -> list[str]:
-    """Processes that name the directory."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if f"{directory}/" in command:
-            found.append(f"process {process.name}: {command}")
-    return found
 
 
 def main() -> None:

@@ -13,13 +13,12 @@ import signal
 import ssl
 import subprocess
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 from armada_client.armada import event_pb2, submit_pb2
@@ -27,11 +26,14 @@ from armada_client.client import ArmadaClient
 from armada_client.event import Event
 from armada_client.k8s.io.api.core.v1 import generated_pb2 as core_v1
 from armada_client.k8s.io.apimachinery.pkg.api.resource import generated_pb2 as resource
+from armada_client.typings import JobState
+
+from deadline import DEADLINE
 
 BINARIES = Path(os.environ.get("PUMICE_BINARIES", Path(__file__).parents[2] / "target" / "debug")).resolve()
-DEADLINE = 60.0
+# Of the jobs that tests submit.
+JOB_SET = "set"
 SHAPE = "cpu=32,memory=256Gi,ephemeral-storage=1Ti,pods=110"
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,15 @@ class Identity:
         """Armada's client, that says who this is."""
         return connect(address, self.credentials)
 
-    def ask(self, address: str, method: str, path: str, message: object = None) -> tuple[int, Any]:
-        """A request over plain HTTP: its status and the JSON of the answer."""
+    def tls(self) -> ssl.SSLContext:
+        """What says over HTTP who this is."""
         tls = ssl.create_default_context(cadata=self.authority.decode())
         tls.load_cert_chain(self.file)
-        return ask(address, tls, method, path, message)
+        return tls
+
+    def ask(self, address: str, method: str, path: str, message: object = None) -> tuple[int, Any]:
+        """A request over plain HTTP: its status and the JSON of the answer."""
+        return ask(address, self.tls(), method, path, message)
 
 
 def connect(address: str, credentials: grpc.ChannelCredentials) -> ArmadaClient:
@@ -94,6 +100,8 @@ class Program:
 
     def __init__(self, said: Path, *arguments: str | Path) -> None:
         self.said = said
+        # Where it listens, once it has said that.
+        self.address = ""
         self.process: subprocess.Popen[str] | None = None
         self._command = [str(BINARIES / "pumice"), *map(str, arguments)]
 
@@ -106,15 +114,22 @@ class Program:
         with self.said.open("a") as said:
             self.process = subprocess.Popen([*self._command, *more], stdout=subprocess.PIPE, stderr=said, text=True)
 
+    def serve(self) -> None:
+        """Starts it at the port that it had before if it had one, without waiting until it is ready."""
+        self.start("--port", self.address.rpartition(":")[2] or "0")
+
     def line(self) -> str:
-        """The line that it prints when it is ready."""
+        """The line that it prints when it is ready, with its address."""
         assert self.process is not None
         assert self.process.stdout is not None
         late = threading.Timer(DEADLINE, self.process.kill)
         late.start()
         line = self.process.stdout.readline()
         late.cancel()
-        assert "https://" in line, f"{self} printed {line!r} and said:\n{self.tail()}"
+        address = re.search(r"https://127\.0\.0\.1:\d+", line)
+        assert address, f"{self} printed {line!r} and said:\n{self.tail()}"
+        assert self.address in ("", address[0]), f"it was at {self.address} and is at {address[0]}"
+        self.address = address[0]
         return line
 
     def tail(self) -> str:
@@ -165,20 +180,19 @@ class Fleet:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.data_dir = directory / "data"
-        self.address = ""
         self.program = Program(directory / "server.log", "fleet", verb, "--data-dir", self.data_dir, *flags)
 
     def start(self) -> None:
-        """Starts it, at the port that it had before if it had one, and waits until it says that it is ready."""
-        port = self.address.rpartition(":")[2] or "0"
-        self.program.start("--port", port)
+        """Starts it, and waits until it says that it is ready."""
+        self.program.serve()
         line = self.program.line()
-        said = re.fullmatch(r"the fleet is up at (https://127\.0\.0\.1:\d+) \(administrator: (.+)\)\n", line)
-        assert said, f"it printed {line!r}"
-        address, file = said.groups()
-        assert self.address in ("", address)
-        assert Path(file) == self.data_dir / "administrator.pem"
-        self.address = address
+        file = self.data_dir / "administrator.pem"
+        assert line == f"the fleet is up at {self.address} (administrator: {file})\n", f"it printed {line!r}"
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return self.program.address
 
     @property
     def administrator(self) -> Identity:
@@ -195,29 +209,32 @@ class Fleet:
         file.write_bytes(made.stdout)
         return Identity.read(file)
 
-    def executor(self, said: Path, identity: Identity, kubeconfig: Path) -> Program:
-        """An executor of it, that is not started."""
+    def executor(self, said: Path, identity: Identity, kubeconfig: Path, others: Iterable[Fleet] = ()) -> Program:
+        """An executor of it, and of other servers on the same database, that is not started."""
         who = ("--identity", identity.file, "--kubeconfig", kubeconfig)
-        return Program(said, "fleet", "executor", "--server", self.address, *who)
+        servers = [flag for server in (self, *others) for flag in ("--server", server.address)]
+        return Program(said, "fleet", "executor", *servers, *who)
 
 
 class Cluster:
-    """A cluster of simulated nodes in a process of its own, and its executor in another."""
+    """A cluster in a process of its own, and its executor in another."""
 
-    def __init__(self, fleet: Fleet, directory: Path, name: str, nodes: int) -> None:
+    def __init__(self, fleet: Fleet, directory: Path, name: str, nodes: int, others: Iterable[Fleet] = ()) -> None:
+        """With so many simulated nodes; with none, this machine is its node, and pods are processes."""
         directory.mkdir(parents=True, exist_ok=True)
         self.name = name
-        data_dir = directory / "data"
+        self.data_dir = directory / "data"
         simulated = (f"--simulated-nodes={nodes}", f"--simulated-node-shape={SHAPE}", "--local-node=false")
+        local = ("--cpu=32", "--memory=256Gi")
         lean = ("--no-recording", "--history=false")
-        self.kubeconfig = data_dir / "kubeconfig"
-        self.up = Program(directory / "up.log", "up", "--port", "0", "--data-dir", data_dir, *simulated, *lean)
+        self.kubeconfig = self.data_dir / "kubeconfig"
+        self.up = Program(directory / "up.log", "up", "--data-dir", self.data_dir, *(simulated if nodes else local), *lean)
         identity = fleet.identity("--executor", name)
-        self.executor = fleet.executor(directory / "executor.log", identity, self.kubeconfig)
+        self.executor = fleet.executor(directory / "executor.log", identity, self.kubeconfig, others)
 
     def start(self) -> None:
         """Starts both, on the same directory if it is there."""
-        self.up.start()
+        self.up.serve()
         self.up.line()
         self.executor.start()
 
@@ -234,6 +251,19 @@ class Cluster:
         """Ends both."""
         self.executor.end()
         self.up.end()
+
+
+def remains(directory: Path) -> list[str]:
+    """Processes that name the directory."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if f"{directory}/" in command:
+            found.append(f"process {process.name}: {command}")
+    return found
 
 
 def pod(cpu: str = "500m", memory: str = "64Mi", node_selector: dict[str, str] | None = None) -> core_v1.PodSpec:
@@ -257,6 +287,28 @@ def job(
     return submit_pb2.JobSubmitRequestItem(
         priority=1, namespace="default", pod_specs=[spec or pod()], client_id=client_id, annotations=said
     )
+
+
+def submit(client: ArmadaClient, queue: str, *jobs: submit_pb2.JobSubmitRequestItem) -> list[str]:
+    """Submits them, and gives their ids."""
+    answer = client.submit_jobs(queue, JOB_SET, list(jobs))
+    assert [item.error for item in answer.job_response_items] == [""] * len(jobs)
+    return [item.job_id for item in answer.job_response_items]
+
+
+def state(client: ArmadaClient, job_id: str) -> JobState:
+    """What the server says of a job."""
+    return JobState(client.get_job_status([job_id]).job_states[job_id])
+
+
+def refused(code: grpc.StatusCode, call: Callable[[], object]) -> str:
+    """What the server says to a call that it refuses."""
+    try:
+        answer = call()
+    except grpc.RpcError as error:
+        assert error.code() == code, error
+        return error.details()
+    raise AssertionError(f"it was not refused but answered: {answer}")
 
 
 def is_end(event: Event) -> bool:
@@ -320,14 +372,3 @@ def stories(events: Iterable[Event]) -> dict[str, list[str]]:
     for event in events:
         told.setdefault(event.message.job_id, []).append(event.type.value)
     return told
-
-
-def until(look: Callable[[], T]) -> T:
-    """What `look` gives once that is true."""
-    deadline = time.monotonic() + DEADLINE
-    while True:
-        seen = look()
-        if seen:
-            return seen
-        assert time.monotonic() < deadline, f"still {seen!r}"
-        time.sleep(0.05)

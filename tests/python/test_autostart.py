@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from deadline import DEADLINE
 from pumice import _core
-from up import BINARIES, DEADLINE
+from up import BINARIES
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from deadline import DEADLINE, until
 from pumice import _core
-from up import DEADLINE, Platform, until
+from up import Platform
 
 
 def script(text: str, **flags: Any) -> dict[str, Any]:

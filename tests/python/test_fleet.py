@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -16,10 +16,28 @@ from armada_client.k8s.io.apimachinery.pkg.api.resource import generated_pb2 as 
 from armada_client.permissions import Permissions, Subject
 from armada_client.typings import JobState
 
-from fleet import Cluster, Fleet, ask, channel, connect, follow, has, have_ended, is_end, job, pod, read, stories, until
+from deadline import until
+from fleet import (
+    JOB_SET,
+    Cluster,
+    Fleet,
+    ask,
+    channel,
+    connect,
+    follow,
+    has,
+    have_ended,
+    is_end,
+    job,
+    pod,
+    read,
+    refused,
+    state,
+    stories,
+    submit,
+)
 
 STORY = ["submitted", "queued", "leased", "pending", "running", "succeeded"]
-JOB_SET = "set"
 NOWHERE = {"example.com/nowhere": "true"}
 
 
@@ -47,26 +65,6 @@ def queue(client: ArmadaClient, request: pytest.FixtureRequest) -> Iterator[str]
     client.create_queue(client.create_queue_request(name=name, priority_factor=1.0))
     yield name
     client.cancel_jobset(name, JOB_SET, [])
-
-
-def submit(client: ArmadaClient, queue: str, *jobs: submit_pb2.JobSubmitRequestItem) -> list[str]:
-    """Submits them, and gives their ids."""
-    answer = client.submit_jobs(queue, JOB_SET, list(jobs))
-    assert [item.error for item in answer.job_response_items] == [""] * len(jobs)
-    return [item.job_id for item in answer.job_response_items]
-
-
-def state(client: ArmadaClient, job_id: str) -> JobState:
-    """What the server says of a job."""
-    return JobState(client.get_job_status([job_id]).job_states[job_id])
-
-
-def refused(code: grpc.StatusCode, call: Callable[[], object]) -> str:
-    """What the server says to a call that it refuses."""
-    with pytest.raises(grpc.RpcError) as caught:
-        call()
-    assert caught.value.code() == code, caught.value
-    return caught.value.details()
 
 
 def test_jobs_tell_their_whole_story_in_order(client: ArmadaClient, queue: str) -> None:
@@ -154,9 +152,7 @@ def test_all_jobs_of_a_set_get_another_place(client: ArmadaClient, queue: str) -
 def test_all_of_a_queue_is_cancelled_or_preempted(fleet: Fleet, client: ArmadaClient, queue: str) -> None:
     yielding = pod()
     yielding.priorityClassName = "armada-preemptible"
-    waits, runs, yields = submit(
-        client, queue, job(pod(node_selector=NOWHERE)), job(lasts="1h"), job(yielding, lasts="1h")
-    )
+    waits, runs, yields = submit(client, queue, job(pod(node_selector=NOWHERE)), job(lasts="1h"), job(yielding, lasts="1h"))
     for job_id in (runs, yields):
         follow(client, queue, JOB_SET, has(job_id, "running"))
     administrator = fleet.administrator
@@ -395,8 +391,7 @@ def test_a_user_is_no_executor(apart: tuple[Fleet, list[Cluster]], tmp_path: Pat
     finally:
         executor.crash()
     # Whoever leaves that check out gets no further.
-    credentials = grpc.ssl_channel_credentials(mallory.authority, mallory.key, mallory.certificate)
-    with channel(server.address, credentials) as open_channel:
+    with channel(server.address, mallory.credentials) as open_channel:
         session = open_channel.stream_stream("/pumice.fleet.v1.Executors/Session")
         said = refused(grpc.StatusCode.PERMISSION_DENIED, lambda: list(session(iter([b""]), timeout=60)))
     assert "mallory is no executor" in said

@@ -11,8 +11,9 @@ import pyarrow.parquet
 import pytest
 
 import pumice
+from deadline import DEADLINE, until
 from pumice import _core
-from up import BINARIES, DEADLINE, Platform, until
+from up import BINARIES, Platform
 
 
 def run(connection: _core.Connection, name: str, *command: str) -> None:

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 import pumice
+from deadline import DEADLINE, until
 from pumice import Options, State, watching
 from pumice.backend import JobSpec, Record
 from pumice.environment import Environment
 from pumice.pickling import dumps_args, dumps_function
 from pumice.platform import PlatformBackend
-from up import DEADLINE, Platform, until
+from up import Platform
 
 
 @pytest.fixture

@@ -8,16 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from pumice import _core
 
 BINARIES = Path(os.environ.get("PUMICE_BINARIES", Path(__file__).parents[2] / "target" / "debug"))
-DEADLINE = 60.0
-T = TypeVar("T")
 
 
 class Platform:
@@ -61,14 +56,3 @@ class Platform:
     def connect(self) -> _core.Connection:
         """A new connection to it."""
         return _core.Connection.open(data_dir=self.data_dir)
-
-
-def until(look: Callable[[], T]) -> T:
-    """What `look` gives once that is true."""
-    deadline = time.monotonic() + DEADLINE
-    while True:
-        seen = look()
-        if seen:
-            return seen
-        assert time.monotonic() < deadline, f"still {seen!r}"
-        time.sleep(0.05)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from up import BINARIES, Platform, until
+from deadline import until
+from up import BINARIES, Platform
 
 from .terminal import Terminal
 
