@@ -23,11 +23,11 @@ use crate::database::Log;
 use crate::executors::{ExecutorName, Streams};
 use crate::leader::Input;
 use crate::reports::Reports;
-use pumice_wire::client::ANSWER_BYTES_MAX;
 use pumice_wire::api::{
     event_server::EventServer, executor_server::ExecutorServer, jobs_server::JobsServer, node_server::NodeServer,
     queue_service_server::QueueServiceServer, submit_server::SubmitServer,
 };
+use pumice_wire::client::ANSWER_BYTES_MAX;
 use pumice_wire::executor::executors_server::ExecutorsServer;
 use pumice_wire::job_sets::job_sets_server::JobSetsServer;
 use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReportingServer;
