@@ -49,6 +49,8 @@ class Description(TypedDict):
     data_dir: str | None
     kubeconfig: str | None
     context: str | None
+    fleet: bool
+    """Whether it is a fleet: jobs are job sets there, and their pods are in its clusters."""
 
 class JobBrief(TypedDict):
     name: str

@@ -257,7 +257,13 @@ class PlatformBackend:
             self._connection = connection or _connected()
         except _core.CoreError as error:
             raise NoBackend(_with_next(error)) from error
-        if not self._connection.describe()["local"]:
+        described = self._connection.describe()
+        if described["fleet"]:
+            raise NoBackend(
+                "A fleet runs commands and no functions: nothing brings their values back."
+                " Submit a command with jobctl submit, or use a platform: jobctl context use NAME."
+            )
+        if not described["local"]:
             raise NoBackend("The library runs on the `pumice up` of this machine; other platforms can't see its folder yet.")
         self._jobs: list[PlatformJob] = []
         close_at_exit(self)

@@ -113,7 +113,7 @@ impl Connection {
         namespace: Option<&str>,
     ) -> PyResult<Self> {
         let environment = Environment::read(|name| std::env::var_os(name));
-        let (target, usual) = context::resolve(Flags { kubeconfig, context, data_dir }, &environment)
+        let (target, usual) = context::resolve(Flags { kubeconfig, context, data_dir, fleet: None }, &environment)
             .map_err(|error| exception(py, error, None))?;
         let opened = open(py, &target, namespace.or(usual.as_deref()))?;
         let namespace = opened.namespace().to_owned();
@@ -125,10 +125,11 @@ impl Connection {
         let (data_dir, kubeconfig, context) = match &self.target {
             Target::Local { data_dir, context, .. } => (Some(data_dir), None, context),
             Target::Kubeconfig { path, context } => (None, Some(path), context),
+            Target::Fleet(_) => (None, None, &None),
         };
         let described = json!({
             "url": connection.url(), "namespace": self.namespace, "local": data_dir.is_some(),
-            "data_dir": data_dir, "kubeconfig": kubeconfig, "context": context,
+            "data_dir": data_dir, "kubeconfig": kubeconfig, "context": context, "fleet": connection.is_fleet(),
         });
         json::to_python(py, &described)
     }

@@ -33,7 +33,8 @@ pub use list::{ListArgs, ListForm};
 pub use logs::LogsArgs;
 pub use notebook::NotebookArgs;
 pub use platform::{
-    CheckArgs, ContextCommand, NodeCommand, QueueCommand, Shown, TopArgs, UsageArgs, UsageBy, VersionArgs,
+    CheckArgs, ContextAddArgs, ContextCommand, NodeCommand, QueueCommand, Shown, TopArgs, UsageArgs, UsageBy,
+    VersionArgs,
 };
 pub use progress::{ProgressArgs, ProgressForm};
 pub use results::{ResultsArgs, ResultsForm};
@@ -64,7 +65,7 @@ pub struct Global {
     /// Namespace of the job
     #[arg(short, long, global = true, value_name = "NAME", add = completion::namespaces())]
     pub namespace: Option<String>,
-    /// Path of a kubeconfig, or a context's name in it [default: $PUMICE_CONTEXT, else the running pumice up]
+    /// Name of a context, of jobctl or in the kubeconfig, or the path of a kubeconfig [default: $PUMICE_CONTEXT, else the running pumice up]
     #[arg(long, global = true, value_name = "PATH|NAME", add = completion::contexts())]
     pub context: Option<String>,
     /// Kubeconfig to use
@@ -277,6 +278,7 @@ mod tests {
             &["queue", "check", "q", "--cpu", "500m", "--memory", "4Gi", "--pods", "100"],
             &["node", "cordon", "n"],
             &["context", "add", "east", "--kubeconfig", "/k", "-n", "team"],
+            &["context", "add", "grid", "--fleet", "https://h:1", "--identity", "ada.pem", "--queue", "research"],
             &["context", "use"],
             &["completion", "zsh"],
             &["version", "--client", "-o", "json"],
@@ -312,6 +314,8 @@ mod tests {
             &["shell", "x", "--keep"],
             &["notebook", "x", "--cpu", "2"],
             &["notebook", "--port", "70000"],
+            &["context", "add", "grid", "--fleet", "https://h:1"],
+            &["context", "add", "grid", "--fleet", "https://h:1", "--identity", "ada.pem", "--kubeconfig", "/k"],
             &["shell", "--index", "3"],
             &["shell", "x", "--pod", "x-main-0", "--index", "3"],
             &["frobnicate"],

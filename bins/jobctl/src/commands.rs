@@ -70,6 +70,7 @@ impl Session {
             kubeconfig: self.global.kubeconfig.clone(),
             context: self.global.context.clone(),
             data_dir: self.global.data_dir.clone(),
+            fleet: None,
         };
         places::resolve(flags, &self.surroundings.target)
     }

@@ -10,9 +10,10 @@ use std::io::{IsTerminal as _, Read as _};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use pumice_auth::{Ca, Credentials};
+use pumice_auth::{Ca, identity_of};
 use pumice_fleet::executor;
 use pumice_fleet::front::{EXECUTORS, hash_password, hash_token};
+use pumice_wire::client::Credentials;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
@@ -73,16 +74,17 @@ fn up(args: &FleetUpArgs) -> Result<()> {
 fn execute(args: &FleetExecutorArgs) -> Result<()> {
     let path = &args.identity;
     let shown = shown(path)?;
+    let identity = identity_of(&shown.certificate).with_context(|| format!("{} is no identity", path.display()))?;
     ensure!(
-        shown.identity.is_in(EXECUTORS),
+        identity.is_in(EXECUTORS),
         "{} is the identity of {:?}, who is no executor: make one with `pumice fleet identity --executor NAME`",
         path.display(),
-        shown.identity.user
+        identity.user
     );
     let settings = settings(args.config.as_deref())?;
     crate::alone::run(&args.cluster, async |client, stop| {
         let executor = executor::build(executor::Options {
-            name: shown.identity.user,
+            name: identity.user,
             servers: args.server.clone(),
             tls: Some(shown.tls),
             authorization: None,

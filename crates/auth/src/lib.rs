@@ -25,7 +25,7 @@ pub use bundle::bundle_client_config;
 pub use ca::{Ca, CaError, Issued};
 pub use cluster_roles::{CLUSTER_ADMIN, DefaultRole, default_cluster_roles};
 pub use covering::{describe, parts, uncovered};
-pub use credentials::{Credentials, CredentialsError, credentials};
+pub use credentials::credentials;
 pub use files::{FileError, write_private};
 pub use identity::{
     ANONYMOUS, AUTHENTICATED, Identity, IdentityError, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED, identity_of,

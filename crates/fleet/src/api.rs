@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_ledger::TimeMs;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
@@ -18,6 +19,7 @@ mod convert;
 mod error;
 mod events;
 mod follow;
+mod job_sets;
 mod jobs;
 mod limits;
 mod queue_calls;
@@ -65,6 +67,8 @@ struct Shared<L> {
     sources: Sources,
     stopping: CancellationToken,
     queues: Mutex<Option<queues::Known>>,
+    /// Lists of job sets that are read at once.
+    lists: Semaphore,
 }
 
 impl<L> Clone for Api<L> {
@@ -76,8 +80,8 @@ impl<L> Clone for Api<L> {
 impl<L: Log> Api<L> {
     /// Services over a log. Streams that watch end with `stopping`.
     pub fn new(log: Arc<L>, rules: Rules, sources: Sources, stopping: CancellationToken) -> Self {
-        let (rules, queues) = (Arc::new(rules), Mutex::new(None));
-        Self { shared: Arc::new(Shared { log, rules, sources, stopping, queues }) }
+        let (rules, queues, lists) = (Arc::new(rules), Mutex::new(None), Semaphore::new(1));
+        Self { shared: Arc::new(Shared { log, rules, sources, stopping, queues, lists }) }
     }
 
     fn log(&self) -> &L {

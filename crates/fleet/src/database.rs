@@ -17,6 +17,7 @@ mod migrate;
 mod open;
 mod query;
 mod rows;
+mod sets;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -28,7 +29,7 @@ use pumice_ledger::{Digest, Entry, JobId, RunId};
 use tokio::sync::watch;
 
 pub use changes::{Changed, JobChange, RunChange};
-pub use log::{Answer, Committed, Epoch, Expect, HeldRun, LEASE, Loaded, Log, NewJob, Seq, Submission};
+pub use log::{Answer, Committed, Epoch, Expect, HeldRun, JobsInState, LEASE, Loaded, Log, NewJob, Seq, Submission};
 pub use open::{Database, Place};
 pub use rows::{JobRow, JobState, RunRow, RunState};
 
@@ -188,6 +189,14 @@ impl Log for Database {
 
     async fn runs_of(&self, jobs: &[JobId]) -> Result<Vec<RunRow>, Error> {
         query::runs_of(self, jobs).await
+    }
+
+    async fn recent_sets(&self, since: JobId, limit: u32) -> Result<Vec<(String, String)>, Error> {
+        sets::recent(self, since, limit).await
+    }
+
+    async fn standing(&self, sets: &[(String, String)]) -> Result<Vec<JobsInState>, Error> {
+        sets::standing(self, sets).await
     }
 
     async fn queues(&self) -> Result<BTreeMap<String, pumice_ledger::Queue>, Error> {

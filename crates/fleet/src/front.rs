@@ -19,7 +19,6 @@ use tonic::body::Body;
 use tonic::codegen::Service as _;
 
 use crate::api::{self, Api, Permission, Who};
-use crate::connect::ANSWER_BYTES_MAX;
 use crate::database::Log;
 use crate::executors::{ExecutorName, Streams};
 use crate::leader::Input;
@@ -28,7 +27,9 @@ use pumice_wire::api::{
     event_server::EventServer, executor_server::ExecutorServer, jobs_server::JobsServer, node_server::NodeServer,
     queue_service_server::QueueServiceServer, submit_server::SubmitServer,
 };
+use pumice_wire::client::ANSWER_BYTES_MAX;
 use pumice_wire::executor::executors_server::ExecutorsServer;
+use pumice_wire::job_sets::job_sets_server::JobSetsServer;
 use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReportingServer;
 
 mod gateway;
@@ -75,6 +76,7 @@ pub struct Front<L: Log> {
     jobs: JobsServer<Api<L>>,
     clusters: ExecutorServer<Api<L>>,
     nodes: NodeServer<Api<L>>,
+    job_sets: JobSetsServer<Api<L>>,
     executors: ExecutorsServer<Streams>,
     reports: SchedulerReportingServer<Reports>,
     told: Reports,
@@ -101,6 +103,7 @@ impl<L: Log> Front<L> {
             jobs: limited!(JobsServer, api.clone()),
             clusters: limited!(ExecutorServer, api.clone()),
             nodes: limited!(NodeServer, api.clone()),
+            job_sets: limited!(JobSetsServer, api.clone()),
             executors: limited!(ExecutorsServer, Streams::new(leader.clone())),
             reports: limited!(SchedulerReportingServer, Reports::new(leader.clone())),
             told: Reports::new(leader),
@@ -156,6 +159,7 @@ impl<L: Log> Front<L> {
             "api.Jobs" => served!(jobs),
             "api.Executor" => served!(clusters),
             "api.Node" => served!(nodes),
+            "pumice.job_sets.v1.JobSets" => served!(job_sets),
             "schedulerobjects.SchedulerReporting" => served!(reports),
             "pumice.fleet.v1.Executors" => match executor(who.as_deref()) {
                 Ok(name) => {

@@ -5,7 +5,6 @@
 pub mod api;
 mod clock;
 pub mod config;
-mod connect;
 pub mod database;
 pub mod executor;
 pub mod executors;

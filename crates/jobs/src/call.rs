@@ -15,6 +15,8 @@ use crate::connection::Connection;
 
 /// A plain request that takes longer has failed; watches and logs are not bounded by this.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same for what is submitted to a fleet: a job is as many requests there as its pods need, each with a limit of its own.
+const FLEET_SUBMIT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Objects asked for in one page of a list.
 const PAGE_ITEMS: u32 = 500;
 /// Pages read before a list counts as endless (a million objects).
@@ -350,10 +352,11 @@ async fn send_to<T: DeserializeOwned>(
         None => {}
     }
     let request = request.body(bytes).map_err(|error| CallError::unreadable(doing, connection.url(), error))?;
-    match tokio::time::timeout(CALL_TIMEOUT, connection.client().request::<T>(request)).await {
+    let limit = if connection.is_fleet() && *method == Method::POST { FLEET_SUBMIT_TIMEOUT } else { CALL_TIMEOUT };
+    match tokio::time::timeout(limit, connection.client().request::<T>(request)).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(CallError::new(doing, connection.url(), &error)),
-        Err(_) => Err(CallError::timed_out(doing, connection.url(), CALL_TIMEOUT)),
+        Err(_) => Err(CallError::timed_out(doing, connection.url(), limit)),
     }
 }
 

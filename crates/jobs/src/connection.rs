@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
+use crate::fleet::FleetError;
 use crate::names::{self, NameError};
-use crate::target::{Target, TargetError};
+use crate::target::{Located, Target, TargetError};
 
 /// How long to wait for a TCP and TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The namespace of pods in a fleet's clusters where nobody says another.
+const FLEET_NAMESPACE: &str = "default";
 /// The author of changes unless another program says so.
 const MANAGER: &str = "jobctl";
 
@@ -72,6 +75,15 @@ pub enum ConnectError {
     /// The namespace is not a name.
     #[error(transparent)]
     Namespace(#[from] NameError),
+    /// The fleet can't be asked.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    /// Only a platform's API can be used like this.
+    #[error("{url} is a fleet, and this needs a platform's own API; name a kubeconfig")]
+    NoKubernetes {
+        /// The fleet's address.
+        url: String,
+    },
 }
 
 impl Connection {
@@ -79,6 +91,11 @@ impl Connection {
     pub async fn open(target: Target, namespace: Option<&str>) -> Result<Self, ConnectError> {
         if let Some(namespace) = namespace {
             names::check("namespace", namespace, 63)?;
+        }
+        if let Target::Fleet(fleet) = &target {
+            let (client, url) = (fleet.client()?, fleet.url.clone());
+            let namespace = namespace.unwrap_or(FLEET_NAMESPACE).to_owned();
+            return Ok(Connection { client, namespace, url, target: Some(target), manager: MANAGER });
         }
         let (config, shown) = config_of(&target).await?;
         let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
@@ -120,7 +137,10 @@ impl Connection {
 
     /// The namespace that a target's kubeconfig says. Nothing is sent.
     pub async fn namespace_of(target: &Target) -> Result<String, ConnectError> {
-        Ok(config_of(target).await?.0.default_namespace)
+        match target {
+            Target::Fleet(_) => Ok(FLEET_NAMESPACE.to_owned()),
+            _ => Ok(config_of(target).await?.0.default_namespace),
+        }
     }
 
     fn with_config(
@@ -152,6 +172,8 @@ impl Connection {
     /// The same namespace over a new client, found anew; a given client stays.
     pub async fn reopen(&self) -> Result<Self, ConnectError> {
         match &self.target {
+            // Its address stays, and its connections are opened anew by themselves.
+            Some(Target::Fleet(_)) => Ok(self.clone()),
             Some(target) => Connection::open(target.clone(), Some(&self.namespace)).await,
             None => Ok(self.clone()),
         }
@@ -160,6 +182,11 @@ impl Connection {
     /// The same found anew, if the server is now elsewhere.
     pub async fn moved(&self) -> Option<Self> {
         Box::pin(self.reopen()).await.ok().filter(|there| there.url != self.url)
+    }
+
+    /// Whether a fleet is at the other end.
+    pub fn is_fleet(&self) -> bool {
+        matches!(self.target, Some(Target::Fleet(_)))
     }
 
     /// The client.
@@ -192,7 +219,10 @@ impl Connection {
 
 /// What the target's kubeconfig says, and the file's name for messages.
 async fn config_of(target: &Target) -> Result<(kube::Config, String), ConnectError> {
-    let (path, context) = target.locate()?;
+    let (path, context) = match target.locate()? {
+        Located::Kubeconfig(path, context) => (path, context),
+        Located::Fleet(fleet) => return Err(ConnectError::NoKubernetes { url: fleet.url.clone() }),
+    };
     let shown = path.display().to_string();
     let unusable = |source| ConnectError::ReadKubeconfig { path: shown.clone(), source: Box::new(source) };
     let kubeconfig = Kubeconfig::read_from(&path).map_err(unusable)?;

@@ -1,6 +1,7 @@
 //! Named platforms: a small file of the user's that says where each is, and which one is used.
 //!
-//! Invariant: the file is written whole or not at all, for the user alone; it holds no secrets, only the paths of kubeconfigs.
+//! Invariant: the file is written whole or not at all, for the user alone; it holds no secrets, only the paths of kubeconfigs
+//! and identities.
 //! A flag and `$PUMICE_CONTEXT` go before what it says. Called by `jobctl` before it looks for its target.
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::fleet::Fleet;
 use crate::target::{self, Environment, Flags, Target};
 
 /// A longer file is not ours.
@@ -43,11 +45,24 @@ pub struct Context {
     /// Namespace of commands that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// The address of a fleet's server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<String>,
+    /// What is shown to it: a file with a private key and certificates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<PathBuf>,
+    /// The queue of jobs that name none, in a fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
 }
 
 impl Context {
     /// Where it is, in one line.
     pub fn place(&self) -> String {
+        if let Some(fleet) = &self.fleet {
+            let queue = self.queue.as_ref().map(|queue| format!(", queue {queue}"));
+            return format!("fleet {fleet}{}", queue.unwrap_or_default());
+        }
         match (&self.kubeconfig, &self.context, &self.data_dir) {
             (Some(path), Some(context), _) => format!("{} ({context})", path.display()),
             (Some(path), None, _) => path.display().to_string(),
@@ -124,7 +139,7 @@ pub fn resolve(flags: Flags, environment: &Environment) -> Result<(Target, Optio
         Err(_) => Contexts::default(),
     };
     let (flags, namespace) = contexts.apply(flags, environment);
-    let named = flags.kubeconfig.is_some() || flags.data_dir.is_some();
+    let named = flags.kubeconfig.is_some() || flags.data_dir.is_some() || flags.fleet.is_some();
     // A name from the environment that stood for a place must not be taken for a context there, too.
     let environment = if named { Environment { context: None, ..environment.clone() } } else { environment.clone() };
     Ok((target::choose(&flags, &environment)?, namespace))
@@ -166,8 +181,9 @@ impl Contexts {
         let Some(context) = asked.or(self.current.as_ref()).and_then(|name| self.contexts.get(name)) else {
             return (flags, None);
         };
-        let Context { kubeconfig, context, data_dir, namespace } = context.clone();
-        (Flags { kubeconfig, context, data_dir }, namespace)
+        let Context { kubeconfig, context, data_dir, namespace, fleet, identity, queue } = context.clone();
+        let fleet = fleet.map(|url| Fleet { url, identity: identity.unwrap_or_default(), queue });
+        (Flags { kubeconfig, context, data_dir, fleet }, namespace)
     }
 
     /// Makes a context the one that is used.
@@ -194,7 +210,14 @@ mod tests {
     fn contexts() -> Contexts {
         let east = Context { kubeconfig: Some("/k".into()), namespace: Some("team".into()), ..Context::default() };
         let lab = Context { data_dir: Some("/d".into()), ..Context::default() };
-        let contexts = BTreeMap::from([("east".to_owned(), east), ("lab".to_owned(), lab)]);
+        let fleet = Context {
+            fleet: Some("https://h:1".to_owned()),
+            identity: Some("/ada.pem".into()),
+            queue: Some("research".to_owned()),
+            ..Context::default()
+        };
+        let contexts = [("east", east), ("lab", lab), ("fleet", fleet)];
+        let contexts = contexts.map(|(name, context)| (name.to_owned(), context)).into();
         Contexts { current: Some("east".to_owned()), contexts }
     }
 
@@ -208,6 +231,22 @@ mod tests {
             ("file", flags(None), env(None), east.clone()),
             ("environment", flags(None), env(Some("lab")), lab.clone()),
             ("flag", flags(Some("lab")), env(Some("east")), lab),
+            (
+                "a fleet",
+                flags(Some("fleet")),
+                env(None),
+                (
+                    Flags {
+                        fleet: Some(Fleet {
+                            url: "https://h:1".to_owned(),
+                            identity: "/ada.pem".into(),
+                            queue: Some("research".to_owned()),
+                        }),
+                        ..Flags::default()
+                    },
+                    None,
+                ),
+            ),
             ("a kubeconfig's own", flags(Some("./k")), env(None), (flags(Some("./k")), None)),
             ("unknown in the environment", flags(None), env(Some("other")), (flags(None), None)),
             ("empty variable", flags(None), env(Some("")), east),

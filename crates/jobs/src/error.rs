@@ -6,9 +6,10 @@
 use crate::autostart::StartError;
 use crate::bundle::place::FOLDER_FLAG;
 use crate::bundle::{BundleError, LocationError, PlaceError};
-use crate::call::{CallError, FailureClass};
+use crate::call::{CallCause, CallError, FailureClass};
 use crate::connection::ConnectError;
 use crate::context::ContextError;
+use crate::fleet::{FleetError, NOT_HERE};
 use crate::interactive::InteractiveError;
 use crate::manifest::ManifestError;
 use crate::names::NameError;
@@ -225,6 +226,8 @@ impl Error {
                 Some("pumice up".to_owned())
             }
             Error::Connect(ConnectError::Namespace(_)) | Error::Name(_) => Some("jobctl list".to_owned()),
+            Error::Connect(ConnectError::Fleet(FleetError::Identity { .. })) => None,
+            Error::Connect(ConnectError::Fleet(_)) => Some("jobctl context show".to_owned()),
             Error::Connect(_) => Some(NAME_ONE.to_owned()),
             Error::NoJob { namespace, .. } | Error::NoJobs { namespace } | Error::NoMatch { namespace, .. } => {
                 Some(format!("jobctl list --namespace {namespace}"))
@@ -270,8 +273,13 @@ impl Error {
 }
 
 fn next_after_call(error: &CallError, target: Option<&Target>) -> Option<String> {
+    // Its sentence says what to do.
+    if matches!(&error.cause, CallCause::Refused { reason, .. } if reason == NOT_HERE) {
+        return None;
+    }
     match error.class() {
         FailureClass::Unreachable => target.map(Target::start_command),
+        FailureClass::Denied if matches!(target, Some(Target::Fleet(_))) => None,
         FailureClass::Denied => Some("jobctl --kubeconfig FILE ... with a user that may do this".to_owned()),
         FailureClass::NotFound | FailureClass::Conflict => Some("jobctl list --all-namespaces".to_owned()),
         FailureClass::Invalid => Some(CORRECT.to_owned()),

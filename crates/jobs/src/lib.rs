@@ -18,6 +18,7 @@ pub mod context;
 pub mod debug;
 pub mod error;
 pub mod events;
+pub mod fleet;
 pub mod glob;
 pub mod history;
 pub mod idempotency;

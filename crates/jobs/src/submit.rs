@@ -182,6 +182,7 @@ pub async fn submit(
     objects: &[Object],
     mut done: impl FnMut(&Submitted),
 ) -> Result<Vec<Submitted>, SubmitError> {
+    only_jobs(connection, objects)?;
     let mut kinds: HashMap<(String, String), Served> = HashMap::new();
     let mut all = Vec::new();
     for object in objects {
@@ -202,6 +203,7 @@ pub async fn submit_with_belongings(
     belongings: &[Object],
     mut done: impl FnMut(&Submitted),
 ) -> Result<Submitted, SubmitError> {
+    only_jobs(connection, belongings)?;
     let bodies: Vec<Value> = belongings.iter().map(|object| object.body.clone()).collect();
     let sealed = Object { body: idempotency::sealed(job.body.clone(), &bodies), origin: job.origin.clone() };
     let mut kinds = HashMap::new();
@@ -215,6 +217,20 @@ pub async fn submit_with_belongings(
     }
     done(&submitted);
     Ok(submitted)
+}
+
+/// A fleet takes nothing but jobs, which is to be known before any of them is there.
+fn only_jobs(connection: &Connection, objects: &[Object]) -> Result<(), SubmitError> {
+    match objects.iter().find(|object| connection.is_fleet() && !is_job(&object.body)) {
+        Some(Object { body, origin }) => Err(SubmitError::Check {
+            origin: origin.clone(),
+            detail: format!(
+                "a fleet takes jobs and no {}: put a script into the image, or give its command after --",
+                call::text_at(body, "/kind")
+            ),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Deletes a job that was created and lacks what it needs. The failure that led to this is the one to tell of.
@@ -313,7 +329,7 @@ async fn submit_one(
 /// Whether a job was refused since its queue does not exist; admission says so in its own words, among others.
 async fn unknown_queue(connection: &Connection, body: &Value, error: &CallError) -> Option<(String, Vec<String>)> {
     let name = call::text_at(body, "/spec/queue");
-    let refused = matches!(error.class(), FailureClass::Invalid | FailureClass::Denied);
+    let refused = matches!(error.class(), FailureClass::Invalid | FailureClass::Denied | FailureClass::NotFound);
     if !refused || !is_job(body) || name.is_empty() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Which API to talk to: a kubeconfig that was named, else the `pumice up` of this machine.
+//! Which API to talk to: a kubeconfig or a fleet that was named, else the `pumice up` of this machine.
 //!
 //! Invariant: `$KUBECONFIG` and `~/.kube/config` are never read unless a flag names them, so that a
 //! test on a laptop can't reach somebody's production cluster. The environment is an argument.
@@ -8,6 +8,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::fleet::Fleet;
 
 /// The run file's name in the data directory.
 pub const RUN_FILE: &str = "up.json";
@@ -66,6 +68,8 @@ pub struct Flags {
     pub context: Option<String>,
     /// `--data-dir DIR` of the `up` to talk to.
     pub data_dir: Option<PathBuf>,
+    /// The fleet that the user's context names.
+    pub fleet: Option<Fleet>,
 }
 
 /// Where the API is described.
@@ -87,6 +91,17 @@ pub enum Target {
         /// Whether it is the default directory, so that `pumice up` needs no flag to use it.
         by_default: bool,
     },
+    /// A fleet's server.
+    Fleet(Fleet),
+}
+
+/// A target's whereabouts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Located<'t> {
+    /// A kubeconfig, and a context in it; its current one if `None`.
+    Kubeconfig(PathBuf, Option<String>),
+    /// A fleet's server.
+    Fleet(&'t Fleet),
 }
 
 /// What `pumice up` leaves in `DATA_DIR/up.json` while it runs.
@@ -148,6 +163,9 @@ pub fn default_data_dir(environment: &Environment) -> Option<PathBuf> {
 /// Decides by flags, then environment, then the local `up`. Looks at the disk only to tell a path
 /// from a context's name.
 pub fn choose(flags: &Flags, environment: &Environment) -> Result<Target, TargetError> {
+    if let Some(fleet) = &flags.fleet {
+        return Ok(Target::Fleet(fleet.clone()));
+    }
     let context = flags.context.clone().or_else(|| environment.context.clone()).filter(|context| !context.is_empty());
     if let Some(path) = &flags.kubeconfig {
         // A context from the environment belongs to another file.
@@ -162,18 +180,19 @@ pub fn choose(flags: &Flags, environment: &Environment) -> Result<Target, Target
 }
 
 impl Target {
-    /// The kubeconfig to read and the context in it. For a local target the run file is read anew
-    /// each time, because a restarted `up` may listen elsewhere.
-    pub fn locate(&self) -> Result<(PathBuf, Option<String>), TargetError> {
+    /// Where to find the API. For a local target the run file is read anew each time, because a restarted `up` may listen
+    /// elsewhere.
+    pub fn locate(&self) -> Result<Located<'_>, TargetError> {
         match self {
-            Target::Kubeconfig { path, context } => Ok((path.clone(), context.clone())),
+            Target::Fleet(fleet) => Ok(Located::Fleet(fleet)),
+            Target::Kubeconfig { path, context } => Ok(Located::Kubeconfig(path.clone(), context.clone())),
             Target::Local { data_dir, context, .. } => {
                 let run = read_run_file(data_dir)?.ok_or_else(|| TargetError::NotRunning {
                     data_dir: data_dir.clone(),
                     start: self.start_command(),
                 })?;
                 // Relative paths in the run file are relative to where `up` keeps its data.
-                Ok((data_dir.join(run.kubeconfig), context.clone()))
+                Ok(Located::Kubeconfig(data_dir.join(run.kubeconfig), context.clone()))
             }
         }
     }
@@ -186,6 +205,7 @@ impl Target {
             Target::Kubeconfig { path, .. } => {
                 format!("kubectl --kubeconfig {} get --raw /readyz", path.display())
             }
+            Target::Fleet(fleet) => format!("curl --insecure {}/health", fleet.url.trim_end_matches('/')),
         }
     }
 }
@@ -263,6 +283,7 @@ mod tests {
             kubeconfig: kubeconfig.map(PathBuf::from),
             context: context.map(str::to_owned),
             data_dir: data_dir.map(PathBuf::from),
+            fleet: None,
         };
         let home = "/home/ada/.local/share/pumice";
         for (name, given, env, wanted) in [
@@ -295,6 +316,6 @@ mod tests {
             started: jiff::Timestamp::UNIX_EPOCH,
         };
         std::fs::write(dir.path().join(RUN_FILE), serde_json::to_vec(&run).unwrap()).unwrap();
-        assert_eq!(target.locate().unwrap(), (dir.path().join(KUBECONFIG_FILE), None));
+        assert_eq!(target.locate().unwrap(), Located::Kubeconfig(dir.path().join(KUBECONFIG_FILE), None));
     }
 }

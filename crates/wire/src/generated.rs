@@ -7,4 +7,7 @@ pub mod pumice {
     pub mod fleet {
         pub mod v1;
     }
+    pub mod job_sets {
+        pub mod v1;
+    }
 }

@@ -10,8 +10,11 @@ mod generated;
 pub use crate::generated::api;
 pub use crate::generated::binoculars;
 pub use crate::generated::pumice::fleet::v1 as executor;
+pub use crate::generated::pumice::job_sets::v1 as job_sets;
 pub use crate::generated::schedulerobjects;
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod kubernetes;
 pub mod rest;
 pub mod wellknown;

@@ -24,6 +24,7 @@ const FILES: &[&str] = &[
     "api/submit.proto",
     "binoculars.proto",
     "executor.proto",
+    "job_sets.proto",
     "scheduling.proto",
 ];
 /// Package -> its file under [`GENERATED`], and whether its messages have a JSON form.
@@ -31,6 +32,7 @@ const PACKAGES: &[(&str, &str, bool)] = &[
     ("api", "api.rs", true),
     ("binoculars", "binoculars.rs", true),
     ("pumice.fleet.v1", "pumice/fleet/v1.rs", false),
+    ("pumice.job_sets.v1", "pumice/job_sets/v1.rs", false),
     ("schedulerobjects", "schedulerobjects.rs", true),
 ];
 const GENERATED: &str = "crates/wire/src/generated";

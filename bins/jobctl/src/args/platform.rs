@@ -1,6 +1,8 @@
 //! Flags of the verbs about the platform: `top`, `usage`, `queue`, `node`, `context`, `completion`, `version`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use pumice_units::Quantity;
 
 use super::Form;
@@ -113,6 +115,25 @@ pub enum NodeCommand {
     },
 }
 
+/// A platform and its name.
+#[derive(Debug, Args)]
+pub struct ContextAddArgs {
+    /// Its name
+    pub name: String,
+    /// A context in the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME", conflicts_with = "fleet")]
+    pub kube_context: Option<String>,
+    /// Address of a fleet's server, such as https://fleet.example.com:50051
+    #[arg(long, value_name = "URL", requires = "identity", conflicts_with_all = ["kubeconfig", "data_dir"])]
+    pub fleet: Option<String>,
+    /// Who you are to the fleet: a file that its administrator made by pumice fleet identity
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "fleet")]
+    pub identity: Option<PathBuf>,
+    /// Queue of the fleet for jobs that name none [default: default]
+    #[arg(long, value_name = "NAME", requires = "fleet")]
+    pub queue: Option<String>,
+}
+
 /// What to do about contexts.
 #[derive(Debug, Subcommand)]
 pub enum ContextCommand {
@@ -130,14 +151,8 @@ pub enum ContextCommand {
         #[arg(add = completion::contexts())]
         name: Option<String>,
     },
-    /// Name a platform: what --kubeconfig, --data-dir, --namespace say, under this name
-    Add {
-        /// Its name
-        name: String,
-        /// A context in the kubeconfig [default: its current one]
-        #[arg(long, value_name = "NAME")]
-        kube_context: Option<String>,
-    },
+    /// Name a platform: what --kubeconfig, --data-dir, --namespace say, under this name; or a fleet
+    Add(ContextAddArgs),
     /// Forget a context
     Remove {
         /// Its name

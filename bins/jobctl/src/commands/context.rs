@@ -1,12 +1,15 @@
 //! `jobctl context`: names for platforms.
 
-use pumice_jobs::Exit;
+use std::path::{Path, PathBuf};
+
+use pumice_jobs::connection::ConnectError;
 use pumice_jobs::context::{self, Context, ContextError, Contexts};
 use pumice_jobs::table::Table;
+use pumice_jobs::{Exit, fleet};
 use serde_json::json;
 
 use super::Session;
-use crate::args::{ContextCommand, Form, Shown};
+use crate::args::{ContextAddArgs, ContextCommand, Form, Shown};
 use crate::failure::Failure;
 use crate::{output, terminal};
 
@@ -40,24 +43,9 @@ pub fn run(session: &Session, command: &ContextCommand) -> Result<Exit, Failure>
             context::write(&path, &contexts)?;
             terminal::say("commands go to the pumice up of this machine");
         }
-        ContextCommand::Add { name, kube_context } => {
-            let absolute = |path: &std::path::PathBuf| match &session.surroundings.directory {
-                Some(directory) => directory.join(path),
-                None => path.clone(),
-            };
-            let added = Context {
-                kubeconfig: session.global.kubeconfig.as_ref().map(absolute),
-                context: kube_context.clone(),
-                data_dir: session.global.data_dir.as_ref().map(absolute),
-                namespace: session.global.namespace.clone(),
-            };
-            if added == Context::default() {
-                return Err(Failure::Usage {
-                    message: "a context needs a place: --kubeconfig FILE or --data-dir DIR".to_owned(),
-                    next: format!("jobctl context add {name} --kubeconfig FILE"),
-                });
-            }
-            contexts.contexts.insert(name.clone(), added);
+        ContextCommand::Add(args) => {
+            let name = &args.name;
+            contexts.contexts.insert(name.clone(), added(session, args)?);
             context::write(&path, &contexts)?;
             terminal::say(&format!("{name} is {}", contexts.contexts[name].place()));
             terminal::say(&format!("next:  jobctl context use {name}"));
@@ -69,6 +57,48 @@ pub fn run(session: &Session, command: &ContextCommand) -> Result<Exit, Failure>
         }
     }
     Ok(Exit::Success)
+}
+
+/// The context that flags describe. A fleet's identity is looked at, so that a wrong file is not found out by the first job.
+fn added(session: &Session, args: &ContextAddArgs) -> Result<Context, Failure> {
+    let absolute = |path: &PathBuf| match &session.surroundings.directory {
+        Some(directory) => directory.join(path),
+        None => path.clone(),
+    };
+    let added = Context {
+        kubeconfig: session.global.kubeconfig.as_ref().map(absolute),
+        context: args.kube_context.clone(),
+        data_dir: session.global.data_dir.as_ref().map(absolute),
+        namespace: session.global.namespace.clone(),
+        fleet: args.fleet.clone(),
+        identity: args.identity.as_ref().map(absolute),
+        queue: args.queue.clone(),
+    };
+    if added == Context::default() {
+        return Err(Failure::Usage {
+            message: "a context needs a place: --kubeconfig FILE, --data-dir DIR or --fleet URL".to_owned(),
+            next: format!("jobctl context add {} --kubeconfig FILE", args.name),
+        });
+    }
+    if let (Some(url), Some(identity)) = (&added.fleet, &added.identity) {
+        fleet::check(url, identity).map_err(ConnectError::from)?;
+        if is_open_to_others(identity) {
+            terminal::say(&format!("others can read the private key in {0}; next:  chmod 600 {0}", identity.display()));
+        }
+    }
+    Ok(added)
+}
+
+#[cfg(unix)]
+fn is_open_to_others(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_open_to_others(_: &Path) -> bool {
+    false
 }
 
 fn list(contexts: &Contexts, shown: &Shown) -> Result<Exit, Failure> {

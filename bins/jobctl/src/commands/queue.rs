@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pumice_api::scheduling::Queue;
-use pumice_jobs::{Exit, call, queue};
+use pumice_jobs::{Exit, call, fleet, queue};
 use serde_json::{Value, json};
 
 use super::Session;
@@ -26,6 +26,12 @@ pub fn run(session: &Session, command: &QueueCommand) -> Result<Exit, Failure> {
                 }
                 (vec![object], one.output)
             }
+            QueueCommand::Check(args) if connection.is_fleet() => {
+                return Err(Failure::Usage {
+                    message: "a fleet's queues have shares and no limits that a job could be held against".to_owned(),
+                    next: format!("jobctl queue get {}", args.name),
+                });
+            }
             QueueCommand::Check(args) => return check(&typed(&queue::get(&connection, &args.name).await?)?, args),
         };
         match form {
@@ -33,6 +39,9 @@ pub fn run(session: &Session, command: &QueueCommand) -> Result<Exit, Failure> {
             Form::Name => {
                 let name = |queue: &Value| format!("queue/{}\n", call::text_at(queue, "/metadata/name"));
                 output::text(&queues.iter().map(name).collect::<String>())?;
+            }
+            Form::Table | Form::Wide if connection.is_fleet() => {
+                output::text(&fleet::queue_table(&queues).render(colours))?;
             }
             Form::Table | Form::Wide => {
                 let queues: Vec<Queue> = queues.iter().map(typed).collect::<Result<_, _>>()?;

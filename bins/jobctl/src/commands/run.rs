@@ -52,7 +52,9 @@ pub fn run(session: &Session, args: &RunArgs) -> Result<Exit, Failure> {
 }
 
 async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job: &JobRef) -> Result<Exit, Failure> {
-    let options = (!args.no_logs).then(|| LogOptions { follow: true, ..LogOptions::default() });
+    // A fleet's pods are in clusters that are not reached from here.
+    let options =
+        (!args.no_logs && !connection.is_fleet()).then(|| LogOptions { follow: true, ..LogOptions::default() });
     let mut attended = Attended::new(session, connection, job, options, false)?;
     let (mut several, mut told_part) = (false, false);
     while let Some(happening) = attended.next().await? {
@@ -104,9 +106,12 @@ pub async fn conclude(connection: &Connection, job: &JobRef, ending: &Ending, sh
             follow: false,
         };
         let mut lines = JobLogs::new(connection.clone(), job.clone(), options);
-        terminal::say(&format!("last lines of {}:", first.pod));
+        let mut begun = false;
         // The log may be gone with its pod; the verdict stands without it.
         while let Some(Ok(line)) = lines.next().await {
+            if !std::mem::replace(&mut begun, true) {
+                terminal::say(&format!("last lines of {}:", first.pod));
+            }
             terminal::say(&format!("  {}", String::from_utf8_lossy(&line.text)));
         }
     }

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt as _, stream};
-use pumice_auth::Credentials;
 use pumice_fleet::testsuite::{self, Case, Report, Server, Settings, Spec, junit};
+use pumice_wire::client::Credentials;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::fleet::FleetTestsuiteArgs;

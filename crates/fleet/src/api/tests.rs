@@ -20,6 +20,8 @@ use pumice_wire::api::jobs_server::Jobs as _;
 use pumice_wire::api::queue_service_server::QueueService;
 use pumice_wire::api::submit_server::Submit;
 use pumice_wire::api::{self, EventStreamMessage, JobState, event_message::Events};
+use pumice_wire::job_sets::job_sets_server::JobSets as _;
+use pumice_wire::job_sets::{ListRequest, ListResponse};
 use pumice_wire::wellknown::Empty;
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -122,6 +124,37 @@ async fn what_is_submitted_is_queued_and_told() {
     assert_eq!(active.active_queues_by_pool, BTreeMap::new(), "what waits is in no pool");
     let runs = home.api.get_job_run_details(by(&ada, json!({ "runIds": [format!("{}-1", ids[1])] }))).await.unwrap();
     assert_eq!(runs.into_inner().job_run_details, BTreeMap::new());
+}
+
+#[tokio::test]
+async fn job_sets_are_told_to_those_who_may_watch_them() {
+    let home = home().await;
+    let (admin, ada) = queue(&home.api).await;
+    let hidden = json!({ "name": "hidden", "priorityFactor": 1 });
+    Submit::create_queue(&home.api, by(&admin, hidden)).await.unwrap();
+    let ids = submit(&home.api, &ada, &[json!({}), json!({})]).await;
+    let mut other = jobs(&[json!({})]);
+    (other.queue, other.job_set_id) = ("hidden".to_owned(), "other".to_owned());
+    home.api.submit_jobs(ask(&admin, other)).await.unwrap();
+    let list = async |who: &Arc<Who>, job_set: &str, since: Option<i64>| {
+        let since = since.map(|seconds| pumice_wire::wellknown::Timestamp { seconds, nanos: 0 });
+        let request = ListRequest { job_set: job_set.to_owned(), since, ..ListRequest::default() };
+        home.api.list(ask(who, request)).await.unwrap().into_inner()
+    };
+    let names = |answer: &ListResponse| answer.job_sets.iter().map(|set| set.job_set.clone()).collect::<Vec<_>>();
+    let mine = list(&ada, "", None).await;
+    assert_eq!((names(&mine), mine.user.as_str(), mine.more), (vec!["set".to_owned()], "ada", false));
+    let [state] = mine.job_sets[0].states.as_slice() else { panic!("{mine:?}") };
+    assert_eq!((state.state, state.jobs, &state.first_job_id), (JobState::Queued.into(), 2, &ids[0]));
+    assert_eq!(names(&list(&admin, "", None).await), ["other", "set"]);
+    assert_eq!(names(&list(&ada, "other", None).await), Vec::<String>::new());
+    assert_eq!(names(&list(&admin, "other", None).await), ["other"]);
+    assert_eq!(names(&list(&who("eve", &[]), "", Some(0)).await), ["set"], "staff may watch it");
+    let far = ListRequest {
+        since: Some(pumice_wire::wellknown::Timestamp { seconds: i64::MAX, nanos: 0 }),
+        ..ListRequest::default()
+    };
+    assert_eq!(code(home.api.list(ask(&ada, far)).await), Code::InvalidArgument);
 }
 
 #[tokio::test]

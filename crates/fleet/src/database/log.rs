@@ -11,7 +11,7 @@ use pumice_ledger::{
 };
 use tokio::sync::watch;
 
-use super::{Changed, Error, JobRow, RunRow};
+use super::{Changed, Error, JobRow, JobState, RunRow};
 
 /// How long a leader leads after it was last renewed, by the database's clock.
 pub const LEASE: Duration = Duration::from_secs(2);
@@ -159,6 +159,23 @@ impl HeldRun {
     }
 }
 
+/// The jobs of a job set that are in one state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobsInState {
+    /// The queue.
+    pub queue: String,
+    /// The job set.
+    pub job_set: String,
+    /// The state.
+    pub state: JobState,
+    /// How many there are.
+    pub jobs: u64,
+    /// The first of them, by id.
+    pub first: JobId,
+    /// When the last one came to its state.
+    pub last_transition: TimeMs,
+}
+
 /// What a leader's commit did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
@@ -269,6 +286,23 @@ pub trait Log: Send + Sync + 'static {
     /// # Errors
     /// When the database fails.
     fn runs_of(&self, jobs: &[JobId]) -> impl Future<Output = Result<Vec<RunRow>, Error>> + Send;
+
+    /// Job sets, by queue and name, whose first job is at or after `since` or that have jobs that have not ended; newest
+    /// first, at most `limit`. O(jobs since then + jobs that have not ended).
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn recent_sets(
+        &self,
+        since: JobId,
+        limit: u32,
+    ) -> impl Future<Output = Result<Vec<(String, String)>, Error>> + Send;
+
+    /// How many jobs of these sets are in which state, in no order; sets that are not there are left out. O(their jobs).
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn standing(&self, sets: &[(String, String)]) -> impl Future<Output = Result<Vec<JobsInState>, Error>> + Send;
 
     /// Definitions of queues, by name.
     ///

@@ -9,7 +9,7 @@ use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
-use crate::connect::connect;
+use pumice_wire::client::connect;
 use pumice_wire::executor::executors_client::ExecutorsClient;
 use pumice_wire::executor::{FromExecutor, ToExecutor};
 

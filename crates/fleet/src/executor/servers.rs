@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tonic::transport::Endpoint;
 
-use crate::connect::endpoint;
+use pumice_wire::client::endpoint;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);

@@ -19,7 +19,6 @@ use tonic::transport::Endpoint;
 
 use super::{Case, Report, Server, Settings, Spec, run};
 use crate::api::{Api, Permission, Sources, Who};
-use crate::connect::connect;
 use crate::database::{Database, Place};
 use crate::leader::{Input, Leader, Options};
 use crate::submit::Rules;
@@ -27,6 +26,7 @@ use pumice_wire::api::event_server::EventServer;
 use pumice_wire::api::jobs_server::JobsServer;
 use pumice_wire::api::queue_service_server::QueueServiceServer;
 use pumice_wire::api::submit_server::SubmitServer;
+use pumice_wire::client::connect;
 
 /// A fleet without clusters.
 struct Fleet {

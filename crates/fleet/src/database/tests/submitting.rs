@@ -21,6 +21,7 @@ laws!(
     what_cannot_be_written_takes_no_others_with_it,
     two_servers_write_one_sequence,
     nothing_is_accepted_when_closed,
+    job_sets_are_listed_newest_first_and_counted,
 );
 
 async fn a_submission_is_there_in_order_after_a_restart(home: Home) {
@@ -227,4 +228,27 @@ async fn nothing_is_accepted_when_closed(home: Home) {
     let refused = database.submit(vec![submission("s", vec![job(99, None)])]).await;
     assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
     assert_eq!(submitted(&home.open().await).await.len(), accepted);
+}
+
+async fn job_sets_are_listed_newest_first_and_counted(home: Home) {
+    let database = home.open().await;
+    let batch = vec![submission("a", vec![job(9, None), job(4, None)]), submission("b", vec![job(5, None)])];
+    database.submit(batch).await.unwrap();
+    let set = |name: &str| ("q".to_owned(), name.to_owned());
+    for (since, limit, wanted) in
+        [(0, 10, vec!["b", "a"]), (0, 1, vec!["b"]), (6, 10, vec!["b", "a"]), (99, 10, vec!["b", "a"])]
+    {
+        let recent = database.recent_sets(JobId(since), limit).await.unwrap();
+        assert_eq!(recent, wanted.into_iter().map(set).collect::<Vec<_>>(), "since {since}");
+    }
+    let mut standing = database.standing(&[set("a"), set("b"), set("nothing")]).await.unwrap();
+    standing.sort_by(|one, other| one.job_set.cmp(&other.job_set));
+    let told: Vec<_> = standing.iter().map(|one| (one.job_set.as_str(), one.state, one.jobs, one.first)).collect();
+    assert_eq!(told, [("a", JobState::Queued, 2, JobId(4)), ("b", JobState::Queued, 1, JobId(5))]);
+    // What has ended is listed by its age alone.
+    execute(&database, "UPDATE jobs SET state = 'succeeded', ended = 1 WHERE job_set = 'b'", vec![]).await;
+    assert_eq!(database.recent_sets(JobId(6), 10).await.unwrap(), [set("a")]);
+    assert_eq!(database.standing(&[set("b")]).await.unwrap()[0].state, JobState::Succeeded);
+    assert_eq!(database.standing(&[]).await.unwrap(), []);
+    database.close().await;
 }

@@ -1,0 +1,311 @@
+//! Jobs and pods as a platform would have them, of what a fleet tells. Pure.
+
+use jiff::Timestamp;
+use pumice_api::names::{JOB_NAME, TASK_INDEX, TASK_SPEC, USER};
+use pumice_wire::api::{JobDetails, JobState};
+use pumice_wire::job_sets::JobSet;
+use serde_json::{Map, Value, json};
+
+use super::story::{Stage, Story, Tally, Told};
+use crate::call::text_at;
+use crate::pods::ATTEMPT;
+
+/// The Job that a job set was made of; annotation of its first job.
+pub const MANIFEST: &str = "pumice.sh/job";
+/// The task of jobs that `jobctl` did not make.
+const OTHERS_TASK: &str = "job";
+
+/// What does not change of a job set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Known {
+    /// Its queue.
+    pub queue: String,
+    /// Its name.
+    pub name: String,
+    /// Its first job.
+    pub first: String,
+    /// Where its pods are made.
+    pub namespace: String,
+    /// Who submitted it.
+    pub owner: String,
+    /// When.
+    pub submitted: Option<Timestamp>,
+    /// The Job that it was made of; none where another client submitted it.
+    pub manifest: Option<Value>,
+}
+
+impl Known {
+    /// What the first job of a set tells of it.
+    pub fn of(first: JobDetails) -> Self {
+        let submitted = first.submitted_ts.and_then(|at| Timestamp::try_from(at).ok());
+        let spec = first.job_spec.unwrap_or_default();
+        let manifest = spec.annotations.get(MANIFEST).and_then(|text| serde_json::from_str(text).ok());
+        Known {
+            queue: first.queue,
+            name: first.jobset,
+            first: first.job_id,
+            namespace: first.namespace,
+            owner: spec.owner,
+            submitted,
+            manifest: manifest.filter(Value::is_object),
+        }
+    }
+}
+
+/// The first job of a set.
+pub fn first_of(set: &JobSet) -> Option<&str> {
+    set.states.iter().map(|state| state.first_job_id.as_str()).min()
+}
+
+/// How many jobs of a set are where, and when the last one came there.
+pub fn standing(set: &JobSet) -> (Tally, Option<Timestamp>) {
+    let (mut tally, mut last) = (Tally::default(), None);
+    for state in &set.states {
+        let at = state.last_transition.and_then(|at| Timestamp::try_from(at).ok());
+        last = last.max(at);
+        *match JobState::try_from(state.state).unwrap_or(JobState::Unknown) {
+            JobState::Running => &mut tally.running,
+            JobState::Succeeded => &mut tally.succeeded,
+            JobState::Failed | JobState::Rejected | JobState::Preempted => &mut tally.failed,
+            JobState::Cancelled => &mut tally.cancelled,
+            JobState::Queued | JobState::Leased | JobState::Pending | JobState::Submitted | JobState::Unknown => {
+                &mut tally.waiting
+            }
+        } += state.jobs;
+    }
+    (tally, last)
+}
+
+/// The job that a set is.
+pub fn job(known: &Known, tally: &Tally, last: Option<Timestamp>, version: &str) -> Value {
+    let mut metadata = Map::new();
+    let manifest = known.manifest.as_ref();
+    if let Some(Value::Object(own)) = manifest.and_then(|manifest| manifest.get("metadata")) {
+        metadata.clone_from(own);
+    }
+    metadata.insert("name".to_owned(), json!(known.name));
+    metadata.insert("namespace".to_owned(), json!(known.namespace));
+    metadata.insert("uid".to_owned(), json!(known.first));
+    metadata.insert("resourceVersion".to_owned(), json!(version));
+    metadata.insert("creationTimestamp".to_owned(), json!(known.submitted.map(second)));
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.insert(USER.to_owned(), json!(known.owner));
+    }
+    let mut spec = match manifest.and_then(|manifest| manifest.get("spec")) {
+        Some(Value::Object(spec)) => spec.clone(),
+        _ => {
+            let task = json!({"name": OTHERS_TASK, "replicas": tally.all(), "template": {"spec": {"containers": []}}});
+            Map::from_iter([("minAvailable".to_owned(), json!(tally.all())), ("tasks".to_owned(), json!([task]))])
+        }
+    };
+    spec.insert("queue".to_owned(), json!(known.queue));
+    let phase = phase(&spec, tally);
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": metadata,
+        "status": {
+            "state": {"phase": phase, "lastTransitionTime": last.map(second)},
+            "minAvailable": spec.get("minAvailable"),
+            "pending": tally.waiting, "running": tally.running, "succeeded": tally.succeeded,
+            "failed": tally.failed, "terminated": tally.cancelled,
+        },
+        "spec": spec,
+    })
+}
+
+/// A job's phase. It has ended when all of it has: a fleet ends none early.
+fn phase(spec: &Map<String, Value>, tally: &Tally) -> &'static str {
+    let number = |name: &str| spec.get(name).and_then(Value::as_u64);
+    let wanted = number("minSuccess").or(number("minAvailable")).unwrap_or_else(|| tally.all());
+    match tally {
+        _ if tally.active() > 0 && tally.active() == tally.waiting && tally.active() == tally.all() => "Pending",
+        _ if tally.active() > 0 => "Running",
+        _ if tally.cancelled > 0 => "Terminated",
+        _ if tally.succeeded >= wanted => "Completed",
+        _ => "Failed",
+    }
+}
+
+/// The name of a job's pod: with the task and the index where `jobctl` made it, so that it is called as on a platform.
+pub fn pod_name(job_set: &str, id: &str, told: &Told) -> String {
+    match (&told.task, told.index) {
+        (Some(task), Some(index)) => format!("{job_set}-{task}-{index}"),
+        _ => format!("{job_set}-{id}"),
+    }
+}
+
+/// The pod that a job of a set is.
+pub fn pod(job_set: &str, id: &str, told: &Told) -> Value {
+    let attempt = told.attempts.max(1);
+    let mut labels = Map::from_iter([(JOB_NAME.to_owned(), json!(job_set))]);
+    labels.extend(told.task.iter().map(|task| (TASK_SPEC.to_owned(), json!(task))));
+    labels.extend(told.index.iter().map(|index| (TASK_INDEX.to_owned(), json!(index.to_string()))));
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(job_set, id, told), "namespace": told.namespace, "uid": format!("{id}-{attempt}"),
+            "resourceVersion": told.changed.to_string(), "labels": labels,
+            "creationTimestamp": told.submitted.map(second),
+        },
+        "spec": {
+            "nodeName": told.node,
+            "containers": [{"name": told.container, "env": [{"name": ATTEMPT, "value": attempt.to_string()}]}],
+        },
+        "status": pod_status(told),
+    })
+}
+
+fn pod_status(told: &Told) -> Value {
+    let status = |name: &str, state: Value| json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state});
+    let (started, finished) = (told.started.map(second), told.finished.map(second));
+    let ended = |exit_code: i32, reason: &str, message: &str| {
+        json!({"terminated": {"exitCode": exit_code, "reason": reason, "message": message,
+               "startedAt": started, "finishedAt": finished}})
+    };
+    match told.stage {
+        Stage::Waiting => json!({"phase": "Pending", "message": told.message}),
+        Stage::Running => {
+            let running = status(&told.container, json!({"running": {"startedAt": started}}));
+            json!({"phase": "Running", "containerStatuses": [running]})
+        }
+        Stage::Succeeded => {
+            json!({"phase": "Succeeded", "containerStatuses": [status(&told.container, ended(0, "Completed", ""))]})
+        }
+        // A pod that somebody ended is gone; who asks for it nevertheless is told so.
+        Stage::Cancelled => json!({"phase": "Failed", "reason": "Cancelled", "message": told.message}),
+        Stage::Failed => {
+            let containers = told.containers.iter();
+            let containers: Vec<Value> =
+                containers.map(|end| status(&end.name, ended(end.exit_code, &end.reason, &end.message))).collect();
+            json!({"phase": "Failed", "reason": "", "message": told.message, "containerStatuses": containers})
+        }
+    }
+}
+
+/// What lists and watches leave out: pods of jobs that were cancelled.
+pub fn is_there(told: &Told) -> bool {
+    told.stage != Stage::Cancelled
+}
+
+/// The list object of a kind.
+pub fn list(kind: &str, version: &str, items: Vec<Value>) -> Value {
+    json!({"apiVersion": "v1", "kind": kind, "metadata": {"resourceVersion": version}, "items": items})
+}
+
+/// The job that a story is of.
+pub fn job_of_story(known: &Known, story: &Story) -> Value {
+    job(known, &story.tally(), story.at, &story.read.to_string())
+}
+
+/// The pod that a name stands for.
+pub fn pod_named<'s>(job_set: &str, story: &'s Story, name: &str) -> Option<(&'s String, &'s Told)> {
+    story.jobs.iter().find(|(id, told)| pod_name(job_set, id, told) == name)
+}
+
+/// A job's queue, as it was asked for.
+pub fn queue_of(job: &Value) -> &str {
+    text_at(job, "/spec/queue")
+}
+
+fn second(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use pumice_api::batch::Job;
+    use pumice_wire::job_sets::JobsInState;
+
+    use super::super::story::ContainerEnd;
+    use super::*;
+    use crate::outcome::{JobEnd, end_of, pod_failures};
+    use crate::pods::PodBrief;
+    use crate::progress::Counts;
+
+    fn known(manifest: Option<Value>) -> Known {
+        Known {
+            queue: "research".to_owned(),
+            name: "sweep".to_owned(),
+            first: "01a".to_owned(),
+            namespace: "default".to_owned(),
+            owner: "ada".to_owned(),
+            submitted: Some(Timestamp::UNIX_EPOCH),
+            manifest,
+        }
+    }
+
+    #[test]
+    fn a_set_is_a_job_whose_end_follows_from_its_own_rules() {
+        let manifest = |more: Value| {
+            let mut spec = json!({"minAvailable": 1, "tasks": [{"name": "main", "replicas": 4}]});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            Some(json!({"metadata": {"labels": {"a": "b"}}, "spec": spec}))
+        };
+        let tally =
+            |waiting, running, succeeded, failed, cancelled| Tally { waiting, running, succeeded, failed, cancelled };
+        for (manifest, tally, end) in [
+            (None, tally(4, 0, 0, 0, 0), None),
+            (None, tally(0, 0, 4, 0, 0), Some(JobEnd::Completed)),
+            (None, tally(0, 0, 3, 1, 0), Some(JobEnd::Failed)),
+            (manifest(json!({"minSuccess": 3})), tally(0, 0, 3, 1, 0), Some(JobEnd::Completed)),
+            (manifest(json!({"minSuccess": 4})), tally(0, 0, 3, 1, 0), Some(JobEnd::Failed)),
+            (manifest(json!({"minSuccess": 1})), tally(0, 1, 3, 0, 0), None),
+            (manifest(json!({})), tally(0, 0, 3, 0, 1), Some(JobEnd::Terminated)),
+        ] {
+            let object = job(&known(manifest), &tally, None, "7");
+            let typed: Job = serde_json::from_value(object).unwrap();
+            assert_eq!(end_of(&typed), end, "{tally:?}");
+            let counts = Counts::of(&typed);
+            assert_eq!((counts.total, counts.succeeded, counts.running), (4, tally.succeeded, tally.running));
+            assert_eq!(typed.spec.queue, "research");
+        }
+    }
+
+    #[test]
+    fn states_are_counted_where_people_look_for_them() {
+        let state = |state: JobState, jobs, first: &str| JobsInState {
+            state: state.into(),
+            jobs,
+            first_job_id: first.to_owned(),
+            last_transition: None,
+        };
+        let states =
+            vec![state(JobState::Leased, 2, "c"), state(JobState::Queued, 1, "b"), state(JobState::Preempted, 5, "a")];
+        let set = JobSet { states, ..JobSet::default() };
+        assert_eq!(standing(&set).0, Tally { waiting: 3, failed: 5, ..Tally::default() });
+        assert_eq!(first_of(&set), Some("a"));
+    }
+
+    #[test]
+    fn pods_read_like_those_of_a_platform() {
+        let told = Told {
+            task: Some("main".to_owned()),
+            index: Some(3),
+            container: "main".to_owned(),
+            stage: Stage::Failed,
+            attempts: 2,
+            finished: Some(Timestamp::UNIX_EPOCH),
+            containers: vec![ContainerEnd {
+                name: "main".to_owned(),
+                exit_code: 137,
+                reason: "OOMKilled".to_owned(),
+                message: String::new(),
+            }],
+            ..Told::default()
+        };
+        let pod: Pod = serde_json::from_value(pod("sweep", "01b", &told)).unwrap();
+        assert_eq!(
+            pod_failures(std::slice::from_ref(&pod))[0].sentence(),
+            "pod sweep-main-3 ended with exit code 137 (OOMKilled)"
+        );
+        let brief = PodBrief::of(&pod);
+        assert_eq!((brief.index, brief.attempt, brief.oom, brief.task.as_str()), (Some(3), Some(2), true, "main"));
+        let rejected = Told { containers: Vec::new(), message: "no image".to_owned(), ..told };
+        let pod: Pod = serde_json::from_value(super::pod("sweep", "01b", &rejected)).unwrap();
+        assert!(pod_failures(std::slice::from_ref(&pod))[0].sentence().ends_with("no image"));
+    }
+}

@@ -1,0 +1,388 @@
+//! From a Job to what a fleet is asked for: one job for each pod, all in one job set of the Job's name.
+//!
+//! Invariant: pure, and nothing is dropped in silence: what a fleet does not do is refused by its name, with what to do instead.
+//! An item's client id follows from the Job's key and the pod's place, so a submission that is repeated gives the same jobs.
+
+use std::collections::BTreeMap;
+
+use pumice_api::names::{AFTER, DEADLINE, JOB_NAME, MAX_PARALLEL, ON_OOM, RETRIES, TASK_INDEX, TASK_SPEC};
+use pumice_wire::api::JobSubmitRequestItem;
+use pumice_wire::kubernetes::PodSpec;
+use serde_json::{Map, Value, json};
+
+use super::objects::MANIFEST;
+use super::refusal::Refusal;
+use crate::call::text_at;
+use crate::render::REPLICAS_MAX;
+
+/// Jobs of one request, which may have 10,000: smaller ones share the server's transactions and show progress.
+pub const ITEMS_MAX: usize = 2_000;
+/// Jobs that start together, and have to be in one request.
+pub const GANG_MAX: usize = 10_000;
+/// A longer Job finds no place beside its first pod.
+const MANIFEST_BYTES_MAX: usize = 128 << 10;
+/// Variables that tell a pod its index.
+const INDEX: [&str; 2] = ["VK_TASK_INDEX", "VC_TASK_INDEX"];
+const GANG_ID: &str = "armadaproject.io/gangId";
+const GANG_CARDINALITY: &str = "armadaproject.io/gangCardinality";
+/// Armada's place in a queue where nobody says another; lower goes first.
+const PRIORITY: f64 = 1000.0;
+
+/// Fields of a Job's spec that have a meaning here.
+const SPEC_FIELDS: &[&str] = &[
+    "schedulerName",
+    "minAvailable",
+    "tasks",
+    "plugins",
+    "queue",
+    "maxRetry",
+    "priorityClassName",
+    "minSuccess",
+    "policies",
+    "volumes",
+    "ttlSecondsAfterFinished",
+    "runningEstimate",
+    "networkTopology",
+];
+/// And of a task.
+const TASK_FIELDS: &[&str] = &[
+    "name",
+    "replicas",
+    "minAvailable",
+    "template",
+    "policies",
+    "maxRetry",
+    "dependsOn",
+    "topologyPolicy",
+    "minSuccess",
+    "maxParallel",
+    "retries",
+    "partitionPolicy",
+];
+
+/// What is wished for on a platform and can't be had here: the field, and what to do instead.
+const NOT_OF_JOBS: &[(&str, &str)] = &[
+    ("policies", "a fleet restarts no whole jobs: leave --max-retry out, and submit what failed again by jobctl retry"),
+    ("volumes", "a fleet makes no claims: name one that the clusters have in the pod's own volumes"),
+    ("ttlSecondsAfterFinished", "a fleet forgets jobs by a rule of its own: leave the field out"),
+    (
+        "networkTopology",
+        "a fleet places by node labels: use armadaproject.io/gangNodeUniformityLabel with Armada's client",
+    ),
+];
+const NOT_OF_TASKS: &[(&str, &str)] = &[
+    ("policies", "a fleet has no policies for tasks: leave them out"),
+    ("dependsOn", "a fleet starts all tasks as there is room: submit the later one when the first has ended"),
+    ("topologyPolicy", "a fleet does not place by NUMA: leave the field out"),
+    ("partitionPolicy", "a fleet has no partitions: leave the field out"),
+    ("minSuccess", "a fleet counts successes of whole jobs: use the job's minSuccess"),
+    ("maxParallel", PARALLEL),
+    ("retries", TRIES),
+];
+const PARALLEL: &str =
+    "a fleet does not bound how many of a job run at a time: leave --max-parallel out, the queue's share bounds them";
+const TRIES: &str = "a fleet runs failed pods again by the retry policy of the queue: leave --retries out";
+const NOT_BY_ANNOTATION: &[(&str, &str)] = &[
+    (AFTER, "a fleet starts jobs as there is room: leave --after out, and submit this one when the other has ended"),
+    (DEADLINE, "a fleet knows no deadlines: leave --deadline out, and ask for another --priority"),
+    (ON_OOM, "a fleet does not raise memory by itself: leave --on-oom out, and submit again with more --memory"),
+    (MAX_PARALLEL, PARALLEL),
+    (RETRIES, TRIES),
+];
+
+/// What a fleet is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// All of it, in the order of tasks and indexes.
+    pub items: Vec<JobSubmitRequestItem>,
+    /// How many go into one request.
+    pub batch: usize,
+}
+
+/// The items of a Job whose name, namespace and queue are filled in. `key` is nobody else's, or that of this Job for ever.
+///
+/// # Errors
+/// What a fleet does not do, or what is missing.
+pub fn items(job: &Value, key: &str) -> Result<Asked, Refusal> {
+    let [name, namespace] = ["/metadata/name", "/metadata/namespace"].map(|pointer| text_at(job, pointer));
+    let spec = object(job.get("spec"), "spec")?;
+    known(spec, "spec", SPEC_FIELDS)?;
+    refuse(spec, NOT_OF_JOBS)?;
+    refuse_annotations(job.pointer("/metadata/annotations"))?;
+    plugins(spec)?;
+    let tasks = spec.get("tasks").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let replicas: Vec<u64> = tasks.iter().map(replicas).collect::<Result<_, _>>()?;
+    let total: u64 = replicas.iter().sum();
+    if total == 0 || total > u64::from(REPLICAS_MAX) {
+        return Err(Refusal::invalid(format!("the job has {total} pods; it may have 1 to {REPLICAS_MAX}")));
+    }
+    let gang = gang(spec, total)?;
+    let mut items = Vec::new();
+    for (number, (task, replicas)) in tasks.iter().zip(replicas).enumerate() {
+        let fields = object(Some(task), "spec.tasks")?;
+        known(fields, "spec.tasks", TASK_FIELDS)?;
+        refuse(fields, NOT_OF_TASKS)?;
+        let template = Template::read(task, number, spec)?;
+        for index in 0..replicas {
+            let mut item = template.item(index)?;
+            item.annotations.insert(JOB_NAME.to_owned(), name.to_owned());
+            if gang {
+                item.annotations.insert(GANG_ID.to_owned(), key.to_owned());
+                item.annotations.insert(GANG_CARDINALITY.to_owned(), total.to_string());
+            }
+            item.namespace = namespace.to_owned();
+            item.client_id = format!("{key}.{}", items.len());
+            items.push(item);
+        }
+    }
+    let manifest = manifest(job)?;
+    if let Some(first) = items.first_mut() {
+        first.annotations.insert(MANIFEST.to_owned(), manifest);
+    }
+    Ok(Asked { items, batch: if gang { GANG_MAX } else { ITEMS_MAX } })
+}
+
+/// The Job, to be kept beside its first pod. The server puts a job's id where `{JobId}` is written, which is to stay here.
+fn manifest(job: &Value) -> Result<String, Refusal> {
+    let text =
+        json!({"metadata": job["metadata"], "spec": job["spec"]}).to_string().replace("{JobId}", "\\u007bJobId}");
+    if text.len() > MANIFEST_BYTES_MAX {
+        let bytes = text.len();
+        return Err(Refusal::invalid(format!(
+            "the job has {bytes} bytes; a fleet takes at most {MANIFEST_BYTES_MAX}: put what is long into the image or a file"
+        )));
+    }
+    Ok(text)
+}
+
+fn object<'j>(value: Option<&'j Value>, what: &str) -> Result<&'j Map<String, Value>, Refusal> {
+    value.and_then(Value::as_object).ok_or_else(|| Refusal::invalid(format!("{what} is no object")))
+}
+
+/// A field that is misspelt must not be dropped in silence.
+fn known(fields: &Map<String, Value>, what: &str, known: &[&str]) -> Result<(), Refusal> {
+    match fields.keys().find(|field| !known.contains(&field.as_str())) {
+        Some(field) => Err(Refusal::invalid(format!("{what} has no field {field}; is it misspelt?"))),
+        None => Ok(()),
+    }
+}
+
+fn is_said(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        Value::String(text) => !text.is_empty(),
+        _ => true,
+    }
+}
+
+fn refuse(fields: &Map<String, Value>, wishes: &[(&str, &str)]) -> Result<(), Refusal> {
+    match wishes.iter().find(|(field, _)| fields.get(*field).is_some_and(is_said)) {
+        Some((_, instead)) => Err(Refusal::not_here(*instead)),
+        None => Ok(()),
+    }
+}
+
+fn refuse_annotations(annotations: Option<&Value>) -> Result<(), Refusal> {
+    match annotations.and_then(Value::as_object) {
+        Some(annotations) => refuse(annotations, NOT_BY_ANNOTATION),
+        None => Ok(()),
+    }
+}
+
+/// Pods learn their index, and nothing of each other: `svc` stands in every rendered Job of several pods, and is left out.
+fn plugins(spec: &Map<String, Value>) -> Result<(), Refusal> {
+    let plugins = spec.get("plugins").and_then(Value::as_object);
+    match plugins.and_then(|plugins| plugins.keys().find(|name| !["env", "svc"].contains(&name.as_str()))) {
+        Some(name) => Err(Refusal::not_here(format!(
+            "a fleet has no job plugin {name}: pods of a job may be in different clusters and do not find each other by name"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn replicas(task: &Value) -> Result<u64, Refusal> {
+    match task.get("replicas") {
+        None | Some(Value::Null) => Ok(1),
+        Some(replicas) => {
+            let wrong = || Refusal::invalid(format!("spec.tasks: replicas is {replicas}, which is no number of pods"));
+            replicas.as_u64().filter(|replicas| *replicas <= u64::from(REPLICAS_MAX)).ok_or_else(wrong)
+        }
+    }
+}
+
+/// Whether all pods start together. Some of them can't.
+fn gang(spec: &Map<String, Value>, total: u64) -> Result<bool, Refusal> {
+    match spec.get("minAvailable").and_then(Value::as_u64).unwrap_or(total) {
+        0 | 1 => Ok(false),
+        least if least == total && total > GANG_MAX as u64 => Err(Refusal::not_here(format!(
+            "a fleet starts at most {GANG_MAX} pods together, and these are {total}: say --gang 1 if each can run by itself"
+        ))),
+        least if least == total => Ok(true),
+        least => Err(Refusal::not_here(format!(
+            "a fleet starts all pods of a job together or each by itself, not {least} of {total}: say --gang or --gang 1"
+        ))),
+    }
+}
+
+/// What the pods of a task have in common.
+struct Template {
+    task: String,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    pod: Value,
+}
+
+impl Template {
+    fn read(task: &Value, number: usize, spec: &Map<String, Value>) -> Result<Self, Refusal> {
+        let name = match text_at(task, "/name") {
+            "" => format!("default{number}"),
+            name => name.to_owned(),
+        };
+        let metadata = task.pointer("/template/metadata");
+        refuse_annotations(metadata.and_then(|metadata| metadata.get("annotations")))?;
+        let texts = |field: &str| {
+            let fields =
+                metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_object).into_iter().flatten();
+            fields.filter_map(|(key, text)| Some((key.clone(), text.as_str()?.to_owned()))).collect()
+        };
+        let mut pod = task.pointer("/template/spec").cloned().unwrap_or(Value::Null);
+        let fields = pod.as_object_mut().ok_or_else(|| {
+            Refusal::invalid(format!("task {name} says no pod: only what jobctl submitted can be submitted again"))
+        })?;
+        fields.remove("schedulerName");
+        fields.entry("restartPolicy").or_insert_with(|| json!("Never"));
+        if let Some(class) = spec.get("priorityClassName").filter(|class| is_said(class)) {
+            fields.entry("priorityClassName").or_insert_with(|| class.clone());
+        }
+        for containers in ["containers", "initContainers"] {
+            let containers = fields.get_mut(containers).and_then(Value::as_array_mut);
+            containers.into_iter().flatten().try_for_each(|container| settle(container))?;
+        }
+        Ok(Template { task: name, labels: texts("labels"), annotations: texts("annotations"), pod })
+    }
+
+    /// The job of an index. What tells it from the others is in annotations, which placing does not read: so all have one shape.
+    fn item(&self, index: u64) -> Result<JobSubmitRequestItem, Refusal> {
+        let mut pod = self.pod.clone();
+        let index = index.to_string();
+        for containers in ["containers", "initContainers"] {
+            for container in pod.get_mut(containers).and_then(Value::as_array_mut).into_iter().flatten() {
+                number(container, &index);
+            }
+        }
+        let spec =
+            PodSpec::from_json(&pod).map_err(|error| Refusal::invalid(format!("task {}: {error}", self.task)))?;
+        let mut annotations = self.annotations.clone();
+        annotations.insert(TASK_SPEC.to_owned(), self.task.clone());
+        annotations.insert(TASK_INDEX.to_owned(), index);
+        Ok(JobSubmitRequestItem {
+            priority: PRIORITY,
+            labels: self.labels.clone(),
+            annotations,
+            pod_specs: vec![spec],
+            ..JobSubmitRequestItem::default()
+        })
+    }
+}
+
+/// A fleet plans with what each container takes at most: requests and limits are one and the same, what is said of either.
+fn settle(container: &mut Value) -> Result<(), Refusal> {
+    let said = |of: &str| {
+        container.pointer(&format!("/resources/{of}")).and_then(Value::as_object).cloned().unwrap_or_default()
+    };
+    let (mut amounts, requests) = (said("limits"), said("requests"));
+    amounts.extend(requests);
+    if amounts.is_empty() {
+        return Err(Refusal::invalid("a fleet has to know what each pod takes: say --cpu and --memory"));
+    }
+    let resources = container.as_object_mut().map(|fields| fields.entry("resources").or_insert_with(|| json!({})));
+    if let Some(resources) = resources.and_then(Value::as_object_mut) {
+        resources.insert("limits".to_owned(), json!(amounts));
+        resources.insert("requests".to_owned(), json!(amounts));
+    }
+    Ok(())
+}
+
+/// Tells a container its index, unless it says something of its own.
+fn number(container: &mut Value, index: &str) {
+    let Some(fields) = container.as_object_mut() else { return };
+    if let Some(variables) = fields.entry("env").or_insert_with(|| json!([])).as_array_mut() {
+        variables.retain(|variable| !INDEX.contains(&text_at(variable, "/name")));
+        variables.splice(0..0, INDEX.map(|name| json!({"name": name, "value": index})));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::{JobFlags, render};
+
+    fn flags(change: impl FnOnce(&mut JobFlags)) -> Value {
+        let mut flags = JobFlags {
+            name: Some("sweep".to_owned()),
+            namespace: Some("team".to_owned()),
+            queue: Some("research".to_owned()),
+            cpu: Some("500m".to_owned()),
+            memory: Some("64Mi".to_owned()),
+            command: ["sleep", "1"].map(str::to_owned).to_vec(),
+            ..JobFlags::default()
+        };
+        change(&mut flags);
+        serde_json::to_value(render(&flags).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn each_pod_is_a_job_of_its_own() {
+        let job = flags(|flags| (flags.replicas, flags.min_available) = (Some(3), Some(1)));
+        let Asked { items, batch } = items(&job, "k").unwrap();
+        assert_eq!((items.len(), batch), (3, ITEMS_MAX));
+        let ids: Vec<&str> = items.iter().map(|item| item.client_id.as_str()).collect();
+        assert_eq!(ids, ["k.0", "k.1", "k.2"]);
+        let pod = items[2].pod_specs[0].to_json().unwrap();
+        let container = &pod["containers"][0];
+        assert_eq!(container["env"][1], json!({"name": "VC_TASK_INDEX", "value": "2"}));
+        let amounts = json!({"cpu": "500m", "memory": "64Mi"});
+        assert_eq!((&container["resources"]["limits"], &container["resources"]["requests"]), (&amounts, &amounts));
+        assert_eq!(items[2].annotations[TASK_INDEX], "2");
+        assert!(!items[2].annotations.contains_key(MANIFEST) && !items[2].annotations.contains_key(GANG_ID));
+        let kept: Value = serde_json::from_str(&items[0].annotations[MANIFEST]).unwrap();
+        assert_eq!((&kept["spec"], &kept["metadata"]["name"]), (&job["spec"], &json!("sweep")));
+    }
+
+    #[test]
+    fn pods_that_start_together_are_a_gang_in_one_request() {
+        let Asked { items, batch } = items(&flags(|flags| flags.replicas = Some(3)), "k").unwrap();
+        assert_eq!(batch, GANG_MAX);
+        assert!(items.iter().all(|item| item.annotations[GANG_ID] == "k" && item.annotations[GANG_CARDINALITY] == "3"));
+    }
+
+    #[test]
+    fn what_a_fleet_does_not_do_is_refused_by_its_name() {
+        let refused = |job: &Value| items(job, "k").expect_err("refused").message;
+        let mut said = Vec::new();
+        said.push(refused(&flags(|flags| flags.retries = Some(2))));
+        said.push(refused(&flags(|flags| flags.max_retry = Some(2))));
+        said.push(refused(&flags(|flags| flags.max_parallel = Some(1))));
+        said.push(refused(&flags(|flags| flags.on_oom = Some("factor=2,max=1Gi".to_owned()))));
+        said.push(refused(&flags(|flags| flags.after = vec!["ok:other".to_owned()])));
+        said.push(refused(&flags(|flags| flags.deadline = Some("2026-12-01T00:00:00Z".to_owned()))));
+        said.push(refused(&flags(|flags| (flags.replicas, flags.min_available) = (Some(3), Some(2)))));
+        said.push(refused(&flags(|flags| flags.replicas = Some(20_000))));
+        said.push(refused(&flags(|flags| (flags.cpu, flags.memory) = (None, None))));
+        let mut job = flags(|_| ());
+        job["spec"]["plugins"] = json!({"mpi": []});
+        said.push(refused(&job));
+        let mut job = flags(|_| ());
+        job["spec"]["minAvailible"] = json!(1);
+        said.push(refused(&job));
+        let mut job = flags(|_| ());
+        job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["comand"] = json!(["x"]);
+        said.push(refused(&job));
+        let mut job = flags(|_| ());
+        job["metadata"]["annotations"] = json!({"a": "x".repeat(MANIFEST_BYTES_MAX)});
+        said.push(refused(&job));
+        insta::assert_snapshot!(said.join("\n"));
+    }
+}

@@ -1,0 +1,230 @@
+//! `jobctl` with a fleet: the same verbs, words and tables as with a platform, through the real programs.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use pumice_testkit::{Fleet, Platform, Setup, eventually};
+use serde_json::Value;
+
+/// Amounts of a pod that fits everywhere.
+const SMALL: [&str; 4] = ["--cpu", "100m", "--memory", "32Mi"];
+
+/// A fleet of two simulated clusters, that ada knows as `grid`.
+fn grid() -> Fleet {
+    let fleet = Fleet::up(&["--clusters", "2", "--nodes", "5"]);
+    known(&fleet);
+    fleet
+}
+
+/// Makes a fleet known to ada, whose queue is `research`.
+fn known(fleet: &Fleet) {
+    fleet.queue("research", "ada");
+    let identity = fleet.identity(&["--user", "ada"]).display().to_string();
+    let flags = ["--fleet", &fleet.url, "--identity", &identity, "--queue", "research"];
+    let added = fleet.jobctl(["context", "add", "grid"].into_iter().chain(flags));
+    assert!(added.stderr.contains(&format!("grid is fleet {}, queue research", fleet.url)), "{added:?}");
+    assert!(added.stderr.contains("others can read the private key"), "{added:?}");
+    fleet.jobctl(["context", "use", "grid"]).ok();
+}
+
+/// A job of simulated pods, which end by themselves.
+fn simulated(name: &str, pods: u32, exit_code: u32) -> String {
+    format!(
+        r#"
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {{name: {name}, labels: {{team: a}}}}
+spec:
+  minAvailable: 1
+  minSuccess: {pods}
+  tasks:
+  - name: main
+    replicas: {pods}
+    template:
+      metadata:
+        annotations: {{pumice.sh/simulated-duration: 100ms, pumice.sh/simulated-exit-code: "{exit_code}"}}
+      spec:
+        containers:
+        - {{name: main, image: busybox, command: [work], resources: {{requests: {{cpu: 100m, memory: 32Mi}}}}}}
+"#
+    )
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn a_researcher_works_as_on_a_platform() {
+    let fleet = grid();
+    let file = |name: &str, content: &str| fleet.file(name, content).display().to_string();
+    let contexts = fleet.jobctl(["context", "list"]).ok();
+    assert!(contexts.contains("grid") && contexts.contains("queue research"), "{contexts}");
+    let queues = fleet.jobctl(["queue", "list"]).ok();
+    assert!(queues.starts_with("NAME") && queues.contains("research   Open") && queues.contains("ada"), "{queues}");
+
+    // Three pods, to their end.
+    let three = file("three.yaml", &simulated("three", 3, 0));
+    assert_eq!(fleet.jobctl(["submit", "-f", &three]).ok(), "job/three\n");
+    fleet.jobctl(["wait", "three", "--timeout", "60s"]).ok();
+    let listed = fleet.jobctl(["list"]).ok();
+    assert!(listed.contains("three") && listed.contains("Completed"), "{listed}");
+    let three = json(&fleet.jobctl(["get", "three", "-o", "json"]).ok());
+    assert_eq!((&three["status"]["succeeded"], &three["spec"]["queue"]), (&3.into(), &"research".into()), "{three}");
+    assert_eq!(three["metadata"]["annotations"]["pumice.sh/user"], "ada", "{three}");
+    assert_eq!(three["metadata"]["labels"]["team"], "a", "{three}");
+    for (flags, found) in
+        [(["-l", "team=a"], true), (["-l", "team=b"], false), (["--me", "-A"], true), (["--user", "bob"], false)]
+    {
+        let names = fleet.jobctl(["list", "-o", "name"].into_iter().chain(flags)).ok();
+        assert_eq!(names.contains("job/three"), found, "{flags:?}: {names}");
+    }
+    // The name is taken, for good.
+    let again = fleet.jobctl(["submit", "-f", &file("again.yaml", &simulated("three", 3, 0))]);
+    assert_eq!(again.code, 6, "{again:?}");
+
+    // One that fails says how, and its log where it can be read.
+    let fails = file("fails.yaml", &simulated("fails", 2, 3));
+    let run = fleet.jobctl(["run", "-f", &fails]);
+    assert_eq!(run.code, 3, "{run:?}");
+    assert!(run.stderr.contains("job fails failed: 0 of 2 pods succeeded, 2 failed"), "{run:?}");
+    assert!(run.stderr.contains("pod fails-main-0 ended with exit code 3"), "{run:?}");
+    let logs = fleet.jobctl(["logs", "fails", "--pod", "main-1"]);
+    assert!(logs.code == 2 && logs.stderr.contains("kubectl logs -n default armada-"), "{logs:?}");
+    let retried = fleet.jobctl(["retry", "--all", "--failed"]);
+    assert_eq!(retried.stdout, "job/fails-r2\n", "{retried:?}");
+    assert_eq!(fleet.jobctl(["wait", "fails-r2", "--timeout", "60s"]).code, 1);
+
+    // One that is too large waits and says why; cancelled, it is over.
+    fleet.jobctl(["submit", "--name", "large", "--cpu", "1000", "--memory", "1Gi", "--", "work"]).ok();
+    eventually("it is told why the job waits", || {
+        let why = fleet.jobctl(["why", "large"]);
+        if why.stdout.contains("cpu") { Ok(()) } else { Err(format!("{why:?}")) }
+    });
+    assert_eq!(json(&fleet.jobctl(["why", "large", "-o", "json"]).ok())["stage"], "Queued");
+    let cancelled = fleet.jobctl(["cancel", "large"]);
+    assert!(cancelled.code == 0 && cancelled.stderr.contains("job large terminated"), "{cancelled:?}");
+    assert_eq!(fleet.jobctl(["wait", "large"]).code, 7);
+    assert!(fleet.jobctl(["why", "large"]).ok().contains("it is Terminated"));
+}
+
+/// The commands of `jobctl` that the document shows to people who have an identity and a queue.
+fn documented() -> Vec<String> {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fleet.md")).unwrap();
+    let section = text.split("### From the command line").nth(1).unwrap();
+    let section = section.split("### What differs").next().unwrap();
+    section.lines().filter_map(|line| Some(format!("jobctl {}", line.strip_prefix("$ jobctl ")?))).collect()
+}
+
+#[test]
+fn the_documents_commands_can_be_followed() {
+    let fleet = Fleet::up(&["--clusters", "1", "--nodes", "3"]);
+    fleet.queue("research", "ada");
+    let identity = fleet.identity(&["--user", "ada"]);
+    std::fs::copy(identity, fleet.scratch().join("ada.pem")).unwrap();
+    let commands = documented();
+    assert!(commands.len() > 6, "{commands:?}");
+    let program = pumice_testkit::binary("jobctl");
+    let folder = program.parent().unwrap().display();
+    let lines = commands.join("\n").replace("https://127.0.0.1:50051", &fleet.url);
+    let script = format!("set -eu\nPATH={folder}:$PATH\n{lines}\n");
+    let output = fleet.run(std::path::Path::new("bash"), ["-c", &script], None);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stdout.contains("job/sweep") && output.stderr.contains("job sweep terminated"), "{output:?}");
+}
+
+#[test]
+fn what_a_fleet_does_not_do_is_said_with_what_to_do_instead() {
+    let fleet = grid();
+    let sleeps = [&["submit", "--name", "sleeps"][..], &SMALL, &["--", "sleep", "1000"]].concat();
+    fleet.jobctl(sleeps).ok();
+    let submit = |flags: &[&str]| [&["submit"][..], &SMALL, flags, &["--", "true"]].concat().join(" ");
+    for (line, code, said) in [
+        (submit(&["--retries", "2"]), 2, "retry policy of the queue"),
+        (submit(&["--max-parallel", "1"]), 2, "leave --max-parallel out"),
+        (submit(&["--replicas", "3", "--gang", "2"]), 2, "all pods of a job together or each by itself"),
+        ("submit -- true".to_owned(), 2, "say --cpu and --memory"),
+        (submit(&["--queue", "nobodys"]), 3, "there is no queue nobodys; the only one is research"),
+        ("suspend sleeps".to_owned(), 2, "a fleet suspends no jobs: jobctl cancel sleeps ends it"),
+        ("node list".to_owned(), 2, "the nodes of a fleet are its clusters' own"),
+        ("history".to_owned(), 2, "use jobctl list"),
+        ("queue check research --cpu 1".to_owned(), 2, "jobctl queue get research"),
+        ("get nothing".to_owned(), 3, "no job nothing in namespace default"),
+    ] {
+        let output = fleet.jobctl(line.split_whitespace());
+        assert!(output.code == code && output.stderr.contains(said), "{line}: {output:?}");
+        assert!(!output.stderr.contains("panicked"), "{output:?}");
+    }
+    let script = fleet.file("work.sh", "#!/bin/sh\ntrue\n").display().to_string();
+    let output = fleet.jobctl([&["submit"][..], &SMALL, &[script.as_str()]].concat());
+    assert!(output.code == 2 && output.stderr.contains("a fleet takes jobs and no ConfigMap"), "{output:?}");
+    assert_eq!(fleet.jobctl(["list", "-o", "name"]).ok(), "job/sleeps\n", "nothing of what was refused is there");
+    // Somebody else has no right to see it, and is told so.
+    let bob = fleet.identity(&["--user", "bob"]).display().to_string();
+    fleet.jobctl(["context", "add", "bobs", "--fleet", &fleet.url, "--identity", &bob, "--queue", "research"]).ok();
+    assert_eq!(fleet.jobctl(["--context", "bobs", "list", "-o", "name"]).ok(), "");
+    let denied = fleet.jobctl([&["--context", "bobs", "submit"][..], &SMALL, &["--", "true"]].concat());
+    assert!(denied.code == 4 && denied.stderr.contains("bob may not submit in queue research"), "{denied:?}");
+    let wrong = fleet.file("wrong.pem", "hello").display().to_string();
+    let added = fleet.jobctl(["context", "add", "wrong", "--fleet", &fleet.url, "--identity", &wrong]);
+    assert!(added.code == 2 && added.stderr.contains("is no identity"), "{added:?}");
+}
+
+#[test]
+fn ten_thousand_pods_are_submitted_and_cancelled() {
+    let fleet = grid();
+    let many =
+        [&["submit", "--name", "many", "--replicas", "10000", "--gang", "1"][..], &SMALL, &["--", "work"]].concat();
+    assert_eq!(fleet.jobctl(many).ok(), "job/many\n");
+    let progress = json(&fleet.jobctl(["progress", "many", "-o", "json"]).ok());
+    assert_eq!(progress["total"], 10_000, "{progress}");
+    let begun = eventually("some of them run", || {
+        let progress = json(&fleet.jobctl(["progress", "many", "-o", "json"]).ok());
+        if progress["running"].as_u64() > Some(0) { Ok(progress) } else { Err(progress.to_string()) }
+    });
+    assert_eq!((&begun["succeeded"], &begun["failed"]), (&0.into(), &0.into()), "{begun}");
+    assert!(fleet.jobctl(["cancel", "many"]).stderr.contains("job many terminated"));
+    let ended = json(&fleet.jobctl(["get", "many", "-o", "json"]).ok());
+    assert_eq!((&ended["status"]["terminated"], &ended["status"]["running"]), (&10_000.into(), &0.into()), "{ended}");
+}
+
+#[test]
+fn pods_really_run_and_a_wait_outlives_the_server() {
+    let platform = Platform::start(Setup::default());
+    let config = "submission:\n  defaultJobLimits: {cpu: 1, memory: 1Gi}\n";
+    let directory = tempfile::tempdir().unwrap();
+    let config_file = directory.path().join("fleet.yaml");
+    std::fs::write(&config_file, config).unwrap();
+    let mut fleet = Fleet::server(&["--config", config_file.to_str().unwrap()]);
+    known(&fleet);
+    let _executor = fleet.executor("east", &platform.data_dir().join("kubeconfig"));
+    let out = directory.path().to_str().unwrap();
+    let script =
+        format!("while [ ! -e {out}/go ]; do sleep 0.1; done; echo $PUMICE_ATTEMPT > {out}/pod-$VC_TASK_INDEX");
+    let volume = format!("{out}:{out}");
+    let flags = ["--replicas", "3", "--gang", "1", "--idempotency-key", "nightly 1", "--volume", &volume];
+    let line = [&["submit"][..], &SMALL, &flags, &["--", "sh", "-c", &script]].concat();
+    let name = fleet.jobctl(&line).ok();
+    assert_eq!(fleet.jobctl(&line).ok(), name, "the key gives the job that is there");
+    let name = name.trim().trim_start_matches("job/").to_owned();
+    eventually("all of them run", || {
+        let progress = json(&fleet.jobctl(["progress", &name, "-o", "json"]).ok());
+        if progress["running"] == 3 { Ok(()) } else { Err(progress.to_string()) }
+    });
+    let waiting = std::thread::spawn({
+        let mut wait = fleet.command(&pumice_testkit::binary("jobctl"));
+        wait.args(["wait", &name, "--timeout", "100s"]);
+        move || wait.output().unwrap()
+    });
+    fleet.crash();
+    let away = fleet.jobctl(["list"]);
+    assert!(away.code == 5 && away.stderr.contains("next:  curl --insecure"), "{away:?}");
+    fleet.run_again();
+    std::fs::write(directory.path().join("go"), "").unwrap();
+    let waited = waiting.join().unwrap();
+    assert!(waited.status.success(), "{waited:?}");
+    for index in 0..3 {
+        let written = std::fs::read_to_string(directory.path().join(format!("pod-{index}"))).unwrap();
+        assert_eq!(written, "1\n", "each ran once, with its index");
+    }
+    let logs = fleet.jobctl(["logs", &name, "--pod", "main-0"]);
+    assert!(logs.stderr.contains("ran in cluster east"), "{logs:?}");
+}
