@@ -27,6 +27,7 @@ CREATE TABLE jobs (
   asked TEXT, avoid TEXT,
   last_transition BIGINT NOT NULL, ended BIGINT, cancel_user TEXT, cancel_reason TEXT, error TEXT
 ) WITHOUT ROWID;
+CREATE INDEX jobs_of_set ON jobs (queue, job_set);
 CREATE INDEX jobs_active ON jobs (queue) WHERE ended IS NULL;
 CREATE INDEX jobs_by_uri ON jobs (external_uri) WHERE external_uri IS NOT NULL;
 CREATE TABLE runs (
