@@ -436,14 +436,19 @@ pub trait Plugin: Debug + Send + Sync {
     }
 
     /// Which candidates may leave for a task of another queue. `None` abstains; an empty list is a veto. Whether it
-    /// abstains does not depend on the preemptor.
+    /// abstains depends neither on the preemptor nor on the candidates.
     fn reclaimable(&self, _tables: &Tables, _preemptor: TaskId, _candidates: &[TaskId]) -> Option<Vec<TaskId>> {
         None
     }
 
-    /// Whether `reclaimable` gives this task to nobody, whoever asks, as things stand. `false` is always right; `true`
-    /// saves asking again for each preemptor.
+    /// Whether `reclaimable` gives this task to nobody, whoever asks, as things stand, and that stays so whatever else leaves or
+    /// is promised room. `false` is always right; `true` saves asking again for each preemptor.
     fn keeps(&self, _tables: &Tables, _victim: TaskId) -> bool {
+        false
+    }
+
+    /// Whether `keeps` is true of all that the queue holds. `false` is always right; `true` saves asking for each.
+    fn keeps_all_of(&self, _tables: &Tables, _queue: QueueId) -> bool {
         false
     }
 

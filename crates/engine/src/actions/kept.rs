@@ -2,12 +2,14 @@
 //!
 //! Invariant: a node is forgotten when it changes, and when the evictions are taken back after which it was found so.
 //! Nothing that a queue gets by reclaiming makes what it has already free to leave: that is counted apart until it runs.
-//! Used by `prospects`.
+//! Nor does it make a queue that may lose nothing one that may. Used by `prospects`.
 
 use fixedbitset::FixedBitSet;
 
-use crate::ids::NodeId;
+use crate::ids::{NodeId, QueueId, TaskId};
+use crate::policy::Policy;
 use crate::world::nodes::Nodes;
+use crate::world::tables::Tables;
 
 #[derive(Debug, Default)]
 pub(super) struct Kept {
@@ -16,6 +18,8 @@ pub(super) struct Kept {
     doubtful: Vec<NodeId>,
     /// How far the log of changes has been read.
     seen: Option<u64>,
+    /// Queues of which anything may leave; all where that is not known.
+    givers: Option<FixedBitSet>,
 }
 
 impl Kept {
@@ -38,6 +42,29 @@ impl Kept {
     /// What was logged until now has been taken back.
     pub(super) fn skip(&mut self, nodes: &Nodes) {
         self.seen = Some(nodes.use_log.end());
+    }
+
+    /// Finds out once for an action which queues may lose anything to others: before anything is taken.
+    pub(super) fn note_givers(&mut self, tables: &Tables, policy: &Policy, preemptor: TaskId) {
+        if self.givers.is_some() {
+            return;
+        }
+        let tier = policy.reclaim_tier(tables, preemptor);
+        let keeps = |queue: QueueId| tier.is_some_and(|tier| policy.keeps_all_of(tables, tier, queue));
+        let queues = tables.queues.table.iter().filter(|(queue, row)| row.reclaimable && !keeps(*queue));
+        let mut givers = FixedBitSet::with_capacity(tables.queues.table.span());
+        givers.extend(queues.map(|(queue, _)| queue.index()));
+        self.givers = Some(givers);
+    }
+
+    /// Whether anything may leave the queue.
+    pub(super) fn gives(&self, queue: QueueId) -> bool {
+        self.givers.as_ref().is_none_or(|givers| givers.contains(queue.index()))
+    }
+
+    /// Whether anything may leave any queue but that.
+    pub(super) fn any_gives_to(&self, queue: QueueId) -> bool {
+        self.givers.as_ref().is_none_or(|givers| givers.ones().any(|giver| giver != queue.index()))
     }
 
     pub(super) fn contains(&self, node: NodeId) -> bool {
@@ -67,6 +94,9 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Action, Config};
+    use crate::world::tests::{Lab, group, pod};
+    use crate::{Delta, GroupFacts, PodFacts, PodPhase};
 
     fn nodes() -> (Nodes, [NodeId; 2]) {
         let mut nodes = Nodes::new();
@@ -91,6 +121,30 @@ mod tests {
             kept.refresh(&nodes);
             assert!(kept.contains(b), "a change that was taken back is none");
         }
+    }
+
+    /// Queue `a` holds all four cpu, of which it deserves two, and `b` waits.
+    #[test]
+    fn only_queues_above_their_share_give() {
+        let config = Config { actions: vec![Action::Allocate], ..Config::default() };
+        let mut lab = Lab::with(config, &[4_000]);
+        for name in ["a", "b"] {
+            lab.queue(name, &[]);
+            let facts = GroupFacts { queue: name.to_owned(), ..group(name, 1) };
+            lab.apply(Delta::GroupUpsert(Box::new(facts)));
+        }
+        for index in 0..4 {
+            let facts = pod("a", index, 1_000);
+            lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..facts });
+            lab.pod(pod("b", index, 1_000));
+        }
+        lab.cycle();
+        let [a, b] = ["a", "b"].map(|name| lab.queue_id(name));
+        let mut kept = Kept::default();
+        assert!(kept.gives(a) && kept.gives(b) && kept.any_gives_to(a), "nothing is known yet");
+        kept.note_givers(lab.tables(), &lab.world.policy, lab.task_id("b", 0));
+        assert_eq!([a, b].map(|queue| kept.gives(queue)), [true, false]);
+        assert_eq!([a, b].map(|queue| kept.any_gives_to(queue)), [false, true]);
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn from_others(
 fn from_own(cycle: &mut Cycle<'_>, prospects: &mut Prospects, mode: Mode, group: GroupId) {
     for task in preemptors::pods(cycle, group) {
         let hunt = Hunt::new(cycle, From::Group, group, task);
-        if !hunt.may_find(cycle) {
+        if !prospects.may_find(cycle, &hunt) {
             // Room without victims is not what is looked for.
             prospects.discarded();
             return;

@@ -9,6 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use fixedbitset::FixedBitSet;
 use rustc_hash::FxHashMap;
 
 use super::kept::Kept;
@@ -74,12 +75,15 @@ impl Prospects {
 
     /// Up to `wanted` nodes where victims make room, in order; one where nobody has to leave ends the search.
     pub(super) fn find_some(&mut self, cycle: &mut Cycle<'_>, hunt: &Hunt, wanted: usize) -> Vec<Room> {
-        let key = Key::new(cycle, hunt);
+        let key = Key::new(cycle, hunt, &self.kept);
         if self.orders.len() >= SEARCHES_MAX && !self.orders.contains_key(&key) {
             self.orders.clear();
         }
         let order = self.orders.entry(key).or_default();
         self.kept.refresh(&cycle.tables.nodes);
+        if hunt.from == From::OtherQueues {
+            self.kept.note_givers(cycle.tables, cycle.policy, hunt.task);
+        }
         order.repair(cycle, hunt, &self.kept);
         let mut found: Vec<Room> = Vec::new();
         while found.len() < wanted
@@ -116,6 +120,11 @@ impl Prospects {
         found
     }
 
+    /// Whether anything may leave for the task, as far as that can be told without looking at nodes.
+    pub(super) fn may_find(&self, cycle: &Cycle<'_>, hunt: &Hunt) -> bool {
+        hunt.may_find(cycle, &self.kept)
+    }
+
     /// A statement has been carried out: what it made useless stays so.
     pub(super) fn committed(&mut self) {
         self.buried.clear();
@@ -137,7 +146,7 @@ impl Prospects {
 }
 
 impl Key {
-    fn new(cycle: &Cycle<'_>, hunt: &Hunt) -> Self {
+    fn new(cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept) -> Self {
         let switch = if hunt.from == From::OtherQueues { Switch::Reclaimable } else { Switch::Preemptable };
         let victims = match cycle.policy.victim_key(cycle.tables, switch, hunt.task) {
             Some(key) if !hunt.specific => Ok(key),
@@ -145,7 +154,7 @@ impl Key {
         };
         let counts = &cycle.tables.groups.row(hunt.group).counts;
         let placed = counts.get(TaskState::Bound) + counts.get(TaskState::Running) > 0;
-        let tells = || hunt.from == From::Group || hunt.may_find(cycle);
+        let tells = || hunt.from == From::Group || hunt.may_find(cycle, kept);
         let group = (placed && hunt.from != From::OtherQueues && tells()).then_some(hunt.group);
         Self { from: hunt.from, class: hunt.class, queue: hunt.queue, group, victims }
     }
@@ -186,24 +195,29 @@ impl Order {
     /// Finds the places of all nodes. Those without room where nothing may leave have none.
     fn start(&mut self, cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept) {
         let nodes = &cycle.tables.nodes;
-        let grounds = hunt.grounds(cycle);
-        let with_room = || nodes.with_future_room(&cycle.tables.classes.row(hunt.class).demand);
-        let looked_at: Vec<NodeId> = match &grounds {
-            Grounds::Anywhere => (0..nodes.table.span()).map(NodeId::from).collect(),
-            Grounds::Nowhere => with_room(),
-            Grounds::On(some) => {
-                let more = with_room().into_iter().filter(|node| !some.contains(node.index()));
-                some.ones().map(NodeId::from).chain(more).collect()
-            }
-        };
+        let grounds = hunt.grounds(cycle, kept);
+        let mut looked_at = FixedBitSet::with_capacity(nodes.table.span());
+        match &grounds {
+            Grounds::Anywhere => looked_at.insert_range(..),
+            Grounds::Nowhere => {}
+            Grounds::On(some) => looked_at.union_with(some),
+        }
+        if !matches!(grounds, Grounds::Anywhere) {
+            let demand = &cycle.tables.classes.row(hunt.class).demand;
+            looked_at.extend(nodes.with_future_room(demand).into_iter().map(NodeId::index));
+        }
+        debug_assert!(
+            nodes.ids().all(|node| looked_at.contains(node.index()) || hunt.victims(cycle, node).tasks.is_empty()),
+            "where nobody leaves are no victims"
+        );
         self.standing.fill(None);
         self.heap.clear();
-        self.weigh(cycle, hunt, (kept, &grounds), looked_at.into_iter());
+        self.weigh(cycle, hunt, (kept, &grounds), looked_at.ones().map(NodeId::from));
     }
 
     /// Finds the places of nodes that may have changed.
     fn weigh_again(&mut self, cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept, nodes: impl Iterator<Item = NodeId>) {
-        let grounds = if hunt.may_find(cycle) { Grounds::Anywhere } else { Grounds::Nowhere };
+        let grounds = if hunt.may_find(cycle, kept) { Grounds::Anywhere } else { Grounds::Nowhere };
         self.weigh(cycle, hunt, (kept, &grounds), nodes);
     }
 
@@ -220,9 +234,7 @@ impl Order {
         for node in nodes {
             let known = tables.nodes.table.get(node.index()).is_some_and(|row| row.known);
             let room = class.demand.iter().all(|(dim, amount)| amount <= tables.nodes.future_room(node, dim));
-            let stays =
-                || hunt.from == From::OtherQueues && kept.contains(node) || !grounds.contain(hunt, tables, node);
-            let in_vain = !known || !room && stays();
+            let in_vain = !known || !room && !grounds.contain(hunt, tables, kept, node);
             debug_assert!(
                 !known || !in_vain || hunt.victims(cycle, node).tasks.is_empty(),
                 "where nobody leaves are no victims"

@@ -10,6 +10,7 @@ use fixedbitset::FixedBitSet;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::kept::Kept;
 use super::potential;
 use crate::cycle::Cycle;
 use crate::dims::Demand;
@@ -83,21 +84,21 @@ impl Hunt {
 
     /// Whether anything may leave for the task, as far as that can be told without looking at all there is. A `false` holds
     /// as long as the action runs: what comes to hold room meanwhile only waits for it, which is no victim.
-    pub(super) fn may_find(&self, cycle: &Cycle<'_>) -> bool {
-        let holdings = &cycle.backlog.holdings;
+    pub(super) fn may_find(&self, cycle: &Cycle<'_>, kept: &Kept) -> bool {
         match (self.from, self.below) {
-            (From::Queue, Some(priority)) => holdings.any_below(self.queue, priority),
+            (From::Queue, Some(priority)) => cycle.backlog.holdings.any_below(self.queue, priority),
+            (From::Queue, None) => true,
             (From::Group, _) => {
                 let mut own = cycle.tables.groups.row(self.group).tasks.iter();
-                own.any(|task| self.is_candidate(cycle.tables, *task))
+                own.any(|task| self.is_candidate(cycle.tables, kept, *task))
             }
-            _ => true,
+            (From::OtherQueues, _) => kept.any_gives_to(self.queue),
         }
     }
 
     /// Where anything may leave for the task. O(pods of the groups that may lose any).
-    pub(super) fn grounds(&self, cycle: &Cycle<'_>) -> Grounds {
-        if !self.may_find(cycle) {
+    pub(super) fn grounds(&self, cycle: &Cycle<'_>, kept: &Kept) -> Grounds {
+        if !self.may_find(cycle, kept) {
             return Grounds::Nowhere;
         }
         let groups: Vec<GroupId> = match (self.from, self.below) {
@@ -108,23 +109,26 @@ impl Hunt {
         let tables = &*cycle.tables;
         let mut nodes = FixedBitSet::with_capacity(tables.nodes.table.span());
         let tasks = groups.iter().flat_map(|group| &tables.groups.row(*group).tasks);
-        let candidates = tasks.filter(|task| self.is_candidate(tables, **task));
+        let candidates = tasks.filter(|task| self.is_candidate(tables, kept, **task));
         nodes.extend(candidates.filter_map(|task| tables.task(*task).node).map(NodeId::index));
         Grounds::On(nodes)
     }
 
     /// Whether it may leave, as far as it, its group and queues go.
-    fn is_candidate(&self, tables: &Tables, victim: TaskId) -> bool {
-        self.may_take(tables, tables.task(self.task).best_effort, victim) && self.outranks(tables, victim)
+    fn is_candidate(&self, tables: &Tables, kept: &Kept, victim: TaskId) -> bool {
+        self.may_take(tables, tables.task(self.task).best_effort, victim) && !self.is_kept(tables, kept, victim)
     }
 
-    /// Plugins would keep what does not come after the task. Not asked where they choose: those with a budget count all
-    /// candidates.
-    fn outranks(&self, tables: &Tables, victim: TaskId) -> bool {
+    /// Whether plugins would keep it, as far as that is known up front: what does not come after the task, and what its queue
+    /// may keep. Not asked where they choose: those with a budget count all candidates.
+    fn is_kept(&self, tables: &Tables, kept: &Kept, victim: TaskId) -> bool {
         let row = tables.task(victim);
-        let of_group = |group: GroupId| tables.groups.row(group).priority;
-        let priority = if self.from == From::Group { Some(row.priority) } else { row.group.map(of_group) };
-        self.below.is_none_or(|below| priority.is_some_and(|priority| priority < below))
+        let owner = || row.group.map(|group| tables.groups.row(group));
+        match self.from {
+            From::Queue => self.below.is_some_and(|below| owner().is_none_or(|owner| owner.priority >= below)),
+            From::Group => self.below.is_some_and(|below| row.priority >= below),
+            From::OtherQueues => owner().is_none_or(|owner| !kept.gives(owner.queue)),
+        }
     }
 
     fn may_take(&self, tables: &Tables, best_effort: bool, victim: TaskId) -> bool {
@@ -162,8 +166,9 @@ impl Hunt {
     }
 
     /// Whether anything on the node may leave for the task, as far as pods, groups and queues go.
-    pub(super) fn has_candidates(&self, tables: &Tables, node: NodeId) -> bool {
-        tables.nodes.row(node).tasks.iter().any(|task| self.is_candidate(tables, *task))
+    fn has_candidates(&self, tables: &Tables, kept: &Kept, node: NodeId) -> bool {
+        let is_candidate = |task: &TaskId| self.is_candidate(tables, kept, *task);
+        !kept.contains(node) && tables.nodes.row(node).tasks.iter().any(is_candidate)
     }
 
     /// All on the node that plugins allow to leave, those that leave first in front.
@@ -305,9 +310,9 @@ impl Hunt {
 
 impl Grounds {
     /// Whether anything on the node may leave.
-    pub(super) fn contain(&self, hunt: &Hunt, tables: &Tables, node: NodeId) -> bool {
+    pub(super) fn contain(&self, hunt: &Hunt, tables: &Tables, kept: &Kept, node: NodeId) -> bool {
         match self {
-            Self::Anywhere => hunt.has_candidates(tables, node),
+            Self::Anywhere => hunt.has_candidates(tables, kept, node),
             Self::Nowhere => false,
             Self::On(nodes) => nodes.contains(node.index()),
         }

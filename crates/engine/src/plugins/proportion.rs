@@ -134,7 +134,11 @@ impl Plugin for Proportion {
 
     fn keeps(&self, tables: &Tables, victim: TaskId) -> bool {
         let queue = tables.task(victim).group.map(|group| tables.groups.row(group).queue);
-        queue.is_none_or(|queue| !above(&tables.queues.row(queue).own.allocated, self.due(queue)))
+        queue.is_none_or(|queue| self.keeps_all_of(tables, queue))
+    }
+
+    fn keeps_all_of(&self, tables: &Tables, queue: QueueId) -> bool {
+        !above(&tables.queues.row(queue).own.allocated, self.due(queue))
     }
 
     /// What its answers read of the preemptor: nothing.

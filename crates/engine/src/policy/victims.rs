@@ -40,10 +40,24 @@ impl Policy {
         self.victims(Some(Switch::Reclaimable), |plugin| plugin.reclaimable(tables, preemptor, candidates))
     }
 
+    /// Which tier decides who leaves for tasks of other queues, if any plugin has an opinion.
+    pub(crate) fn reclaim_tier(&self, tables: &Tables, preemptor: TaskId) -> Option<usize> {
+        self.reclaimable(tables, preemptor, &[]).tier
+    }
+
     /// Whether the task leaves for nobody of another queue, where `tier` decides. `false` where that is not known.
     pub(crate) fn keeps(&self, tables: &Tables, tier: usize, victim: TaskId) -> bool {
-        let decides = |slot: &&Slot| slot.tier == tier && slot.switches.has(Switch::Reclaimable);
-        self.plugins.iter().filter(decides).any(|slot| slot.plugin.keeps(tables, victim))
+        self.deciding_on_reclaim(tier).any(|plugin| plugin.keeps(tables, victim))
+    }
+
+    /// Whether nothing of the queue leaves for any other, where `tier` decides. `false` where that is not known.
+    pub(crate) fn keeps_all_of(&self, tables: &Tables, tier: usize, queue: QueueId) -> bool {
+        self.deciding_on_reclaim(tier).any(|plugin| plugin.keeps_all_of(tables, queue))
+    }
+
+    fn deciding_on_reclaim(&self, tier: usize) -> impl Iterator<Item = &dyn Plugin> {
+        let decides = move |slot: &&Slot| slot.tier == tier && slot.switches.has(Switch::Reclaimable);
+        self.plugins.iter().filter(decides).map(|slot| &*slot.plugin)
     }
 
     /// For a gang. No switch turns this off.

@@ -109,6 +109,7 @@ fn what_is_deserved_bounds_what_is_placed_and_taken_back() {
     let victims: Vec<TaskId> = (0..6).map(|index| lab.task_id("a", index)).chain([lab.task_id("b", 0)]).collect();
     // 6 are held and 4 deserved; b holds less than it deserves.
     assert_eq!(plugin.reclaimable(tables, lab.task_id("b", 2), &victims), Some(victims[..2].to_vec()));
+    assert_eq!([a, b].map(|queue| plugin.keeps_all_of(tables, queue)), [false, true]);
 }
 
 #[test]
