@@ -13,6 +13,9 @@ const TABLE: &str = "CREATE TABLE raw (seq BIGINT NOT NULL PRIMARY KEY, body BYT
 /// Rows of SQLite's statements, as the fleet's own.
 const SQLITE_ROWS: [usize; 3] = [128, 16, 1];
 
+/// Names of specifications follow time: about so many are of a second.
+const JOBS_PER_SECOND: u128 = 10_000;
+
 /// How it is appended.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
@@ -162,8 +165,10 @@ pub async fn rows(home: &Home, load: Load, written: Written, limit: Duration) ->
             Values::Text(vec!["set-1"; some]),
             Values::Bytes(vec![entry.clone(); some]),
         ];
-        let digest =
-            |job: u128| if written.distinct { job.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835) } else { 0 };
+        // As names of specifications: in the order of seconds, and of chance within each.
+        let second = |job: u128| (job / JOBS_PER_SECOND) << 96;
+        let chance = |job: u128| job.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835) >> 32;
+        let digest = |job: u128| if written.distinct { second(job) | chance(job) } else { 0 };
         let digests: Vec<Vec<u8>> = (0..all).map(|job| digest(of(job)).to_be_bytes().to_vec()).collect();
         let ids = (0..all).map(|job| (work::BEGIN.0 as u128) << 80 | of(job)).map(|id| id.to_be_bytes().to_vec());
         let jobs = vec![

@@ -26,6 +26,7 @@ mod queue_calls;
 mod queues;
 mod scope_calls;
 mod spec;
+mod spec_names;
 mod states;
 mod submit_calls;
 #[cfg(test)]
@@ -69,6 +70,7 @@ struct Shared<L> {
     queues: Mutex<Option<queues::Known>>,
     /// Lists of job sets that are read at once.
     lists: Semaphore,
+    spec_names: Mutex<spec_names::SpecNames>,
 }
 
 impl<L> Clone for Api<L> {
@@ -81,7 +83,8 @@ impl<L: Log> Api<L> {
     /// Services over a log. Streams that watch end with `stopping`.
     pub fn new(log: Arc<L>, rules: Rules, sources: Sources, stopping: CancellationToken) -> Self {
         let (rules, queues, lists) = (Arc::new(rules), Mutex::new(None), Semaphore::new(1));
-        Self { shared: Arc::new(Shared { log, rules, sources, stopping, queues, lists }) }
+        let spec_names = Mutex::default();
+        Self { shared: Arc::new(Shared { log, rules, sources, stopping, queues, lists, spec_names }) }
     }
 
     fn log(&self) -> &L {

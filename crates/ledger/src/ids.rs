@@ -130,7 +130,7 @@ impl FromStr for RunId {
     }
 }
 
-/// What names a specification or a shape by its content.
+/// What names a specification or a shape by its content: equal ones have equal content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Digest(pub u128);
 

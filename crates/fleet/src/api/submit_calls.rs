@@ -1,6 +1,7 @@
 //! What one may do to jobs.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 
 use prost::Message as _;
 use pumice_ledger::{Entry, Event, Filter, JobId, Verb};
@@ -33,13 +34,15 @@ impl<L: Log> Api<L> {
         message.job_request_items.iter().enumerate().try_for_each(|(index, item)| metadata(index, item))?;
         let request = Request { user: who.name.clone(), at: self.now(), random: self.random() };
         let rules = self.shared.rules.clone();
-        let written = if message.encoded_len() <= AT_ONCE_BYTES_MAX {
+        let mut written = if message.encoded_len() <= AT_ONCE_BYTES_MAX {
             submission(message, &rules, &request)?
         } else {
             // Thousands of jobs take longer than a task may hold its thread.
             let checked = tokio::task::spawn_blocking(move || submission(message, &rules, &request)).await;
             checked.map_err(|_| Error::Broken)??
         };
+        // It is as good as new where somebody has panicked with it: a name may be forgotten.
+        self.shared.spec_names.lock().unwrap_or_else(PoisonError::into_inner).give(&mut written);
         let answer = self.log().submit(vec![written]).await?.pop();
         let jobs = answer.map(|answer| answer.jobs).unwrap_or_default();
         let item = |job: JobId| JobSubmitResponseItem { job_id: job.to_string(), error: String::new() };

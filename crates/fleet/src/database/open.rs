@@ -28,7 +28,7 @@ const PREPARED_MAX: usize = 128;
 /// What the writer of SQLite keeps of the file in memory: a transaction that does not fit is written twice.
 const CACHE_KIB: &str = "-65536";
 /// Pages of SQLite's log that are written before they go to the file: a page that many transactions change goes once.
-const LOG_PAGES: &str = "8192";
+const LOG_PAGES: &str = "4096";
 /// Pause before the listener tries again.
 const LISTEN_AGAIN: Duration = Duration::from_millis(500);
 /// Where Postgres tells other servers of a new head.

@@ -113,7 +113,7 @@ fn jobs_that_ask_for_the_same_are_written_as_if_each_were_alone() {
     let gang = json!({ annotations::GANG_ID: "g", annotations::GANG_CARDINALITY: "2" });
     let items = [
         json!({ "priority": 1, "clientId": "a", "annotations": { annotations::EXTERNAL_JOB_URI: "at://all" } }),
-        json!({ "annotations": gang.clone() }),
+        json!({ "annotations": gang }),
         json!({ "priority": 2, "annotations": { annotations::EXTERNAL_JOB_URI: "at://all" } }),
         json!({ "annotations": gang, "clientId": "b" }),
         json!({ "annotations": { annotations::EXTERNAL_JOB_URI: "at://all" }, "externalJobUri": "at://own" }),
