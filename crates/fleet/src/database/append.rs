@@ -281,8 +281,11 @@ impl Batch {
     }
 
     async fn request(&mut self, entry: &Entry, expect: Expect) -> Result<Seq, Error> {
-        let is_of_queue = |event: &Event| matches!(event, Event::QueueSet(_) | Event::QueueRemoved);
-        if expect == Expect::Any && !entry.events.iter().any(is_of_queue) {
+        let defines = |event: &Event| {
+            use Event::{ExecutorSet, ExecutorUnset, QueueRemoved, QueueSet};
+            matches!(event, QueueSet(_) | QueueRemoved | ExecutorSet { .. } | ExecutorUnset { .. })
+        };
+        if expect == Expect::Any && !entry.events.iter().any(defines) {
             self.seq.0 += 1;
             let names = (entry.at.0, entry.queue.as_str(), entry.job_set.as_str());
             self.rows.log.push(log_cells(self.seq, names, body::write(entry)?));
