@@ -153,9 +153,31 @@ async fn interrupted_twice() {
     }
 }
 
+/// Why a verb can't be used with a fleet, and what to type instead. Known before anything is sent: some would submit a job first.
+fn not_of_a_fleet(command: &Command) -> Option<(&'static str, &'static str)> {
+    match command {
+        Command::Shell(_) => Some(("a fleet opens no terminals in pods", "jobctl run --help")),
+        Command::Notebook(_) => Some(("a fleet opens no notebooks in pods", "jobctl context use")),
+        Command::Debug(_) => {
+            Some(("the pods of a fleet are in clusters that are not reached from here", "jobctl get JOB"))
+        }
+        Command::Watch(_) => Some(("a fleet tells of one job at a time", "jobctl progress --follow JOB")),
+        Command::Top(_) | Command::Usage(_) => Some(("a fleet does not measure what pods use", "jobctl list")),
+        Command::Node(_) => Some(("the nodes of a fleet are its clusters' own", "jobctl context use")),
+        Command::History(_) => Some(("a fleet keeps no history apart from its jobs", "jobctl list")),
+        Command::Suspend(_) | Command::Resume(_) => Some(("a fleet suspends no jobs", "jobctl cancel JOB")),
+        _ => None,
+    }
+}
+
 /// Does what the command line says.
 pub fn run(cli: Cli) -> Result<Exit, Failure> {
     let session = Session { global: cli.global, surroundings: environment::read() };
+    if let Some((message, next)) = not_of_a_fleet(&cli.command)
+        && matches!(session.target(), Ok((Target::Fleet(_), _)))
+    {
+        return Err(Failure::Usage { message: message.to_owned(), next: next.to_owned() });
+    }
     match cli.command {
         Command::Run(args) => run::run(&session, &args),
         Command::Submit(args) => submit::run(&session, &args),
