@@ -133,6 +133,7 @@ impl Scene {
 }
 
 mod constraints;
+mod shares;
 mod uniformity;
 
 #[test]
