@@ -140,7 +140,7 @@ impl Demand {
 }
 
 /// An amount as people write it: `1500m` of cpu, `512Mi` of memory.
-pub(crate) fn amount_text(resource: &str, amount: i64) -> String {
+pub fn amount_text(resource: &str, amount: i64) -> String {
     const BINARY: [(&str, i64); 5] =
         [("Pi", 1 << 50), ("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
     if resource == "cpu" {

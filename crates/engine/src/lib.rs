@@ -34,7 +34,7 @@ pub use config::{
     Action, Argument, Config, ConfigError, MetricsKind, MetricsSource, PluginConfig, Sharding, Switch, Switches,
     Warning, WarningKind,
 };
-pub use dims::Resources;
+pub use dims::{Resources, amount_text};
 pub use explain::{Could, Held, Holder, Line, NodeWhy, QueueWhy, Why};
 pub use facts::{
     Attribute, BudgetFacts, ContainerFacts, CpuPlace, CsiNodeFacts, Delta, DeviceClaimFacts, DeviceClassFacts,
@@ -62,8 +62,8 @@ pub mod plugin {
     pub use crate::ids::{ClassId, DimId, GroupId, HyperId, NodeId, QueueId, TaskId, TimeMs};
     pub use crate::minimum::Missing;
     pub use crate::plugins::{
-        ArgumentError, Counting, Extremes, Factory, GangEviction, HyperSearch, Plugin, Preference, Region, Registry,
-        Vote,
+        Alike, ArgumentError, Counting, Extremes, Factory, GangEviction, HyperSearch, Plugin, Preference, Region,
+        Registry, Vote,
     };
     pub use crate::world::classes::ClassRow;
     pub use crate::world::groups::GroupRow;

@@ -458,7 +458,8 @@ pub struct Shortage {
 }
 
 impl Reason {
-    /// Whether both tell of the same limit, share or quota: where two look after one thing it is told once.
+    /// Whether both tell of the same limit, share or quota, or both come from one plugin of a third party, which says one
+    /// thing at a time: where two look after one thing it is told once.
     pub(crate) fn is_about_as(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::QueueLimit { queue, resource, .. }, Self::QueueLimit { queue: its, resource: of, .. })
@@ -466,6 +467,7 @@ impl Reason {
             | (Self::Quota { quota: queue, resource, .. }, Self::Quota { quota: its, resource: of, .. }) => {
                 (queue, resource) == (its, of)
             }
+            (Self::Refused { plugin, .. }, Self::Refused { plugin: its, .. }) => plugin == its,
             _ => self == other,
         }
     }

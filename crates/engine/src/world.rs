@@ -327,6 +327,17 @@ impl World {
         all
     }
 
+    /// The values that nodes have of a label. O(nodes).
+    pub fn label_values(&self, label: &str) -> std::collections::BTreeSet<String> {
+        let nodes = self.tables.nodes.ids().map(|node| self.tables.nodes.row(node));
+        nodes.filter_map(|row| row.labels.get(label).cloned()).collect()
+    }
+
+    /// How many nodes there are.
+    pub fn node_count(&self) -> usize {
+        self.tables.nodes.known as usize
+    }
+
     /// The nodes that are there, as far as a simulation needs them: names, cordons and what they offer. O(nodes).
     pub fn node_facts(&self) -> Vec<NodeFacts> {
         let nodes = &self.tables.nodes;

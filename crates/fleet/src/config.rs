@@ -7,7 +7,12 @@ use serde::Deserialize;
 
 use crate::api::Permission;
 use crate::front::{PermissionGroups, User, UsersFile};
+use crate::rounds::{Constraints, Limits};
 use crate::submit::Rules;
+
+mod scheduling;
+
+pub use scheduling::{Class, FloatingPool, FloatingResource, PoolConfig, Scheduling};
 
 /// Everything that may be set.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -21,27 +26,6 @@ pub struct Config {
     pub auth: Auth,
 }
 
-/// How what waits gets its room.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Scheduling {
-    /// Priority classes by name.
-    pub priority_classes: BTreeMap<String, Class>,
-    /// Runs that were tried and given back before a job fails.
-    pub max_returned: u32,
-}
-
-/// A priority class.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Class {
-    /// Higher goes first.
-    pub priority: i32,
-    /// Whether its runs may have to make room.
-    #[serde(default)]
-    pub preemptible: bool,
-}
-
 /// Who may what.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -50,21 +34,6 @@ pub struct Auth {
     pub permission_group_mapping: BTreeMap<String, BTreeSet<String>>,
     /// People who are known by a password or a token.
     pub users: Vec<User>,
-}
-
-/// Value of Armada's own classes.
-const CLASS_VALUE: i32 = 1000;
-
-impl Default for Scheduling {
-    /// As Armada's.
-    fn default() -> Self {
-        let class = |preemptible| Class { priority: CLASS_VALUE, preemptible };
-        let classes = [("armada-default", false), ("armada-preemptible", true), ("armada-resilient", false)];
-        Self {
-            priority_classes: classes.map(|(name, preemptible)| (name.to_owned(), class(preemptible))).into(),
-            max_returned: Retries::default().returned_max,
-        }
-    }
 }
 
 /// What is wrong in a configuration that can be read.
@@ -78,6 +47,37 @@ pub enum ConfigError {
         "submission.allowedPriorityClassNames: there is no priority class {0:?}: name it in scheduling.priorityClasses"
     )]
     Class(String),
+    /// A number that can't be meant.
+    #[error("scheduling.{key}: {value} is of no use: {wanted}")]
+    Number {
+        /// Where.
+        key: String,
+        /// What it says.
+        value: String,
+        /// What would do.
+        wanted: &'static str,
+    },
+    /// Something that only has a meaning with something else.
+    #[error("scheduling.{key} has no effect without scheduling.{needs}: set both or neither")]
+    Alone {
+        /// What is there.
+        key: &'static str,
+        /// What is missing.
+        needs: &'static str,
+    },
+    /// There is no such retry policy.
+    #[error(
+        "scheduling.retryPolicy.defaultPolicyName: there is no policy {0:?}: name it in scheduling.retryPolicy.policies"
+    )]
+    Policy(String),
+    /// One thing has two meanings.
+    #[error("scheduling.{key}: {name:?} is there twice")]
+    Twice {
+        /// Where.
+        key: &'static str,
+        /// What.
+        name: String,
+    },
 }
 
 impl Config {
@@ -97,8 +97,24 @@ impl Config {
     }
 
     /// How often jobs are tried.
-    pub fn retries(&self) -> Retries {
-        Retries { returned_max: self.scheduling.max_returned }
+    ///
+    /// # Errors
+    /// Where a policy is missing, or is there twice.
+    pub fn retries(&self) -> Result<Retries, ConfigError> {
+        self.scheduling.retries()
+    }
+
+    /// What holds jobs back beside room.
+    ///
+    /// # Errors
+    /// Where a limit can't be meant.
+    pub fn constraints(&self) -> Result<Constraints, ConfigError> {
+        self.scheduling.constraints()
+    }
+
+    /// How much of a queue a round looks at.
+    pub fn limits(&self) -> Limits {
+        self.scheduling.limits()
     }
 
     /// Who may what everywhere.
@@ -134,7 +150,7 @@ mod tests {
     fn what_is_not_said_is_as_armadas() {
         let config = Config::default();
         assert_eq!(config.classes().unwrap().len(), 3);
-        assert_eq!(config.retries(), Retries::default());
+        assert_eq!(config.retries().unwrap().returned_max, Retries::default().returned_max);
         assert!(config.permissions().unwrap().is_empty());
     }
 
@@ -150,11 +166,11 @@ mod tests {
     fn what_is_said_counts() {
         let config = read(json!({
             "submission": {"allowedPriorityClassNames": ["low"], "defaultPriorityClassName": "low"},
-            "scheduling": {"priorityClasses": {"low": {"priority": -1, "preemptible": true}}, "maxReturned": 9},
+            "scheduling": {"priorityClasses": {"low": {"priority": -1, "preemptible": true}}, "maxRetries": 9},
             "auth": {"permissionGroupMapping": {"create_queue": ["ops"]}},
         }));
         assert_eq!(config.classes().unwrap()["low"], PriorityClass { value: -1, preemptible: true });
-        assert_eq!(config.retries().returned_max, 9);
+        assert_eq!(config.retries().unwrap().returned_max, 9);
         assert!(config.permissions().unwrap()[&Permission::CreateQueue].contains("ops"));
     }
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_engine::Delta;
-use pumice_ledger::{Entry, Event, Inbox, JobId, Ledger, PriorityClasses, Proposal, RestoreError, Retries};
+use pumice_ledger::{Entry, Event, Inbox, JobId, Ledger, PriorityClasses, Proposal, RestoreError, Retries, TimeMs};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::database::{Changed, Epoch, Error, LEASE, Log, Seq};
-use crate::rounds::{Limits, Pool, Window, queue_delta};
+use crate::rounds::{Constraints, Limits, Pool, Rates, Window, queue_delta};
 use crate::sessions::{Broken, Sessions};
 use pumice_wire::executor as wire;
 
@@ -88,6 +88,8 @@ pub struct Options {
     pub retries: Retries,
     /// How much of a queue a round looks at.
     pub limits: Limits,
+    /// What holds jobs back beside room.
+    pub constraints: Arc<Constraints>,
 }
 
 /// Leads when it may. Owned by one task.
@@ -231,6 +233,8 @@ struct Term {
     retries: Retries,
     classes: PriorityClasses,
     limits: Limits,
+    constraints: Arc<Constraints>,
+    rates: Rates,
     sessions: Sessions,
     outs: BTreeMap<String, (u64, mpsc::Sender<wire::ToExecutor>)>,
     inbox: Inbox,
@@ -243,6 +247,8 @@ struct Term {
     told: BTreeMap<String, Vec<Delta>>,
     /// Jobs that changed since a pool's last round.
     changed: BTreeMap<String, BTreeSet<JobId>>,
+    /// Pools whose last round was cut short by a limit, and when another may start more.
+    again: BTreeMap<String, TimeMs>,
     /// Pools whose proposals are to be settled with the next commit, and when they were made.
     unsettled: Vec<(String, Vec<Proposal>)>,
     dirty: bool,
@@ -260,9 +266,11 @@ impl Term {
             epoch,
             position,
             ledger,
-            retries: options.retries,
+            retries: options.retries.clone(),
             classes: options.classes.clone(),
             limits: options.limits,
+            constraints: options.constraints.clone(),
+            rates: Rates::new(options.constraints.rates),
             sessions,
             outs: BTreeMap::new(),
             inbox: Inbox::default(),
@@ -271,6 +279,7 @@ impl Term {
             rounds: JoinSet::new(),
             told: BTreeMap::new(),
             changed: BTreeMap::new(),
+            again: BTreeMap::new(),
             unsettled: Vec::new(),
             dirty: true,
             questions: Vec::new(),
@@ -284,14 +293,12 @@ impl Term {
         if self.pools.contains_key(name) || self.busy.contains(name) {
             return;
         }
-        let pool = Pool::new(name, &self.classes);
+        let pool = Pool::within(name, &self.classes, self.constraints.clone());
         let definitions = self.ledger.queues().filter_map(|queue| queue.definition);
         let known: Vec<Delta> = definitions.map(queue_delta).collect();
         self.told.entry(name.to_owned()).or_default().extend(known);
-        self.pools.insert(
-            name.to_owned(),
-            Waiting { window: Window::new(name, self.limits), pool, last: LastRound::default() },
-        );
+        let window = Window::within(name, self.limits, self.constraints.clone());
+        self.pools.insert(name.to_owned(), Waiting { window, pool, last: LastRound::default() });
     }
 
     fn open(
@@ -349,11 +356,31 @@ impl Term {
         let name = found.pool.name().to_owned();
         self.busy.remove(&name);
         let Found { window, pool, proposals, last } = found;
+        self.take_rates(&proposals);
+        if pool.cut_short() {
+            let now = clock::now_ms();
+            let later = now.plus(i64::try_from(ROUND_EVERY.as_millis()).unwrap_or(i64::MAX));
+            self.again.insert(name.clone(), self.rates.next().map_or(later, |at| at.max(later)));
+        }
         self.pools.insert(name.clone(), Waiting { window, pool, last });
         if !proposals.is_empty() {
             self.dirty = true;
             self.inbox.proposals.extend(proposals.iter().cloned());
             self.unsettled.push((name, proposals));
+        }
+    }
+
+    /// Counts what a round wants to start, though the ledger may leave some of it: rates are limits.
+    fn take_rates(&mut self, proposals: &[Proposal]) {
+        let mut started: BTreeMap<&str, u32> = BTreeMap::new();
+        for proposal in proposals {
+            let Proposal::Lease { jobs, .. } = proposal else { continue };
+            for job in jobs.iter().filter_map(|(id, _)| self.ledger.job(*id)) {
+                *started.entry(self.ledger.owner(job).0).or_default() += 1;
+            }
+        }
+        for (queue, jobs) in started {
+            self.rates.take(queue, jobs, clock::now_ms());
         }
     }
 
@@ -364,7 +391,7 @@ impl Term {
             return Ok(());
         }
         let inbox = std::mem::take(&mut self.inbox);
-        let (ledger, retries, sessions) = (&mut self.ledger, self.retries, &self.sessions);
+        let (ledger, retries, sessions) = (&mut self.ledger, self.retries.clone(), &self.sessions);
         let (mut leased, mut queues, mut gone, mut set) = (BTreeSet::new(), Vec::new(), Vec::new(), BTreeSet::new());
         let (leased_by, queues_by, gone_by, set_by) = (&mut leased, &mut queues, &mut gone, &mut set);
         let committed = log
@@ -435,14 +462,19 @@ impl Term {
             let wakes = waiting.pool.wakes().is_some_and(|at| at <= now);
             let changed = self.changed.get(name.as_str()).is_some_and(|changed| !changed.is_empty());
             let told = self.told.get(name.as_str()).is_some_and(|told| !told.is_empty());
-            (changed || told || wakes) && !unsettled.contains(name)
+            let again = self.again.get(name.as_str()).is_some_and(|at| at.0 <= now.0);
+            (changed || told || wakes || again) && !unsettled.contains(name)
         };
+        let pools = self.pools.len() + self.busy.len();
         let due: Vec<String> = self.pools.iter().filter(news).map(|(name, _)| name.clone()).collect();
         for name in due {
             let Some(Waiting { mut window, mut pool, last }) = self.pools.remove(&name) else { continue };
             let mut deltas = self.told.remove(&name).unwrap_or_default();
             let changed = self.changed.remove(&name).unwrap_or_default();
             deltas.extend(window.sync(&self.ledger, &changed));
+            let grant = self.rates.grant(TimeMs(now.0), pools);
+            pool.allow(window.allowance(&self.ledger, grant));
+            self.again.remove(&name);
             self.busy.insert(name);
             self.rounds.spawn_blocking(move || {
                 let began = clock::instant();

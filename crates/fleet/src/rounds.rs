@@ -5,18 +5,29 @@
 //! they count once the ledger took them in. Pure: the server gives the time and carries everything to and fro.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pumice_engine::plugin::Registry;
-use pumice_engine::{Config, Delta, NodeFacts, Plan, PluginConfig, QueueFacts, Switches, TimeMs, World};
+use pumice_engine::{Argument, Config, Delta, NodeFacts, Plan, PluginConfig, QueueFacts, Switches, TimeMs, World};
 use pumice_ledger::{JobId, NodeRef, Preemption, PriorityClasses, Proposal, Queue, RunId};
 
+mod ceilings;
+mod constraints;
+mod rates;
 mod turn;
+mod uniformity;
 mod window;
 
+use ceilings::{Ceilings, Desk};
+pub use constraints::{Allowance, Constraints, Held, Protected};
+pub use rates::{Grant, Rate, RateLimits, Rates};
 pub use window::{Limits, Window, group_of};
 
 /// Between cluster and node in the names that the engine has of nodes; no name of either has it.
 const BETWEEN: char = '/';
+/// The plugin that divides a pool among queues, and its argument for what a queue keeps.
+const SHARES: &str = "proportion";
+const PROTECTED: &str = "protectedFraction";
 /// What a queue's weight is at priority factor 1.
 const WEIGHT: f64 = 1000.0;
 
@@ -29,24 +40,51 @@ pub struct Pool {
     proposed: BTreeMap<RunId, String>,
     /// When the engine wants a round even if nothing happens.
     wakes: Option<TimeMs>,
+    /// Where the limits of the next round are handed over.
+    desk: Arc<Desk>,
+    /// Labels of which gangs want one value.
+    labels: uniformity::Labels,
 }
 
 impl Pool {
-    /// A pool without nodes.
+    /// A pool without nodes and limits.
     pub fn new(name: &str, classes: &PriorityClasses) -> Self {
+        Self::within(name, classes, Arc::default())
+    }
+
+    /// A pool without nodes, with these limits.
+    pub fn within(name: &str, classes: &PriorityClasses, constraints: Arc<Constraints>) -> Self {
+        let desk = Arc::new(Desk::default());
         let mut registry = Registry::default();
         registry.add(turn::NAME, &[], |_| Ok(Box::new(turn::Turn)));
+        registry.add(uniformity::NAME, &[], |_| Ok(Box::new(uniformity::Uniformity)));
+        let (pool, limits, hand) = (name.to_owned(), constraints.clone(), desk.clone());
+        registry.add(ceilings::NAME, &[], move |_| Ok(Box::new(Ceilings::new(&pool, limits.clone(), hand.clone()))));
         let mut config = Config::default();
-        let turn =
-            PluginConfig { name: turn::NAME.to_owned(), switches: Switches::default(), arguments: BTreeMap::new() };
+        let plugin = |name: &str| PluginConfig {
+            name: name.to_owned(),
+            switches: Switches::default(),
+            arguments: BTreeMap::new(),
+        };
+        let protected = Argument::Float(constraints.protected.of(name));
+        for proportion in config.tiers.iter_mut().flatten().filter(|plugin| plugin.name == SHARES) {
+            proportion.arguments.insert(PROTECTED.to_owned(), protected.clone());
+        }
         // After the class's value, before everything that looks at shares.
-        config.tiers[0].insert(1, turn);
+        config.tiers[0].splice(1..1, [plugin(turn::NAME), plugin(ceilings::NAME), plugin(uniformity::NAME)]);
         let mut world = World::with_plugins(config, registry);
         for (name, class) in classes {
             let (name, value) = (name.clone(), class.value);
             world.apply(&Delta::PriorityClassUpsert { name, value, global_default: false });
         }
-        Self { name: name.to_owned(), world, proposed: BTreeMap::new(), wakes: None }
+        Self {
+            name: name.to_owned(),
+            world,
+            proposed: BTreeMap::new(),
+            wakes: None,
+            desk,
+            labels: uniformity::Labels::default(),
+        }
     }
 
     /// Its name.
@@ -57,8 +95,23 @@ impl Pool {
     /// Takes in changes, of nodes or from a [`Window`].
     pub fn apply(&mut self, deltas: &[Delta]) {
         for delta in deltas {
-            self.world.apply(delta);
+            let parts = match delta {
+                Delta::NodeUpsert(facts) => self.labels.node(facts),
+                Delta::GroupUpsert(facts) => self.labels.gang(facts, &self.world),
+                _ => Vec::new(),
+            };
+            parts.iter().chain([delta]).for_each(|delta| drop(self.world.apply(delta)));
         }
+    }
+
+    /// What the next rounds may start; without a word of it, whatever has room.
+    pub fn allow(&mut self, allowance: Allowance) {
+        self.desk.give(allowance);
+    }
+
+    /// Whether the last round could have started more, had its own limit or a rate let it.
+    pub fn cut_short(&self) -> bool {
+        self.desk.cut_short()
     }
 
     /// One round. Every proposal wants to be [`settled`](Self::settle).
@@ -88,9 +141,9 @@ impl Pool {
         self.world.queue_why(name).map(|why| why.to_string())
     }
 
-    /// How many nodes there are. O(nodes).
+    /// How many nodes there are.
     pub fn nodes(&self) -> usize {
-        self.world.node_facts().len()
+        self.world.node_count()
     }
 
     /// When a round is wanted even if nothing happens before.

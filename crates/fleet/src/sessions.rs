@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::Delta;
-use pumice_ledger::{Ledger, Queue, Report, ReportKind, RunId, RunPhase, TimeMs};
+use pumice_ledger::{Ledger, NodeRef, Queue, Report, ReportKind, RunId, RunPhase, TimeMs};
 
 use pumice_wire::executor::{self as wire, from_executor, to_executor};
 
@@ -277,6 +277,11 @@ impl Sessions {
             any.then_some(Outgoing { cluster, session, orders, answer })
         });
         all.collect()
+    }
+
+    /// The value of a node's label, as its cluster said it last.
+    pub fn node_label(&self, at: &NodeRef, label: &str) -> Option<&str> {
+        self.clusters.get(&at.cluster)?.nodes.label(&at.node, label)
     }
 
     /// The number of a session's next message.

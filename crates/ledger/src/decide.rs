@@ -7,20 +7,7 @@ use crate::event::{Cause, Entry, Event, Failure, NodeRef, PodRef, Preemption};
 use crate::ids::{JobId, RunId, TimeMs};
 use crate::job::{Phase, RunPhase};
 use crate::ledger::Ledger;
-
-/// How often a job is tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retries {
-    /// Runs that were tried and given back before the job fails.
-    pub returned_max: u32,
-}
-
-impl Default for Retries {
-    /// As Armada's.
-    fn default() -> Self {
-        Self { returned_max: 3 }
-    }
-}
+use crate::retries::{Retries, Verdict};
 
 /// What an executor says of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,7 +114,7 @@ impl Ledger {
         let mut draft = Draft { ledger: self, now, entries: BTreeMap::new() };
         draft.untold();
         for report in inbox.reports {
-            draft.report(report, retries);
+            draft.report(report, &retries);
         }
         draft.asked();
         for proposal in inbox.proposals {
@@ -141,7 +128,7 @@ impl Ledger {
 }
 
 impl Draft<'_> {
-    fn report(&mut self, report: Report, retries: Retries) {
+    fn report(&mut self, report: Report, retries: &Retries) {
         let Some(row) = self.ledger.run(report.run) else { return };
         // Nobody speaks for runs of another cluster.
         if row.at.cluster != report.cluster {
@@ -167,15 +154,58 @@ impl Draft<'_> {
             }
             ReportKind::Ingress(addresses) => drop(self.say(owner, Event::Ingress { run, addresses })),
             ReportKind::Succeeded => drop(self.say(owner, Event::Succeeded { run })),
-            ReportKind::Failed(failure) => {
-                self.say(owner.clone(), Event::RunFailed { run, failure: failure.clone(), retried: false });
-                self.say(owner, Event::Failed { job: run.job, failure });
-            }
+            ReportKind::Failed(failure) => self.failed(run, owner, failure, retries),
             ReportKind::Returned(reason, attempted) => self.returned(run, owner, reason, attempted, retries),
             ReportKind::Gone => {
                 let failure = internal("pod-missing", "its pod is gone, and nobody asked for that".to_owned());
-                self.say(owner.clone(), Event::RunFailed { run, failure: failure.clone(), retried: false });
-                self.say(owner, Event::Failed { job: run.job, failure });
+                self.ends(run, owner, failure);
+            }
+        }
+    }
+
+    /// The run failed, and its job with it.
+    fn ends(&mut self, run: RunId, owner: Option<(String, String)>, failure: Failure) {
+        let failed = Event::RunFailed { run, failure: failure.clone(), retried: false, avoid: false };
+        self.say(owner.clone(), failed);
+        self.say(owner, Event::Failed { job: run.job, failure });
+    }
+
+    /// The run failed. Its job is tried again where its queue's policy wants that, and its gang with it: what is left of a
+    /// gang is of no use alone.
+    fn failed(&mut self, run: RunId, owner: Option<(String, String)>, mut failure: Failure, retries: &Retries) {
+        let Some(job) = self.ledger.job(run.job) else { return };
+        let members = self.ledger.gang(job).map(|(_, _, _, members)| members.clone()).unwrap_or_default();
+        let used = if members.is_empty() {
+            job.failed
+        } else {
+            // Each failure starts the whole gang anew, whoever failed.
+            let failed = members.iter().filter_map(|member| self.ledger.job(*member)).map(|job| job.failed);
+            failed.fold(0, u32::saturating_add)
+        };
+        let definition = self.ledger.queues.row(job.queue).definition.as_ref();
+        let policies = definition.map_or(&[][..], |queue| &queue.retry_policies);
+        let wanted = job.asked.as_ref().is_none_or(|asked| asked.cancel.is_none());
+        // All members of a gang are to fail fast where a lease is returned; a failure is another matter.
+        let may = wanted && (!job.fail_fast || !members.is_empty());
+        let verdict = if may { retries.policies.verdict(policies, used, &failure) } else { Verdict::Fail(None) };
+        match verdict {
+            Verdict::Fail(why) => {
+                if let Some(why) = why {
+                    failure.message =
+                        if failure.message.is_empty() { why } else { format!("{}; {why}", failure.message) };
+                }
+                self.ends(run, owner, failure);
+            }
+            Verdict::Retry { avoid } => {
+                if !self.say(owner, Event::RunFailed { run, failure, retried: true, avoid }) {
+                    return;
+                }
+                let reason = format!("its gang starts anew: run {run} failed, and is tried again");
+                for other in members.into_iter().filter(|member| *member != run.job) {
+                    let Some(run) = self.ledger.current(other) else { continue };
+                    let preemption = Preemption { reason: reason.clone(), ..Preemption::default() };
+                    self.say(self.owner(other), Event::RunPreempted { run, preemption, requeued: true });
+                }
             }
         }
     }
@@ -186,7 +216,7 @@ impl Draft<'_> {
         owner: Option<(String, String)>,
         reason: String,
         attempted: bool,
-        retries: Retries,
+        retries: &Retries,
     ) {
         let text = reason.clone();
         if !self.say(owner.clone(), Event::Returned { run, reason, attempted }) {

@@ -349,6 +349,9 @@ pub enum Event {
         failure: Failure,
         /// Another run follows.
         retried: bool,
+        /// It follows on another node.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        avoid: bool,
     },
     /// The run has to make room.
     RunPreempted {

@@ -105,10 +105,15 @@ impl Ledger {
                 });
                 Ok(())
             }
-            Event::RunFailed { run, .. } => {
-                self.counted(*run)?;
+            Event::RunFailed { run, avoid, .. } => {
+                let at = self.counted(*run)?.at.clone();
                 self.drop_run(*run);
-                self.requeue(run.job, |job| job.failed += 1);
+                self.requeue(run.job, |job| {
+                    job.failed += 1;
+                    if *avoid && !job.avoid.contains(&at) {
+                        job.avoid.push(at);
+                    }
+                });
                 Ok(())
             }
             Event::RunPreempted { run, preemption, requeued } => {

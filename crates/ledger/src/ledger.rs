@@ -123,6 +123,11 @@ impl Ledger {
         *self.shapes.name(job.shape)
     }
 
+    /// The digest of a run's shape.
+    pub fn shape_digest_of_run(&self, run: &Run) -> Digest {
+        *self.shapes.name(run.shape)
+    }
+
     /// Queue and job set of a job.
     pub fn owner(&self, job: &Job) -> (&str, &str) {
         self.names(job.queue, job.set)

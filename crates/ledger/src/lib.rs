@@ -19,8 +19,9 @@ mod ledger;
 mod lines;
 mod queue;
 mod restore;
+mod retries;
 
-pub use decide::{Inbox, Proposal, Report, ReportKind, Retries};
+pub use decide::{Inbox, Proposal, Report, ReportKind};
 pub use event::{
     Cause, ContainerEnd, Entry, Event, Failure, Filter, Gang, NodeRef, PodRef, Preemption, Scope, Shape, Submitted,
 };
@@ -32,6 +33,7 @@ pub use ledger::{Ledger, PriorityClass, PriorityClasses};
 pub use lines::Place;
 pub use queue::{ClassLimit, Permission, Queue, QueueView, Subject, SubjectKind, Verb};
 pub use restore::{RestoreError, Saved, SavedJob, SavedRun};
+pub use retries::{AffinityMutation, Mutation, Retries, RetryAction, RetryPolicies, RetryPolicy, RetryRule};
 
 #[cfg(test)]
 mod tests;

@@ -138,28 +138,28 @@ impl Lines {
 
     /// The first jobs in order, at most `per_line` of a line and `most` in all. O(given out · log lines).
     pub(crate) fn first(&self, per_line: usize, most: usize) -> Vec<JobId> {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(most.min(self.waiting));
         let mut heads = self.heads.iter().peekable();
-        // What follows in lines of which one was given out: turn, line and how many it gave.
-        let mut next: BinaryHeap<std::cmp::Reverse<(Turn, ShapeIx, usize)>> = BinaryHeap::new();
+        // Lines of which one was given out: what follows in them, and what stands next.
+        let mut opened = Vec::new();
+        let mut next: BinaryHeap<std::cmp::Reverse<(Turn, usize)>> = BinaryHeap::new();
         while out.len() < most {
             let from_head = match (heads.peek(), next.peek()) {
-                (Some((head, _)), Some(std::cmp::Reverse((turn, ..)))) => head < turn,
+                (Some((head, _)), Some(std::cmp::Reverse((turn, _)))) => head < turn,
                 (head, _) => head.is_some(),
             };
             let taken = if from_head {
-                heads.next().map(|(turn, shape)| (*turn, *shape, 0))
+                let head = heads.next().and_then(|(turn, shape)| Some((*turn, self.lines.get(shape)?)));
+                head.map(|(turn, line)| {
+                    opened.push(line.iter().skip(1).take(per_line.saturating_sub(1)));
+                    (turn, opened.len() - 1)
+                })
             } else {
                 next.pop().map(|entry| entry.0)
             };
-            let Some((turn, shape, given)) = taken else { break };
+            let Some((turn, line)) = taken else { break };
             out.push(turn.job);
-            let after = (std::ops::Bound::Excluded(turn), std::ops::Bound::Unbounded);
-            if given + 1 < per_line
-                && let Some(following) = self.lines.get(&shape).and_then(|line| line.range(after).next())
-            {
-                next.push(std::cmp::Reverse((*following, shape, given + 1)));
-            }
+            next.extend(opened[line].next().map(|following| std::cmp::Reverse((*following, line))));
         }
         out
     }

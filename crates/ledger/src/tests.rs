@@ -1,10 +1,13 @@
 //! Stories of jobs, and laws that hold for any story.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::*;
+
+mod retries;
 
 fn classes() -> PriorityClasses {
     let class = |value, preemptible| PriorityClass { value, preemptible };

@@ -56,6 +56,8 @@ impl Server {
         // What is wrong in files and flags is said before anything is touched.
         let config: Config = args.config.as_deref().map_or_else(|| Ok(Config::default()), read)?;
         let classes = config.classes().context("--config")?;
+        let constraints = Arc::new(config.constraints().context("--config")?);
+        let retries = config.retries().context("--config")?;
         let permissions = config.permissions().context("--config")?;
         let users = Users::new(config.users()).context("--config: auth.users")?;
         let data = fleet_dir(&args.dir)?;
@@ -73,8 +75,8 @@ impl Server {
         let certificate = ca.issue_server(&names, now()).context("issue the server's certificate")?;
         let tls = pumice_auth::server_config(&ca, &certificate).context("set up TLS")?;
         let holder = format!("{}_{}", host_name(), std::process::id());
-        let limits = pumice_fleet::rounds::Limits::default();
-        let options = Options { holder, classes, retries: config.retries(), limits };
+        let limits = config.limits();
+        let options = Options { holder, classes, retries, limits, constraints };
         let (leader, inputs) = Leader::new(Arc::clone(&database), options);
         let stopping = CancellationToken::new();
         let served = Api::new(Arc::clone(&database), config.submission, Sources::system(), stopping.clone());

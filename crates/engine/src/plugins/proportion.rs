@@ -1,13 +1,15 @@
 //! `proportion`: each queue deserves a share of the cluster by its weight, and gives back what it holds above it.
 //!
 //! What a queue deserves is worked out when a cycle starts, from what its groups hold and ask for (see `deserved`).
-//! Queues without groups deserve their guarantee and take no part. Parents mean nothing here: see `capacity`.
+//! Queues without groups deserve their guarantee and take no part. Parents mean nothing here: see `capacity`. With
+//! `protectedFraction` above 1 a queue keeps so many times what it deserves, and gives back only what is beyond.
 
 use std::cmp::{Ordering, Reverse};
 
 use rustc_hash::FxHashMap;
 
 use super::{Plugin, Vote};
+use crate::config::PluginConfig;
 use crate::dims::{Demand, PODS};
 use crate::ids::{DimId, GroupId, QueueId, TaskId, TimeMs};
 use crate::minimum::Missing;
@@ -30,15 +32,42 @@ struct Standing {
     real: Limits,
 }
 
-#[derive(Debug, Default)]
+pub(super) const ARGUMENTS: &[&str] = &["protectedFraction"];
+
+#[derive(Debug)]
 pub(crate) struct Proportion {
     standings: FxHashMap<QueueId, Standing>,
+    /// How many times what it deserves a queue keeps.
+    protected: f64,
+}
+
+impl Default for Proportion {
+    fn default() -> Self {
+        Self { standings: FxHashMap::default(), protected: 1.0 }
+    }
 }
 
 impl Proportion {
+    /// What a queue deserves it keeps in any case: a fraction below 1 is one of 1.
+    pub(crate) fn new(config: &PluginConfig) -> Self {
+        let protected = config.float("protectedFraction", 1.0);
+        Self { protected: if protected.is_finite() { protected.max(1.0) } else { 1.0 }, ..Self::default() }
+    }
+
     /// What the queue deserves; nothing is known of queues without groups.
     fn due(&self, queue: QueueId) -> &[i64] {
         self.standings.get(&queue).map_or(&[], |standing| &standing.deserved)
+    }
+
+    /// Whether that is more than what the queue keeps, in any dimension.
+    fn is_above(&self, held: &[i64], queue: QueueId) -> bool {
+        let deserved = self.due(queue);
+        let exact = self.protected <= 1.0;
+        let kept = |dim: DimId| match at(deserved, dim) {
+            due if exact => due,
+            due => (due as f64 * self.protected) as i64,
+        };
+        (0..held.len()).map(DimId::from).any(|dim| at(held, dim) > kept(dim))
     }
 
     /// The share of what it deserves that the queue holds, in parts per billion.
@@ -123,7 +152,7 @@ impl Plugin for Proportion {
             let Some(group) = row.group else { return false };
             let queue = tables.groups.row(group).queue;
             let held = left.entry(queue).or_insert_with(|| tables.queues.row(queue).own.allocated.clone());
-            let above = above(held, self.due(queue));
+            let above = self.is_above(held, queue);
             if above {
                 tables.classes.row(row.class).demand.add_to(held, -1);
             }
@@ -138,7 +167,7 @@ impl Plugin for Proportion {
     }
 
     fn keeps_all_of(&self, tables: &Tables, queue: QueueId) -> bool {
-        !above(&tables.queues.row(queue).own.allocated, self.due(queue))
+        !self.is_above(&tables.queues.row(queue).own.allocated, queue)
     }
 
     /// What its answers read of the preemptor: nothing.
@@ -158,11 +187,6 @@ impl Plugin for Proportion {
             None => Ok(Vote::Permit),
         }
     }
-}
-
-/// More than is deserved, in any dimension.
-fn above(held: &[i64], deserved: &[i64]) -> bool {
-    (0..held.len()).map(DimId::from).any(|dim| at(held, dim) > at(deserved, dim))
 }
 
 fn over(tables: &Tables, row: &QueueRow, dim: DimId, deserved: &[i64], requested: i64) -> Reason {

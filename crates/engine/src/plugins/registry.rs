@@ -67,7 +67,7 @@ impl Default for Registry {
         registry.add("deadline", &[], |_| Ok(Box::new(deadline::Deadline)));
         registry.add("predicates", predicates::ARGUMENTS, |config| Ok(Box::new(predicates::Predicates::new(config))));
         registry.add("nodeorder", nodeorder::ARGUMENTS, |config| Ok(Box::new(nodeorder::NodeOrder::new(config))));
-        registry.add("proportion", &[], |_| Ok(Box::new(proportion::Proportion::default())));
+        registry.add("proportion", proportion::ARGUMENTS, |config| Ok(Box::new(proportion::Proportion::new(config))));
         registry.add("capacity", capacity::ARGUMENTS, |config| Ok(Box::new(capacity::Capacity::new(config))));
         registry.add("drf", &[], |config| Ok(Box::new(drf::Drf::new(config))));
         registry.add("overcommit", overcommit::ARGUMENTS, |config| Ok(Box::new(overcommit::Overcommit::new(config))));

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use crate::dims::Resources;
-use crate::facts::{GroupPhase, PodTemplate};
-use crate::ids::{DimId, GroupId, NodeId, QueueId, TaskId, TimeMs};
+use crate::facts::{GroupPhase, PodTemplate, TopologySpec};
+use crate::ids::{DimId, GroupId, HyperId, NodeId, QueueId, TaskId, TimeMs};
 use crate::world::groups::GroupRow;
 use crate::world::nodes::NodeRow;
 use crate::world::queues::QueueRow;
@@ -92,6 +92,31 @@ impl Tables {
     /// What the pods of a queue and of all queues below it have.
     pub fn queue_allocated(&self, queue: QueueId) -> Resources {
         self.dims.resources(&self.queue(queue).tree.allocated)
+    }
+
+    /// The HyperNode above all others, which holds every node.
+    pub fn hyper_root(&self) -> HyperId {
+        self.hyper_nodes.root()
+    }
+
+    /// The HyperNodes of the tier of that name, in order of ids. O(HyperNodes).
+    pub fn hyper_nodes_of(&self, tier_name: &str) -> Vec<HyperId> {
+        self.hyper_nodes.ids().filter(|hyper| *self.hyper_nodes.row(*hyper).tier_name == *tier_name).collect()
+    }
+
+    /// Whether a node is in a HyperNode.
+    pub fn is_in(&self, node: NodeId, hyper: HyperId) -> bool {
+        self.hyper_nodes.row(hyper).nodes.contains(node.index())
+    }
+
+    /// The nodes on which pods of a group have room and keep it; one for each pod.
+    pub fn nodes_held_by(&self, group: GroupId) -> impl Iterator<Item = NodeId> + '_ {
+        self.nodes_of(group, None)
+    }
+
+    /// What all nodes offer together.
+    pub fn total(&self) -> Resources {
+        self.dims.resources(&self.nodes.total)
     }
 
     fn by_name(&self, amount: impl Fn(DimId) -> i64) -> Resources {
@@ -217,6 +242,11 @@ impl GroupRow {
     /// Its priority.
     pub fn priority(&self) -> i32 {
         self.priority
+    }
+
+    /// Where in the network its pods must lie together.
+    pub fn topology(&self) -> Option<&TopologySpec> {
+        self.topology.as_ref()
     }
 
     /// Its minimum.

@@ -108,7 +108,7 @@ pub fn messages(entry: &Entry, event: &Event, context: &Context) -> Vec<EventMes
         Event::Running { run, pod, node } => vec![teller.running(*run, pod, node)],
         Event::Ingress { run, addresses } => vec![teller.ingress(*run, addresses)],
         Event::Returned { run, reason, attempted } => vec![teller.returned(*run, reason.clone(), *attempted)],
-        Event::RunFailed { run, failure, retried: true } => {
+        Event::RunFailed { run, failure, retried: true, .. } => {
             vec![teller.failed(run.job, context.runs.get(run), failure, true)]
         }
         // The failure of the job follows.

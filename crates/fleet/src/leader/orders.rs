@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_ledger::{Digest, RunId};
+use serde_json::Value;
 
 use super::{Ended, Term};
 use crate::api::JobSpec;
@@ -70,16 +71,42 @@ impl Term {
     fn lease(&self, run: RunId, specs: &BTreeMap<Digest, Vec<u8>>) -> Option<wire::Lease> {
         let (job, row) = (self.ledger.job(run.job)?, self.ledger.run(run)?);
         let spec = specs.get(&job.spec).and_then(|body| JobSpec::read(body).ok());
-        let Some(spec) = spec else {
+        let Some(mut spec) = spec else {
             tracing::error!(%run, spec = %job.spec, "what was submitted can't be read; the run is not started");
             return None;
         };
+        drop_floating(&mut spec.pod_spec, &self.constraints.floating);
         let (queue, job_set) = self.ledger.owner(job);
         let lease = spec.lease(run, queue, job_set, &row.at.node).inspect_err(|error| {
             tracing::error!(%run, %error, "its pod spec has no form on the wire; the run is not started");
         });
+        let mut lease = lease.ok()?;
+        if let Some((_, _, label, _)) = self.ledger.gang(job).filter(|(_, _, label, _)| !label.is_empty())
+            && let Some(value) = self.sessions.node_label(&row.at, label)
+        {
+            lease.labels.insert(label.to_owned(), value.to_owned());
+        }
         let definition = self.ledger.queue(queue).and_then(|queue| queue.definition);
-        Some(wire::Lease { cut_off_ms: definition.map_or(0, cut_off_ms), ..lease.ok()? })
+        Some(wire::Lease { cut_off_ms: definition.map_or(0, cut_off_ms), ..lease })
+    }
+}
+
+/// No cluster knows of resources that are on no node.
+fn drop_floating(pod_spec: &mut Value, floating: &BTreeMap<String, BTreeMap<String, i64>>) {
+    if floating.is_empty() {
+        return;
+    }
+    let drop = |resources: &mut Value| {
+        for amounts in ["requests", "limits"].iter().filter_map(|of| resources.get_mut(of)?.as_object_mut()) {
+            amounts.retain(|name, _| !floating.contains_key(name));
+        }
+    };
+    if let Some(resources) = pod_spec.get_mut("resources") {
+        drop(resources);
+    }
+    for list in ["containers", "initContainers"] {
+        let containers = pod_spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        containers.filter_map(|container| container.get_mut("resources")).for_each(drop);
     }
 }
 

@@ -197,7 +197,7 @@ fn of_job(ledger: &Ledger, id: JobId, job: &Job, is_looked_at: bool) -> String {
         let ahead: Vec<String> = ahead.iter().filter(|other| **other != id).map(ToString::to_string).collect();
         let _ = writeln!(
             text,
-            "so many of its queue go before it that no round has looked at it yet; the first are {}",
+            "so many of its queue go before it that no round has looked at it yet (maxQueueLookback); the first are {}",
             ahead.join(", ")
         );
     }

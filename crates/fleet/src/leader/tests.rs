@@ -27,6 +27,7 @@ fn options() -> Options {
         classes: [("armada-default".to_owned(), class)].into(),
         retries: Retries::default(),
         limits: Limits::default(),
+        constraints: Arc::default(),
     }
 }
 

@@ -13,16 +13,22 @@ struct Scene {
     ledger: Ledger,
     window: Window,
     pool: Pool,
+    rates: Rates,
     now: i64,
     next: u128,
 }
 
 impl Scene {
     fn new(nodes: &[(&str, &str, i64)], queues: &[(&str, f64)]) -> Self {
+        Self::within(nodes, queues, Constraints::default())
+    }
+
+    fn within(nodes: &[(&str, &str, i64)], queues: &[(&str, f64)], constraints: Constraints) -> Self {
+        let (rates, constraints) = (Rates::new(constraints.rates), Arc::new(constraints));
         let class = |value, preemptible| PriorityClass { value, preemptible };
         let classes: PriorityClasses =
             [("default".to_owned(), class(0, true)), ("urgent".to_owned(), class(9, false))].into();
-        let mut pool = Pool::new("p", &classes);
+        let mut pool = Pool::within("p", &classes, constraints.clone());
         let mut ledger = Ledger::new(classes);
         for (name, factor) in queues {
             let queue = Queue { name: (*name).to_owned(), priority_factor: *factor, ..Queue::default() };
@@ -39,14 +45,29 @@ impl Scene {
                 NodeFacts { name: (*node).to_owned(), allocatable, ..NodeFacts::default() },
             )]);
         }
-        Self { ledger, window: Window::new("p", Limits::default()), pool, now: 0, next: 1 }
+        let window = Window::within("p", Limits::default(), constraints);
+        Self { ledger, window, pool, rates, now: 0, next: 1 }
     }
 
     fn submit(&mut self, queue: &str, class: &str, cores: i64, priority: u32, gang: Option<Gang>) -> JobId {
+        self.submit_asking(queue, class, &[("cpu", cores * 1000)], priority, gang)
+    }
+
+    fn submit_asking(
+        &mut self,
+        queue: &str,
+        class: &str,
+        asked: &[(&str, i64)],
+        priority: u32,
+        gang: Option<Gang>,
+    ) -> JobId {
         let job = JobId(self.next);
         self.next += 1;
-        let shape = Digest(u128::from(cores.unsigned_abs()) * 10 + u128::from(class == "urgent"));
-        let requests = [("cpu".to_owned(), cores * 1000)].into();
+        let requests: BTreeMap<String, i64> =
+            asked.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect();
+        // Few enough in a test to number them by what they are.
+        let number = asked.iter().fold(0, |number, (name, amount)| number * 100_000 + amount + name.len() as i64);
+        let shape = Digest(u128::from(number.unsigned_abs()) * 10 + u128::from(class == "urgent"));
         let body = Shape { priority_class: class.to_owned(), requests, template: serde_json::Value::Null };
         let submitted = Submitted { job, spec: Digest(1), shape, priority, gang, fail_fast: false };
         let at = pumice_ledger::TimeMs(self.now);
@@ -66,10 +87,12 @@ impl Scene {
         let changed = self.ledger.take_changed();
         let deltas = self.window.sync(&self.ledger, &changed);
         self.pool.apply(&deltas);
+        let grant = self.rates.grant(pumice_ledger::TimeMs(self.now), 1);
+        self.pool.allow(self.window.allowance(&self.ledger, grant));
         let proposals = self.pool.round(now);
         let inbox = Inbox { proposals: proposals.clone(), ..Inbox::default() };
         let entries = self.ledger.decide(pumice_ledger::TimeMs(self.now), inbox, Retries::default());
-        let mut leased = BTreeMap::new();
+        let mut leased: BTreeMap<JobId, String> = BTreeMap::new();
         for event in entries.iter().flat_map(|entry| &entry.events) {
             if let Event::Leased { run, at, .. } = event {
                 leased.insert(run.job, node_name(&at.cluster, &at.node));
@@ -82,6 +105,10 @@ impl Scene {
             };
             self.pool.settle(proposal, taken, now);
         }
+        for job in leased.keys() {
+            let queue = self.ledger.owner(self.ledger.job(*job).expect("a job")).0.to_owned();
+            self.rates.take(&queue, 1, pumice_ledger::TimeMs(self.now));
+        }
         assert_eq!(self.ledger.lint(), Vec::<String>::new());
         leased
     }
@@ -93,11 +120,21 @@ impl Scene {
         self.ledger.decide(pumice_ledger::TimeMs(self.now), Inbox { reports, ..Inbox::default() }, Retries::default());
     }
 
+    /// Why a job waits, in the pool's words.
+    fn why(&mut self, job: JobId) -> String {
+        let (namespace, group) = group_of(&self.ledger, job, self.ledger.job(job).expect("a job"));
+        self.pool.why(&namespace, &group).unwrap_or_default()
+    }
+
     fn attempt(&self, job: JobId) -> u32 {
         let last = self.ledger.runs().filter(|(run, _)| run.job == job).map(|(run, _)| run.attempt).max();
         last.expect("a run")
     }
 }
+
+mod constraints;
+mod shares;
+mod uniformity;
 
 #[test]
 fn jobs_go_to_nodes_of_all_clusters_in_turn() {

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use pumice_engine::plugin::{GroupId, Plugin, Tables};
+use pumice_engine::plugin::{Alike, ClassRow, GroupId, Plugin, Tables};
 use pumice_ledger::{JobId, RunId};
 
 /// Its name in the configuration.
@@ -20,6 +20,14 @@ pub struct Turn;
 impl Plugin for Turn {
     fn scores_nodes(&self) -> bool {
         false
+    }
+
+    fn checks_use_of(&self, _class: &ClassRow) -> bool {
+        false
+    }
+
+    fn admits_alike(&self, _tables: &Tables, _group: GroupId) -> Alike {
+        Alike::Key(0)
     }
 
     fn job_order(&self, tables: &Tables, left: GroupId, right: GroupId) -> Ordering {

@@ -1,18 +1,24 @@
 //! What a pool is told of the ledger: the runs that hold room in it, and the first of every queue's lines.
 //!
 //! Invariant: after [`Window::sync`] the pool knows exactly that. Where the first few of a line don't fit the rest doesn't
-//! either, so however long a queue is, a round looks at no more than this.
+//! either, so however long a queue is, a round looks at no more than this, and what has not changed is not looked at again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use pumice_engine::{Delta, GroupFacts, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, Requirement, TimeMs};
-use pumice_ledger::{Digest, Job, JobId, Ledger, NodeRef, Phase, Run, RunId, RunPhase};
+use pumice_engine::{
+    Delta, GroupFacts, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, Requirement, Resources, TimeMs,
+};
+use pumice_ledger::{Digest, Job, JobId, Ledger, NodeRef, Phase, Run, RunId, RunPhase, Shape};
 use rustc_hash::FxHashMap;
 
-use super::{node_name, turn};
+use super::ceilings;
+use super::constraints::{Allowance, Constraints, Held};
+use super::rates::Grant;
+use super::{node_name, turn, uniformity};
 
-/// Templates kept read; beyond that all are read again.
-const TEMPLATES_MAX: usize = 100_000;
+/// Shapes kept read; beyond that all are read again.
+const KINDS_MAX: usize = 100_000;
 /// The field by which nodes are told apart in affinities.
 const NODE_NAME: &str = "metadata.name";
 
@@ -31,6 +37,18 @@ impl Default for Limits {
     }
 }
 
+/// A shape as it was read.
+#[derive(Debug, PartialEq, Eq)]
+struct Kind {
+    template: PodTemplate,
+    class: Arc<str>,
+    /// What it takes of resources that are on no node.
+    floating: Resources,
+}
+
+/// Namespace and name of a gang's group.
+type GangKey = (Arc<str>, String);
+
 /// A run as the pool knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Shown {
@@ -38,9 +56,16 @@ struct Shown {
     /// Whose turn it is; 0 where its job is gone.
     priority: u32,
     /// The gang it is in.
-    gang: Option<String>,
-    /// How far it is, where it holds room; else it waits.
-    holds: Option<RunPhase>,
+    gang: Option<GangKey>,
+    /// How far it is, and what it holds, where it holds room; else it waits.
+    holds: Option<(RunPhase, Claim)>,
+}
+
+/// What a run holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Claim {
+    queue: Arc<str>,
+    kind: Arc<Kind>,
 }
 
 impl Shown {
@@ -49,116 +74,149 @@ impl Shown {
     }
 }
 
+/// A gang as the pool knows it.
+#[derive(Debug)]
+struct Gang {
+    least: u32,
+    uniformity: String,
+    members: BTreeSet<JobId>,
+}
+
 /// One pool's view of the ledger.
 #[derive(Debug)]
 pub struct Window {
     pool: String,
     limits: Limits,
-    shown: BTreeMap<JobId, Vec<Shown>>,
-    /// Those among them that wait.
-    waiting: BTreeSet<JobId>,
-    /// Gangs that the pool knows, by namespace and name, with their least number.
-    gangs: BTreeMap<(String, String), u32>,
-    templates: FxHashMap<Digest, PodTemplate>,
-    began: bool,
+    constraints: Arc<Constraints>,
+    shown: FxHashMap<JobId, Vec<Shown>>,
+    /// Those among them that wait, and the sync that found them last.
+    waiting: FxHashMap<JobId, Waits>,
+    syncs: u64,
+    gangs: BTreeMap<GangKey, Gang>,
+    kinds: FxHashMap<Digest, Arc<Kind>>,
+    held: Held,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waits {
+    seen: u64,
+    is_single: bool,
 }
 
 impl Window {
-    /// A window that has shown nothing yet.
+    /// A window that has shown nothing yet, of a pool without limits.
     pub fn new(pool: &str, limits: Limits) -> Self {
+        Self::within(pool, limits, Arc::default())
+    }
+
+    /// A window of a pool with these limits.
+    pub fn within(pool: &str, limits: Limits, constraints: Arc<Constraints>) -> Self {
         Self {
             pool: pool.to_owned(),
             limits,
-            shown: BTreeMap::new(),
-            waiting: BTreeSet::new(),
+            constraints,
+            shown: FxHashMap::default(),
+            waiting: FxHashMap::default(),
+            syncs: 0,
             gangs: BTreeMap::new(),
-            templates: FxHashMap::default(),
-            began: false,
+            kinds: FxHashMap::default(),
+            held: Held::default(),
         }
     }
 
     /// What the pool has to be told. `changed` are the jobs that the ledger says have changed since the last time.
-    /// O(changed + looked at).
+    /// O(changed, with the gangs they are in, + looked at).
     pub fn sync(&mut self, ledger: &Ledger, changed: &BTreeSet<JobId>) -> Vec<Delta> {
-        let wanted = self.wanted(ledger);
-        let mut look: BTreeSet<JobId> = wanted.symmetric_difference(&self.waiting).copied().collect();
-        look.extend(changed);
-        if !std::mem::replace(&mut self.began, true) {
+        self.syncs += 1;
+        let mut look = changed.clone();
+        if self.syncs == 1 {
             look.extend(ledger.runs().map(|(run, _)| run.job));
         }
+        self.wait(ledger, &mut look);
+        self.with_gangs(ledger, &mut look);
         let mut deltas = Vec::with_capacity(look.len());
-        self.gangs(ledger, &wanted, &mut deltas);
+        let mut touched = BTreeSet::new();
         for job in look {
-            self.show(ledger, job, wanted.contains(&job), &mut deltas);
+            self.show(ledger, job, &mut touched, &mut deltas);
         }
-        self.waiting = wanted;
+        self.settle_gangs(ledger, touched, &mut deltas);
         deltas
     }
 
-    /// The first of all queues, gangs with all of their members.
-    fn wanted(&self, ledger: &Ledger) -> BTreeSet<JobId> {
-        let mut wanted = BTreeSet::new();
+    /// What a round may start beside what the pool's runs hold, as of the last sync.
+    pub fn allowance(&self, ledger: &Ledger, grant: Grant) -> Allowance {
+        Allowance::new(grant, self.held.clone(), ledger.queues().filter_map(|queue| queue.definition))
+    }
+
+    /// Finds who waits now; those that did not before, or don't any more, are to be looked at.
+    fn wait(&mut self, ledger: &Ledger, look: &mut BTreeSet<JobId>) {
         for queue in ledger.queues() {
             if queue.definition.is_none_or(|queue| queue.cordoned) {
                 continue;
             }
             for id in ledger.first(queue.name, self.limits.per_shape, self.limits.per_queue) {
-                let Some(job) = ledger.job(id) else { continue };
-                let Some((_, cardinality, _, members)) = ledger.gang(job) else {
-                    wanted.insert(id);
-                    continue;
-                };
-                let started = |member: &JobId| ledger.job(*member).is_some_and(|job| job.attempts > 0);
-                // Before they start together all have to be there; what runs again does so by itself.
-                if members.len() >= cardinality as usize || members.iter().any(started) {
-                    let waits = |member: &&JobId| ledger.job(**member).is_some_and(|job| job.phase == Phase::Queued);
-                    wanted.extend(members.iter().filter(waits));
+                match self.waiting.get_mut(&id) {
+                    Some(waits) if waits.is_single => waits.seen = self.syncs,
+                    _ => self.wants(ledger, id, look),
                 }
             }
         }
-        wanted
+        self.waiting.retain(|id, waits| {
+            let waits = waits.seen == self.syncs;
+            if !waits {
+                look.insert(*id);
+            }
+            waits
+        });
     }
 
-    /// Gangs have to be known before their members are of use.
-    fn gangs(&mut self, ledger: &Ledger, wanted: &BTreeSet<JobId>, deltas: &mut Vec<Delta>) {
-        let mut now = BTreeMap::new();
-        let held = ledger.runs().filter(|(_, run)| run.pool == self.pool).map(|(run, _)| run.job);
-        let known = wanted.iter().copied().chain(held);
-        for job in known.filter_map(|id| ledger.job(id)) {
-            let Some((_, _, _, members)) = ledger.gang(job) else { continue };
-            let Some((name, first)) = gang_name(ledger, job) else { continue };
-            let (queue, _) = ledger.owner(job);
-            let key = (queue.to_owned(), name);
-            let least = u32::try_from(members.len()).unwrap_or(u32::MAX);
-            if now.insert(key.clone(), least).is_none() && self.gangs.get(&key) != Some(&least) {
-                let facts = GroupFacts {
-                    uid: first.to_string(),
-                    namespace: key.0.clone(),
-                    name: key.1,
-                    queue: key.0,
-                    min_member: least,
-                    priority_class: ledger.shape(job).priority_class.clone(),
-                    created: TimeMs(job.submitted.0),
-                    preemptable: Some(ledger.class(job).preemptible),
-                    ..GroupFacts::default()
-                };
-                deltas.push(Delta::GroupUpsert(Box::new(facts)));
+    /// A job of a queue's first, with all members of its gang.
+    fn wants(&mut self, ledger: &Ledger, id: JobId, look: &mut BTreeSet<JobId>) {
+        let Some(job) = ledger.job(id) else { return };
+        let mut wants = |id: JobId, is_single: bool| {
+            let waits = Waits { seen: self.syncs, is_single };
+            if self.waiting.insert(id, waits).is_none() {
+                look.insert(id);
+            }
+        };
+        let Some((_, cardinality, _, members)) = ledger.gang(job) else {
+            wants(id, true);
+            return;
+        };
+        let started = |member: &JobId| ledger.job(*member).is_some_and(|job| job.attempts > 0);
+        // Before they start together all have to be there; what runs again does so by itself.
+        if members.len() >= cardinality as usize || members.iter().any(started) {
+            let waits = |member: &&JobId| ledger.job(**member).is_some_and(|job| job.phase == Phase::Queued);
+            members.iter().filter(waits).for_each(|member| wants(*member, false));
+        }
+    }
+
+    /// What a gang is called depends on all of its members: where one is looked at all are.
+    fn with_gangs(&self, ledger: &Ledger, look: &mut BTreeSet<JobId>) {
+        let mut others: BTreeSet<JobId> = BTreeSet::new();
+        for id in look.iter().copied() {
+            if others.contains(&id) {
+                continue;
+            }
+            if let Some((_, _, _, members)) = ledger.job(id).and_then(|job| ledger.gang(job)) {
+                others.extend(members);
+            }
+            let before = self.shown.get(&id).into_iter().flatten().filter_map(|shown| shown.gang.as_ref());
+            for gang in before.filter_map(|key| self.gangs.get(key)) {
+                others.extend(&gang.members);
             }
         }
-        for (namespace, name) in self.gangs.keys().filter(|key| !now.contains_key(*key)) {
-            let (namespace, name) = (namespace.clone(), name.clone());
-            deltas.push(Delta::GroupRemove { namespace, name, uid: String::new() });
-        }
-        self.gangs = now;
+        look.extend(others);
     }
 
     /// Brings what is shown of a job to what it is.
-    fn show(&mut self, ledger: &Ledger, id: JobId, waits: bool, deltas: &mut Vec<Delta>) {
+    fn show(&mut self, ledger: &Ledger, id: JobId, touched: &mut BTreeSet<GangKey>, deltas: &mut Vec<Delta>) {
         let before = self.shown.remove(&id).unwrap_or_default();
         let job = ledger.job(id);
+        let waits = self.waiting.contains_key(&id);
         let last = job.map(|job| RunId { job: id, attempt: job.attempts });
         let runs: BTreeSet<RunId> = before.iter().map(|shown| shown.run).chain(last).collect();
-        let gang = job.and_then(|job| gang_name(ledger, job)).map(|(name, _)| name);
+        let gang = job.and_then(|job| gang_key(ledger, job));
         let shown = |run: RunId, holds| {
             let was = before.iter().find(|shown| shown.run == run);
             let priority = job.map(|job| job.priority).or(was.map(|was| was.priority)).unwrap_or_default();
@@ -167,76 +225,149 @@ impl Window {
         let mut now: Vec<Shown> = Vec::new();
         for run in runs {
             if let Some(row) = ledger.run(run).filter(|row| row.pool == self.pool) {
-                now.push(shown(run, Some(row.phase)));
+                let known = before.iter().find(|was| was.run == run).and_then(|was| was.holds.as_ref());
+                let claim = known.map_or_else(|| self.claim(ledger, row), |(_, claim)| claim.clone());
+                now.push(shown(run, Some((row.phase, claim))));
             }
         }
         if let Some(job) = job.filter(|job| waits && job.phase == Phase::Queued) {
             now.push(shown(RunId { job: id, attempt: job.attempts + 1 }, None));
+        }
+        for (list, sign) in [(&before, -1), (&now, 1)] {
+            for (_, claim) in list.iter().filter_map(|shown| shown.holds.as_ref()) {
+                let Claim { queue, kind } = claim;
+                self.held.count(queue, &kind.class, &kind.template.requests, &kind.floating, sign);
+            }
         }
         // Under another name, or in another gang, it is another task.
         let same = |one: &Shown, other: &Shown| one.uid() == other.uid() && one.gang == other.gang;
         let gone = before.iter().filter(|was| !now.iter().any(|is| same(was, is)));
         deltas.extend(gone.map(|was| Delta::TaskRemove(was.uid())));
         for shown in now.iter().filter(|shown| !before.contains(shown)) {
-            let facts = match (shown.holds.and_then(|_| ledger.run(shown.run)), job) {
-                (Some(row), job) => self.holding(ledger, shown, row, job),
-                (None, Some(job)) => self.facts(ledger, shown, job),
-                (None, None) => continue,
+            let facts = match (&shown.holds, job) {
+                (Some((_, claim)), job) => holding(ledger, shown, claim, job),
+                (None, Some(job)) => Some(self.facts(ledger, shown, job)),
+                (None, None) => None,
             };
-            deltas.push(Delta::TaskUpsert(Box::new(facts)));
+            deltas.extend(facts.map(|facts| Delta::TaskUpsert(Box::new(facts))));
         }
-        if !now.is_empty() {
-            self.shown.insert(id, now);
+        touched.extend(before.iter().chain(&now).filter_map(|shown| shown.gang.clone()));
+        for key in before.iter().filter_map(|was| was.gang.as_ref()) {
+            if let Some(gang) = self.gangs.get_mut(key) {
+                gang.members.remove(&id);
+            }
+        }
+        if now.is_empty() {
+            return;
+        }
+        if let Some(key) = gang {
+            let empty = || Gang { least: 0, uniformity: String::new(), members: BTreeSet::new() };
+            self.gangs.entry(key).or_insert_with(empty).members.insert(id);
+        }
+        self.shown.insert(id, now);
+    }
+
+    /// Tells of gangs of which members were looked at.
+    fn settle_gangs(&mut self, ledger: &Ledger, touched: BTreeSet<GangKey>, deltas: &mut Vec<Delta>) {
+        for key in touched {
+            let Some(gang) = self.gangs.get_mut(&key) else { continue };
+            let job = gang.members.first().and_then(|id| ledger.job(*id));
+            let Some((first, job, uniformity, members)) = job.and_then(|job| {
+                let (_, _, uniformity, members) = ledger.gang(job)?;
+                Some((*members.first()?, job, uniformity, members))
+            }) else {
+                let is_known = gang.least > 0;
+                self.gangs.remove(&key);
+                let (namespace, name) = (key.0.to_string(), key.1);
+                deltas.extend(is_known.then(|| Delta::GroupRemove { namespace, name, uid: String::new() }));
+                continue;
+            };
+            let least = u32::try_from(members.len()).unwrap_or(u32::MAX);
+            if (gang.least, gang.uniformity.as_str()) == (least, uniformity) {
+                continue;
+            }
+            gang.least = least;
+            uniformity.clone_into(&mut gang.uniformity);
+            let facts = GroupFacts {
+                uid: first.to_string(),
+                namespace: key.0.to_string(),
+                name: key.1,
+                queue: key.0.to_string(),
+                min_member: least,
+                priority_class: ledger.shape(job).priority_class.clone(),
+                created: TimeMs(job.submitted.0),
+                preemptable: Some(ledger.class(job).preemptible),
+                topology: uniformity::topology(uniformity),
+                ..GroupFacts::default()
+            };
+            deltas.push(Delta::GroupUpsert(Box::new(facts)));
         }
     }
 
     fn facts(&mut self, ledger: &Ledger, shown: &Shown, job: &Job) -> PodFacts {
-        let mut template = self.template(ledger.shape_digest(job), ledger.shape(job)).clone();
-        if !job.avoid.is_empty() {
-            avoid(&mut template, &job.avoid);
-        }
-        PodFacts {
-            group: shown.gang.clone(),
-            created: TimeMs(job.submitted.0),
-            preemptable: Some(ledger.class(job).preemptible),
-            ..task(shown, ledger.owner(job).0, &ledger.shape(job).priority_class, template)
-        }
+        let kind = self.kind(ledger.shape_digest(job), ledger.shape(job));
+        of_job(ledger, shown, job, &kind, ledger.owner(job).0)
     }
 
-    fn holding(&mut self, ledger: &Ledger, shown: &Shown, run: &Run, job: Option<&Job>) -> PodFacts {
-        let shape = ledger.shape_of_run(run);
-        let facts = match job {
-            Some(job) => self.facts(ledger, shown, job),
-            // Its job has ended; it only holds its room until it is gone.
-            None => task(shown, ledger.owner_of_run(run).0, &shape.priority_class, read_template(shape)),
-        };
-        PodFacts {
-            node: Some(node_name(&run.at.cluster, &run.at.node)),
-            phase: if run.running.is_some() { PodPhase::Running } else { PodPhase::Pending },
-            terminating: run.phase == RunPhase::Stopping,
-            scheduled: Some(TimeMs(run.leased.0)),
-            started: run.running.map(|at| TimeMs(at.0)),
-            ..facts
-        }
+    fn claim(&mut self, ledger: &Ledger, run: &Run) -> Claim {
+        let kind = self.kind(ledger.shape_digest_of_run(run), ledger.shape_of_run(run));
+        Claim { queue: ledger.owner_of_run(run).0.into(), kind }
     }
 
-    fn template(&mut self, digest: Digest, shape: &pumice_ledger::Shape) -> &PodTemplate {
-        if self.templates.len() >= TEMPLATES_MAX {
-            self.templates.clear();
+    fn kind(&mut self, digest: Digest, shape: &Shape) -> Arc<Kind> {
+        if self.kinds.len() >= KINDS_MAX {
+            self.kinds.clear();
         }
-        self.templates.entry(digest).or_insert_with(|| read_template(shape))
+        let constraints = &self.constraints;
+        self.kinds.entry(digest).or_insert_with(|| Arc::new(Kind::read(shape, constraints))).clone()
     }
 }
 
-/// A shape's template; one that can't be read asks for its amounts and nothing else.
-fn read_template(shape: &pumice_ledger::Shape) -> PodTemplate {
-    let read = serde_json::from_value::<Option<PodTemplate>>(shape.template.clone());
-    let mut template = read.ok().flatten().unwrap_or_default();
-    template.requests.clone_from(&shape.requests);
-    template
+impl Kind {
+    /// A shape's template; one that can't be read asks for its amounts and nothing else.
+    fn read(shape: &Shape, constraints: &Constraints) -> Self {
+        let read = serde_json::from_value::<Option<PodTemplate>>(shape.template.clone());
+        let mut template = read.ok().flatten().unwrap_or_default();
+        let (floating, requests) =
+            shape.requests.clone().into_iter().partition(|(name, _)| constraints.floating.contains_key(name));
+        template.requests = requests;
+        ceilings::mark(&mut template, &shape.priority_class, &floating);
+        Self { template, class: shape.priority_class.as_str().into(), floating }
+    }
 }
 
-fn task(shown: &Shown, queue: &str, class: &str, template: PodTemplate) -> PodFacts {
+/// A run that holds room; its job may have ended.
+fn holding(ledger: &Ledger, shown: &Shown, claim: &Claim, job: Option<&Job>) -> Option<PodFacts> {
+    let run = ledger.run(shown.run)?;
+    let facts = match job {
+        Some(job) => of_job(ledger, shown, job, &claim.kind, &claim.queue),
+        // Its job has ended; it only holds its room until it is gone.
+        None => task(shown, &claim.queue, &claim.kind),
+    };
+    Some(PodFacts {
+        node: Some(node_name(&run.at.cluster, &run.at.node)),
+        phase: if run.running.is_some() { PodPhase::Running } else { PodPhase::Pending },
+        terminating: run.phase == RunPhase::Stopping,
+        scheduled: Some(TimeMs(run.leased.0)),
+        started: run.running.map(|at| TimeMs(at.0)),
+        ..facts
+    })
+}
+
+fn of_job(ledger: &Ledger, shown: &Shown, job: &Job, kind: &Kind, queue: &str) -> PodFacts {
+    let mut facts = task(shown, queue, kind);
+    if !job.avoid.is_empty() {
+        avoid(&mut facts.template, &job.avoid);
+    }
+    PodFacts {
+        group: shown.gang.as_ref().map(|(_, name)| name.clone()),
+        created: TimeMs(job.submitted.0),
+        preemptable: Some(ledger.class(job).preemptible),
+        ..facts
+    }
+}
+
+fn task(shown: &Shown, queue: &str, kind: &Kind) -> PodFacts {
     PodFacts {
         uid: shown.uid(),
         // Users of a queue share it by their turns alone: the queue is their one namespace.
@@ -244,24 +375,29 @@ fn task(shown: &Shown, queue: &str, class: &str, template: PodTemplate) -> PodFa
         name: shown.run.to_string(),
         mine: true,
         queue: Some(queue.to_owned()),
-        priority_class: class.to_owned(),
-        template,
+        priority_class: kind.class.to_string(),
+        template: kind.template.clone(),
         ..PodFacts::default()
     }
 }
 
-/// Name of a job's gang, and its first member.
-fn gang_name(ledger: &Ledger, job: &Job) -> Option<(String, JobId)> {
+/// Namespace and name of a job's gang. It stands where its first member does.
+fn gang_key(ledger: &Ledger, job: &Job) -> Option<GangKey> {
     let (_, _, _, members) = ledger.gang(job)?;
     let first = *members.first()?;
-    Some((turn::gang_name(job.priority, first), first))
+    let priority = ledger.job(first).map_or(job.priority, |first| first.priority);
+    Some((ledger.owner(job).0.into(), turn::gang_name(priority, first)))
 }
 
 /// Namespace and name of the group under which the engine knows the next run of a job that waits.
 pub fn group_of(ledger: &Ledger, id: JobId, job: &Job) -> (String, String) {
-    let single = || turn::single_name(job.priority, RunId { job: id, attempt: job.attempts + 1 });
-    let name = gang_name(ledger, job).map_or_else(single, |(name, _)| name);
-    (ledger.owner(job).0.to_owned(), name)
+    match gang_key(ledger, job) {
+        Some((queue, name)) => (queue.to_string(), name),
+        None => {
+            let run = RunId { job: id, attempt: job.attempts + 1 };
+            (ledger.owner(job).0.to_owned(), turn::single_name(job.priority, run))
+        }
+    }
 }
 
 /// Keeps a template off nodes.

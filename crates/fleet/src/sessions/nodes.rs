@@ -53,6 +53,11 @@ impl Nodes {
         self.take(cluster, none, false)
     }
 
+    /// The value of a node's label.
+    pub(super) fn label(&self, node: &str, label: &str) -> Option<&str> {
+        self.nodes.get(node)?.1.labels.get(label).map(String::as_str)
+    }
+
     fn remove(&mut self, cluster: &str, name: &str, told: &mut Vec<(String, Delta)>) {
         if let Some((pool, _)) = self.nodes.remove(name) {
             told.push((pool.clone(), Delta::TaskRemove(others_uid(cluster, name))));

@@ -46,6 +46,7 @@ async fn fleet() -> Fleet {
         classes: [("armada-default".to_owned(), class)].into(),
         retries: Retries::default(),
         limits: crate::rounds::Limits::default(),
+        constraints: Arc::default(),
     };
     let (leader, inputs) = Leader::new(Arc::clone(&log), options);
     let api = Api::new(log, Rules::default(), Sources::system(), CancellationToken::new());

@@ -113,6 +113,29 @@ fn what_is_deserved_bounds_what_is_placed_and_taken_back() {
 }
 
 #[test]
+fn a_protected_queue_keeps_more_than_it_deserves() {
+    let mut lab = Lab::of(CONFIG, &[8_000]);
+    queue(&mut lab, "a", |_| {});
+    queue(&mut lab, "b", |_| {});
+    jobs(&mut lab, "a", 6, 6, 1_000);
+    jobs(&mut lab, "b", 6, 2, 1_000);
+    let victims: Vec<TaskId> = (0..6).map(|index| lab.task_id("a", index)).collect();
+    // 4 are deserved. Below that nothing is taken, whatever the fraction.
+    for (fraction, taken) in [(0.0, 2), (0.5, 2), (1.0, 2), (1.25, 1), (1.5, 0), (f64::NAN, 2)] {
+        let config = PluginConfig {
+            name: "proportion".to_owned(),
+            switches: crate::config::Switches::default(),
+            arguments: [("protectedFraction".to_owned(), crate::config::Argument::Float(fraction))].into(),
+        };
+        let mut plugin = Proportion::new(&config);
+        plugin.open(lab.tables(), lab.now);
+        let allowed = plugin.reclaimable(lab.tables(), lab.task_id("b", 2), &victims);
+        assert_eq!(allowed, Some(victims[..taken].to_vec()), "{fraction}");
+        assert_eq!(plugin.keeps(lab.tables(), victims[0]), taken == 0, "{fraction}");
+    }
+}
+
+#[test]
 fn the_smaller_share_goes_first_among_equals() {
     let mut lab = Lab::of(CONFIG, &[8_000]);
     queue(&mut lab, "a", |_| {});

@@ -160,6 +160,23 @@ async fn decided(log: &Database) -> Vec<String> {
     entries.iter().flat_map(|(_, entry)| &entry.events).filter(is_told).map(word).collect()
 }
 
+#[test]
+fn a_cluster_is_not_asked_for_what_is_on_no_node() {
+    let amounts = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), json!("1"))).collect::<Value>();
+    let resources = |names: &[&str]| json!({ "requests": amounts(names), "limits": amounts(names) });
+    let spec = |names: &[&str]| {
+        json!({
+            "containers": [{ "name": "c", "resources": resources(names) }, { "name": "bare" }],
+            "initContainers": [{ "name": "i", "resources": resources(names) }],
+            "resources": resources(names),
+        })
+    };
+    let floating = [("licence".to_owned(), BTreeMap::new())].into();
+    let mut asked = spec(&["cpu", "licence"]);
+    drop_floating(&mut asked, &floating);
+    assert_eq!(asked, spec(&["cpu"]));
+}
+
 #[tokio::test]
 async fn a_job_of_a_silent_cluster_ends_elsewhere_and_once() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -172,6 +189,7 @@ async fn a_job_of_a_silent_cluster_ends_elsewhere_and_once() {
         classes: [("armada-default".to_owned(), class)].into(),
         retries: Retries::default(),
         limits: Limits::default(),
+        constraints: Arc::default(),
     };
     let (leader, inputs) = Leader::new(Arc::clone(&log), options);
     let mut running = JoinSet::new();
