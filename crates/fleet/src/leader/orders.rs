@@ -97,8 +97,10 @@ fn drop_floating(pod_spec: &mut Value, floating: &BTreeMap<String, BTreeMap<Stri
         return;
     }
     let drop = |resources: &mut Value| {
-        for amounts in ["requests", "limits"].iter().filter_map(|of| resources.get_mut(of)?.as_object_mut()) {
-            amounts.retain(|name, _| !floating.contains_key(name));
+        for of in ["requests", "limits"] {
+            if let Some(amounts) = resources.get_mut(of).and_then(Value::as_object_mut) {
+                amounts.retain(|name, _| !floating.contains_key(name));
+            }
         }
     };
     if let Some(resources) = pod_spec.get_mut("resources") {
