@@ -192,6 +192,12 @@ impl Ledger {
         Some(view(self.queues.name(index), self.queues.row(index)))
     }
 
+    /// Whether a job set has jobs that have not ended, or runs that hold room.
+    pub fn has_set(&self, queue: &str, job_set: &str) -> bool {
+        let queue = self.queues.find(&queue.to_owned());
+        queue.is_some_and(|queue| self.sets.find(&(queue, job_set.to_owned())).is_some())
+    }
+
     /// The first of those that wait in a queue, in order: at most `per_shape` of each shape, `most` in all.
     pub fn first(&self, queue: &str, per_shape: usize, most: usize) -> Vec<JobId> {
         let index = self.queues.find(&queue.to_owned());
