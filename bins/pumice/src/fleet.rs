@@ -3,6 +3,8 @@
 //! Invariant: the one line on standard output appears only when jobs can be submitted.
 
 mod clusters;
+mod doctor;
+mod reload;
 mod server;
 mod testsuite;
 
@@ -24,6 +26,8 @@ use crate::data_dir::DataDir;
 use crate::up::{now, runtime, start_logging, stop_on_signal};
 use server::Server;
 
+/// Port of an executor's metrics, unless the flags say otherwise.
+const METRICS_PORT: u16 = 9001;
 /// Longest password or token.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
@@ -35,6 +39,7 @@ pub fn run(command: &FleetCommand) -> Result<()> {
         FleetCommand::Executor(args) => execute(args),
         FleetCommand::Identity(args) => identity(args),
         FleetCommand::Hash(args) => hash(args),
+        FleetCommand::Doctor(args) => doctor::run(args),
         FleetCommand::Testsuite(args) => testsuite::run(args),
     }
 }
@@ -91,7 +96,11 @@ fn execute(args: &FleetExecutorArgs) -> Result<()> {
             client,
             settings,
         })?;
-        executor.run(stop).await;
+        let watched = crate::alone::watched(&args.serving, METRICS_PORT, executor.handle()).await?;
+        tokio::select! {
+            () = executor.run(stop) => {}
+            () = watched => {}
+        }
         Ok(())
     })
 }
@@ -154,5 +163,10 @@ fn settings(path: Option<&Path>) -> Result<executor::Settings> {
 /// A file of settings in YAML.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = std::fs::read_to_string(path).with_context(|| format!("read --config {}", path.display()))?;
-    serde_saphyr::from_str(&text).with_context(|| format!("--config {} can't be used", path.display()))
+    parse(&text).with_context(|| format!("--config {} can't be used", path.display()))
+}
+
+/// Settings in YAML.
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
+    Ok(serde_saphyr::from_str(text)?)
 }

@@ -109,6 +109,16 @@ pub fn identity_of(certificate: &[u8]) -> Result<Identity, IdentityError> {
     Ok(Identity::new(user, groups))
 }
 
+/// Until when a certificate (DER) is good, seconds since 1970.
+///
+/// # Errors
+/// Where it is none.
+pub fn valid_until(certificate: &[u8]) -> Result<i64, IdentityError> {
+    let (_, parsed) = parse_x509_certificate(certificate)
+        .map_err(|error| IdentityError::ParseCertificate { detail: error.to_string() })?;
+    Ok(parsed.validity().not_after.timestamp())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

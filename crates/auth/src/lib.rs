@@ -14,6 +14,7 @@ mod identity;
 mod installation;
 mod kept;
 mod kubeconfig;
+mod oidc;
 mod opened;
 mod rbac;
 mod roles;
@@ -29,13 +30,17 @@ pub use credentials::credentials;
 pub use files::{FileError, write_private};
 pub use identity::{
     ANONYMOUS, AUTHENTICATED, Identity, IdentityError, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED, identity_of,
-    service_account_of,
+    service_account_of, valid_until,
 };
 pub use installation::{Component, Identities, installation};
 pub use kept::{KeptFileError, kept_files, write_kept_file};
 pub use kubeconfig::kubeconfig;
+pub use oidc::{OidcError, OidcKeys, OidcRules, OidcToken};
 pub use opened::OpenedTokens;
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target, named};
 pub use roles::built_in;
-pub use tls::{ShownCertificate, TlsError, agent_server_config, changing_server_config, client_config, server_config};
+pub use tls::{
+    ShownCertificate, TlsError, agent_server_config, changing_server_config, client_config, peer_server_config,
+    server_config,
+};
 pub use tokens::{BoundTo, Claims, ISSUER, Named, TokenError, TokenKey, TokenKeyError};

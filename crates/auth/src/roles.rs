@@ -126,6 +126,8 @@ const EXECUTOR: &[Line] = &[
     (CORE, &["pods"], &["get", "list", "watch", "create", "delete"]),
     (CORE, &["services"], &["create"]),
     (&["networking.k8s.io"], &["ingresses"], &["create"]),
+    // What pods use, where the cluster measures it.
+    (&["metrics.k8s.io"], &["pods"], &["list"]),
 ];
 
 const NODE: &[Line] = &[

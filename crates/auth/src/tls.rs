@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -35,15 +36,10 @@ pub enum TlsError {
 /// A server with certificate `issued`, for clients with a certificate of `ca` or with none.
 /// Offers HTTP/2 and HTTP/1.1.
 pub fn server_config(ca: &Ca, issued: &Issued) -> Result<Arc<ServerConfig>, TlsError> {
-    let roots = Arc::new(roots(ca.certificate().clone())?);
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
-        .allow_unauthenticated()
-        .build()
-        .map_err(TlsError::ClientVerifier)?;
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Configure)?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(optional(ca)?)
         .with_single_cert(vec![issued.certificate.clone()], issued.key().map_err(TlsError::ReadPem)?)
         .map_err(TlsError::Configure)?;
     config.alpn_protocols = protocols();
@@ -80,6 +76,24 @@ impl ResolvesServerCert for ShownCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// A server that shows `shown`, for clients with a certificate of `ca` or with none. Offers HTTP/2 and HTTP/1.1.
+pub fn peer_server_config(ca: &Ca, shown: Arc<ShownCertificate>) -> Result<Arc<ServerConfig>, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Configure)?
+        .with_client_cert_verifier(optional(ca)?)
+        .with_cert_resolver(shown);
+    config.alpn_protocols = protocols();
+    Ok(Arc::new(config))
+}
+
+/// Takes clients with a certificate of `ca`, and those with none.
+fn optional(ca: &Ca) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let roots = Arc::new(roots(ca.certificate().clone())?);
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).allow_unauthenticated().build();
+    verifier.map_err(TlsError::ClientVerifier)
 }
 
 /// A server that shows `shown`, for clients without a certificate. Offers HTTP/2 and HTTP/1.1.

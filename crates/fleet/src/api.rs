@@ -87,8 +87,18 @@ impl<L: Log> Api<L> {
         Self { shared: Arc::new(Shared { log, rules, sources, stopping, queues, lists, spec_names }) }
     }
 
-    fn log(&self) -> &L {
+    pub(crate) fn log(&self) -> &L {
         &self.shared.log
+    }
+
+    /// The log's head, as far as it is known here.
+    pub(crate) fn head(&self) -> crate::database::Seq {
+        *self.log().head().borrow()
+    }
+
+    /// Priority classes that jobs may have.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = &String> {
+        self.shared.rules.allowed_priority_class_names.iter()
     }
 
     fn now(&self) -> TimeMs {

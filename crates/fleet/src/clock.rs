@@ -11,6 +11,12 @@ pub(crate) fn now_ms() -> TimeMs {
     TimeMs(Timestamp::now().as_millisecond())
 }
 
+/// Wall clock time, as certificates and tokens have it.
+#[allow(clippy::disallowed_methods, reason = "the shell's clock")]
+pub(crate) fn now() -> Timestamp {
+    Timestamp::now()
+}
+
 /// A clock that nobody sets, to measure with.
 #[allow(clippy::disallowed_methods, reason = "the shell's clock")]
 pub(crate) fn instant() -> Instant {

@@ -6,7 +6,8 @@ use pumice_ledger::{PriorityClass, PriorityClasses, Retries};
 use serde::Deserialize;
 
 use crate::api::Permission;
-use crate::front::{PermissionGroups, User, UsersFile};
+use crate::front::{Access, Issuer, IssuerError, IssuerSettings, PermissionGroups, User, Users, UsersError, UsersFile};
+use crate::leader::Hours;
 use crate::rounds::{Constraints, Limits};
 use crate::submit::Rules;
 
@@ -24,6 +25,8 @@ pub struct Config {
     pub scheduling: Scheduling,
     /// Who may what.
     pub auth: Auth,
+    /// How long what is over is kept.
+    pub retention: Hours,
 }
 
 /// Who may what.
@@ -34,6 +37,8 @@ pub struct Auth {
     pub permission_group_mapping: BTreeMap<String, BTreeSet<String>>,
     /// People who are known by a password or a token.
     pub users: Vec<User>,
+    /// An issuer of tokens of OpenID Connect.
+    pub oidc: Option<IssuerSettings>,
 }
 
 /// What is wrong in a configuration that can be read.
@@ -78,6 +83,20 @@ pub enum ConfigError {
         /// What.
         name: String,
     },
+}
+
+/// Why nobody can be let in by a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// A permission is none.
+    #[error(transparent)]
+    Permission(#[from] ConfigError),
+    /// Users can't be taken.
+    #[error("auth.users")]
+    Users(#[from] UsersError),
+    /// The issuer can't be.
+    #[error("auth.oidc")]
+    Issuer(#[from] IssuerError),
 }
 
 impl Config {
@@ -130,9 +149,14 @@ impl Config {
         mapping.map(read).collect()
     }
 
-    /// Those who are known by a secret.
-    pub fn users(&self) -> UsersFile {
-        UsersFile { users: self.auth.users.clone() }
+    /// Who gets in, and who may what.
+    ///
+    /// # Errors
+    /// The first thing that can't be as it is.
+    pub fn access(&self) -> Result<Access, AccessError> {
+        let users = Users::new(UsersFile { users: self.auth.users.clone() })?;
+        let issuer = self.auth.oidc.as_ref().map(Issuer::new).transpose()?;
+        Ok(Access { users, permissions: self.permissions()?, issuer })
     }
 }
 

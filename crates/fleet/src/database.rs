@@ -14,10 +14,13 @@ mod changes;
 mod lead;
 mod log;
 mod migrate;
+mod observed;
 mod open;
 mod query;
+mod retention;
 mod rows;
 mod sets;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -25,15 +28,21 @@ mod writer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pumice_ledger::{Digest, Entry, JobId, RunId};
+use pumice_ledger::{Digest, Entry, JobId, RunId, TimeMs};
 use tokio::sync::watch;
 
 pub use changes::{Changed, JobChange, RunChange};
 pub use log::{Answer, Committed, Epoch, Expect, HeldRun, JobsInState, LEASE, Loaded, Log, NewJob, Seq, Submission};
+pub use observed::Writes;
 pub use open::{Database, Place};
+pub use retention::{Forgotten, Pruned, SetName, Stale};
 pub use rows::{JobRow, JobState, RunRow, RunState};
+pub use standing::DatabaseStanding;
 
 pub(in crate::database) use open::Pools;
+
+use crate::clock;
+use observed::Kind;
 
 /// Why the database can't be used, or does not do what was asked.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -133,11 +142,17 @@ pub const NAME_BYTES_MAX: usize = 800;
 
 impl Log for Database {
     async fn submit(&self, batch: Vec<Submission>) -> Result<Vec<Answer>, Error> {
-        self.writer().submit(batch).await
+        let began = clock::instant();
+        let answer = self.writer().submit(batch).await;
+        self.writes().observe(Kind::Submission, began, &answer);
+        answer
     }
 
     async fn request(&self, entry: Entry, expect: Expect) -> Result<Seq, Error> {
-        self.writer().request(entry, expect).await
+        let began = clock::instant();
+        let answer = self.writer().request(entry, expect).await;
+        self.writes().observe(Kind::Request, began, &answer);
+        answer
     }
 
     async fn lead(&self, holder: &str) -> Result<Option<Epoch>, Error> {
@@ -156,7 +171,10 @@ impl Log for Database {
     where
         F: FnOnce(Vec<(Seq, Entry)>) -> Changed + Send,
     {
-        lead::commit(self, epoch, after, decide).await
+        let began = clock::instant();
+        let answer = lead::commit(self, epoch, after, decide).await;
+        self.writes().observe(Kind::Commit, began, &answer);
+        answer
     }
 
     async fn load(&self) -> Result<Loaded, Error> {
@@ -205,6 +223,36 @@ impl Log for Database {
 
     async fn active_queues(&self) -> Result<BTreeMap<String, Vec<String>>, Error> {
         query::active_queues(self).await
+    }
+
+    async fn stale(&self, after: Seq, before: TimeMs, limit: u32) -> Result<Stale, Error> {
+        retention::stale(self, after, before, limit).await
+    }
+
+    async fn prune(&self, epoch: Epoch, set: &SetName, before: TimeMs, limit: u32) -> Result<Pruned, Error> {
+        retention::prune(self, epoch, set, before, limit).await
+    }
+
+    async fn forget<K>(
+        &self,
+        epoch: Epoch,
+        after: &(String, String),
+        before: TimeMs,
+        limit: u32,
+        keeps: K,
+    ) -> Result<Forgotten, Error>
+    where
+        K: Fn(JobId) -> bool + Send + Sync,
+    {
+        retention::forget(self, epoch, after, before, limit, keeps).await
+    }
+
+    async fn sweep(&self, epoch: Epoch, before: TimeMs, limit: u32) -> Result<usize, Error> {
+        retention::sweep(self, epoch, before, limit).await
+    }
+
+    async fn probe(&self) -> Result<DatabaseStanding, Error> {
+        standing::probe(self).await
     }
 
     async fn specs(&self, digests: &[Digest]) -> Result<Vec<(Digest, Vec<u8>)>, Error> {

@@ -15,8 +15,11 @@ mod run;
 mod servers;
 pub mod settings;
 pub mod stuck;
+mod usage;
+mod watched;
 
 pub use core::{Core, Input, Output, SettingsError};
 pub use facts::{PodFacts, PodPhase};
 pub use run::{BuildError, Executor, Options, build};
 pub use settings::Settings;
+pub use watched::{Handle, RunCounts};

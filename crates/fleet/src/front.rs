@@ -6,23 +6,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response};
 use http_body_util::Limited;
-use pumice_auth::{AUTHENTICATED, Identity, IdentityError};
+use pumice_auth::{Identity, IdentityError, OidcToken};
 use tokio::sync::{Semaphore, mpsc};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service as _;
 
 use crate::api::{self, Api, Permission, Who};
-use crate::database::Log;
+use crate::clock;
+use crate::database::{DatabaseStanding, Log};
 use crate::executors::{ExecutorName, Streams};
 use crate::leader::Input;
+use crate::metrics::{Asked, Metrics};
 use crate::reports::Reports;
+use crate::standing;
 use pumice_wire::api::{
     event_server::EventServer, executor_server::ExecutorServer, jobs_server::JobsServer, node_server::NodeServer,
     queue_service_server::QueueServiceServer, submit_server::SubmitServer,
@@ -32,10 +35,15 @@ use pumice_wire::executor::executors_server::ExecutorsServer;
 use pumice_wire::job_sets::job_sets_server::JobSetsServer;
 use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReportingServer;
 
+mod gate;
 mod gateway;
+mod issuer;
+mod page;
 mod prompt;
 mod users;
 
+pub use gate::{Access, Gate};
+pub use issuer::{Issuer, IssuerError, IssuerSettings, Unknown};
 use prompt::Prompt;
 pub use users::{Denied, HashError, Hashed, Known, User, Users, UsersError, UsersFile, hash_password, hash_token};
 
@@ -63,7 +71,7 @@ pub type PermissionGroups = BTreeMap<Permission, BTreeSet<String>>;
 /// What a connection's certificate says of who is at its other end.
 #[derive(Debug, Clone, Default)]
 pub struct Peer {
-    who: Option<Arc<Who>>,
+    identity: Option<Arc<Identity>>,
 }
 
 /// Answers requests; cheap to clone.
@@ -80,9 +88,12 @@ pub struct Front<L: Log> {
     executors: ExecutorsServer<Streams>,
     reports: SchedulerReportingServer<Reports>,
     told: Reports,
-    users: Arc<Users>,
+    gate: Arc<Gate>,
     checks: Arc<Semaphore>,
-    permissions: Arc<PermissionGroups>,
+    leader: mpsc::Sender<Input>,
+    metrics: Arc<Metrics>,
+    /// How the database did when it was last looked at.
+    looked: Arc<tokio::sync::Mutex<Option<(Instant, DatabaseStanding)>>>,
 }
 
 /// A generated server with the limits of this listener.
@@ -93,9 +104,9 @@ macro_rules! limited {
 }
 
 impl<L: Log> Front<L> {
-    /// Answers with these services, for people whom `users` or certificates name. What only the leader knows or takes goes
+    /// Answers with these services, for people whom certificates name or whom the gate knows. What only the leader knows or takes goes
     /// to `leader`.
-    pub fn new(api: Api<L>, leader: mpsc::Sender<Input>, users: Users, permissions: PermissionGroups) -> Self {
+    pub fn new(api: Api<L>, leader: mpsc::Sender<Input>, gate: Arc<Gate>) -> Self {
         Self {
             submit: limited!(SubmitServer, api.clone()),
             queues: limited!(QueueServiceServer, api.clone()),
@@ -106,12 +117,19 @@ impl<L: Log> Front<L> {
             job_sets: limited!(JobSetsServer, api.clone()),
             executors: limited!(ExecutorsServer, Streams::new(leader.clone())),
             reports: limited!(SchedulerReportingServer, Reports::new(leader.clone())),
-            told: Reports::new(leader),
+            told: Reports::new(leader.clone()),
             api,
-            users: Arc::new(users),
+            gate,
             checks: Arc::new(Semaphore::new(CHECKS_MAX)),
-            permissions: Arc::new(permissions),
+            leader,
+            metrics: Arc::default(),
+            looked: Arc::default(),
         }
+    }
+
+    /// Counts requests where the leader counts, too, and shows all of it.
+    pub fn counting(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Who is at the other end of a connection, by the certificate (DER) that TLS has verified, if one was shown.
@@ -120,7 +138,7 @@ impl<L: Log> Front<L> {
     /// A certificate that names nobody.
     pub fn peer(&self, certificate: Option<&[u8]>) -> Result<Peer, IdentityError> {
         let identity = certificate.map(pumice_auth::identity_of).transpose()?;
-        Ok(Peer { who: identity.map(|Identity { user, groups }| self.who(user, groups)) })
+        Ok(Peer { identity: identity.map(Arc::new) })
     }
 
     /// Answers one request of a connection.
@@ -129,9 +147,23 @@ impl<L: Log> Front<L> {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        let metrics = Arc::clone(&self.metrics);
+        let spoken = is_grpc(&request);
+        let asked = Asked::of(spoken, request.method().as_str(), request.uri().path());
+        let began = clock::instant();
+        let response = self.respond(peer, request).await;
+        metrics.answered(asked, page::code(spoken, &response), began.elapsed());
+        response
+    }
+
+    async fn respond<B>(self, peer: Peer, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
         let mut request = request.map(Body::new);
         let said = request.headers().get(AUTHORIZATION).cloned();
-        let who = match self.asks(peer, said).await {
+        let who = match self.asks(&peer, said).await {
             Ok(who) => who,
             Err(status) => return refusal(&request, status),
         };
@@ -168,6 +200,10 @@ impl<L: Log> Front<L> {
                 }
                 Err(status) => status.into_http(),
             },
+            "metrics" if !is_grpc(&request) => self.metrics_page(who.as_deref(), &request.method().clone()).await,
+            "pumice" if request.uri().path() == standing::PATH => {
+                self.standing_page(who.as_deref(), &request.method().clone()).await
+            }
             "health" => Response::new(Body::new(http_body_util::Full::from("ok\n"))),
             _ if is_grpc(&request) => {
                 Status::unimplemented(format!("this server has no service {service:?}")).into_http()
@@ -177,34 +213,33 @@ impl<L: Log> Front<L> {
     }
 
     /// Who makes a request: what it says itself counts more than the certificate.
-    async fn asks(&self, peer: Peer, said: Option<HeaderValue>) -> Result<Option<Arc<Who>>, Status> {
-        let Some(header) = said else { return Ok(peer.who) };
-        let header = header.to_str().map_err(|_| Status::unauthenticated("the authorization is no text"))?;
-        let denied = |denied: Denied| Status::unauthenticated(denied.to_string());
-        let known = match self.users.known(header).map_err(denied)? {
-            Some(known) => known,
-            None => {
-                // Checking a password takes long on purpose: whoever guesses many does not keep others from their work.
-                let broken = || Status::internal("the authorization could not be checked");
-                let _turn = self.checks.acquire().await.map_err(|_| broken())?;
-                let (users, header) = (Arc::clone(&self.users), header.to_owned());
-                let checked = tokio::task::spawn_blocking(move || users.check(&header)).await;
-                checked.map_err(|_| broken())?.map_err(denied)?
-            }
+    async fn asks(&self, peer: &Peer, said: Option<HeaderValue>) -> Result<Option<Arc<Who>>, Status> {
+        let access = self.gate.access();
+        let Some(header) = said else {
+            return Ok(peer.identity.as_deref().map(|identity| access.of_certificate(identity)));
         };
-        Ok(Some(self.who(known.name, known.groups)))
+        let header = header.to_str().map_err(|_| Status::unauthenticated("the authorization is no text"))?;
+        let known = match (access.users.known(header), &access.issuer, token(header)) {
+            (Err(_), Some(issuer), Some(token)) => {
+                let identified = issuer.identify(token, clock::now()).await;
+                identified.map_err(|unknown| match unknown {
+                    Unknown::Away => Status::unavailable(unknown.to_string()),
+                    Unknown::Token(_) => Status::unauthenticated(unknown.to_string()),
+                })?
+            }
+            (Err(denied), ..) => return Err(refused(denied)),
+            (Ok(Some(known)), ..) => known,
+            (Ok(None), ..) => self.check(Arc::clone(&access), header.to_owned()).await?,
+        };
+        Ok(Some(access.who(known.name, known.groups)))
     }
 
-    fn who(&self, name: String, groups: impl IntoIterator<Item = String>) -> Arc<Who> {
-        let groups: BTreeSet<String> = groups.into_iter().filter(|group| group != AUTHENTICATED).collect();
-        let permissions = if groups.contains(ADMINISTRATORS) {
-            Permission::ALL.iter().copied().collect()
-        } else {
-            let given = self.permissions.iter().filter(|(_, to)| !to.is_disjoint(&groups));
-            let as_executor = groups.contains(EXECUTORS).then_some(Permission::ExecuteJobs);
-            given.map(|(permission, _)| *permission).chain(as_executor).collect()
-        };
-        Arc::new(Who { name, groups, permissions })
+    /// Checking a password takes long on purpose: whoever guesses many does not keep others from their work.
+    async fn check(&self, access: Arc<Access>, header: String) -> Result<Known, Status> {
+        let broken = || Status::internal("the authorization could not be checked");
+        let _turn = self.checks.acquire().await.map_err(|_| broken())?;
+        let checked = tokio::task::spawn_blocking(move || access.users.check(&header)).await;
+        checked.map_err(|_| broken())?.map_err(refused)
     }
 }
 
@@ -220,6 +255,17 @@ fn of_people(request: Request<Body>, who: Option<&Who>) -> Result<Request<Body>,
     Ok(request.map(|body| Body::new(small(body))))
 }
 
+fn refused(denied: Denied) -> Status {
+    Status::unauthenticated(denied.to_string())
+}
+
+/// A token of an issuer in a header, if it has the form of one.
+fn token(header: &str) -> Option<&str> {
+    let (scheme, token) = header.trim().split_once(' ')?;
+    let token = token.trim_start();
+    (scheme.eq_ignore_ascii_case("bearer") && OidcToken::is_one(token)).then_some(token)
+}
+
 /// For which executor somebody may speak.
 fn executor(who: Option<&Who>) -> Result<ExecutorName, Status> {
     let who = who.ok_or_else(|| Status::unauthenticated("executors have to say who they are: give an identity"))?;
@@ -230,7 +276,7 @@ fn executor(who: Option<&Who>) -> Result<ExecutorName, Status> {
     Ok(ExecutorName(who.name.clone()))
 }
 
-fn is_grpc(request: &Request<Body>) -> bool {
+fn is_grpc<B>(request: &Request<B>) -> bool {
     let kind = request.headers().get(http::header::CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }

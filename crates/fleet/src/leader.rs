@@ -16,15 +16,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::database::{Changed, Epoch, Error, LEASE, Log, Seq};
+use crate::metrics::{Metrics, Snapshot, Stories};
 use crate::rounds::{Constraints, Limits, Pool, Rates, Window, queue_delta};
 use crate::sessions::{Broken, Sessions};
 use pumice_wire::executor as wire;
 
 mod orders;
 mod questions;
+mod retention;
 
 use questions::{Asked, LastRound};
 pub use questions::{Question, Told};
+use retention::Keeper;
+pub use retention::{Hours, Retention};
 
 /// Inputs that wait; executors wait beyond that.
 const INPUTS_MAX: usize = 10_000;
@@ -36,6 +40,8 @@ pub const OUT_MAX: usize = 256;
 const TRY_EVERY: Duration = Duration::from_millis(500);
 /// Between two rounds of a pool.
 const ROUND_EVERY: Duration = Duration::from_millis(200);
+/// For how long an answer to whoever watches is good: many may, and it costs the same.
+const MEASURED_MS: i64 = 500;
 /// After a failure of the database.
 const PAUSE: Duration = Duration::from_millis(300);
 
@@ -68,6 +74,11 @@ pub enum Input {
         /// Dropped where this server does not lead.
         answer: oneshot::Sender<Told>,
     },
+    /// Somebody watches how the fleet does.
+    Measure {
+        /// Dropped where this server does not lead.
+        answer: oneshot::Sender<Arc<Snapshot>>,
+    },
     /// A stream has ended.
     Closed {
         /// The executor.
@@ -98,6 +109,8 @@ pub struct Leader<L> {
     options: Options,
     inputs: mpsc::Receiver<Input>,
     next_session: u64,
+    metrics: Arc<Metrics>,
+    retention: Retention,
 }
 
 /// Why leading ended.
@@ -115,7 +128,18 @@ impl<L: Log> Leader<L> {
     /// A leader over a log, and where inputs go.
     pub fn new(log: Arc<L>, options: Options) -> (Self, mpsc::Sender<Input>) {
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
-        (Self { log, options, inputs, next_session: 1 }, sender)
+        let (metrics, retention) = (Arc::default(), Retention::FOR_EVER);
+        (Self { log, options, inputs, next_session: 1, metrics, retention }, sender)
+    }
+
+    /// Removes what is over for so long.
+    pub fn keeping(self, retention: Retention) -> Self {
+        Self { retention, ..self }
+    }
+
+    /// Counts what happens where others see it.
+    pub fn counting(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Leads whenever nobody else does, until `shutdown`.
@@ -134,7 +158,10 @@ impl<L: Log> Leader<L> {
                 }
             };
             tracing::info!(epoch = epoch.0, "this server leads the fleet");
-            match Box::pin(self.lead(epoch, &shutdown)).await {
+            self.metrics.leads(Some(clock::now_ms()));
+            let ended = Box::pin(self.lead(epoch, &shutdown)).await;
+            self.metrics.leads(None);
+            match ended {
                 Ok(()) => {
                     if let Err(error) = self.log.resign(epoch).await {
                         tracing::warn!(%error, "another server has to wait for the lead");
@@ -166,11 +193,14 @@ impl<L: Log> Leader<L> {
     }
 
     async fn lead(&mut self, epoch: Epoch, shutdown: &CancellationToken) -> Result<(), Ended> {
-        let mut term = Term::load(&*self.log, epoch, &self.options).await?;
+        let mut term = Term::load(&*self.log, epoch, &self.options, Arc::clone(&self.metrics)).await?;
+        term.keeper = Keeper::new(self.retention);
         let mut head = self.log.head();
         let mut renew = tokio::time::interval(LEASE / 4);
         let mut round = tokio::time::interval(ROUND_EVERY);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut keep = tokio::time::interval(retention::LOOK_EVERY);
+        keep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return Ok(()),
@@ -186,6 +216,7 @@ impl<L: Log> Leader<L> {
                 changed = head.changed() => if changed.is_err() { return Ok(()) },
                 Some(found) = term.rounds.join_next() => term.found(found?),
                 _ = round.tick() => term.silent(),
+                _ = keep.tick() => term.keep(&*self.log).await?,
             }
             term.commit(&*self.log).await?;
             term.send(&*self.log).await?;
@@ -205,6 +236,8 @@ impl<L: Log> Leader<L> {
             }
             Input::Message { name, number, message } => term.receive(&name, number, message),
             Input::Ask { question, answer } => term.ask(question, answer),
+            // Whoever asked may be gone.
+            Input::Measure { answer } => drop(answer.send(term.measure())),
             Input::Closed { name, number } => term.close(&name, number),
         }
     }
@@ -253,15 +286,20 @@ struct Term {
     unsettled: Vec<(String, Vec<Proposal>)>,
     dirty: bool,
     questions: Vec<Asked>,
+    metrics: Arc<Metrics>,
+    stories: Stories,
+    measured: Option<Arc<Snapshot>>,
+    keeper: Keeper,
 }
 
 impl Term {
-    async fn load<L: Log>(log: &L, epoch: Epoch, options: &Options) -> Result<Self, Ended> {
+    async fn load<L: Log>(log: &L, epoch: Epoch, options: &Options, metrics: Arc<Metrics>) -> Result<Self, Ended> {
         let loaded = log.load().await?;
         let position = loaded.position;
         let ledger = loaded.restore(options.classes.clone())?;
         let mut sessions = Sessions::default();
         sessions.expect(&ledger, clock::now_ms());
+        let stories = Stories::of(&ledger);
         let mut term = Self {
             epoch,
             position,
@@ -283,6 +321,10 @@ impl Term {
             unsettled: Vec::new(),
             dirty: true,
             questions: Vec::new(),
+            metrics,
+            stories,
+            measured: None,
+            keeper: Keeper::new(Retention::FOR_EVER),
         };
         let pools: BTreeSet<String> = term.ledger.runs().map(|(_, run)| run.pool.clone()).collect();
         pools.iter().for_each(|pool| term.ensure_pool(pool));
@@ -341,6 +383,18 @@ impl Term {
         }
     }
 
+    /// How everything stands, or stood a moment ago.
+    fn measure(&mut self) -> Arc<Snapshot> {
+        let now = clock::now_ms();
+        let fresh = self.measured.as_ref().filter(|measured| (0..MEASURED_MS).contains(&now.since(measured.at())));
+        if let Some(fresh) = fresh {
+            return Arc::clone(fresh);
+        }
+        let measured = Arc::new(Snapshot::of(now, &self.ledger, self.sessions.counts(&self.ledger)));
+        self.measured = Some(Arc::clone(&measured));
+        measured
+    }
+
     fn silent(&mut self) {
         for (name, number) in self.sessions.stale(clock::now_ms()) {
             tracing::warn!(executor = name, "nothing is heard of it; its session ends");
@@ -356,6 +410,7 @@ impl Term {
         let name = found.pool.name().to_owned();
         self.busy.remove(&name);
         let Found { window, pool, proposals, last } = found;
+        self.metrics.round(&name, Duration::from_millis(last.took_ms));
         self.take_rates(&proposals);
         if pool.cut_short() {
             let now = clock::now_ms();
@@ -394,11 +449,14 @@ impl Term {
         let (ledger, retries, sessions) = (&mut self.ledger, self.retries.clone(), &self.sessions);
         let (mut leased, mut queues, mut gone, mut set) = (BTreeSet::new(), Vec::new(), Vec::new(), BTreeSet::new());
         let (leased_by, queues_by, gone_by, set_by) = (&mut leased, &mut queues, &mut gone, &mut set);
+        let (stories, mut told, began) = (&mut self.stories, Vec::new(), clock::instant());
+        let told_by = &mut told;
         let committed = log
             .commit(self.epoch, self.position, move |tail| {
                 let mut inbox = inbox;
                 for (_, entry) in &tail {
                     ledger.fold(entry);
+                    stories.tell(ledger, entry, told_by);
                     queues_by.extend(queue_changes(entry));
                     set_by.extend(executors_set(entry));
                     for executor in forgotten(entry) {
@@ -407,6 +465,7 @@ impl Term {
                     }
                 }
                 let decided = ledger.decide(clock::now_ms(), inbox, retries);
+                decided.iter().for_each(|entry| stories.tell(ledger, entry, told_by));
                 for event in decided.iter().flat_map(|entry| &entry.events) {
                     if let Event::Leased { run, .. } = event {
                         leased_by.insert(run.job);
@@ -415,6 +474,8 @@ impl Term {
                 Changed::of(ledger, decided)
             })
             .await?;
+        self.metrics.committed(began.elapsed());
+        self.metrics.told(told);
         self.position = committed.head;
         self.dirty = false;
         self.sessions.written();

@@ -6,14 +6,18 @@ pub mod api;
 mod clock;
 pub mod config;
 pub mod database;
+pub mod doctor;
 pub mod executor;
 pub mod executors;
 pub mod front;
 pub mod leader;
+pub mod metrics;
 pub mod reports;
 pub mod rounds;
 pub mod sessions;
 #[cfg(test)]
 mod simulation;
+pub mod standing;
 pub mod submit;
 pub mod testsuite;
+mod words;

@@ -9,12 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use pumice_engine::Delta;
 use pumice_ledger::{Ledger, NodeRef, Queue, Report, ReportKind, RunId, RunPhase, TimeMs};
 
+use crate::metrics::ClusterCounts;
 use pumice_wire::executor::{self as wire, from_executor, to_executor};
 
 mod nodes;
 mod reports;
 
 use nodes::Nodes;
+use reports::cut;
 
 /// The protocol that is spoken here.
 pub const FORMAT: u32 = 1;
@@ -121,7 +123,13 @@ struct Cluster {
     session: Option<Session>,
     heard: TimeMs,
     nodes: Nodes,
+    release: String,
+    ahead_ms: Option<i64>,
+    used: BTreeMap<(String, String), Used>,
 }
+
+/// cpu in milli-cores, everything else in whole units.
+type Used = BTreeMap<String, i128>;
 
 /// All conversations.
 #[derive(Debug, Default)]
@@ -168,6 +176,8 @@ impl Sessions {
         }
         let cluster = self.clusters.entry(name.clone()).or_default();
         cluster.heard = now;
+        cluster.release = cut(hello.release.clone());
+        cluster.ahead_ms = ahead(hello.time_ms, now);
         cluster.session = Some(Session {
             number,
             seen: first.sequence,
@@ -211,7 +221,10 @@ impl Sessions {
         let mut received = Received::default();
         match message.message.ok_or(Broken::Unknown(message.sequence))? {
             from_executor::Message::Hello(_) => return Err(Broken::NoHello),
-            from_executor::Message::Heartbeat(_) => {}
+            from_executor::Message::Heartbeat(heartbeat) => {
+                cluster.ahead_ms = ahead(heartbeat.time_ms, now).or(cluster.ahead_ms);
+            }
+            from_executor::Message::Usage(usage) => cluster.used = nodes::used(usage),
             from_executor::Message::Nodes(nodes) => {
                 received.nodes = cluster.nodes.take(name, nodes, !ledger.is_cordoned(name));
             }
@@ -298,10 +311,29 @@ impl Sessions {
         stale.map(|(name, _, session)| (name.clone(), session.number)).collect()
     }
 
+    /// Clusters and what they have, for whoever watches. O(nodes).
+    pub fn counts(&self, ledger: &Ledger) -> Vec<ClusterCounts> {
+        let counts = self.clusters.iter().map(|(name, cluster)| ClusterCounts {
+            name: name.clone(),
+            heard: cluster.heard,
+            connected: cluster.session.is_some(),
+            release: cluster.release.clone(),
+            ahead_ms: cluster.ahead_ms,
+            pools: cluster.nodes.counts(cluster.session.is_some() && !ledger.is_cordoned(name)),
+            used: if cluster.session.is_some() { cluster.used.clone() } else { BTreeMap::new() },
+        });
+        counts.collect()
+    }
+
     /// Clusters and for how long nothing was heard of them.
     pub fn silent(&self, now: TimeMs) -> Vec<(String, i64)> {
         self.clusters.iter().map(|(name, cluster)| (name.clone(), now.since(cluster.heard))).collect()
     }
+}
+
+/// How far a clock is ahead of this one, where it was told.
+fn ahead(time_ms: i64, now: TimeMs) -> Option<i64> {
+    (time_ms > 0).then(|| time_ms.saturating_sub(now.0))
 }
 
 impl Session {

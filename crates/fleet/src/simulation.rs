@@ -316,8 +316,12 @@ impl World {
         }
         let Some(leader) = &mut self.leader else { return };
         self.sessions += 1;
-        let hello =
-            wire::Hello { executor: cluster.name.to_owned(), session_id: String::new(), format_version: FORMAT };
+        let hello = wire::Hello {
+            executor: cluster.name.to_owned(),
+            session_id: String::new(),
+            format_version: FORMAT,
+            ..Default::default()
+        };
         let first = wire::FromExecutor { sequence: 1, message: Some(from_executor::Message::Hello(hello)) };
         let opened = leader.sessions.open(&first, Some(cluster.name), self.sessions, self.now);
         let (_, welcome) = opened.expect("a session");

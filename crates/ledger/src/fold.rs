@@ -228,9 +228,8 @@ impl Ledger {
             avoid: Vec::new(),
         };
         let turn = self.turn(id, &job);
-        let row = self.queues.row_mut(queue);
-        row.active += 1;
-        row.lines.insert(turn, shape);
+        self.queues.row_mut(queue).active += 1;
+        self.line_up(queue, turn, shape);
         self.jobs.insert(id, job);
         // Whoever wrote the submission saved the job with it.
         self.changed.insert(id);
@@ -245,7 +244,7 @@ impl Ledger {
         }
         let (queue, set, shape) = (job.queue, job.set, job.shape);
         let turn = self.turn(run.job, job);
-        self.queues.row_mut(queue).lines.remove(turn, shape);
+        self.step_out(queue, turn, shape);
         self.shapes.row_mut(shape).1 += 1;
         self.sets.row_mut(set).runs += 1;
         let row = Run {
@@ -261,6 +260,7 @@ impl Ledger {
             preempted: None,
         };
         self.runs.insert(run, row);
+        self.count_room(run, true);
         self.clusters.entry(at.cluster.clone()).or_default().insert(run);
         if let Some(job) = self.jobs.get_mut(&run.job) {
             job.phase = Phase::Leased;
@@ -283,13 +283,21 @@ impl Ledger {
         let job = self.jobs.get_mut(&run.job).ok_or(Refusal::NoJob(run.job))?;
         job.phase = if to == RunPhase::Running { Phase::Running } else { Phase::Pending };
         self.touch(run.job);
-        let row = self.runs.get_mut(&run).ok_or(Refusal::NoRun(run))?;
-        row.phase = to;
-        Ok(row)
+        self.move_to(run, to);
+        self.runs.get_mut(&run).ok_or(Refusal::NoRun(run))
+    }
+
+    fn move_to(&mut self, run: RunId, phase: RunPhase) {
+        self.count_room(run, false);
+        if let Some(row) = self.runs.get_mut(&run) {
+            row.phase = phase;
+        }
+        self.count_room(run, true);
     }
 
     /// The run holds no room any more.
     fn drop_run(&mut self, run: RunId) {
+        self.count_room(run, false);
         let Some(row) = self.runs.remove(&run) else { return };
         if let Some(runs) = self.clusters.get_mut(&row.at.cluster) {
             runs.remove(&run);
@@ -305,9 +313,7 @@ impl Ledger {
 
     /// The run does not count any more, and holds its room until it is gone.
     fn stop_run(&mut self, run: RunId) {
-        if let Some(row) = self.runs.get_mut(&run) {
-            row.phase = RunPhase::Stopping;
-        }
+        self.move_to(run, RunPhase::Stopping);
         self.touch(run.job);
     }
 
@@ -321,7 +327,7 @@ impl Ledger {
         }
         let job = &self.jobs[&id];
         let (turn, queue, shape) = (self.turn(id, job), job.queue, job.shape);
-        self.queues.row_mut(queue).lines.insert(turn, shape);
+        self.line_up(queue, turn, shape);
         self.touch(id);
     }
 
@@ -331,9 +337,8 @@ impl Ledger {
         let turn = self.turn(id, job);
         let (queue, set, shape, gang) = (job.queue, job.set, job.shape, job.gang);
         self.jobs.remove(&id);
-        let row = self.queues.row_mut(queue);
-        row.lines.remove(turn, shape);
-        row.active -= 1;
+        self.step_out(queue, turn, shape);
+        self.queues.row_mut(queue).active -= 1;
         if let Some(gang) = gang {
             let row = self.gangs.row_mut(gang);
             row.members.remove(&id);

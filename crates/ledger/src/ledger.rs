@@ -13,6 +13,7 @@ use crate::ids::{Digest, JobId, RunId};
 use crate::job::{Job, Phase, Run, RunPhase, Turn};
 use crate::lines::{GangIx, Interned, Lines, Place, QueueIx, SetIx, ShapeIx};
 use crate::queue::{Queue, QueueView};
+use crate::tally::{Held, Tallies};
 
 /// A priority class of the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,10 @@ pub(crate) struct QueueRow {
     pub definition: Option<Queue>,
     pub lines: Lines,
     pub active: usize,
+    /// Those that stand in lines, by priority class.
+    pub queued: Tallies<String>,
+    /// Runs that hold room.
+    pub held: Tallies<Held>,
 }
 
 /// A job set: it is known as long as it has jobs that have not ended, or runs that hold room.
@@ -187,6 +192,12 @@ impl Ledger {
         Some(view(self.queues.name(index), self.queues.row(index)))
     }
 
+    /// Whether a job set has jobs that have not ended, or runs that hold room.
+    pub fn has_set(&self, queue: &str, job_set: &str) -> bool {
+        let queue = self.queues.find(&queue.to_owned());
+        queue.is_some_and(|queue| self.sets.find(&(queue, job_set.to_owned())).is_some())
+    }
+
     /// The first of those that wait in a queue, in order: at most `per_shape` of each shape, `most` in all.
     pub fn first(&self, queue: &str, per_shape: usize, most: usize) -> Vec<JobId> {
         let index = self.queues.find(&queue.to_owned());
@@ -196,6 +207,40 @@ impl Ledger {
     /// Jobs of which scheduling has to look again, since this was last asked.
     pub fn take_changed(&mut self) -> BTreeSet<JobId> {
         std::mem::take(&mut self.changed)
+    }
+
+    /// A job takes its place in its queue.
+    pub(crate) fn line_up(&mut self, queue: QueueIx, turn: Turn, shape: ShapeIx) {
+        let (row, shape_of) = (self.queues.row_mut(queue), &self.shapes.row(shape).0);
+        if row.lines.insert(turn, shape) {
+            row.queued.add(shape_of.priority_class.clone(), turn.submitted, &shape_of.requests);
+        }
+    }
+
+    /// It leaves its place, if it had one.
+    pub(crate) fn step_out(&mut self, queue: QueueIx, turn: Turn, shape: ShapeIx) {
+        let (row, shape_of) = (self.queues.row_mut(queue), &self.shapes.row(shape).0);
+        if row.lines.remove(turn, shape) {
+            row.queued.remove(&shape_of.priority_class, turn.submitted, &shape_of.requests);
+        }
+    }
+
+    /// Counts a run's room before its job's queue, or no more where it does not `hold` any; to be called around every
+    /// change of its phase.
+    pub(crate) fn count_room(&mut self, id: RunId, hold: bool) {
+        let Some(run) = self.runs.get(&id) else { return };
+        let (row, shape) = (self.queues.row_mut(run.queue), &self.shapes.row(run.shape).0);
+        let key = Held {
+            pool: run.pool.clone(),
+            cluster: run.at.cluster.clone(),
+            class: shape.priority_class.clone(),
+            phase: run.phase,
+        };
+        if hold {
+            row.held.add(key, run.leased, &shape.requests);
+        } else {
+            row.held.remove(&key, run.leased, &shape.requests);
+        }
     }
 
     pub(crate) fn turn(&self, id: JobId, job: &Job) -> Turn {
@@ -264,10 +309,48 @@ impl Ledger {
         if waiting != queued {
             wrong.push(format!("{queued} jobs wait, and {waiting} stand in lines"));
         }
+        let counted = self.counted_anew();
+        for (name, row) in self.queues.iter() {
+            let anew = counted.get(name.as_str());
+            let (queued, held) = anew.map(|(queued, held)| (queued.all().len(), held.all().len())).unwrap_or_default();
+            let fits = anew.map_or(row.queued.all().is_empty() && row.held.all().is_empty(), |(queued, held)| {
+                *queued == row.queued && *held == row.held
+            });
+            if !fits {
+                wrong.push(format!(
+                    "queue {name} is counted wrongly: it has {queued} classes that wait and {held} that hold room"
+                ));
+            }
+        }
         wrong
+    }
+
+    /// What waits and what is held by queue, as a look at everything gives it.
+    fn counted_anew(&self) -> BTreeMap<&str, (Tallies<String>, Tallies<Held>)> {
+        let mut counted: BTreeMap<&str, (Tallies<String>, Tallies<Held>)> = BTreeMap::new();
+        for job in self.jobs.values().filter(|job| job.phase == Phase::Queued) {
+            let shape = self.shape(job);
+            let (queued, _) = counted.entry(self.owner(job).0).or_default();
+            queued.add(shape.priority_class.clone(), job.submitted, &shape.requests);
+        }
+        for run in self.runs.values() {
+            let shape = self.shape_of_run(run);
+            let (pool, cluster) = (run.pool.clone(), run.at.cluster.clone());
+            let key = Held { pool, cluster, class: shape.priority_class.clone(), phase: run.phase };
+            counted.entry(self.owner_of_run(run).0).or_default().1.add(key, run.leased, &shape.requests);
+        }
+        counted
     }
 }
 
 fn view<'l>(name: &'l str, row: &'l QueueRow) -> QueueView<'l> {
-    QueueView { definition: row.definition.as_ref(), name, waiting: row.lines.waiting(), active: row.active }
+    QueueView {
+        definition: row.definition.as_ref(),
+        name,
+        waiting: row.lines.waiting(),
+        active: row.active,
+        shapes: row.lines.count(),
+        queued: row.queued.all(),
+        held: row.held.all(),
+    }
 }

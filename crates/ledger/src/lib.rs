@@ -20,6 +20,7 @@ mod lines;
 mod queue;
 mod restore;
 mod retries;
+mod tally;
 
 pub use decide::{Inbox, Proposal, Report, ReportKind};
 pub use event::{
@@ -34,6 +35,7 @@ pub use lines::Place;
 pub use queue::{ClassLimit, Permission, Queue, QueueView, Subject, SubjectKind, Verb};
 pub use restore::{RestoreError, Saved, SavedJob, SavedRun};
 pub use retries::{AffinityMutation, Mutation, Retries, RetryAction, RetryPolicies, RetryPolicy, RetryRule};
+pub use tally::{Ages, Held, Tally};
 
 #[cfg(test)]
 mod tests;

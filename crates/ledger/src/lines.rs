@@ -103,22 +103,33 @@ impl Lines {
         self.waiting
     }
 
-    pub(crate) fn insert(&mut self, turn: Turn, shape: ShapeIx) {
+    /// How many lines there are.
+    pub(crate) fn count(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether it was not there.
+    pub(crate) fn insert(&mut self, turn: Turn, shape: ShapeIx) -> bool {
         let line = self.lines.entry(shape).or_default();
         let before = line.first().copied();
-        if line.insert(turn) {
+        let is_new = line.insert(turn);
+        if is_new {
             self.waiting += 1;
             self.head_moved(before, shape);
         }
+        is_new
     }
 
-    pub(crate) fn remove(&mut self, turn: Turn, shape: ShapeIx) {
-        let Some(line) = self.lines.get_mut(&shape) else { return };
+    /// Whether it was there.
+    pub(crate) fn remove(&mut self, turn: Turn, shape: ShapeIx) -> bool {
+        let Some(line) = self.lines.get_mut(&shape) else { return false };
         let before = line.first().copied();
-        if line.remove(&turn) {
+        let was_there = line.remove(&turn);
+        if was_there {
             self.waiting -= 1;
             self.head_moved(before, shape);
         }
+        was_there
     }
 
     fn head_moved(&mut self, before: Option<Turn>, shape: ShapeIx) {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::tally::{Held, Tally};
+
 /// A queue's definition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -113,4 +115,10 @@ pub struct QueueView<'l> {
     pub waiting: usize,
     /// Jobs that have not ended.
     pub active: usize,
+    /// Kinds of jobs that wait: those of one shape can't be told apart.
+    pub shapes: usize,
+    /// Jobs that wait, by priority class, since they were submitted.
+    pub queued: &'l BTreeMap<String, Tally>,
+    /// Runs that hold room, since they were leased.
+    pub held: &'l BTreeMap<Held, Tally>,
 }

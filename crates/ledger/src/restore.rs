@@ -220,6 +220,7 @@ impl Ledger {
             preempted: saved.preempted,
         };
         self.runs.insert(id, run);
+        self.count_room(id, true);
         self.changed.insert(id.job);
         Ok(())
     }
@@ -270,10 +271,9 @@ impl Ledger {
             avoid: saved.avoid,
         };
         let turn = self.turn(id, &job);
-        let row = self.queues.row_mut(queue);
-        row.active += 1;
+        self.queues.row_mut(queue).active += 1;
         if job.phase == Phase::Queued {
-            row.lines.insert(turn, shape);
+            self.line_up(queue, turn, shape);
         }
         self.jobs.insert(id, job);
         self.changed.insert(id);

@@ -10,6 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+mod lint;
+
+pub use lint::lint;
+
 /// Most lines of one counter by name; what comes later counts as [`OTHER`].
 pub const LINES_MAX: usize = 10_000;
 /// The name of everything beyond [`LINES_MAX`].
@@ -51,13 +55,21 @@ impl<const N: usize> Counts<N> {
 
     /// Counts one more. O(log of the lines).
     pub fn add(&self, values: [&str; N]) {
+        self.add_many(values, 1);
+    }
+
+    /// Counts so many more; a line is there from the first on. O(log of the lines).
+    pub fn add_many(&self, values: [&str; N], more: u64) {
+        if more == 0 {
+            return;
+        }
         let mut counts = self.counts();
         let mut key = values.map(str::to_owned);
         if counts.len() >= LINES_MAX && !counts.contains_key(&key) {
             key = [OTHER; N].map(str::to_owned);
         }
         let count = counts.entry(key).or_default();
-        *count = count.saturating_add(1);
+        *count = count.saturating_add(more);
     }
 
     /// Shows each, in the order of the values.

@@ -89,7 +89,7 @@ impl Executors for Greeter {
 
 #[tokio::test]
 async fn a_session_streams_both_ways() {
-    let hello = Hello { executor: "e".into(), session_id: "1".into(), format_version: 1 };
+    let hello = Hello { executor: "e".into(), session_id: "1".into(), format_version: 1, ..Default::default() };
     let messages = [
         FromExecutor { sequence: 1, message: Some(from_executor::Message::Hello(hello)) },
         FromExecutor { sequence: 2, message: None },

@@ -19,6 +19,8 @@ pub enum FleetCommand {
     Identity(FleetIdentityArgs),
     /// Print what the configuration needs to know of a password or a token, which is read from standard input
     Hash(FleetHashArgs),
+    /// Look whether all is well with a server, its database and its executors, or with one executor, and say what to do
+    Doctor(FleetDoctorArgs),
     /// Run Armada's test specifications against a server, and print how each went
     Testsuite(Box<FleetTestsuiteArgs>),
 }
@@ -77,6 +79,8 @@ pub struct FleetExecutorArgs {
     /// Times and bounds (see docs/fleet.md)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub serving: super::serving::ServingArgs,
 }
 
 /// `pumice fleet up`.
@@ -117,6 +121,26 @@ pub struct FleetHashArgs {
     /// It is a token, which is long and random, and not a password
     #[arg(long)]
     pub token: bool,
+}
+
+/// `pumice fleet doctor`.
+#[derive(Debug, Args)]
+pub struct FleetDoctorArgs {
+    /// The server
+    #[arg(long, value_name = "URL", default_value = "https://127.0.0.1:50051")]
+    pub server: String,
+    /// Who asks: administrator.pem of the server's folder; with that of an executor its cluster is looked at, too
+    #[arg(long, value_name = "FILE")]
+    pub identity: PathBuf,
+    /// How to reach the executor's cluster [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Address of that cluster's API server, instead of the kubeconfig's
+    #[arg(long, value_name = "URL")]
+    pub master: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `pumice fleet testsuite`.

@@ -58,7 +58,7 @@ pub struct ServingArgs {
     #[arg(long, value_name = "true|false", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", require_equals = true)]
     enable_metrics: bool,
-    /// Where /metrics is served [default: :8080, for controllers :8081]
+    /// Where /metrics is served [default: :8080, for controllers :8081, for a fleet's executor :9001]
     #[arg(long, value_name = "ADDRESS")]
     listen_address: Option<Address>,
     #[command(flatten)]

@@ -13,18 +13,20 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use pumice_apiserver::{ConnectionError, serve_connections};
-use pumice_auth::{Ca, write_private};
+use pumice_auth::{Ca, ShownCertificate, write_private};
 use pumice_fleet::api::{Api, Sources};
 use pumice_fleet::config::Config;
 use pumice_fleet::database::{Database, Place};
-use pumice_fleet::front::{ADMINISTRATORS, EXECUTORS, Front, Users};
+use pumice_fleet::front::{ADMINISTRATORS, EXECUTORS, Front, Gate};
 use pumice_fleet::leader::{Leader, Options};
+use pumice_fleet::metrics::Metrics;
 use pumice_store::DirectoryLock;
 use pumice_wire::client::Credentials;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::reload::{Certificate, Reload};
 use super::{fleet_dir, read};
 use crate::api;
 use crate::args::fleet::ServingFleetArgs;
@@ -39,7 +41,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// A server that is ready to run.
 pub struct Server {
     data: DataDir,
-    ca: Ca,
+    certificate: Certificate,
+    /// The configuration, what follows from it, and when the certificate ends.
+    reloads: (Option<PathBuf>, Arc<Gate>, i64),
     url: String,
     database: Arc<Database>,
     leader: Leader<Database>,
@@ -58,8 +62,7 @@ impl Server {
         let classes = config.classes().context("--config")?;
         let constraints = Arc::new(config.constraints().context("--config")?);
         let retries = config.retries().context("--config")?;
-        let permissions = config.permissions().context("--config")?;
-        let users = Users::new(config.users()).context("--config: auth.users")?;
+        let access = config.access().context("--config")?;
         let data = fleet_dir(&args.dir)?;
         data.create()?;
         let lock = DirectoryLock::acquire(data.path()).context("be the only server here")?;
@@ -72,21 +75,31 @@ impl Server {
         let database = Arc::new(Database::open(&place).await.context("open the fleet's database")?);
         let ca = Ca::open_or_create(&data.pki(), now()).context("open the fleet's certificate authority")?;
         let names = names(args, address);
-        let certificate = ca.issue_server(&names, now()).context("issue the server's certificate")?;
-        let tls = pumice_auth::server_config(&ca, &certificate).context("set up TLS")?;
+        let shown = Arc::new(ShownCertificate::default());
+        let tls = pumice_auth::peer_server_config(&ca, Arc::clone(&shown)).context("set up TLS")?;
         let holder = format!("{}_{}", host_name(), std::process::id());
         let limits = config.limits();
         let options = Options { holder, classes, retries, limits, constraints };
+        let metrics = Arc::new(Metrics::new(Arc::clone(database.writes())));
         let (leader, inputs) = Leader::new(Arc::clone(&database), options);
+        let leader = leader.counting(Arc::clone(&metrics)).keeping(config.retention.into());
         let stopping = CancellationToken::new();
         let served = Api::new(Arc::clone(&database), config.submission, Sources::system(), stopping.clone());
-        let front = Front::new(served, inputs, users, permissions);
+        let gate = Arc::new(Gate::new(access));
+        let front = Front::new(served, inputs, Arc::clone(&gate)).counting(metrics);
         let reached = if address.ip().is_unspecified() { pumice_node::host_ip().into() } else { address.ip() };
         let url = format!("https://{}", SocketAddr::from((reached, address.port())));
-        let server = Server { data, ca, url, database, leader, front, listener, tls, stopping, _lock: lock };
-        let shown = server.ca.issue_client(ADMINISTRATOR, &[ADMINISTRATORS], now());
-        let shown = shown.context("issue the administrator's certificate")?;
-        write_private(&server.administrator(), pumice_auth::credentials(&server.ca, &shown).as_bytes())?;
+        let certificate = Certificate { ca, names, shown };
+        let ends = certificate.renew()?;
+        meet_issuer(&gate).await;
+        let config = args.config.clone();
+        let reloads = (config, gate, ends);
+        let server =
+            Server { data, certificate, reloads, url, database, leader, front, listener, tls, stopping, _lock: lock };
+        let administrator = server.certificate.ca.issue_client(ADMINISTRATOR, &[ADMINISTRATORS], now());
+        let administrator = administrator.context("issue the administrator's certificate")?;
+        let text = pumice_auth::credentials(&server.certificate.ca, &administrator);
+        write_private(&server.administrator(), text.as_bytes())?;
         Ok(server)
     }
 
@@ -107,13 +120,16 @@ impl Server {
 
     /// What an executor of that name shows.
     pub fn executor(&self, name: &str) -> Result<Credentials> {
-        let issued = self.ca.issue_client(name, &[EXECUTORS], now()).context("issue an executor's certificate")?;
-        Ok(Credentials::read(&pumice_auth::credentials(&self.ca, &issued))?)
+        let ca = &self.certificate.ca;
+        let issued = ca.issue_client(name, &[EXECUTORS], now()).context("issue an executor's certificate")?;
+        Ok(Credentials::read(&pumice_auth::credentials(ca, &issued))?)
     }
 
     /// Serves until `stop`.
     pub async fn run(self, stop: CancellationToken) -> Result<()> {
-        let Server { database, leader, front, listener, tls, stopping, _lock, .. } = self;
+        let Server { database, leader, front, listener, tls, stopping, certificate, reloads, _lock, .. } = self;
+        let (config, gate, ends) = reloads;
+        let reload = Reload::new(config.as_deref(), gate, certificate, ends)?;
         let closing = CancellationToken::new();
         let serving = serve_connections(listener, tls, closing.clone(), DRAIN, move |_, certificate| {
             let peer = front.peer(certificate.map(AsRef::as_ref))?;
@@ -129,13 +145,25 @@ impl Server {
             stopping.cancel();
             closing.cancel();
         };
-        tokio::join!(serving, leading);
+        tokio::select! {
+            ((), ()) = async { tokio::join!(serving, leading) } => {}
+            () = reload.run() => {}
+        }
         database.close().await;
         Ok(())
     }
 
     fn administrator(&self) -> PathBuf {
         self.data.path().join("administrator.pem")
+    }
+}
+
+/// Asks the issuer for its keys. A server starts without it and asks again with the first token.
+async fn meet_issuer(gate: &Gate) {
+    let Some(issuer) = &gate.access().issuer else { return };
+    if let Err(error) = issuer.fetch().await {
+        let error = format!("{:#}", anyhow::Error::new(error));
+        tracing::warn!(error, "the issuer of auth.oidc does not answer: its tokens are refused until it does");
     }
 }
 

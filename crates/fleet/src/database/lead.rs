@@ -13,7 +13,7 @@ use super::{Changed, Committed, Database, Epoch, Error, LEASE, Seq, changes, que
 const AHEAD: u32 = 1_000;
 
 /// The database's clock in milliseconds since 1970.
-fn clock(transaction: &Transaction) -> &'static str {
+pub(super) fn clock(transaction: &Transaction) -> &'static str {
     if transaction.is_postgres() {
         "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT"
     } else {

@@ -11,7 +11,7 @@ use pumice_ledger::{
 };
 use tokio::sync::watch;
 
-use super::{Changed, Error, JobRow, JobState, RunRow};
+use super::{Changed, DatabaseStanding, Error, Forgotten, JobRow, JobState, Pruned, RunRow, SetName, Stale};
 
 /// How long a leader leads after it was last renewed, by the database's clock.
 pub const LEASE: Duration = Duration::from_secs(2);
@@ -315,6 +315,55 @@ pub trait Log: Send + Sync + 'static {
     /// # Errors
     /// When the database fails.
     fn active_queues(&self) -> impl Future<Output = Result<BTreeMap<String, Vec<String>>, Error>> + Send;
+
+    /// Job sets with folded entries from before `before`, of the `limit` entries after a place.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn stale(&self, after: Seq, before: TimeMs, limit: u32) -> impl Future<Output = Result<Stale, Error>> + Send;
+
+    /// Removes some of a job set that was not written to since `before`: at most `limit` jobs with their runs, or entries
+    /// once there are no jobs. The caller knows, up to where it has decided, of no job in it that has not ended and of no run
+    /// that holds room.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] where another leads; else when the database fails. Nothing was removed then.
+    fn prune(
+        &self,
+        epoch: Epoch,
+        set: &SetName,
+        before: TimeMs,
+        limit: u32,
+    ) -> impl Future<Output = Result<Pruned, Error>> + Send;
+
+    /// Removes client ids of jobs that were submitted before `before`, of the `limit` after one; but for those of jobs that
+    /// `keeps` names.
+    ///
+    /// # Errors
+    /// As [`Self::prune`].
+    fn forget<K>(
+        &self,
+        epoch: Epoch,
+        after: &(String, String),
+        before: TimeMs,
+        limit: u32,
+        keeps: K,
+    ) -> impl Future<Output = Result<Forgotten, Error>> + Send
+    where
+        K: Fn(JobId) -> bool + Send + Sync;
+
+    /// Removes specifications that were not used since `before`, a day before now or earlier, and that no job has; at most
+    /// `limit`. Tells how many.
+    ///
+    /// # Errors
+    /// As [`Self::prune`].
+    fn sweep(&self, epoch: Epoch, before: TimeMs, limit: u32) -> impl Future<Output = Result<usize, Error>> + Send;
+
+    /// How the database does. Writes something that changes nothing.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn probe(&self) -> impl Future<Output = Result<DatabaseStanding, Error>> + Send;
 
     /// Specifications in JSON, in no order; those that are not there are left out.
     ///

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::cells::Transaction;
 use super::writer::Writer;
-use super::{Error, LEASE, Seq, migrate, query};
+use super::{Error, LEASE, Seq, Writes, migrate, query};
 
 /// Questions at the same time.
 const READERS_MAX: u32 = 8;
@@ -68,6 +68,7 @@ pub struct Database {
     pools: Pools,
     head: Arc<watch::Sender<Seq>>,
     writer: Writer,
+    writes: Arc<Writes>,
     tasks: TaskTracker,
     closing: CancellationToken,
     /// The last of the clones ends the tasks.
@@ -90,6 +91,7 @@ impl Database {
             pools,
             head: Arc::new(watch::Sender::new(Seq(0))),
             writer,
+            writes: Arc::default(),
             tasks: TaskTracker::new(),
             closing: closing.clone(),
             _open: Arc::new(closing.drop_guard()),
@@ -130,6 +132,11 @@ impl Database {
 
     pub(super) fn writer(&self) -> &Writer {
         &self.writer
+    }
+
+    /// What its writes take.
+    pub fn writes(&self) -> &Arc<Writes> {
+        &self.writes
     }
 
     pub(super) fn watch_head(&self) -> watch::Receiver<Seq> {

@@ -20,7 +20,7 @@ pub(super) async fn head(transaction: &mut Transaction) -> Result<Seq, Error> {
 }
 
 /// The head, and up to where the tables have what was decided.
-async fn places(transaction: &mut Transaction) -> Result<(Seq, Seq), Error> {
+pub(super) async fn places(transaction: &mut Transaction) -> Result<(Seq, Seq), Error> {
     let columns: &Columns = &[("seq", Kind::Int), ("folded", Kind::Int)];
     let mut places = None;
     let read = |mut cells: Cells| {

@@ -14,6 +14,8 @@ use super::categories::{Categories, CategoryError};
 use super::facts::{PodEvent, PodFacts};
 use super::settings::Settings;
 use super::stuck::{Checks, PatternError};
+use super::watched::{RunCounts, word};
+use crate::words::words;
 
 mod pods;
 mod run;
@@ -289,10 +291,23 @@ impl Core {
         &self.checks
     }
 
-    /// Runs that have not ended, for metrics.
+    /// Its runs, for metrics. `O(runs)`.
     #[must_use]
-    pub fn active(&self) -> usize {
-        self.runs.values().filter(|run| !run.is_ended()).count()
+    pub fn counts(&self) -> RunCounts {
+        let mut counts = RunCounts::default();
+        for run in self.runs.values() {
+            let key = (run.queue.clone(), word(run.phase()));
+            *counts.phases.entry(key).or_default() += 1;
+            counts.waiting += u64::from(matches!(run.stage, Stage::Waiting(_)) && !run.is_ended());
+            counts.unacknowledged += u64::from(run.is_ended() && !run.acknowledged);
+        }
+        counts
+    }
+
+    /// The queue of a run, and its node.
+    #[must_use]
+    pub fn owner(&self, run: RunId) -> Option<(&str, &str)> {
+        self.runs.get(&run).map(|run| (run.queue.as_str(), run.report.node.as_str()))
     }
 
     /// How often the server wants to hear something, milliseconds; 0 before it said.
@@ -367,12 +382,6 @@ impl Core {
             }
         }
     }
-}
-
-/// An error and its causes, for people.
-fn words(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]

@@ -36,6 +36,16 @@ impl Nodes {
         self.synced
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The pool of a node.
+    pub fn pool(&self, node: &str) -> &str {
+        self.nodes.get(node).map_or(DEFAULT_POOL, |node| node.pool.as_str())
+    }
+
     /// Takes in a change of nodes.
     pub fn apply(&mut self, change: Change<Node>) {
         match change {

@@ -30,10 +30,14 @@ use super::nodes::Nodes;
 use super::servers::Servers;
 use super::settings::Settings;
 use super::stuck::Checks;
+use super::usage;
+use super::watched::Handle;
 
 /// The protocol that is spoken.
 const FORMAT: u32 = 1;
 const TICK: Duration = Duration::from_secs(1);
+/// Between two questions for what pods use.
+const MEASURE_EVERY: Duration = Duration::from_secs(30);
 /// Between words to a server that did not say how often it wants one.
 const HEARTBEAT_MS: u64 = 5_000;
 /// Messages of the server that wait.
@@ -82,6 +86,9 @@ pub struct Executor {
     shown: Shown,
     client: Client,
     pace: Pace,
+    handle: Handle,
+    measuring: Option<BoxFuture<'static, Result<usage::Measured, usage::UsageError>>>,
+    measure_at: Instant,
     checks: Arc<Checks>,
     core: Core,
     nodes: Nodes,
@@ -118,12 +125,16 @@ pub fn build(options: Options) -> Result<Executor, BuildError> {
     let shown = Shown { tls: options.tls, token: token.map_err(|_| BuildError::Token)? };
     let core = Core::new(options.settings)?;
     let (client, pace) = paced(options.client);
+    let handle = Handle::new(pace.clone());
     Ok(Executor {
         name: options.name,
         servers,
         shown,
         client,
         pace,
+        handle,
+        measuring: None,
+        measure_at: Instant::now(),
         checks: Arc::new(core.checks().clone()),
         core,
         nodes: Nodes::default(),
@@ -142,6 +153,12 @@ impl Executor {
         &self.pace
     }
 
+    /// What it says of itself.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
     /// Runs until it is told to stop. Pods are left as they are: the next one finds them.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let mut seen = watches(&self.client);
@@ -155,6 +172,7 @@ impl Executor {
                 Some(seen) = seen.next() => self.see(seen),
                 Some(answers) = self.calls.next() => answers.into_iter().for_each(|answer| self.put(answer)),
                 Some(event) = heard.recv() => self.hear(event),
+                measured = measured(&mut self.measuring) => self.used(measured),
                 Some(ended) = self.links.join_next() => {
                     // What it said before it ended belongs to it.
                     while let Ok(event) = heard.try_recv() {
@@ -206,9 +224,16 @@ impl Executor {
         match event {
             LinkEvent::Opened(sender) => {
                 self.sessions += 1;
+                self.handle.opened();
                 self.open = Some(Open { sender, sequence: 0, spoke_at: Instant::now() });
                 let session_id = format!("{}-{}", now().0, self.sessions);
-                self.send(Message::Hello(Hello { executor: self.name.clone(), session_id, format_version: FORMAT }));
+                self.send(Message::Hello(Hello {
+                    executor: self.name.clone(),
+                    session_id,
+                    format_version: FORMAT,
+                    release: env!("CARGO_PKG_VERSION").to_owned(),
+                    time_ms: now().0,
+                }));
                 let nodes = self.nodes.all();
                 self.send(Message::Nodes(nodes));
                 self.put(Input::Connected { session: self.sessions });
@@ -223,6 +248,7 @@ impl Executor {
     fn lost(&mut self, ended: Result<(), LinkError>) {
         let server = self.servers.next().uri().to_string();
         let pause = self.servers.lost(ended.is_err());
+        self.handle.closed(ended.is_err());
         if let Err(error) = &ended {
             let cause = std::error::Error::source(error).map(ToString::to_string);
             tracing::warn!(server, %error, cause, retry_ms = pause.as_millis(), "not connected to the server");
@@ -235,6 +261,11 @@ impl Executor {
 
     fn tick(&mut self) {
         self.put(Input::Tick);
+        self.handle.tick(self.core.counts(), self.nodes.count(), self.core.is_synced() && self.nodes.is_synced());
+        if self.open.is_some() && self.measuring.is_none() && Instant::now() >= self.measure_at {
+            self.measure_at = Instant::now() + MEASURE_EVERY;
+            self.measuring = Some(Box::pin(usage::measure(self.client.clone())));
+        }
         if self.open.is_some()
             && let Some(changes) = self.nodes.changes()
         {
@@ -244,7 +275,22 @@ impl Executor {
         // Before it is due, as the next look is a while off.
         let silence = Duration::from_millis(wanted).saturating_sub(TICK);
         if self.open.as_ref().is_some_and(|open| open.spoke_at.elapsed() >= silence) {
-            self.send(Message::Heartbeat(Heartbeat { seen: self.core.seen() }));
+            self.send(Message::Heartbeat(Heartbeat { seen: self.core.seen(), time_ms: now().0 }));
+        }
+    }
+
+    /// Tells the server what pods use, where that is known.
+    fn used(&mut self, measured: Result<usage::Measured, usage::UsageError>) {
+        self.measuring = None;
+        match measured {
+            Ok(measured) => {
+                let (core, nodes) = (&self.core, &self.nodes);
+                let owner = |run| core.owner(run).map(|(queue, node)| (queue, nodes.pool(node)));
+                let usage = usage::by_queue(measured, owner);
+                self.send(Message::Usage(usage));
+            }
+            // A cluster may well measure nothing.
+            Err(error) => tracing::debug!(%error, "nothing is known of what pods use"),
         }
     }
 
@@ -282,6 +328,16 @@ impl Executor {
         if open.sender.try_send(FromExecutor { sequence: open.sequence, message: Some(message) }).is_err() {
             self.links.abort_all();
         }
+    }
+}
+
+/// The answer to the question that is under way; never, where none is.
+async fn measured(
+    measuring: &mut Option<BoxFuture<'static, Result<usage::Measured, usage::UsageError>>>,
+) -> Result<usage::Measured, usage::UsageError> {
+    match measuring {
+        Some(measuring) => measuring.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -15,6 +15,7 @@ use crate::submit::Rules;
 
 struct Home {
     front: Front<Database>,
+    gate: Arc<Gate>,
     ca: Ca,
     _directory: tempfile::TempDir,
 }
@@ -23,9 +24,11 @@ async fn home(users: Vec<User>, permissions: PermissionGroups) -> Home {
     let directory = tempfile::tempdir().unwrap();
     let log = Arc::new(Database::open(&Place::File(directory.path().join("fleet.db"))).await.unwrap());
     let api = Api::new(log, Rules::default(), Sources::system(), CancellationToken::new());
-    let front = Front::new(api, mpsc::channel(1).0, Users::new(UsersFile { users }).unwrap(), permissions);
+    let users = Users::new(UsersFile { users }).unwrap();
+    let gate = Arc::new(Gate::new(Access { users, permissions, issuer: None }));
+    let front = Front::new(api, mpsc::channel(1).0, Arc::clone(&gate));
     let ca = Ca::passing(jiff::Timestamp::constant(1_764_000_000, 0)).unwrap();
-    Home { front, ca, _directory: directory }
+    Home { front, gate, ca, _directory: directory }
 }
 
 impl Home {
@@ -149,4 +152,25 @@ async fn the_message_of_a_stranger_is_not_read() {
     let request = Request::post("/api.Submit/Health").header("content-type", "application/grpc").body(large).unwrap();
     let answer = home.front.clone().answer(Peer::default(), request).await;
     assert_ne!(Status::from_header_map(answer.headers()).expect("a status").code(), Code::Ok);
+}
+
+#[tokio::test]
+async fn what_the_gate_comes_to_counts_for_connections_that_are_there() {
+    let user = |name: &str, token: &str| User {
+        name: name.to_owned(),
+        groups: ["ops".to_owned()].into(),
+        token: Some(hash_token(token).into()),
+        ..User::default()
+    };
+    let permissions = || PermissionGroups::from([(Permission::CreateQueue, ["ops".to_owned()].into())]);
+    let home = home(vec![user("old", "secret-one")], permissions()).await;
+    let ada = home.peer("ada", &["ops"]);
+    let path = "/api.Submit/CreateQueue";
+    assert_eq!(home.grpc(ada.clone(), path, None).await, Code::InvalidArgument, "it may, and names no queue");
+    assert_eq!(home.grpc(Peer::default(), path, Some("Bearer secret-one")).await, Code::InvalidArgument);
+    let users = Users::new(UsersFile { users: vec![user("new", "secret-two")] }).unwrap();
+    home.gate.replace(Access { users, permissions: PermissionGroups::new(), issuer: None });
+    assert_eq!(home.grpc(ada, path, None).await, Code::PermissionDenied);
+    assert_eq!(home.grpc(Peer::default(), path, Some("Bearer secret-one")).await, Code::Unauthenticated);
+    assert_eq!(home.grpc(Peer::default(), path, Some("Bearer secret-two")).await, Code::PermissionDenied);
 }

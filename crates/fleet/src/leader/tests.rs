@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _};
+use http_body_util::{BodyExt as _, Full};
 use pumice_ledger::{JobId, PriorityClass, RunId};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -9,9 +12,10 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::api::{self, Api, Permission, Who};
 use crate::database::{Database, JobState, Place};
+use crate::front::{Access, Front, Gate, Peer, Users, UsersFile};
 use crate::reports::Reports;
 use crate::submit::Rules;
-use pumice_wire::api::{self as wire_api, submit_server::Submit as _};
+use pumice_wire::api::{self as wire_api, event_server::Event as _, submit_server::Submit as _};
 use pumice_wire::executor::{from_executor::Message, to_executor};
 use pumice_wire::kubernetes::PodSpec;
 use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting as _;
@@ -65,7 +69,12 @@ impl Cluster {
     /// Opens a session, as soon as somebody leads.
     async fn connect(&mut self, server: &Server, nodes: usize) {
         loop {
-            let hello = wire::Hello { executor: self.name.to_owned(), session_id: String::new(), format_version: 1 };
+            let hello = wire::Hello {
+                executor: self.name.to_owned(),
+                session_id: String::new(),
+                format_version: 1,
+                ..Default::default()
+            };
             let first = wire::FromExecutor { sequence: 1, message: Some(Message::Hello(hello)) };
             let (out, told) = mpsc::channel(OUT_MAX);
             let (answer, opened) = oneshot::channel();
@@ -217,6 +226,105 @@ async fn jobs_run_on_all_clusters_and_a_killed_leader_loses_none() {
     assert!(servers > 1, "no server was killed");
     assert_eq!(ends(&log).await, sorted(&jobs), "each ends once");
     assert!(clusters.iter().all(|cluster| !cluster.made.is_empty()), "both had work");
+    log.close().await;
+}
+
+#[tokio::test]
+async fn whoever_is_known_reads_metrics_of_the_whole_way() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let jobs = submit(&log, 9).await;
+    let metrics = Arc::new(Metrics::new(Arc::clone(log.writes())));
+    let (leader, inputs) = Leader::new(Arc::clone(&log), options());
+    let mut running = JoinSet::new();
+    running.spawn(leader.counting(Arc::clone(&metrics)).run(CancellationToken::new()));
+    let server = Server { inputs: inputs.clone(), _running: running };
+    let sources = api::Sources::system();
+    let api = Api::new(Arc::clone(&log), Rules::default(), sources, CancellationToken::new());
+    let users = Users::new(UsersFile::default()).expect("nobody");
+    let gate = Gate::new(Access { users, permissions: BTreeMap::new(), issuer: None });
+    let front = Front::new(api, inputs, Arc::new(gate)).counting(metrics);
+    let ca = pumice_auth::Ca::passing(jiff::Timestamp::constant(1_764_000_000, 0)).expect("an authority");
+    let shown = ca.issue_client("ada", &[], jiff::Timestamp::constant(1_764_000_000, 0)).expect("a certificate");
+    let ada = front.peer(Some(&shown.certificate)).expect("ada");
+    let read = async |peer: Peer| {
+        let request = http::Request::get("/metrics").body(Full::new(Bytes::new())).expect("a request");
+        let answer = front.clone().answer(peer, request).await;
+        let status = answer.status();
+        let body = answer.into_body().collect().await.expect("a body").to_bytes();
+        (status, String::from_utf8(body.to_vec()).expect("text"))
+    };
+    assert_eq!(read(Peer::default()).await.0, http::StatusCode::UNAUTHORIZED);
+
+    let mut cluster = Cluster::new("one");
+    cluster.connect(&server, 2).await;
+    let all = async {
+        while ended(&log, &jobs).await < jobs.len() {
+            cluster.step(&server).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, all).await.expect("all end in time");
+    let (status, page) = read(ada).await;
+    assert_eq!(status, http::StatusCode::OK);
+    assert_eq!(pumice_metrics::lint(&page), Vec::<String>::new(), "{page}");
+    for line in [
+        "pumice_fleet_leader 1",
+        "armada_queue_size{queueName=\"q\",queue=\"q\",state=\"validated\"} 0",
+        "armada_cluster_capacity{cluster=\"one\",pool=\"default\",resourceType=\"cpu\"} 8",
+        "armada_cluster_available_capacity{cluster=\"one\",pool=\"default\",resourceType=\"nodes\"} 2",
+        "armada_scheduler_scheduled_jobs{pool=\"default\",queue=\"q\",priority_class=\"armada-default\"} 9",
+        "armada_scheduler_job_state_counter_by_queue{queue=\"q\",pool=\"default\",state=\"succeeded\",priorState=\"running\"} 9",
+        "pumice_fleet_executor_connected{cluster=\"one\"} 1",
+        "grpc_server_handled_total{grpc_type=\"unary\",grpc_service=\"http\",grpc_method=\"unknown\",grpc_code=\"Unauthenticated\"} 1",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+    }
+    log.close().await;
+}
+
+#[tokio::test]
+async fn what_is_over_goes_and_streams_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let jobs = submit(&log, 3).await;
+    let server = Server::start(&log);
+    let mut cluster = Cluster::new("one");
+    cluster.connect(&server, 2).await;
+    let all = async {
+        while ended(&log, &jobs).await < jobs.len() {
+            cluster.step(&server).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, all).await.expect("all end in time");
+    drop(server);
+    let api = Api::new(Arc::clone(&log), Rules::default(), api::Sources::system(), CancellationToken::new());
+    let permissions = Permission::ALL.iter().copied().collect();
+    let who = Arc::new(Who { name: "ada".to_owned(), permissions, ..Who::default() });
+    let told = async |from_message_id: String, error_if_missing| {
+        let (id, queue) = ("s".to_owned(), "q".to_owned());
+        let request = wire_api::JobSetRequest { id, queue, watch: false, from_message_id, error_if_missing };
+        let stream = api.get_job_set_events(asked(&who, request)).await?.into_inner();
+        stream.map(|message| message.map(|message| message.id)).try_collect::<Vec<String>>().await
+    };
+    let ids = told(String::new(), true).await.expect("a story");
+    assert!(ids.len() > 9, "{ids:?}");
+
+    let (leader, inputs) = Leader::new(Arc::clone(&log), options());
+    let mut running = JoinSet::new();
+    let retention = Retention { job_sets_ms: 1, client_ids_ms: 1 };
+    running.spawn(leader.keeping(retention).run(CancellationToken::new()));
+    let gone = async {
+        while !log.events("q", "s", Seq(0), 1).await.expect("events").is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, gone).await.expect("it goes in time");
+    assert_eq!(log.jobs(&jobs).await.expect("rows"), [], "its jobs went before");
+    assert_eq!(told(ids[1].clone(), false).await.expect("an end"), Vec::<String>::new());
+    let missing = told(ids[1].clone(), true).await.expect_err("it says so");
+    assert_eq!(missing.code(), tonic::Code::NotFound);
+    assert!(log.queues().await.expect("queues").contains_key("q"), "the queue stays");
+    drop(inputs);
     log.close().await;
 }
 

@@ -5,11 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use pumice_engine::{Delta, NodeFacts, PodFacts, PodPhase, PodTemplate, Resources, Taint, TaintEffect};
 use pumice_units::Quantity;
 
+use crate::metrics::NodeCounts;
 use crate::rounds::{node_delta, node_name};
 use pumice_wire::executor as wire;
 
 /// The pool of nodes that name none.
 pub const DEFAULT_POOL: &str = "default";
+/// Queues and pools of which a cluster may say what they use.
+const USAGES_MAX: usize = 10_000;
+/// What is measured of pods.
+const MEASURED: [&str; 2] = ["cpu", "memory"];
 
 /// The nodes of a cluster and their pools.
 #[derive(Debug, Default)]
@@ -56,6 +61,24 @@ impl Nodes {
     /// The value of a node's label.
     pub(super) fn label(&self, node: &str, label: &str) -> Option<&str> {
         self.nodes.get(node)?.1.labels.get(label).map(String::as_str)
+    }
+
+    /// What there is by pool; nobody takes new pods where no session is `open`. O(nodes).
+    pub(super) fn counts(&self, open: bool) -> BTreeMap<String, NodeCounts> {
+        let mut pools: BTreeMap<String, NodeCounts> = BTreeMap::new();
+        for (pool, facts) in self.nodes.values() {
+            if !pools.contains_key(pool) {
+                pools.insert(pool.clone(), NodeCounts::default());
+            }
+            let Some(counts) = pools.get_mut(pool) else { continue };
+            counts.nodes += 1;
+            add(&mut counts.capacity, &facts.allocatable);
+            if open && !facts.unschedulable {
+                counts.open += 1;
+                add(&mut counts.available, &facts.allocatable);
+            }
+        }
+        pools
     }
 
     fn remove(&mut self, cluster: &str, name: &str, told: &mut Vec<(String, Delta)>) {
@@ -108,6 +131,26 @@ fn others(cluster: &str, node: &wire::NodeState) -> Delta {
 
 fn others_uid(cluster: &str, node: &str) -> String {
     format!("others/{}", node_name(cluster, node))
+}
+
+fn add(sum: &mut BTreeMap<String, i128>, more: &Resources) {
+    for (name, amount) in more {
+        match sum.get_mut(name) {
+            Some(sum) => *sum += i128::from(*amount),
+            None => drop(sum.insert(name.clone(), i128::from(*amount))),
+        }
+    }
+}
+
+/// What pods use, by queue and pool: the first of what was said, as far as it can be read.
+pub(super) fn used(usage: wire::Usage) -> BTreeMap<(String, String), BTreeMap<String, i128>> {
+    let mut used: BTreeMap<(String, String), BTreeMap<String, i128>> = BTreeMap::new();
+    for said in usage.queues.into_iter().take(USAGES_MAX) {
+        let pool = if said.pool.is_empty() { DEFAULT_POOL.to_owned() } else { said.pool };
+        let known = said.used.iter().filter(|(name, _)| MEASURED.contains(&name.as_str()));
+        add(used.entry((said.queue, pool)).or_default(), &amounts(known, 0));
+    }
+    used
 }
 
 /// cpu in milli-cores, all else in whole units.

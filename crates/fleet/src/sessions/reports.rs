@@ -60,7 +60,7 @@ fn cause(number: i32) -> Cause {
 }
 
 /// The first bytes of a text, up to the end of a letter.
-fn cut(mut text: String) -> String {
+pub(super) fn cut(mut text: String) -> String {
     if text.len() > TEXT_MAX {
         let end = (0..=TEXT_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);

@@ -57,7 +57,12 @@ impl Scene {
 
     fn hello(&mut self, number: u64) {
         self.said = 1;
-        let hello = wire::Hello { executor: "one".to_owned(), session_id: "x".to_owned(), format_version: FORMAT };
+        let hello = wire::Hello {
+            executor: "one".to_owned(),
+            session_id: "x".to_owned(),
+            format_version: FORMAT,
+            ..Default::default()
+        };
         let first = wire::FromExecutor { sequence: 1, message: Some(Message::Hello(hello)) };
         self.sessions.open(&first, Some("one"), number, TimeMs(1)).expect("a session");
     }
@@ -216,7 +221,12 @@ fn repeats_are_left_out_and_gaps_end_the_session() {
 fn only_who_it_is_speaks_for_an_executor() {
     let mut sessions = Sessions::default();
     let mut open = |name: &str, who: Option<&str>, format| {
-        let hello = wire::Hello { executor: name.to_owned(), session_id: String::new(), format_version: format };
+        let hello = wire::Hello {
+            executor: name.to_owned(),
+            session_id: String::new(),
+            format_version: format,
+            ..Default::default()
+        };
         let first = wire::FromExecutor { sequence: 1, message: Some(Message::Hello(hello)) };
         sessions.open(&first, who, 1, TimeMs(0)).map(|_| ())
     };

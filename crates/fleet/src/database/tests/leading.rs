@@ -16,14 +16,14 @@ laws!(
 );
 
 /// A leader that folds and decides.
-struct Leader {
-    epoch: Epoch,
-    ledger: Ledger,
+pub(super) struct Leader {
+    pub(super) epoch: Epoch,
+    pub(super) ledger: Ledger,
     position: Seq,
 }
 
 impl Leader {
-    async fn new(database: &Database) -> Leader {
+    pub(super) async fn new(database: &Database) -> Leader {
         execute(database, "UPDATE head SET until = 0", vec![]).await;
         let epoch = database.lead("me").await.unwrap().unwrap();
         let loaded = database.load().await.unwrap();
@@ -31,7 +31,7 @@ impl Leader {
         Leader { epoch, ledger: loaded.restore(classes()).unwrap(), position }
     }
 
-    async fn commit(&mut self, database: &Database, now: i64, inbox: Inbox) -> Result<(), Error> {
+    pub(super) async fn commit(&mut self, database: &Database, now: i64, inbox: Inbox) -> Result<(), Error> {
         let ledger = &mut self.ledger;
         let decide = move |rows: Vec<(Seq, Entry)>| {
             for (_, entry) in &rows {
@@ -45,15 +45,15 @@ impl Leader {
     }
 }
 
-fn proposals(proposals: Vec<Proposal>) -> Inbox {
+pub(super) fn proposals(proposals: Vec<Proposal>) -> Inbox {
     Inbox { proposals, ..Inbox::default() }
 }
 
-fn report(job: u128, attempt: u32, kind: ReportKind) -> Report {
+pub(super) fn report(job: u128, attempt: u32, kind: ReportKind) -> Report {
     Report { cluster: "one".to_owned(), run: RunId { job: JobId(job), attempt }, kind }
 }
 
-fn reports(reports: Vec<Report>) -> Inbox {
+pub(super) fn reports(reports: Vec<Report>) -> Inbox {
     Inbox { reports, ..Inbox::default() }
 }
 

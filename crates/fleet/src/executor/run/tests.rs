@@ -220,7 +220,7 @@ async fn a_lease_becomes_a_pod_and_ends_over_two_sessions() {
     let report = talk.report(RunPhase::Running).await;
     assert_eq!((report.pod_uid.as_str(), report.namespace.as_str()), ("u", "n"));
     assert_eq!(cluster.pods.lock().expect("whole").len(), 1);
-    while !matches!(talk.next().await, Message::Heartbeat(Heartbeat { seen: 2 })) {}
+    while !matches!(talk.next().await, Message::Heartbeat(Heartbeat { seen: 2, .. })) {}
     drop(talk);
 
     let mut talk = arrive().await;

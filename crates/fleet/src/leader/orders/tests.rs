@@ -39,7 +39,12 @@ struct Session<'s> {
 impl<'s> Session<'s> {
     /// Opens one as soon as somebody leads, of a cluster with one node and these runs.
     async fn open(leader: &'s mpsc::Sender<Input>, name: &'static str, reports: Vec<wire::RunReport>) -> Self {
-        let hello = wire::Hello { executor: name.to_owned(), session_id: String::new(), format_version: 1 };
+        let hello = wire::Hello {
+            executor: name.to_owned(),
+            session_id: String::new(),
+            format_version: 1,
+            ..Default::default()
+        };
         let first = wire::FromExecutor { sequence: 1, message: Some(Message::Hello(hello)) };
         let (number, told) = loop {
             let (out, told) = mpsc::channel(OUT_MAX);

@@ -5,7 +5,7 @@
 pub struct FromExecutor {
     #[prost(uint64, tag = "1")]
     pub sequence: u64,
-    #[prost(oneof = "from_executor::Message", tags = "2, 3, 4, 5")]
+    #[prost(oneof = "from_executor::Message", tags = "2, 3, 4, 5, 6")]
     pub message: ::core::option::Option<from_executor::Message>,
 }
 /// Nested message and enum types in `FromExecutor`.
@@ -20,6 +20,8 @@ pub mod from_executor {
         Runs(super::Runs),
         #[prost(message, tag = "5")]
         Heartbeat(super::Heartbeat),
+        #[prost(message, tag = "6")]
+        Usage(super::Usage),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -56,6 +58,12 @@ pub struct Hello {
     /// Of this protocol. The server refuses what it does not speak.
     #[prost(uint32, tag = "3")]
     pub format_version: u32,
+    /// The executor's release, for people.
+    #[prost(string, tag = "4")]
+    pub release: ::prost::alloc::string::String,
+    /// The executor's clock as it sends this, milliseconds since 1970.
+    #[prost(int64, tag = "5")]
+    pub time_ms: i64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Nodes {
@@ -179,6 +187,28 @@ pub struct Heartbeat {
     /// The last of the server's messages that was dealt with.
     #[prost(uint64, tag = "1")]
     pub seen: u64,
+    /// The executor's clock as it sends this, milliseconds since 1970.
+    #[prost(int64, tag = "2")]
+    pub time_ms: i64,
+}
+/// What the pods of the fleet use together, where the cluster measures it. Takes the place of what was said before.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Usage {
+    #[prost(message, repeated, tag = "1")]
+    pub queues: ::prost::alloc::vec::Vec<QueueUsage>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct QueueUsage {
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub pool: ::prost::alloc::string::String,
+    /// Quantities by resource.
+    #[prost(btree_map = "string, string", tag = "3")]
+    pub used: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Welcome {

@@ -1,0 +1,63 @@
+//! Who gets in, as the configuration says it now.
+//!
+//! Invariant: a request is judged by one state of the configuration, whole; the next one by what there is then.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use pumice_auth::{AUTHENTICATED, Identity};
+
+use super::{ADMINISTRATORS, EXECUTORS, Issuer, PermissionGroups, Users};
+use crate::api::{Permission, Who};
+
+/// Who is known, and who may what.
+#[derive(Debug)]
+pub struct Access {
+    /// Those with a password or a token of the configuration.
+    pub users: Users,
+    /// Groups by what they may do everywhere.
+    pub permissions: PermissionGroups,
+    /// Whose tokens are taken besides.
+    pub issuer: Option<Issuer>,
+}
+
+impl Access {
+    /// Somebody with these groups.
+    pub(super) fn who(&self, name: String, groups: impl IntoIterator<Item = String>) -> Arc<Who> {
+        let groups: BTreeSet<String> = groups.into_iter().filter(|group| group != AUTHENTICATED).collect();
+        let permissions = if groups.contains(ADMINISTRATORS) {
+            Permission::ALL.iter().copied().collect()
+        } else {
+            let given = self.permissions.iter().filter(|(_, to)| !to.is_disjoint(&groups));
+            let as_executor = groups.contains(EXECUTORS).then_some(Permission::ExecuteJobs);
+            given.map(|(permission, _)| *permission).chain(as_executor).collect()
+        };
+        Arc::new(Who { name, groups, permissions })
+    }
+
+    /// Whoever a certificate names.
+    pub(super) fn of_certificate(&self, identity: &Identity) -> Arc<Who> {
+        self.who(identity.user.clone(), identity.groups.iter().cloned())
+    }
+}
+
+/// The access that counts; shared by the listener and whoever reads the configuration anew.
+#[derive(Debug)]
+pub struct Gate(RwLock<Arc<Access>>);
+
+impl Gate {
+    /// A gate of such an access.
+    pub fn new(access: Access) -> Self {
+        Self(RwLock::new(Arc::new(access)))
+    }
+
+    /// What counts now.
+    pub fn access(&self) -> Arc<Access> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on something else counts. Logins that were remembered are forgotten.
+    pub fn replace(&self, access: Access) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(access);
+    }
+}

@@ -1,0 +1,169 @@
+//! What the fleet's server says of itself: Armada's names where it has some, ours where it has none.
+//!
+//! Invariant: no page costs more the longer queues are. Counters are counted as things happen; gauges are a [`Snapshot`] of
+//! what the leader keeps counted, so only the server that leads has them. Lines are told apart by queues, pools, classes
+//! and clusters, never by jobs or by what strangers write into a path.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pumice_ledger::TimeMs;
+use pumice_metrics::{Counts, Histogram, Page};
+
+use crate::database::{Seq, Writes};
+
+mod requests;
+mod shares;
+mod snapshot;
+mod stories;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use requests::Asked;
+pub use snapshot::{ClusterCounts, NodeCounts, Snapshot};
+pub(crate) use stories::Stories;
+
+/// Pools whose rounds are counted one by one; what comes later counts as the last of them.
+const POOLS_MAX: usize = 1_000;
+/// Milliseconds that a round or a commit may take.
+const CYCLE_MS: [f64; 14] =
+    [1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 30_000.0];
+/// Nobody leads here.
+const NEVER: i64 = i64::MIN;
+
+/// What is counted as it happens. Shared by the listener and the leader.
+#[derive(Debug)]
+pub struct Metrics {
+    /// Since when this server leads, milliseconds since 1970.
+    leads_since: AtomicI64,
+    states: Counts<4>,
+    errors: Counts<4>,
+    scheduled: Counts<3>,
+    preempted: Counts<4>,
+    commits: Histogram,
+    rounds: Mutex<BTreeMap<String, Arc<Histogram>>>,
+    outcomes: Counts<2>,
+    removed: Counts<1>,
+    requests: requests::Requests,
+    writes: Arc<Writes>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new(Arc::default())
+    }
+}
+
+impl Metrics {
+    /// Nothing was counted but what the database says of its writes.
+    pub fn new(writes: Arc<Writes>) -> Self {
+        Self {
+            leads_since: AtomicI64::new(NEVER),
+            states: Counts::new(["queue", "pool", "state", "priorState"]),
+            errors: Counts::new(["queue", "pool", "category", "subcategory"]),
+            scheduled: Counts::new(["pool", "queue", "priority_class"]),
+            preempted: Counts::new(["pool", "queue", "priority_class", "type"]),
+            commits: Histogram::new(&CYCLE_MS),
+            rounds: Mutex::default(),
+            outcomes: Counts::new(["pool", "outcome"]),
+            removed: Counts::new(["table"]),
+            requests: requests::Requests::default(),
+            writes,
+        }
+    }
+
+    /// This server leads from now on, or no more.
+    pub(crate) fn leads(&self, since: Option<TimeMs>) {
+        self.leads_since.store(since.map_or(NEVER, |since| since.0), Ordering::Relaxed);
+    }
+
+    /// Since when this server leads.
+    pub(crate) fn leads_since(&self) -> Option<TimeMs> {
+        Some(self.leads_since.load(Ordering::Relaxed)).filter(|since| *since != NEVER).map(TimeMs)
+    }
+
+    /// A commit of the leader, from reading what is new to the answer of the database.
+    pub(crate) fn committed(&self, took: Duration) {
+        self.commits.observe(took);
+    }
+
+    /// So many rows of what is over were removed.
+    pub(crate) fn removed(&self, table: &str, rows: usize) {
+        self.removed.add_many([table], rows as u64);
+    }
+
+    /// A round of a pool has ended.
+    pub(crate) fn round(&self, pool: &str, took: Duration) {
+        self.outcomes.add([pool, "success"]);
+        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = if rounds.len() >= POOLS_MAX && !rounds.contains_key(pool) {
+            rounds.keys().next_back().cloned().unwrap_or_default()
+        } else {
+            pool.to_owned()
+        };
+        rounds.entry(key).or_insert_with(|| Arc::new(Histogram::new(&CYCLE_MS))).observe(took);
+    }
+
+    /// A request was answered.
+    pub(crate) fn answered(&self, asked: Asked, code: tonic::Code, took: Duration) {
+        self.requests.count(asked, code, took);
+    }
+
+    /// What decisions said that are written now.
+    pub(crate) fn told(&self, told: Vec<stories::Told>) {
+        for told in told {
+            let stories::Told { queue, pool, kind } = told;
+            match kind {
+                stories::Kind::State { state, prior } => self.states.add([&queue, &pool, state, prior]),
+                stories::Kind::Scheduled { class } => self.scheduled.add([&pool, &queue, &class]),
+                stories::Kind::Preempted { class, by } => self.preempted.add([&pool, &queue, &class, by]),
+                stories::Kind::Error { category, subcategory } => {
+                    self.errors.add([&queue, &pool, &category, &subcategory]);
+                }
+            }
+        }
+    }
+
+    /// The page: what was counted, and what the leader knows where this server leads.
+    pub fn page(&self, head: Seq, snapshot: Option<&Snapshot>) -> String {
+        let mut page = Page::default();
+        let leads = self.leads_since();
+        page.gauge("pumice_fleet_leader", "Whether this server leads the fleet", u64::from(leads.is_some()));
+        if let Some(since) = leads {
+            let help = "Since when this server leads the fleet, seconds since 1970";
+            page.gauge("pumice_fleet_leader_since_seconds", help, u64::try_from(since.0 / 1_000).unwrap_or(0));
+        }
+        let position = u64::try_from(head.0).unwrap_or(0);
+        page.counter("pumice_fleet_log_position", "Entries ever written to the log", position);
+        if let Some(snapshot) = snapshot {
+            snapshot.write(&mut page);
+        }
+        self.write_counters(&mut page);
+        self.requests.write(&mut page);
+        self.writes.write(&mut page);
+        page.into_text()
+    }
+
+    fn write_counters(&self, page: &mut Page) {
+        let name = |name: &str| format!("armada_scheduler_{name}");
+        page.counts(&name("job_state_counter_by_queue"), "Job states at queue level", &self.states);
+        let help = "Failed jobs by error classification at the queue level";
+        page.counts(&name("job_error_classification_by_queue"), help, &self.errors);
+        page.counts(&name("scheduled_jobs"), "Number of events scheduled", &self.scheduled);
+        page.counts(&name("preempted_jobs"), "Number of jobs preempted", &self.preempted);
+        let help = "Number of scheduling attempts per pool by outcome";
+        page.counts(&name("pool_scheduling_outcome"), help, &self.outcomes);
+        let help = "Rows of what is over that retention has removed";
+        page.counts("pumice_fleet_removed_rows_total", help, &self.removed);
+        let help = "Time to fold what is new, decide and write, in milliseconds";
+        page.histogram(&name("reconciliation_cycle_times"), help, &[], &self.commits);
+        let rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let times = name("pool_scheduling_cycle_times");
+        page.head(&times, "histogram", "Time taken to schedule on a given pool, in milliseconds");
+        for (pool, histogram) in &rounds {
+            page.classes(&times, &[("pool", pool)], histogram);
+        }
+    }
+}
