@@ -4,6 +4,8 @@
 
 mod clusters;
 mod server;
+mod simulate;
+mod specifications;
 mod testsuite;
 
 use std::io::{IsTerminal as _, Read as _};
@@ -36,6 +38,7 @@ pub fn run(command: &FleetCommand) -> Result<()> {
         FleetCommand::Identity(args) => identity(args),
         FleetCommand::Hash(args) => hash(args),
         FleetCommand::Testsuite(args) => testsuite::run(args),
+        FleetCommand::Simulate(args) => simulate::run(args),
     }
 }
 

@@ -13,6 +13,7 @@ pub mod leader;
 pub mod reports;
 pub mod rounds;
 pub mod sessions;
+pub mod simulate;
 #[cfg(test)]
 mod simulation;
 pub mod submit;

@@ -15,6 +15,7 @@ mod nodes;
 mod reports;
 
 use nodes::Nodes;
+pub(crate) use nodes::{DEFAULT_POOL, facts as node_facts};
 
 /// The protocol that is spoken here.
 pub const FORMAT: u32 = 1;
