@@ -73,7 +73,7 @@ pub(super) fn report(simulation: &Simulation, plan: &Plan, history: &History) ->
         makespan_s: (span.1 - span.0) as f64 / 1_000.0,
         makespan_at_least_s: at_least_ms(simulation, plan, &of_job, history, first_ms) / 1_000.0,
         preemptions: by_queue.iter().map(|queue| queue.preemptions).sum(),
-        lost_core_hours: lost_ms.sum::<f64>() / 3.6e9,
+        lost_core_hours: lost_ms.fold(0.0, |sum, ms| sum + ms) / 3.6e9,
         unfairness,
         resources,
         queues: by_queue,

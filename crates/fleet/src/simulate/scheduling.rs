@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::spec;
 use crate::config::{Class, Config, ConfigError};
 
 /// Largest text of a configuration.
@@ -106,10 +107,7 @@ impl Scheduling {
 }
 
 fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, SchedulingError> {
-    serde_saphyr::from_str(text).map_err(|error| {
-        let said = error.without_snippet().to_string();
-        SchedulingError::Syntax(said.lines().next().unwrap_or_default().to_owned())
-    })
+    spec::yaml(text).map_err(SchedulingError::Syntax)
 }
 
 fn classes(read: &BTreeMap<String, Class>) -> PriorityClasses {

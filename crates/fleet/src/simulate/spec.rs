@@ -52,9 +52,14 @@ pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, SpecError> {
     if text.len() > SPEC_BYTES_MAX {
         return Err(SpecError::TooLong { bytes: text.len() });
     }
+    yaml(text).map_err(SpecError::Syntax)
+}
+
+/// What a text says, or in one line why it can't be read and where.
+pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_saphyr::from_str(text).map_err(|error| {
         let said = error.without_snippet().to_string();
-        SpecError::Syntax(said.lines().next().unwrap_or_default().to_owned())
+        said.lines().next().unwrap_or_default().to_owned()
     })
 }
 

@@ -23,7 +23,6 @@ pub fn render(report: &Report) -> String {
     align(&mut text, &use_of(report));
     text.push('\n');
     align(&mut text, &queues(report));
-    text.push('\n');
     over_time(&mut text, report);
     why(&mut text, report);
     text
@@ -128,6 +127,10 @@ fn queues(report: &Report) -> Vec<Vec<String>> {
 }
 
 fn over_time(text: &mut String, report: &Report) {
+    if report.makespan_s == 0.0 {
+        return;
+    }
+    text.push('\n');
     // The queues that held most, in their own order.
     let mut shown: Vec<usize> = (0..report.queues.len()).collect();
     shown.sort_by(|left, right| report.queues[*right].share.held.total_cmp(&report.queues[*left].share.held));
