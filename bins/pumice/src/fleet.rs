@@ -6,6 +6,8 @@ mod clusters;
 mod doctor;
 mod reload;
 mod server;
+mod simulate;
+mod specifications;
 mod testsuite;
 
 use std::io::{IsTerminal as _, Read as _};
@@ -41,6 +43,7 @@ pub fn run(command: &FleetCommand) -> Result<()> {
         FleetCommand::Hash(args) => hash(args),
         FleetCommand::Doctor(args) => doctor::run(args),
         FleetCommand::Testsuite(args) => testsuite::run(args),
+        FleetCommand::Simulate(args) => simulate::run(args),
     }
 }
 

@@ -33,11 +33,13 @@ mod submit_calls;
 mod tests;
 mod who;
 
+pub(crate) use convert::shape_of;
 pub use convert::{Refusal, Request, submission};
 pub use error::Error;
 pub use events::{Context, MessageId, Needs, messages};
 pub use limits::{ID_BYTES_MAX, IDS_MAX, ITEMS_MAX, QUERY_IDS_MAX, QUEUES_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX};
 pub use queues::{from_wire as queue_from_wire, to_wire as queue_to_wire};
+pub(crate) use spec::canonical;
 pub use spec::{JobSpec, JobTold};
 pub use states::{job_details, job_state, run_details};
 pub use who::{EVERYONE, Permission, Who};

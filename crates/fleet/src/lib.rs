@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod reports;
 pub mod rounds;
 pub mod sessions;
+pub mod simulate;
 #[cfg(test)]
 mod simulation;
 pub mod standing;

@@ -16,6 +16,7 @@ mod nodes;
 mod reports;
 
 use nodes::Nodes;
+pub(crate) use nodes::{DEFAULT_POOL, facts as node_facts};
 use reports::cut;
 
 /// The protocol that is spoken here.

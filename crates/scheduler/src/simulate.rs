@@ -31,6 +31,7 @@ pub mod whatif;
 pub use baseline::Baseline;
 pub use cluster::Delays;
 pub use read::{Request, SimulateError, read};
+pub use table::{align, time};
 
 use figures::Figures;
 use forecasts::Forecasts;

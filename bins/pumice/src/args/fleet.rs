@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use pumice_node::NodeShape;
 
 /// What `pumice fleet` can do.
@@ -23,6 +23,8 @@ pub enum FleetCommand {
     Doctor(FleetDoctorArgs),
     /// Run Armada's test specifications against a server, and print how each went
     Testsuite(Box<FleetTestsuiteArgs>),
+    /// Run a workload on clusters in virtual time, as the server would schedule it, and say how it fared (see docs/fleet.md)
+    Simulate(FleetSimulateArgs),
 }
 
 /// Where a fleet is kept.
@@ -170,6 +172,44 @@ pub struct FleetTestsuiteArgs {
     /// Specifications, or folders of them
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+}
+
+/// How the answer of `pumice fleet simulate` is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Told {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}
+
+/// `pumice fleet simulate`.
+#[derive(Debug, Args)]
+pub struct FleetSimulateArgs {
+    /// The clusters: specifications of Armada's simulator, folders of them, or patterns such as 'clusters/*.yaml'
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    pub clusters: Vec<String>,
+    /// The workloads, likewise; each is run on each of the clusters
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    pub workloads: Vec<String>,
+    /// The server's configuration, or one of Armada's scheduler [default: a server's without one]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What run times are drawn by [default: what the workload says]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Seconds from a preemption until the pod is gone
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub grace: u32,
+    /// Seconds between two rounds of a pool
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub round_every: u32,
+    /// Write what happened to jobs to a file, as comma-separated values
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
+    /// How the answer is printed
+    #[arg(short, long, value_enum, default_value_t = Told::Table)]
+    pub output: Told,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

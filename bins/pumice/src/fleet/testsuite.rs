@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -13,13 +13,12 @@ use pumice_fleet::testsuite::{self, Case, Report, Server, Settings, Spec, junit}
 use pumice_wire::client::Credentials;
 use tokio_util::sync::CancellationToken;
 
+use super::specifications;
 use crate::args::fleet::FleetTestsuiteArgs;
 use crate::up::{runtime, stop_on_signal};
 
 /// A file can't be read, or is not what it should be.
 const UNREADABLE: i32 = 2;
-/// Folders within folders.
-const DEPTH_MAX: usize = 32;
 
 /// Runs them; those that fail are an error.
 pub fn run(args: &FleetTestsuiteArgs) -> Result<()> {
@@ -53,7 +52,7 @@ fn read(args: &FleetTestsuiteArgs) -> Result<(Vec<Case>, Credentials)> {
     let shown = super::shown(&args.identity)?;
     let mut files = Vec::new();
     for path in &args.files {
-        find(path, path, DEPTH_MAX, &mut files)?;
+        specifications::find(path, &mut files)?;
     }
     ensure!(!files.is_empty(), "there are no files ending in .yaml or .yml");
     let (mut cases, mut problems) = (Vec::new(), Vec::new());
@@ -71,29 +70,6 @@ fn read(args: &FleetTestsuiteArgs) -> Result<(Vec<Case>, Credentials)> {
         ensure!(!cases.is_empty(), "no case has {only:?} in its name");
     }
     Ok((cases, shown))
-}
-
-/// Names and paths of the specifications below `path`, in order. Names are relative to the folder that was given.
-fn find(base: &Path, path: &Path, depth: usize, files: &mut Vec<(String, PathBuf)>) -> Result<()> {
-    ensure!(depth > 0, "{} is {DEPTH_MAX} folders deep: give one of them", path.display());
-    if !path.is_dir() {
-        let name = if path == base { path.file_name().unwrap_or_default().as_ref() } else { path };
-        let name = name.strip_prefix(base).unwrap_or(name).with_extension("");
-        files.push((name.display().to_string(), path.to_owned()));
-        return Ok(());
-    }
-    let reading = || format!("read the folder {}", path.display());
-    let entries = fs::read_dir(path).with_context(reading)?;
-    let mut paths: Vec<PathBuf> =
-        entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>().with_context(reading)?;
-    paths.sort();
-    for path in paths {
-        let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-        if is_yaml || path.is_dir() {
-            find(base, &path, depth - 1, files)?;
-        }
-    }
-    Ok(())
 }
 
 fn case(name: String, path: &Path) -> Result<Case> {
@@ -136,26 +112,4 @@ fn print(report: &Report) {
 #[allow(clippy::disallowed_methods)] // the binary says how long it took
 fn now() -> Instant {
     Instant::now()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cases_are_found_in_folders_and_have_names() {
-        let directory = tempfile::tempdir().unwrap();
-        let root = directory.path();
-        fs::create_dir_all(root.join("basic/deep")).unwrap();
-        for file in ["b.yml", "a.yaml", "README.md", "basic/c.yaml", "basic/deep/d.yaml"] {
-            fs::write(root.join(file), "").unwrap();
-        }
-        let mut files = Vec::new();
-        find(root, root, DEPTH_MAX, &mut files).unwrap();
-        let alone = root.join("basic/c.yaml");
-        find(&alone, &alone, DEPTH_MAX, &mut files).unwrap();
-        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["a", "b", "basic/c", "basic/deep/d", "c"]);
-        assert!(find(root, root, 2, &mut files).is_err());
-    }
 }

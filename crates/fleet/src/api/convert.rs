@@ -285,13 +285,26 @@ fn shape(job: &Completed, placing: Placing<'_>) -> Result<Shape, serde_json::Err
         ..ObjectMeta::default()
     };
     let pod_spec: core::PodSpec = serde_json::from_value(placing.pod_spec)?;
-    let template = pumice_translate::pod_template(&metadata, &pod_spec);
+    shape_of(&job.priority_class, &job.requests, &metadata, &pod_spec)
+}
+
+/// What scheduling reads of a pod of a priority class that asks for so much.
+///
+/// # Errors
+/// Where it has no JSON.
+pub(crate) fn shape_of(
+    class: &str,
+    requests: &BTreeMap<String, Quantity>,
+    metadata: &ObjectMeta,
+    pod_spec: &core::PodSpec,
+) -> Result<Shape, serde_json::Error> {
+    let template = pumice_translate::pod_template(metadata, pod_spec);
     let amount = |(name, amount): (&String, &Quantity)| {
         (name.clone(), if name == "cpu" { amount.cpu_milli() } else { amount.value() })
     };
     Ok(Shape {
-        priority_class: job.priority_class.clone(),
-        requests: job.requests.iter().map(amount).collect(),
+        priority_class: class.to_owned(),
+        requests: requests.iter().map(amount).collect(),
         template: serde_json::to_value(template)?,
     })
 }

@@ -94,7 +94,8 @@ fn shown(cluster: &str, facts: NodeFacts, is_open: bool) -> Delta {
     node_delta(cluster, NodeFacts { unschedulable: facts.unschedulable || !is_open, ..facts })
 }
 
-fn facts(node: wire::NodeState) -> NodeFacts {
+/// A node as the engine knows it, but for the name of its cluster.
+pub(crate) fn facts(node: wire::NodeState) -> NodeFacts {
     let taints = node.taints.into_iter().filter_map(|taint| {
         let effect = match taint.effect.as_str() {
             "NoSchedule" => TaintEffect::NoSchedule,

@@ -1,6 +1,7 @@
 //! A report for people: one column for each policy, and how the others differ from the first.
 //!
-//! Invariant: the widths of columns depend on what is in them alone. Called by [`super::Report::table`].
+//! Invariant: the widths of columns depend on what is in them alone. Called by [`super::Report::table`];
+//! the fleet's simulator shares [`align`] and [`time`].
 
 use std::fmt::Write as _;
 
@@ -183,8 +184,8 @@ fn why(text: &mut String, runs: &[Run]) {
 /// Reasons that are shown.
 const WHYS_MAX: usize = 5;
 
-/// First column to the left, the others to the right.
-fn align(text: &mut String, rows: &[Vec<String>]) {
+/// Adds rows to a text: the first column to the left, the others to the right.
+pub fn align(text: &mut String, rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
@@ -218,8 +219,8 @@ fn difference(first: f64, value: f64) -> String {
     format!("{:+.0} %", (value - first) / first * 100.0)
 }
 
-/// Two units are enough.
-pub(super) fn time(seconds: f64) -> String {
+/// A time of so many seconds, for people: two units are enough.
+pub fn time(seconds: f64) -> String {
     let whole = seconds.round() as i64;
     match whole {
         ..60 => format!("{whole}s"),
