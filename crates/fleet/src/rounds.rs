@@ -100,7 +100,9 @@ impl Pool {
                 Delta::GroupUpsert(facts) => self.labels.gang(facts, &self.world),
                 _ => Vec::new(),
             };
-            parts.iter().chain([delta]).for_each(|delta| drop(self.world.apply(delta)));
+            for delta in parts.iter().chain([delta]) {
+                self.world.apply(delta);
+            }
         }
     }
 
