@@ -3,7 +3,6 @@
 //! Invariant: a job is tried again at most as often as its policy and the fleet let it, and a failure that ends it says
 //! when that was why. Read from the fleet's configuration.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -135,11 +134,6 @@ impl RetryPolicies {
             return Verdict::Fail((used > 0).then_some(text));
         }
         Verdict::Retry { avoid: rule.is_some_and(|rule| rule.mutate.affinity.avoid_same_node) }
-    }
-
-    /// Policies in a map, for who asks whether there is one of a name.
-    pub fn by_name(&self) -> BTreeMap<&str, &RetryPolicy> {
-        self.policies.iter().map(|policy| (policy.name.as_str(), policy)).collect()
     }
 }
 

@@ -352,7 +352,7 @@ mod tests {
             assert_eq!(read(value).retries().unwrap_err().to_string(), wanted);
         }
         let retries = read(json!({"enabled": true, "defaultPolicyName": "a", "policies": [policy]})).retries().unwrap();
-        assert_eq!((retries.returned_max, retries.policies.by_name()["a"].retry_limit), (7, 1));
+        assert_eq!((retries.returned_max, retries.policies.policies[0].retry_limit), (7, 1));
     }
 
     #[test]
