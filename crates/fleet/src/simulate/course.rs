@@ -222,10 +222,10 @@ impl<'s> Course<'s> {
     /// What follows from reports, then the rounds that are due. Whether a round found something.
     fn decide(&mut self, watch: Stopwatch<'_>, log: &mut dyn FnMut(&Entry)) -> bool {
         let now = TimeMs(self.now);
-        let retries = self.simulation.scheduling.retries;
+        let retries = &self.simulation.scheduling.retries;
         let inbox = std::mem::take(&mut self.inbox);
         if !inbox.reports.is_empty() {
-            let entries = self.ledger.decide(now, inbox, retries);
+            let entries = self.ledger.decide(now, inbox, retries.clone());
             self.written(&entries, log);
         }
         let changed = self.ledger.take_changed();
@@ -236,7 +236,7 @@ impl<'s> Course<'s> {
         let proposals: Vec<_> = found.proposals.iter().flat_map(|(_, proposals)| proposals).cloned().collect();
         let acted = !proposals.is_empty();
         if acted {
-            let entries = self.ledger.decide(now, Inbox { proposals, ..Inbox::default() }, retries);
+            let entries = self.ledger.decide(now, Inbox { proposals, ..Inbox::default() }, retries.clone());
             self.pools.settle(&self.ledger, &entries, &found, self.now);
             self.written(&entries, log);
             let changed = self.ledger.take_changed();

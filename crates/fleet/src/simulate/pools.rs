@@ -13,12 +13,13 @@ use super::Stopwatch;
 use super::clusters::Clusters;
 use super::course::EPOCH_MS;
 use super::scheduling::Scheduling;
-use crate::rounds::{Limits, Pool, Window, group_of, node_delta, queue_delta};
+use crate::rounds::{Pool, Rates, Window, group_of, node_delta, queue_delta};
 
 /// All pools.
 pub(super) struct Pools {
     pools: BTreeMap<String, Side>,
     round_every_ms: i64,
+    rates: Rates,
 }
 
 /// One pool.
@@ -29,6 +30,8 @@ struct Side {
     told: Vec<Delta>,
     /// The earliest time of its next round.
     not_before: i64,
+    /// When there is another, since limits cut the last one short.
+    again: Option<i64>,
 }
 
 /// What rounds found: proposals by pool.
@@ -42,15 +45,16 @@ impl Pools {
         let mut pools: BTreeMap<String, Side> = BTreeMap::new();
         for node in &clusters.nodes {
             let side = pools.entry(node.pool.clone()).or_insert_with(|| Side {
-                window: Window::new(&node.pool, Limits::default()),
-                pool: Pool::new(&node.pool, &scheduling.classes),
+                window: Window::within(&node.pool, scheduling.limits, scheduling.constraints.clone()),
+                pool: Pool::within(&node.pool, &scheduling.classes, scheduling.constraints.clone()),
                 changed: BTreeSet::new(),
                 told: queues.iter().map(queue_delta).collect(),
                 not_before: EPOCH_MS,
+                again: None,
             });
             side.told.push(node_delta(&node.cluster, node.facts.clone()));
         }
-        Self { pools, round_every_ms }
+        Self { pools, round_every_ms, rates: Rates::new(scheduling.constraints.rates) }
     }
 
     /// Jobs of which the ledger says that they have changed.
@@ -66,18 +70,24 @@ impl Pools {
     /// The rounds that are due.
     pub(super) fn rounds(&mut self, ledger: &Ledger, now: i64, watch: Stopwatch<'_>) -> Found {
         let mut found = Found { proposals: Vec::new(), took: Vec::new() };
+        let pools = self.pools.len();
         for (name, side) in &mut self.pools {
             if side.due().is_none_or(|(at, _)| at > now) {
                 continue;
             }
             let mut deltas = std::mem::take(&mut side.told);
             deltas.extend(side.window.sync(ledger, &std::mem::take(&mut side.changed)));
+            let grant = self.rates.grant(pumice_ledger::TimeMs(now), pools);
+            side.pool.allow(side.window.allowance(ledger, grant));
             let began = watch();
             side.pool.apply(&deltas);
             let proposals = side.pool.round(TimeMs(now));
             found.took.push(watch().saturating_sub(began));
-            found.proposals.push((name.clone(), proposals));
+            take_rates(&mut self.rates, ledger, &proposals, now);
             side.not_before = now.saturating_add(self.round_every_ms);
+            let next = self.rates.next().map_or(side.not_before, |at| at.0.max(side.not_before));
+            side.again = side.pool.cut_short().then_some(next);
+            found.proposals.push((name.clone(), proposals));
         }
         found
     }
@@ -118,6 +128,22 @@ impl Side {
         if !self.changed.is_empty() || !self.told.is_empty() {
             return Some((self.not_before, true));
         }
-        self.pool.wakes().map(|at| (at.0.max(self.not_before), false))
+        let again = self.again.map(|at| (at, false));
+        let wakes = self.pool.wakes().map(|at| (at.0.max(self.not_before), false));
+        again.into_iter().chain(wakes).min()
+    }
+}
+
+/// Counts what a round wants to start, though the ledger may leave some of it: rates are limits.
+fn take_rates(rates: &mut Rates, ledger: &Ledger, proposals: &[Proposal], now: i64) {
+    let mut started: BTreeMap<&str, u32> = BTreeMap::new();
+    for proposal in proposals {
+        let Proposal::Lease { jobs, .. } = proposal else { continue };
+        for job in jobs.iter().filter_map(|(id, _)| ledger.job(*id)) {
+            *started.entry(ledger.owner(job).0).or_default() += 1;
+        }
+    }
+    for (queue, jobs) in started {
+        rates.take(queue, jobs, pumice_ledger::TimeMs(now));
     }
 }

@@ -3,6 +3,7 @@
 //! Invariant: of Armada's files every key that exists here counts, and every other is named. A file of ours has no other.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pumice_ledger::{PriorityClasses, Retries};
 use serde::de::DeserializeOwned;
@@ -11,6 +12,7 @@ use thiserror::Error;
 
 use super::spec;
 use crate::config::{Class, Config, ConfigError};
+use crate::rounds::{Constraints, Limits};
 
 /// Largest text of a configuration.
 pub const CONFIG_BYTES_MAX: usize = 4 << 20;
@@ -20,11 +22,16 @@ const OURS: [&str; 3] = ["submission", "scheduling", "auth"];
 const SECTIONS: [&str; 2] = ["scheduling", "preemption"];
 /// What Armada calls the class of jobs that name none, now and formerly.
 const DEFAULT_CLASS: [&str; 2] = ["defaultPriorityClassName", "defaultPriorityClass"];
-/// Armada's name of `maxReturned`.
-const MAX_RETRIES: &str = "maxRetries";
+/// How fast jobs may start, which may be said to be endless: a rate, and what starts at once.
+const RATES: [(&str, &str); 2] = [
+    ("maximumSchedulingRate", "maximumSchedulingBurst"),
+    ("maximumPerQueueSchedulingRate", "maximumPerQueueSchedulingBurst"),
+];
+/// Nothing starts so many jobs a second.
+const ENDLESS: f64 = 1e12;
 
 /// How jobs are scheduled.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Scheduling {
     /// The priority classes.
     pub classes: PriorityClasses,
@@ -32,6 +39,10 @@ pub struct Scheduling {
     pub default_class: String,
     /// How often jobs are tried.
     pub retries: Retries,
+    /// What holds jobs back beside room.
+    pub constraints: Arc<Constraints>,
+    /// How much of a queue a round looks at.
+    pub limits: Limits,
     /// Keys of Armada's that mean nothing here.
     pub ignored: Vec<String>,
 }
@@ -71,7 +82,9 @@ impl Default for Scheduling {
         Self {
             classes: classes(&config.scheduling.priority_classes),
             default_class: config.submission.default_priority_class_name.clone(),
-            retries: config.retries(),
+            retries: Retries::default(),
+            constraints: Arc::default(),
+            limits: config.limits(),
             ignored: Vec::new(),
         }
     }
@@ -92,7 +105,9 @@ impl Scheduling {
             return Ok(Self {
                 classes: config.classes()?,
                 default_class: config.submission.default_priority_class_name.clone(),
-                retries: config.retries(),
+                retries: config.retries()?,
+                constraints: Arc::new(config.constraints()?),
+                limits: config.limits(),
                 ignored: Vec::new(),
             });
         }
@@ -122,8 +137,11 @@ fn armadas(mut fields: Map<String, Value>) -> Result<Scheduling, SchedulingError
             fields.extend(inner);
         }
     }
-    if let Some(most) = fields.remove(MAX_RETRIES) {
-        fields.insert("maxReturned".to_owned(), most);
+    for (rate, burst) in RATES {
+        if fields.get(rate).is_some_and(is_endless) {
+            fields.remove(rate);
+            fields.remove(burst);
+        }
     }
     let mut default_class = None;
     for key in DEFAULT_CLASS {
@@ -161,7 +179,22 @@ fn armadas(mut fields: Map<String, Value>) -> Result<Scheduling, SchedulingError
         return Err(SchedulingError::DefaultClass(default_class));
     }
     ignored.sort();
-    Ok(Scheduling { classes, default_class, retries: config.retries(), ignored })
+    Ok(Scheduling {
+        classes,
+        default_class,
+        retries: config.retries()?,
+        constraints: Arc::new(config.constraints()?),
+        limits: config.limits(),
+        ignored,
+    })
+}
+
+/// Whether a rate is none.
+fn is_endless(rate: &Value) -> bool {
+    match rate {
+        Value::String(text) => text.trim_start_matches(['+', '.']).eq_ignore_ascii_case("inf"),
+        rate => rate.as_f64().is_some_and(|rate| rate >= ENDLESS),
+    }
 }
 
 /// Takes out the keys that `T` does not have, and names them.
@@ -187,12 +220,12 @@ mod tests {
 
     #[test]
     fn the_servers_configuration_counts() {
-        let text = "scheduling:\n  maxReturned: 7\n  priorityClasses:\n    low: {priority: 1, preemptible: true}\n\
+        let text = "scheduling:\n  maxRetries: 7\n  priorityClasses:\n    low: {priority: 1, preemptible: true}\n\
                     submission: {defaultPriorityClassName: low, allowedPriorityClassNames: [low]}\n";
         let read = Scheduling::read(text).unwrap();
         assert_eq!(read.classes, [("low".to_owned(), PriorityClass { value: 1, preemptible: true })].into());
         assert_eq!((read.retries.returned_max, read.class(""), read.class("high")), (7, Some("low"), None));
-        assert_eq!(Scheduling::read("{}").unwrap(), Scheduling::default());
+        assert_eq!(Scheduling::read("{}").unwrap().classes, Scheduling::default().classes);
     }
 
     #[test]
@@ -220,7 +253,7 @@ mod tests {
         for (text, message) in [
             ("scheduling:\n  fast: true\n", "line 2, column 3"),
             ("- a", "line 1"),
-            ("maxRetries: many\nx: 1\n", "maxReturned: invalid type"),
+            ("maxRetries: many\nx: 1\n", "maxRetries: invalid type"),
             ("priorityClasses: {a: {priority: x}}\ny: 1", "priorityClasses: invalid type"),
             ("defaultPriorityClassName: a\n", "defaultPriorityClassName: there is no priority class \"a\""),
             ("scheduling: {priorityClasses: {a: {priority: 1}}}\n", "there is no priority class \"armada-default\""),
