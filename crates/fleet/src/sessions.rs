@@ -143,6 +143,12 @@ pub fn cut_off_ms(queue: &Queue) -> u64 {
     u64::try_from(queue.rerun_after_ms).unwrap_or(0) / CUT_OFF_PART
 }
 
+/// Whether an executor may have this name.
+pub fn is_executor_name(name: &str) -> bool {
+    let good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    !name.is_empty() && name.len() <= NAME_MAX && name.chars().all(good)
+}
+
 impl Sessions {
     /// Clusters of which `ledger` has runs were heard of at `now`, as far as a new leader can know.
     pub fn expect(&mut self, ledger: &Ledger, now: TimeMs) {
@@ -168,8 +174,7 @@ impl Sessions {
             return Err(Broken::Format(hello.format_version));
         }
         let name = &hello.executor;
-        let good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
-        if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(good) {
+        if !is_executor_name(name) {
             return Err(Broken::Name(name.chars().take(NAME_MAX).collect()));
         }
         if let Some(who) = who.filter(|who| who != name) {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pumice_ledger::{
     Digest, Entry, Event, Filter, Inbox, JobId, Ledger, NodeRef, PriorityClass, PriorityClasses, Proposal, Queue,
-    Report, Retries, RunId, Shape, Submitted, TimeMs,
+    Report, Retries, RunId, Scope, Shape, Submitted, TimeMs,
 };
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -176,6 +176,20 @@ impl World {
                 let jobs = vec![JobId(self.rng.gen_range(1..=self.jobs))];
                 vec![Event::PreemptAsked { jobs, reason: "room".to_owned() }]
             }
+            32 => vec![Event::Reprioritised { jobs: vec![], priority: self.rng.gen_range(0..9) }],
+            33 if self.chance(100) => {
+                let scope = Scope { cluster: self.any_cluster(), ..Scope::default() };
+                let reason = "repair".to_owned();
+                if self.chance(500) {
+                    vec![Event::ScopeCancelAsked { scope, reason }]
+                } else {
+                    vec![Event::ScopePreemptAsked { scope, reason }]
+                }
+            }
+            34 => {
+                let (executor, cordoned) = (self.any_cluster(), self.chance(500));
+                vec![Event::ExecutorSet { executor, cordoned, reason: "repair".to_owned() }]
+            }
             _ => return,
         };
         let shape = |class: &str| Shape {
@@ -185,6 +199,17 @@ impl World {
         };
         let shapes = [(Digest(0), shape("spare")), (Digest(1), shape("urgent"))].into();
         self.log.push(Entry { user: "ada".to_owned(), shapes, events, ..Entry::new(self.now, queue, "s") });
+    }
+
+    fn any_cluster(&mut self) -> String {
+        CLUSTERS[self.rng.gen_range(0..CLUSTERS.len())].to_owned()
+    }
+
+    /// All executors are let go, so that what waits can end.
+    fn uncordon(&mut self) {
+        let unset = |name: &str| Event::ExecutorUnset { executor: name.to_owned() };
+        let events = CLUSTERS.into_iter().map(unset).collect();
+        self.log.push(Entry { events, ..Entry::new(self.now, "", "") });
     }
 
     /// The leader dies, or does one commit and tells what follows.
@@ -227,6 +252,10 @@ impl World {
         let inbox = Inbox { reports, proposals, silent: leader.sessions.silent(self.now) };
         let decided = leader.ledger.decide(self.now, inbox, Retries::default());
         assert_eq!(leader.ledger.lint(), Vec::<String>::new());
+        for event in decided.iter().flat_map(|entry| &entry.events) {
+            let to_cordoned = matches!(event, Event::Leased { at, .. } if leader.ledger.is_cordoned(&at.cluster));
+            assert!(!to_cordoned, "{event:?}");
+        }
         if failed {
             self.leader = None;
             return;
@@ -571,6 +600,7 @@ fn run(seed: u64) -> usize {
         world.step();
     }
     world.calm = true;
+    world.uncordon();
     for _ in 0..CALM_STEPS {
         if world.is_done() {
             break;

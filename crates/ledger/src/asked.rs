@@ -6,8 +6,8 @@ use crate::ids::JobId;
 use crate::job::{Asked, Phase, Run};
 use crate::ledger::Ledger;
 
-/// Jobs that one event tells of.
-const TOLD_MAX: usize = 10_000;
+/// Jobs that one event tells of: whoever tells people of it holds all of its messages at once.
+const TOLD_MAX: usize = 1_000;
 
 /// Jobs that got another place with all of their set, and are to be told so.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use pumice_ledger::{Digest, Entry, Verb};
+use pumice_ledger::{Digest, Entry, Event, Verb};
 use tokio::sync::watch;
 use tonic::Status;
 
@@ -20,8 +20,8 @@ use pumice_wire::api::{EventStreamMessage, JobSetRequest};
 
 /// Entries read at once.
 const PAGE: u32 = 100;
-/// Events told at once.
-const EVENTS_MAX: usize = 256;
+/// Messages told at once, but for what the last event has more.
+const MESSAGES_MAX: usize = 256;
 /// After the head has moved, before entries are read: what is written meanwhile comes with them.
 const GATHER: Duration = Duration::from_millis(50);
 
@@ -171,11 +171,12 @@ impl<L: Log> Follower<L> {
 
     /// The next events, each with its entry.
     fn pick(&mut self) -> Vec<(Seq, Arc<Entry>, usize)> {
-        let mut picked = Vec::new();
+        let (mut picked, mut weight) = (Vec::new(), 0);
         while let Some(pending) = self.pending.front_mut()
-            && picked.len() < EVENTS_MAX
+            && weight < MESSAGES_MAX
         {
-            if pending.told < pending.entry.events.len() {
+            if let Some(event) = pending.entry.events.get(pending.told) {
+                weight += self::weight(event);
                 picked.push((pending.seq, pending.entry.clone(), pending.told));
                 pending.told += 1;
             } else {
@@ -202,5 +203,16 @@ impl<L: Log> Follower<L> {
             context.last_runs = runs.map(|row| (row.run.job, row)).collect();
         }
         Ok(context)
+    }
+}
+
+/// About how many messages an event gives.
+fn weight(event: &Event) -> usize {
+    match event {
+        Event::CancelAsked { jobs, .. }
+        | Event::PreemptAsked { jobs, .. }
+        | Event::Reprioritised { jobs, .. }
+        | Event::SetReprioritised { jobs, .. } => jobs.len().max(1),
+        _ => 1,
     }
 }

@@ -8,6 +8,7 @@ use pumice_ledger::{Entry, Event, Phase, Scope};
 use super::limits::{self, QUEUES_MAX, REASON_BYTES_MAX};
 use super::{Api, Error, Permission, Who};
 use crate::database::{Expect, Log};
+use crate::sessions::is_executor_name;
 use pumice_wire::api::{
     ExecutorCancelRequest, ExecutorDeleteRequest, ExecutorPreemptRequest, ExecutorSettingsDeleteRequest,
     ExecutorSettingsUpsertRequest, JobState, NodeCancelRequest, NodePreemptRequest, QueueCancelRequest,
@@ -22,7 +23,7 @@ impl<L: Log> Api<L> {
     pub(super) async fn set_executor(&self, who: &Who, request: ExecutorSettingsUpsertRequest) -> Result<Empty, Error> {
         let ExecutorSettingsUpsertRequest { name: executor, cordoned, cordon_reason: reason } = request;
         who.need(Permission::UpdateExecutorSettings, "change executors")?;
-        limits::name("name", &executor)?;
+        executor_name("name", &executor)?;
         limits::text("cordonReason", &reason, REASON_BYTES_MAX)?;
         if cordoned && reason.is_empty() {
             return Err(Error::Missing { field: "cordonReason" });
@@ -36,26 +37,26 @@ impl<L: Log> Api<L> {
         request: ExecutorSettingsDeleteRequest,
     ) -> Result<Empty, Error> {
         who.need(Permission::UpdateExecutorSettings, "change executors")?;
-        limits::name("name", &request.name)?;
+        executor_name("name", &request.name)?;
         self.write(who, Event::ExecutorUnset { executor: request.name }).await
     }
 
     pub(super) async fn forget_executor(&self, who: &Who, request: ExecutorDeleteRequest) -> Result<Empty, Error> {
         who.need(Permission::UpdateExecutorSettings, "change executors")?;
-        limits::name("name", &request.name)?;
+        executor_name("name", &request.name)?;
         self.write(who, Event::ExecutorForgotten { executor: request.name }).await
     }
 
     pub(super) async fn cancel_executor(&self, who: &Who, request: ExecutorCancelRequest) -> Result<Empty, Error> {
         let ExecutorCancelRequest { name: cluster, queues, priority_classes, pools } = request;
-        limits::name("name", &cluster)?;
+        executor_name("name", &cluster)?;
         let scope = Scope { cluster, queues, priority_classes, pools, ..Scope::default() };
         self.cancel_scope(who, scope, "CancelOnExecutor").await
     }
 
     pub(super) async fn preempt_executor(&self, who: &Who, request: ExecutorPreemptRequest) -> Result<Empty, Error> {
         let ExecutorPreemptRequest { name: cluster, queues, priority_classes, pools } = request;
-        limits::name("name", &cluster)?;
+        executor_name("name", &cluster)?;
         let scope = Scope { cluster, queues, priority_classes, pools, ..Scope::default() };
         self.preempt_scope(who, scope, "PreemptOnExecutor").await
     }
@@ -63,7 +64,7 @@ impl<L: Log> Api<L> {
     pub(super) async fn cancel_node(&self, who: &Who, request: NodeCancelRequest) -> Result<Empty, Error> {
         let NodeCancelRequest { name: node, executor: cluster, queues, priority_classes } = request;
         limits::name("name", &node)?;
-        limits::name("executor", &cluster)?;
+        executor_name("executor", &cluster)?;
         let scope = Scope { cluster, node, queues, priority_classes, ..Scope::default() };
         self.cancel_scope(who, scope, "CancelOnNode").await
     }
@@ -71,7 +72,7 @@ impl<L: Log> Api<L> {
     pub(super) async fn preempt_node(&self, who: &Who, request: NodePreemptRequest) -> Result<Empty, Error> {
         let NodePreemptRequest { name: node, executor: cluster, queues, priority_classes } = request;
         limits::name("name", &node)?;
-        limits::name("executor", &cluster)?;
+        executor_name("executor", &cluster)?;
         let scope = Scope { cluster, node, queues, priority_classes, ..Scope::default() };
         self.preempt_scope(who, scope, "PreemptOnNode").await
     }
@@ -126,6 +127,16 @@ impl<L: Log> Api<L> {
         self.log().request(entry, Expect::Any).await?;
         Ok(Empty {})
     }
+}
+
+/// Refuses a name that no executor has.
+fn executor_name(field: &'static str, name: &str) -> Result<(), Error> {
+    limits::name(field, name)?;
+    if is_executor_name(name) {
+        return Ok(());
+    }
+    let problem = "it is no name of an executor: those have letters, digits, `-`, `_` and `.`".to_owned();
+    Err(Error::Field { field: field.to_owned(), problem })
 }
 
 /// Where jobs in these states stand.

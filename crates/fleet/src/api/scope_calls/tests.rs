@@ -33,6 +33,8 @@ async fn executors_are_cordoned_with_a_reason_and_no_more() {
     assert_eq!(code(api.upsert_executor_settings(by(&operator, json!({}))).await), Code::InvalidArgument);
     let long = cordon(&"x".repeat(REASON_BYTES_MAX + 1));
     assert_eq!(code(api.upsert_executor_settings(by(&operator, long)).await), Code::InvalidArgument);
+    let odd = json!({ "name": "a/b", "cordoned": true, "cordonReason": "repair" });
+    assert_eq!(code(api.upsert_executor_settings(by(&operator, odd)).await), Code::InvalidArgument);
     let other = who("ada", &[Permission::CordonQueue, Permission::CancelAnyJobs]);
     assert_eq!(code(api.upsert_executor_settings(by(&other, cordon("repair"))).await), Code::PermissionDenied);
     assert_eq!(code(api.delete_executor_settings(by(&other, json!({ "name": "east" }))).await), Code::PermissionDenied);
@@ -104,6 +106,7 @@ async fn who_may_cancel_and_preempt_everywhere_may_do_it_by_place() {
         (json!({ "name": "n1", "executor": "east", "priorityClasses": [""] }), Code::InvalidArgument),
         (json!({ "name": "n1", "executor": "east", "priorityClasses": vec!["a"; 1_001] }), Code::InvalidArgument),
         (json!({ "name": "n1", "executor": "x".repeat(10_000) }), Code::InvalidArgument),
+        (json!({ "name": "n1", "executor": "a\0b" }), Code::InvalidArgument),
     ] {
         assert_eq!(code(api.cancel_on_node(by(&cancels, request)).await), expected);
     }

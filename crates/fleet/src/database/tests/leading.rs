@@ -110,6 +110,8 @@ async fn the_tables_say_what_became_of_jobs(home: Home) {
     let ingress = ReportKind::Ingress([(80, "n:3000".to_owned())].into());
     let said = vec![running(1), running(2), report(1, 1, ingress), report(3, 1, ReportKind::Pending(pod()))];
     leader.commit(&database, 4_000, reports(said)).await.unwrap();
+    let active = database.active_queues().await.unwrap();
+    assert_eq!(active, [("p".to_owned(), vec!["q".to_owned()])].into());
     let oom = Failure { cause: Cause::Oom, message: "too \0 much".to_owned(), ..Failure::default() };
     let said = vec![
         report(1, 1, ReportKind::Succeeded),
