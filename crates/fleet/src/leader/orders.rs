@@ -96,7 +96,7 @@ fn drop_floating(pod_spec: &mut Value, floating: &BTreeMap<String, BTreeMap<Stri
     if floating.is_empty() {
         return;
     }
-    let drop = |resources: &mut Value| {
+    let strip = |resources: &mut Value| {
         for of in ["requests", "limits"] {
             if let Some(amounts) = resources.get_mut(of).and_then(Value::as_object_mut) {
                 amounts.retain(|name, _| !floating.contains_key(name));
@@ -104,11 +104,11 @@ fn drop_floating(pod_spec: &mut Value, floating: &BTreeMap<String, BTreeMap<Stri
         }
     };
     if let Some(resources) = pod_spec.get_mut("resources") {
-        drop(resources);
+        strip(resources);
     }
     for list in ["containers", "initContainers"] {
         let containers = pod_spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        containers.filter_map(|container| container.get_mut("resources")).for_each(drop);
+        containers.filter_map(|container| container.get_mut("resources")).for_each(strip);
     }
 }
 
