@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet import BINARIES, DEADLINE, Fleet, until
+from deadline import DEADLINE, until
+from fleet import BINARIES, Fleet
 from pumice import _core
 from pumice.errors import NoBackend
 from pumice.platform import PlatformBackend
