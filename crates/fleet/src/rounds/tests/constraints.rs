@@ -176,7 +176,7 @@ fn licences_are_counted_for_the_pool_and_for_no_node() {
     assert!(why.starts_with("limits: pool p has too little left: 2 of 3 licence in use, 2 asked for"), "{why}");
     scene.report(jobs[0], ReportKind::Succeeded);
     assert_eq!(scene.round().keys().copied().collect::<Vec<_>>(), [jobs[1]]);
-    // What leaves still has its licence.
+    // More than the pool has at all.
     let never = with(&mut scene, 4);
     scene.round();
     assert!(scene.why(never).contains("4 asked for"), "{}", scene.why(never));
