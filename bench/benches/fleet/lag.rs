@@ -50,6 +50,7 @@ pub async fn run(setting: &Setting, figures: &mut Figures, homes: &mut Homes, ki
         classes: work::classes(),
         retries: Retries::default(),
         limits: Limits::default(),
+        constraints: Arc::default(),
     };
     let (leader, _inputs) = Leader::new(Arc::clone(&log), options);
     let mut leading = JoinSet::new();

@@ -6,16 +6,16 @@ use pumice_wire::client::Credentials;
 
 fn issued() -> (Ca, Issued) {
     let now = jiff::Timestamp::constant(1_764_000_000, 0);
-    let ca = Ca::passing(now).unwrap();
-    let client = ca.issue_client("ann", &["team"], now).unwrap();
+    let ca = Ca::passing(now).expect("a CA");
+    let client = ca.issue_client("ann", &["team"], now).expect("a certificate");
     (ca, client)
 }
 
 #[test]
 fn what_is_written_is_read() {
     let (ca, client) = issued();
-    let read = Credentials::read(&credentials(&ca, &client)).unwrap();
-    assert_eq!(identity_of(&read.certificate).unwrap(), Identity::new("ann", ["team"]));
+    let read = Credentials::read(&credentials(&ca, &client)).expect("reads");
+    assert_eq!(identity_of(&read.certificate).expect("names somebody"), Identity::new("ann", ["team"]));
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn a_missing_part_is_named() {
         (client.key_pem, "no certificate"),
         (without_authority, "authority"),
     ] {
-        let error = Credentials::read(&text).unwrap_err().to_string();
+        let error = Credentials::read(&text).expect_err("is no such file").to_string();
         assert!(error.contains(says), "{error}");
     }
 }

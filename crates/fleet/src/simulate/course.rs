@@ -107,9 +107,9 @@ impl<'s> Course<'s> {
             waiting_for,
             history: History::new(plan.run_ms.len()),
         };
-        for template in 0..templates.len() {
-            if course.open[template] == 0 {
-                course.submit_later(template, templates[template].earliest_ms);
+        for (index, template) in templates.iter().enumerate() {
+            if template.dependencies.is_empty() {
+                course.submit_later(index, template.earliest_ms);
             }
         }
         course

@@ -258,7 +258,7 @@ impl Template {
         }
         for containers in ["containers", "initContainers"] {
             let containers = fields.get_mut(containers).and_then(Value::as_array_mut);
-            containers.into_iter().flatten().try_for_each(|container| settle(container))?;
+            containers.into_iter().flatten().try_for_each(settle)?;
         }
         Ok(Template { task: name, labels: texts("labels"), annotations: texts("annotations"), pod })
     }
