@@ -3,11 +3,11 @@
 use std::pin::Pin;
 
 use futures::{Stream, StreamExt as _};
+use pumice_wire::executor::{FromExecutor, ToExecutor, executors_server::Executors};
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::leader::{Input, OUT_MAX};
-use pumice_wire::executor::{FromExecutor, ToExecutor, executors_server::Executors};
 
 /// Who an executor is, as the listener found out: its certificate's or token's name.
 #[derive(Debug, Clone)]

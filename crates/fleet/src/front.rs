@@ -13,6 +13,14 @@ use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response};
 use http_body_util::Limited;
 use pumice_auth::{Identity, IdentityError, OidcToken};
+use pumice_wire::api::{
+    event_server::EventServer, executor_server::ExecutorServer, jobs_server::JobsServer, node_server::NodeServer,
+    queue_service_server::QueueServiceServer, submit_server::SubmitServer,
+};
+use pumice_wire::client::ANSWER_BYTES_MAX;
+use pumice_wire::executor::executors_server::ExecutorsServer;
+use pumice_wire::job_sets::job_sets_server::JobSetsServer;
+use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReportingServer;
 use tokio::sync::{Semaphore, mpsc};
 use tonic::Status;
 use tonic::body::Body;
@@ -26,14 +34,6 @@ use crate::leader::Input;
 use crate::metrics::{Asked, Metrics};
 use crate::reports::Reports;
 use crate::standing;
-use pumice_wire::api::{
-    event_server::EventServer, executor_server::ExecutorServer, jobs_server::JobsServer, node_server::NodeServer,
-    queue_service_server::QueueServiceServer, submit_server::SubmitServer,
-};
-use pumice_wire::client::ANSWER_BYTES_MAX;
-use pumice_wire::executor::executors_server::ExecutorsServer;
-use pumice_wire::job_sets::job_sets_server::JobSetsServer;
-use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReportingServer;
 
 mod gate;
 mod gateway;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use pumice_engine::Delta;
 use pumice_ledger::{Entry, Event, Inbox, JobId, Ledger, PriorityClasses, Proposal, RestoreError, Retries, TimeMs};
+use pumice_wire::executor as wire;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,6 @@ use crate::database::{Changed, Epoch, Error, LEASE, Log, Seq};
 use crate::metrics::{Metrics, Snapshot, Stories};
 use crate::rounds::{Constraints, Limits, Pool, Rates, Window, queue_delta};
 use crate::sessions::{Broken, Sessions};
-use pumice_wire::executor as wire;
 
 mod orders;
 mod questions;

@@ -2,16 +2,16 @@
 //!
 //! Invariant: only the leader knows; another server says so, and the caller asks elsewhere. Asking changes nothing.
 
-use tokio::sync::{mpsc, oneshot};
-use tonic::{Request, Response, Status};
-
-use crate::api::{ID_BYTES_MAX, Who};
-use crate::leader::{Input, Question};
 use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting;
 use pumice_wire::schedulerobjects::{
     JobReport, JobReportRequest, QueueReport, QueueReportRequest, SchedulingReport, SchedulingReportRequest,
     scheduling_report_request::Filter,
 };
+use tokio::sync::{mpsc, oneshot};
+use tonic::{Request, Response, Status};
+
+use crate::api::{ID_BYTES_MAX, Who};
+use crate::leader::{Input, Question};
 
 /// Asks the leader.
 #[derive(Debug, Clone)]

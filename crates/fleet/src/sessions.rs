@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::Delta;
 use pumice_ledger::{Ledger, NodeRef, Queue, Report, ReportKind, RunId, RunPhase, TimeMs};
+use pumice_wire::executor::{self as wire, from_executor, to_executor};
 
 use crate::metrics::ClusterCounts;
-use pumice_wire::executor::{self as wire, from_executor, to_executor};
 
 mod nodes;
 mod reports;

@@ -11,6 +11,8 @@ use pumice_ledger::{
     Digest, Entry, Event, Filter, Inbox, JobId, Ledger, NodeRef, PriorityClass, PriorityClasses, Proposal, Queue,
     Report, Retries, RunId, Scope, Shape, Submitted, TimeMs,
 };
+use pumice_wire::executor::{self as wire, from_executor, to_executor};
+use pumice_wire::kubernetes::PodSpec;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
@@ -19,8 +21,6 @@ use crate::executor::core::{DeleteAnswer, Deletion, Refusal, RefusalKind};
 use crate::executor::pod::{CUT_OFF_ANNOTATION, pod_name};
 use crate::executor::{Core, Input, Output, PodFacts, PodPhase, Settings};
 use crate::sessions::{FORMAT, Order, Sessions, cut_off_ms};
-use pumice_wire::executor::{self as wire, from_executor, to_executor};
-use pumice_wire::kubernetes::PodSpec;
 
 const SECOND: i64 = 1_000;
 /// Steps with faults, then steps in which all has to come to its end.

@@ -1,17 +1,17 @@
 //! The generated services' calls, each of which is one of [`Api`]'s.
 
-use tonic::{Request, Response, Status, async_trait};
-
-use super::follow::Messages;
-use super::queue_calls::Queues;
-use super::{Api, Who};
-use crate::database::Log;
 use pumice_wire::api::health_check_response::ServingStatus;
 use pumice_wire::api::{
     self, BatchQueueCreateResponse, BatchQueueUpdateResponse, CancellationResult, HealthCheckResponse, event_server,
     executor_server, jobs_server, node_server, queue_service_server, submit_server,
 };
 use pumice_wire::wellknown::Empty;
+use tonic::{Request, Response, Status, async_trait};
+
+use super::follow::Messages;
+use super::queue_calls::Queues;
+use super::{Api, Who};
+use crate::database::Log;
 
 type Answer<T> = Result<Response<T>, Status>;
 

@@ -9,6 +9,8 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_ledger::{Digest, Gang, JobId, Shape, Submitted, TimeMs};
 use pumice_units::Quantity;
+use pumice_wire::api::{self, JobSubmitRequest, JobSubmitRequestItem};
+use pumice_wire::kubernetes::PodSpec;
 use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
@@ -19,8 +21,6 @@ use crate::submit::{
     self, Again, Asked, Checked, Completed, IngressConfig, Item, ItemError, Rules, ServiceConfig, ServiceType,
     SubmitError,
 };
-use pumice_wire::api::{self, JobSubmitRequest, JobSubmitRequestItem};
-use pumice_wire::kubernetes::PodSpec;
 
 mod alike;
 

@@ -9,12 +9,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use pumice_ledger::{Cause, ContainerEnd, Digest, Entry, Event, Failure, JobId, PodRef, RunId};
+use pumice_wire::api::{self, EventMessage, event_message::Events};
+use pumice_wire::kubernetes::ResourceRequirements;
 
 use super::spec::{JobSpec, JobTold};
 use super::states::{addresses, time};
 use crate::database::{RunRow, Seq};
-use pumice_wire::api::{self, EventMessage, event_message::Events};
-use pumice_wire::kubernetes::ResourceRequirements;
 
 /// Where a message stands: its entry, and its place within it from zero. Nothing to clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

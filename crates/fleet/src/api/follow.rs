@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use pumice_ledger::{Digest, Entry, Event, Verb};
+use pumice_wire::api::{EventStreamMessage, JobSetRequest};
 use tokio::sync::watch;
 use tonic::Status;
 
@@ -16,7 +17,6 @@ use super::events::{Context, MessageId, Needs, messages};
 use super::spec::JobSpec;
 use super::{Api, Error, Who, limits};
 use crate::database::{self, Log, Seq};
-use pumice_wire::api::{EventStreamMessage, JobSetRequest};
 
 /// Entries read at once.
 const PAGE: u32 = 100;

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use pumice_ledger::{JobId, TimeMs, Verb};
+use pumice_wire::job_sets::job_sets_server::JobSets;
+use pumice_wire::job_sets::{JobSet, JobsInState as OnWire, ListRequest, ListResponse};
+use pumice_wire::wellknown::Timestamp as OnWireTime;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::limits;
 use super::states::{job_state, time};
 use super::{Api, Error, Who};
 use crate::database::{JobsInState, Log};
-use pumice_wire::job_sets::job_sets_server::JobSets;
-use pumice_wire::job_sets::{JobSet, JobsInState as OnWire, ListRequest, ListResponse};
-use pumice_wire::wellknown::Timestamp as OnWireTime;
 
 /// Sets are listed from then on where nobody says more.
 const LATELY_MS: i64 = 7 * 24 * 3_600_000;

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_ledger::{Digest, JobId, RunId};
-
-use super::limits::{self, QUERY_IDS_MAX};
-use super::states::{job_details, job_state, run_details, told};
-use super::{Api, Error, Who};
-use crate::database::{JobRow, Log};
 use pumice_wire::api::{
     ActiveQueues, GetActiveQueuesRequest, GetActiveQueuesResponse, JobDetailsRequest, JobDetailsResponse,
     JobErrorsRequest, JobErrorsResponse, JobRunDetailsRequest, JobRunDetailsResponse, JobState, JobStatusRequest,
     JobStatusResponse, JobStatusUsingExternalJobUriRequest,
 };
+
+use super::limits::{self, QUERY_IDS_MAX};
+use super::states::{job_details, job_state, run_details, told};
+use super::{Api, Error, Who};
+use crate::database::{JobRow, Log};
 
 impl<L: Log> Api<L> {
     /// The state of each job; UNKNOWN where there is none of the id.

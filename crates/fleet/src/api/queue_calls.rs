@@ -2,17 +2,17 @@
 
 use futures::stream::{self, BoxStream, StreamExt};
 use pumice_ledger::{Entry, Event, Queue};
-use tonic::Status;
-
-use super::limits::{self, QUEUES_MAX};
-use super::{Api, Error, Permission, Who, queues};
-use crate::database::{Expect, Log};
 use pumice_wire::api::{
     self, BatchQueueCreateResponse, BatchQueueUpdateResponse, EndMarker, QueueCordonRequest, QueueCreateResponse,
     QueueDeleteRequest, QueueGetRequest, QueueList, QueueUncordonRequest, QueueUpdateResponse,
     StreamingQueueGetRequest, StreamingQueueMessage, streaming_queue_message,
 };
 use pumice_wire::wellknown::Empty;
+use tonic::Status;
+
+use super::limits::{self, QUEUES_MAX};
+use super::{Api, Error, Permission, Who, queues};
+use crate::database::{Expect, Log};
 
 /// Queues, then the mark of the end.
 pub(super) type Queues = BoxStream<'static, Result<StreamingQueueMessage, Status>>;

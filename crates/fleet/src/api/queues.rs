@@ -6,13 +6,13 @@ use std::sync::Arc;
 use pumice_ledger::{ClassLimit, Permission, Queue, Subject, SubjectKind, TimeMs, Verb};
 use pumice_objects::names;
 use pumice_units::GoDuration;
+use pumice_wire::api;
+use pumice_wire::api::queue::{Permissions, permissions};
 
 use super::limits::TEXT_BYTES_MAX;
 use super::who::verb_word;
 use super::{Api, Error};
 use crate::database::Log;
-use pumice_wire::api;
-use pumice_wire::api::queue::{Permissions, permissions};
 
 /// How long a definition that another server changed may be used.
 const KNOWN_MS: i64 = 1_000;

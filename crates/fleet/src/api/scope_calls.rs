@@ -4,17 +4,17 @@
 //! nothing.
 
 use pumice_ledger::{Entry, Event, Phase, Scope};
-
-use super::limits::{self, QUEUES_MAX, REASON_BYTES_MAX};
-use super::{Api, Error, Permission, Who};
-use crate::database::{Expect, Log};
-use crate::sessions::is_executor_name;
 use pumice_wire::api::{
     ExecutorCancelRequest, ExecutorDeleteRequest, ExecutorPreemptRequest, ExecutorSettingsDeleteRequest,
     ExecutorSettingsUpsertRequest, JobState, NodeCancelRequest, NodePreemptRequest, QueueCancelRequest,
     QueuePreemptRequest,
 };
 use pumice_wire::wellknown::Empty;
+
+use super::limits::{self, QUEUES_MAX, REASON_BYTES_MAX};
+use super::{Api, Error, Permission, Who};
+use crate::database::{Expect, Log};
+use crate::sessions::is_executor_name;
 
 /// Names of priority classes or pools in a request.
 const NAMES_MAX: usize = 1_000;

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use pumice_ledger::{Digest, JobId, RunId, TimeMs};
 use pumice_objects::protobuf::ProtobufError;
+use pumice_wire::api::{IngressConfig, Job, ServiceConfig};
+use pumice_wire::executor::Lease;
+use pumice_wire::kubernetes::PodSpec;
 use serde::{Deserialize, Serialize, Serializer, ser};
 use serde_json::Value;
 
 use super::states::time;
 use crate::submit::with_id;
-use pumice_wire::api::{IngressConfig, Job, ServiceConfig};
-use pumice_wire::executor::Lease;
-use pumice_wire::kubernetes::PodSpec;
 
 /// A job's specification.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

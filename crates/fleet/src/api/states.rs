@@ -1,11 +1,11 @@
 //! Rows of jobs and runs, as Armada's API tells of them.
 
 use pumice_ledger::{RunId, TimeMs};
+use pumice_wire::api::{self, JobDetails, JobRunDetails, JobRunState};
+use pumice_wire::wellknown::Timestamp;
 
 use super::spec::JobTold;
 use crate::database::{JobRow, JobState, RunRow, RunState};
-use pumice_wire::api::{self, JobDetails, JobRunDetails, JobRunState};
-use pumice_wire::wellknown::Timestamp;
 
 /// A time on the wire.
 pub(super) fn time(at: TimeMs) -> Timestamp {

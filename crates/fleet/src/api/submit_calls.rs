@@ -5,18 +5,18 @@ use std::sync::PoisonError;
 
 use prost::Message as _;
 use pumice_ledger::{Entry, Event, Filter, JobId, Verb};
-
-use super::convert::{Refusal, Request, submission};
-use super::limits::{self, IDS_MAX, ITEMS_MAX, REASON_BYTES_MAX};
-use super::{Api, Error, Who};
-use crate::database::{Expect, Log};
-use crate::submit::SubmitError;
 use pumice_wire::api::{
     CancellationResult, JobCancelRequest, JobPreemptRequest, JobReprioritizeRequest, JobReprioritizeResponse,
     JobSetCancelRequest, JobState, JobSubmitRequest, JobSubmitRequestItem, JobSubmitResponse, JobSubmitResponseItem,
     PreemptionResult,
 };
 use pumice_wire::wellknown::Empty;
+
+use super::convert::{Refusal, Request, submission};
+use super::limits::{self, IDS_MAX, ITEMS_MAX, REASON_BYTES_MAX};
+use super::{Api, Error, Who};
+use crate::database::{Expect, Log};
+use crate::submit::SubmitError;
 
 /// Bytes of a job's labels and annotations: Kubernetes takes no more annotations.
 const METADATA_BYTES_MAX: usize = 262_144;

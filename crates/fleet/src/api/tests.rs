@@ -7,14 +7,6 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use pumice_ledger::{Event, Filter, JobId, TimeMs};
-use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
-use tonic::{Code, Request, Status};
-
-use super::convert::tests::request as jobs;
-use super::{Api, Permission, Sources, Who};
-use crate::database::{Database, Log, Place, Seq};
-use crate::submit::Rules;
 use pumice_wire::api::event_server::Event as _;
 use pumice_wire::api::jobs_server::Jobs as _;
 use pumice_wire::api::queue_service_server::QueueService;
@@ -23,6 +15,14 @@ use pumice_wire::api::{self, EventStreamMessage, JobState, event_message::Events
 use pumice_wire::job_sets::job_sets_server::JobSets as _;
 use pumice_wire::job_sets::{ListRequest, ListResponse};
 use pumice_wire::wellknown::Empty;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Request, Status};
+
+use super::convert::tests::request as jobs;
+use super::{Api, Permission, Sources, Who};
+use crate::database::{Database, Log, Place, Seq};
+use crate::submit::Rules;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 

@@ -4,11 +4,10 @@
 //! `internal`, whatever the rules say. Invariant: patterns are compiled once, by [`Categories::new`], so that a wrong one is
 //! found at the start. Pure.
 
+use pumice_wire::executor::{RunContainer, RunReport};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-
-use pumice_wire::executor::{RunContainer, RunReport};
 
 use super::facts::PodEvent;
 use super::stuck::PatternError;

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pumice_ledger::{RunId, TimeMs};
-
 use pumice_wire::executor::{RunReport, Runs, ToExecutor};
 
 use super::categories::{Categories, CategoryError};

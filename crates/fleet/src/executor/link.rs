@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use futures::stream;
+use pumice_wire::client::connect;
+use pumice_wire::executor::executors_client::ExecutorsClient;
+use pumice_wire::executor::{FromExecutor, ToExecutor};
 use rustls::ClientConfig;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
-
-use pumice_wire::client::connect;
-use pumice_wire::executor::executors_client::ExecutorsClient;
-use pumice_wire::executor::{FromExecutor, ToExecutor};
 
 /// Messages to the server that wait; when they are more, the session is given up.
 const OUTGOING_MAX: usize = 1024;

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use pumice_cluster::Change;
-
 use pumice_wire::executor::{self as wire, NodeState, Taint};
 
 use super::pod::RUN_LABEL;

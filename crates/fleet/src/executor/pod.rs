@@ -5,11 +5,11 @@
 
 use pumice_ledger::RunId;
 use pumice_objects::protobuf::ProtobufError;
+use pumice_wire::executor::Lease;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::submit::{Addressing, annotations};
-use pumice_wire::executor::Lease;
 
 mod beside;
 

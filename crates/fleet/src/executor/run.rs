@@ -13,14 +13,13 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::{Api, Client};
 use pumice_cluster::{Change, Pace, WatchScope, paced, watch_all, watch_optional};
 use pumice_ledger::{RunId, TimeMs};
+use pumice_wire::executor::from_executor::Message;
+use pumice_wire::executor::{FromExecutor, Heartbeat, Hello};
 use rustls::ClientConfig;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
-
-use pumice_wire::executor::from_executor::Message;
-use pumice_wire::executor::{FromExecutor, Heartbeat, Hello};
 
 use super::calls;
 use super::core::{Core, Input, Output, SessionEnd, SettingsError};

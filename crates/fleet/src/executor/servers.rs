@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use tonic::transport::Endpoint;
-
 use pumice_wire::client::endpoint;
+use tonic::transport::Endpoint;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);

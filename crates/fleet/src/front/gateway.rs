@@ -8,6 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body::Body as HttpBody;
+use pumice_wire::api::event_server::Event;
+use pumice_wire::api::executor_server::Executor;
+use pumice_wire::api::jobs_server::Jobs;
+use pumice_wire::api::node_server::Node;
+use pumice_wire::api::submit_server::Submit;
+use pumice_wire::rest::{self, Matched};
+use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting;
 use tonic::body::Body;
 
 mod asked;
@@ -24,13 +31,6 @@ use reply::{single, stream};
 use crate::api::{self, Api, Who};
 use crate::database::Log;
 use crate::reports::Reports;
-use pumice_wire::api::event_server::Event;
-use pumice_wire::api::executor_server::Executor;
-use pumice_wire::api::jobs_server::Jobs;
-use pumice_wire::api::node_server::Node;
-use pumice_wire::api::submit_server::Submit;
-use pumice_wire::rest::{self, Matched};
-use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting;
 
 const REPORTING: &str = "schedulerobjects.SchedulerReporting";
 /// Methods of HTTP under which there are calls.

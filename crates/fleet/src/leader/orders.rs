@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_ledger::{Digest, RunId};
+use pumice_wire::executor::{self as wire, to_executor};
 use serde_json::Value;
 
 use super::{Ended, Term};
 use crate::api::JobSpec;
 use crate::database::Log;
 use crate::sessions::{Order, Outgoing, cut_off_ms};
-use pumice_wire::executor::{self as wire, to_executor};
 
 /// Messages that a session is sent in one go at most.
 const MESSAGES_AT_ONCE: usize = 3;

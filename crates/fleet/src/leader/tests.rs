@@ -6,6 +6,11 @@ use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use http_body_util::{BodyExt as _, Full};
 use pumice_ledger::{JobId, PriorityClass, RunId};
+use pumice_wire::api::{self as wire_api, event_server::Event as _, submit_server::Submit as _};
+use pumice_wire::executor::{from_executor::Message, to_executor};
+use pumice_wire::kubernetes::PodSpec;
+use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting as _;
+use pumice_wire::schedulerobjects::{JobReportRequest, QueueReportRequest, SchedulingReportRequest};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -15,11 +20,6 @@ use crate::database::{Database, JobState, Place};
 use crate::front::{Access, Front, Gate, Peer, Users, UsersFile};
 use crate::reports::Reports;
 use crate::submit::Rules;
-use pumice_wire::api::{self as wire_api, event_server::Event as _, submit_server::Submit as _};
-use pumice_wire::executor::{from_executor::Message, to_executor};
-use pumice_wire::kubernetes::PodSpec;
-use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting as _;
-use pumice_wire::schedulerobjects::{JobReportRequest, QueueReportRequest, SchedulingReportRequest};
 
 /// Longest wait for anything.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::{Delta, NodeFacts, PodFacts, PodPhase, PodTemplate, Resources, Taint, TaintEffect};
 use pumice_units::Quantity;
+use pumice_wire::executor as wire;
 
 use crate::metrics::NodeCounts;
 use crate::rounds::{node_delta, node_name};
-use pumice_wire::executor as wire;
 
 /// The pool of nodes that name none.
 pub const DEFAULT_POOL: &str = "default";

@@ -1,7 +1,6 @@
 //! What an executor says of runs, as the ledger takes it.
 
 use pumice_ledger::{Cause, ContainerEnd, Failure, PodRef, Report, ReportKind, RunId};
-
 use pumice_wire::executor as wire;
 
 /// Longest text that is kept of a report, in bytes.

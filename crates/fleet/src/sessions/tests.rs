@@ -3,9 +3,9 @@
 use pumice_ledger::{
     Digest, Entry, Event, Inbox, JobId, NodeRef, PriorityClasses, Proposal, Retries, Shape, Submitted,
 };
+use pumice_wire::executor::from_executor::Message;
 
 use super::*;
-use pumice_wire::executor::from_executor::Message;
 
 /// A leader's ledger and its conversations; jobs 1 to `jobs` are leased to cluster `one`.
 struct Scene {

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::{NodeFacts, Resources};
+use pumice_wire::executor as wire;
 
 use super::draw::Distribution;
 use super::spec::{self, ClusterSpec, NodeTemplateFields, SpecError, wrong};
 use crate::sessions::{DEFAULT_POOL, node_facts};
-use pumice_wire::executor as wire;
 
 /// Nodes of one specification.
 pub const NODES_MAX: usize = 100_000;

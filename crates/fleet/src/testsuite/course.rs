@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, stream};
+use pumice_wire::api::{JobSetCancelRequest, JobSubmitRequest, JobSubmitRequestItem};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +20,6 @@ use super::server::{Server, answer};
 use super::spec::{Asked, Spec, Submission};
 use super::watch::watch;
 use super::{Case, Report, Settings};
-use pumice_wire::api::{JobSetCancelRequest, JobSubmitRequest, JobSubmitRequestItem};
 
 /// How long it may take to clear away.
 const CLEAR_LIMIT: Duration = Duration::from_secs(60);

@@ -2,12 +2,12 @@
 //!
 //! Invariant: fields are compared as the API's JSON has them: a field of its default value is one that is not there.
 
+use pumice_wire::api::EventMessage;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::events::{Kind, json_name};
-use pumice_wire::api::EventMessage;
 
 /// The field of a failure that is a pattern.
 const REASON: &str = "reason";

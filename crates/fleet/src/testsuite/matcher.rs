@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
+use pumice_wire::api::EventMessage;
+use pumice_wire::api::event_message::Events;
 use thiserror::Error;
 
 use super::events::{Kind, is_last, job_of, place_of};
 use super::expected::{Difference, Expected};
-use pumice_wire::api::EventMessage;
-use pumice_wire::api::event_message::Events;
 
 /// What all jobs saw.
 #[derive(Debug)]

@@ -3,6 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use pumice_wire::api::streaming_queue_message::Event;
+use pumice_wire::api::{
+    GetActiveQueuesRequest, Queue, QueueDeleteRequest, QueueGetRequest, QueueList, StreamingQueueGetRequest,
+};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -10,10 +14,6 @@ use tonic::Code;
 use super::failure::Failure;
 use super::server::{Server, answer};
 use super::spec::{Assertion, QueueCase};
-use pumice_wire::api::streaming_queue_message::Event;
-use pumice_wire::api::{
-    GetActiveQueuesRequest, Queue, QueueDeleteRequest, QueueGetRequest, QueueList, StreamingQueueGetRequest,
-};
 
 /// How long a queue may be in use by jobs that were cancelled.
 const IN_USE_MAX: Duration = Duration::from_secs(30);

@@ -3,6 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_wire::api::event_client::EventClient;
+use pumice_wire::api::jobs_client::JobsClient;
+use pumice_wire::api::node_client::NodeClient;
+use pumice_wire::api::queue_service_client::QueueServiceClient;
+use pumice_wire::api::submit_client::SubmitClient;
+use pumice_wire::client::{ANSWER_BYTES_MAX, connect, endpoint};
 use rustls::ClientConfig;
 use thiserror::Error;
 use tokio::time::timeout;
@@ -10,12 +16,6 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use super::failure::Failure;
-use pumice_wire::api::event_client::EventClient;
-use pumice_wire::api::jobs_client::JobsClient;
-use pumice_wire::api::node_client::NodeClient;
-use pumice_wire::api::queue_service_client::QueueServiceClient;
-use pumice_wire::api::submit_client::SubmitClient;
-use pumice_wire::client::{ANSWER_BYTES_MAX, connect, endpoint};
 
 /// How long one answer may take. Submissions of thousands of jobs take seconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);

@@ -10,14 +10,14 @@ mod text;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use thiserror::Error;
-
-use super::events::Kind;
-use super::expected::{Expected, ExpectedError};
 use pumice_wire::api::{
     JobCancelRequest, JobPreemptRequest, JobReprioritizeRequest, JobSetCancelRequest, JobSubmitRequestItem,
     NodeCancelRequest, NodePreemptRequest, Queue,
 };
+use thiserror::Error;
+
+use super::events::Kind;
+use super::expected::{Expected, ExpectedError};
 
 /// Largest text of a specification.
 pub const SPEC_BYTES_MAX: usize = 4 << 20;

@@ -8,6 +8,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use pumice_ledger::{PriorityClass, Retries};
+use pumice_wire::api::event_server::EventServer;
+use pumice_wire::api::jobs_server::JobsServer;
+use pumice_wire::api::queue_service_server::QueueServiceServer;
+use pumice_wire::api::submit_server::SubmitServer;
+use pumice_wire::client::connect;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -22,11 +27,6 @@ use crate::api::{Api, Permission, Sources, Who};
 use crate::database::{Database, Place};
 use crate::leader::{Input, Leader, Options};
 use crate::submit::Rules;
-use pumice_wire::api::event_server::EventServer;
-use pumice_wire::api::jobs_server::JobsServer;
-use pumice_wire::api::queue_service_server::QueueServiceServer;
-use pumice_wire::api::submit_server::SubmitServer;
-use pumice_wire::client::connect;
 
 /// A fleet without clusters.
 struct Fleet {

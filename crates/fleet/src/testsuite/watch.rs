@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use futures::{Stream, stream};
+use pumice_wire::api::{EventMessage, EventStreamMessage, JobSetRequest};
 use tokio::time::sleep;
 use tonic::{Code, Status, Streaming};
 
 use super::failure::Failure;
 use super::server::Server;
-use pumice_wire::api::{EventMessage, EventStreamMessage, JobSetRequest};
 
 const CALL: &str = "GetJobSetEvents";
 /// Time between two streams.

@@ -1,15 +1,15 @@
 //! What operators ask of executors, nodes and whole queues, as it is written.
 
 use pumice_ledger::ExecutorSettings;
+use pumice_wire::api::executor_server::Executor as _;
+use pumice_wire::api::node_server::Node as _;
+use pumice_wire::api::queue_service_server::QueueService as _;
 use serde_json::{Value, json};
 use tonic::Code;
 
 use super::*;
 use crate::api::tests::{Home, by, code, home, queue, who};
 use crate::database::Seq;
-use pumice_wire::api::executor_server::Executor as _;
-use pumice_wire::api::node_server::Node as _;
-use pumice_wire::api::queue_service_server::QueueService as _;
 
 /// The last event of the log, and who asked.
 async fn last(home: &Home) -> (String, Event) {

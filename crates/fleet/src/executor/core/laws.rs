@@ -6,15 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
+use pumice_wire::executor::{
+    Acknowledge, Acknowledged, Lease, Leases, RunPhase, Stop, StopKind, StopRun, ToExecutor, Welcome,
+    to_executor::Message,
+};
 
 use super::tests::{SECOND, lease, pod, run};
 use super::*;
 use crate::executor::facts::PodPhase;
 use crate::executor::pod::CUT_OFF_ANNOTATION;
-use pumice_wire::executor::{
-    Acknowledge, Acknowledged, Lease, Leases, RunPhase, Stop, StopKind, StopRun, ToExecutor, Welcome,
-    to_executor::Message,
-};
 
 const RUNS: u8 = 4;
 

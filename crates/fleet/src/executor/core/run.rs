@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use pumice_ledger::{RunId, TimeMs};
+use pumice_wire::executor::{Lease, RunCause, RunContainer, RunPhase, RunReport};
 
 use crate::executor::categories::{Categories, Named, PodAction};
 use crate::executor::facts::{ContainerState, PodEvent, PodFacts, PodPhase};
 use crate::executor::pod::{cut_off_of, pod_name};
-use pumice_wire::executor::{Lease, RunCause, RunContainer, RunPhase, RunReport};
 
 /// How far the making of a pod is.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! What the server says: leases, stops, acknowledgements, and the order in which they come.
 
 use pumice_ledger::RunId;
-
 use pumice_wire::executor::to_executor::Message;
 use pumice_wire::executor::{Acknowledged, Lease, RunPhase, RunReport, StopKind, StopRun, ToExecutor};
 

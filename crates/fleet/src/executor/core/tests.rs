@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
-
-use super::*;
-use crate::executor::facts::{Container, ContainerState, PodPhase};
 use pumice_wire::executor::{
     Acknowledge, Acknowledged, Lease, Leases, Redirect, RunCause, RunPhase, RunReport, Stop, StopKind, StopRun,
     Welcome, to_executor::Message,
 };
 use pumice_wire::kubernetes::PodSpec;
+use serde_json::json;
+
+use super::*;
+use crate::executor::facts::{Container, ContainerState, PodPhase};
 
 pub(super) const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use pumice_ledger::RunId;
+use pumice_wire::api::{IngressConfig, ServiceType};
+use pumice_wire::executor::Lease;
 use serde_json::Value;
 
 use crate::submit::{Addressing, Completed, IngressPlan, IngressRule, ServiceKind, ServicePlan, ServicePort};
-use pumice_wire::api::{IngressConfig, ServiceType};
-use pumice_wire::executor::Lease;
 
 /// The services and ingresses; hosts and certificates with the cluster's part.
 pub fn build(run: RunId, lease: &Lease, pod_spec: &Value, addressing: &Addressing) -> (Vec<Value>, Vec<Value>) {

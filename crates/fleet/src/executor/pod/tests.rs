@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use pumice_wire::api::{IngressConfig, ServiceConfig};
+use pumice_wire::kubernetes::PodSpec;
 use serde_json::json;
 
 use super::*;
 use crate::executor::facts::PodFacts;
-use pumice_wire::api::{IngressConfig, ServiceConfig};
-use pumice_wire::kubernetes::PodSpec;
 
 const RUN: &str = "00000000000000000000000001-2";
 

@@ -11,6 +11,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use pumice_cluster::client_over;
+use pumice_wire::executor::executors_server::{Executors, ExecutorsServer};
+use pumice_wire::executor::{
+    Acknowledge, Acknowledged, Lease, Leases, RunPhase, RunReport, Stop, StopRun, ToExecutor, Welcome, to_executor,
+};
+use pumice_wire::kubernetes::PodSpec;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
@@ -18,11 +23,6 @@ use tokio::time::timeout;
 use tonic::{Status, Streaming};
 
 use super::*;
-use pumice_wire::executor::executors_server::{Executors, ExecutorsServer};
-use pumice_wire::executor::{
-    Acknowledge, Acknowledged, Lease, Leases, RunPhase, RunReport, Stop, StopRun, ToExecutor, Welcome, to_executor,
-};
-use pumice_wire::kubernetes::PodSpec;
 
 const RUN: &str = "00000000000000000000000001-1";
 const LIMIT: Duration = Duration::from_secs(60);

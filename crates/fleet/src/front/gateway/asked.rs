@@ -10,13 +10,13 @@ use bytes::Bytes;
 use http_body::Body;
 use http_body_util::BodyExt;
 use prost::Message;
+use pumice_wire::rest::{Route, Source};
 use serde::de::DeserializeOwned;
 
 use super::error::Error;
 use super::fields;
 use crate::api::Who;
 use crate::front::{BODY_TIME, REQUEST_BYTES_MAX};
-use pumice_wire::rest::{Route, Source};
 
 /// A request whose call and maker are known.
 pub(super) struct Asked<'a, B> {

@@ -8,6 +8,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use pumice_ledger::TimeMs;
+use pumice_wire::rest::{Answer, ROUTES};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +16,6 @@ use super::*;
 use crate::api::{Permission, Sources};
 use crate::database::{Database, Place};
 use crate::submit::Rules;
-use pumice_wire::rest::{Answer, ROUTES};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 /// What this server answers of Armada's services.

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_ledger::{Entry, Event, JobId, PriorityClass, Queue, Retries};
+use pumice_wire::api::{JobSubmitRequest, JobSubmitRequestItem, submit_server::Submit as _};
+use pumice_wire::executor::from_executor::Message;
+use pumice_wire::kubernetes::PodSpec;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -17,9 +20,6 @@ use crate::database::{Database, Expect, Place, Seq};
 use crate::leader::{Input, Leader, OUT_MAX, Options};
 use crate::rounds::Limits;
 use crate::submit::Rules;
-use pumice_wire::api::{JobSubmitRequest, JobSubmitRequestItem, submit_server::Submit as _};
-use pumice_wire::executor::from_executor::Message;
-use pumice_wire::kubernetes::PodSpec;
 
 /// Longest wait for anything.
 const DEADLINE: Duration = Duration::from_secs(60);
