@@ -18,14 +18,16 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::database::{Changed, Epoch, Error, LEASE, Log, Seq};
 use crate::metrics::{Metrics, Snapshot, Stories};
-use crate::rounds::{Constraints, Limits, Pool, Rates, Window, queue_delta};
+use crate::rounds::{Constraints, Limits, Rates, queue_delta};
 use crate::sessions::{Broken, Sessions};
 
 mod orders;
+mod pools;
 mod questions;
 mod retention;
 
-use questions::{Asked, LastRound};
+use pools::{Found, Waiting};
+use questions::Asked;
 pub use questions::{Question, Told};
 use retention::Keeper;
 pub use retention::{Hours, Retention};
@@ -243,21 +245,6 @@ impl<L: Log> Leader<L> {
     }
 }
 
-/// What one round found.
-struct Found {
-    window: Window,
-    pool: Pool,
-    proposals: Vec<Proposal>,
-    last: LastRound,
-}
-
-/// A pool that waits for its next round.
-struct Waiting {
-    window: Window,
-    pool: Pool,
-    last: LastRound,
-}
-
 /// Everything known while this server leads.
 struct Term {
     epoch: Epoch,
@@ -331,18 +318,6 @@ impl Term {
         Ok(term)
     }
 
-    fn ensure_pool(&mut self, name: &str) {
-        if self.pools.contains_key(name) || self.busy.contains(name) {
-            return;
-        }
-        let pool = Pool::within(name, &self.classes, self.constraints.clone());
-        let definitions = self.ledger.queues().filter_map(|queue| queue.definition);
-        let known: Vec<Delta> = definitions.map(queue_delta).collect();
-        self.told.entry(name.to_owned()).or_default().extend(known);
-        let window = Window::within(name, self.limits, self.constraints.clone());
-        self.pools.insert(name.to_owned(), Waiting { window, pool, last: LastRound::default() });
-    }
-
     fn open(
         &mut self,
         first: &wire::FromExecutor,
@@ -406,39 +381,6 @@ impl Term {
         self.dirty |= self.ledger.queues().any(rerun);
     }
 
-    fn found(&mut self, found: Found) {
-        let name = found.pool.name().to_owned();
-        self.busy.remove(&name);
-        let Found { window, pool, proposals, last } = found;
-        self.metrics.round(&name, Duration::from_millis(last.took_ms));
-        self.take_rates(&proposals);
-        if pool.cut_short() {
-            let now = clock::now_ms();
-            let later = now.plus(i64::try_from(ROUND_EVERY.as_millis()).unwrap_or(i64::MAX));
-            self.again.insert(name.clone(), self.rates.next().map_or(later, |at| at.max(later)));
-        }
-        self.pools.insert(name.clone(), Waiting { window, pool, last });
-        if !proposals.is_empty() {
-            self.dirty = true;
-            self.inbox.proposals.extend(proposals.iter().cloned());
-            self.unsettled.push((name, proposals));
-        }
-    }
-
-    /// Counts what a round wants to start, though the ledger may leave some of it: rates are limits.
-    fn take_rates(&mut self, proposals: &[Proposal]) {
-        let mut started: BTreeMap<&str, u32> = BTreeMap::new();
-        for proposal in proposals {
-            let Proposal::Lease { jobs, .. } = proposal else { continue };
-            for job in jobs.iter().filter_map(|(id, _)| self.ledger.job(*id)) {
-                *started.entry(self.ledger.owner(job).0).or_default() += 1;
-            }
-        }
-        for (queue, jobs) in started {
-            self.rates.take(queue, jobs, clock::now_ms());
-        }
-    }
-
     /// Folds what was asked, decides, and writes, as one.
     async fn commit<L: Log>(&mut self, log: &L) -> Result<(), Ended> {
         let head = *log.head().borrow();
@@ -496,55 +438,6 @@ impl Term {
             self.told.entry(name.clone()).or_default().extend(queues.iter().cloned());
         }
         Ok(())
-    }
-
-    fn settle(&mut self, leased: &BTreeSet<JobId>) {
-        let now = pumice_engine::TimeMs(clock::now_ms().0);
-        for (name, proposals) in std::mem::take(&mut self.unsettled) {
-            let Some(waiting) = self.pools.get_mut(&name) else { continue };
-            for proposal in &proposals {
-                let taken = match proposal {
-                    Proposal::Lease { jobs, .. } => jobs.iter().all(|(job, _)| leased.contains(job)),
-                    Proposal::Preempt { run, .. } => {
-                        self.ledger.run(*run).is_some_and(|row| row.phase == pumice_ledger::RunPhase::Stopping)
-                    }
-                    Proposal::Reject { .. } => true,
-                };
-                waiting.pool.settle(proposal, taken, now);
-            }
-        }
-    }
-
-    /// Starts a round in each pool that has something new.
-    fn start_rounds(&mut self) {
-        let unsettled: BTreeSet<&String> = self.unsettled.iter().map(|(name, _)| name).collect();
-        let now = pumice_engine::TimeMs(clock::now_ms().0);
-        let news = |(name, waiting): &(&String, &Waiting)| {
-            let wakes = waiting.pool.wakes().is_some_and(|at| at <= now);
-            let changed = self.changed.get(name.as_str()).is_some_and(|changed| !changed.is_empty());
-            let told = self.told.get(name.as_str()).is_some_and(|told| !told.is_empty());
-            let again = self.again.get(name.as_str()).is_some_and(|at| at.0 <= now.0);
-            (changed || told || wakes || again) && !unsettled.contains(name)
-        };
-        let pools = self.pools.len() + self.busy.len();
-        let due: Vec<String> = self.pools.iter().filter(news).map(|(name, _)| name.clone()).collect();
-        for name in due {
-            let Some(Waiting { mut window, mut pool, last }) = self.pools.remove(&name) else { continue };
-            let mut deltas = self.told.remove(&name).unwrap_or_default();
-            let changed = self.changed.remove(&name).unwrap_or_default();
-            deltas.extend(window.sync(&self.ledger, &changed));
-            let grant = self.rates.grant(TimeMs(now.0), pools);
-            pool.allow(window.allowance(&self.ledger, grant));
-            self.again.remove(&name);
-            self.busy.insert(name);
-            self.rounds.spawn_blocking(move || {
-                let began = clock::instant();
-                pool.apply(&deltas);
-                let proposals = pool.round(now);
-                let last = last.next(began.elapsed(), &proposals);
-                Found { window, pool, proposals, last }
-            });
-        }
     }
 }
 
