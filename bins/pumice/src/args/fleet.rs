@@ -56,7 +56,7 @@ pub struct ServingFleetArgs {
     #[arg(long, value_name = "URL")]
     pub database_url: Option<String>,
     /// What is logged to standard error, such as info or pumice_fleet=debug
-    #[arg(long, value_name = "FILTER", default_value = "warn,pumice_fleet=info")]
+    #[arg(long, value_name = "FILTER", default_value = "warn,pumice_fleet=info,pumice::fleet=info")]
     pub log: String,
 }
 

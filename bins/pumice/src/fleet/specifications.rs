@@ -18,9 +18,10 @@ pub fn find(path: &Path, files: &mut Vec<(String, PathBuf)>) -> Result<()> {
 fn below(base: &Path, path: &Path, depth: usize, files: &mut Vec<(String, PathBuf)>) -> Result<()> {
     ensure!(depth > 0, "{} is {DEPTH_MAX} folders deep: give one of them", path.display());
     if !path.is_dir() {
-        let name = if path == base { path.file_name().unwrap_or_default().as_ref() } else { path };
-        let name = name.strip_prefix(base).unwrap_or(name).with_extension("");
-        files.push((name.display().to_string(), path.to_owned()));
+        // One that is named itself is not below what was named.
+        let alone = || Path::new(path.file_name().unwrap_or_default());
+        let name = if path == base { alone() } else { path.strip_prefix(base).unwrap_or(path) };
+        files.push((name.with_extension("").display().to_string(), path.to_owned()));
         return Ok(());
     }
     let reading = || format!("read the folder {}", path.display());
