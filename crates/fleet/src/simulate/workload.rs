@@ -359,7 +359,7 @@ mod tests {
             (one("fast: true"), "gangNodeUniformityLabel, repeat at line 6, column 5"),
             (
                 one("requirements:\n      resourceRequirements:\n        asks: {}"),
-                "unknown field `asks`, expected `requests` or `limits` at line 8, column 9",
+                "unknown field `asks`, expected one of requests, limits at line 8, column 9",
             ),
             (one("earliestSubmitTime: -5m"), "a time lies between 0 and ten years"),
             (one("earliestSubmitTime: 5"), "line 6"),
