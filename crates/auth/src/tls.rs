@@ -140,22 +140,15 @@ pub fn client_config(ca_pem: &str, issued: Option<&Issued>) -> Result<ClientConf
     if trusted.is_empty() {
         return Err(TlsError::ReadPem(rustls::pki_types::pem::Error::NoItemsFound));
     }
-    let shown = issued.map(|issued| Ok((issued.certificate.clone(), issued.key().map_err(TlsError::ReadPem)?)));
-    client(trusted, shown.transpose()?)
-}
-
-/// A client that trusts these alone and shows the certificate, if any. Names no protocol.
-pub(crate) fn client(
-    trusted: RootCertStore,
-    shown: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
-) -> Result<ClientConfig, TlsError> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Configure)?
         .with_root_certificates(trusted);
-    match shown {
+    match issued {
         None => Ok(builder.with_no_client_auth()),
-        Some((certificate, key)) => builder.with_client_auth_cert(vec![certificate], key).map_err(TlsError::Configure),
+        Some(issued) => builder
+            .with_client_auth_cert(vec![issued.certificate.clone()], issued.key().map_err(TlsError::ReadPem)?)
+            .map_err(TlsError::Configure),
     }
 }
 
