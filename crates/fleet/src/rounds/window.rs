@@ -240,7 +240,9 @@ impl Window {
             }
         }
         // Under another name, or in another gang, it is another task.
-        let same = |one: &Shown, other: &Shown| one.uid() == other.uid() && one.gang == other.gang;
+        let same = |one: &Shown, other: &Shown| {
+            (one.priority, one.run) == (other.priority, other.run) && one.gang == other.gang
+        };
         let gone = before.iter().filter(|was| !now.iter().any(|is| same(was, is)));
         deltas.extend(gone.map(|was| Delta::TaskRemove(was.uid())));
         for shown in now.iter().filter(|shown| !before.contains(shown)) {
