@@ -118,16 +118,17 @@ pub fn wait_for_create(clients: &Clients) {
 }
 
 pub fn drain(clients: &Clients) {
-    // What other behaviours have is left alone.
-    rolled_out(clients);
-    ok(clients, "create poddisruptionbudget web --selector=app=web --min-available=2");
+    // A drain looks into every namespace: with a label of its own it leaves the pods of other behaviours alone.
+    fed(clients, "apply -f -", &deployment("web:1").replace("app: web", "app: drained"));
+    ok(clients, STATUS);
+    ok(clients, "create poddisruptionbudget web --selector=app=drained --min-available=2");
     eventually("the budget counts", || {
         let allowed = ok(clients, "get pdb web -o jsonpath={.status.currentHealthy}");
         if allowed == "2" { Ok(()) } else { Err(allowed) }
     });
-    let node = ok(clients, "get pods -l app=web -o jsonpath={.items[0].spec.nodeName}");
+    let node = ok(clients, "get pods -l app=drained -o jsonpath={.items[0].spec.nodeName}");
     let line =
-        format!("drain {node} --pod-selector=app=web --ignore-daemonsets --delete-emptydir-data --force --timeout=2s");
+        format!("drain {node} --pod-selector=app=drained --ignore-daemonsets --delete-emptydir-data --force --timeout=2s");
     fails(clients, &line, "Cannot evict pod as it would violate the pod's disruption budget");
     ok(clients, "delete pdb web");
     let said = ok(clients, &line.replace("2s", "60s"));
