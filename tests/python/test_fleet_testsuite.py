@@ -89,6 +89,7 @@ def ground(tmp_path: Path) -> Iterator[Ground]:
         ground.end()
 
 
+@pytest.mark.timeout(900)
 def test_all_specifications_hold(ground: Ground, tmp_path: Path) -> None:
     if not SPECIFICATIONS.is_dir():
         assert "CI" not in os.environ, f"{SPECIFICATIONS} is missing although CI is set"
@@ -98,7 +99,7 @@ def test_all_specifications_hold(ground: Ground, tmp_path: Path) -> None:
     # The simulated node would be through with its pods before they are cancelled.
     flags = ("--annotate=pumice.sh/simulated-duration=1h", "--parallel=3", f"--junit={junit}")
     command = [BINARIES / "pumice", "fleet", "testsuite", *who, *flags, SPECIFICATIONS]
-    said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
+    said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=840)
     results = ElementTree.parse(junit).getroot()
     print(said.stdout, said.stderr)
     assert said.returncode == 0
