@@ -127,8 +127,9 @@ pub fn drain(clients: &Clients) {
         if allowed == "2" { Ok(()) } else { Err(allowed) }
     });
     let node = ok(clients, "get pods -l app=drained -o jsonpath={.items[0].spec.nodeName}");
-    let line =
-        format!("drain {node} --pod-selector=app=drained --ignore-daemonsets --delete-emptydir-data --force --timeout=2s");
+    let line = format!(
+        "drain {node} --pod-selector=app=drained --ignore-daemonsets --delete-emptydir-data --force --timeout=2s"
+    );
     fails(clients, &line, "Cannot evict pod as it would violate the pod's disruption budget");
     ok(clients, "delete pdb web");
     let said = ok(clients, &line.replace("2s", "60s"));
