@@ -9,23 +9,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_engine::Delta;
-use pumice_ledger::{Entry, Event, Inbox, JobId, Ledger, PriorityClasses, Proposal, RestoreError, Retries, TimeMs};
+use pumice_ledger::{Inbox, JobId, Ledger, PriorityClasses, Proposal, RestoreError, Retries, TimeMs};
 use pumice_wire::executor as wire;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::database::{Changed, Epoch, Error, LEASE, Log, Seq};
+use crate::database::{Epoch, Error, Log, Seq};
 use crate::metrics::{Metrics, Snapshot, Stories};
-use crate::rounds::{Constraints, Limits, Rates, queue_delta};
+use crate::rounds::{Constraints, Limits, Rates};
 use crate::sessions::{Broken, Sessions};
 
+mod commit;
 mod orders;
 mod pools;
 mod questions;
 mod retention;
 
+use commit::News;
 use pools::{Found, Waiting};
 use questions::Asked;
 pub use questions::{Question, Told};
@@ -36,6 +38,8 @@ pub use retention::{Hours, Retention};
 const INPUTS_MAX: usize = 10_000;
 /// Inputs taken in before something is written.
 const INPUTS_PER_COMMIT: usize = 2_000;
+/// How often the lead is taken anew.
+const RENEW_EVERY: Duration = Duration::from_millis(500);
 /// Messages to an executor that wait; a session that takes none for so long ends.
 pub const OUT_MAX: usize = 256;
 /// Between two tries to lead.
@@ -122,7 +126,7 @@ enum Ended {
     Log(#[from] Error),
     #[error("the fleet's tables do not belong together")]
     Restore(#[from] RestoreError),
-    #[error("a round ended in a panic")]
+    #[error("a round, or the reading of the tables, ended in a panic")]
     Round(#[from] tokio::task::JoinError),
 }
 
@@ -195,10 +199,10 @@ impl<L: Log> Leader<L> {
     }
 
     async fn lead(&mut self, epoch: Epoch, shutdown: &CancellationToken) -> Result<(), Ended> {
-        let mut term = Term::load(&*self.log, epoch, &self.options, Arc::clone(&self.metrics)).await?;
+        let mut renew = tokio::time::interval(RENEW_EVERY);
+        let mut term = self.load(epoch, &mut renew).await?;
         term.keeper = Keeper::new(self.retention);
         let mut head = self.log.head();
-        let mut renew = tokio::time::interval(LEASE / 4);
         let mut round = tokio::time::interval(ROUND_EVERY);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut keep = tokio::time::interval(retention::LOOK_EVERY);
@@ -224,6 +228,18 @@ impl<L: Log> Leader<L> {
             term.send(&*self.log).await?;
             term.answer();
             term.start_rounds();
+        }
+    }
+
+    /// Reads everything, which may take longer than the lead lasts.
+    async fn load(&self, epoch: Epoch, renew: &mut tokio::time::Interval) -> Result<Term, Ended> {
+        let load = Term::load(&*self.log, epoch, &self.options, Arc::clone(&self.metrics));
+        tokio::pin!(load);
+        loop {
+            tokio::select! {
+                term = &mut load => return term,
+                _ = renew.tick() => self.log.renew(epoch).await?,
+            }
         }
     }
 
@@ -271,6 +287,7 @@ struct Term {
     again: BTreeMap<String, TimeMs>,
     /// Pools whose proposals are to be settled with the next commit, and when they were made.
     unsettled: Vec<(String, Vec<Proposal>)>,
+    news: News,
     dirty: bool,
     questions: Vec<Asked>,
     metrics: Arc<Metrics>,
@@ -283,7 +300,9 @@ impl Term {
     async fn load<L: Log>(log: &L, epoch: Epoch, options: &Options, metrics: Arc<Metrics>) -> Result<Self, Ended> {
         let loaded = log.load().await?;
         let position = loaded.position;
-        let ledger = loaded.restore(options.classes.clone())?;
+        let classes = options.classes.clone();
+        // The lead has to be taken anew meanwhile.
+        let ledger = tokio::task::spawn_blocking(move || loaded.restore(classes)).await??;
         let mut sessions = Sessions::default();
         sessions.expect(&ledger, clock::now_ms());
         let stories = Stories::of(&ledger);
@@ -306,6 +325,7 @@ impl Term {
             changed: BTreeMap::new(),
             again: BTreeMap::new(),
             unsettled: Vec::new(),
+            news: News::default(),
             dirty: true,
             questions: Vec::new(),
             metrics,
@@ -380,90 +400,6 @@ impl Term {
             |queue: pumice_ledger::QueueView<'_>| queue.definition.is_some_and(|queue| queue.rerun_after_ms > 0);
         self.dirty |= self.ledger.queues().any(rerun);
     }
-
-    /// Folds what was asked, decides, and writes, as one.
-    async fn commit<L: Log>(&mut self, log: &L) -> Result<(), Ended> {
-        let head = *log.head().borrow();
-        if !self.dirty && head <= self.position {
-            return Ok(());
-        }
-        let inbox = std::mem::take(&mut self.inbox);
-        let (ledger, retries, sessions) = (&mut self.ledger, self.retries.clone(), &self.sessions);
-        let (mut leased, mut queues, mut gone, mut set) = (BTreeSet::new(), Vec::new(), Vec::new(), BTreeSet::new());
-        let (leased_by, queues_by, gone_by, set_by) = (&mut leased, &mut queues, &mut gone, &mut set);
-        let (stories, mut told, began) = (&mut self.stories, Vec::new(), clock::instant());
-        let told_by = &mut told;
-        let committed = log
-            .commit(self.epoch, self.position, move |tail| {
-                let mut inbox = inbox;
-                for (_, entry) in &tail {
-                    ledger.fold(entry);
-                    stories.tell(ledger, entry, told_by);
-                    queues_by.extend(queue_changes(entry));
-                    set_by.extend(executors_set(entry));
-                    for executor in forgotten(entry) {
-                        inbox.reports.extend(sessions.gone(executor, ledger, clock::now_ms()));
-                        gone_by.push(executor.to_owned());
-                    }
-                }
-                let decided = ledger.decide(clock::now_ms(), inbox, retries);
-                decided.iter().for_each(|entry| stories.tell(ledger, entry, told_by));
-                for event in decided.iter().flat_map(|entry| &entry.events) {
-                    if let Event::Leased { run, .. } = event {
-                        leased_by.insert(run.job);
-                    }
-                }
-                Changed::of(ledger, decided)
-            })
-            .await?;
-        self.metrics.committed(began.elapsed());
-        self.metrics.told(told);
-        self.position = committed.head;
-        self.dirty = false;
-        self.sessions.written();
-        self.settle(&leased);
-        for executor in set {
-            for (pool, delta) in self.sessions.nodes(&executor, &self.ledger) {
-                self.told.entry(pool).or_default().push(delta);
-            }
-        }
-        for executor in gone {
-            for (pool, delta) in self.sessions.forget(&executor, clock::now_ms()) {
-                self.told.entry(pool).or_default().push(delta);
-            }
-        }
-        let changed = self.ledger.take_changed();
-        for name in self.pools.keys().chain(&self.busy) {
-            self.changed.entry(name.clone()).or_default().extend(&changed);
-            self.told.entry(name.clone()).or_default().extend(queues.iter().cloned());
-        }
-        Ok(())
-    }
-}
-
-/// Executors of which something is set, or nothing any more.
-fn executors_set(entry: &Entry) -> impl Iterator<Item = String> {
-    entry.events.iter().filter_map(|event| match event {
-        Event::ExecutorSet { executor, .. } | Event::ExecutorUnset { executor } => Some(executor.clone()),
-        _ => None,
-    })
-}
-
-/// Executors that are said to be gone.
-fn forgotten(entry: &Entry) -> impl Iterator<Item = &str> {
-    entry.events.iter().filter_map(|event| match event {
-        Event::ExecutorForgotten { executor } => Some(executor.as_str()),
-        _ => None,
-    })
-}
-
-fn queue_changes(entry: &Entry) -> Vec<Delta> {
-    let change = |event: &Event| match event {
-        Event::QueueSet(queue) => Some(queue_delta(queue)),
-        Event::QueueRemoved => Some(Delta::QueueRemove(entry.queue.clone())),
-        _ => None,
-    };
-    entry.events.iter().filter_map(change).collect()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ mod tests;
 
 pub(crate) use requests::Asked;
 pub use snapshot::{ClusterCounts, NodeCounts, Snapshot};
-pub(crate) use stories::Stories;
+pub(crate) use stories::{Stories, Told};
 
 /// Pools whose rounds are counted one by one; what comes later counts as the last of them.
 const POOLS_MAX: usize = 1_000;
@@ -112,9 +112,9 @@ impl Metrics {
     }
 
     /// What decisions said that are written now.
-    pub(crate) fn told(&self, told: Vec<stories::Told>) {
+    pub(crate) fn told(&self, told: Vec<Told>) {
         for told in told {
-            let stories::Told { queue, pool, kind } = told;
+            let Told { queue, pool, kind } = told;
             match kind {
                 stories::Kind::State { state, prior } => self.states.add([&queue, &pool, state, prior]),
                 stories::Kind::Scheduled { class } => self.scheduled.add([&pool, &queue, &class]),

@@ -31,6 +31,8 @@ const CLUSTERS: [&str; 3] = ["one", "two", "three"];
 const RERUN: &str = "rerun";
 const QUEUES: [&str; 2] = ["q", RERUN];
 const RERUN_AFTER_MS: i64 = 180 * SECOND;
+/// Jobs that one decision changes of what is asked of more.
+const PART: usize = 3;
 const HEARTBEAT_MS: i64 = 5 * SECOND;
 
 fn classes() -> PriorityClasses {
@@ -168,6 +170,9 @@ impl World {
                 }
                 vec![Event::Submitted(Submitted { job, spec: Digest(1), shape, priority: 0, gang: None, fail_fast })]
             }
+            25 if self.chance(100) => {
+                vec![Event::CancelAsked { jobs: vec![], filter: Filter::Queued, reason: "enough".to_owned() }]
+            }
             25..=28 if self.jobs > 0 => {
                 let jobs = vec![JobId(self.rng.gen_range(1..=self.jobs))];
                 vec![Event::CancelAsked { jobs, filter: Filter::Active, reason: "enough".to_owned() }]
@@ -226,7 +231,7 @@ impl World {
                 cluster.link = None;
                 cluster.hear(now, Input::Disconnected);
             });
-            let mut ledger = Ledger::new(classes());
+            let mut ledger = Ledger::new(classes()).in_parts_of(PART);
             log.iter().for_each(|entry| {
                 assert!(ledger.fold(entry).is_empty() || !entry.events.iter().any(Event::is_decision))
             });

@@ -5,6 +5,7 @@ use crate::fold::Refusal;
 use crate::ids::JobId;
 use crate::job::{Asked, Phase, Run};
 use crate::ledger::Ledger;
+use crate::lines::SetIx;
 
 /// Jobs that one event tells of: whoever tells people of it holds all of its messages at once.
 const TOLD_MAX: usize = 1_000;
@@ -20,24 +21,24 @@ pub(crate) struct Untold {
 }
 
 impl Ledger {
-    /// Takes in what is asked of jobs.
+    /// Takes in what is asked of jobs, or that it is to be carried out in parts.
     pub(crate) fn fold_asked(&mut self, entry: &Entry, event: &Event) {
+        let Some(mut jobs) = self.put_off(entry, event) else { return };
+        jobs.retain(|id| self.is_meant(entry, event, *id));
+        self.ask_of(entry, event, &jobs);
+    }
+
+    /// Asks it of these jobs.
+    pub(crate) fn ask_of(&mut self, entry: &Entry, event: &Event, meant: &[JobId]) {
         match event {
-            Event::CancelAsked { jobs, filter, reason } => {
-                for id in self.meant(entry, jobs, *filter) {
-                    self.ask_cancel(id, &entry.user, reason);
-                }
+            Event::CancelAsked { reason, .. } | Event::ScopeCancelAsked { reason, .. } => {
+                meant.iter().for_each(|id| self.ask_cancel(*id, &entry.user, reason));
             }
-            Event::PreemptAsked { jobs, reason } => {
-                for id in self.meant(entry, jobs, Filter::Running) {
-                    self.ask_preempt(id, &entry.user, reason);
-                }
+            Event::PreemptAsked { reason, .. } | Event::ScopePreemptAsked { reason, .. } => {
+                meant.iter().for_each(|id| self.ask_preempt(*id, &entry.user, reason));
             }
             Event::Reprioritised { jobs, priority } => {
-                let meant = self.meant(entry, jobs, Filter::Active);
-                for id in &meant {
-                    self.reprioritise(*id, *priority);
-                }
+                meant.iter().for_each(|id| self.reprioritise(*id, *priority));
                 if jobs.is_empty() {
                     let owner = || (entry.queue.clone(), entry.job_set.clone());
                     self.untold.extend(meant.chunks(TOLD_MAX).map(|jobs| Untold {
@@ -48,29 +49,58 @@ impl Ledger {
                     }));
                 }
             }
-            Event::ScopeCancelAsked { scope, reason } => {
-                for id in self.in_scope(scope) {
-                    self.ask_cancel(id, &entry.user, reason);
-                }
-            }
-            Event::ScopePreemptAsked { scope, reason } => {
-                for id in self.in_scope(scope) {
-                    self.ask_preempt(id, &entry.user, reason);
-                }
-            }
             _ => {}
         }
     }
 
-    /// The jobs of a scope. O(runs of the cluster) where it names one, else O(jobs of the queues).
-    fn in_scope(&self, scope: &Scope) -> Vec<JobId> {
-        if !scope.cluster.is_empty() {
-            let runs = self.runs_of(&scope.cluster).filter(|(id, _)| self.current(id.job) == Some(*id));
-            return runs.map(|(id, _)| id.job).filter(|id| self.is_in(scope, *id)).collect();
+    /// The jobs that may be meant, in no order. O(runs of the cluster) where a scope names one, else O(jobs of the queues).
+    pub(crate) fn may_mean(&self, entry: &Entry, event: &Event) -> Vec<JobId> {
+        match event {
+            Event::CancelAsked { jobs, .. } | Event::PreemptAsked { jobs, .. } | Event::Reprioritised { jobs, .. } => {
+                if !jobs.is_empty() {
+                    return jobs.clone();
+                }
+                let set = self.set(entry).map(|set| &self.sets.row(set).jobs);
+                set.into_iter().flatten().copied().collect()
+            }
+            Event::ScopeCancelAsked { scope, .. } | Event::ScopePreemptAsked { scope, .. } => {
+                if !scope.cluster.is_empty() {
+                    let runs = self.runs_of(&scope.cluster).filter(|(id, _)| self.current(id.job) == Some(*id));
+                    return runs.map(|(id, _)| id.job).collect();
+                }
+                let is_named = |queue: &String| scope.queues.is_empty() || scope.queues.contains(queue);
+                let sets = self.sets.iter().filter(|((queue, _), _)| is_named(self.queues.name(*queue)));
+                sets.flat_map(|(_, set)| &set.jobs).copied().collect()
+            }
+            _ => Vec::new(),
         }
-        let is_named = |queue: &String| scope.queues.is_empty() || scope.queues.contains(queue);
-        let sets = self.sets.iter().filter(|((queue, _), _)| is_named(self.queues.name(*queue)));
-        sets.flat_map(|(_, set)| &set.jobs).copied().filter(|id| self.is_in(scope, *id)).collect()
+    }
+
+    /// Whether one of those that may be meant is, as it stands now.
+    pub(crate) fn is_meant(&self, entry: &Entry, event: &Event, id: JobId) -> bool {
+        let Some(job) = self.job(id) else { return false };
+        let (jobs, filter) = match event {
+            Event::ScopeCancelAsked { scope, .. } | Event::ScopePreemptAsked { scope, .. } => {
+                return self.is_in(scope, id);
+            }
+            Event::CancelAsked { jobs, filter, .. } => (jobs, *filter),
+            Event::PreemptAsked { jobs, .. } => (jobs, Filter::Running),
+            Event::Reprioritised { jobs, .. } => (jobs, Filter::Active),
+            _ => return false,
+        };
+        let fits = match filter {
+            Filter::Active => true,
+            _ if !jobs.is_empty() => true,
+            Filter::Queued => !job.phase.has_run(),
+            Filter::Running => job.phase.has_run(),
+        };
+        fits && self.set(entry) == Some(job.set)
+    }
+
+    /// The job set of an entry, where it has jobs that have not ended.
+    fn set(&self, entry: &Entry) -> Option<SetIx> {
+        let queue = self.queues.find(&entry.queue)?;
+        self.sets.find(&(queue, entry.job_set.clone()))
     }
 
     fn is_in(&self, scope: &Scope, id: JobId) -> bool {
@@ -114,23 +144,6 @@ impl Ledger {
                 asked.preempt.get_or_insert_with(|| (user.to_owned(), reason.to_owned()));
             });
         }
-    }
-
-    /// The jobs of the entry's set that are named, or that `filter` takes where none is.
-    fn meant(&self, entry: &Entry, jobs: &[JobId], filter: Filter) -> Vec<JobId> {
-        let queue = self.queues.find(&entry.queue);
-        let set = queue.and_then(|queue| self.sets.find(&(queue, entry.job_set.clone())));
-        let Some(set) = set else { return Vec::new() };
-        let ours = |id: &JobId| self.jobs.get(id).is_some_and(|job| job.set == set);
-        if !jobs.is_empty() {
-            return jobs.iter().copied().filter(ours).collect();
-        }
-        let taken = |id: &JobId| match filter {
-            Filter::Active => true,
-            Filter::Queued => self.jobs.get(id).is_some_and(|job| !job.phase.has_run()),
-            Filter::Running => self.jobs.get(id).is_some_and(|job| job.phase.has_run()),
-        };
-        self.sets.row(set).jobs.iter().copied().filter(taken).collect()
     }
 
     fn ask(&mut self, id: JobId, ask: impl FnOnce(&mut Asked)) {

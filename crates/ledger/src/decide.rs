@@ -111,6 +111,11 @@ impl Draft<'_> {
 impl Ledger {
     /// Which entries follow. They are folded already: whoever can't write them has to drop this ledger and load it anew.
     pub fn decide(&mut self, now: TimeMs, inbox: Inbox, retries: Retries) -> Vec<Entry> {
+        // It comes before all else, which may follow from it.
+        let part = self.next_part(now);
+        if let Some(entry) = &part {
+            self.fold(entry);
+        }
         let mut draft = Draft { ledger: self, now, entries: BTreeMap::new() };
         draft.untold();
         for report in inbox.reports {
@@ -123,7 +128,8 @@ impl Ledger {
         for (cluster, silent_ms) in inbox.silent {
             draft.silent(&cluster, silent_ms);
         }
-        draft.entries.into_values().filter(|entry| !entry.events.is_empty()).collect()
+        let rest = draft.entries.into_values().filter(|entry| !entry.events.is_empty());
+        part.into_iter().chain(rest).collect()
     }
 }
 

@@ -291,6 +291,16 @@ pub enum Event {
     },
 
     // Decisions.
+    /// What was asked of many jobs of the entry's set, or of a scope, is carried out for these: the next part of the first
+    /// such request that is not carried out to its end.
+    CarriedOut {
+        /// When it was asked.
+        asked: TimeMs,
+        /// Which of them it meant.
+        jobs: Vec<JobId>,
+        /// It is carried out up to this job.
+        through: JobId,
+    },
     /// Jobs have the place that was asked for all of their set.
     SetReprioritised {
         /// Which.

@@ -80,6 +80,7 @@ impl Ledger {
                 let owner = (entry.queue.clone(), entry.job_set.clone());
                 self.told(&Untold { owner, jobs: jobs.clone(), priority: *priority, requestor: requestor.clone() })
             }
+            Event::CarriedOut { .. } => self.carry_out(entry, event),
             // Whether it lives is the leader's to know, who decides of its runs then.
             Event::ExecutorForgotten { .. } => Ok(()),
             Event::Leased { run, at, pool } => self.lease(entry.at, *run, at, pool),

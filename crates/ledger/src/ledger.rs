@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::FxHashMap;
 
 use crate::asked::Untold;
+use crate::broad::Broads;
 use crate::event::Shape;
 use crate::executor::ExecutorSettings;
 use crate::gang::GangRow;
@@ -61,6 +62,8 @@ pub struct Ledger {
     pub(crate) asked: BTreeSet<JobId>,
     /// Jobs that moved with their set. Whoever folds requests decides before anything is saved, so this is not.
     pub(crate) untold: Vec<Untold>,
+    /// Requests that are carried out in parts.
+    pub(crate) broads: Broads,
     /// What scheduling has to look at again.
     pub(crate) changed: BTreeSet<JobId>,
     /// Jobs of which something else is to be saved.
@@ -282,6 +285,7 @@ impl Ledger {
         for untold in &self.untold {
             let _ = writeln!(text, "{untold:?}");
         }
+        let _ = write!(text, "{}", self.broads);
         text
     }
 

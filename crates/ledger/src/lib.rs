@@ -8,6 +8,7 @@
 //! Pure: no I/O, no clock, no randomness. The fleet's server feeds it from its database, and obeys.
 
 mod asked;
+mod broad;
 mod decide;
 mod event;
 mod executor;
@@ -22,6 +23,7 @@ mod restore;
 mod retries;
 mod tally;
 
+pub use broad::SavedBroad;
 pub use decide::{Inbox, Proposal, Report, ReportKind};
 pub use event::{
     Cause, ContainerEnd, Entry, Event, Failure, Filter, Gang, NodeRef, PodRef, Preemption, Scope, Shape, Submitted,

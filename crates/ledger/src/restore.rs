@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::broad::SavedBroad;
 use crate::event::{Gang, NodeRef, PodRef, Preemption, Shape};
 use crate::executor::ExecutorSettings;
 use crate::gang::GangRow;
@@ -89,6 +90,8 @@ pub struct Saved {
     pub jobs: Vec<SavedJob>,
     /// Runs that hold room.
     pub runs: Vec<SavedRun>,
+    /// Requests that are not carried out to their end, in order.
+    pub broads: Vec<SavedBroad>,
 }
 
 /// Why no ledger can be made of what was saved.
@@ -114,7 +117,7 @@ impl Ledger {
     /// # Errors
     /// When the parts do not belong together.
     pub fn restore(classes: PriorityClasses, saved: Saved) -> Result<Self, RestoreError> {
-        let Saved { queues, executors, shapes, jobs, runs } = saved;
+        let Saved { queues, executors, shapes, jobs, runs, broads } = saved;
         let mut ledger = Self { executors, ..Self::new(classes) };
         ledger.jobs.reserve(jobs.len());
         ledger.runs.reserve(runs.len());
@@ -128,6 +131,7 @@ impl Ledger {
         for job in jobs {
             ledger.restore_job(job, &shapes)?;
         }
+        ledger.restore_broads(broads);
         Ok(ledger)
     }
 

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod broad;
 mod retries;
 
 fn classes() -> PriorityClasses {
@@ -70,6 +71,7 @@ fn words(entries: &[Entry]) -> Vec<&'static str> {
         Event::Rejected { .. } => "rejected",
         Event::Cancelled { .. } => "cancelled",
         Event::SetReprioritised { .. } => "moved",
+        Event::CarriedOut { .. } => "part",
         _ => "request",
     };
     entries.iter().flat_map(|entry| entry.events.iter().map(word)).collect()
@@ -337,6 +339,9 @@ fn a_queue_with_jobs_stays() {
 }
 
 /// One thing that may happen.
+/// Jobs that one decision changes of what was asked of more.
+const PART: usize = 2;
+
 #[derive(Debug, Clone)]
 enum Step {
     Request(u8, u8),
@@ -411,6 +416,7 @@ struct Tables {
     runs: BTreeMap<RunId, SavedRun>,
     queues: BTreeMap<String, Queue>,
     executors: BTreeMap<String, ExecutorSettings>,
+    broads: Vec<SavedBroad>,
 }
 
 impl Tables {
@@ -449,6 +455,10 @@ impl Tables {
         let defined = ledger.queues().filter_map(|queue| Some((queue.name.to_owned(), queue.definition?.clone())));
         self.queues = defined.collect();
         self.executors.clone_from(ledger.executors());
+        if let Some(broads) = ledger.take_broads() {
+            let text = serde_json::to_string(&broads).unwrap();
+            self.broads = serde_json::from_str(&text).unwrap();
+        }
     }
 
     fn restored(&self) -> Ledger {
@@ -458,8 +468,9 @@ impl Tables {
             shapes: ["urgent", "spare"].map(|class| (digest(class), shape(class))).into(),
             jobs: self.jobs.values().cloned().collect(),
             runs: self.runs.values().cloned().collect(),
+            broads: self.broads.clone(),
         };
-        Ledger::restore(classes(), saved).unwrap()
+        Ledger::restore(classes(), saved).unwrap().in_parts_of(PART)
     }
 }
 
@@ -498,7 +509,7 @@ proptest! {
     /// The log folded anew gives the same ledger; each job ends at most once; the ledger holds only what is active.
     #[test]
     fn the_log_is_the_truth(steps in proptest::collection::vec(step(), 1..120), rerun in any::<bool>()) {
-        let mut ledger = Ledger::new(classes());
+        let mut ledger = Ledger::new(classes()).in_parts_of(PART);
         let mut log = Vec::new();
         let queue = Queue { rerun_after_ms: if rerun { 5 } else { 0 }, ..Queue::default() };
         let first = Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") };
@@ -508,7 +519,7 @@ proptest! {
         let mut ever = BTreeSet::new();
         for (now, step) in (5..).map(TimeMs).zip(&steps) {
             if let Step::Request(kind, job) = step {
-                let entry = request("s", vec![asked(*kind, *job)]);
+                let entry = Entry { at: now, ..request("s", vec![asked(*kind, *job)]) };
                 // The id of a job that has ended is never given again.
                 let again = *kind <= 2 && !ever.insert(*job);
                 if !again {
@@ -540,9 +551,10 @@ proptest! {
             prop_assert_eq!(restored.digest(), ledger.digest());
             prop_assert_eq!(restored.lint(), Vec::<String>::new());
             prop_assert_eq!(&restored.asked, &ledger.asked);
+            prop_assert_eq!(restored.next_part(now), ledger.next_part(now));
             prop_assert_eq!(restored.first("q", 2, 9), ledger.first("q", 2, 9));
         }
-        let mut again = Ledger::new(classes());
+        let mut again = Ledger::new(classes()).in_parts_of(PART);
         let mut ends: BTreeMap<JobId, usize> = BTreeMap::new();
         for entry in &log {
             let text = serde_json::to_string(entry).unwrap();

@@ -129,6 +129,7 @@ pub fn messages(entry: &Entry, event: &Event, context: &Context) -> Vec<EventMes
         Event::QueueSet(_)
         | Event::QueueRemoved
         | Event::RunGone { .. }
+        | Event::CarriedOut { .. }
         // They are of no job set; what follows from them is told job by job.
         | Event::ScopeCancelAsked { .. }
         | Event::ScopePreemptAsked { .. }

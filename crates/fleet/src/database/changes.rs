@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_ledger::{
-    Asked, Cause, Entry, Event, Failure, JobId, Ledger, NodeRef, PodRef, Preemption, RunId, SavedJob, TimeMs,
+    Asked, Cause, Entry, Event, Failure, JobId, Ledger, NodeRef, PodRef, Preemption, RunId, SavedBroad, SavedJob,
+    TimeMs,
 };
 
 use super::cells::{Cell, Columns, Kind, Transaction, names};
 use super::rows::RUN;
-use super::{Error, JobState, RunState};
+use super::{Error, JobState, RunState, body};
 
 /// What a leader writes: its decisions, and the rows they change.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,6 +23,8 @@ pub struct Changed {
     pub jobs: Vec<JobChange>,
     /// Runs that changed, each once.
     pub runs: Vec<RunChange>,
+    /// Requests that are not carried out to their end, where they changed.
+    pub broads: Option<Vec<SavedBroad>>,
 }
 
 /// A change of a job. None keeps what stands there, but for `asked` and `avoid`.
@@ -105,7 +108,8 @@ impl Changed {
                 (None, None) => {}
             }
         }
-        Changed { entries: decided, jobs, runs: told.runs.into_values().collect() }
+        let runs = told.runs.into_values().collect();
+        Changed { entries: decided, jobs, runs, broads: ledger.take_broads() }
     }
 }
 
@@ -254,6 +258,7 @@ impl Told {
             | Event::CancelAsked { .. }
             | Event::Reprioritised { .. }
             | Event::SetReprioritised { .. }
+            | Event::CarriedOut { .. }
             | Event::ScopeCancelAsked { .. }
             | Event::ScopePreemptAsked { .. }
             | Event::ExecutorSet { .. }
@@ -282,6 +287,7 @@ const JOB_CHANGE: &Columns = &[
 /// The first of them that are kept where the change has none.
 const JOB_KEPT_FROM: usize = 4;
 
+const BROAD: &Columns = &[("place", Kind::Int), ("body", Kind::Bytes)];
 const RUN_END: &Columns = &[("job", Kind::Bytes), ("state", Kind::Text), ("at", Kind::Int)];
 
 impl JobChange {
@@ -366,5 +372,11 @@ pub(super) async fn write(transaction: &mut Transaction, changed: &Changed) -> R
     });
     let sql =
         "UPDATE runs SET state = v.state, finished = v.at FROM v WHERE runs.job = v.job AND runs.finished IS NULL";
-    transaction.with(RUN_END, ended.collect(), sql).await.map(drop)
+    transaction.with(RUN_END, ended.collect(), sql).await?;
+
+    let Some(broads) = &changed.broads else { return Ok(()) };
+    transaction.execute("DELETE FROM broads", vec![]).await?;
+    let row = |(place, broad): (i64, &SavedBroad)| Ok(vec![Cell::int(place), Cell::Bytes(Some(body::write(broad)?))]);
+    let rows = (0..).zip(broads).map(row).collect::<Result<_, Error>>()?;
+    transaction.with(BROAD, rows, "INSERT INTO broads (place, body) SELECT * FROM v WHERE true").await.map(drop)
 }

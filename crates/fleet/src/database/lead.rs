@@ -9,9 +9,6 @@ use super::append::{lock, notify, write_log};
 use super::cells::{Cell, Transaction};
 use super::{Changed, Committed, Database, Epoch, Error, LEASE, Seq, changes, query};
 
-/// Entries that are read at a time before the lock is taken.
-const AHEAD: u32 = 1_000;
-
 /// The database's clock in milliseconds since 1970.
 pub(super) fn clock(transaction: &Transaction) -> &'static str {
     if transaction.is_postgres() {
@@ -61,8 +58,6 @@ pub(super) async fn commit<F>(database: &Database, epoch: Epoch, after: Seq, dec
 where
     F: FnOnce(Vec<(Seq, Entry)>) -> Changed + Send,
 {
-    let mut rows = ahead(database, after).await?;
-    let read = rows.last().map_or(after, |(seq, _)| *seq);
     let mut transaction = database.begin_write().await?;
     let head = lock(&mut transaction).await?;
     if head.epoch != epoch.0 {
@@ -71,9 +66,7 @@ where
     if after < head.folded {
         return Err(Error::Behind { after, folded: head.folded });
     }
-    if read < head.seq {
-        rows.extend(query::tail(&mut transaction, read, None).await?);
-    }
+    let rows = if after < head.seq { query::tail(&mut transaction, after, None).await? } else { Vec::new() };
     let changed = decide(rows);
     let seq = write_log(&mut transaction, head.seq, &changed.entries).await?;
     changes::write(&mut transaction, &changed).await?;
@@ -86,17 +79,4 @@ where
     transaction.commit().await?;
     database.publish(seq);
     Ok(Committed { head: seq })
-}
-
-/// What can be read before others have to wait.
-async fn ahead(database: &Database, after: Seq) -> Result<Vec<(Seq, Entry)>, Error> {
-    let mut rows = Vec::new();
-    let mut read = after;
-    while *database.watch_head().borrow() > read {
-        let more = query::tail(&mut database.begin_read().await?, read, Some(AHEAD)).await?;
-        let Some((last, _)) = more.last() else { break };
-        read = *last;
-        rows.extend(more);
-    }
-    Ok(rows)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pumice_ledger::{
     Digest, Entry, Event, ExecutorSettings, JobId, Ledger, PodRef, PriorityClasses, Queue, RestoreError, RunId,
-    RunPhase, Saved, SavedJob, SavedRun, Shape, Submitted, TimeMs,
+    RunPhase, Saved, SavedBroad, SavedJob, SavedRun, Shape, Submitted, TimeMs,
 };
 use tokio::sync::watch;
 
@@ -125,6 +125,8 @@ pub struct Loaded {
     pub executors: BTreeMap<String, ExecutorSettings>,
     /// Shapes of the jobs and runs.
     pub shapes: BTreeMap<Digest, Shape>,
+    /// Requests that are not carried out to their end, in order.
+    pub broads: Vec<SavedBroad>,
 }
 
 impl Loaded {
@@ -134,8 +136,8 @@ impl Loaded {
     /// When the rows do not belong together.
     pub fn restore(self, classes: PriorityClasses) -> Result<Ledger, RestoreError> {
         let runs = self.runs.into_iter().map(HeldRun::saved).collect();
-        let Self { queues, executors, shapes, jobs, .. } = self;
-        Ledger::restore(classes, Saved { queues, executors, shapes, jobs, runs })
+        let Self { queues, executors, shapes, jobs, broads, .. } = self;
+        Ledger::restore(classes, Saved { queues, executors, shapes, jobs, runs, broads })
     }
 }
 
@@ -221,7 +223,7 @@ pub trait Log: Send + Sync + 'static {
     /// Gives what was written after `after` to `decide`, and writes what it decides, as one transaction; renews too.
     ///
     /// Others can't append while `decide` runs: it is to take much less than [`LEASE`], after which Postgres gives up.
-    /// Whoever is far behind folds [`Self::tail`] before. `decide` may have been called where this fails: then what it folded
+    /// So whoever leads folds [`Self::tail`] before, as far as there is something. `decide` may have been called where this fails: then what it folded
     /// is not what is written, and is to be loaded anew.
     ///
     /// # Errors

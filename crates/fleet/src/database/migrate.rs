@@ -10,7 +10,11 @@ use super::{Database, Error, Place, Pools};
 
 /// Statements that lead from each format to the next, in words that [`take`] puts into each database's; what was released is
 /// never changed.
-pub(super) const STEPS: &[&str] = &[include_str!("../../migrations/1.sql"), include_str!("../../migrations/2.sql")];
+pub(super) const STEPS: &[&str] = &[
+    include_str!("../../migrations/1.sql"),
+    include_str!("../../migrations/2.sql"),
+    include_str!("../../migrations/3.sql"),
+];
 
 const META: &str = "CREATE TABLE IF NOT EXISTS meta (key TEXT NOT NULL PRIMARY KEY, value BIGINT NOT NULL)";
 /// Postgres' lock for whoever takes the steps: any number that no other program has.

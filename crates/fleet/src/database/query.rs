@@ -102,6 +102,12 @@ pub(super) async fn load(database: &Database) -> Result<Loaded, Error> {
     transaction.each(("shapes", DIGESTED), sql, vec![Cell::int(position.0)], read).await?;
     loaded.queues = queues(transaction).await?;
     loaded.executors = defined(transaction, "executors").await?;
+    let read = |mut cells: Cells| {
+        loaded.broads.push(body::read(&cells.bytes()?, "broads")?);
+        Ok(())
+    };
+    let sql = "SELECT body FROM broads ORDER BY place".to_owned();
+    transaction.each(("broads", &[("body", Kind::Bytes)]), sql, vec![], read).await?;
     Ok(loaded)
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use http_body_util::{BodyExt as _, Full};
-use pumice_ledger::{JobId, PriorityClass, RunId};
+use pumice_ledger::{Entry, Event, JobId, PriorityClass, RunId};
 use pumice_wire::api::{self as wire_api, event_server::Event as _, submit_server::Submit as _};
 use pumice_wire::executor::{from_executor::Message, to_executor};
 use pumice_wire::kubernetes::PodSpec;

@@ -109,6 +109,7 @@ impl Stories {
                 | Event::CancelAsked { .. }
                 | Event::Reprioritised { .. }
                 | Event::SetReprioritised { .. }
+                | Event::CarriedOut { .. }
                 | Event::PreemptAsked { .. }
                 | Event::ScopeCancelAsked { .. }
                 | Event::ScopePreemptAsked { .. }

@@ -39,6 +39,9 @@ fn stories() -> impl Strategy<Value = (Vec<(Step, bool)>, bool)> {
     (proptest::collection::vec((step(), prop::bool::weighted(0.8)), 1..80), any::<bool>())
 }
 
+/// Jobs that one decision changes of what is asked of more.
+const PART: usize = 2;
+
 /// One of several, in order.
 fn nth<T: Ord + Copy>(all: impl Iterator<Item = T>, place: u8) -> Option<T> {
     let mut all: Vec<T> = all.collect();
@@ -114,7 +117,7 @@ impl Story {
         let queue = Queue { rerun_after_ms: if rerun { 3 } else { 0 }, ..Queue::default() };
         database.request(queue_set(queue), Expect::QueueAbsent).await.unwrap();
         let epoch = database.lead("a").await.unwrap().unwrap();
-        Story { database, epoch, ledger: Ledger::new(classes()), position: Seq(0), next: 0 }
+        Story { database, epoch, ledger: Ledger::new(classes()).in_parts_of(PART), position: Seq(0), next: 0 }
     }
 
     async fn step(&mut self, step: &Step, decide: bool) {
@@ -168,7 +171,7 @@ impl Story {
         self.epoch = self.database.lead("b").await.unwrap().unwrap();
         let loaded = self.database.load().await.unwrap();
         assert_eq!(loaded.position, self.position);
-        let ledger = loaded.restore(classes()).unwrap();
+        let ledger = loaded.restore(classes()).unwrap().in_parts_of(PART);
         // What is defined is of the head, all else of the position: they meet where both have folded what follows.
         let mut meet = [ledger.clone(), self.ledger.clone()];
         for (_, entry) in self.database.tail(self.position, 100_000).await.unwrap() {
@@ -180,7 +183,7 @@ impl Story {
 
     async fn check(mut self) {
         self.decide(Inbox::default()).await;
-        let mut folded = Ledger::new(classes());
+        let mut folded = Ledger::new(classes()).in_parts_of(PART);
         for entry in whole(&self.database).await {
             folded.fold(&entry);
         }
@@ -188,7 +191,7 @@ impl Story {
         let loaded = self.database.load().await.unwrap();
         assert_eq!((loaded.position, loaded.head), (self.position, self.position));
         let mut saved: BTreeMap<JobId, SavedJob> = loaded.jobs.iter().map(|job| (job.job, job.clone())).collect();
-        let restored = loaded.restore(classes()).unwrap();
+        let restored = loaded.restore(classes()).unwrap().in_parts_of(PART);
         assert_eq!(restored.digest(), folded.digest());
         assert_eq!(restored.lint(), Vec::<String>::new());
         let ids: Vec<JobId> = (0..self.next).map(JobId).collect();
