@@ -16,6 +16,7 @@ mod log;
 mod migrate;
 mod observed;
 mod open;
+mod partitions;
 mod query;
 mod retention;
 mod rows;
@@ -249,6 +250,10 @@ impl Log for Database {
 
     async fn sweep(&self, epoch: Epoch, before: TimeMs, limit: u32) -> Result<usize, Error> {
         retention::sweep(self, epoch, before, limit).await
+    }
+
+    async fn retire(&self, epoch: Epoch) -> Result<bool, Error> {
+        partitions::retire(self, epoch).await
     }
 
     async fn probe(&self) -> Result<DatabaseStanding, Error> {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::cells::{Cell, Cells, Columns, Kind, Transaction, names};
 use super::open::{CHANNEL, Parts};
 use super::rows::{JOB_NEW, JOB_NEW_ALSO, JobRow};
-use super::{Answer, Error, Expect, NAME_BYTES_MAX, Seq, Submission, body};
+use super::{Answer, Error, Expect, NAME_BYTES_MAX, Seq, Submission, body, partitions};
 
 /// A use of a specification is written again when the last one is so long ago.
 const USED_MS: i64 = 24 * 3_600 * 1_000;
@@ -174,8 +174,17 @@ pub(super) async fn write_log(transaction: &mut Transaction, mut seq: Seq, entri
         seq.0 += 1;
         rows.push(log_cells(seq, (entry.at.0, &entry.queue, &entry.job_set), body::write(entry)?));
     }
-    insert(transaction, "log", LOG, rows, "").await?;
+    insert_log(transaction, rows).await?;
     Ok(seq)
+}
+
+/// Writes rows of the log, in order.
+async fn insert_log(transaction: &mut Transaction, rows: Vec<Vec<Cell>>) -> Result<(), Error> {
+    let ends = [rows.first(), rows.last()].map(|row| row.and_then(|row| partitions::place(row)));
+    if let [Some(first), Some(last)] = ends {
+        partitions::cover(transaction, first, last).await?;
+    }
+    insert(transaction, "log", LOG, rows, "").await
 }
 
 async fn insert(
@@ -350,7 +359,7 @@ impl Batch {
     async fn flush(&mut self) -> Result<(), Error> {
         let Rows { log, jobs, dedup, shapes, specs } = std::mem::take(&mut self.rows);
         let transaction = &mut self.transaction;
-        insert(transaction, "log", LOG, log, "").await?;
+        insert_log(transaction, log).await?;
         let (also, is) = JOB_NEW_ALSO;
         let columns = names(JOB_NEW, "");
         let sql = format!("INSERT INTO jobs ({columns}, {also}) SELECT {columns}, {is} FROM v");

@@ -361,6 +361,12 @@ pub trait Log: Send + Sync + 'static {
     /// As [`Self::prune`].
     fn sweep(&self, epoch: Epoch, before: TimeMs, limit: u32) -> impl Future<Output = Result<usize, Error>> + Send;
 
+    /// Gives back the room of the oldest entries that were all removed, where the database keeps it; whether there was some.
+    ///
+    /// # Errors
+    /// As [`Self::prune`]; also where somebody uses it at the moment.
+    fn retire(&self, epoch: Epoch) -> impl Future<Output = Result<bool, Error>> + Send;
+
     /// How the database does. Writes something that changes nothing.
     ///
     /// # Errors

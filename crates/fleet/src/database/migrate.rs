@@ -6,7 +6,7 @@
 use sqlx::AssertSqlSafe;
 
 use super::cells::{Cell, Kind, Transaction};
-use super::{Database, Error, Place, Pools};
+use super::{Database, Error, Place, Pools, partitions};
 
 /// Statements that lead from each format to the next, in words that [`take`] puts into each database's; what was released is
 /// never changed.
@@ -14,8 +14,11 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("../../migrations/1.sql"),
     include_str!("../../migrations/2.sql"),
     include_str!("../../migrations/3.sql"),
+    include_str!("../../migrations/4.sql"),
 ];
 
+/// The log becomes one of many parts, where the database has such.
+const PARTITION: &str = "PARTITION log";
 const META: &str = "CREATE TABLE IF NOT EXISTS meta (key TEXT NOT NULL PRIMARY KEY, value BIGINT NOT NULL)";
 /// Postgres' lock for whoever takes the steps: any number that no other program has.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(6022140857)";
@@ -77,6 +80,12 @@ async fn take(
         [("BYTES", "BLOB"), ("BIGINT NOT NULL PRIMARY KEY", "INTEGER NOT NULL PRIMARY KEY")]
     };
     for statement in missing.flat_map(|step| step.split(';')).filter(|sql| !sql.trim().is_empty()) {
+        if statement.trim() == PARTITION {
+            if transaction.is_postgres() {
+                partitions::divide(&mut transaction).await?;
+            }
+            continue;
+        }
         let statement = words.iter().fold(statement.to_owned(), |sql, (word, theirs)| sql.replace(word, theirs));
         transaction.execute(&statement, vec![]).await?;
     }

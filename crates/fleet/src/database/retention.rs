@@ -79,7 +79,7 @@ pub(super) async fn stale(database: &Database, after: Seq, before: TimeMs, limit
 }
 
 /// A transaction that only the leader of this epoch gets; and up to where it has decided.
-async fn leading(database: &Database, epoch: Epoch) -> Result<(Transaction, Seq), Error> {
+pub(super) async fn leading(database: &Database, epoch: Epoch) -> Result<(Transaction, Seq), Error> {
     let mut transaction = database.begin_write().await?;
     let head = lock(&mut transaction).await?;
     if head.epoch != epoch.0 {

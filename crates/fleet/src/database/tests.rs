@@ -3,6 +3,7 @@
 mod given_up;
 mod homes;
 mod leading;
+mod partitions;
 mod retention;
 mod stories;
 mod submitting;

@@ -71,6 +71,8 @@ enum Stage {
     Clients((String, String)),
     /// Specifications of which nobody has a job.
     Specs,
+    /// Parts of the log of which nothing is left.
+    Parts,
 }
 
 impl Stage {
@@ -164,8 +166,11 @@ impl Term {
                 }
                 let removed = log.sweep(self.epoch, before(job_sets_ms.max(SPEC_MS)), ROWS).await?;
                 self.metrics.removed("specs", removed);
-                return Ok(removed == ROWS as usize);
+                if removed < ROWS as usize {
+                    self.keeper.stage = Stage::Parts;
+                }
             }
+            Stage::Parts => return log.retire(self.epoch).await,
         }
         Ok(true)
     }
