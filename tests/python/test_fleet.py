@@ -149,6 +149,17 @@ def test_all_jobs_of_a_set_get_another_place(client: ArmadaClient, queue: str) -
     assert {(event.message.new_priority, event.message.requestor) for event in events[-3:]} == {(7.0, "administrator")}
 
 
+def test_very_many_jobs_are_moved_and_cancelled_each_once(client: ArmadaClient, queue: str) -> None:
+    # More than one decision takes.
+    several = [job(pod(node_selector=NOWHERE)) for _ in range(4_000)]
+    jobs = [job_id for _ in range(3) for job_id in submit(client, queue, *several)]
+    client.reprioritize_jobs(3.0, None, JOB_SET, queue)
+    client.cancel_jobset(queue, JOB_SET, [])
+    events = follow(client, queue, JOB_SET, have_ended(jobs))
+    told = Counter(tuple(story) for story in stories(events).values())
+    assert told == {("submitted", "queued", "reprioritized", "cancelled"): len(jobs)}
+
+
 def test_all_of_a_queue_is_cancelled_or_preempted(fleet: Fleet, client: ArmadaClient, queue: str) -> None:
     yielding = pod()
     yielding.priorityClassName = "armada-preemptible"
