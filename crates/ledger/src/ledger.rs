@@ -12,6 +12,7 @@ use crate::executor::ExecutorSettings;
 use crate::gang::GangRow;
 use crate::ids::{Digest, JobId, RunId};
 use crate::job::{Job, Phase, Run, RunPhase, Turn};
+use crate::jobs::Jobs;
 use crate::lines::{GangIx, Interned, Lines, Place, QueueIx, SetIx, ShapeIx};
 use crate::queue::{Queue, QueueView};
 use crate::tally::{Held, Tallies};
@@ -54,7 +55,7 @@ pub struct Ledger {
     pub(crate) sets: Interned<(QueueIx, String), SetRow, SetIx>,
     pub(crate) shapes: Interned<Digest, (Shape, usize), ShapeIx>,
     pub(crate) gangs: Interned<(SetIx, String), GangRow, GangIx>,
-    pub(crate) jobs: FxHashMap<JobId, Job>,
+    pub(crate) jobs: Jobs,
     pub(crate) runs: FxHashMap<RunId, Run>,
     pub(crate) clusters: BTreeMap<String, BTreeSet<RunId>>,
     pub(crate) executors: BTreeMap<String, ExecutorSettings>,
@@ -292,7 +293,7 @@ impl Ledger {
     /// What must hold at any time; each line says what does not.
     pub fn lint(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        for (id, job) in &self.jobs {
+        for (id, job) in self.jobs.iter() {
             let current = self.runs.get(&RunId { job: *id, attempt: job.attempts });
             let holds = current.is_some_and(|run| run.phase != RunPhase::Stopping);
             if job.phase.has_run() != holds {

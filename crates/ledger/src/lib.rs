@@ -16,6 +16,7 @@ mod fold;
 mod gang;
 mod ids;
 mod job;
+mod jobs;
 mod ledger;
 mod lines;
 mod queue;
