@@ -146,7 +146,7 @@ fn take(candidate: &mut Candidate, wanted: &mut u32, left: &mut u32) {
 }
 
 fn block(row: &GroupRow) -> Missing {
-    let Some(wanted) = &row.min_resources else { return Missing::default() };
+    let Some(wanted) = row.min_resources.as_deref() else { return Missing::default() };
     let held = |dim: crate::ids::DimId| row.allocated.get(dim.index()).copied().unwrap_or(0);
     let left = wanted
         .iter()

@@ -273,8 +273,9 @@ impl Tables {
         if let Some(name) = facts.group.as_deref() {
             return self.intern_group(&facts.namespace, name);
         }
-        let group = self.intern_group(&facts.namespace, &format!("{MADE_PREFIX}{}", facts.uid));
+        let group = self.intern_group(&facts.namespace, &[MADE_PREFIX, &facts.uid].concat());
         let (queue, inherits_queue) = self.queue_of_pod_alone(facts);
+        let priority_class = self.groups.share_name(&facts.priority_class);
         let row = self.groups.row_mut(group);
         if !row.known {
             row.of_one = true;
@@ -282,7 +283,7 @@ impl Tables {
             row.phase = if row.phase == GroupPhase::Pending { GroupPhase::Inqueue } else { row.phase };
             row.min_member = 1;
             row.created = facts.created;
-            row.priority_class = facts.priority_class.as_str().into();
+            row.priority_class = priority_class;
             row.priority = self.priorities.resolve(&facts.priority_class);
             self.set_queue(group, queue.as_deref());
         }
@@ -290,7 +291,7 @@ impl Tables {
     }
 
     fn intern_group(&mut self, namespace: &str, name: &str) -> GroupId {
-        let queue = self.queues.intern(&self.default_queue.clone());
+        let queue = self.queues.intern(&self.default_queue);
         let namespace = self.intern_namespace(namespace);
         let (group, new) = self.groups.intern((namespace, self.namespaces.row(namespace.index())), name, queue);
         if new {
@@ -377,7 +378,7 @@ impl Tables {
         row.run_profile = run_profile;
         let parts_changed = !was_known || row.sub_groups != facts.sub_groups;
         row.sub_groups.clone_from(&facts.sub_groups);
-        row.min_resources = facts.min_resources.as_ref().map(|resources| self.dims.demand(resources));
+        row.min_resources = facts.min_resources.as_ref().map(|resources| Box::new(self.dims.demand(resources)));
         for role in &mut row.roles {
             role.min = 0;
         }
@@ -426,8 +427,7 @@ impl Tables {
     }
 
     pub(crate) fn set_queue(&mut self, group: GroupId, name: Option<&str>) {
-        let name = name.map_or_else(|| self.default_queue.clone(), Arc::from);
-        let queue = self.queues.intern(&name);
+        let queue = self.queues.intern(name.unwrap_or(&self.default_queue));
         let row = self.groups.row_mut(group);
         let old = std::mem::replace(&mut row.queue, queue);
         if old == queue {

@@ -113,7 +113,7 @@ pub struct GroupRow {
     pub(crate) inherits_queue: bool,
     pub(crate) min_member: u32,
     pub(crate) roles: Vec<Role>,
-    pub(crate) min_resources: Option<Demand>,
+    pub(crate) min_resources: Option<Box<Demand>>,
     pub(crate) priority_class: Arc<str>,
     pub(crate) priority: i32,
     pub(crate) created: TimeMs,
@@ -206,6 +206,10 @@ impl GroupRow {
         }
         if self.roles.len() > ROLES_MAX {
             return 0;
+        }
+        // Most groups have one.
+        if self.roles.is_empty() {
+            self.roles.reserve_exact(1);
         }
         self.roles.push(Role { name: name.clone(), min: 0, counts: Counts::default(), pending_best_effort: 0 });
         u32::try_from(self.roles.len() - 1).expect("a group has fewer than 2^32 roles")
@@ -320,7 +324,7 @@ impl Groups {
             namespace: namespace.clone(),
             namespace_id,
             name: name.into(),
-            uid: "".into(),
+            uid: Arc::default(),
             known: false,
             of_one: false,
             queue,
@@ -328,7 +332,7 @@ impl Groups {
             min_member: 0,
             roles: Vec::new(),
             min_resources: None,
-            priority_class: "".into(),
+            priority_class: Arc::default(),
             priority: 0,
             created: TimeMs::default(),
             owner: None,
@@ -341,7 +345,7 @@ impl Groups {
             annotations: BTreeMap::new(),
             preemptable: None,
             topology: None,
-            run_profile: "".into(),
+            run_profile: Arc::default(),
             deadline: None,
             told_late: false,
             sub_groups: Vec::new(),

@@ -142,7 +142,7 @@ impl Tables {
     fn promise_of(&self, group: GroupId, row: &GroupRow) -> Option<Promise> {
         let waits = row.exists() && !row.ended && row.phase == GroupPhase::Inqueue;
         let wanted = if waits { missing(self, group).total } else { Vec::new() };
-        let minimum = row.min_resources.as_ref();
+        let minimum = row.min_resources.as_deref();
         let elastic = minimum.map_or_else(Vec::new, |minimum| share::beyond(&row.allocated, &share::vector(minimum)));
         let starting = waits && row.counts.valid() < row.min_member;
         let promise = Promise {

@@ -78,7 +78,7 @@ fn unknown_tier(tables: &Tables, group: GroupId, parts: &[Part]) -> Option<Reaso
 impl Turn {
     /// Tries the group in one HyperNode after the other; the best of the first gradient that has any is kept.
     fn place_group(&mut self, cycle: &mut Cycle<'_>) -> bool {
-        let minimum = cycle.tables.groups.row(self.group).min_resources.clone().unwrap_or_default();
+        let minimum = cycle.tables.groups.row(self.group).min_resources.as_deref().cloned().unwrap_or_default();
         let need: Vec<(DimId, i64)> = minimum.iter().collect();
         let root = cycle.tables.hyper_nodes.root();
         let search = HyperSearch { group: self.group, sub_job: None, within: root, need: &need, evict: false };
