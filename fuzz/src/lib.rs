@@ -274,7 +274,7 @@ fn pod(bytes: &mut Bytes<'_>) -> PodFacts {
         never_preempts: bytes.one_in(8),
         nominated: bytes.one_in(8).then(|| bytes.pick(NODES).to_owned()),
         of_daemon_set: bytes.one_in(12),
-        template: template(bytes),
+        template: template(bytes).into(),
         node,
         phase,
         ..PodFacts::default()
@@ -412,7 +412,7 @@ fn delta(bytes: &mut Bytes<'_>) -> Delta {
             tasks: vec![ShapeTask {
                 role: bytes.pick(ROLES).to_owned(),
                 count: u32::from(bytes.below(5)),
-                template: template(bytes),
+                template: template(bytes).into(),
             }],
             ended: bytes.one_in(4),
         },
@@ -550,7 +550,8 @@ pub fn small_world() -> Vec<Delta> {
             group: Some("g0".to_owned()),
             node: (index == 0).then(|| "n0".to_owned()),
             phase: if index == 0 { PodPhase::Running } else { PodPhase::Pending },
-            template: PodTemplate { requests: Resources::from([("cpu".to_owned(), 1000)]), ..PodTemplate::default() },
+            template: PodTemplate { requests: Resources::from([("cpu".to_owned(), 1000)]), ..PodTemplate::default() }
+                .into(),
             ..PodFacts::default()
         })));
     }

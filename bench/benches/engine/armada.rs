@@ -64,7 +64,7 @@ pub fn tables(figures: &mut Figures) {
                 name: format!("other-{node}"),
                 node: Some(format!("n{node:05}")),
                 phase: PodPhase::Running,
-                template: pumice_engine::PodTemplate { requests: resources(31_000, 0, 0), ..Default::default() },
+                template: pumice_engine::PodTemplate { requests: resources(31_000, 0, 0), ..Default::default() }.into(),
                 ..PodFacts::default()
             })));
         }

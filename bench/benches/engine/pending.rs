@@ -73,7 +73,7 @@ fn running(index: usize, phase: PodPhase) -> PodFacts {
         phase,
         started: Some(TimeMs(NOW.0 - 60_000)),
         ended: (phase == PodPhase::Succeeded).then_some(NOW),
-        template: template(32_000 / PODS_PER_NODE as i64, 1_024),
+        template: template(32_000 / PODS_PER_NODE as i64, 1_024).into(),
         ..PodFacts::default()
     }
 }
@@ -116,7 +116,7 @@ impl Standing {
     fn submit(&mut self, index: usize) {
         let facts = job(index);
         let owner_uid = facts.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
-        let tasks = vec![ShapeTask { role: "worker".to_owned(), count: 1, template: shape(index) }];
+        let tasks = vec![ShapeTask { role: "worker".to_owned(), count: 1, template: shape(index).into() }];
         self.apply(Delta::ShapeUpsert { owner_uid, tasks, ended: false });
         self.apply(Delta::GroupUpsert(Box::new(facts)));
     }
@@ -198,7 +198,7 @@ fn ends(figures: &mut Figures, standing: &mut Standing) {
                 group: Some(group.to_owned()),
                 role: "worker".to_owned(),
                 created: standing.now,
-                template: shape(number),
+                template: shape(number).into(),
                 ..PodFacts::default()
             })));
         }

@@ -16,7 +16,7 @@ fn filler(node: usize, cpu_milli: i64) -> Delta {
         name: format!("filler-{node}"),
         node: Some(format!("n{node:05}")),
         phase: PodPhase::Running,
-        template: pumice_engine::PodTemplate { requests: resources(cpu_milli, 0, 0), ..Default::default() },
+        template: pumice_engine::PodTemplate { requests: resources(cpu_milli, 0, 0), ..Default::default() }.into(),
         ..PodFacts::default()
     }))
 }

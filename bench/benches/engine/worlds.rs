@@ -104,7 +104,7 @@ impl Builder {
                 node,
                 created: TimeMs(self.groups),
                 labels: group.labels.clone(),
-                template: group.template.clone(),
+                template: group.template.clone().into(),
                 ..PodFacts::default()
             })));
         }

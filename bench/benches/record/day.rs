@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use pumice_engine::{
     Config, Delta, GroupFacts, GroupPhase, GroupStatus, NodeFacts, OwnerFacts, Plan, PodFacts, PodPhase, PodTemplate,
-    QueueFacts, Resources, ShapeTask, TimeMs, World,
+    QueueFacts, Resources, ShapeTask, Shared, TimeMs, World,
 };
 use pumice_scheduler::plugins;
 use pumice_scheduler::record::{Beginning, Flags, Tape, Told};
@@ -146,12 +146,12 @@ fn job(index: usize, created: TimeMs, count: usize, run_ms: i64, numbers: &mut N
     let namespace = format!("team-{}", numbers.below(12));
     let cpu = [250, 250, 500, 500][numbers.below(4) as usize];
     let owner = uid(numbers);
-    let template = PodTemplate {
+    let template = Shared::from(PodTemplate {
         requests: resources(cpu, cpu * 4),
         images: vec![format!("registry.example/research/{}:2026.11", names[index % names.len()])],
         priority: 1,
         ..PodTemplate::default()
-    };
+    });
     let facts = GroupFacts {
         namespace: namespace.clone(),
         name: format!("{name}-{owner}"),

@@ -42,7 +42,7 @@ pub use facts::{
     HostPort, HyperNodeFacts, HyperNodeMember, LabelSelector, MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm,
     NodeUsage, NumaFacts, Operator, OwnerFacts, PodClaims, PodCouplings, PodFacts, PodPhase, PodSelector, PodTemplate,
     PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts,
-    SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint, TaintEffect, Toleration, TopologySpec,
+    Shared, SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint, TaintEffect, Toleration, TopologySpec,
     VolumeClaimFacts, VolumeFacts, WindowFacts,
 };
 pub use ids::TimeMs;

@@ -203,7 +203,8 @@ fn as_use(delta: Delta) -> Option<Delta> {
     pod.node.as_ref()?;
     pod.mine = false;
     pod.group = None;
-    pod.template = PodTemplate { requests: std::mem::take(&mut pod.template.requests), ..PodTemplate::default() };
+    let requests = std::mem::take(&mut pod.template.requests);
+    pod.template = PodTemplate { requests, ..PodTemplate::default() }.into();
     Some(Delta::TaskUpsert(pod))
 }
 

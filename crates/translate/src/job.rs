@@ -17,7 +17,7 @@ pub fn job_shape(job: &Job) -> Delta {
             // As the controllers name it in its pods, where no admission has.
             role: if task.name.is_empty() { names::unnamed_task(index) } else { task.name.clone() },
             count: count(task.replicas),
-            template: template(namespace, &metadata, &spec, None),
+            template: template(namespace, &metadata, &spec, None).into(),
         }
     });
     Delta::ShapeUpsert {

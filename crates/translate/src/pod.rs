@@ -52,7 +52,7 @@ pub fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         nominated: status.and_then(|status| status.nominated_node_name.clone()).filter(|node| !node.is_empty()),
         of_daemon_set: metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet"),
         claims: pod_claims(pod, spec),
-        template: template(metadata.namespace.as_deref().unwrap_or_default(), metadata, spec, status),
+        template: template(metadata.namespace.as_deref().unwrap_or_default(), metadata, spec, status).into(),
     }
 }
 

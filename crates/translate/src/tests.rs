@@ -22,7 +22,7 @@ fn amounts(list: &[(&str, i64)]) -> Resources {
 
 fn requests_of(spec: Value) -> Resources {
     let pod: Pod = read(json!({"metadata": {"name": "p"}, "spec": spec}));
-    pod_facts(&pod, &[]).template.requests
+    pod_facts(&pod, &[]).template.requests.clone()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{PodClaims, PodTemplate};
+use crate::facts::{PodClaims, PodTemplate, Shared};
 use crate::ids::TimeMs;
 
 /// `status.phase` of a pod.
@@ -110,7 +110,7 @@ pub struct PodFacts {
     pub claims: PodClaims,
     /// What placing it reads.
     #[serde(skip_serializing_if = "super::is_default")]
-    pub template: PodTemplate,
+    pub template: Shared<PodTemplate>,
 }
 
 /// One task of a group that has no pods yet.
@@ -125,5 +125,5 @@ pub struct ShapeTask {
     pub count: u32,
     /// Its pods.
     #[serde(skip_serializing_if = "super::is_default")]
-    pub template: PodTemplate,
+    pub template: Shared<PodTemplate>,
 }

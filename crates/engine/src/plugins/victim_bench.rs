@@ -74,7 +74,7 @@ impl Bench {
             mine: true,
             group: Some(group.to_owned()),
             created: TimeMs(i64::from(index)),
-            template: PodTemplate { requests: [("cpu".to_owned(), 1_000)].into(), ..PodTemplate::default() },
+            template: PodTemplate { requests: [("cpu".to_owned(), 1_000)].into(), ..PodTemplate::default() }.into(),
             ..PodFacts::default()
         };
         change(&mut facts);

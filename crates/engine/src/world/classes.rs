@@ -2,13 +2,12 @@
 //! A class lives while a pod or a shape refers to it; `generation` tells caches that an id was given out again.
 
 use std::hash::BuildHasher;
-use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::SmallVec;
 
 use crate::dims::{CPU, Demand, Dims, MEMORY, PODS};
-use crate::facts::PodTemplate;
+use crate::facts::{PodTemplate, Shared};
 use crate::ids::ClassId;
 
 /// What Kubernetes' scoring counts for a pod that asks for no cpu: 100 milli-cores.
@@ -19,7 +18,7 @@ const SCORED_MEMORY_BYTES: i64 = 200 << 20;
 /// Pods that scheduling can't tell apart.
 #[derive(Debug)]
 pub struct ClassRow {
-    pub(crate) template: Arc<PodTemplate>,
+    pub(crate) template: Shared<PodTemplate>,
     /// The requests, with one of `pods`.
     pub(crate) demand: Demand,
     /// cpu and memory as scoring counts them.
@@ -39,7 +38,7 @@ impl ClassRow {
         parts.sort_unstable_by_key(|(dim, _)| *dim);
         let demand = Demand(parts);
         let scored = scored(&demand);
-        Some(Self { template: Arc::new(template), demand, scored, generation, refs: self.refs })
+        Some(Self { template: template.into(), demand, scored, generation, refs: self.refs })
     }
 }
 
@@ -53,6 +52,8 @@ pub(crate) struct Classes {
     rows: Vec<Option<ClassRow>>,
     free: Vec<ClassId>,
     by_hash: FxHashMap<u64, SmallVec<[ClassId; 1]>>,
+    /// By where their templates are: one that comes again need not be read again.
+    by_address: FxHashMap<usize, ClassId>,
     generations: u64,
 }
 
@@ -62,10 +63,14 @@ impl Classes {
     }
 
     /// The class of `template`, with one more reference; true if it is new.
-    pub(crate) fn acquire(&mut self, template: &PodTemplate, dims: &mut Dims) -> (ClassId, bool) {
+    pub(crate) fn acquire(&mut self, template: &Shared<PodTemplate>, dims: &mut Dims) -> (ClassId, bool) {
+        if let Some(id) = self.by_address.get(&template.address()).copied() {
+            self.hold(id);
+            return (id, false);
+        }
         let hash = FxBuildHasher.hash_one(template);
         let known =
-            self.by_hash.get(&hash).into_iter().flatten().copied().find(|id| *self.row(*id).template == *template);
+            self.by_hash.get(&hash).into_iter().flatten().copied().find(|id| self.row(*id).template == *template);
         if let Some(id) = known {
             self.hold(id);
             return (id, false);
@@ -76,14 +81,14 @@ impl Classes {
         let scored = scored(&demand);
         debug_assert!(demand.get(PODS) == 1);
         self.generations += 1;
-        let row =
-            ClassRow { template: Arc::new(template.clone()), demand, scored, generation: self.generations, refs: 1 };
+        let row = ClassRow { template: template.clone(), demand, scored, generation: self.generations, refs: 1 };
         let id = self.free.pop().unwrap_or_else(|| {
             self.rows.push(None);
             ClassId::from(self.rows.len() - 1)
         });
         self.rows[id.index()] = Some(row);
         self.by_hash.entry(hash).or_default().push(id);
+        self.by_address.insert(template.address(), id);
         (id, true)
     }
 
@@ -106,7 +111,8 @@ impl Classes {
         if row.refs > 0 {
             return false;
         }
-        let hash = FxBuildHasher.hash_one(&*row.template);
+        let hash = FxBuildHasher.hash_one(&row.template);
+        self.by_address.remove(&row.template.address());
         if let Some(ids) = self.by_hash.get_mut(&hash) {
             ids.retain(|id| *id != class);
             if ids.is_empty() {
@@ -121,10 +127,16 @@ impl Classes {
 
 crate::save::saved! {
     ClassRow { template, demand, scored, generation, refs };
-    Classes { rows, free, generations } except { by_hash: {
-        let rows: &Vec<Option<ClassRow>> = &rows;
-        by_hash(rows)
-    } };
+    Classes { rows, free, generations } except {
+        by_hash: {
+            let rows: &Vec<Option<ClassRow>> = &rows;
+            by_hash(rows)
+        },
+        by_address: {
+            let rows: &Vec<Option<ClassRow>> = &rows;
+            by_address(rows)
+        },
+    };
 }
 
 /// The classes by the hash of their templates, as `acquire` puts them.
@@ -132,10 +144,16 @@ fn by_hash(rows: &[Option<ClassRow>]) -> FxHashMap<u64, SmallVec<[ClassId; 1]>> 
     let mut by_hash: FxHashMap<u64, SmallVec<[ClassId; 1]>> = FxHashMap::default();
     for (id, row) in rows.iter().enumerate() {
         if let Some(row) = row {
-            by_hash.entry(FxBuildHasher.hash_one(&*row.template)).or_default().push(ClassId::from(id));
+            by_hash.entry(FxBuildHasher.hash_one(&row.template)).or_default().push(ClassId::from(id));
         }
     }
     by_hash
+}
+
+/// The classes by where their templates are.
+fn by_address(rows: &[Option<ClassRow>]) -> FxHashMap<usize, ClassId> {
+    let rows = rows.iter().enumerate();
+    rows.filter_map(|(id, row)| Some((row.as_ref()?.template.address(), ClassId::from(id)))).collect()
 }
 
 #[cfg(test)]
@@ -145,7 +163,8 @@ mod tests {
     #[test]
     fn equal_templates_share_a_class_until_the_last_leaves() {
         let (mut classes, mut dims) = (Classes::default(), Dims::new());
-        let template = |cpu| PodTemplate { requests: [("cpu".to_owned(), cpu)].into(), ..PodTemplate::default() };
+        let template =
+            |cpu| Shared::from(PodTemplate { requests: [("cpu".to_owned(), cpu)].into(), ..PodTemplate::default() });
         let one = classes.acquire(&template(1000), &mut dims).0;
         assert_eq!(classes.acquire(&template(1000), &mut dims), (one, false));
         let other = classes.acquire(&template(2000), &mut dims).0;

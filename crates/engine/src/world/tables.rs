@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::config::Sharding;
 use crate::dims::Dims;
-use crate::facts::{GroupPhase, PodTemplate};
+use crate::facts::{GroupPhase, PodTemplate, Shared};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::runs::RunBook;
 use crate::world::classes::Classes;
@@ -311,7 +311,7 @@ impl Tables {
     }
 
     /// The class of `template`, with one more reference.
-    pub(crate) fn acquire_class(&mut self, template: &PodTemplate) -> ClassId {
+    pub(crate) fn acquire_class(&mut self, template: &Shared<PodTemplate>) -> ClassId {
         let (class, new) = self.classes.acquire(template, &mut self.dims);
         if new {
             self.couplings.add_class(class, template, &self.nodes);

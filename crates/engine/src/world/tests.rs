@@ -67,7 +67,7 @@ pub(crate) fn pod(group: &str, index: u32, cpu_milli: i64) -> PodFacts {
         mine: true,
         group: Some(group.to_owned()),
         created: TimeMs(i64::from(index)),
-        template: PodTemplate { requests: resources(cpu_milli), ..PodTemplate::default() },
+        template: PodTemplate { requests: resources(cpu_milli), ..PodTemplate::default() }.into(),
         ..PodFacts::default()
     }
 }

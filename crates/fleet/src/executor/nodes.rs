@@ -72,7 +72,7 @@ impl Nodes {
         if is_ours || matches!(phase, Some("Succeeded" | "Failed")) {
             return;
         }
-        let amounts: Amounts = pumice_translate::pod_facts(pod, &[]).template.requests.into_iter().collect();
+        let amounts: Amounts = pumice_translate::pod_facts(pod, &[]).template.requests.clone();
         let used = self.used.entry(node.clone()).or_default();
         for (resource, amount) in &amounts {
             let sum = used.entry(resource.clone()).or_default();

@@ -208,6 +208,26 @@ fn a_node_on_which_a_run_was_given_back_is_avoided() {
 }
 
 #[test]
+fn a_window_that_begins_knows_of_runs_whose_jobs_have_ended() {
+    let mut scene = Scene::new(&[("one", "a", 1)], &[("q", 1.0)]);
+    let first = scene.submit("q", "default", 1, 0, None);
+    scene.round();
+    let run = RunId { job: first, attempt: 1 };
+    let ask = Event::CancelAsked { jobs: vec![first], filter: pumice_ledger::Filter::Active, reason: String::new() };
+    scene.ledger.fold(&Entry { events: vec![ask], ..Entry::new(pumice_ledger::TimeMs(scene.now), "q", "set") });
+    scene.ledger.decide(pumice_ledger::TimeMs(scene.now), Inbox::default(), Retries::default());
+    assert!(scene.ledger.job(first).is_none() && scene.ledger.run(run).is_some());
+    let second = scene.submit("q", "default", 1, 0, None);
+    // Another leader, whose pool and window are new.
+    let fresh = Scene::new(&[("one", "a", 1)], &[("q", 1.0)]);
+    (scene.window, scene.pool) = (fresh.window, fresh.pool);
+    assert_eq!(scene.round(), BTreeMap::new(), "the node is not free yet");
+    let reports = vec![Report { cluster: "one".to_owned(), run, kind: ReportKind::Gone }];
+    scene.ledger.decide(pumice_ledger::TimeMs(scene.now), Inbox { reports, ..Inbox::default() }, Retries::default());
+    assert_eq!(scene.round().keys().copied().collect::<Vec<_>>(), [second]);
+}
+
+#[test]
 fn another_priority_is_another_turn() {
     let mut scene = Scene::new(&[("one", "a", 1)], &[("q", 1.0)]);
     let running = scene.submit("q", "default", 1, 0, None);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pumice_engine::{
-    Delta, GroupFacts, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, Requirement, Resources, TimeMs,
+    Delta, GroupFacts, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, Requirement, Resources, Shared, TimeMs,
 };
 use pumice_ledger::{Digest, Job, JobId, Ledger, NodeRef, Phase, Run, RunId, RunPhase, Shape};
 use rustc_hash::FxHashMap;
@@ -40,7 +40,7 @@ impl Default for Limits {
 /// A shape as it was read.
 #[derive(Debug, PartialEq, Eq)]
 struct Kind {
-    template: PodTemplate,
+    template: Shared<PodTemplate>,
     class: Arc<str>,
     /// What it takes of resources that are on no node.
     floating: Resources,
@@ -125,15 +125,17 @@ impl Window {
     }
 
     /// What the pool has to be told. `changed` are the jobs that the ledger says have changed since the last time.
-    /// O(changed, with the gangs they are in, + looked at).
+    /// O(changed, with the gangs they are in, + looked at); the first time O(runs + looked at).
     pub fn sync(&mut self, ledger: &Ledger, changed: &BTreeSet<JobId>) -> Vec<Delta> {
         self.syncs += 1;
-        let mut look = changed.clone();
-        if self.syncs == 1 {
-            look.extend(ledger.runs().map(|(run, _)| run.job));
-        }
+        let mut look: BTreeSet<JobId> = if self.syncs == 1 {
+            self.begin(ledger)
+        } else {
+            changed.iter().copied().filter(|id| self.concerns(ledger, *id)).collect()
+        };
         self.wait(ledger, &mut look);
         self.with_gangs(ledger, &mut look);
+        self.shown.reserve(look.len().saturating_sub(self.shown.len()));
         let mut deltas = Vec::with_capacity(look.len());
         let mut touched = BTreeSet::new();
         for job in look {
@@ -146,6 +148,23 @@ impl Window {
     /// What a round may start beside what the pool's runs hold, as of the last sync.
     pub fn allowance(&self, ledger: &Ledger, grant: Grant) -> Allowance {
         Allowance::new(grant, self.held.clone(), ledger.queues().filter_map(|queue| queue.definition))
+    }
+
+    /// Whose runs are there when a window begins. Those whose jobs have ended hold their room, too, and only they know of it.
+    fn begin(&mut self, ledger: &Ledger) -> BTreeSet<JobId> {
+        for (run, row) in ledger.runs() {
+            if row.pool == self.pool && ledger.job(run.job).is_none() {
+                let shown = Shown { run, priority: 0, gang: None, holds: None };
+                self.shown.entry(run.job).or_default().push(shown);
+            }
+        }
+        ledger.runs().map(|(run, _)| run.job).collect()
+    }
+
+    /// Whether there is, or was, something to show of a job even where it is not among the first of its queue: it ran
+    /// already, or others have to start with it. Of most that are submitted there is nothing.
+    fn concerns(&self, ledger: &Ledger, id: JobId) -> bool {
+        self.shown.contains_key(&id) || ledger.job(id).is_some_and(|job| job.attempts > 0 || ledger.gang(job).is_some())
     }
 
     /// Finds who waits now; those that did not before, or don't any more, are to be looked at.
@@ -215,14 +234,17 @@ impl Window {
         let job = ledger.job(id);
         let waits = self.waiting.contains_key(&id);
         let last = job.map(|job| RunId { job: id, attempt: job.attempts });
-        let runs: BTreeSet<RunId> = before.iter().map(|shown| shown.run).chain(last).collect();
+        let mut runs: Vec<RunId> = before.iter().map(|shown| shown.run).chain(last).collect();
+        runs.sort_unstable();
+        runs.dedup();
         let gang = job.and_then(|job| gang_key(ledger, job));
         let shown = |run: RunId, holds| {
             let was = before.iter().find(|shown| shown.run == run);
             let priority = job.map(|job| job.priority).or(was.map(|was| was.priority)).unwrap_or_default();
             Shown { run, priority, gang: gang.clone(), holds }
         };
-        let mut now: Vec<Shown> = Vec::new();
+        // Most have one, and there are many of them.
+        let mut now: Vec<Shown> = Vec::with_capacity(1);
         for run in runs {
             if let Some(row) = ledger.run(run).filter(|row| row.pool == self.pool) {
                 let known = before.iter().find(|was| was.run == run).and_then(|was| was.holds.as_ref());
@@ -334,7 +356,7 @@ impl Kind {
             shape.requests.clone().into_iter().partition(|(name, _)| constraints.floating.contains_key(name));
         template.requests = requests;
         ceilings::mark(&mut template, &shape.priority_class, &floating);
-        Self { template, class: shape.priority_class.as_str().into(), floating }
+        Self { template: template.into(), class: shape.priority_class.as_str().into(), floating }
     }
 }
 

@@ -125,7 +125,7 @@ fn others(cluster: &str, node: &wire::NodeState) -> Delta {
         node: Some(node_name(cluster, &node.name)),
         phase: PodPhase::Running,
         // What can't be read counts as all there is.
-        template: PodTemplate { requests: amounts(&node.used_by_others, i64::MAX), ..PodTemplate::default() },
+        template: PodTemplate { requests: amounts(&node.used_by_others, i64::MAX), ..PodTemplate::default() }.into(),
         ..PodFacts::default()
     }))
 }

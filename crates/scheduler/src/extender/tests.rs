@@ -99,7 +99,8 @@ fn world(config: &str) -> World {
         name: "p".to_owned(),
         mine: true,
         group: Some("g".to_owned()),
-        template: PodTemplate { requests: Resources::from([("cpu".to_owned(), 1_000)]), ..PodTemplate::default() },
+        template: PodTemplate { requests: Resources::from([("cpu".to_owned(), 1_000)]), ..PodTemplate::default() }
+            .into(),
         ..PodFacts::default()
     })));
     world

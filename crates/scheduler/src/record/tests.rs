@@ -114,7 +114,7 @@ impl Studio {
             created: self.now,
             node,
             phase,
-            template: PodTemplate { requests, ..PodTemplate::default() },
+            template: PodTemplate { requests, ..PodTemplate::default() }.into(),
             ..PodFacts::default()
         }))
     }

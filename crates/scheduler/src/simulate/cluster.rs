@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use pumice_engine::plugin::Registry;
 use pumice_engine::{
     Action, Bind, Config, Delta, Eviction, GroupFacts, NodeFacts, OwnerFacts, Plan, PodFacts, PodPhase, PodTemplate,
-    QueueFacts, Resources, ShapeTask, TimeMs, World,
+    QueueFacts, Resources, ShapeTask, Shared, TimeMs, World,
 };
 
 use super::history::{Answer, Asked, Guessed, History, Hold};
@@ -229,7 +229,7 @@ impl<'t> Cluster<'t> {
     fn submit(&mut self, job: &Job) {
         let number = self.submitted as u32;
         self.submitted += 1;
-        let template = template(job);
+        let template = Shared::from(template(job));
         let uid = format!("job-{number}");
         let minimum: Resources = job
             .requests

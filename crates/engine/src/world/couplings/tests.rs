@@ -397,7 +397,7 @@ fn some_pod() -> impl Strategy<Value = Change> {
             phase: phase_of(node.is_some()),
             terminating: phase == 7 && node.is_some(),
             node: node.map(|number| format!("n{number}")),
-            template,
+            template: template.into(),
             ..PodFacts::default()
         }))
     })

@@ -143,7 +143,7 @@ impl Farm {
             status: GroupStatus::default(),
             ..group(&work.name, work.pods)
         };
-        let tasks = vec![ShapeTask { role: String::new(), count: work.pods, template: self.template(work) }];
+        let tasks = vec![ShapeTask { role: String::new(), count: work.pods, template: self.template(work).into() }];
         self.lab.apply(Delta::ShapeUpsert { owner_uid: format!("job-{}", work.name), tasks, ended: false });
         self.lab.apply(Delta::GroupUpsert(Box::new(facts)));
         self.works.insert(work.name.clone(), work.clone());
@@ -151,7 +151,7 @@ impl Farm {
 
     pub(super) fn template(&self, work: &Work) -> PodTemplate {
         let node_selector = work.pin.map(|index| ("name".to_owned(), format!("n{index}"))).into_iter().collect();
-        PodTemplate { time_limit_ms: work.limit_ms, node_selector, ..pod("", 0, work.cpu_milli).template }
+        PodTemplate { time_limit_ms: work.limit_ms, node_selector, ..(*pod("", 0, work.cpu_milli).template).clone() }
     }
 
     /// One cycle and what comes of it at once: pods of what was admitted, starts of what was bound.
@@ -166,7 +166,7 @@ impl Farm {
                 let facts = PodFacts {
                     namespace: work.namespace.to_owned(),
                     created: self.lab.now,
-                    template: self.template(&work),
+                    template: self.template(&work).into(),
                     preemptable: work.stays.then_some(false),
                     ..pod(&work.name, index, work.cpu_milli)
                 };

@@ -58,14 +58,14 @@ fn some_delta() -> impl Strategy<Value = Delta> {
         let (group, index, requests, priority, node, (created, started, grace_ms)) = some;
         let node = node.map(|node| format!("n{node}"));
         let phase = if node.is_some() { PodPhase::Running } else { PodPhase::Pending };
-        let template = PodTemplate { requests, priority, ..PodTemplate::default() };
+        let template = PodTemplate { requests, priority, ..PodTemplate::default() }.into();
         let role = "r".to_owned();
         let pod = pod(&format!("g{group}"), index, 0);
         Delta::TaskUpsert(Box::new(PodFacts { node, phase, template, created, started, grace_ms, role, ..pod }))
     });
     let shape = (0..3_u32, count(), named()).prop_map(|(owner, count, requests)| {
         let template = PodTemplate { requests, ..PodTemplate::default() };
-        let tasks = vec![ShapeTask { role: "r".to_owned(), count, template }];
+        let tasks = vec![ShapeTask { role: "r".to_owned(), count, template: template.into() }];
         Delta::ShapeUpsert { owner_uid: format!("g{owner}"), tasks, ended: false }
     });
     let class = (0..2_u32, any::<i32>()).prop_map(|(name, value)| Delta::PriorityClassUpsert {

@@ -144,7 +144,7 @@ fn some_queue() -> impl Strategy<Value = Delta> {
 fn some_shape() -> impl Strategy<Value = Delta> {
     (0..2_u32, 0..4_u32, 0..4_i64, any::<bool>()).prop_map(|(job, count, cpu, ended)| {
         let template = PodTemplate { requests: resources(cpu * 500), ..PodTemplate::default() };
-        let tasks = vec![ShapeTask { role: "r0".to_owned(), count, template }];
+        let tasks = vec![ShapeTask { role: "r0".to_owned(), count, template: template.into() }];
         Delta::ShapeUpsert { owner_uid: format!("job{job}"), tasks, ended }
     })
 }

@@ -221,7 +221,7 @@ impl Pair {
         let shape = |role: &str, cpu| ShapeTask {
             role: role.to_owned(),
             count: job.pods,
-            template: template((job.asks.0 + cpu, job.asks.1)),
+            template: template((job.asks.0 + cpu, job.asks.1)).into(),
         };
         let tasks = match job.known {
             Known::Tasks => vec![shape("r", 0)],
@@ -260,7 +260,7 @@ impl Pair {
                     namespace: format!("ns{}", job.namespace),
                     name,
                     role: (*role).to_owned(),
-                    template: template((job.asks.0 + cpu, job.asks.1)),
+                    template: template((job.asks.0 + cpu, job.asks.1)).into(),
                     ..pod(&format!("g{index}"), number, 0)
                 };
                 if !self.pods.contains_key(&facts.uid) {

@@ -97,7 +97,7 @@ fn submit(studio: &mut Studio, namespace: &str, name: &str, cpu_milli: i64) {
             name: format!("{name}-main-{index}"),
             mine: true,
             group: Some(group.name.clone()),
-            template,
+            template: template.into(),
             ..PodFacts::default()
         }))
     }));

@@ -32,7 +32,8 @@ impl Scribe {
     }
 
     fn group_of(&mut self, queue: &str, name: &str, seconds: i64, (pods, cpu_milli): (u32, i64)) {
-        let template = PodTemplate { requests: [("cpu".to_owned(), cpu_milli)].into(), ..PodTemplate::default() };
+        let template =
+            PodTemplate { requests: [("cpu".to_owned(), cpu_milli)].into(), ..PodTemplate::default() }.into();
         let owner = OwnerFacts { kind: "Job".to_owned(), name: name.to_owned(), uid: format!("job-{name}") };
         let tasks = vec![ShapeTask { role: "main".to_owned(), count: pods, template }];
         let facts = GroupFacts {
@@ -60,7 +61,7 @@ impl Scribe {
             name: name.to_owned(),
             mine: true,
             group: Some(name.to_owned()),
-            template: PodTemplate { requests: [("cpu".to_owned(), cpu_milli)].into(), ..PodTemplate::default() },
+            template: PodTemplate { requests: [("cpu".to_owned(), cpu_milli)].into(), ..PodTemplate::default() }.into(),
             ..PodFacts::default()
         };
         change(&mut facts);
