@@ -3,8 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
-
 use crate::asked::Untold;
 use crate::broad::Broads;
 use crate::event::Shape;
@@ -12,8 +10,8 @@ use crate::executor::ExecutorSettings;
 use crate::gang::GangRow;
 use crate::ids::{Digest, JobId, RunId};
 use crate::job::{Job, Phase, Run, RunPhase, Turn};
-use crate::jobs::Jobs;
 use crate::lines::{GangIx, Interned, Lines, Place, QueueIx, SetIx, ShapeIx};
+use crate::pages::Paged;
 use crate::queue::{Queue, QueueView};
 use crate::tally::{Held, Tallies};
 
@@ -55,8 +53,8 @@ pub struct Ledger {
     pub(crate) sets: Interned<(QueueIx, String), SetRow, SetIx>,
     pub(crate) shapes: Interned<Digest, (Shape, usize), ShapeIx>,
     pub(crate) gangs: Interned<(SetIx, String), GangRow, GangIx>,
-    pub(crate) jobs: Jobs,
-    pub(crate) runs: FxHashMap<RunId, Run>,
+    pub(crate) jobs: Paged<JobId, Job>,
+    pub(crate) runs: Paged<RunId, Run>,
     pub(crate) clusters: BTreeMap<String, BTreeSet<RunId>>,
     pub(crate) executors: BTreeMap<String, ExecutorSettings>,
     /// Jobs of which something is asked.
