@@ -166,7 +166,7 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     let reasons = reasons.map(|kept| in_full(cycle.tables, cycle.tables.groups.row(group), kept.since, &kept.failure));
     let worth_telling_at = reasons.as_ref().map(|reasons| worth_telling_at(cycle, group, reasons));
     let too_early = worth_telling_at.filter(|at| *at > cycle.now);
-    let told = reasons.as_ref().filter(|_| too_early.is_none()).cloned();
+    let told = reasons.as_ref().filter(|_| too_early.is_none());
     if let Some(at) = too_early {
         cycle.wake_at(at);
     }
@@ -174,7 +174,7 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     cycle.tables.groups.row_mut(group).reasons = kept;
     let ready = is_ready(cycle, group);
     watch_outlook(cycle, group, ready);
-    let blocked = told.as_ref().filter(|reasons| !ready && reasons.stage != Stage::NoGroup);
+    let blocked = told.filter(|reasons| !ready && reasons.stage != Stage::NoGroup);
     let phase = phase(cycle.tables.groups.row(group), blocked.is_some(), ready);
     if phase == GroupPhase::Pending && cycle.tables.groups.row(group).phase != phase {
         // It has to be admitted again, without waiting for an event.
@@ -182,13 +182,14 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     }
     cycle.tables.set_phase(group, phase);
     let row = cycle.tables.groups.row(group);
-    // Binds are answered in a moment, and then there is more to say: one write instead of two.
+    // Binds are answered in a moment, and then there is more to say: one write instead of two. What has no object has
+    // nothing written.
     let in_flight = row.counts.get(TaskState::Binding) > 0;
-    if !in_flight || row.emitted.as_ref().is_none_or(|old| old.phase != phase) {
+    if row.known && (!in_flight || row.emitted.as_ref().is_none_or(|old| old.phase != phase)) {
         let status = status(row, phase, ready, blocked);
         write_status(cycle, group, status);
     }
-    told.is_none_or(|reasons| notify_pods(cycle, group, &reasons))
+    told.is_none_or(|reasons| notify_pods(cycle, group, reasons))
 }
 
 /// Guesses when a group that has come to wait will start, or tells that it has.
@@ -342,7 +343,7 @@ fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
     let row = cycle.tables.groups.row(group);
     let unchanged = row.emitted.as_ref().is_some_and(|old| old.same_class(&status));
     let moved = lies_in.filter(|name| *name != row.told_hyper_node.clone().unwrap_or_default());
-    if !row.known || (unchanged && moved.is_none()) {
+    if unchanged && moved.is_none() {
         return;
     }
     let shared = cycle.tables.groups.share(&status);
@@ -363,14 +364,18 @@ fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
 
 /// False if some are to be told later.
 fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) -> bool {
-    let row = cycle.tables.groups.row_mut(group);
-    if row.tasks.is_empty() {
+    if cycle.tables.groups.row(group).tasks.is_empty() {
         return true;
     }
-    let class: Arc<str> = reasons.class().into();
+    let class = cycle.tables.groups.share_name(&reasons.class());
+    let row = cycle.tables.groups.row_mut(group);
     let version = row.shape_version;
     let old = row.noticed.as_deref();
     if old.is_some_and(|old| (old.version, &old.class) == (version, &class)) {
+        return true;
+    }
+    if !cycle.config.tells_pods {
+        row.noticed = Some(Box::new(Noticed { version, class, at: cycle.now }));
         return true;
     }
     // Reasons that go back and forth are not worth a write to every pod each time; pods that were told nothing yet are.

@@ -40,6 +40,8 @@ pub struct Config {
     /// Where there is neither a volume nor a storage class the nodes meet claims by themselves, as one machine does by
     /// folders. Off, a claim without a volume keeps its pods waiting. Set by the shell, not by the file.
     pub nodes_meet_claims: bool,
+    /// Pods are told why they wait. Set by the shell, not by the file.
+    pub tells_pods: bool,
 }
 
 /// How a scheduler keeps to its NodeShard.
@@ -155,6 +157,7 @@ impl Default for Config {
             default_queue: "default".to_owned(),
             sharding: None,
             nodes_meet_claims: false,
+            tells_pods: true,
         }
     }
 }

@@ -124,6 +124,11 @@ impl RunBook {
         self.of_namespace.entry(namespace).or_default().note(job, run_ms);
     }
 
+    /// Whether anything speaks for runs in a namespace.
+    pub(crate) fn knows(&self, namespace: NamespaceId) -> bool {
+        self.of_namespace.contains_key(&namespace)
+    }
+
     /// What speaks for the next run of a kind.
     pub(crate) fn of(&self, kind: &Kind) -> Option<&Runs> {
         let of_profile = || self.of_profile.get(&(kind.namespace, kind.profile.clone()));

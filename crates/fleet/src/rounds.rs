@@ -60,7 +60,8 @@ impl Pool {
         registry.add(uniformity::NAME, &[], |_| Ok(Box::new(uniformity::Uniformity)));
         let (pool, limits, hand) = (name.to_owned(), constraints.clone(), desk.clone());
         registry.add(ceilings::NAME, &[], move |_| Ok(Box::new(Ceilings::new(&pool, limits.clone(), hand.clone()))));
-        let mut config = Config::default();
+        // There are no objects that could say why they wait: who asks is answered.
+        let mut config = Config { tells_pods: false, ..Config::default() };
         let plugin = |name: &str| PluginConfig {
             name: name.to_owned(),
             switches: Switches::default(),

@@ -115,7 +115,9 @@ impl Tables {
     }
 
     fn runs_of(&self, group: GroupId, class: ClassId) -> Option<&Runs> {
-        self.runs.of(&self.run_kind(group, class))
+        // Where nothing ever ended there is nothing to look up.
+        let knows = self.runs.knows(self.groups.row(group).namespace_id);
+        knows.then(|| self.run_kind(group, class)).and_then(|kind| self.runs.of(&kind))
     }
 
     /// What runs of the group's pods of this class are remembered under.
