@@ -208,6 +208,14 @@ impl Plugin for Capacity {
         })
     }
 
+    /// It holds no more than it deserves, and nobody in it can live on loan.
+    fn keeps_all_of(&self, tables: &Tables, queue: QueueId) -> bool {
+        let Some(standing) = self.standings.get(&queue) else { return false };
+        let held = &self.sums(tables.queues.row(queue)).allocated;
+        let owns = |class: &ClassRow| class.demand.iter().any(|(dim, _)| standing.deserved_of(dim).unwrap_or(0) > 0);
+        standing.deserved.iter().all(|(dim, deserved)| at(held, *dim) <= *deserved) && tables.classes.rows().all(owns)
+    }
+
     fn unified_evictable(&self, tables: &Tables, want: &GangEviction, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
         if !want.reclaim {
             return None;

@@ -62,6 +62,11 @@ impl Classes {
         self.rows[class.index()].as_ref().expect("a class is held by those who name it")
     }
 
+    /// Those that are alive.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &ClassRow> {
+        self.rows.iter().flatten()
+    }
+
     /// The class of `template`, with one more reference; true if it is new.
     pub(crate) fn acquire(&mut self, template: &Shared<PodTemplate>, dims: &mut Dims) -> (ClassId, bool) {
         if let Some(id) = self.by_address.get(&template.address()).copied() {

@@ -264,3 +264,27 @@ fn the_nearest_relatives_give_first() {
     let taken = plugin.reclaimable(lab.tables(), lab.task_id("a", 0), &victims).unwrap();
     assert_eq!(taken, [victims[1], victims[0]]);
 }
+
+#[test]
+fn a_queue_within_its_own_keeps_all_where_nobody_lives_on_loan() {
+    let mut lab = Lab::new(&[10_000]);
+    for (name, deserved, running) in [("within", 4_000, 3), ("above", 2_000, 3), ("nothing", 0, 1)] {
+        queue(&mut lab, name, "", owns(deserved));
+        jobs(&mut lab, name, 4, running);
+    }
+    let keeps = |lab: &Lab| {
+        let plugin = plugin(lab, false, 0);
+        ["within", "above", "nothing"].map(|name| {
+            let all = plugin.keeps_all_of(lab.tables(), lab.queue_id(name));
+            let task = |index| lab.task_id(name, index);
+            assert!(!all || (0..4).all(|index| plugin.keeps(lab.tables(), task(index))), "{name} keeps each");
+            all
+        })
+    };
+    assert_eq!(keeps(&lab), [true, false, false]);
+    // It asks for nothing that a queue deserves, and may leave any.
+    let mut guest = pod("within", 9, 0);
+    guest.template.requests = [("memory".to_owned(), 1)].into();
+    lab.pod(guest);
+    assert_eq!(keeps(&lab), [false, false, false]);
+}
