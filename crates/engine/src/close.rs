@@ -157,25 +157,29 @@ fn in_full(tables: &Tables, row: &GroupRow, since: TimeMs, failure: &Failure) ->
     }
 }
 
+/// What a group is told: long texts, which few read.
+fn said(tables: &Tables, group: GroupId) -> Option<Reasons> {
+    let row = tables.groups.row(group);
+    row.reasons.as_ref().map(|kept| in_full(tables, row, kept.since, &kept.failure))
+}
+
 /// False if its pods are to be told later.
 fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     let own = cycle.failures.remove(&group).map(Arc::new);
     let failure = own.or_else(|| alike(cycle.tables, cycle.backlog, group));
     let kept = kept(cycle, group, failure);
-    let reasons = kept.as_ref();
-    let reasons = reasons.map(|kept| in_full(cycle.tables, cycle.tables.groups.row(group), kept.since, &kept.failure));
-    let worth_telling_at = reasons.as_ref().map(|reasons| worth_telling_at(cycle, group, reasons));
+    let worth_telling_at = kept.as_ref().map(|kept| worth_telling_at(cycle, group, kept));
     let too_early = worth_telling_at.filter(|at| *at > cycle.now);
-    let told = reasons.as_ref().filter(|_| too_early.is_none());
+    let told = kept.as_ref().filter(|_| too_early.is_none()).map(|kept| kept.failure.clone());
     if let Some(at) = too_early {
         cycle.wake_at(at);
     }
-    await_group(cycle, group, reasons.as_ref());
+    await_group(cycle, group, kept.as_ref());
     cycle.tables.groups.row_mut(group).reasons = kept;
     let ready = is_ready(cycle, group);
     watch_outlook(cycle, group, ready);
-    let blocked = told.filter(|reasons| !ready && reasons.stage != Stage::NoGroup);
-    let phase = phase(cycle.tables.groups.row(group), blocked.is_some(), ready);
+    let blocked = told.as_ref().is_some_and(|failure| !ready && failure.stage != Stage::NoGroup);
+    let phase = phase(cycle.tables.groups.row(group), blocked, ready);
     if phase == GroupPhase::Pending && cycle.tables.groups.row(group).phase != phase {
         // It has to be admitted again, without waiting for an event.
         cycle.wake_at(cycle.now);
@@ -186,10 +190,11 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     // nothing written.
     let in_flight = row.counts.get(TaskState::Binding) > 0;
     if row.known && (!in_flight || row.emitted.as_ref().is_none_or(|old| old.phase != phase)) {
-        let status = status(row, phase, ready, blocked);
+        let blocked = if blocked { said(cycle.tables, group) } else { None };
+        let status = status(row, phase, ready, blocked.as_ref());
         write_status(cycle, group, status);
     }
-    told.is_none_or(|reasons| notify_pods(cycle, group, reasons))
+    told.is_none_or(|failure| notify_pods(cycle, group, &failure))
 }
 
 /// Guesses when a group that has come to wait will start, or tells that it has.
@@ -206,18 +211,18 @@ fn watch_outlook(cycle: &mut Cycle<'_>, group: GroupId, ready: bool) {
 }
 
 /// Pods and groups that are only being made are no news.
-fn worth_telling_at(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) -> TimeMs {
-    match reasons.stage {
-        Stage::NoGroup => reasons.since.plus_ms(MAKING_GRACE_MS),
+fn worth_telling_at(cycle: &mut Cycle<'_>, group: GroupId, kept: &Kept) -> TimeMs {
+    match kept.failure.stage {
+        Stage::NoGroup => kept.since.plus_ms(MAKING_GRACE_MS),
         Stage::NoPods => {
             let row = cycle.tables.groups.row_mut(group);
             if row.tasks.len() > row.arrived.0 {
                 row.arrived.1 = cycle.now;
             }
             row.arrived.0 = row.tasks.len();
-            row.arrived.1.max(reasons.since).plus_ms(MAKING_GRACE_MS)
+            row.arrived.1.max(kept.since).plus_ms(MAKING_GRACE_MS)
         }
-        _ => reasons.since,
+        _ => kept.since,
     }
 }
 
@@ -233,11 +238,11 @@ fn long_absent(cycle: &mut Cycle<'_>) -> Vec<GroupId> {
 }
 
 /// Notes when a group that is found not to be there is to be looked at again.
-fn await_group(cycle: &mut Cycle<'_>, group: GroupId, reasons: Option<&Reasons>) {
-    let Some(reasons) = reasons.filter(|reasons| reasons.stage == Stage::NoGroup) else { return };
+fn await_group(cycle: &mut Cycle<'_>, group: GroupId, kept: Option<&Kept>) {
+    let Some(kept) = kept.filter(|kept| kept.failure.stage == Stage::NoGroup) else { return };
     let row = cycle.tables.groups.row(group);
     if row.reasons.as_ref().is_none_or(|old| old.failure.stage != Stage::NoGroup) {
-        cycle.tables.groups.absent.push_back((reasons.since.plus_ms(MAKING_GRACE_MS), group));
+        cycle.tables.groups.absent.push_back((kept.since.plus_ms(MAKING_GRACE_MS), group));
     }
 }
 
@@ -363,11 +368,11 @@ fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
 }
 
 /// False if some are to be told later.
-fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) -> bool {
+fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, failure: &Failure) -> bool {
     if cycle.tables.groups.row(group).tasks.is_empty() {
         return true;
     }
-    let class = cycle.tables.groups.share_name(&reasons.class());
+    let class = cycle.tables.groups.share_name(&failure.class());
     let row = cycle.tables.groups.row_mut(group);
     let version = row.shape_version;
     let old = row.noticed.as_deref();
@@ -388,8 +393,8 @@ fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, reasons: &Reasons) -> bool
     if let Some(at) = too_soon {
         cycle.wake_at(at);
     }
-    let condition = if reasons.stage == Stage::Binding { "SchedulerError" } else { "Unschedulable" };
-    let message = reasons.summary();
+    let condition = if failure.stage == Stage::Binding { "SchedulerError" } else { "Unschedulable" };
+    let message = said(cycle.tables, group).map(|reasons| reasons.summary()).unwrap_or_default();
     for task in cycle.tables.groups.row(group).tasks.clone() {
         let row = cycle.tables.tasks.row_mut(task.index());
         let told = row.noticed.as_ref().is_some_and(|told| too_soon.is_some() || *told == class);

@@ -477,10 +477,3 @@ impl Reason {
         matches!(self, Self::QueueShare { .. })
     }
 }
-
-impl Reasons {
-    /// What kind of reasons these are. Objects are written anew only when this changes.
-    pub fn class(&self) -> String {
-        class_of(self.stage, &self.reasons)
-    }
-}
