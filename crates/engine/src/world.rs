@@ -236,7 +236,7 @@ impl World {
             world: self,
             namespace: &row.namespace,
             name: &row.name,
-            owner: row.owner.as_ref(),
+            owner: row.owner.as_deref(),
             queue: &self.tables.queues.row(row.queue).name,
             phase: row.phase,
         }

@@ -4,8 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
-
 use crate::ids::{GroupId, QueueId};
 use crate::share;
 use crate::world::groups::GroupRow;
@@ -17,9 +15,18 @@ struct Sum {
     amounts: Vec<i64>,
 }
 
+/// What a group was counted for.
+#[derive(Debug)]
+struct Counted {
+    queue: QueueId,
+    priority: i32,
+    amounts: Box<[i64]>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
-    of: FxHashMap<GroupId, (QueueId, i32, Vec<i64>)>,
+    /// By group.
+    of: Vec<Option<Counted>>,
     sums: BTreeMap<(QueueId, i32), Sum>,
 }
 
@@ -33,7 +40,8 @@ impl Holdings {
 
     /// The group is like this now, or gone.
     pub(super) fn set(&mut self, group: GroupId, row: Option<&GroupRow>) {
-        if let Some((queue, priority, amounts)) = self.of.remove(&group)
+        let before = self.of.get_mut(group.index()).and_then(Option::take);
+        if let Some(Counted { queue, priority, amounts }) = before
             && let Some(sum) = self.sums.get_mut(&(queue, priority))
         {
             sum.groups.remove(&group);
@@ -46,7 +54,11 @@ impl Holdings {
             let sum = self.sums.entry((row.queue, row.priority)).or_default();
             sum.groups.insert(group);
             share::add(&mut sum.amounts, &row.allocated, 1);
-            self.of.insert(group, (row.queue, row.priority, row.allocated.clone()));
+            if self.of.len() <= group.index() {
+                self.of.resize_with(group.index() + 1, || None);
+            }
+            let amounts = row.allocated.as_slice().into();
+            self.of[group.index()] = Some(Counted { queue: row.queue, priority: row.priority, amounts });
         }
     }
 

@@ -350,7 +350,7 @@ impl Tables {
         let run_profile = self.groups.share_name(&facts.run_profile);
         let row = self.groups.row_mut(group);
         let replaced = row.known && *row.uid != *facts.uid;
-        let same_owner = row.known && !replaced && row.owner == facts.owner;
+        let same_owner = row.known && !replaced && row.owner.as_deref() == facts.owner.as_ref();
         if replaced {
             row.emitted = None;
             row.reasons = None;
@@ -374,7 +374,7 @@ impl Tables {
         row.priority = self.priorities.resolve(&facts.priority_class);
         row.annotations.clone_from(&facts.annotations);
         row.preemptable = facts.preemptable;
-        row.topology.clone_from(&facts.topology);
+        row.topology = facts.topology.clone().map(Box::new);
         row.run_profile = run_profile;
         let parts_changed = !was_known || row.sub_groups != facts.sub_groups;
         row.sub_groups.clone_from(&facts.sub_groups);

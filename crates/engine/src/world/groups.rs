@@ -117,7 +117,7 @@ pub struct GroupRow {
     pub(crate) priority_class: Arc<str>,
     pub(crate) priority: i32,
     pub(crate) created: TimeMs,
-    pub(crate) owner: Option<OwnerFacts>,
+    pub(crate) owner: Option<Box<OwnerFacts>>,
     pub(crate) phase: GroupPhase,
     pub(crate) tasks: BTreeSet<TaskId>,
     pub(crate) counts: Counts,
@@ -130,7 +130,7 @@ pub struct GroupRow {
     pub(crate) annotations: BTreeMap<String, String>,
     /// Its pods may be victims: as its PodGroup says, if it does.
     pub(crate) preemptable: Option<bool>,
-    pub(crate) topology: Option<TopologySpec>,
+    pub(crate) topology: Option<Box<TopologySpec>>,
     /// What its runs are remembered under.
     pub(crate) run_profile: Arc<str>,
     /// When it is to have ended.
@@ -447,12 +447,12 @@ impl Groups {
     pub(crate) fn set_owner(&mut self, group: GroupId, owner: Option<OwnerFacts>) -> Option<OwnerFacts> {
         let row = self.table.row_mut(group.index());
         let key = |owner: &OwnerFacts| (owned_key(&row.namespace, &owner.name), group);
-        let (old, new) = (row.owner.as_ref().map(key), owner.as_ref().map(key));
+        let (old, new) = (row.owner.as_deref().map(key), owner.as_ref().map(key));
         if old != new {
             old.map(|old| self.owned.remove(&old));
             new.map(|new| self.owned.insert(new));
         }
-        std::mem::replace(&mut row.owner, owner)
+        std::mem::replace(&mut row.owner, owner.map(Box::new)).map(|owner| *owner)
     }
 
     /// The group of that name, and those whose owner has it.

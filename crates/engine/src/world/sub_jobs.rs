@@ -44,59 +44,60 @@ impl SubJobRow {
     }
 }
 
-/// The parts of one group.
+/// The parts of one group. Most have none.
 #[derive(Debug, Default)]
 pub(crate) struct SubJobs {
+    made: Option<Box<Made>>,
+}
+
+#[derive(Debug, Default)]
+struct Made {
     rows: Vec<SubJobRow>,
     by_name: FxHashMap<Arc<str>, u32>,
 }
 
 impl SubJobs {
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows().is_empty()
     }
 
     pub(crate) fn rows(&self) -> &[SubJobRow] {
-        &self.rows
+        self.made.as_ref().map_or(&[], |made| &made.rows)
     }
 
     pub(crate) fn row(&self, sub_job: u32) -> &SubJobRow {
-        &self.rows[sub_job as usize]
+        &self.rows()[sub_job as usize]
     }
 
     /// Starts over; the caller assigns all tasks anew.
     pub(crate) fn reset(&mut self, policies: &[SubGroupPolicy]) {
-        self.rows.clear();
-        self.by_name.clear();
-        if !policies.is_empty() {
-            self.rows.push(SubJobRow::new("".into(), None, None));
-        }
+        let rest =
+            || Box::new(Made { rows: vec![SubJobRow::new("".into(), None, None)], by_name: FxHashMap::default() });
+        self.made = (!policies.is_empty()).then(rest);
     }
 
     /// The part that a pod with these labels belongs to: the first policy that selects it and all of whose keys it has.
     pub(crate) fn assign(&mut self, policies: &[SubGroupPolicy], labels: &BTreeMap<String, String>) -> u32 {
-        if self.rows.is_empty() {
-            return REST;
-        }
+        let Some(Made { rows, by_name }) = self.made.as_deref_mut() else { return REST };
         let taken = policies.iter().enumerate().find_map(|(at, policy)| Some((at, values(policy, labels)?)));
         let Some((policy, values)) = taken else { return REST };
         // Label values hold no slash, so that no two lists of values make one name.
         let name = format!("{}/{}", policies[policy].name, values.join("/"));
-        if let Some(known) = self.by_name.get(name.as_str()) {
+        if let Some(known) = by_name.get(name.as_str()) {
             return *known;
         }
-        if self.rows.len() >= SUB_JOBS_MAX {
+        if rows.len() >= SUB_JOBS_MAX {
             return REST;
         }
         let name: Arc<str> = name.into();
-        let id = u32::try_from(self.rows.len()).expect("fewer than the limit");
-        self.rows.push(SubJobRow::new(name.clone(), Some(policy), values.first().and_then(|value| value.parse().ok())));
-        self.by_name.insert(name, id);
+        let id = u32::try_from(rows.len()).expect("fewer than the limit");
+        rows.push(SubJobRow::new(name.clone(), Some(policy), values.first().and_then(|value| value.parse().ok())));
+        by_name.insert(name, id);
         id
     }
 
     pub(crate) fn count(&mut self, sub_job: u32, state: TaskState, best_effort: bool, sign: i32) {
-        let Some(row) = self.rows.get_mut(sub_job as usize) else { return };
+        let Some(row) = self.made.as_deref_mut().and_then(|made| made.rows.get_mut(sub_job as usize)) else { return };
         row.counts.add(state, sign);
         if best_effort && state == TaskState::Pending {
             row.pending_best_effort =
@@ -141,12 +142,12 @@ fn reach(spec: Option<&TopologySpec>, hyper: &HyperNodes, soft_tier: u32) -> Rea
 impl GroupRow {
     /// How far apart all of the group's pods may lie.
     pub(crate) fn reach(&self, hyper: &HyperNodes) -> Reach {
-        reach(self.topology.as_ref(), hyper, hyper.root_tier())
+        reach(self.topology.as_deref(), hyper, hyper.root_tier())
     }
 
     /// How far apart the pods of one part may lie. The part without a policy has what the group has.
     pub(crate) fn reach_of(&self, sub_job: u32, hyper: &HyperNodes) -> Reach {
-        let policy = self.sub_jobs.rows.get(sub_job as usize).and_then(|row| row.policy);
+        let policy = self.sub_jobs.rows().get(sub_job as usize).and_then(|row| row.policy);
         let Some(policy) = policy else { return self.reach(hyper) };
         let soft_tier = match self.reach(hyper) {
             Reach::Tier(tier) => tier,
@@ -162,7 +163,7 @@ impl GroupRow {
 
     /// Pods of a part that start together.
     pub(crate) fn min_of(&self, sub_job: u32) -> u32 {
-        match self.sub_jobs.rows.get(sub_job as usize) {
+        match self.sub_jobs.rows().get(sub_job as usize) {
             None => self.min_member,
             Some(row) => row.policy.and_then(|policy| self.sub_groups[policy].size).unwrap_or(1),
         }
@@ -185,7 +186,7 @@ impl GroupRow {
     /// Parts that policies need and that are not ready.
     pub(crate) fn short_parts(&self) -> usize {
         let of_policy = |(at, policy): (usize, &SubGroupPolicy)| {
-            let rows = (0_u32..).zip(&self.sub_jobs.rows).filter(|(_, row)| row.policy == Some(at));
+            let rows = (0_u32..).zip(self.sub_jobs.rows()).filter(|(_, row)| row.policy == Some(at));
             let ready = rows.filter(|(id, _)| self.part_ready(*id, Counting::WithBestEffort, true)).count();
             (policy.min_sub_groups.unwrap_or(0) as usize).saturating_sub(ready)
         };
@@ -200,7 +201,7 @@ impl GroupRow {
     fn short_by(&self, counts: impl Fn(u32, &SubJobRow) -> bool) -> Option<(&SubGroupPolicy, u32)> {
         let needed = self.sub_groups.iter().enumerate().filter(|(_, policy)| policy.min_sub_groups.unwrap_or(0) > 0);
         let of_policy = |at: usize| {
-            let rows = (0_u32..).zip(&self.sub_jobs.rows).filter(|(_, row)| row.policy == Some(at));
+            let rows = (0_u32..).zip(self.sub_jobs.rows()).filter(|(_, row)| row.policy == Some(at));
             u32::try_from(rows.filter(|(id, row)| counts(*id, row)).count()).unwrap_or(u32::MAX)
         };
         needed
@@ -255,7 +256,8 @@ impl Tables {
 
 crate::save::saved! {
     SubJobRow { name, policy, index, counts, pending_best_effort };
-    SubJobs { rows, by_name };
+    SubJobs { made };
+    Made { rows, by_name };
 }
 
 #[cfg(test)]

@@ -246,7 +246,7 @@ impl GroupRow {
 
     /// Where in the network its pods must lie together.
     pub fn topology(&self) -> Option<&TopologySpec> {
-        self.topology.as_ref()
+        self.topology.as_deref()
     }
 
     /// Its minimum.
