@@ -156,6 +156,11 @@ impl Ledger {
         Some((&self.gangs.name(gang).1, row.cardinality, &row.uniformity, &row.members))
     }
 
+    /// Whether any job is a member of a gang.
+    pub fn has_gangs(&self) -> bool {
+        !self.gangs.is_empty()
+    }
+
     /// Where a job stands in its queue.
     pub fn place(&self, job: &Job) -> Place {
         Place { class: self.class_of(job.shape).value, priority: job.priority }

@@ -51,6 +51,10 @@ impl<K: Clone + Eq + Hash, V, I: Copy + From<u32> + Into<usize>> Interned<K, V, 
         self.by_name.get(name).copied()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
     pub(crate) fn intern(&mut self, name: &K, row: impl FnOnce() -> V) -> I {
         if let Some(index) = self.find(name) {
             return index;

@@ -212,6 +212,9 @@ impl Window {
 
     /// What a gang is called depends on all of its members: where one is looked at all are.
     fn with_gangs(&self, ledger: &Ledger, look: &mut BTreeSet<JobId>) {
+        if self.gangs.is_empty() && !ledger.has_gangs() {
+            return;
+        }
         let mut others: BTreeSet<JobId> = BTreeSet::new();
         for id in look.iter().copied() {
             if others.contains(&id) {
@@ -233,7 +236,7 @@ impl Window {
         let before = self.shown.remove(&id).unwrap_or_default();
         let job = ledger.job(id);
         let waits = self.waiting.contains_key(&id);
-        let last = job.map(|job| RunId { job: id, attempt: job.attempts });
+        let last = job.filter(|job| job.attempts > 0).map(|job| RunId { job: id, attempt: job.attempts });
         let mut runs: Vec<RunId> = before.iter().map(|shown| shown.run).chain(last).collect();
         runs.sort_unstable();
         runs.dedup();
