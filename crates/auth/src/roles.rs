@@ -124,6 +124,9 @@ const HISTORYS_LEASE: Line = (&["coordination.k8s.io"], &["leases"], &["get", "u
 const EXECUTOR: &[Line] = &[
     (CORE, &["nodes", "events"], READ),
     (CORE, &["pods"], &["get", "list", "watch", "create", "delete"]),
+    // What people of the fleet ask for: logs, and cordons.
+    (CORE, &["pods/log"], &["get"]),
+    (CORE, &["nodes"], &["patch"]),
     (CORE, &["services"], &["create"]),
     (&["networking.k8s.io"], &["ingresses"], &["create"]),
     // What pods use, where the cluster measures it.

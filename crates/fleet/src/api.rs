@@ -15,6 +15,7 @@ use crate::database::Log;
 use crate::submit::Rules;
 
 mod calls;
+mod cluster_calls;
 mod convert;
 mod error;
 mod events;
@@ -33,6 +34,7 @@ mod submit_calls;
 mod tests;
 mod who;
 
+pub(crate) use cluster_calls::{LOG_BYTES_MAX, cordon_labels, home};
 pub(crate) use convert::shape_of;
 pub use convert::{Refusal, Request, submission};
 pub use error::Error;

@@ -7,6 +7,7 @@
 mod calls;
 pub mod categories;
 pub mod core;
+mod errands;
 pub mod facts;
 mod link;
 mod nodes;

@@ -3,10 +3,11 @@
 use std::pin::Pin;
 
 use futures::{Stream, StreamExt as _};
-use pumice_wire::executor::{FromExecutor, ToExecutor, executors_server::Executors};
+use pumice_wire::executor::{ErrandAnswer, ErrandAnswered, FromExecutor, ToExecutor, executors_server::Executors};
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::errands::Errands;
 use crate::leader::{Input, OUT_MAX};
 
 /// Who an executor is, as the listener found out: its certificate's or token's name.
@@ -17,12 +18,13 @@ pub struct ExecutorName(pub String);
 #[derive(Debug, Clone)]
 pub struct Streams {
     inputs: mpsc::Sender<Input>,
+    errands: Errands,
 }
 
 impl Streams {
-    /// Streams for a leader.
-    pub fn new(inputs: mpsc::Sender<Input>) -> Self {
-        Self { inputs }
+    /// Streams for a leader; answers to errands go to whoever waits for them.
+    pub fn new(inputs: mpsc::Sender<Input>, errands: Errands) -> Self {
+        Self { inputs, errands }
     }
 }
 
@@ -54,6 +56,13 @@ impl Executors for Streams {
             let _ = inputs.send(Input::Closed { name, number }).await;
         };
         Ok(Response::new(Box::pin(both(told, incoming))))
+    }
+
+    async fn answer(&self, request: Request<ErrandAnswer>) -> Result<Response<ErrandAnswered>, Status> {
+        let who = request.extensions().get::<ExecutorName>().cloned();
+        let ExecutorName(cluster) = who.ok_or_else(|| Status::unauthenticated("an answer is some executor's"))?;
+        self.errands.answered(&cluster, request.into_inner());
+        Ok(Response::new(ErrandAnswered {}))
     }
 }
 

@@ -17,6 +17,7 @@ use pumice_wire::api::{
     event_server::EventServer, executor_server::ExecutorServer, jobs_server::JobsServer, node_server::NodeServer,
     queue_service_server::QueueServiceServer, submit_server::SubmitServer,
 };
+use pumice_wire::binoculars::binoculars_server::BinocularsServer;
 use pumice_wire::client::ANSWER_BYTES_MAX;
 use pumice_wire::executor::executors_server::ExecutorsServer;
 use pumice_wire::job_sets::job_sets_server::JobSetsServer;
@@ -27,8 +28,10 @@ use tonic::body::Body;
 use tonic::codegen::Service as _;
 
 use crate::api::{self, Api, Permission, Who};
+use crate::binoculars::Binoculars;
 use crate::clock;
 use crate::database::{DatabaseStanding, Log};
+use crate::errands::Errands;
 use crate::executors::{ExecutorName, Streams};
 use crate::leader::Input;
 use crate::metrics::{Asked, Metrics};
@@ -88,6 +91,8 @@ pub struct Front<L: Log> {
     executors: ExecutorsServer<Streams>,
     reports: SchedulerReportingServer<Reports>,
     told: Reports,
+    looking: Binoculars<L>,
+    binoculars: BinocularsServer<Binoculars<L>>,
     gate: Arc<Gate>,
     checks: Arc<Semaphore>,
     leader: mpsc::Sender<Input>,
@@ -107,6 +112,8 @@ impl<L: Log> Front<L> {
     /// Answers with these services, for people whom certificates name or whom the gate knows. What only the leader knows or takes goes
     /// to `leader`.
     pub fn new(api: Api<L>, leader: mpsc::Sender<Input>, gate: Arc<Gate>) -> Self {
+        let errands = Errands::new(leader.clone());
+        let looking = Binoculars::new(api.clone(), errands.clone());
         Self {
             submit: limited!(SubmitServer, api.clone()),
             queues: limited!(QueueServiceServer, api.clone()),
@@ -115,9 +122,11 @@ impl<L: Log> Front<L> {
             clusters: limited!(ExecutorServer, api.clone()),
             nodes: limited!(NodeServer, api.clone()),
             job_sets: limited!(JobSetsServer, api.clone()),
-            executors: limited!(ExecutorsServer, Streams::new(leader.clone())),
+            executors: limited!(ExecutorsServer, Streams::new(leader.clone(), errands)),
             reports: limited!(SchedulerReportingServer, Reports::new(leader.clone())),
             told: Reports::new(leader.clone()),
+            binoculars: limited!(BinocularsServer, looking.clone()),
+            looking,
             api,
             gate,
             checks: Arc::new(Semaphore::new(CHECKS_MAX)),
@@ -193,6 +202,7 @@ impl<L: Log> Front<L> {
             "api.Node" => served!(nodes),
             "pumice.job_sets.v1.JobSets" => served!(job_sets),
             "schedulerobjects.SchedulerReporting" => served!(reports),
+            "binoculars.Binoculars" => served!(binoculars),
             "pumice.fleet.v1.Executors" => match executor(who.as_deref()) {
                 Ok(name) => {
                     request.extensions_mut().insert(name);
@@ -208,7 +218,7 @@ impl<L: Log> Front<L> {
             _ if is_grpc(&request) => {
                 Status::unimplemented(format!("this server has no service {service:?}")).into_http()
             }
-            _ => gateway::answer(&self.api, &self.told, who, request).await,
+            _ => gateway::answer(&self.api, &self.told, &self.looking, who, request).await,
         }
     }
 

@@ -19,9 +19,10 @@ use crate::clock;
 use crate::database::{Epoch, Error, Log, Seq};
 use crate::metrics::{Metrics, Snapshot, Stories};
 use crate::rounds::{Constraints, Limits, Rates};
-use crate::sessions::{Broken, Sessions};
+use crate::sessions::{Broken, Sessions, Unreached};
 
 mod commit;
+mod errands;
 mod orders;
 mod pools;
 mod questions;
@@ -72,6 +73,22 @@ pub enum Input {
         number: u64,
         /// What it said.
         message: wire::FromExecutor,
+    },
+    /// The executor of a cluster is to do something at once.
+    Errand {
+        /// The cluster.
+        cluster: String,
+        /// What.
+        errand: wire::Errand,
+        /// Whether it was sent.
+        sent: oneshot::Sender<Result<(), Unreached>>,
+    },
+    /// Somebody wants to know which clusters have a node of this name.
+    Homes {
+        /// The node.
+        node: String,
+        /// The clusters.
+        answer: oneshot::Sender<Vec<String>>,
     },
     /// Somebody wants to know something.
     Ask {
@@ -254,7 +271,9 @@ impl<L: Log> Leader<L> {
             }
             Input::Message { name, number, message } => term.receive(&name, number, message),
             Input::Ask { question, answer } => term.ask(question, answer),
-            // Whoever asked may be gone.
+            // Whoever asked may be gone, here as below.
+            Input::Errand { cluster, errand, sent } => drop(sent.send(term.errand(&cluster, errand))),
+            Input::Homes { node, answer } => drop(answer.send(term.sessions.homes(&node))),
             Input::Measure { answer } => drop(answer.send(term.measure())),
             Input::Closed { name, number } => term.close(&name, number),
         }

@@ -3,10 +3,12 @@
 //! [`pumice_wire`] is what goes over the network; everything else speaks in types of its own.
 
 pub mod api;
+pub mod binoculars;
 mod clock;
 pub mod config;
 pub mod database;
 pub mod doctor;
+pub mod errands;
 pub mod executor;
 pub mod executors;
 pub mod front;

@@ -12,9 +12,11 @@ use pumice_wire::executor::{self as wire, from_executor, to_executor};
 
 use crate::metrics::ClusterCounts;
 
+mod errands;
 mod nodes;
 mod reports;
 
+pub use errands::Unreached;
 use nodes::Nodes;
 pub(crate) use nodes::{DEFAULT_POOL, facts as node_facts};
 use reports::cut;
@@ -109,6 +111,8 @@ struct Session {
     unanswered: bool,
     /// All of its runs are known; before that it gets no orders.
     told_runs: bool,
+    /// It may be sent errands.
+    runs_errands: bool,
     sent: u64,
     leased: BTreeSet<RunId>,
     stopped: BTreeSet<RunId>,
@@ -189,6 +193,7 @@ impl Sessions {
             seen: first.sequence,
             unanswered: false,
             told_runs: false,
+            runs_errands: hello.runs_errands,
             sent: 1,
             leased: BTreeSet::new(),
             stopped: BTreeSet::new(),

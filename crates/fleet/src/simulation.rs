@@ -486,7 +486,7 @@ impl World {
                 };
                 Input::Deleted { run, answer: if unheard { DeleteAnswer::Failed } else { answer } }
             }
-            Output::Report(_) | Output::EndSession(_) => return,
+            Output::Report(_) | Output::EndSession(_) | Output::RunErrand(_) => return,
         };
         self.clusters[index].hear(now, answer);
     }

@@ -18,3 +18,10 @@ pub mod client;
 pub mod kubernetes;
 pub mod rest;
 pub mod wellknown;
+
+/// Beside an answer of [`binoculars`]: the number of the pod whose log it is. Who goes on asking asks for that one.
+pub const LOG_POD: &str = "pumice-log-pod";
+/// Beside an answer of [`binoculars`]: there is more, from the time of the last line on.
+pub const LOG_MORE: &str = "pumice-log-more";
+/// Beside an answer of [`binoculars`]: the container has ended, so that nothing more will be written.
+pub const LOG_ENDED: &str = "pumice-log-ended";

@@ -5,7 +5,9 @@ use std::pin::Pin;
 use futures::{Stream, StreamExt as _, stream};
 use pumice_wire::executor::executors_client::ExecutorsClient;
 use pumice_wire::executor::executors_server::{Executors, ExecutorsServer};
-use pumice_wire::executor::{FromExecutor, Hello, ToExecutor, Welcome, from_executor, to_executor};
+use pumice_wire::executor::{
+    ErrandAnswer, ErrandAnswered, FromExecutor, Hello, ToExecutor, Welcome, from_executor, to_executor,
+};
 use pumice_wire::{api, rest};
 use serde_json::{Value, json};
 use tonic::{Request, Response, Status, Streaming};
@@ -84,6 +86,10 @@ impl Executors for Greeter {
             Ok(ToExecutor { sequence: message.sequence, message: Some(answer) })
         });
         Ok(Response::new(answers.boxed()))
+    }
+
+    async fn answer(&self, _: Request<ErrandAnswer>) -> Result<Response<ErrandAnswered>, Status> {
+        Err(Status::unimplemented("it has no errands"))
     }
 }
 

@@ -96,11 +96,13 @@ async fn rights(client: &Client, checks: &mut Vec<Check>) {
     let mut missing = BTreeSet::new();
     let mut asked = 0;
     for (verb, group, resource) in wanted() {
+        let (of, subresource) = resource.split_once('/').map_or((&*resource, None), |(of, sub)| (of, Some(sub)));
         let spec = SelfSubjectAccessReviewSpec {
             resource_attributes: Some(ResourceAttributes {
                 verb: Some(verb.clone()),
                 group: Some(group.clone()),
-                resource: Some(resource.clone()),
+                resource: Some(of.to_owned()),
+                subresource: subresource.map(str::to_owned),
                 ..ResourceAttributes::default()
             }),
             ..SelfSubjectAccessReviewSpec::default()

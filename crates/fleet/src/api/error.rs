@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pumice_ledger::JobId;
 use thiserror::Error as ThisError;
 use tonic::{Code, Status};
 
@@ -83,6 +84,30 @@ pub enum Error {
         /// The job set.
         job_set: String,
     },
+    /// There is no such job, or none any more.
+    #[error("there is no job {0}")]
+    NoJob(JobId),
+    /// The job has not come so far.
+    #[error("job {job} {stands}")]
+    NoPod {
+        /// The job.
+        job: JobId,
+        /// How it stands, and what to do.
+        stands: String,
+    },
+    /// No cluster has such a node.
+    #[error("no cluster has a node {0}")]
+    NoNode(String),
+    /// It is not clear which node is meant.
+    #[error("nodes of the name {node} are in the clusters {clusters}: say which, as in {first}/{node}")]
+    Nodes {
+        /// The name.
+        node: String,
+        /// Those that have one.
+        clusters: String,
+        /// One of them.
+        first: String,
+    },
     /// The server ends.
     #[error("the server is stopping: ask again, another one answers")]
     Stopping,
@@ -104,8 +129,10 @@ impl Error {
             | Error::TooLong { .. }
             | Error::Id { .. }
             | Error::Field { .. }
-            | Error::Submit(_) => Code::InvalidArgument,
-            Error::NoQueue(_) | Error::NoJobSet { .. } => Code::NotFound,
+            | Error::Submit(_)
+            | Error::Nodes { .. } => Code::InvalidArgument,
+            Error::NoQueue(_) | Error::NoJobSet { .. } | Error::NoJob(_) | Error::NoNode(_) => Code::NotFound,
+            Error::NoPod { .. } => Code::FailedPrecondition,
             Error::Stopping => Code::Unavailable,
             Error::Broken => Code::Internal,
             Error::Database(error) => code_of(error),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pumice_ledger::{RunId, TimeMs};
-use pumice_wire::executor::{RunReport, Runs, ToExecutor};
+use pumice_wire::executor::{Errand, RunReport, Runs, ToExecutor};
 
 use super::categories::{Categories, CategoryError};
 use super::facts::{PodEvent, PodFacts};
@@ -157,6 +157,8 @@ pub enum Output {
         /// How.
         how: Deletion,
     },
+    /// Do this at once, and tell the server what came of it. No run is another for it.
+    RunErrand(Box<Errand>),
     /// Say this to the server.
     Report(Runs),
     /// End the session.

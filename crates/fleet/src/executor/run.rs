@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls;
 use super::core::{Core, Input, Output, SessionEnd, SettingsError};
+use super::errands::Errands;
 use super::facts::{PodEvent, PodFacts};
 use super::link::{self, LinkError, LinkEvent, Shown};
 use super::nodes::Nodes;
@@ -93,6 +94,7 @@ pub struct Executor {
     nodes: Nodes,
     calls: FuturesUnordered<BoxFuture<'static, Vec<Input>>>,
     links: JoinSet<Result<(), LinkError>>,
+    errands: Errands,
     sessions: u64,
     open: Option<Open>,
     retry_at: Instant,
@@ -129,6 +131,7 @@ pub fn build(options: Options) -> Result<Executor, BuildError> {
         name: options.name,
         servers,
         shown,
+        errands: Errands::new(client.clone()),
         client,
         pace,
         handle,
@@ -221,7 +224,8 @@ impl Executor {
 
     fn hear(&mut self, event: LinkEvent) {
         match event {
-            LinkEvent::Opened(sender) => {
+            LinkEvent::Opened(sender, answers) => {
+                self.errands.answer_to(*answers);
                 self.sessions += 1;
                 self.handle.opened();
                 self.open = Some(Open { sender, sequence: 0, spoke_at: Instant::now() });
@@ -232,6 +236,7 @@ impl Executor {
                     format_version: FORMAT,
                     release: env!("CARGO_PKG_VERSION").to_owned(),
                     time_ms: now().0,
+                    runs_errands: true,
                 }));
                 let nodes = self.nodes.all();
                 self.send(Message::Nodes(nodes));
@@ -307,6 +312,7 @@ impl Executor {
                         vec![Input::Deleted { run, answer }]
                     }));
                 }
+                Output::RunErrand(errand) => self.errands.run(*errand),
                 Output::Report(runs) => self.send(Message::Runs(runs)),
                 Output::EndSession(end) => {
                     tracing::info!(?end, "the session with the server ends");

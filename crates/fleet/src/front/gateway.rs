@@ -13,6 +13,7 @@ use pumice_wire::api::executor_server::Executor;
 use pumice_wire::api::jobs_server::Jobs;
 use pumice_wire::api::node_server::Node;
 use pumice_wire::api::submit_server::Submit;
+use pumice_wire::binoculars::binoculars_server::Binoculars as _;
 use pumice_wire::rest::{self, Matched};
 use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReporting;
 use tonic::body::Body;
@@ -29,6 +30,7 @@ use error::Error;
 use reply::{single, stream};
 
 use crate::api::{self, Api, Who};
+use crate::binoculars::Binoculars;
 use crate::database::Log;
 use crate::reports::Reports;
 
@@ -43,6 +45,7 @@ const METHODS: [&str; 4] = ["DELETE", "GET", "POST", "PUT"];
 pub(super) async fn answer<L, B>(
     api: &Api<L>,
     reports: &Reports,
+    binoculars: &Binoculars<L>,
     who: Option<Arc<Who>>,
     request: http::Request<B>,
 ) -> http::Response<Body>
@@ -57,7 +60,10 @@ where
         Err(error) => return reply::refused(&error),
     };
     let answer = match who {
-        Some(who) => call(api, reports, Asked { route, fields, query: request.uri.query(), body, who }).await,
+        Some(who) => {
+            let asked = Asked { route, fields, query: request.uri.query(), body, who };
+            call(api, reports, binoculars, asked).await
+        }
         None => Err(Error::Call(api::Error::Nobody.into())),
     };
     answer.unwrap_or_else(|error| {
@@ -80,7 +86,12 @@ fn find(method: &str, path: &str) -> Result<Matched, Error> {
 }
 
 /// Makes the call. Its message is read where the call is known, so that nothing is read for one that is not served.
-async fn call<L, B>(api: &Api<L>, reports: &Reports, asked: Asked<'_, B>) -> Result<http::Response<Body>, Error>
+async fn call<L, B>(
+    api: &Api<L>,
+    reports: &Reports,
+    binoculars: &Binoculars<L>,
+    asked: Asked<'_, B>,
+) -> Result<http::Response<Body>, Error>
 where
     L: Log,
     B: HttpBody<Data = Bytes> + Send + 'static,
@@ -118,6 +129,8 @@ where
         (REPORTING, "GetSchedulingReport") => single(reports.get_scheduling_report(asked.read().await?).await),
         (REPORTING, "GetQueueReport") => single(reports.get_queue_report(asked.read().await?).await),
         (REPORTING, "GetJobReport") => single(reports.get_job_report(asked.read().await?).await),
+        ("binoculars.Binoculars", "Logs") => single(binoculars.logs(asked.read().await?).await),
+        ("binoculars.Binoculars", "Cordon") => single(binoculars.cordon(asked.read().await?).await),
         (service, call) => Err(Error::NotServed { service, call }),
     }
 }

@@ -56,12 +56,15 @@ impl Term {
         Ok(())
     }
 
-    fn tell(&mut self, cluster: &str, session: u64, message: to_executor::Message) {
+    pub(super) fn tell(&mut self, cluster: &str, session: u64, message: to_executor::Message) {
         let Some(sequence) = self.sessions.next_sequence(cluster, session) else { return };
         let message = wire::ToExecutor { sequence, message: Some(message) };
-        let sent =
-            self.outs.get(cluster).filter(|(number, _)| *number == session).map(|(_, out)| out.try_send(message));
-        if !matches!(sent, Some(Ok(()))) {
+        let sent = self
+            .outs
+            .get(cluster)
+            .filter(|(number, _)| *number == session)
+            .map(|(_, out)| out.try_send(message).is_ok());
+        if sent != Some(true) {
             tracing::warn!(executor = cluster, "it takes no messages; its session ends");
             self.close(cluster, session);
         }

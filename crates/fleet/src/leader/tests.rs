@@ -21,6 +21,8 @@ use crate::front::{Access, Front, Gate, Peer, Users, UsersFile};
 use crate::reports::Reports;
 use crate::submit::Rules;
 
+mod binoculars;
+
 /// Longest wait for anything.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -73,6 +75,7 @@ impl Cluster {
                 executor: self.name.to_owned(),
                 session_id: String::new(),
                 format_version: 1,
+                runs_errands: true,
                 ..Default::default()
             };
             let first = wire::FromExecutor { sequence: 1, message: Some(Message::Hello(hello)) };

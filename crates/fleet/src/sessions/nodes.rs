@@ -58,6 +58,11 @@ impl Nodes {
         self.take(cluster, none, false)
     }
 
+    /// Whether there is a node of this name.
+    pub(super) fn has(&self, node: &str) -> bool {
+        self.nodes.contains_key(node)
+    }
+
     /// The value of a node's label.
     pub(super) fn label(&self, node: &str, label: &str) -> Option<&str> {
         self.nodes.get(node)?.1.labels.get(label).map(String::as_str)

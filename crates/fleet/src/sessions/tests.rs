@@ -341,3 +341,30 @@ fn nothing_new_is_to_start_on_nodes_of_a_cordoned_cluster() {
     let told = set(&mut scene, false);
     assert_eq!(closed(&told), [true, true], "nobody speaks for it");
 }
+
+#[test]
+fn errands_go_to_whoever_knows_of_them_and_has_told_its_runs() {
+    let mut scene = Scene::new(1);
+    assert_eq!(scene.sessions.errand_session("one"), Err(Unreached::Away));
+    for (number, runs_errands, reached) in [(1, true, Ok(1)), (2, false, Err(Unreached::Old("0.9".to_owned())))] {
+        let hello = wire::Hello {
+            executor: "one".to_owned(),
+            format_version: FORMAT,
+            release: "0.9".to_owned(),
+            runs_errands,
+            ..Default::default()
+        };
+        let first = wire::FromExecutor { sequence: 1, message: Some(Message::Hello(hello)) };
+        scene.said = 1;
+        scene.sessions.open(&first, Some("one"), number, TimeMs(1)).expect("a session");
+        assert_eq!(scene.sessions.errand_session("one"), Err(Unreached::Away), "its runs are not known");
+        let nodes = vec![wire::NodeState { name: "n".to_owned(), ..Default::default() }];
+        scene.say(number, Message::Nodes(wire::Nodes { complete: true, nodes, removed: Vec::new() }));
+        scene.say(number, Message::Runs(wire::Runs { complete: true, reports: Vec::new() }));
+        assert_eq!(scene.sessions.errand_session("one"), reached);
+    }
+    assert_eq!(scene.sessions.homes("n"), ["one"]);
+    assert_eq!(scene.sessions.homes("m"), Vec::<String>::new());
+    scene.sessions.close("one", 2);
+    assert_eq!(scene.sessions.errand_session("one"), Err(Unreached::Away));
+}

@@ -13,12 +13,13 @@ use pumice_wire::api::queue_service_client::QueueServiceClient;
 use pumice_wire::api::submit_client::SubmitClient;
 use pumice_wire::api::{self, EventStreamMessage, JobDetails};
 use pumice_wire::binoculars::binoculars_client::BinocularsClient;
-use pumice_wire::binoculars::{LogRequest, LogResponse};
+use pumice_wire::binoculars::{LogLine, LogRequest, LogResponse};
 use pumice_wire::client::{self, ANSWER_BYTES_MAX, Credentials, CredentialsError, connect_lazily};
 use pumice_wire::job_sets::job_sets_client::JobSetsClient;
 use pumice_wire::job_sets::{ListRequest, ListResponse};
 use pumice_wire::schedulerobjects::scheduler_reporting_client::SchedulerReportingClient;
 use pumice_wire::schedulerobjects::{JobReportRequest, QueueReportRequest};
+use pumice_wire::{LOG_ENDED, LOG_MORE, LOG_POD};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status, Streaming};
 
@@ -189,9 +190,32 @@ impl Calls {
         Ok(queues)
     }
 
-    /// What a job's pod has written.
-    pub(super) async fn log(&self, request: LogRequest) -> Result<LogResponse, Refusal> {
-        answer(limited!(BinocularsClient, self).logs(request)).await
+    /// A part of what a job's pod has written.
+    pub(super) async fn log(&self, request: LogRequest) -> Result<LogPart, Refusal> {
+        let mut client = limited!(BinocularsClient, self);
+        let part = async { client.logs(request).await.map(|response| Response::new(LogPart::of(response))) };
+        answer(part).await
+    }
+}
+
+/// A part of a log.
+#[derive(Debug, Default)]
+pub(super) struct LogPart {
+    pub(super) lines: Vec<LogLine>,
+    /// There is more, from the time of the last line on.
+    pub(super) more: bool,
+    /// The container has ended: nothing more will be written.
+    pub(super) ended: bool,
+    /// The number of the pod whose log it is; 0 where the server does not say.
+    pub(super) pod: i32,
+}
+
+impl LogPart {
+    fn of(response: Response<LogResponse>) -> Self {
+        let said = |name: &str| response.metadata().get(name).and_then(|said| said.to_str().ok());
+        let (more, ended) = (said(LOG_MORE).is_some(), said(LOG_ENDED).is_some());
+        let pod = said(LOG_POD).and_then(|number| number.parse().ok()).unwrap_or(0);
+        Self { more, ended, pod, lines: response.into_inner().log }
     }
 }
 

@@ -57,7 +57,8 @@ pub(super) struct Front {
 
 enum Answer {
     Object(Value),
-    Text(String),
+    /// A log as it comes.
+    Text(Lines),
     Lines(Lines),
 }
 
@@ -87,6 +88,7 @@ struct Query {
     dry_run: bool,
     container: String,
     tail: Option<i64>,
+    follow: bool,
 }
 
 impl Query {
@@ -104,6 +106,7 @@ impl Query {
             dry_run: !said("dryRun").is_empty(),
             container: said("container").to_owned(),
             tail: said("tailLines").parse().ok(),
+            follow: said("follow") == "true",
         })
     }
 
@@ -136,11 +139,8 @@ impl Front {
     async fn answer(self: Arc<Self>, request: Request<kube::client::Body>) -> Response<Body> {
         match self.route(request).await {
             Ok(Answer::Object(object)) => response(200, "application/json", full(object.to_string())),
-            Ok(Answer::Text(text)) => response(200, "text/plain", full(text)),
-            Ok(Answer::Lines(lines)) => {
-                let frames = lines.map_ok(http_body::Frame::data).map_err(|refusal| BoxError::from(refusal.message));
-                response(200, "application/json", StreamBody::new(frames).boxed_unsync())
-            }
+            Ok(Answer::Text(lines)) => response(200, "text/plain", streamed(lines)),
+            Ok(Answer::Lines(lines)) => response(200, "application/json", streamed(lines)),
             Err(refusal) => response(refusal.code, "application/json", full(refusal.status().to_string())),
         }
     }
@@ -184,7 +184,7 @@ impl Front {
                 self.pod(namespace, name).map(Answer::Object)
             }
             ["api", "v1", "namespaces", namespace, "pods", name, "log"] if is_get => {
-                self.log(namespace, name, &query.container, query.tail).await.map(Answer::Text)
+                self.log(namespace, name, query).await.map(Answer::Text)
             }
             ["apis", "why.pumice.sh", "v1alpha1", "namespaces", namespace, "jobs", name] if is_get => {
                 self.why(namespace, name).await.map(Answer::Object)
@@ -402,6 +402,11 @@ fn not_here(path: &str) -> Refusal {
 async fn read(body: kube::client::Body) -> Result<Value, Refusal> {
     let bytes = body.collect_bytes().await.map_err(|error| Refusal::invalid(error.to_string()))?;
     serde_json::from_slice(&bytes).map_err(|error| Refusal::invalid(error.to_string()))
+}
+
+fn streamed(lines: Lines) -> Body {
+    let frames = lines.map_ok(http_body::Frame::data).map_err(|refusal| BoxError::from(refusal.message));
+    StreamBody::new(frames).boxed_unsync()
 }
 
 fn full(text: String) -> Body {

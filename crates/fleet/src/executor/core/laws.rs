@@ -239,7 +239,7 @@ impl World {
                 };
                 self.put(Input::Deleted { run, answer });
             }
-            Output::Report(_) | Output::EndSession(_) => {}
+            Output::Report(_) | Output::EndSession(_) | Output::RunErrand(_) => {}
         }
     }
 

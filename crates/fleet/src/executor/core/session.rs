@@ -23,8 +23,7 @@ impl Core {
         if message.sequence <= session.seen {
             return;
         }
-        let needs_state =
-            matches!(message.message, Some(Message::Leases(_) | Message::Stop(_) | Message::Acknowledge(_)));
+        let needs_state = !matches!(message.message, Some(Message::Welcome(_) | Message::Redirect(_)) | None);
         if message.sequence != session.seen + 1 || needs_state && !session.is_told {
             return self.end_session(SessionEnd::OutOfOrder);
         }
@@ -39,6 +38,7 @@ impl Core {
             Some(Message::Stop(stop)) => stop.runs.iter().for_each(|stop| self.stop_run(stop)),
             Some(Message::Acknowledge(known)) => known.runs.iter().for_each(|known| self.acknowledge(known)),
             Some(Message::Redirect(redirect)) => self.end_session(SessionEnd::Redirect(redirect.address)),
+            Some(Message::Errand(errand)) => self.outputs.push(Output::RunErrand(Box::new(errand))),
             // Of a newer server.
             None => {}
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pumice_wire::executor::{
-    Acknowledge, Acknowledged, Lease, Leases, Redirect, RunCause, RunPhase, RunReport, Stop, StopKind, StopRun,
+    Acknowledge, Acknowledged, Errand, Lease, Leases, Redirect, RunCause, RunPhase, RunReport, Stop, StopKind, StopRun,
     Welcome, to_executor::Message,
 };
 use pumice_wire::kubernetes::PodSpec;
@@ -103,6 +103,7 @@ impl Bench {
                         self.reports.push(report);
                     }
                 }
+                Output::RunErrand(errand) => self.said.push(format!("errand {}", errand.errand_id)),
                 Output::EndSession(end) => self.said.push(format!("end {end:?}")),
             }
         }
@@ -277,6 +278,16 @@ fn leases_of_another_session_and_repeats_are_not_taken() {
     bench.put(Input::Message { session: 1, message: message(2, 1) }).expect(&[]);
     bench.connect();
     bench.put(Input::Disconnected).clear().put(Input::Message { session: 2, message: message(1, 1) }).expect(&[]);
+}
+
+#[test]
+fn an_errand_is_run_once_and_changes_nothing() {
+    let mut bench = Bench::new();
+    let errand = || Message::Errand(Errand { errand_id: 7, ..Errand::default() });
+    bench.hear(errand()).expect(&["errand 7"]);
+    let again = Box::new(ToExecutor { sequence: 1, message: Some(errand()) });
+    bench.put(Input::Message { session: 1, message: again }).expect(&[]);
+    assert_eq!(bench.core.counts(), RunCounts::default());
 }
 
 #[test]

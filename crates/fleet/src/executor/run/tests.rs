@@ -13,7 +13,8 @@ use hyper_util::service::TowerToHyperService;
 use pumice_cluster::client_over;
 use pumice_wire::executor::executors_server::{Executors, ExecutorsServer};
 use pumice_wire::executor::{
-    Acknowledge, Acknowledged, Lease, Leases, RunPhase, RunReport, Stop, StopRun, ToExecutor, Welcome, to_executor,
+    Acknowledge, Acknowledged, CordonNode, Errand, ErrandAnswer, ErrandAnswered, Lease, Leases, NodeCordoned, RunPhase,
+    RunReport, Stop, StopRun, ToExecutor, Welcome, errand, errand_answer, to_executor,
 };
 use pumice_wire::kubernetes::PodSpec;
 use serde_json::{Value, json};
@@ -77,6 +78,7 @@ impl Cluster {
                 self.changed("DELETED", pod.clone());
                 pod
             }
+            (Method::PATCH, "/api/v1/nodes/node-a") => json!({ "metadata": { "name": "node-a" } }),
             (method, path) => panic!("{method} {path}"),
         };
         Response::new(Full::new(Bytes::from(answer.to_string())).boxed_unsync())
@@ -106,8 +108,8 @@ fn cluster() -> (Arc<Cluster>, Client) {
     (cluster, client)
 }
 
-/// Hands each session to the test.
-struct Server(Sender<Ends>);
+/// Hands each session to the test, and answers to errands.
+struct Server(Sender<Ends>, Sender<ErrandAnswer>);
 
 type Ends = (Streaming<FromExecutor>, Sender<Result<ToExecutor, Status>>);
 
@@ -128,6 +130,12 @@ impl Executors for Server {
                 |mut receiver| async move { receiver.recv().await.map(|message| (message, receiver)) },
             );
         Ok(tonic::Response::new(answers.boxed()))
+    }
+
+    async fn answer(&self, request: tonic::Request<ErrandAnswer>) -> Result<tonic::Response<ErrandAnswered>, Status> {
+        assert_eq!(request.metadata().get("authorization").expect("a token"), "Bearer secret");
+        self.1.send(request.into_inner()).await.map_err(|_| Status::cancelled("the test is over"))?;
+        Ok(tonic::Response::new(ErrandAnswered {}))
     }
 }
 
@@ -178,7 +186,8 @@ async fn a_lease_becomes_a_pod_and_ends_over_two_sessions() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
     let address = listener.local_addr().expect("bound");
     let (sessions, mut arriving) = channel(4);
-    let service = TowerToHyperService::new(ExecutorsServer::new(Server(sessions)));
+    let (answers, mut answered) = channel(4);
+    let service = TowerToHyperService::new(ExecutorsServer::new(Server(sessions, answers)));
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let mut connections = JoinSet::new();
@@ -221,6 +230,12 @@ async fn a_lease_becomes_a_pod_and_ends_over_two_sessions() {
     assert_eq!((report.pod_uid.as_str(), report.namespace.as_str()), ("u", "n"));
     assert_eq!(cluster.pods.lock().expect("whole").len(), 1);
     while !matches!(talk.next().await, Message::Heartbeat(Heartbeat { seen: 2, .. })) {}
+    let cordon = CordonNode { node: "node-a".to_owned(), ..CordonNode::default() };
+    let errand = Errand { errand_id: 7, limit_ms: 10_000, errand: Some(errand::Errand::CordonNode(cordon)) };
+    talk.say(to_executor::Message::Errand(errand)).await;
+    let answer = timeout(LIMIT, answered.recv()).await.expect("in time").expect("an answer");
+    let cordoned = errand_answer::Answer::Cordoned(NodeCordoned {});
+    assert_eq!(answer, ErrandAnswer { errand_id: 7, answer: Some(cordoned) });
     drop(talk);
 
     let mut talk = arrive().await;

@@ -15,17 +15,20 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::api::{Permission, Sources};
 use crate::database::{Database, Place};
+use crate::errands::Errands;
 use crate::submit::Rules;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 /// What this server answers of Armada's services.
-const SERVED: [&str; 6] = ["api.Submit", "api.Event", "api.Jobs", "api.Executor", "api.Node", REPORTING];
+const SERVED: [&str; 7] =
+    ["api.Submit", "api.Event", "api.Jobs", "api.Executor", "api.Node", REPORTING, "binoculars.Binoculars"];
 
 struct Home {
     api: Api<Database>,
     log: Arc<Database>,
     /// Of a server that does not lead.
     reports: Reports,
+    binoculars: Binoculars<Database>,
     stopping: CancellationToken,
     _directory: tempfile::TempDir,
 }
@@ -48,7 +51,8 @@ async fn home() -> Home {
     let stopping = CancellationToken::new();
     let api = Api::new(log.clone(), Rules::default(), sources, stopping.clone());
     let reports = Reports::new(tokio::sync::mpsc::channel(1).0);
-    Home { api, log, reports, stopping, _directory: directory }
+    let binoculars = Binoculars::new(api.clone(), Errands::new(tokio::sync::mpsc::channel(1).0));
+    Home { api, log, reports, binoculars, stopping, _directory: directory }
 }
 
 fn root() -> Option<Arc<Who>> {
@@ -67,7 +71,7 @@ impl Home {
     }
 
     async fn tell(&self, who: Option<Arc<Who>>, request: Request<String>) -> Answered {
-        let (parts, body) = answer(&self.api, &self.reports, who, request).await.into_parts();
+        let (parts, body) = answer(&self.api, &self.reports, &self.binoculars, who, request).await.into_parts();
         let text = body.collect().await.unwrap().to_bytes();
         let told = serde_json::Deserializer::from_slice(&text).into_iter().map(|line| line.unwrap()).collect();
         assert_eq!(parts.headers["content-type"], "application/json");
@@ -222,7 +226,7 @@ async fn who_watches_is_told_at_once_and_why_it_ends() {
     let home = home().await;
     home.told("POST", "/v1/queue", json!({ "name": "q", "priorityFactor": 1 })).await;
     let watch = request("POST", "/v1/job-set/q/set", json!({ "watch": true }));
-    let response = answer(&home.api, &home.reports, root(), watch).await;
+    let response = answer(&home.api, &home.reports, &home.binoculars, root(), watch).await;
     assert_eq!(response.status(), StatusCode::OK);
     let mut body = response.into_body();
     let submission = json!({ "queue": "q", "jobSetId": "set", "jobRequestItems": [job(json!({}))] });
@@ -282,7 +286,7 @@ async fn nobodys_body_is_not_read() {
         panic!("it is read");
     });
     let request = Request::post("/v1/job/submit").body(StreamBody::new(unread)).unwrap();
-    let response = answer(&home.api, &home.reports, None, request).await;
+    let response = answer(&home.api, &home.reports, &home.binoculars, None, request).await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     let told = home.tell(None, self::request("GET", "/v1/queue/a", "")).await;
     assert_eq!((told.status, &told.told[0]["code"]), (401, &json!(16)));
@@ -295,7 +299,7 @@ async fn bodies_are_not_endless() {
     let chunk = Bytes::from_static(&[b' '; 1 << 20]);
     let endless = stream::repeat_with(move || Ok::<_, std::fmt::Error>(Frame::data(chunk.clone())));
     let request = Request::post("/v1/job/submit").body(StreamBody::new(endless)).unwrap();
-    let response = answer(&home.api, &home.reports, root(), request).await;
+    let response = answer(&home.api, &home.reports, &home.binoculars, root(), request).await;
     assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
     let told: Value = serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
     assert_eq!(told["code"], 8);

@@ -1,42 +1,206 @@
-//! What a job's pod has written: from the server, or where to read it otherwise.
+//! What a job's pod has written, part by part: the server gives no more than a part at a time, and follows nothing.
+//!
+//! Invariant: each line is told once, in order. A log that is followed is asked for again, with longer pauses while nothing comes,
+//! until its container has ended or its pod is gone.
 
-use pumice_wire::binoculars::LogRequest;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream;
+use jiff::{SignedDuration, Timestamp};
+use pumice_wire::binoculars::{LogLine, LogRequest};
 use pumice_wire::kubernetes::PodLogOptions;
 
+use super::super::calls::LogPart;
 use super::*;
 
+/// Between two questions for what is new, while something is.
+const PAUSE_FIRST: Duration = Duration::from_millis(500);
+/// The same, when nothing has come for a while.
+const PAUSE_MAX: Duration = Duration::from_secs(4);
+/// How often a cluster that has too many such questions is asked again.
+const BUSY_TRIES: u32 = 20;
+/// What it is to be too busy.
+const BUSY: u16 = 429;
+
 impl Front {
-    pub(super) async fn log(
-        &self,
-        namespace: &str,
-        name: &str,
-        container: &str,
-        tail: Option<i64>,
-    ) -> Result<String, Refusal> {
+    pub(super) async fn log(self: Arc<Self>, namespace: &str, name: &str, query: Query) -> Result<Lines, Refusal> {
         let (_, id, told) = self.told(namespace, name).ok_or_else(|| Refusal::missing("pod", name))?;
-        let mut options = json!({"container": container});
+        // None of what there is, but from when on: that says the last line.
+        let from_now = query.tail == Some(0);
+        let mut reading = Reading {
+            front: self,
+            job: id,
+            namespace: namespace.to_owned(),
+            container: query.container,
+            pod: 0,
+            follow: query.follow,
+            place: Place::default(),
+            ahead: None,
+            pause: PAUSE_FIRST,
+            is_over: false,
+        };
+        let tail = if from_now { Some(1) } else { query.tail };
+        let mut first = reading.ask(tail).await.map_err(|refusal| match refusal.code {
+            405 => elsewhere(namespace, &told, &refusal.message),
+            _ => refusal,
+        })?;
+        reading.pod = first.pod;
+        if from_now {
+            reading.place.news(std::mem::take(&mut first.lines));
+        }
+        reading.ahead = Some(first);
+        Ok(stream::try_unfold(reading, Reading::step).boxed())
+    }
+}
+
+/// A log between two of its parts.
+struct Reading {
+    front: Arc<Front>,
+    job: String,
+    namespace: String,
+    container: String,
+    /// The pod that is read, once it is known: a later one of the same job is another log.
+    pod: i32,
+    follow: bool,
+    place: Place,
+    /// A part that is not told.
+    ahead: Option<LogPart>,
+    pause: Duration,
+    is_over: bool,
+}
+
+impl Reading {
+    /// What is new; nothing at the end.
+    async fn step(mut self) -> Result<Option<(Bytes, Self)>, Refusal> {
+        loop {
+            let part = match self.ahead.take() {
+                Some(part) => part,
+                None if self.is_over => return Ok(None),
+                None => {
+                    tokio::time::sleep(self.pause).await;
+                    match self.ask(None).await {
+                        Ok(part) => part,
+                        // The pod is gone, and with it what else it may have written.
+                        Err(refusal) if refusal.code == 404 => return Ok(None),
+                        Err(refusal) => return Err(refusal),
+                    }
+                }
+            };
+            let LogPart { lines, more, ended, .. } = part;
+            let news = self.place.news(lines);
+            self.is_over = !more && (ended || !self.follow) || more && news.is_empty() && !self.place.pass();
+            self.pause = match (more, news.is_empty()) {
+                (true, _) => Duration::ZERO,
+                (false, false) => PAUSE_FIRST,
+                (false, true) => (self.pause * 2).clamp(PAUSE_FIRST, PAUSE_MAX),
+            };
+            if !news.is_empty() {
+                let text: String = news.into_iter().map(|line| line.line + "\n").collect();
+                return Ok(Some((Bytes::from(text), self)));
+            }
+        }
+    }
+
+    /// A part, from where this log was read to.
+    async fn ask(&self, tail: Option<i64>) -> Result<LogPart, Refusal> {
+        let mut options = json!({"container": self.container});
         if let Some(tail) = tail {
             options["tailLines"] = json!(tail);
         }
         let options = PodLogOptions::from_json(&options).map_err(|error| Refusal::invalid(error.to_string()))?;
         let request = LogRequest {
-            job_id: id,
-            pod_namespace: namespace.to_owned(),
+            job_id: self.job.clone(),
+            pod_number: self.pod,
+            pod_namespace: self.namespace.clone(),
+            since_time: self.place.time.clone(),
             log_options: Some(options),
-            ..LogRequest::default()
         };
-        match self.calls.log(request).await {
-            Ok(answer) => Ok(answer.log.into_iter().map(|line| line.line + "\n").collect()),
-            Err(refusal) if refusal.code == 405 => Err(elsewhere(namespace, &told)),
-            Err(refusal) => Err(refusal),
+        let mut tries = 0;
+        loop {
+            match self.front.calls.log(request.clone()).await {
+                Err(refusal) if refusal.code == BUSY && tries < BUSY_TRIES => {
+                    tries += 1;
+                    tokio::time::sleep(PAUSE_FIRST).await;
+                }
+                answer => return answer,
+            }
         }
     }
 }
 
-/// Where the log can be read.
-fn elsewhere(namespace: &str, told: &Told) -> Refusal {
+/// How far a log was read.
+#[derive(Debug, Default, PartialEq)]
+struct Place {
+    /// When the last line was written; empty before there is one.
+    time: String,
+    /// Lines that have this time, and were told.
+    lines: usize,
+}
+
+impl Place {
+    /// What is new in lines that were asked for from this time on: those that have it come again.
+    fn news(&mut self, mut lines: Vec<LogLine>) -> Vec<LogLine> {
+        let again = lines.iter().take(self.lines).take_while(|line| line.timestamp == self.time).count();
+        lines.drain(..again);
+        if let Some(last) = lines.last() {
+            let with_its_time = lines.iter().rev().take_while(|line| line.timestamp == last.timestamp).count();
+            let before = if last.timestamp == self.time { self.lines } else { 0 };
+            *self = Self { time: last.timestamp.clone(), lines: before + with_its_time };
+        }
+        lines
+    }
+
+    /// Goes past the time of the last line: what else has it is more than an answer holds. False where that is not possible.
+    fn pass(&mut self) -> bool {
+        let Ok(time) = self.time.parse::<Timestamp>() else { return false };
+        let Ok(next) = time.checked_add(SignedDuration::from_nanos(1)) else { return false };
+        *self = Self { time: next.to_string(), lines: 0 };
+        true
+    }
+}
+
+/// Where the log can be read, when this fleet has no answer.
+fn elsewhere(namespace: &str, told: &Told, why: &str) -> Refusal {
     let Told { pod, cluster, .. } = told;
     Refusal::not_here(format!(
-        "this fleet's server reads no logs: the pod ran in cluster {cluster}, where kubectl logs -n {namespace} {pod} shows what it wrote"
+        "{why}; the pod ran in cluster {cluster}, where kubectl logs -n {namespace} {pod} shows what it wrote"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(told: &[(&str, &str)]) -> Vec<LogLine> {
+        let line = |(time, line): &(&str, &str)| LogLine { timestamp: (*time).to_owned(), line: (*line).to_owned() };
+        told.iter().map(line).collect()
+    }
+
+    #[test]
+    fn lines_that_come_again_are_told_once() {
+        let mut place = Place::default();
+        for (came, news, time, told) in [
+            (&[][..], &[][..], "", 0),
+            (&[("1", "a"), ("2", "b")], &[("1", "a"), ("2", "b")], "2", 1),
+            (&[("2", "b")], &[], "2", 1),
+            // Several may have one time, and come one after another.
+            (&[("2", "b"), ("2", "b")], &[("2", "b")], "2", 2),
+            (&[("2", "b"), ("2", "b"), ("2", "c"), ("3", "d")], &[("2", "c"), ("3", "d")], "3", 1),
+            // The log was rotated: what was told is gone.
+            (&[("4", "e"), ("4", "f")], &[("4", "e"), ("4", "f")], "4", 2),
+            (&[("4", "e"), ("4", "f")], &[], "4", 2),
+        ] {
+            assert_eq!(place.news(lines(came)), lines(news), "{came:?}");
+            assert_eq!(place, Place { time: time.to_owned(), lines: told }, "{came:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_with_more_lines_than_an_answer_holds_is_passed() {
+        let mut place = Place { time: "2026-01-01T00:00:00.999999999Z".to_owned(), lines: 5 };
+        assert!(place.pass());
+        assert_eq!(place, Place { time: "2026-01-01T00:00:01Z".to_owned(), lines: 0 });
+        assert!(!Place::default().pass());
+    }
 }

@@ -28,7 +28,7 @@ pub mod from_executor {
 pub struct ToExecutor {
     #[prost(uint64, tag = "1")]
     pub sequence: u64,
-    #[prost(oneof = "to_executor::Message", tags = "2, 3, 4, 5, 6")]
+    #[prost(oneof = "to_executor::Message", tags = "2, 3, 4, 5, 6, 7")]
     pub message: ::core::option::Option<to_executor::Message>,
 }
 /// Nested message and enum types in `ToExecutor`.
@@ -45,6 +45,8 @@ pub mod to_executor {
         Acknowledge(super::Acknowledge),
         #[prost(message, tag = "6")]
         Redirect(super::Redirect),
+        #[prost(message, tag = "7")]
+        Errand(super::Errand),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -64,6 +66,9 @@ pub struct Hello {
     /// The executor's clock as it sends this, milliseconds since 1970.
     #[prost(int64, tag = "5")]
     pub time_ms: i64,
+    /// It knows what an `Errand` is.
+    #[prost(bool, tag = "6")]
+    pub runs_errands: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Nodes {
@@ -301,6 +306,108 @@ pub struct Redirect {
     #[prost(string, tag = "1")]
     pub address: ::prost::alloc::string::String,
 }
+/// Something to do at once for somebody who waits for the answer. It is in no log and is never said again: who gets no answer
+/// asks anew.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Errand {
+    /// For the answer; no other errand has it.
+    #[prost(uint64, tag = "1")]
+    pub errand_id: u64,
+    /// After so long nobody waits any more.
+    #[prost(uint64, tag = "2")]
+    pub limit_ms: u64,
+    #[prost(oneof = "errand::Errand", tags = "3, 4")]
+    pub errand: ::core::option::Option<errand::Errand>,
+}
+/// Nested message and enum types in `Errand`.
+pub mod errand {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Errand {
+        #[prost(message, tag = "3")]
+        ReadLog(super::ReadLog),
+        #[prost(message, tag = "4")]
+        CordonNode(super::CordonNode),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadLog {
+    /// The pod is this run's, or it is not read.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub pod_name: ::prost::alloc::string::String,
+    /// Empty for the one that there is.
+    #[prost(string, tag = "4")]
+    pub container: ::prost::alloc::string::String,
+    /// Of the container's run before the present one.
+    #[prost(bool, tag = "5")]
+    pub previous: bool,
+    /// Only lines from then on, that moment among them, nanoseconds since 1970; 0 for all.
+    #[prost(int64, tag = "6")]
+    pub since_ns: i64,
+    /// Only so many last lines; all where it is absent.
+    #[prost(uint32, optional, tag = "7")]
+    pub tail_lines: ::core::option::Option<u32>,
+    /// No more than so many bytes, times among them.
+    #[prost(uint32, tag = "8")]
+    pub bytes_max: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CordonNode {
+    #[prost(string, tag = "1")]
+    pub node: ::prost::alloc::string::String,
+    /// Put on the node.
+    #[prost(btree_map = "string, string", tag = "2")]
+    pub labels: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ErrandAnswer {
+    #[prost(uint64, tag = "1")]
+    pub errand_id: u64,
+    #[prost(oneof = "errand_answer::Answer", tags = "2, 3, 4")]
+    pub answer: ::core::option::Option<errand_answer::Answer>,
+}
+/// Nested message and enum types in `ErrandAnswer`.
+pub mod errand_answer {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Answer {
+        #[prost(message, tag = "2")]
+        Log(super::LogPart),
+        #[prost(message, tag = "3")]
+        Cordoned(super::NodeCordoned),
+        #[prost(message, tag = "4")]
+        Refused(super::ErrandRefusal),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ErrandAnswered {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogPart {
+    /// Whole lines, each after its time as Kubernetes writes it. One that is longer than all that may be said is cut.
+    #[prost(bytes = "vec", tag = "1")]
+    pub lines: ::prost::alloc::vec::Vec<u8>,
+    /// There is more: ask again from the last line's time on.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+    /// The container has ended, so that nothing follows what there is.
+    #[prost(bool, tag = "3")]
+    pub ended: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeCordoned {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ErrandRefusal {
+    #[prost(enumeration = "ErrandProblem", tag = "1")]
+    pub problem: i32,
+    /// For people.
+    #[prost(string, tag = "2")]
+    pub message: ::prost::alloc::string::String,
+}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum RunPhase {
@@ -419,6 +526,49 @@ impl StopKind {
         }
     }
 }
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ErrandProblem {
+    Unspecified = 0,
+    /// There is no such pod or node.
+    NotFound = 1,
+    /// The container has not begun to run.
+    NotStarted = 2,
+    /// It can't be meant so.
+    Invalid = 3,
+    /// The executor may not do it in its cluster.
+    Denied = 4,
+    /// The cluster did not do it.
+    Failed = 5,
+}
+impl ErrandProblem {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "ERRAND_PROBLEM_UNSPECIFIED",
+            Self::NotFound => "ERRAND_PROBLEM_NOT_FOUND",
+            Self::NotStarted => "ERRAND_PROBLEM_NOT_STARTED",
+            Self::Invalid => "ERRAND_PROBLEM_INVALID",
+            Self::Denied => "ERRAND_PROBLEM_DENIED",
+            Self::Failed => "ERRAND_PROBLEM_FAILED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "ERRAND_PROBLEM_UNSPECIFIED" => Some(Self::Unspecified),
+            "ERRAND_PROBLEM_NOT_FOUND" => Some(Self::NotFound),
+            "ERRAND_PROBLEM_NOT_STARTED" => Some(Self::NotStarted),
+            "ERRAND_PROBLEM_INVALID" => Some(Self::Invalid),
+            "ERRAND_PROBLEM_DENIED" => Some(Self::Denied),
+            "ERRAND_PROBLEM_FAILED" => Some(Self::Failed),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 pub mod executors_client {
     #![allow(
@@ -523,6 +673,28 @@ pub mod executors_client {
                 .insert(GrpcMethod::new("pumice.fleet.v1.Executors", "Session"));
             self.inner.streaming(req, path, codec).await
         }
+        /// What came of an errand: a call of its own beside the session, in which an answer of any size holds up nothing.
+        pub async fn answer(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ErrandAnswer>,
+        ) -> std::result::Result<tonic::Response<super::ErrandAnswered>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/pumice.fleet.v1.Executors/Answer",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("pumice.fleet.v1.Executors", "Answer"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -548,6 +720,11 @@ pub mod executors_server {
             &self,
             request: tonic::Request<tonic::Streaming<super::FromExecutor>>,
         ) -> std::result::Result<tonic::Response<Self::SessionStream>, tonic::Status>;
+        /// What came of an errand: a call of its own beside the session, in which an answer of any size holds up nothing.
+        async fn answer(
+            &self,
+            request: tonic::Request<super::ErrandAnswer>,
+        ) -> std::result::Result<tonic::Response<super::ErrandAnswered>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct ExecutorsServer<T> {
@@ -669,6 +846,49 @@ pub mod executors_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/pumice.fleet.v1.Executors/Answer" => {
+                    #[allow(non_camel_case_types)]
+                    struct AnswerSvc<T: Executors>(pub Arc<T>);
+                    impl<T: Executors> tonic::server::UnaryService<super::ErrandAnswer>
+                    for AnswerSvc<T> {
+                        type Response = super::ErrandAnswered;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ErrandAnswer>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Executors>::answer(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AnswerSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
