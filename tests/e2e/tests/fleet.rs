@@ -1,6 +1,8 @@
 //! `jobctl` with a fleet: the same verbs, words and tables as with a platform, through the real programs.
 #![allow(clippy::unwrap_used)] // a test may panic
 
+use std::io::{BufRead, BufReader, Read};
+
 use pumice_testkit::{Fleet, Platform, Setup, eventually};
 use serde_json::Value;
 
@@ -81,14 +83,14 @@ fn a_researcher_works_as_on_a_platform() {
     let again = fleet.jobctl(["submit", "-f", &file("again.yaml", &simulated("three", 3, 0))]);
     assert_eq!(again.code, 6, "{again:?}");
 
-    // One that fails says how, and its log where it can be read.
+    // One that fails says how. Its pods are simulated, and nobody has their logs.
     let fails = file("fails.yaml", &simulated("fails", 2, 3));
     let run = fleet.jobctl(["run", "-f", &fails]);
     assert_eq!(run.code, 3, "{run:?}");
     assert!(run.stderr.contains("job fails failed: 0 of 2 pods succeeded, 2 failed"), "{run:?}");
     assert!(run.stderr.contains("pod fails-main-0 ended with exit code 3"), "{run:?}");
     let logs = fleet.jobctl(["logs", "fails", "--pod", "main-1"]);
-    assert!(logs.code == 2 && logs.stderr.contains("kubectl logs -n default armada-"), "{logs:?}");
+    assert!(logs.code == 5 && logs.stderr.contains("cannot read logs: node \"sim-0"), "{logs:?}");
     let retried = fleet.jobctl(["retry", "--all", "--failed"]);
     assert_eq!(retried.stdout, "job/fails-r2\n", "{retried:?}");
     assert_eq!(fleet.jobctl(["wait", "fails-r2", "--timeout", "60s"]).code, 1);
@@ -201,8 +203,10 @@ fn pods_really_run_and_a_wait_outlives_the_server() {
     known(&fleet);
     let _executor = fleet.executor("east", &platform.data_dir().join("kubeconfig"));
     let out = directory.path().to_str().unwrap();
-    let script =
-        format!("while [ ! -e {out}/go ]; do sleep 0.1; done; echo $PUMICE_ATTEMPT > {out}/pod-$VC_TASK_INDEX");
+    let script = format!(
+        "echo begun $VC_TASK_INDEX; while [ ! -e {out}/go ]; do sleep 0.1; done
+         echo $PUMICE_ATTEMPT > {out}/pod-$VC_TASK_INDEX; echo; echo done"
+    );
     let volume = format!("{out}:{out}");
     let flags = ["--replicas", "3", "--gang", "1", "--idempotency-key", "nightly 1", "--volume", &volume];
     let line = [&["submit"][..], &SMALL, &flags, &["--", "sh", "-c", &script]].concat();
@@ -218,6 +222,13 @@ fn pods_really_run_and_a_wait_outlives_the_server() {
         wait.args(["wait", &name, "--timeout", "100s"]);
         move || wait.output().unwrap()
     });
+    let mut following = fleet.command(&pumice_testkit::binary("jobctl"));
+    following.args(["logs", "--follow", &name, "--pod", "main-1"]);
+    let mut following = following.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut followed = BufReader::new(following.stdout.take().unwrap());
+    let mut lines = String::new();
+    followed.read_line(&mut lines).unwrap();
+    assert_eq!(lines, "begun 1\n");
     fleet.crash();
     let away = fleet.jobctl(["list"]);
     assert!(away.code == 5 && away.stderr.contains("next:  curl --insecure"), "{away:?}");
@@ -229,6 +240,62 @@ fn pods_really_run_and_a_wait_outlives_the_server() {
         let written = std::fs::read_to_string(directory.path().join(format!("pod-{index}"))).unwrap();
         assert_eq!(written, "1\n", "each ran once, with its index");
     }
-    let logs = fleet.jobctl(["logs", &name, "--pod", "main-0"]);
-    assert!(logs.stderr.contains("ran in cluster east"), "{logs:?}");
+    followed.read_to_string(&mut lines).unwrap();
+    assert!(following.wait().unwrap().success());
+    assert_eq!(lines, "begun 1\n\ndone\n", "each line once, though the server was away");
+    let logs = fleet.jobctl(["logs", &name]).ok();
+    let all: String =
+        (0..3).map(|index| format!("[main-{index}] begun {index}\n[main-{index}] \n[main-{index}] done\n")).collect();
+    assert_eq!(logs, all);
+    assert_eq!(fleet.jobctl(["logs", &name, "--pod", "main-0", "--tail", "1"]).ok(), "done\n");
+    asked_by_other_tools(&fleet, &platform, &name);
+}
+
+/// Armada's calls for logs and cordons, over plain HTTP.
+fn asked_by_other_tools(fleet: &Fleet, platform: &Platform, name: &str) {
+    let (ada, bob) = (fleet.identity(&["--user", "ada"]), fleet.identity(&["--user", "bob"]));
+    let (_, told) = fleet.post(&ada, &format!("/v1/job-set/research/{name}"), "{}");
+    let first = json(told.lines().next().unwrap());
+    let job = first["result"]["message"]["submitted"]["jobId"].as_str().unwrap();
+    let ask = |identity, more: &str| {
+        let (code, said) = fleet.post(
+            identity,
+            "/v1/binoculars/log",
+            &format!(r#"{{"jobId": "{job}", "podNamespace": "default"{more}}}"#),
+        );
+        (code, json(&said))
+    };
+    let (code, told) = ask(&ada, "");
+    assert_eq!(code, "200", "{told}");
+    let lines: Vec<&str> =
+        told["log"].as_array().unwrap().iter().map(|line| line["line"].as_str().unwrap_or("")).collect();
+    assert_eq!(lines, ["begun 0", "", "done"]);
+    // On from the last line's time, which is told again.
+    let last = told["log"][2]["timestamp"].as_str().unwrap();
+    let (_, told) = ask(&ada, &format!(r#", "sinceTime": "{last}", "logOptions": {{"container": "main"}}"#));
+    assert_eq!(told["log"].as_array().unwrap().last().unwrap()["line"], "done", "{told}");
+    assert!(told["log"].as_array().unwrap().iter().all(|line| line["timestamp"].as_str().unwrap() >= last), "{told}");
+    for (identity, more, code, said) in [
+        (&bob, "", "403", "bob may not watch in queue research"),
+        (&ada, r#", "podNumber": 2"#, "400", "has no pod 2: 1 is its last one"),
+        (&ada, r#", "logOptions": {"container": "other"}"#, "400", "there is no such container"),
+        (&ada, r#", "sinceTime": "yesterday""#, "400", "sinceTime: it is no time"),
+    ] {
+        let (found, told) = ask(identity, more);
+        assert!(found == code && told["message"].as_str().unwrap().contains(said), "{more}: {found} {told}");
+    }
+
+    let nodes = platform.list("nodes");
+    let node = nodes[0]["metadata"]["name"].as_str().unwrap();
+    let cordon = |identity: &std::path::Path, node: &str| {
+        fleet.post(identity, "/v1/binoculars/cordon", &format!(r#"{{"nodeName": "{node}"}}"#))
+    };
+    let (code, told) = cordon(&ada, node);
+    assert!(code == "403" && told.contains("the permission cordon_nodes allows it"), "{code} {told}");
+    let (code, told) = cordon(&fleet.administrator(), "none");
+    assert!(code == "404" && told.contains("no cluster has a node none"), "{code} {told}");
+    assert_eq!(cordon(&fleet.administrator(), node), ("200".to_owned(), "{}".to_owned()));
+    let cordoned = platform.get("node", node).unwrap();
+    assert_eq!(cordoned["spec"]["unschedulable"], true, "{cordoned}");
+    assert_eq!(cordoned["metadata"]["labels"]["armadaproject.io/cordon-reason"], "binoculars", "{cordoned}");
 }

@@ -115,12 +115,27 @@ impl Fleet {
 
     /// Makes a queue that its owner may do everything with.
     pub fn queue(&self, name: &str, owner: &str) {
-        let administrator = self.data_dir().join("administrator.pem").display().to_string();
         let queue = format!(r#"{{"name": "{name}", "priorityFactor": 1, "userOwners": ["{owner}"]}}"#);
-        let url = format!("{}/v1/queue", self.url);
-        let flags = ["-sS", "--fail-with-body", "--noproxy", "*", "--cacert", &administrator, "--cert", &administrator];
-        let request = ["-H", "Content-Type: application/json", "-d", &queue, &url];
-        self.clients.run(Path::new("curl"), flags.into_iter().chain(request), None).ok();
+        let (code, said) = self.post(&self.administrator(), "/v1/queue", &queue);
+        assert_eq!(code, "200", "{said}");
+    }
+
+    /// The identity of who may do everything.
+    pub fn administrator(&self) -> PathBuf {
+        self.data_dir().join("administrator.pem")
+    }
+
+    /// A call over plain HTTP: the code and the body of its answer.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn post(&self, identity: &Path, path: &str, message: &str) -> (String, String) {
+        let (identity, url) = (identity.display().to_string(), format!("{}{path}", self.url));
+        let flags = ["-sS", "--noproxy", "*", "-w", "\n%{http_code}", "--cacert", &identity, "--cert", &identity];
+        let request = ["-H", "Content-Type: application/json", "-d", message, &url];
+        let said = self.clients.run(Path::new("curl"), flags.into_iter().chain(request), None).ok();
+        let (body, code) = said.rsplit_once('\n').expect("curl writes the code");
+        (code.to_owned(), body.to_owned())
     }
 
     /// The executor of a cluster.

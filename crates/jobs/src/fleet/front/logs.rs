@@ -16,8 +16,12 @@ use super::*;
 
 /// Between two questions for what is new, while something is.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
-/// The same, when nothing has come for a while.
-const PAUSE_MAX: Duration = Duration::from_secs(4);
+/// The same, when nothing has come for a while: less than what whoever follows a job waits for its last lines.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How often in a row a log that is followed is asked for where nobody answers: its server may start anew.
+const AWAY_TRIES: u32 = 120;
+/// The code where nobody answers.
+const AWAY: u16 = 503;
 /// How often a cluster that has too many such questions is asked again.
 const BUSY_TRIES: u32 = 20;
 /// What it is to be too busy.
@@ -38,6 +42,7 @@ impl Front {
             place: Place::default(),
             ahead: None,
             pause: PAUSE_FIRST,
+            away: 0,
             is_over: false,
         };
         let tail = if from_now { Some(1) } else { query.tail };
@@ -67,6 +72,8 @@ struct Reading {
     /// A part that is not told.
     ahead: Option<LogPart>,
     pause: Duration,
+    /// Questions in a row that nobody answered.
+    away: u32,
     is_over: bool,
 }
 
@@ -81,6 +88,10 @@ impl Reading {
                     tokio::time::sleep(self.pause).await;
                     match self.ask(None).await {
                         Ok(part) => part,
+                        Err(refusal) if refusal.code == AWAY && self.follow && self.away < AWAY_TRIES => {
+                            (self.away, self.pause) = (self.away + 1, PAUSE_MAX);
+                            continue;
+                        }
                         // The pod is gone, and with it what else it may have written.
                         Err(refusal) if refusal.code == 404 => return Ok(None),
                         Err(refusal) => return Err(refusal),
@@ -88,6 +99,7 @@ impl Reading {
                 }
             };
             let LogPart { lines, more, ended, .. } = part;
+            self.away = 0;
             let news = self.place.news(lines);
             self.is_over = !more && (ended || !self.follow) || more && news.is_empty() && !self.place.pass();
             self.pause = match (more, news.is_empty()) {
