@@ -54,7 +54,7 @@ fn serve(args: &FleetServerArgs) -> Result<()> {
         let stop = stop_on_signal()?;
         let server = Server::open(&args.serving).await?;
         server.announce();
-        server.run(stop).await
+        Box::pin(server.run(stop)).await
     })
 }
 
