@@ -13,7 +13,7 @@ const SECONDS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 /// The name of everything that is not served here.
 const UNKNOWN: &str = "unknown";
 /// What is served here.
-const SERVICES: [&str; 9] = [
+const SERVICES: [&str; 10] = [
     "api.Submit",
     "api.QueueService",
     "api.Event",
@@ -22,6 +22,7 @@ const SERVICES: [&str; 9] = [
     "api.Node",
     "pumice.job_sets.v1.JobSets",
     "schedulerobjects.SchedulerReporting",
+    "binoculars.Binoculars",
     "pumice.fleet.v1.Executors",
 ];
 /// Calls whose answers go on; their times are those to the beginning of the answer.
