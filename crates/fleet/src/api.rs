@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pumice_ledger::TimeMs;
+use pumice_ledger::{RetryPolicies, TimeMs};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +23,7 @@ mod follow;
 mod job_sets;
 mod jobs;
 mod limits;
+mod policies;
 mod queue_calls;
 mod queues;
 mod scope_calls;
@@ -64,6 +65,8 @@ impl Sources {
 /// The services; cheap to clone.
 pub struct Api<L> {
     shared: Arc<Shared<L>>,
+    /// Those of the configuration.
+    policies: Arc<RetryPolicies>,
 }
 
 struct Shared<L> {
@@ -79,7 +82,7 @@ struct Shared<L> {
 
 impl<L> Clone for Api<L> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
+        Self { shared: self.shared.clone(), policies: self.policies.clone() }
     }
 }
 
@@ -88,7 +91,13 @@ impl<L: Log> Api<L> {
     pub fn new(log: Arc<L>, rules: Rules, sources: Sources, stopping: CancellationToken) -> Self {
         let (rules, queues, lists) = (Arc::new(rules), Mutex::new(None), Semaphore::new(1));
         let spec_names = Mutex::default();
-        Self { shared: Arc::new(Shared { log, rules, sources, stopping, queues, lists, spec_names }) }
+        let shared = Shared { log, rules, sources, stopping, queues, lists, spec_names };
+        Self { shared: Arc::new(shared), policies: Arc::default() }
+    }
+
+    /// Beside those that requests set there are these retry policies.
+    pub fn with_policies(self, policies: Arc<RetryPolicies>) -> Self {
+        Self { policies, ..self }
     }
 
     pub(crate) fn log(&self) -> &L {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pumice_ledger::{PriorityClass, PriorityClasses, Retries};
+use pumice_ledger::{PolicyError, PriorityClass, PriorityClasses, Retries};
 use serde::Deserialize;
 
 use crate::api::Permission;
@@ -70,11 +70,14 @@ pub enum ConfigError {
         /// What is missing.
         needs: &'static str,
     },
-    /// There is no such retry policy.
-    #[error(
-        "scheduling.retryPolicy.defaultPolicyName: there is no policy {0:?}: name it in scheduling.retryPolicy.policies"
-    )]
-    Policy(String),
+    /// A retry policy can't be one.
+    #[error("scheduling.retryPolicy.policies: {name:?}: {error}")]
+    Policy {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        error: PolicyError,
+    },
     /// One thing has two meanings.
     #[error("scheduling.{key}: {name:?} is there twice")]
     Twice {
@@ -118,7 +121,7 @@ impl Config {
     /// How often jobs are tried.
     ///
     /// # Errors
-    /// Where a policy is missing, or is there twice.
+    /// Where a policy can't be one, or is there twice.
     pub fn retries(&self) -> Result<Retries, ConfigError> {
         self.scheduling.retries()
     }

@@ -130,9 +130,29 @@ pub enum Error {
     /// The queue can't be removed.
     #[error("the queue {0} has jobs that have not ended")]
     QueueInUse(String),
+    /// The retry policy is there already.
+    #[error("the retry policy {0} is there already")]
+    PolicyExists(String),
+    /// There is no such retry policy.
+    #[error("there is no retry policy {0}")]
+    NoPolicy(String),
+    /// The retry policy can't be removed.
+    #[error("the queue {queue} names the retry policy {policy}: take it out of the queue's retryPolicies before")]
+    PolicyInUse {
+        /// The policy.
+        policy: String,
+        /// The first queue that does.
+        queue: String,
+    },
 }
 
 impl Error {
+    /// A request was refused because something is not as it wants; others are not touched by that.
+    fn is_refusal(&self) -> bool {
+        use Error::{NoPolicy, NoQueue, PolicyExists, PolicyInUse, QueueExists, QueueInUse};
+        matches!(self, QueueExists(_) | NoQueue(_) | QueueInUse(_) | PolicyExists(_) | NoPolicy(_) | PolicyInUse { .. })
+    }
+
     fn failed(source: sqlx::Error) -> Error {
         Error::Failed(Arc::new(source))
     }
@@ -220,6 +240,10 @@ impl Log for Database {
 
     async fn queues(&self) -> Result<BTreeMap<String, pumice_ledger::Queue>, Error> {
         query::queues(&mut self.begin_read().await?).await
+    }
+
+    async fn policies(&self) -> Result<BTreeMap<String, pumice_ledger::RetryPolicy>, Error> {
+        query::policies(&mut self.begin_read().await?).await
     }
 
     async fn active_queues(&self) -> Result<BTreeMap<String, Vec<String>>, Error> {

@@ -15,7 +15,8 @@ use http_body_util::Limited;
 use pumice_auth::{Identity, IdentityError, OidcToken};
 use pumice_wire::api::{
     event_server::EventServer, executor_server::ExecutorServer, jobs_server::JobsServer, node_server::NodeServer,
-    queue_service_server::QueueServiceServer, submit_server::SubmitServer,
+    queue_service_server::QueueServiceServer, retry_policy_service_server::RetryPolicyServiceServer,
+    submit_server::SubmitServer,
 };
 use pumice_wire::binoculars::binoculars_server::BinocularsServer;
 use pumice_wire::client::ANSWER_BYTES_MAX;
@@ -83,6 +84,7 @@ pub struct Front<L: Log> {
     api: Api<L>,
     submit: SubmitServer<Api<L>>,
     queues: QueueServiceServer<Api<L>>,
+    policies: RetryPolicyServiceServer<Api<L>>,
     events: EventServer<Api<L>>,
     jobs: JobsServer<Api<L>>,
     clusters: ExecutorServer<Api<L>>,
@@ -117,6 +119,7 @@ impl<L: Log> Front<L> {
         Self {
             submit: limited!(SubmitServer, api.clone()),
             queues: limited!(QueueServiceServer, api.clone()),
+            policies: limited!(RetryPolicyServiceServer, api.clone()),
             events: limited!(EventServer, api.clone()),
             jobs: limited!(JobsServer, api.clone()),
             clusters: limited!(ExecutorServer, api.clone()),
@@ -196,6 +199,7 @@ impl<L: Log> Front<L> {
         match service {
             "api.Submit" => served!(submit),
             "api.QueueService" => served!(queues),
+            "api.RetryPolicyService" => served!(policies),
             "api.Event" => served!(events),
             "api.Jobs" => served!(jobs),
             "api.Executor" => served!(clusters),

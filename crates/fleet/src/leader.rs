@@ -27,6 +27,7 @@ mod orders;
 mod pools;
 mod questions;
 mod retention;
+mod room;
 
 use commit::News;
 use pools::{Found, Waiting};
@@ -283,6 +284,8 @@ impl<L: Log> Leader<L> {
 /// Everything known while this server leads.
 struct Term {
     epoch: Epoch,
+    /// Since when it leads.
+    began: TimeMs,
     position: Seq,
     ledger: Ledger,
     retries: Retries,
@@ -324,9 +327,18 @@ impl Term {
         let ledger = tokio::task::spawn_blocking(move || loaded.restore(classes)).await??;
         let mut sessions = Sessions::default();
         sessions.expect(&ledger, clock::now_ms());
+        let policies = &options.retries.policies;
+        let default = policies.default_policy_name.as_str();
+        if !default.is_empty() && !policies.names().contains(default) && !ledger.policies().contains_key(default) {
+            tracing::warn!(
+                policy = default,
+                "there is no such retry policy: failed jobs of queues that name none fail"
+            );
+        }
         let stories = Stories::of(&ledger);
         let mut term = Self {
             epoch,
+            began: clock::now_ms(),
             position,
             ledger,
             retries: options.retries.clone(),

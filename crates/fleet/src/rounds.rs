@@ -13,6 +13,7 @@ use pumice_ledger::{JobId, NodeRef, Preemption, PriorityClasses, Proposal, Queue
 
 mod ceilings;
 mod constraints;
+mod empty;
 mod rates;
 mod turn;
 mod uniformity;
@@ -20,6 +21,7 @@ mod window;
 
 use ceilings::{Ceilings, Desk};
 pub use constraints::{Allowance, Constraints, Held, Protected};
+pub use empty::could_hold;
 pub use rates::{Grant, Rate, RateLimits, Rates};
 pub use window::{Limits, Window, group_of};
 

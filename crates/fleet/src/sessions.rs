@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pumice_engine::Delta;
+use pumice_engine::{Delta, NodeFacts};
 use pumice_ledger::{Ledger, NodeRef, Queue, Report, ReportKind, RunId, RunPhase, TimeMs};
 use pumice_wire::executor::{self as wire, from_executor, to_executor};
 
@@ -242,6 +242,23 @@ impl Sessions {
             from_executor::Message::Runs(runs) => received.reports = session.take(name, runs, ledger),
         }
         Ok(received)
+    }
+
+    /// All nodes of all clusters, with the names of these; nothing while some may be unknown, since a cluster is away, or
+    /// this server leads for less than `began` tells that all had the time to come back.
+    pub fn all_nodes<'s>(
+        &'s self,
+        ledger: &Ledger,
+        (began, now): (TimeMs, TimeMs),
+    ) -> Option<impl Iterator<Item = (&'s str, &'s NodeFacts)> + Clone + use<'s>> {
+        let is_here = |name: &str| self.clusters.get(name).is_some_and(|cluster| cluster.session.is_some());
+        let away = |(name, cluster): (&String, &Cluster)| !is_here(name) && cluster.nodes.facts().next().is_some();
+        if now.since(began) <= SILENCE_MAX_MS || self.clusters.iter().any(away) || !ledger.clusters().all(is_here) {
+            return None;
+        }
+        let nodes =
+            |(name, cluster): (&'s String, &'s Cluster)| cluster.nodes.facts().map(move |node| (name.as_str(), node));
+        Some(self.clusters.iter().flat_map(nodes))
     }
 
     /// The session is over. What pools are to be told, by pool: nothing new starts on nodes that nobody speaks for.

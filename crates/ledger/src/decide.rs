@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use pumice_units::Quantity;
+
 use crate::asked::Untold;
-use crate::event::{Cause, Entry, Event, Failure, NodeRef, PodRef, Preemption};
+use crate::event::{Cause, Entry, Event, Failure, NodeRef, PodRef, Preemption, Shape};
 use crate::ids::{JobId, RunId, TimeMs};
 use crate::job::{Phase, RunPhase};
 use crate::ledger::Ledger;
+use crate::memory::{Grown, Growth, grow};
 use crate::retries::{Retries, Verdict};
 
 /// What an executor says of a run.
@@ -76,9 +79,13 @@ pub struct Inbox {
     pub silent: Vec<(String, i64)>,
 }
 
+/// Whether some node could hold a job of this shape, off these nodes, if nothing ran there. Where that is not known, it could.
+pub type CouldHold<'r> = dyn Fn(&Shape, &[NodeRef]) -> bool + 'r;
+
 /// Entries under way: events by queue and job set.
 struct Draft<'l> {
     ledger: &'l mut Ledger,
+    could_hold: &'l CouldHold<'l>,
     now: TimeMs,
     entries: BTreeMap<(String, String), Entry>,
 }
@@ -111,12 +118,24 @@ impl Draft<'_> {
 impl Ledger {
     /// Which entries follow. They are folded already: whoever can't write them has to drop this ledger and load it anew.
     pub fn decide(&mut self, now: TimeMs, inbox: Inbox, retries: Retries) -> Vec<Entry> {
+        self.decide_where(now, inbox, retries, &|_, _| true)
+    }
+
+    /// The same where it is known which nodes there are: a failed job is not tried again with more memory, or elsewhere, if
+    /// no node could hold that.
+    pub fn decide_where(
+        &mut self,
+        now: TimeMs,
+        inbox: Inbox,
+        retries: Retries,
+        could_hold: &CouldHold<'_>,
+    ) -> Vec<Entry> {
         // It comes before all else, which may follow from it.
         let part = self.next_part(now);
         if let Some(entry) = &part {
             self.fold(entry);
         }
-        let mut draft = Draft { ledger: self, now, entries: BTreeMap::new() };
+        let mut draft = Draft { ledger: self, could_hold, now, entries: BTreeMap::new() };
         draft.untold();
         for report in inbox.reports {
             draft.report(report, &retries);
@@ -171,7 +190,7 @@ impl Draft<'_> {
 
     /// The run failed, and its job with it.
     fn ends(&mut self, run: RunId, owner: Option<(String, String)>, failure: Failure) {
-        let failed = Event::RunFailed { run, failure: failure.clone(), retried: false, avoid: false };
+        let failed = Event::RunFailed { run, failure: failure.clone(), retried: false, avoid: false, grows: None };
         self.say(owner.clone(), failed);
         self.say(owner, Event::Failed { job: run.job, failure });
     }
@@ -193,17 +212,29 @@ impl Draft<'_> {
         let wanted = job.asked.as_ref().is_none_or(|asked| asked.cancel.is_none());
         // All members of a gang are to fail fast where a lease is returned; a failure is another matter.
         let may = wanted && (!job.fail_fast || !members.is_empty());
-        let verdict = if may { retries.policies.verdict(policies, used, &failure) } else { Verdict::Fail(None) };
-        match verdict {
-            Verdict::Fail(why) => {
+        let verdict = if may {
+            retries.policies.verdict(&self.ledger.policies, policies, used, &failure)
+        } else {
+            Verdict::Fail(None)
+        };
+        match self.possible(run, verdict) {
+            Next::Fail(why) => {
                 if let Some(why) = why {
                     failure.message =
                         if failure.message.is_empty() { why } else { format!("{}; {why}", failure.message) };
                 }
                 self.ends(run, owner, failure);
             }
-            Verdict::Retry { avoid } => {
-                if !self.say(owner, Event::RunFailed { run, failure, retried: true, avoid }) {
+            Next::Retry { avoid, grows } => {
+                let grows = grows.map(|(growth, shape)| {
+                    if let Some((queue, set)) = &owner {
+                        let now = self.now;
+                        let entry = self.entries.entry((queue.clone(), set.clone()));
+                        entry.or_insert_with(|| Entry::new(now, queue, set)).shapes.insert(growth.shape, shape);
+                    }
+                    growth
+                });
+                if !self.say(owner, Event::RunFailed { run, failure, retried: true, avoid, grows }) {
                     return;
                 }
                 let reason = format!("its gang starts anew: run {run} failed, and is tried again");
@@ -214,6 +245,31 @@ impl Draft<'_> {
                 }
             }
         }
+    }
+
+    /// What a verdict comes to, once it is known what the next try would be and whether there is room for it anywhere.
+    fn possible(&self, run: RunId, verdict: Verdict) -> Next {
+        let (avoid, bump) = match verdict {
+            Verdict::Fail(why) => return Next::Fail(why),
+            Verdict::Retry { avoid, memory } => (avoid, memory),
+        };
+        let (Some(job), Some(row)) = (self.ledger.job(run.job), self.ledger.run(run)) else { return Next::Fail(None) };
+        let before: Option<Grown> = job.grown.as_deref().copied();
+        let shape = self.ledger.shape(job);
+        let grows = bump.and_then(|bump| grow(self.ledger.shape_digest(job), shape, before, bump));
+        let mut off = job.avoid.clone();
+        if avoid && !off.contains(&row.at) {
+            off.push(row.at.clone());
+        }
+        let shape = grows.as_ref().map_or(shape, |(_, shape)| shape);
+        if (avoid || grows.is_some()) && !(self.could_hold)(shape, &off) {
+            let memory = shape.requests.get("memory").filter(|_| grows.is_some());
+            let memory = memory.map(|bytes| format!(" with {} of memory", Quantity::from_bytes(*bytes)));
+            let off = if off.is_empty() { String::new() } else { format!(", nodes it keeps off: {}", off.len()) };
+            let memory = memory.unwrap_or_default();
+            return Next::Fail(Some(format!("not tried again: no node could hold it{memory}{off}")));
+        }
+        Next::Retry { avoid, grows }
     }
 
     fn returned(
@@ -307,6 +363,14 @@ impl Draft<'_> {
             }
         }
     }
+}
+
+/// What becomes of a failed run's job.
+enum Next {
+    /// Another run follows.
+    Retry { avoid: bool, grows: Option<(Growth, Shape)> },
+    /// The job fails; why, where that is not the failure alone.
+    Fail(Option<String>),
 }
 
 /// A failure of ours.

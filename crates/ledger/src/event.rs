@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::executor::ExecutorSettings;
 use crate::ids::{Digest, JobId, RunId, TimeMs};
 use crate::job::Phase;
+use crate::memory::Growth;
 use crate::queue::Queue;
+use crate::retries::RetryPolicy;
 
 /// One row of the log: what one request, or one decision, said of one job set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,7 +27,7 @@ pub struct Entry {
     /// Who asked; empty for decisions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
-    /// Shapes of the jobs that are submitted here, by their digest.
+    /// Shapes that jobs get here, by their digest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<Digest, Shape>,
     /// What happened, in order.
@@ -267,6 +269,13 @@ pub enum Event {
         #[serde(default)]
         reason: String,
     },
+    /// A retry policy as it is from now on.
+    RetryPolicySet(Box<RetryPolicy>),
+    /// A retry policy is gone.
+    RetryPolicyRemoved {
+        /// Its name.
+        policy: String,
+    },
     /// An executor's settings as they are from now on; who set them stands in the entry.
     ExecutorSet {
         /// The executor.
@@ -362,6 +371,9 @@ pub enum Event {
         /// It follows on another node.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         avoid: bool,
+        /// It follows with more memory.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grows: Option<Growth>,
     },
     /// The run has to make room.
     RunPreempted {
@@ -425,6 +437,8 @@ impl Event {
                 | Event::PreemptAsked { .. }
                 | Event::ScopeCancelAsked { .. }
                 | Event::ScopePreemptAsked { .. }
+                | Event::RetryPolicySet(_)
+                | Event::RetryPolicyRemoved { .. }
                 | Event::ExecutorSet { .. }
                 | Event::ExecutorUnset { .. }
                 | Event::ExecutorForgotten { .. }

@@ -3,10 +3,10 @@
 use crate::asked::Untold;
 use crate::event::{Entry, Event, NodeRef, Submitted};
 use crate::gang::GangRow;
-use crate::ids::{JobId, RunId, TimeMs};
+use crate::ids::{Digest, JobId, RunId, TimeMs};
 use crate::job::{Job, Phase, Run, RunPhase};
 use crate::ledger::{Ledger, QueueRow, SetRow};
-use crate::lines::{QueueIx, SetIx};
+use crate::lines::{QueueIx, SetIx, ShapeIx};
 
 /// Why an event changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +68,14 @@ impl Ledger {
                 self.fold_asked(entry, event);
                 Ok(())
             }
+            Event::RetryPolicySet(policy) => {
+                self.policies.insert(policy.name.clone(), (**policy).clone());
+                Ok(())
+            }
+            Event::RetryPolicyRemoved { policy } => {
+                self.policies.remove(policy);
+                Ok(())
+            }
             Event::ExecutorSet { executor, .. } => {
                 self.executors.extend(event.settings(entry).map(|settings| (executor.clone(), settings)));
                 Ok(())
@@ -106,11 +114,21 @@ impl Ledger {
                 });
                 Ok(())
             }
-            Event::RunFailed { run, avoid, .. } => {
+            Event::RunFailed { run, avoid, grows, .. } => {
                 let at = self.counted(*run)?.at.clone();
+                let grows = match grows {
+                    Some(growth) => Some((self.hold_shape(run.job, growth.shape, entry)?, growth.memory)),
+                    None => None,
+                };
                 self.drop_run(*run);
+                if let Some((shape, _)) = grows {
+                    self.reshape(run.job, shape);
+                }
                 self.requeue(run.job, |job| {
                     job.failed += 1;
+                    if let Some((_, memory)) = grows {
+                        job.grown = Some(Box::new(memory));
+                    }
                     if *avoid && !job.avoid.contains(&at) {
                         job.avoid.push(at);
                     }
@@ -194,13 +212,7 @@ impl Ledger {
         if self.jobs.contains_key(&id) {
             return Err(Refusal::Twice(id));
         }
-        let known = self.shapes.find(&submitted.shape);
-        let shape = match (known, entry.shapes.get(&submitted.shape)) {
-            (Some(known), _) => known,
-            (None, Some(shape)) => self.shapes.intern(&submitted.shape, || (shape.clone(), 0)),
-            (None, None) => return Err(Refusal::NoShape(id)),
-        };
-        self.shapes.row_mut(shape).1 += 1;
+        let shape = self.hold_shape(id, submitted.shape, entry)?;
         let queue = self.queue_row(&entry.queue);
         let set = self.sets.intern(&(queue, entry.job_set.clone()), SetRow::default);
         self.sets.row_mut(set).jobs.insert(id);
@@ -227,6 +239,7 @@ impl Ledger {
             failed: 0,
             asked: None,
             avoid: Vec::new(),
+            grown: None,
         };
         let turn = self.turn(id, &job);
         self.queues.row_mut(queue).active += 1;
@@ -235,6 +248,23 @@ impl Ledger {
         // Whoever wrote the submission saved the job with it.
         self.changed.insert(id);
         Ok(())
+    }
+
+    /// The shape of a digest, for one more who has it.
+    fn hold_shape(&mut self, job: JobId, digest: Digest, entry: &Entry) -> Result<ShapeIx, Refusal> {
+        let shape = match (self.shapes.find(&digest), entry.shapes.get(&digest)) {
+            (Some(known), _) => known,
+            (None, Some(shape)) => self.shapes.intern(&digest, || (shape.clone(), 0)),
+            (None, None) => return Err(Refusal::NoShape(job)),
+        };
+        self.shapes.row_mut(shape).1 += 1;
+        Ok(shape)
+    }
+
+    /// A job that stands in no line has another shape from now on.
+    fn reshape(&mut self, id: JobId, shape: ShapeIx) {
+        let before = self.jobs.get_mut(&id).map_or(shape, |job| std::mem::replace(&mut job.shape, shape));
+        self.release_shape(before);
     }
 
     fn lease(&mut self, now: TimeMs, run: RunId, at: &NodeRef, pool: &str) -> Result<(), Refusal> {
@@ -362,7 +392,7 @@ impl Ledger {
         }
     }
 
-    fn release_shape(&mut self, shape: crate::lines::ShapeIx) {
+    fn release_shape(&mut self, shape: ShapeIx) {
         let row = self.shapes.row_mut(shape);
         row.1 -= 1;
         if row.1 == 0 {

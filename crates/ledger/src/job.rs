@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{NodeRef, PodRef, Preemption};
 use crate::ids::{Digest, JobId, TimeMs};
 use crate::lines::{GangIx, QueueIx, SetIx, ShapeIx};
+use crate::memory::Grown;
 
 /// Where a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -67,6 +68,8 @@ pub struct Job {
     pub asked: Option<Box<Asked>>,
     /// Nodes on which it was tried.
     pub avoid: Vec<NodeRef>,
+    /// By how much memory it has grown since it was submitted.
+    pub grown: Option<Box<Grown>>,
 }
 
 /// How far a run is.

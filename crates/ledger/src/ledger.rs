@@ -13,6 +13,7 @@ use crate::job::{Job, Phase, Run, RunPhase, Turn};
 use crate::lines::{GangIx, Interned, Lines, Place, QueueIx, SetIx, ShapeIx};
 use crate::pages::Paged;
 use crate::queue::{Queue, QueueView};
+use crate::retries::RetryPolicy;
 use crate::tally::{Held, Tallies};
 
 /// A priority class of the fleet.
@@ -57,6 +58,7 @@ pub struct Ledger {
     pub(crate) runs: Paged<RunId, Run>,
     pub(crate) clusters: BTreeMap<String, BTreeSet<RunId>>,
     pub(crate) executors: BTreeMap<String, ExecutorSettings>,
+    pub(crate) policies: BTreeMap<String, RetryPolicy>,
     /// Jobs of which something is asked.
     pub(crate) asked: BTreeSet<JobId>,
     /// Jobs that moved with their set. Whoever folds requests decides before anything is saved, so this is not.
@@ -108,6 +110,11 @@ impl Ledger {
     /// What is set of executors, by name; there may be settings of one that never came.
     pub fn executors(&self) -> &BTreeMap<String, ExecutorSettings> {
         &self.executors
+    }
+
+    /// Retry policies that requests have set, by name.
+    pub fn policies(&self) -> &BTreeMap<String, RetryPolicy> {
+        &self.policies
     }
 
     /// Nothing new starts on this cluster.
@@ -267,8 +274,17 @@ impl Ledger {
                 self.gang(job).map(|(name, cardinality, label, members)| (name, cardinality, label, members.len()));
             let _ = writeln!(
                 text,
-                "{id} {queue}/{set} {:?} {} {:?} {} {} {} {:?} {:?} {gang:?}",
-                job.phase, job.priority, job.submitted, job.attempts, job.returned, job.failed, job.asked, job.avoid
+                "{id} {queue}/{set} {:?} {} {:?} {} {} {} {:?} {:?} {:?} {} {gang:?}",
+                job.phase,
+                job.priority,
+                job.submitted,
+                job.attempts,
+                job.returned,
+                job.failed,
+                job.asked,
+                job.avoid,
+                job.grown,
+                self.shape_digest(job)
             );
         }
         let mut runs: Vec<_> = self.runs.iter().collect();
@@ -285,6 +301,9 @@ impl Ledger {
         }
         for (name, settings) in &self.executors {
             let _ = writeln!(text, "{name} {settings:?}");
+        }
+        for (name, policy) in &self.policies {
+            let _ = writeln!(text, "{name} {policy:?}");
         }
         for untold in &self.untold {
             let _ = writeln!(text, "{untold:?}");

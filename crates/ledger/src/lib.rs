@@ -18,6 +18,7 @@ mod ids;
 mod job;
 mod ledger;
 mod lines;
+mod memory;
 mod pages;
 mod queue;
 mod restore;
@@ -25,7 +26,7 @@ mod retries;
 mod tally;
 
 pub use broad::SavedBroad;
-pub use decide::{Inbox, Proposal, Report, ReportKind};
+pub use decide::{CouldHold, Inbox, Proposal, Report, ReportKind};
 pub use event::{
     Cause, ContainerEnd, Entry, Event, Failure, Filter, Gang, NodeRef, PodRef, Preemption, Scope, Shape, Submitted,
 };
@@ -35,9 +36,13 @@ pub use ids::{Digest, IdError, JobId, RunId, TimeMs};
 pub use job::{Asked, Job, Phase, Run, RunPhase};
 pub use ledger::{Ledger, PriorityClass, PriorityClasses};
 pub use lines::Place;
+pub use memory::{BumpError, Grown, Growth, MemoryBump};
 pub use queue::{ClassLimit, Permission, Queue, QueueView, Subject, SubjectKind, Verb};
 pub use restore::{RestoreError, Saved, SavedJob, SavedRun};
-pub use retries::{AffinityMutation, Mutation, Retries, RetryAction, RetryPolicies, RetryPolicy, RetryRule};
+pub use retries::{
+    AffinityMutation, Mutation, PolicyError, ResourceMutation, Retries, RetryAction, RetryPolicies, RetryPolicy,
+    RetryRule,
+};
 pub use tally::{Ages, Held, Tally};
 
 #[cfg(test)]

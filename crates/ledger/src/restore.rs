@@ -13,10 +13,12 @@ use crate::ids::{Digest, JobId, RunId, TimeMs};
 use crate::job::{Asked, Job, Phase, Run, RunPhase};
 use crate::ledger::{Ledger, PriorityClasses, SetRow};
 use crate::lines::{QueueIx, SetIx, ShapeIx};
+use crate::memory::Grown;
 use crate::queue::Queue;
+use crate::retries::RetryPolicy;
 
 /// A job that has not ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SavedJob {
     /// Its id.
     pub job: JobId,
@@ -48,6 +50,8 @@ pub struct SavedJob {
     pub asked: Option<Asked>,
     /// Nodes on which it was tried.
     pub avoid: Vec<NodeRef>,
+    /// By how much memory it has grown.
+    pub grown: Option<Grown>,
 }
 
 /// A run that holds room; its job may have ended.
@@ -84,6 +88,8 @@ pub struct Saved {
     pub queues: BTreeMap<String, Queue>,
     /// Settings of executors by name.
     pub executors: BTreeMap<String, ExecutorSettings>,
+    /// Retry policies that requests have set, by name.
+    pub policies: BTreeMap<String, RetryPolicy>,
     /// Shapes of the jobs and runs; there may be more.
     pub shapes: BTreeMap<Digest, Shape>,
     /// Jobs that have not ended.
@@ -117,8 +123,8 @@ impl Ledger {
     /// # Errors
     /// When the parts do not belong together.
     pub fn restore(classes: PriorityClasses, saved: Saved) -> Result<Self, RestoreError> {
-        let Saved { queues, executors, shapes, jobs, runs, broads } = saved;
-        let mut ledger = Self { executors, ..Self::new(classes) };
+        let Saved { queues, executors, policies, shapes, jobs, runs, broads } = saved;
+        let mut ledger = Self { executors, policies, ..Self::new(classes) };
         ledger.jobs.reserve(jobs.len());
         ledger.runs.reserve(runs.len());
         for (name, definition) in queues {
@@ -160,6 +166,7 @@ impl Ledger {
             failed: job.failed,
             asked: job.asked.as_deref().cloned(),
             avoid: job.avoid.clone(),
+            grown: job.grown.as_deref().copied(),
         })
     }
 
@@ -273,6 +280,7 @@ impl Ledger {
             failed: saved.failed,
             asked: saved.asked.map(Box::new),
             avoid: saved.avoid,
+            grown: saved.grown.map(Box::new),
         };
         let turn = self.turn(id, &job);
         self.queues.row_mut(queue).active += 1;

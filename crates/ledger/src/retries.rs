@@ -1,13 +1,21 @@
 //! Whether a job is tried again after a failure: policies over the categories that executors give failures, as Armada's.
 //!
 //! Invariant: a job is tried again at most as often as its policy and the fleet let it, and a failure that ends it says
-//! when that was why. Read from the fleet's configuration.
+//! when that was why. Policies are those of the fleet's configuration, and those that requests have set; a name is looked up
+//! in the configuration first.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::event::Failure;
+use crate::memory::MemoryBump;
+
+/// Longest name of a policy: it may become a label.
+const NAME_MAX: usize = 63;
+/// Rules of a policy.
+const RULES_MAX: usize = 100;
 
 /// How often a job is tried.
 #[derive(Debug, Clone)]
@@ -29,24 +37,24 @@ impl Default for Retries {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RetryPolicies {
-    /// Whether any is.
+    /// Whether any is. Without a policy none is, so this is for turning all of them off.
     pub enabled: bool,
     /// Most retries of a job, whatever its policy says.
     pub global_max_retries: u32,
     /// The policy of queues that name none; empty for none.
     pub default_policy_name: String,
-    /// The policies.
+    /// The policies of the configuration.
     pub policies: Vec<RetryPolicy>,
 }
 
 impl Default for RetryPolicies {
     fn default() -> Self {
-        Self { enabled: false, global_max_retries: 5, default_policy_name: String::new(), policies: Vec::new() }
+        Self { enabled: true, global_max_retries: 5, default_policy_name: String::new(), policies: Vec::new() }
     }
 }
 
 /// A policy.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryPolicy {
     /// Its name.
@@ -56,12 +64,12 @@ pub struct RetryPolicy {
     /// Where no rule fits.
     pub default_action: RetryAction,
     /// The first that fits counts.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RetryRule>,
 }
 
 /// What a failure leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RetryAction {
     /// The job fails.
     Fail,
@@ -70,7 +78,7 @@ pub enum RetryAction {
 }
 
 /// What to do about failures of a category.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryRule {
     /// What it leads to.
@@ -78,7 +86,7 @@ pub struct RetryRule {
     /// The category.
     pub on_category: String,
     /// The subcategory; empty for any of the category.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub on_subcategory: String,
     /// What is different about the next try.
     #[serde(default)]
@@ -86,15 +94,26 @@ pub struct RetryRule {
 }
 
 /// What is different about the next try.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Mutation {
     /// Where it may run.
     pub affinity: AffinityMutation,
+    /// What it asks for.
+    pub resources: ResourceMutation,
+}
+
+/// What the next try asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ResourceMutation {
+    /// More memory, requests and limits alike.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryBump>,
 }
 
 /// Where the next try may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AffinityMutation {
     /// On another node than this one.
@@ -102,21 +121,77 @@ pub struct AffinityMutation {
 }
 
 /// What follows from a failure.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
-    /// The job is tried again, on another node where that is true.
-    Retry { avoid: bool },
+    /// The job is tried again, on another node where that is true, and with more memory.
+    Retry { avoid: bool, memory: Option<MemoryBump> },
     /// It fails. The text says so where it was tried as often as it may be.
     Fail(Option<String>),
 }
 
+/// What a policy can't be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// It has no such name.
+    #[error("name: {0:?} is none: use a-z, 0-9 and `-`, at most {NAME_MAX}, with a letter or digit at both ends")]
+    Name(String),
+    /// There are too many rules.
+    #[error("rules: there are {0}: have at most {RULES_MAX}")]
+    Rules(usize),
+    /// A rule fits everything.
+    #[error("rules[{0}].onCategory: it is missing; defaultAction is for failures that fit no rule")]
+    Category(usize),
+}
+
+impl RetryPolicy {
+    /// Refuses what can't be one.
+    ///
+    /// # Errors
+    /// The first field that has no such value.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let bytes = self.name.as_bytes();
+        let ends = [bytes.first(), bytes.last()].into_iter().all(|byte| byte.is_some_and(|byte| plain(*byte)));
+        if !ends || bytes.len() > NAME_MAX || !bytes.iter().all(|byte| plain(*byte) || *byte == b'-') {
+            return Err(PolicyError::Name(self.name.chars().take(2 * NAME_MAX).collect()));
+        }
+        if self.rules.len() > RULES_MAX {
+            return Err(PolicyError::Rules(self.rules.len()));
+        }
+        match self.rules.iter().position(|rule| rule.on_category.is_empty()) {
+            Some(index) => Err(PolicyError::Category(index)),
+            None => Ok(()),
+        }
+    }
+}
+
 impl RetryPolicies {
-    /// What follows from a failure of a job that was tried again `used` times. `names` are the policies of its queue, of
-    /// which the first counts.
-    pub(crate) fn verdict(&self, names: &[String], used: u32, failure: &Failure) -> Verdict {
+    /// Names of the configuration's policies.
+    pub fn names(&self) -> BTreeSet<&str> {
+        self.policies.iter().map(|policy| policy.name.as_str()).collect()
+    }
+
+    /// A policy, of the configuration or of those that requests have set.
+    fn find<'p>(&'p self, set: &'p BTreeMap<String, RetryPolicy>, name: &str) -> Option<&'p RetryPolicy> {
+        self.policies.iter().find(|policy| policy.name == name).or_else(|| set.get(name))
+    }
+
+    /// What follows from a failure of a job that was tried again `used` times. `set` are policies beside those of the
+    /// configuration, `names` those of the job's queue, of which the first counts.
+    pub(crate) fn verdict(
+        &self,
+        set: &BTreeMap<String, RetryPolicy>,
+        names: &[String],
+        used: u32,
+        failure: &Failure,
+    ) -> Verdict {
         let name = names.first().unwrap_or(&self.default_policy_name);
-        let policy = self.policies.iter().find(|policy| policy.name == *name).filter(|_| self.enabled);
-        let Some(policy) = policy else { return Verdict::Fail(None) };
+        if !self.enabled || name.is_empty() {
+            return Verdict::Fail(None);
+        }
+        let Some(policy) = self.find(set, name) else {
+            return Verdict::Fail(Some(format!("not tried again: there is no retry policy {name}")));
+        };
         let fits = |rule: &&RetryRule| {
             rule.on_category == failure.category
                 && (rule.on_subcategory.is_empty() || rule.on_subcategory == failure.subcategory)
@@ -133,7 +208,8 @@ impl RetryPolicies {
             let text = format!("tried again {used} times, which is as often as it may be ({key})");
             return Verdict::Fail((used > 0).then_some(text));
         }
-        Verdict::Retry { avoid: rule.is_some_and(|rule| rule.mutate.affinity.avoid_same_node) }
+        let Mutation { affinity, resources } = rule.map(|rule| rule.mutate).unwrap_or_default();
+        Verdict::Retry { avoid: affinity.avoid_same_node, memory: resources.memory }
     }
 }
 
@@ -160,9 +236,17 @@ mod tests {
             }))
             .unwrap()
         };
+        let set = serde_json::from_value(json!({
+            "greedy": {"name": "greedy", "retryLimit": 1, "defaultAction": "Fail", "rules": [
+                {"action": "Retry", "onCategory": "oom", "mutate": {"resources": {"memory": {"factor": 1.5}}}},
+            ]},
+            "stubborn": {"name": "stubborn", "retryLimit": 0, "defaultAction": "Fail"},
+        }))
+        .unwrap();
+        let again = |avoid, memory| Verdict::Retry { avoid, memory };
         let tired = |text: &str| Verdict::Fail(Some(text.to_owned()));
         for (enabled, queue, used, category, subcategory, verdict) in [
-            (true, "", 0, "transient", "net", Verdict::Retry { avoid: true }),
+            (true, "", 0, "transient", "net", again(true, None)),
             (true, "", 0, "transient", "disk", Verdict::Fail(None)),
             (true, "", 0, "other", "", Verdict::Fail(None)),
             (
@@ -173,7 +257,7 @@ mod tests {
                 "",
                 tired("tried again 2 times, which is as often as it may be (retryLimit of policy careful)"),
             ),
-            (true, "stubborn", 4, "other", "", Verdict::Retry { avoid: false }),
+            (true, "stubborn", 4, "other", "", again(false, None)),
             (
                 true,
                 "stubborn",
@@ -182,15 +266,51 @@ mod tests {
                 "",
                 tired("tried again 5 times, which is as often as it may be (globalMaxRetries)"),
             ),
-            (true, "unknown", 0, "transient", "", Verdict::Fail(None)),
+            (true, "unknown", 0, "transient", "", tired("not tried again: there is no retry policy unknown")),
+            (true, "greedy", 0, "oom", "", again(false, Some(MemoryBump::Factor(1.5)))),
+            (
+                true,
+                "greedy",
+                1,
+                "oom",
+                "",
+                tired("tried again 1 times, which is as often as it may be (retryLimit of policy greedy)"),
+            ),
             (false, "stubborn", 0, "transient", "", Verdict::Fail(None)),
         ] {
             let names: Vec<String> = Some(queue.to_owned()).filter(|name| !name.is_empty()).into_iter().collect();
             let failure =
                 Failure { category: category.to_owned(), subcategory: subcategory.to_owned(), ..Failure::default() };
-            assert_eq!(policies(5, enabled).verdict(&names, used, &failure), verdict, "{queue} {used} {category}");
+            assert_eq!(
+                policies(5, enabled).verdict(&set, &names, used, &failure),
+                verdict,
+                "{queue} {used} {category}"
+            );
         }
         let failure = Failure::default();
-        assert_eq!(policies(0, true).verdict(&["stubborn".to_owned()], 0, &failure), Verdict::Fail(None));
+        assert_eq!(policies(0, true).verdict(&set, &["stubborn".to_owned()], 0, &failure), Verdict::Fail(None));
+    }
+
+    #[test]
+    fn a_policy_that_can_not_be_is_refused_by_its_field() {
+        let rule = |category: &str| json!({"action": "Retry", "onCategory": category});
+        for (name, rules, wanted) in [
+            ("a", vec![rule("oom")], None),
+            ("a-1", vec![], None),
+            ("", vec![], Some("name: \"\" is none")),
+            ("-a", vec![], Some("name: \"-a\" is none")),
+            ("A", vec![], Some("name: \"A\" is none")),
+            (&"a".repeat(64), vec![], Some("name: \"aaa")),
+            ("a", vec![rule("oom"), rule("")], Some("rules[1].onCategory: it is missing")),
+            ("a", vec![rule("oom"); 101], Some("rules: there are 101: have at most 100")),
+        ] {
+            let policy = json!({"name": name, "retryLimit": 1, "defaultAction": "Fail", "rules": rules});
+            let policy: RetryPolicy = serde_json::from_value(policy).unwrap();
+            let found = policy.check().err().map(|error| error.to_string());
+            assert_eq!(found.is_some(), wanted.is_some(), "{name} {found:?}");
+            assert!(found.unwrap_or_default().starts_with(wanted.unwrap_or_default()), "{name}");
+            let kept = serde_json::to_value(&policy).unwrap();
+            assert_eq!(serde_json::from_value::<RetryPolicy>(kept).unwrap(), policy);
+        }
     }
 }

@@ -439,6 +439,7 @@ impl Tables {
                 failed: 0,
                 asked: None,
                 avoid: Vec::new(),
+                grown: None,
             };
             self.jobs.insert(new.job, job);
         }
@@ -465,6 +466,7 @@ impl Tables {
         let saved = Saved {
             queues: self.queues.clone(),
             executors: self.executors.clone(),
+            policies: BTreeMap::new(),
             shapes: ["urgent", "spare"].map(|class| (digest(class), shape(class))).into(),
             jobs: self.jobs.values().cloned().collect(),
             runs: self.runs.values().cloned().collect(),

@@ -79,12 +79,14 @@ impl Server {
         let tls = pumice_auth::peer_server_config(&ca, Arc::clone(&shown)).context("set up TLS")?;
         let holder = format!("{}_{}", host_name(), std::process::id());
         let limits = config.limits();
+        let policies = Arc::clone(&retries.policies);
         let options = Options { holder, classes, retries, limits, constraints };
         let metrics = Arc::new(Metrics::new(Arc::clone(database.writes())));
         let (leader, inputs) = Leader::new(Arc::clone(&database), options);
         let leader = leader.counting(Arc::clone(&metrics)).keeping(config.retention.into());
         let stopping = CancellationToken::new();
         let served = Api::new(Arc::clone(&database), config.submission, Sources::system(), stopping.clone());
+        let served = served.with_policies(policies);
         let gate = Arc::new(Gate::new(access));
         let front = Front::new(served, inputs, Arc::clone(&gate)).counting(metrics);
         let reached = if address.ip().is_unspecified() { pumice_node::host_ip().into() } else { address.ip() };

@@ -3,7 +3,7 @@
 use pumice_wire::api::health_check_response::ServingStatus;
 use pumice_wire::api::{
     self, BatchQueueCreateResponse, BatchQueueUpdateResponse, CancellationResult, HealthCheckResponse, event_server,
-    executor_server, jobs_server, node_server, queue_service_server, submit_server,
+    executor_server, jobs_server, node_server, queue_service_server, retry_policy_service_server, submit_server,
 };
 use pumice_wire::wellknown::Empty;
 use tonic::{Request, Response, Status, async_trait};
@@ -138,6 +138,29 @@ impl<L: Log> queue_service_server::QueueService for Api<L> {
 
     async fn cancel_on_queue(&self, request: Request<api::QueueCancelRequest>) -> Answer<Empty> {
         call!(self, request, cancel_queue)
+    }
+}
+
+#[async_trait]
+impl<L: Log> retry_policy_service_server::RetryPolicyService for Api<L> {
+    async fn create_retry_policy(&self, request: Request<api::RetryPolicy>) -> Answer<Empty> {
+        call!(self, request, create_policy)
+    }
+
+    async fn update_retry_policy(&self, request: Request<api::RetryPolicy>) -> Answer<Empty> {
+        call!(self, request, update_policy)
+    }
+
+    async fn delete_retry_policy(&self, request: Request<api::RetryPolicyDeleteRequest>) -> Answer<Empty> {
+        call!(self, request, delete_policy)
+    }
+
+    async fn get_retry_policy(&self, request: Request<api::RetryPolicyGetRequest>) -> Answer<api::RetryPolicy> {
+        call!(self, request, get_policy)
+    }
+
+    async fn get_retry_policies(&self, request: Request<api::RetryPolicyListRequest>) -> Answer<api::RetryPolicyList> {
+        call!(self, request, get_policies)
     }
 }
 

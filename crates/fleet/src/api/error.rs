@@ -108,6 +108,16 @@ pub enum Error {
         /// One of them.
         first: String,
     },
+    /// It stands in the configuration, which no request changes.
+    #[error(
+        "the retry policy {0} stands in the fleet's configuration (scheduling.retryPolicy.policies): change it there"
+    )]
+    Configured(String),
+    /// The configuration names it.
+    #[error(
+        "the retry policy {0} is that of queues that name none (scheduling.retryPolicy.defaultPolicyName): change that before"
+    )]
+    Default(String),
     /// The server ends.
     #[error("the server is stopping: ask again, another one answers")]
     Stopping,
@@ -132,7 +142,7 @@ impl Error {
             | Error::Submit(_)
             | Error::Nodes { .. } => Code::InvalidArgument,
             Error::NoQueue(_) | Error::NoJobSet { .. } | Error::NoJob(_) | Error::NoNode(_) => Code::NotFound,
-            Error::NoPod { .. } => Code::FailedPrecondition,
+            Error::NoPod { .. } | Error::Configured(_) | Error::Default(_) => Code::FailedPrecondition,
             Error::Stopping => Code::Unavailable,
             Error::Broken => Code::Internal,
             Error::Database(error) => code_of(error),
@@ -142,9 +152,9 @@ impl Error {
 
 fn code_of(error: &database::Error) -> Code {
     match error {
-        database::Error::NoQueue(_) => Code::NotFound,
-        database::Error::QueueExists(_) => Code::AlreadyExists,
-        database::Error::QueueInUse(_) => Code::FailedPrecondition,
+        database::Error::NoQueue(_) | database::Error::NoPolicy(_) => Code::NotFound,
+        database::Error::QueueExists(_) | database::Error::PolicyExists(_) => Code::AlreadyExists,
+        database::Error::QueueInUse(_) | database::Error::PolicyInUse { .. } => Code::FailedPrecondition,
         database::Error::TooLong { .. } | database::Error::Unwritable => Code::InvalidArgument,
         database::Error::Failed(_) | database::Error::Closed => Code::Unavailable,
         database::Error::Unreadable { .. } => Code::DataLoss,

@@ -134,6 +134,8 @@ pub fn messages(entry: &Entry, event: &Event, context: &Context) -> Vec<EventMes
         | Event::ScopeCancelAsked { .. }
         | Event::ScopePreemptAsked { .. }
         | Event::ExecutorSet { .. }
+        | Event::RetryPolicySet(_)
+        | Event::RetryPolicyRemoved { .. }
         | Event::ExecutorUnset { .. }
         | Event::ExecutorForgotten { .. } => Vec::new(),
     };

@@ -57,7 +57,8 @@ impl<L: Log> Api<L> {
     pub(super) async fn delete(&self, who: &Who, request: QueueDeleteRequest) -> Result<Empty, Error> {
         who.need(Permission::DeleteQueue, "delete queues")?;
         limits::name("name", &request.name)?;
-        self.write_queue(who, &request.name, Event::QueueRemoved, Expect::QueuePresent).await?;
+        self.write_queue(who, &request.name, Event::QueueRemoved, Expect::QueuePresent { policies: Vec::new() })
+            .await?;
         Ok(Empty {})
     }
 
@@ -89,11 +90,14 @@ impl<L: Log> Api<L> {
         if queue.user_owners.is_empty() {
             queue.user_owners.push(who.name.clone());
         }
-        self.set_queue(who, queue, Expect::QueueAbsent).await
+        let policies = self.policies_beside(&queue.retry_policies);
+        self.set_queue(who, queue, Expect::QueueAbsent { policies }).await
     }
 
     async fn update_one(&self, who: &Who, queue: api::Queue) -> Result<(), Error> {
-        self.set_queue(who, queues::from_wire(queue)?, Expect::QueuePresent).await
+        let queue = queues::from_wire(queue)?;
+        let policies = self.policies_beside(&queue.retry_policies);
+        self.set_queue(who, queue, Expect::QueuePresent { policies }).await
     }
 
     async fn set_cordoned(&self, who: &Who, name: &str, cordoned: bool) -> Result<Empty, Error> {
@@ -101,7 +105,8 @@ impl<L: Log> Api<L> {
         limits::name("name", name)?;
         let queue = self.queue(name).await?;
         if queue.cordoned != cordoned {
-            self.set_queue(who, Queue { cordoned, ..queue }, Expect::QueuePresent).await?;
+            let expect = Expect::QueuePresent { policies: Vec::new() };
+            self.set_queue(who, Queue { cordoned, ..queue }, expect).await?;
         }
         Ok(Empty {})
     }

@@ -146,13 +146,11 @@ impl Scheduling {
         let policies = &self.retry_policy;
         let mut names = BTreeSet::new();
         for policy in &policies.policies {
+            let name = || policy.name.clone();
+            policy.check().map_err(|error| ConfigError::Policy { name: name(), error })?;
             if !names.insert(policy.name.as_str()) {
-                return Err(ConfigError::Twice { key: "retryPolicy.policies", name: policy.name.clone() });
+                return Err(ConfigError::Twice { key: "retryPolicy.policies", name: name() });
             }
-        }
-        let default = policies.default_policy_name.as_str();
-        if !default.is_empty() && !names.contains(default) {
-            return Err(ConfigError::Policy(default.to_owned()));
         }
         Ok(Retries { returned_max: self.max_retries, policies: Arc::new(policies.clone()) })
     }
@@ -337,15 +335,15 @@ mod tests {
     }
 
     #[test]
-    fn policies_have_names_of_their_own_and_the_default_is_one_of_them() {
+    fn policies_are_ones_with_names_of_their_own() {
         let read =
             |value| serde_json::from_value::<Scheduling>(json!({ "maxRetries": 7, "retryPolicy": value })).unwrap();
         let policy = json!({"name": "a", "retryLimit": 1, "defaultAction": "Retry"});
         for (value, wanted) in [
             (
-                json!({"defaultPolicyName": "b", "policies": [policy]}),
-                "scheduling.retryPolicy.defaultPolicyName: there is no policy \"b\": name it in \
-                 scheduling.retryPolicy.policies",
+                json!({"policies": [{"name": "A", "retryLimit": 1, "defaultAction": "Retry"}]}),
+                "scheduling.retryPolicy.policies: \"A\": name: \"A\" is none: use a-z, 0-9 and `-`, at most 63, with a \
+                 letter or digit at both ends",
             ),
             (json!({"policies": [policy, policy]}), "scheduling.retryPolicy.policies: \"a\" is there twice"),
         ] {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::cells::{Cell, Cells, Columns, Kind, Transaction, names};
 use super::open::{CHANNEL, Parts};
 use super::rows::{JOB_NEW, JOB_NEW_ALSO, JobRow};
-use super::{Answer, Error, Expect, NAME_BYTES_MAX, Seq, Submission, body, partitions};
+use super::{Answer, Error, Expect, NAME_BYTES_MAX, Seq, Submission, body, partitions, query};
 
 /// A use of a specification is written again when the last one is so long ago.
 const USED_MS: i64 = 24 * 3_600 * 1_000;
@@ -92,6 +92,11 @@ pub(super) fn check(entry: &Entry) -> Result<(), Error> {
         {
             name("executor", executor)?;
         }
+        match event {
+            Event::RetryPolicySet(policy) => name("retry policy", &policy.name)?,
+            Event::RetryPolicyRemoved { policy } => name("retry policy", policy)?,
+            _ => {}
+        }
     }
     let wrong = |event: &Event| event.is_decision() || matches!(event, Event::Submitted(_));
     if entry.events.iter().any(wrong) { Err(Error::NoRequest) } else { Ok(()) }
@@ -110,9 +115,9 @@ pub(super) async fn append(database: &Parts, requests: &[Request]) -> Result<Vec
                 let answers = prepared.iter().map(|prepared| batch.submit(prepared));
                 Ok(Appended::Submitted(answers.collect::<Result<_, _>>()?))
             }
-            Request::Other(entry, expect) => match batch.request(entry, *expect).await {
+            Request::Other(entry, expect) => match batch.request(entry, expect).await {
                 Ok(seq) => Ok(Appended::Other(seq)),
-                Err(refused @ (Error::QueueExists(_) | Error::NoQueue(_) | Error::QueueInUse(_))) => Err(refused),
+                Err(refused) if refused.is_refusal() => Err(refused),
                 Err(error) => return Err(error),
             },
         });
@@ -185,6 +190,19 @@ async fn insert_log(transaction: &mut Transaction, rows: Vec<Vec<Cell>>) -> Resu
         partitions::cover(transaction, first, last).await?;
     }
     insert(transaction, "log", LOG, rows, "").await
+}
+
+/// Writes shapes that are not there.
+pub(super) async fn write_shapes(
+    transaction: &mut Transaction,
+    shapes: impl IntoIterator<Item = (&Digest, &Shape)>,
+) -> Result<(), Error> {
+    let columns: &Columns = &[("digest", Kind::Bytes), ("body", Kind::Bytes)];
+    let mut rows = BTreeMap::new();
+    for (digest, shape) in shapes {
+        rows.insert(*digest, vec![Cell::id(digest.0), Cell::Bytes(Some(body::write(shape)?))]);
+    }
+    insert(transaction, "shapes", columns, rows.into_values().collect(), "ON CONFLICT (digest) DO NOTHING").await
 }
 
 async fn insert(
@@ -289,12 +307,13 @@ impl Batch {
         Ok(Answer { seq: Some(seq), jobs: ids })
     }
 
-    async fn request(&mut self, entry: &Entry, expect: Expect) -> Result<Seq, Error> {
+    async fn request(&mut self, entry: &Entry, expect: &Expect) -> Result<Seq, Error> {
         let defines = |event: &Event| {
-            use Event::{ExecutorSet, ExecutorUnset, QueueRemoved, QueueSet};
+            use Event::{ExecutorSet, ExecutorUnset, QueueRemoved, QueueSet, RetryPolicyRemoved, RetryPolicySet};
             matches!(event, QueueSet(_) | QueueRemoved | ExecutorSet { .. } | ExecutorUnset { .. })
+                || matches!(event, RetryPolicySet(_) | RetryPolicyRemoved { .. })
         };
-        if expect == Expect::Any && !entry.events.iter().any(defines) {
+        if *expect == Expect::Any && !entry.events.iter().any(defines) {
             self.seq.0 += 1;
             let names = (entry.at.0, entry.queue.as_str(), entry.job_set.as_str());
             self.rows.log.push(log_cells(self.seq, names, body::write(entry)?));
@@ -302,14 +321,7 @@ impl Batch {
         }
         // What is asked below is asked of everything before.
         self.flush().await?;
-        if expect != Expect::Any {
-            let there = self.exists("SELECT 1 FROM queues WHERE name = $1", &entry.queue).await?;
-            match expect {
-                Expect::QueueAbsent if there => return Err(Error::QueueExists(entry.queue.clone())),
-                Expect::QueuePresent if !there => return Err(Error::NoQueue(entry.queue.clone())),
-                _ => {}
-            }
-        }
+        self.expected(entry, expect).await?;
         let removes = entry.events.iter().any(|event| matches!(event, Event::QueueRemoved));
         let active = "SELECT 1 FROM jobs WHERE queue = $1 AND ended IS NULL LIMIT 1";
         if removes && self.exists(active, &entry.queue).await? {
@@ -325,11 +337,57 @@ impl Batch {
                     }
                 }
                 Event::ExecutorUnset { executor } => self.delete("executors", executor).await?,
+                Event::RetryPolicySet(policy) => self.define("retry_policies", &policy.name, policy).await?,
+                Event::RetryPolicyRemoved { policy } => {
+                    self.not_named(policy).await?;
+                    self.delete("retry_policies", policy).await?;
+                }
                 _ => {}
             }
         }
         self.seq = write_log(&mut self.transaction, self.seq, std::slice::from_ref(entry)).await?;
         Ok(self.seq)
+    }
+
+    /// Refuses a request where what it expects is not so.
+    async fn expected(&mut self, entry: &Entry, expect: &Expect) -> Result<(), Error> {
+        const QUEUE: &str = "SELECT 1 FROM queues WHERE name = $1";
+        const POLICY: &str = "SELECT 1 FROM retry_policies WHERE name = $1";
+        let policies = match expect {
+            Expect::Any => return Ok(()),
+            Expect::PolicyAbsent(policy) if self.exists(POLICY, policy).await? => {
+                return Err(Error::PolicyExists(policy.clone()));
+            }
+            Expect::PolicyAbsent(_) => return Ok(()),
+            Expect::QueueAbsent { policies } => {
+                if self.exists(QUEUE, &entry.queue).await? {
+                    return Err(Error::QueueExists(entry.queue.clone()));
+                }
+                policies.as_slice()
+            }
+            Expect::QueuePresent { policies } => {
+                if !self.exists(QUEUE, &entry.queue).await? {
+                    return Err(Error::NoQueue(entry.queue.clone()));
+                }
+                policies.as_slice()
+            }
+            Expect::PolicyPresent(policy) => std::slice::from_ref(policy),
+        };
+        for policy in policies {
+            if !self.exists(POLICY, policy).await? {
+                return Err(Error::NoPolicy(policy.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to take away a policy that a queue names. O(queues).
+    async fn not_named(&mut self, policy: &str) -> Result<(), Error> {
+        let queues = query::queues(&mut self.transaction).await?;
+        match queues.into_iter().find(|(_, queue)| queue.retry_policies.iter().any(|name| name == policy)) {
+            Some((queue, _)) => Err(Error::PolicyInUse { policy: policy.to_owned(), queue }),
+            None => Ok(()),
+        }
     }
 
     /// What a request defines takes effect with it.
@@ -365,12 +423,7 @@ impl Batch {
         let sql = format!("INSERT INTO jobs ({columns}, {also}) SELECT {columns}, {is} FROM v");
         transaction.with(JOB_NEW, jobs, &sql).await?;
         insert(transaction, "dedup", DEDUP, dedup, "").await?;
-        let columns: &Columns = &[("digest", Kind::Bytes), ("body", Kind::Bytes)];
-        let mut rows = Vec::with_capacity(shapes.len());
-        for (digest, shape) in shapes {
-            rows.push(vec![Cell::id(digest.0), Cell::Bytes(Some(body::write(&shape)?))]);
-        }
-        insert(transaction, "shapes", columns, rows, "ON CONFLICT (digest) DO NOTHING").await?;
+        write_shapes(transaction, &shapes).await?;
         let columns: &Columns = &[("digest", Kind::Bytes), ("body", Kind::Bytes), ("used_at", Kind::Int)];
         let rows = specs
             .into_iter()

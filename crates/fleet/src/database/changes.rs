@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_ledger::{
-    Asked, Cause, Entry, Event, Failure, JobId, Ledger, NodeRef, PodRef, Preemption, RunId, SavedBroad, SavedJob,
-    TimeMs,
+    Asked, Cause, Entry, Event, Failure, Growth, JobId, Ledger, NodeRef, PodRef, Preemption, RunId, SavedBroad,
+    SavedJob, TimeMs,
 };
 
+use super::append::write_shapes;
 use super::cells::{Cell, Columns, Kind, Transaction, names};
 use super::rows::RUN;
 use super::{Error, JobState, RunState, body};
@@ -46,6 +47,8 @@ pub struct JobChange {
     pub asked: Option<Asked>,
     /// Nodes on which it was tried.
     pub avoid: Vec<NodeRef>,
+    /// By how much memory it has grown, and the digest of its shape since.
+    pub grown: Option<Growth>,
     /// When it came to its state.
     pub last_transition: Option<TimeMs>,
     /// When it ended.
@@ -123,6 +126,7 @@ fn active(saved: SavedJob, last_transition: Option<TimeMs>) -> JobChange {
         failed: Some(saved.failed),
         asked: saved.asked,
         avoid: saved.avoid,
+        grown: saved.grown.map(|memory| Growth { memory, shape: saved.shape }),
         last_transition,
         ended: None,
         cancel_user: None,
@@ -185,6 +189,7 @@ impl Told {
             failed: None,
             asked: None,
             avoid: Vec::new(),
+            grown: None,
             last_transition: Some(at),
             ended: Some(at),
             cancel_user: None,
@@ -261,6 +266,8 @@ impl Told {
             | Event::CarriedOut { .. }
             | Event::ScopeCancelAsked { .. }
             | Event::ScopePreemptAsked { .. }
+            | Event::RetryPolicySet(_)
+            | Event::RetryPolicyRemoved { .. }
             | Event::ExecutorSet { .. }
             | Event::ExecutorUnset { .. }
             | Event::ExecutorForgotten { .. }
@@ -283,6 +290,8 @@ const JOB_CHANGE: &Columns = &[
     ("cancel_user", Kind::Text),
     ("cancel_reason", Kind::Text),
     ("error", Kind::Text),
+    ("shape", Kind::Bytes),
+    ("grown", Kind::Text),
 ];
 /// The first of them that are kept where the change has none.
 const JOB_KEPT_FROM: usize = 4;
@@ -309,6 +318,8 @@ impl JobChange {
             Cell::text_if(self.cancel_user.as_deref()),
             Cell::text_if(self.cancel_reason.as_deref()),
             Cell::json_if(self.error.as_ref())?,
+            self.grown.map_or(Cell::Bytes(None), |grown| Cell::id(grown.shape.0)),
+            Cell::json_if(self.grown.as_ref().map(|grown| &grown.memory))?,
         ])
     }
 }
@@ -339,6 +350,8 @@ impl RunChange {
 
 /// Writes changes of rows.
 pub(super) async fn write(transaction: &mut Transaction, changed: &Changed) -> Result<(), Error> {
+    let shapes = changed.entries.iter().flat_map(|entry| &entry.shapes);
+    write_shapes(transaction, shapes).await?;
     let rows = changed.runs.iter().map(RunChange::cells).collect::<Result<_, _>>()?;
     let kept = RUN[2..].iter().map(|(name, _)| match *name {
         "state" => {

@@ -6,8 +6,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use pumice_ledger::{
-    Digest, Entry, Event, ExecutorSettings, JobId, Ledger, PodRef, PriorityClasses, Queue, RestoreError, RunId,
-    RunPhase, Saved, SavedBroad, SavedJob, SavedRun, Shape, Submitted, TimeMs,
+    Digest, Entry, Event, ExecutorSettings, JobId, Ledger, PodRef, PriorityClasses, Queue, RestoreError, RetryPolicy,
+    RunId, RunPhase, Saved, SavedBroad, SavedJob, SavedRun, Shape, Submitted, TimeMs,
 };
 use tokio::sync::watch;
 
@@ -83,16 +83,26 @@ pub struct Answer {
     pub jobs: Vec<JobId>,
 }
 
-/// What must be true of the entry's queue, at the entry's place in the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What must be so at the entry's place in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Expect {
     /// Nothing.
     #[default]
     Any,
-    /// It is not defined.
-    QueueAbsent,
-    /// It is defined.
-    QueuePresent,
+    /// The entry's queue is not defined, and requests have set these retry policies.
+    QueueAbsent {
+        /// The policies.
+        policies: Vec<String>,
+    },
+    /// The entry's queue is defined, and requests have set these retry policies.
+    QueuePresent {
+        /// The policies.
+        policies: Vec<String>,
+    },
+    /// No request has set such a retry policy.
+    PolicyAbsent(String),
+    /// A request has set such a retry policy.
+    PolicyPresent(String),
 }
 
 /// A run that holds room, with what its job tells.
@@ -123,6 +133,8 @@ pub struct Loaded {
     pub queues: BTreeMap<String, Queue>,
     /// Settings of executors as of `head`, since requests set them.
     pub executors: BTreeMap<String, ExecutorSettings>,
+    /// Retry policies as of `head`, since requests set them.
+    pub policies: BTreeMap<String, RetryPolicy>,
     /// Shapes of the jobs and runs.
     pub shapes: BTreeMap<Digest, Shape>,
     /// Requests that are not carried out to their end, in order.
@@ -136,8 +148,8 @@ impl Loaded {
     /// When the rows do not belong together.
     pub fn restore(self, classes: PriorityClasses) -> Result<Ledger, RestoreError> {
         let runs = self.runs.into_iter().map(HeldRun::saved).collect();
-        let Self { queues, executors, shapes, jobs, broads, .. } = self;
-        Ledger::restore(classes, Saved { queues, executors, shapes, jobs, runs, broads })
+        let Self { queues, executors, policies, shapes, jobs, broads, .. } = self;
+        Ledger::restore(classes, Saved { queues, executors, policies, shapes, jobs, runs, broads })
     }
 }
 
@@ -311,6 +323,12 @@ pub trait Log: Send + Sync + 'static {
     /// # Errors
     /// When the database fails.
     fn queues(&self) -> impl Future<Output = Result<BTreeMap<String, Queue>, Error>> + Send;
+
+    /// Retry policies that requests have set, by name.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn policies(&self) -> impl Future<Output = Result<BTreeMap<String, RetryPolicy>, Error>> + Send;
 
     /// Queues with jobs that have a node, by pool and in order.
     ///

@@ -15,6 +15,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("../../migrations/2.sql"),
     include_str!("../../migrations/3.sql"),
     include_str!("../../migrations/4.sql"),
+    include_str!("../../migrations/5.sql"),
 ];
 
 /// The log becomes one of many parts, where the database has such.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pumice_ledger::{Digest, Entry, JobId, Queue, RunId, Shape};
+use pumice_ledger::{Digest, Entry, JobId, Queue, RetryPolicy, RunId, Shape};
 use serde::de::DeserializeOwned;
 
 use super::cells::{Cell, Cells, Columns, Kind, Transaction, names};
@@ -108,11 +108,16 @@ pub(super) async fn load(database: &Database) -> Result<Loaded, Error> {
     };
     let sql = "SELECT body FROM broads ORDER BY place".to_owned();
     transaction.each(("broads", &[("body", Kind::Bytes)]), sql, vec![], read).await?;
+    loaded.policies = policies(transaction).await?;
     Ok(loaded)
 }
 
 pub(super) async fn queues(transaction: &mut Transaction) -> Result<BTreeMap<String, Queue>, Error> {
     defined(transaction, "queues").await
+}
+
+pub(super) async fn policies(transaction: &mut Transaction) -> Result<BTreeMap<String, RetryPolicy>, Error> {
+    defined(transaction, "retry_policies").await
 }
 
 /// What requests have defined, by name.

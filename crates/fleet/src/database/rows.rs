@@ -290,6 +290,7 @@ pub(super) const JOB_SAVED: &Columns = &[
     ("failed", Kind::Int),
     ("asked", Kind::Text),
     ("avoid", Kind::Text),
+    ("grown", Kind::Text),
 ];
 
 /// A job that has not ended, as [`JOB_SAVED`] has it.
@@ -310,6 +311,7 @@ pub(super) fn read_saved(cells: &mut Cells) -> Result<SavedJob, Error> {
         failed: cells.count()?,
         asked: cells.json_if()?,
         avoid: cells.json_if()?.unwrap_or_default(),
+        grown: cells.json_if()?,
     })
 }
 

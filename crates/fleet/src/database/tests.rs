@@ -5,6 +5,7 @@ mod homes;
 mod leading;
 mod partitions;
 mod retention;
+mod retrying;
 mod stories;
 mod submitting;
 

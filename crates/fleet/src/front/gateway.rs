@@ -12,6 +12,7 @@ use pumice_wire::api::event_server::Event;
 use pumice_wire::api::executor_server::Executor;
 use pumice_wire::api::jobs_server::Jobs;
 use pumice_wire::api::node_server::Node;
+use pumice_wire::api::retry_policy_service_server::RetryPolicyService;
 use pumice_wire::api::submit_server::Submit;
 use pumice_wire::binoculars::binoculars_server::Binoculars as _;
 use pumice_wire::rest::{self, Matched};
@@ -35,6 +36,7 @@ use crate::database::Log;
 use crate::reports::Reports;
 
 const REPORTING: &str = "schedulerobjects.SchedulerReporting";
+const POLICIES: &str = "api.RetryPolicyService";
 /// Methods of HTTP under which there are calls.
 const METHODS: [&str; 4] = ["DELETE", "GET", "POST", "PUT"];
 
@@ -126,6 +128,11 @@ where
         ("api.Executor", "DeleteExecutor") => single(api.delete_executor(asked.read().await?).await),
         ("api.Node", "PreemptOnNode") => single(api.preempt_on_node(asked.read().await?).await),
         ("api.Node", "CancelOnNode") => single(api.cancel_on_node(asked.read().await?).await),
+        (POLICIES, "CreateRetryPolicy") => single(api.create_retry_policy(asked.read().await?).await),
+        (POLICIES, "UpdateRetryPolicy") => single(api.update_retry_policy(asked.read().await?).await),
+        (POLICIES, "DeleteRetryPolicy") => single(api.delete_retry_policy(asked.read().await?).await),
+        (POLICIES, "GetRetryPolicy") => single(api.get_retry_policy(asked.read().await?).await),
+        (POLICIES, "GetRetryPolicies") => single(api.get_retry_policies(asked.read().await?).await),
         (REPORTING, "GetSchedulingReport") => single(reports.get_scheduling_report(asked.read().await?).await),
         (REPORTING, "GetQueueReport") => single(reports.get_queue_report(asked.read().await?).await),
         (REPORTING, "GetJobReport") => single(reports.get_job_report(asked.read().await?).await),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use pumice_engine::Delta;
 use pumice_ledger::{Entry, Event};
 
-use super::{Ended, RENEW_EVERY, Term};
+use super::{Ended, RENEW_EVERY, Term, room};
 use crate::clock;
 use crate::database::{Changed, Log, Seq};
 use crate::metrics::Told;
@@ -41,7 +41,10 @@ impl Term {
                 self.take_in(&tail, told_by);
                 let inbox = std::mem::take(&mut self.inbox);
                 let (ledger, stories) = (&mut self.ledger, &mut self.stories);
-                let decided = ledger.decide(clock::now_ms(), inbox, self.retries.clone());
+                let now = clock::now_ms();
+                let nodes = self.sessions.all_nodes(ledger, (self.began, now));
+                let could_hold = room::question(nodes, &self.constraints);
+                let decided = ledger.decide_where(now, inbox, self.retries.clone(), &could_hold);
                 decided.iter().for_each(|entry| stories.tell(ledger, entry, told_by));
                 for event in decided.iter().flat_map(|entry| &entry.events) {
                     if let Event::Leased { run, .. } = event {

@@ -6,6 +6,8 @@ use pumice_ledger::{Digest, RunId};
 use pumice_wire::executor::{self as wire, to_executor};
 use serde_json::Value;
 
+mod memory;
+
 use super::{Ended, Term};
 use crate::api::JobSpec;
 use crate::database::Log;
@@ -79,6 +81,9 @@ impl Term {
             return None;
         };
         drop_floating(&mut spec.pod_spec, &self.constraints.floating);
+        if let Some(grown) = job.grown.as_deref() {
+            memory::grow(&mut spec.pod_spec, *grown);
+        }
         let (queue, job_set) = self.ledger.owner(job);
         let lease = spec.lease(run, queue, job_set, &row.at.node).inspect_err(|error| {
             tracing::error!(%run, %error, "its pod spec has no form on the wire; the run is not started");

@@ -114,6 +114,8 @@ impl Stories {
                 | Event::ScopeCancelAsked { .. }
                 | Event::ScopePreemptAsked { .. }
                 | Event::ExecutorSet { .. }
+                | Event::RetryPolicySet(_)
+                | Event::RetryPolicyRemoved { .. }
                 | Event::ExecutorUnset { .. }
                 | Event::ExecutorForgotten { .. }
                 | Event::Ingress { .. }

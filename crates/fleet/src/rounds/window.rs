@@ -353,14 +353,19 @@ impl Window {
 impl Kind {
     /// A shape's template; one that can't be read asks for its amounts and nothing else.
     fn read(shape: &Shape, constraints: &Constraints) -> Self {
-        let read = serde_json::from_value::<Option<PodTemplate>>(shape.template.clone());
-        let mut template = read.ok().flatten().unwrap_or_default();
-        let (floating, requests) =
-            shape.requests.clone().into_iter().partition(|(name, _)| constraints.floating.contains_key(name));
-        template.requests = requests;
+        let (mut template, floating) = template(shape, &constraints.floating);
         ceilings::mark(&mut template, &shape.priority_class, &floating);
         Self { template: template.into(), class: shape.priority_class.as_str().into(), floating }
     }
+}
+
+/// A shape's template, and what it asks for of resources that are on no node.
+pub(super) fn template(shape: &Shape, floating: &BTreeMap<String, BTreeMap<String, i64>>) -> (PodTemplate, Resources) {
+    let read = serde_json::from_value::<Option<PodTemplate>>(shape.template.clone());
+    let mut template = read.ok().flatten().unwrap_or_default();
+    let (of_none, requests) = shape.requests.clone().into_iter().partition(|(name, _)| floating.contains_key(name));
+    template.requests = requests;
+    (template, of_none)
 }
 
 /// A run that holds room; its job may have ended.

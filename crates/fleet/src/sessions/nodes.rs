@@ -52,6 +52,11 @@ impl Nodes {
         self.nodes.values().map(told).collect()
     }
 
+    /// All of them, as the cluster says.
+    pub(super) fn facts(&self) -> impl Iterator<Item = &NodeFacts> + Clone {
+        self.nodes.values().map(|(_, facts)| facts)
+    }
+
     /// There are none any more.
     pub(super) fn forget(&mut self, cluster: &str) -> Vec<(String, Delta)> {
         let none = wire::Nodes { complete: true, ..wire::Nodes::default() };

@@ -368,3 +368,21 @@ fn errands_go_to_whoever_knows_of_them_and_has_told_its_runs() {
     scene.sessions.close("one", 2);
     assert_eq!(scene.sessions.errand_session("one"), Err(Unreached::Away));
 }
+
+#[test]
+fn nodes_are_all_known_once_nobody_is_away() {
+    let mut scene = Scene::new(1);
+    scene.sessions.expect(&scene.ledger, TimeMs(0));
+    let known = |scene: &Scene, now: i64| {
+        let nodes = scene.sessions.all_nodes(&scene.ledger, (TimeMs(0), TimeMs(now)))?;
+        Some(nodes.map(|(cluster, node)| format!("{cluster}/{}", node.name)).collect::<Vec<_>>())
+    };
+    assert_eq!(known(&scene, SILENCE_MAX_MS + 1), None, "a cluster with runs is not back");
+    scene.hello(7);
+    let node = wire::NodeState { name: "n".to_owned(), ..wire::NodeState::default() };
+    scene.say(7, Message::Nodes(wire::Nodes { complete: true, nodes: vec![node], removed: vec![] }));
+    assert_eq!(known(&scene, SILENCE_MAX_MS), None, "others may yet come");
+    assert_eq!(known(&scene, SILENCE_MAX_MS + 1), Some(vec!["one/n".to_owned()]));
+    scene.sessions.close("one", 7);
+    assert_eq!(known(&scene, SILENCE_MAX_MS + 1), None, "its nodes may come back");
+}

@@ -124,3 +124,87 @@ fn a_gang_starts_anew_as_a_whole_and_shares_its_tries() {
     assert!(story.last_failure().message.contains("tried again 1 times"), "{:?}", story.last_failure());
     story.check();
 }
+
+/// A ledger with a policy that was set and that its queue names: failures for want of memory are tried again with more.
+fn greedy(bump: serde_json::Value) -> Story {
+    let memory = json!({"affinity": {"avoidSameNode": true}, "resources": {"memory": bump}});
+    let policy = json!({"name": "greedy", "retryLimit": 3, "defaultAction": "Fail", "rules": [
+        {"action": "Retry", "onCategory": "oom", "mutate": memory},
+    ]});
+    let set = Event::RetryPolicySet(Box::new(serde_json::from_value(policy).unwrap()));
+    let queue = Queue { retry_policies: vec!["greedy".to_owned()], ..Queue::default() };
+    let shape = Shape { requests: [("memory".to_owned(), 1000)].into(), ..shape("spare") };
+    let submitted = Entry { shapes: [(digest("spare"), shape)].into(), ..request("s", vec![submitted(1, "spare")]) };
+    let log = vec![
+        Entry { events: vec![set], ..Entry::new(TimeMs(0), "", "") },
+        Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") },
+        submitted,
+    ];
+    let mut ledger = Ledger::new(classes());
+    assert!(log.iter().all(|entry| ledger.fold(entry).is_empty()));
+    Story { ledger, log, limit: 0 }
+}
+
+#[test]
+fn a_job_that_wants_memory_gets_more_each_time() {
+    for (bump, grown, bytes) in [
+        (json!({"factor": 1.5}), [Grown::Factor(1.5), Grown::Factor(2.25)], [1500, 2250]),
+        (json!({"static": "500"}), [Grown::Static(500), Grown::Static(1000)], [1500, 2000]),
+    ] {
+        let mut story = greedy(bump);
+        for (attempt, (grown, bytes)) in (1..).zip(grown.into_iter().zip(bytes)) {
+            let cluster = ["one", "one"][attempt as usize - 1];
+            story.decide(lease(1, cluster));
+            assert_eq!(story.decide(report(1, attempt, failed("oom"))), ["run failed"]);
+            let job = story.ledger.job(JobId(1)).unwrap();
+            assert_eq!(
+                (job.grown.as_deref().copied(), story.ledger.shape(job).requests["memory"]),
+                (Some(grown), bytes)
+            );
+        }
+        story.check();
+        // What is saved goes on as it was.
+        let job = story.ledger.saved(JobId(1)).unwrap();
+        let saved = Saved {
+            queues: [("q".to_owned(), story.ledger.queue("q").unwrap().definition.unwrap().clone())].into(),
+            policies: story.ledger.policies().clone(),
+            shapes: [(job.shape, story.ledger.shape(story.ledger.job(JobId(1)).unwrap()).clone())].into(),
+            jobs: vec![job],
+            ..Saved::default()
+        };
+        assert_eq!(Ledger::restore(classes(), saved).unwrap().digest(), story.ledger.digest());
+    }
+}
+
+#[test]
+fn a_try_for_which_no_node_has_room_is_not_made() {
+    for (bump, largest, nodes, why) in [
+        (
+            json!({"factor": 2}),
+            1999,
+            9,
+            Some("not tried again: no node could hold it with 2000 of memory, nodes it keeps off: 1"),
+        ),
+        (
+            json!({"factor": 2}),
+            2000,
+            1,
+            Some("not tried again: no node could hold it with 2000 of memory, nodes it keeps off: 1"),
+        ),
+        (json!({"factor": 2}), 2000, 2, None),
+    ] {
+        let mut story = greedy(bump);
+        story.decide(lease(1, "one"));
+        let could_hold = |shape: &Shape, off: &[NodeRef]| shape.requests["memory"] <= largest && off.len() < nodes;
+        let inbox = report(1, 1, failed("oom"));
+        let entries = story.ledger.decide_where(TimeMs(2), inbox, retries(0), &could_hold);
+        story.log.extend(entries);
+        story.check();
+        let phase = story.ledger.job(JobId(1)).map(|job| job.phase);
+        assert_eq!(phase, why.is_none().then_some(Phase::Queued));
+        if let Some(why) = why {
+            let message = &story.last_failure().message;
+            assert!(message.contains(why), "{message}");
+        }
+    }
+}

@@ -115,7 +115,7 @@ struct Story {
 impl Story {
     async fn begin(database: Database, rerun: bool) -> Story {
         let queue = Queue { rerun_after_ms: if rerun { 3 } else { 0 }, ..Queue::default() };
-        database.request(queue_set(queue), Expect::QueueAbsent).await.unwrap();
+        database.request(queue_set(queue), Expect::QueueAbsent { policies: vec![] }).await.unwrap();
         let epoch = database.lead("a").await.unwrap().unwrap();
         Story { database, epoch, ledger: Ledger::new(classes()).in_parts_of(PART), position: Seq(0), next: 0 }
     }

@@ -123,16 +123,16 @@ async fn a_request_that_is_refused_changes_nothing(home: Home) {
     let database = home.open().await;
     let define = || queue_set(Queue { priority_factor: 2.0, ..Queue::default() });
     let remove = || entry("", Event::QueueRemoved);
-    let refused = database.request(define(), Expect::QueuePresent).await;
+    let refused = database.request(define(), Expect::QueuePresent { policies: vec![] }).await;
     assert!(matches!(refused, Err(Error::NoQueue(_))), "{refused:?}");
-    assert_eq!(database.request(define(), Expect::QueueAbsent).await.unwrap(), Seq(1));
-    let refused = database.request(define(), Expect::QueueAbsent).await;
+    assert_eq!(database.request(define(), Expect::QueueAbsent { policies: vec![] }).await.unwrap(), Seq(1));
+    let refused = database.request(define(), Expect::QueueAbsent { policies: vec![] }).await;
     assert!(matches!(refused, Err(Error::QueueExists(_))), "{refused:?}");
     assert_eq!(database.queues().await.unwrap()["q"].priority_factor, 2.0);
     // In one transaction, most likely: the removal sees the job.
     let (submitted, removed) = tokio::join!(
         database.submit(vec![submission("s", vec![job(1, None)])]),
-        database.request(remove(), Expect::QueuePresent)
+        database.request(remove(), Expect::QueuePresent { policies: vec![] })
     );
     assert_eq!(submitted.unwrap()[0].seq, Some(Seq(2)));
     assert!(matches!(removed, Err(Error::QueueInUse(_))), "{removed:?}");

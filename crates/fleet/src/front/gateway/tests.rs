@@ -20,8 +20,8 @@ use crate::submit::Rules;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 /// What this server answers of Armada's services.
-const SERVED: [&str; 7] =
-    ["api.Submit", "api.Event", "api.Jobs", "api.Executor", "api.Node", REPORTING, "binoculars.Binoculars"];
+const SERVED: [&str; 8] =
+    ["api.Submit", POLICIES, "api.Event", "api.Jobs", "api.Executor", "api.Node", REPORTING, "binoculars.Binoculars"];
 
 struct Home {
     api: Api<Database>,
@@ -264,7 +264,8 @@ async fn requests_that_are_refused_say_why() {
         ("POST", "/v1/job/submit", " \n", (400, 3, "queue: it is missing")),
         ("GET", "/v1/batched/queues?num=x", "", (400, 3, "the query: invalid digit")),
         ("GET", "/v1/queue/a", "", (404, 5, "there is no queue a")),
-        ("POST", "/v1/retry-policy", "{", (501, 12, "this server has no api.RetryPolicyService: CreateRetryPolicy")),
+        ("GET", "/v1/retry-policy/a", "", (404, 5, "there is no retry policy a")),
+        ("POST", "/v1/retry-policy", "{}", (400, 3, "defaultAction: it is neither")),
     ] {
         let (http, grpc, message) = home.refused(method, uri, body).await;
         assert_eq!((http, grpc), (expected.0, expected.1), "{method} {uri} {message}");

@@ -151,6 +151,21 @@ async fn submit(log: &Arc<Database>) -> JobId {
     answer.job_response_items[0].job_id.parse().expect("an id")
 }
 
+/// A leader over the log, until what is returned last is dropped.
+fn lead(log: &Arc<Database>) -> (mpsc::Sender<Input>, JoinSet<()>) {
+    let options = Options {
+        holder: "test".to_owned(),
+        classes: [("armada-default".to_owned(), PriorityClass { value: 0, preemptible: true })].into(),
+        retries: Retries::default(),
+        limits: Limits::default(),
+        constraints: Arc::default(),
+    };
+    let (leader, inputs) = Leader::new(Arc::clone(log), options);
+    let mut running = JoinSet::new();
+    running.spawn(leader.run(CancellationToken::new()));
+    (inputs, running)
+}
+
 /// What was decided of the job set, in words.
 async fn decided(log: &Database) -> Vec<String> {
     let entries = log.events("q", "s", Seq(0), 1_000).await.expect("events");
@@ -188,17 +203,7 @@ async fn a_job_of_a_silent_cluster_ends_elsewhere_and_once() {
     let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
     define(&log, RERUN_AFTER_MS).await;
     let job = submit(&log).await;
-    let class = PriorityClass { value: 0, preemptible: true };
-    let options = Options {
-        holder: "test".to_owned(),
-        classes: [("armada-default".to_owned(), class)].into(),
-        retries: Retries::default(),
-        limits: Limits::default(),
-        constraints: Arc::default(),
-    };
-    let (leader, inputs) = Leader::new(Arc::clone(&log), options);
-    let mut running = JoinSet::new();
-    running.spawn(leader.run(CancellationToken::new()));
+    let (inputs, _running) = lead(&log);
 
     let mut one = Session::open(&inputs, "one", vec![]).await;
     let (first, cut_off_ms) = one.lease().await;
@@ -237,5 +242,45 @@ async fn a_job_of_a_silent_cluster_ends_elsewhere_and_once() {
     one.report(first, wire::RunPhase::Failed).await;
     one.answered().await;
     assert_eq!(decided(&log).await, [so_far.as_slice(), &["2 succeeded"]].concat());
+    log.close().await;
+}
+
+#[tokio::test]
+async fn a_job_that_ran_out_of_memory_gets_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let rule =
+        json!({ "action": "Retry", "onCategory": "oom", "mutate": { "resources": { "memory": { "factor": 1.5 } } } });
+    let policy = json!({ "name": "more", "retryLimit": 2, "defaultAction": "Fail", "rules": [rule] });
+    let policy = Event::RetryPolicySet(Box::new(serde_json::from_value(policy).expect("a policy")));
+    let entry = Entry { events: vec![policy], ..Entry::new(clock::now_ms(), "", "") };
+    log.request(entry, Expect::Any).await.expect("written");
+    let queue = Queue { name: "q".to_owned(), retry_policies: vec!["more".to_owned()], ..Queue::default() };
+    let entry = Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(clock::now_ms(), "q", "") };
+    log.request(entry, Expect::Any).await.expect("written");
+    submit(&log).await;
+    let (inputs, _running) = lead(&log);
+    let mut one = Session::open(&inputs, "one", vec![]).await;
+    for (attempt, memory) in [(1, "1Gi"), (2, "1536Mi"), (3, "2304Mi")] {
+        let lease = one.next(|message| match message {
+            to_executor::Message::Leases(leases) => leases.leases.first().cloned(),
+            _ => None,
+        });
+        let lease = lease.await;
+        let pod = lease.pod_spec.expect("a pod").to_json().expect("JSON");
+        let resources = &pod["containers"][0]["resources"];
+        assert_eq!(lease.attempt, attempt);
+        assert_eq!(
+            (&resources["requests"]["memory"], &resources["limits"]["memory"]),
+            (&json!(memory), &json!(memory))
+        );
+        let run = lease.run_id.parse().expect("a run");
+        let failed = wire::RunReport { category: "oom".to_owned(), ..report(run, wire::RunPhase::Failed) };
+        one.say(Message::Runs(wire::Runs { complete: false, reports: vec![failed] })).await;
+    }
+    one.answered().await;
+    let decided = decided(&log).await;
+    let last = decided.last().expect("something");
+    assert!(last.starts_with("Failed") && last.contains("retryLimit of policy more"), "{decided:?}");
     log.close().await;
 }
