@@ -11,8 +11,10 @@ use crate::leader::Hours;
 use crate::rounds::{Constraints, Limits};
 use crate::submit::Rules;
 
+mod away;
 mod scheduling;
 
+pub use away::{AwayCondition, AwayEntry, AwayNodeType, AwayOperator, AwayPool, TaintConfig, WellKnownNodeType};
 pub use scheduling::{Class, FloatingPool, FloatingResource, PoolConfig, Scheduling};
 
 /// Everything that may be set.

@@ -9,16 +9,19 @@ use std::sync::Arc;
 
 use pumice_engine::plugin::Registry;
 use pumice_engine::{Argument, Config, Delta, NodeFacts, Plan, PluginConfig, QueueFacts, Switches, TimeMs, World};
-use pumice_ledger::{JobId, NodeRef, Preemption, PriorityClasses, Proposal, Queue, RunId};
+use pumice_ledger::{Away, JobId, NodeRef, Preemption, PriorityClasses, Proposal, Queue, RunId};
 
+mod away;
 mod ceilings;
 mod constraints;
 mod empty;
+mod homes;
 mod rates;
 mod turn;
 mod uniformity;
 mod window;
 
+pub use away::{AwayRules, Compare, Condition, NodeKind, PoolRules, Way};
 use ceilings::{Ceilings, Desk};
 pub use constraints::{Allowance, Constraints, Held, Protected};
 pub use empty::could_hold;
@@ -33,6 +36,9 @@ const PROTECTED: &str = "protectedFraction";
 /// What a queue's weight is at priority factor 1.
 const WEIGHT: f64 = 1000.0;
 
+/// Jobs of a group and their nodes.
+type Placed = Vec<(JobId, NodeRef)>;
+
 /// The nodes of a pool and what runs and waits there.
 #[derive(Debug)]
 pub struct Pool {
@@ -46,6 +52,9 @@ pub struct Pool {
     desk: Arc<Desk>,
     /// Labels of which gangs want one value.
     labels: uniformity::Labels,
+    /// Who may be away from home, and whose turn it is.
+    ways: away::Ways,
+    pass: Arc<homes::Pass>,
 }
 
 impl Pool {
@@ -60,6 +69,10 @@ impl Pool {
         let mut registry = Registry::default();
         registry.add(turn::NAME, &[], |_| Ok(Box::new(turn::Turn)));
         registry.add(uniformity::NAME, &[], |_| Ok(Box::new(uniformity::Uniformity)));
+        let (ways, pass) = (away::Ways::new(&constraints.away, name), Arc::new(homes::Pass::default()));
+        let (pool, home, of) = (name.to_owned(), constraints.away.of(name).home, pass.clone());
+        registry
+            .add(homes::NAME, &[], move |_| Ok(Box::new(homes::Homes { home, pool: pool.clone(), pass: of.clone() })));
         let (pool, limits, hand) = (name.to_owned(), constraints.clone(), desk.clone());
         registry.add(ceilings::NAME, &[], move |_| Ok(Box::new(Ceilings::new(&pool, limits.clone(), hand.clone()))));
         // There are no objects that could say why they wait: who asks is answered.
@@ -74,11 +87,14 @@ impl Pool {
             proportion.arguments.insert(PROTECTED.to_owned(), protected.clone());
         }
         // After the class's value, before everything that looks at shares.
-        config.tiers[0].splice(1..1, [plugin(turn::NAME), plugin(ceilings::NAME), plugin(uniformity::NAME)]);
+        config.tiers[0].splice(1..1, [turn::NAME, homes::NAME, ceilings::NAME, uniformity::NAME].map(plugin));
         let mut world = World::with_plugins(config, registry);
         for (name, class) in classes {
             let (name, value) = (name.clone(), class.value);
             world.apply(&Delta::PriorityClassUpsert { name, value, global_default: false });
+        }
+        for delta in ways.classes() {
+            world.apply(&delta);
         }
         Self {
             name: name.to_owned(),
@@ -87,6 +103,8 @@ impl Pool {
             wakes: None,
             desk,
             labels: uniformity::Labels::default(),
+            ways,
+            pass,
         }
     }
 
@@ -97,6 +115,16 @@ impl Pool {
 
     /// Takes in changes, of nodes or from a [`Window`].
     pub fn apply(&mut self, deltas: &[Delta]) {
+        if !self.ways.any() {
+            return self.tell(deltas);
+        }
+        for delta in deltas {
+            let all = self.ways.expand(delta);
+            self.tell(&all);
+        }
+    }
+
+    fn tell(&mut self, deltas: &[Delta]) {
         for delta in deltas {
             let parts = match delta {
                 Delta::NodeUpsert(facts) => self.labels.node(facts),
@@ -121,10 +149,33 @@ impl Pool {
 
     /// One round. Every proposal wants to be [`settled`](Self::settle).
     pub fn round(&mut self, now: TimeMs) -> Vec<Proposal> {
+        let again = self.ways.begin(now);
+        self.tell(&again);
+        let first = self.pass(now);
+        let mut proposals = self.proposals(&first, now);
+        let settled = self.ways.settled(&first, now);
+        self.tell(&settled);
+        if self.ways.have_turns() {
+            self.pass.set(true);
+            self.desk.go_on(true);
+            let second = self.pass(now);
+            self.pass.set(false);
+            self.desk.go_on(false);
+            self.wakes = [first.next_wakeup, second.next_wakeup].into_iter().flatten().min();
+            proposals.extend(self.proposals(&second, now));
+        }
+        proposals
+    }
+
+    fn pass(&mut self, now: TimeMs) -> Plan {
         let plan = self.world.cycle(now);
         self.told(&plan);
         self.wakes = plan.next_wakeup;
-        let mut proposals = self.leases(&plan);
+        plan
+    }
+
+    fn proposals(&mut self, plan: &Plan, now: TimeMs) -> Vec<Proposal> {
+        let mut proposals = self.leases(plan, now);
         proposals.extend(plan.evictions.iter().filter_map(|eviction| {
             let run = turn::run_of(&eviction.uid)?;
             self.proposed.insert(run, eviction.uid.clone());
@@ -138,12 +189,23 @@ impl Pool {
     /// Why the last round did not start a group (see [`group_of`]), when it is expected to start, and what would help;
     /// nothing where no round looked at it.
     pub fn why(&mut self, namespace: &str, group: &str) -> Option<String> {
-        self.world.why(namespace, group).map(|why| why.to_string())
+        let mut why = self.world.why(namespace, group)?.to_string();
+        for (group, nodes) in self.ways.groups(group) {
+            let held = self.world.why(namespace, &group).map_or_else(|| "not tried".to_owned(), |why| why.to_string());
+            why.push_str(&format!(
+                "\n  it could also run away from home, on {nodes}, where home jobs go first: {held}"
+            ));
+        }
+        Some(why)
     }
 
     /// What a queue has here, and what it waits for.
     pub fn queue_why(&self, name: &str) -> Option<String> {
-        self.world.queue_why(name).map(|why| why.to_string())
+        let why = self.world.queue_why(name)?.to_string();
+        match self.world.queue_why(&away::queue_of_twins(name)).filter(|_| self.ways.any()) {
+            Some(away) => Some(format!("{why}\n  away from home: {away}")),
+            None => Some(why),
+        }
     }
 
     /// How many nodes there are.
@@ -173,6 +235,10 @@ impl Pool {
                     let Some(run) = self.proposed.range(runs).next().map(|(run, _)| *run) else { continue };
                     if let Some(uid) = self.proposed.remove(&run) {
                         self.world.bind_result(&uid, answer, now);
+                        if !taken {
+                            let again = self.ways.again(&uid);
+                            self.tell(&again);
+                        }
                     }
                 }
             }
@@ -186,14 +252,22 @@ impl Pool {
     }
 
     /// The binds of a plan, by gang.
-    fn leases(&mut self, plan: &Plan) -> Vec<Proposal> {
-        let mut groups: BTreeMap<&str, Vec<(JobId, NodeRef)>> = BTreeMap::new();
+    fn leases(&mut self, plan: &Plan, now: TimeMs) -> Vec<Proposal> {
+        let mut groups: BTreeMap<&str, (Placed, Option<Away>)> = BTreeMap::new();
         for bind in &plan.binds {
             let (Some(run), Some(at)) = (turn::run_of(&bind.uid), node_ref(&bind.node)) else { continue };
+            if self.proposed.contains_key(&run) {
+                // It starts already, at home or away.
+                self.world.bind_result(&bind.uid, Err("it starts elsewhere"), now);
+                continue;
+            }
             self.proposed.insert(run, bind.uid.clone());
-            groups.entry(&bind.group).or_default().push((run.job, at));
+            let (jobs, away) = groups.entry(&bind.group).or_default();
+            jobs.push((run.job, at));
+            *away = self.ways.away(&bind.uid);
         }
-        groups.into_values().map(|jobs| Proposal::Lease { jobs, pool: self.name.clone() }).collect()
+        let pool = || self.name.clone();
+        groups.into_values().map(|(jobs, away)| Proposal::Lease { jobs, pool: pool(), away }).collect()
     }
 }
 

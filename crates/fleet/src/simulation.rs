@@ -246,7 +246,7 @@ impl World {
         for id in QUEUES.iter().flat_map(|queue| leader.ledger.first(queue, 2, 2)) {
             let cluster = CLUSTERS[self.rng.gen_range(0..CLUSTERS.len())].to_owned();
             let jobs = vec![(id, NodeRef { cluster, node: "n".to_owned() })];
-            proposals.push(Proposal::Lease { jobs, pool: "p".to_owned() });
+            proposals.push(Proposal::Lease { jobs, pool: "p".to_owned(), away: None });
         }
         if self.rng.gen_ratio(1, 50)
             && let Some(run) = leader.ledger.runs().map(|(run, _)| run).min()

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pumice_units::Quantity;
 
 use crate::asked::Untold;
+use crate::away::Away;
 use crate::event::{Cause, Entry, Event, Failure, NodeRef, PodRef, Preemption, Shape};
 use crate::ids::{JobId, RunId, TimeMs};
 use crate::job::{Phase, RunPhase};
@@ -51,6 +52,8 @@ pub enum Proposal {
         jobs: Vec<(JobId, NodeRef)>,
         /// The pool.
         pool: String,
+        /// How they are away from home, where they are.
+        away: Option<Away>,
     },
     /// A run makes room.
     Preempt {
@@ -319,7 +322,7 @@ impl Draft<'_> {
 
     fn proposal(&mut self, proposal: Proposal) {
         match proposal {
-            Proposal::Lease { jobs, pool } => {
+            Proposal::Lease { jobs, pool, away } => {
                 let open = jobs.iter().all(|(id, at)| {
                     let job = self.ledger.job(*id).filter(|_| !self.ledger.is_cordoned(&at.cluster));
                     job.is_some_and(|job| {
@@ -333,7 +336,7 @@ impl Draft<'_> {
                 for (id, at) in jobs.into_iter().filter(|_| open) {
                     let attempt = self.ledger.job(id).map_or(0, |job| job.attempts) + 1;
                     let run = RunId { job: id, attempt };
-                    self.say(self.owner(id), Event::Leased { run, at, pool: pool.clone() });
+                    self.say(self.owner(id), Event::Leased { run, at, pool: pool.clone(), away: away.clone() });
                 }
             }
             Proposal::Preempt { run, preemption } => {

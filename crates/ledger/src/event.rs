@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::away::Away;
 use crate::executor::ExecutorSettings;
 use crate::ids::{Digest, JobId, RunId, TimeMs};
 use crate::job::Phase;
@@ -327,6 +328,9 @@ pub enum Event {
         at: NodeRef,
         /// The pool that the node is counted in.
         pool: String,
+        /// How it is away from home, where it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        away: Option<Away>,
     },
     /// The run's pod is made.
     Pending {

@@ -1,6 +1,7 @@
 //! Taking in the log: each event changes the ledger, or is refused because it does not fit.
 
 use crate::asked::Untold;
+use crate::away::Away;
 use crate::event::{Entry, Event, NodeRef, Submitted};
 use crate::gang::GangRow;
 use crate::ids::{Digest, JobId, RunId, TimeMs};
@@ -91,7 +92,7 @@ impl Ledger {
             Event::CarriedOut { .. } => self.carry_out(entry, event),
             // Whether it lives is the leader's to know, who decides of its runs then.
             Event::ExecutorForgotten { .. } => Ok(()),
-            Event::Leased { run, at, pool } => self.lease(entry.at, *run, at, pool),
+            Event::Leased { run, at, pool, away } => self.lease(entry.at, *run, at, (pool, away.as_ref())),
             Event::Pending { run, pod } => {
                 self.advance(*run, RunPhase::Pending)?.pod = pod.clone();
                 Ok(())
@@ -267,7 +268,13 @@ impl Ledger {
         self.release_shape(before);
     }
 
-    fn lease(&mut self, now: TimeMs, run: RunId, at: &NodeRef, pool: &str) -> Result<(), Refusal> {
+    fn lease(
+        &mut self,
+        now: TimeMs,
+        run: RunId,
+        at: &NodeRef,
+        (pool, away): (&str, Option<&Away>),
+    ) -> Result<(), Refusal> {
         let job = self.jobs.get(&run.job).ok_or(Refusal::NoJob(run.job))?;
         let asked = job.asked.as_ref().is_some_and(|asked| asked.cancel.is_some());
         if job.phase != Phase::Queued || asked || run.attempt != job.attempts + 1 {
@@ -284,6 +291,7 @@ impl Ledger {
             shape,
             at: at.clone(),
             pool: pool.to_owned(),
+            away: away.cloned().map(Box::new),
             phase: RunPhase::Leased,
             leased: now,
             running: None,

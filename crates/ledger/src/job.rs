@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::away::Away;
 use crate::event::{NodeRef, PodRef, Preemption};
 use crate::ids::{Digest, JobId, TimeMs};
 use crate::lines::{GangIx, QueueIx, SetIx, ShapeIx};
@@ -95,6 +96,8 @@ pub struct Run {
     pub at: NodeRef,
     /// The pool that the node is counted in.
     pub pool: String,
+    /// How it is away from home, where it is.
+    pub away: Option<Box<Away>>,
     /// How far it is.
     pub phase: RunPhase,
     /// Since when it is leased.

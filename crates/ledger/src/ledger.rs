@@ -290,8 +290,11 @@ impl Ledger {
         let mut runs: Vec<_> = self.runs.iter().collect();
         runs.sort_by_key(|(id, _)| **id);
         for (id, run) in runs {
-            let _ =
-                writeln!(text, "{id} {:?} {:?} {} {:?} {:?}", run.at, run.phase, run.pool, run.leased, run.preempted);
+            let _ = writeln!(
+                text,
+                "{id} {:?} {:?} {} {:?} {:?} {:?}",
+                run.at, run.phase, run.pool, run.away, run.leased, run.preempted
+            );
         }
         let mut queues: Vec<_> =
             self.queues.iter().filter(|(_, row)| row.definition.is_some() || row.active > 0).collect();

@@ -8,6 +8,7 @@
 //! Pure: no I/O, no clock, no randomness. The fleet's server feeds it from its database, and obeys.
 
 mod asked;
+mod away;
 mod broad;
 mod decide;
 mod event;
@@ -25,6 +26,7 @@ mod restore;
 mod retries;
 mod tally;
 
+pub use away::{Away, AwayToleration};
 pub use broad::SavedBroad;
 pub use decide::{CouldHold, Inbox, Proposal, Report, ReportKind};
 pub use event::{

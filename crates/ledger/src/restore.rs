@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::away::Away;
 use crate::broad::SavedBroad;
 use crate::event::{Gang, NodeRef, PodRef, Preemption, Shape};
 use crate::executor::ExecutorSettings;
@@ -69,6 +70,8 @@ pub struct SavedRun {
     pub at: NodeRef,
     /// The pool that the node is counted in.
     pub pool: String,
+    /// How it is away from home, where it is.
+    pub away: Option<Away>,
     /// How far it is.
     pub phase: RunPhase,
     /// Since when it is leased.
@@ -181,6 +184,7 @@ impl Ledger {
             shape: *self.shapes.name(run.shape),
             at: run.at.clone(),
             pool: run.pool.clone(),
+            away: run.away.as_deref().cloned(),
             phase: run.phase,
             leased: run.leased,
             running: run.running,
@@ -224,6 +228,7 @@ impl Ledger {
             shape,
             at: saved.at,
             pool: saved.pool,
+            away: saved.away.map(Box::new),
             phase: saved.phase,
             leased: saved.leased,
             running: saved.running,

@@ -40,7 +40,7 @@ fn at(cluster: &str) -> NodeRef {
 
 fn lease(job: u128, cluster: &str) -> Inbox {
     let jobs = vec![(JobId(job), at(cluster))];
-    Inbox { proposals: vec![Proposal::Lease { jobs, pool: "p".to_owned() }], ..Inbox::default() }
+    Inbox { proposals: vec![Proposal::Lease { jobs, pool: "p".to_owned(), away: None }], ..Inbox::default() }
 }
 
 fn report(job: u128, attempt: u32, kind: ReportKind) -> Inbox {
@@ -196,7 +196,8 @@ fn a_gang_gets_all_or_nothing() {
         vec![Event::CancelAsked { jobs: vec![JobId(2)], filter: Filter::Active, reason: String::new() }],
     ));
     let jobs = vec![(JobId(1), at("one")), (JobId(2), at("one"))];
-    let both = Inbox { proposals: vec![Proposal::Lease { jobs, pool: "p".to_owned() }], ..Inbox::default() };
+    let both =
+        Inbox { proposals: vec![Proposal::Lease { jobs, pool: "p".to_owned(), away: None }], ..Inbox::default() };
     assert_eq!(decide(&mut ledger, both), ["cancelled"]);
     assert_eq!(ledger.first("q", 9, 9), [JobId(1)]);
 }
@@ -243,7 +244,8 @@ fn nothing_new_starts_on_a_cordoned_cluster() {
     assert_eq!(decide(&mut ledger, lease(2, "one")), Vec::<&str>::new());
     assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Succeeded)), ["succeeded"], "what runs goes on");
     let both = vec![(JobId(2), at("two"))];
-    let elsewhere = Inbox { proposals: vec![Proposal::Lease { jobs: both, pool: "p".to_owned() }], ..Inbox::default() };
+    let elsewhere =
+        Inbox { proposals: vec![Proposal::Lease { jobs: both, pool: "p".to_owned(), away: None }], ..Inbox::default() };
     assert_eq!(decide(&mut ledger, elsewhere), ["leased"]);
     ledger.fold(&request("s", vec![submitted(3, "spare")]));
     ledger.fold(&request("", vec![Event::ExecutorUnset { executor: "one".to_owned() }]));
@@ -264,7 +266,7 @@ fn scattered() -> Ledger {
         [(1, "one", "a", "p"), (2, "one", "b", "p"), (3, "two", "a", "p"), (4, "one", "a", "gpu")]
     {
         let jobs = vec![(JobId(job), NodeRef { cluster: cluster.to_owned(), node: node.to_owned() })];
-        let proposals = vec![Proposal::Lease { jobs, pool: pool.to_owned() }];
+        let proposals = vec![Proposal::Lease { jobs, pool: pool.to_owned(), away: None }];
         assert_eq!(decide(&mut ledger, Inbox { proposals, ..Inbox::default() }), ["leased"]);
     }
     for (job, cluster, kind) in [

@@ -103,7 +103,7 @@ pub fn messages(entry: &Entry, event: &Event, context: &Context) -> Vec<EventMes
         Event::SetReprioritised { jobs, priority, requestor } => {
             jobs.iter().map(|job| teller.reprioritized(*job, *priority, requestor)).collect()
         }
-        Event::Leased { run, at, pool } => vec![teller.leased(*run, &at.cluster, pool)],
+        Event::Leased { run, at, pool, .. } => vec![teller.leased(*run, &at.cluster, pool)],
         Event::Pending { run, pod } => vec![teller.pending(*run, pod)],
         Event::Running { run, pod, node } => vec![teller.running(*run, pod, node)],
         Event::Ingress { run, addresses } => vec![teller.ingress(*run, addresses)],

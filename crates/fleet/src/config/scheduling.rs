@@ -9,6 +9,7 @@ use pumice_units::Quantity;
 use serde::Deserialize;
 
 use super::ConfigError;
+use super::away::{self, AwayNodeType, AwayPool, WellKnownNodeType};
 use crate::rounds::{Constraints, Limits, Protected, Rate, RateLimits};
 
 /// Value of Armada's own classes.
@@ -49,6 +50,8 @@ pub struct Scheduling {
     pub protected_fraction_of_fair_share: f64,
     /// What is special of single pools.
     pub pools: Vec<PoolConfig>,
+    /// Nodes that are kept for some, by their taints.
+    pub well_known_node_types: Vec<WellKnownNodeType>,
     /// Resources of pools that are on no node.
     pub floating_resources: Vec<FloatingResource>,
 }
@@ -68,6 +71,9 @@ pub struct Class {
     /// The same for single pools.
     #[serde(default)]
     pub maximum_resource_fraction_per_queue_by_pool: BTreeMap<String, Fractions>,
+    /// Where its jobs may be away from home, in the order in which that is tried.
+    #[serde(default)]
+    pub away_node_types: Vec<AwayNodeType>,
 }
 
 /// What is special of one pool.
@@ -79,6 +85,18 @@ pub struct PoolConfig {
     /// Goes before that of all pools.
     #[serde(default)]
     pub protected_fraction_of_fair_share: Option<f64>,
+    /// Pools in which its jobs may be away from home.
+    #[serde(default)]
+    pub away_pools: Vec<AwayPool>,
+    /// Nothing starts there at home.
+    #[serde(default)]
+    pub disable_home_scheduling: bool,
+    /// Nothing starts there away from home.
+    #[serde(default)]
+    pub disable_away_scheduling: bool,
+    /// No gang starts there away from home.
+    #[serde(default)]
+    pub disable_gang_away_scheduling: bool,
 }
 
 /// A resource that is on no node, such as licences.
@@ -113,6 +131,7 @@ impl Default for Scheduling {
             preemptible,
             maximum_resource_fraction_per_queue: Fractions::new(),
             maximum_resource_fraction_per_queue_by_pool: BTreeMap::new(),
+            away_node_types: Vec::new(),
         };
         let classes = [("armada-default", false), ("armada-preemptible", true), ("armada-resilient", false)];
         Self {
@@ -128,6 +147,7 @@ impl Default for Scheduling {
             maximum_per_queue_scheduling_burst: None,
             protected_fraction_of_fair_share: Protected::default().fraction,
             pools: Vec::new(),
+            well_known_node_types: Vec::new(),
             floating_resources: Vec::new(),
         }
     }
@@ -181,7 +201,9 @@ impl Scheduling {
                 ("maximumPerQueueSchedulingBurst", self.maximum_per_queue_scheduling_burst),
             )?,
         };
-        Ok(Constraints { per_queue, per_round, rates, floating: self.floating()?, protected: self.protected()? })
+        let away = away::rules(&self.priority_classes, &self.well_known_node_types, &self.pools)?;
+        let (floating, protected) = (self.floating()?, self.protected()?);
+        Ok(Constraints { per_queue, per_round, rates, floating, protected, away })
     }
 
     fn floating(&self) -> Result<BTreeMap<String, BTreeMap<String, i64>>, ConfigError> {
@@ -208,7 +230,7 @@ impl Scheduling {
     fn protected(&self) -> Result<Protected, ConfigError> {
         let key = "protectedFractionOfFairShare";
         let mut by_pool = BTreeMap::new();
-        for PoolConfig { name, protected_fraction_of_fair_share } in &self.pools {
+        for PoolConfig { name, protected_fraction_of_fair_share, .. } in &self.pools {
             let Some(fraction) = *protected_fraction_of_fair_share else { continue };
             if by_pool.insert(name.clone(), checked(&format!("pools.{name}.{key}"), fraction)?).is_some() {
                 return Err(ConfigError::Twice { key: "pools", name: name.clone() });

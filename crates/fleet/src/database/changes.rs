@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_ledger::{
-    Asked, Cause, Entry, Event, Failure, Growth, JobId, Ledger, NodeRef, PodRef, Preemption, RunId, SavedBroad,
+    Asked, Away, Cause, Entry, Event, Failure, Growth, JobId, Ledger, NodeRef, PodRef, Preemption, RunId, SavedBroad,
     SavedJob, TimeMs,
 };
 
@@ -90,6 +90,8 @@ pub struct RunChange {
     pub error: Option<Failure>,
     /// Addresses by port.
     pub ingress: Option<BTreeMap<u32, String>>,
+    /// How it is away from home, of a new one that is.
+    pub away: Option<Away>,
 }
 
 impl Changed {
@@ -160,6 +162,7 @@ impl Told {
             preempted: None,
             error: None,
             ingress: None,
+            away: None,
         })
     }
 
@@ -200,12 +203,12 @@ impl Told {
 
     fn event(&mut self, at: TimeMs, event: &Event) {
         match event {
-            Event::Leased { run, at: node, pool } => {
+            Event::Leased { run, at: node, pool, away } => {
                 self.transitions.insert(run.job, at);
                 self.attempts.insert(run.job, run.attempt);
                 let row = self.run(*run);
                 (row.state, row.holds, row.leased) = (Some(RunState::Leased), Some(true), Some(at));
-                (row.at, row.pool) = (Some(node.clone()), Some(pool.clone()));
+                (row.at, row.pool, row.away) = (Some(node.clone()), Some(pool.clone()), away.clone());
             }
             Event::Pending { run, pod } => {
                 self.transitions.insert(run.job, at);
@@ -344,6 +347,7 @@ impl RunChange {
             Cell::json_if(self.preempted.as_ref())?,
             Cell::json_if(self.error.as_ref())?,
             Cell::json_if(self.ingress.as_ref())?,
+            Cell::json_if(self.away.as_ref())?,
         ])
     }
 }

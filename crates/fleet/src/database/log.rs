@@ -164,6 +164,7 @@ impl HeldRun {
             shape,
             at: row.at,
             pool: row.pool,
+            away: row.away,
             phase,
             leased: row.leased,
             running: row.started,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pumice_ledger::{
-    Asked, Digest, Failure, Gang, JobId, NodeRef, Phase, PodRef, Preemption, RunId, RunPhase, SavedJob, TimeMs,
+    Asked, Away, Digest, Failure, Gang, JobId, NodeRef, Phase, PodRef, Preemption, RunId, RunPhase, SavedJob, TimeMs,
 };
 
 use super::cells::{Cell, Cells, Columns, Kind};
@@ -344,6 +344,8 @@ pub struct RunRow {
     pub error: Option<Failure>,
     /// Addresses by port.
     pub ingress: BTreeMap<u32, String>,
+    /// How it is away from home, where it is.
+    pub away: Option<Away>,
 }
 
 /// The table `runs`.
@@ -363,6 +365,7 @@ pub(super) const RUN: &Columns = &[
     ("preempted", Kind::Text),
     ("error", Kind::Text),
     ("ingress", Kind::Text),
+    ("away", Kind::Text),
 ];
 
 impl RunRow {
@@ -381,6 +384,7 @@ impl RunRow {
             preempted: cells.json_if()?,
             error: cells.json_if()?,
             ingress: cells.json_if()?.unwrap_or_default(),
+            away: cells.json_if()?,
         })
     }
 

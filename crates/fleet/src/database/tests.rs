@@ -94,7 +94,7 @@ fn queue_set(queue: Queue) -> Entry {
 
 fn lease(job: u128, cluster: &str) -> Proposal {
     let at = NodeRef { cluster: cluster.to_owned(), node: "n".to_owned() };
-    Proposal::Lease { jobs: vec![(JobId(job), at)], pool: "p".to_owned() }
+    Proposal::Lease { jobs: vec![(JobId(job), at)], pool: "p".to_owned(), away: None }
 }
 
 /// The whole log; its sequence has no gap.

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pumice_ledger::{Digest, RunId};
+use pumice_ledger::{Away, AwayToleration, Digest, RunId};
 use pumice_wire::executor::{self as wire, to_executor};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 mod memory;
 
@@ -81,6 +81,9 @@ impl Term {
             return None;
         };
         drop_floating(&mut spec.pod_spec, &self.constraints.floating);
+        if let Some(away) = &row.away {
+            tolerate(&mut spec.pod_spec, away);
+        }
         if let Some(grown) = job.grown.as_deref() {
             memory::grow(&mut spec.pod_spec, *grown);
         }
@@ -96,6 +99,25 @@ impl Term {
         }
         let definition = self.ledger.queue(queue).and_then(|queue| queue.definition);
         Some(wire::Lease { cut_off_ms: definition.map_or(0, cut_off_ms), ..lease })
+    }
+}
+
+/// A pod away from home tolerates what keeps it off its node.
+fn tolerate(pod_spec: &mut Value, away: &Away) {
+    let Some(fields) = pod_spec.as_object_mut() else { return };
+    let tolerations = fields.entry("tolerations").or_insert_with(|| Value::Array(Vec::new()));
+    let Some(tolerations) = tolerations.as_array_mut() else { return };
+    for AwayToleration { key, value, effect } in &away.tolerations {
+        let mut toleration = match value {
+            Some(value) => json!({ "key": key, "operator": "Equal", "value": value }),
+            None => json!({ "key": key, "operator": "Exists" }),
+        };
+        if let Some(effect) = effect {
+            toleration["effect"] = effect.as_str().into();
+        }
+        if !tolerations.contains(&toleration) {
+            tolerations.push(toleration);
+        }
     }
 }
 

@@ -164,7 +164,16 @@ fn of_job(ledger: &Ledger, id: JobId, job: &Job, is_looked_at: bool) -> String {
             RunPhase::Running => "runs",
             RunPhase::Stopping => "leaves its node, and then waits again",
         };
-        return format!("job {id} {how}: run {run} on node {node} of cluster {cluster}\n");
+        let mut text = format!("job {id} {how}: run {run} on node {node} of cluster {cluster}\n");
+        if let Some(away) = &row.away {
+            let (types, priority) = (away.node_types.join(" or "), away.priority);
+            let _ = writeln!(
+                text,
+                "it is away from home, on a node of type {types} at priority {priority}: jobs at home there go before it, and \
+                 it makes room for them first"
+            );
+        }
+        return text;
     }
     let mut text = format!("job {id} waits");
     if job.phase == Phase::Leaving {

@@ -54,7 +54,7 @@ impl Fleet {
 
     fn lease(&mut self, job: u128, pool: &str) {
         let at = NodeRef { cluster: "east".to_owned(), node: "n".to_owned() };
-        let lease = Proposal::Lease { jobs: vec![(JobId(job), at)], pool: pool.to_owned() };
+        let lease = Proposal::Lease { jobs: vec![(JobId(job), at)], pool: pool.to_owned(), away: None };
         self.decide(Inbox { proposals: vec![lease], ..Inbox::default() });
     }
 

@@ -11,6 +11,7 @@ use pumice_engine::plugin::{Alike, ClassRow, GroupId, Move, Plugin, QueueId, Tab
 use pumice_engine::{PodTemplate, Reason, Resources, amount_text};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::away;
 use super::constraints::{Allowance, Constraints};
 use super::rates::Rate;
 
@@ -33,6 +34,7 @@ pub fn mark(template: &mut PodTemplate, class: &str, floating: &Resources) {
 pub struct Desk {
     given: Mutex<Arc<Allowance>>,
     cut_short: AtomicBool,
+    goes_on: AtomicBool,
 }
 
 impl Desk {
@@ -44,6 +46,11 @@ impl Desk {
     /// Whether the last round could have started more, had its own limit or a rate let it.
     pub fn cut_short(&self) -> bool {
         self.cut_short.load(Ordering::Relaxed)
+    }
+
+    /// Whether the next pass is of the same round as the last one: what that took stays taken.
+    pub fn go_on(&self, goes_on: bool) {
+        self.goes_on.store(goes_on, Ordering::Relaxed);
     }
 
     fn take(&self) -> Arc<Allowance> {
@@ -91,6 +98,8 @@ pub struct Ceilings {
     /// Jobs that may still start, of all and of each queue.
     left: Option<i64>,
     left_of: FxHashMap<QueueId, i64>,
+    /// Queues whose jobs away from home another has: those are charged to it.
+    homes: FxHashMap<QueueId, QueueId>,
     /// What this round has placed.
     started: FxHashSet<TaskId>,
 }
@@ -107,6 +116,7 @@ impl Ceilings {
             round: Vec::new(),
             left: None,
             left_of: FxHashMap::default(),
+            homes: FxHashMap::default(),
             started: FxHashSet::default(),
         }
     }
@@ -134,7 +144,7 @@ impl Ceilings {
 
     /// Adds (`sign` 1) or takes back (-1) what a task takes of all limits.
     fn charge(&mut self, tables: &Tables, task: TaskId, sign: i64) {
-        let Some(queue) = queue_of(tables, task) else { return };
+        let Some(queue) = queue_of(tables, task).map(|queue| self.home(queue)) else { return };
         let template = tables.template(task);
         let charge = |amount: &mut Amount| amount.used += sign * asked(template, &amount.resource);
         self.round.iter_mut().for_each(charge);
@@ -146,8 +156,13 @@ impl Ceilings {
         self.left_of.get_mut(&queue).into_iter().for_each(|left| *left -= sign);
     }
 
+    fn home(&self, queue: QueueId) -> QueueId {
+        self.homes.get(&queue).copied().unwrap_or(queue)
+    }
+
     /// Why nothing more of the queue starts in this round.
     fn exhausted(&self, tables: &Tables, queue: QueueId) -> Option<Reason> {
+        let queue = self.home(queue);
         let name = tables.queue(queue).name();
         let rates = &self.constraints.rates;
         let reached = self.round.iter().find(|amount| amount.used > amount.limit);
@@ -167,6 +182,7 @@ impl Ceilings {
 
     /// Why the task may not start as well.
     fn exceeded(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
+        let queue = self.home(queue);
         let template = tables.template(task);
         let beyond = |amount: &&Amount| amount.would_exceed(asked(template, &amount.resource));
         if let Some(amount) = self.floating.iter().find(beyond) {
@@ -214,12 +230,23 @@ fn asked(template: &PodTemplate, resource: &str) -> i64 {
     })
 }
 
+/// The queues at home of those that others have away from it.
+fn homes(tables: &Tables) -> FxHashMap<QueueId, QueueId> {
+    let names: FxHashMap<&str, QueueId> = tables.queue_ids().map(|queue| (tables.queue(queue).name(), queue)).collect();
+    let home = |(name, queue): (&&str, &QueueId)| Some((*queue, *names.get(away::home_of(name)?)?));
+    names.iter().filter_map(home).collect()
+}
+
 fn queue_of(tables: &Tables, task: TaskId) -> Option<QueueId> {
     tables.task(task).group().map(|group| tables.group(group).queue())
 }
 
 impl Plugin for Ceilings {
     fn open(&mut self, tables: &Tables, _now: TimeMs) {
+        if self.desk.goes_on.load(Ordering::Relaxed) {
+            return;
+        }
+        self.homes = homes(tables);
         let given = self.desk.take();
         let mut total = tables.total();
         let offered =

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use pumice_engine::Resources;
 use pumice_ledger::{ClassLimit, Queue};
 
+use super::away::AwayRules;
 use super::rates::{Grant, RateLimits};
 
 /// Limits of the whole fleet.
@@ -22,6 +23,8 @@ pub struct Constraints {
     pub floating: BTreeMap<String, BTreeMap<String, i64>>,
     /// Queues that hold no more than this part of their share lose nothing for balance.
     pub protected: Protected,
+    /// Who may be away from home.
+    pub away: AwayRules,
 }
 
 /// The part of its fair share up to which a queue is left alone.

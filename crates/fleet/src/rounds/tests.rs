@@ -132,6 +132,7 @@ impl Scene {
     }
 }
 
+mod away;
 mod constraints;
 mod shares;
 mod uniformity;

@@ -376,6 +376,10 @@ fn holding(ledger: &Ledger, shown: &Shown, claim: &Claim, job: Option<&Job>) -> 
         // Its job has ended; it only holds its room until it is gone.
         None => task(shown, &claim.queue, &claim.kind),
     };
+    let mut facts = facts;
+    if let Some(away) = &run.away {
+        super::away::put(&mut facts, away);
+    }
     Some(PodFacts {
         node: Some(node_name(&run.at.cluster, &run.at.node)),
         phase: if run.running.is_some() { PodPhase::Running } else { PodPhase::Pending },

@@ -39,7 +39,7 @@ impl Scene {
 
     fn lease(&mut self, job: u128, cluster: &str) {
         let at = NodeRef { cluster: cluster.to_owned(), node: "n".to_owned() };
-        let lease = Proposal::Lease { jobs: vec![(JobId(job), at)], pool: "p".to_owned() };
+        let lease = Proposal::Lease { jobs: vec![(JobId(job), at)], pool: "p".to_owned(), away: None };
         self.decide(Inbox { proposals: vec![lease], ..Inbox::default() });
     }
 

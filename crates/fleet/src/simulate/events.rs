@@ -32,7 +32,7 @@ fn said(event: &Event) -> Option<Said<'_>> {
     let of_run = |name, run: &RunId| Some((name, run.job, Some(*run), [""; 3]));
     match event {
         Event::Submitted(submitted) => Some(("submitted", submitted.job, None, [""; 3])),
-        Event::Leased { run, at, pool } => Some(("leased", run.job, Some(*run), [pool, &at.cluster, &at.node])),
+        Event::Leased { run, at, pool, .. } => Some(("leased", run.job, Some(*run), [pool, &at.cluster, &at.node])),
         Event::Running { run, node, .. } => Some(("running", run.job, Some(*run), ["", "", node])),
         Event::RunPreempted { run, .. } => of_run("preempted", run),
         Event::RunGone { run } => of_run("gone", run),
@@ -62,8 +62,11 @@ mod tests {
     fn events_of_jobs_are_rows() {
         let run = RunId { job: JobId(1), attempt: 2 };
         let at = NodeRef { cluster: "east".to_owned(), node: "n".to_owned() };
-        let events =
-            vec![Event::QueueRemoved, Event::Leased { run, at, pool: "p".to_owned() }, Event::Succeeded { run }];
+        let events = vec![
+            Event::QueueRemoved,
+            Event::Leased { run, at, pool: "p".to_owned(), away: None },
+            Event::Succeeded { run },
+        ];
         let entry = Entry { events, ..Entry::new(TimeMs(EPOCH_MS + 1_500), "a,\"b\"", "s") };
         assert_eq!(
             rows(&entry),

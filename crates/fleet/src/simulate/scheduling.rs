@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::spec;
-use crate::config::{Class, Config, ConfigError};
+use crate::config::{Class, Config, ConfigError, PoolConfig};
 use crate::rounds::{Constraints, Limits};
 
 /// Largest text of a configuration.
@@ -163,6 +163,14 @@ fn armadas(mut fields: Map<String, Value>) -> Result<Scheduling, SchedulingError
             );
         }
     }
+    for pool in fields.get_mut("pools").and_then(Value::as_array_mut).into_iter().flatten() {
+        let name = pool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let whole = |key: &str, value: &Value| {
+            Map::from_iter([("name".to_owned(), Value::from("")), (key.to_owned(), value.clone())])
+        };
+        let left_out = pool.as_object_mut().map(|pool| leave_out::<PoolConfig>(pool, whole));
+        ignored.extend(left_out.into_iter().flatten().map(|key| format!("pools.{name}.{key}")));
+    }
     let alone = |key: &str, value: &Value| Map::from_iter([(key.to_owned(), value.clone())]);
     ignored.extend(leave_out::<crate::config::Scheduling>(&mut fields, alone));
     for (key, value) in &fields {
@@ -231,8 +239,8 @@ mod tests {
     #[test]
     fn of_armadas_what_is_known_counts_and_the_rest_is_named() {
         for text in [
-            "maxRetries: 5\nfairnessModel: x\ndefaultPriorityClassName: a\npriorityClasses:\n  a: {priority: 3, \
-             preemptible: true, awayNodeTypes: []}\n",
+            "maxRetries: 5\nfairnessModel: x\npools: [{name: a, awayPools: [b], experimentalOptimiser: {}}]\ndefaultPriorityClassName: a\npriorityClasses:\n  a: {priority: 3, \
+             preemptible: true, awayNodeTypes: [], colour: red}\n",
             "cyclePeriod: 1s\nscheduling:\n  maxRetries: 5\n  preemption:\n    defaultPriorityClass: a\n    \
              priorityClasses:\n      a: {priority: 3, preemptible: true}\n",
         ] {
@@ -240,7 +248,7 @@ mod tests {
             assert_eq!(read.classes, [("a".to_owned(), PriorityClass { value: 3, preemptible: true })].into());
             assert_eq!((read.default_class.as_str(), read.retries.returned_max), ("a", 5));
             let ignored = if text.starts_with("max") {
-                vec!["fairnessModel", "priorityClasses.a.awayNodeTypes"]
+                vec!["fairnessModel", "pools.a.experimentalOptimiser", "priorityClasses.a.colour"]
             } else {
                 vec!["cyclePeriod"]
             };

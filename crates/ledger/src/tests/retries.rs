@@ -108,7 +108,7 @@ fn a_gang_starts_anew_as_a_whole_and_shares_its_tries() {
     let mut story = Story::new(1, (1..=3).map(member).collect());
     let together = || {
         let jobs = (1..=3).map(|job| (JobId(job), at("one"))).collect();
-        Inbox { proposals: vec![Proposal::Lease { jobs, pool: "p".to_owned() }], ..Inbox::default() }
+        Inbox { proposals: vec![Proposal::Lease { jobs, pool: "p".to_owned(), away: None }], ..Inbox::default() }
     };
     story.decide(together());
     let anew = ["run failed", "preempted and queued", "preempted and queued"];

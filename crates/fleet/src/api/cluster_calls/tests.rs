@@ -76,6 +76,7 @@ fn row(attempt: u32, state: RunState) -> RunRow {
         preempted: None,
         error: None,
         ingress: [].into(),
+        away: None,
     }
 }
 

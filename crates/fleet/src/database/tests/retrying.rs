@@ -1,6 +1,6 @@
 //! Retry policies, and jobs that grow by them.
 
-use pumice_ledger::{Failure, Grown, Inbox, JobId, ReportKind, RetryPolicy};
+use pumice_ledger::{Away, AwayToleration, Failure, Grown, Inbox, JobId, ReportKind, RetryPolicy};
 use serde_json::json;
 
 use super::homes::Home;
@@ -67,6 +67,14 @@ async fn a_policy_stays_while_a_queue_names_it(home: Home) {
     assert!(next.ledger.policies().is_empty());
 }
 
+/// The same away from home.
+fn away(lease: Proposal) -> Proposal {
+    let Proposal::Lease { jobs, pool, .. } = lease else { panic!("it is one") };
+    let taint = AwayToleration { key: "gpu".to_owned(), value: None, effect: None };
+    let away = Away { way: 0, node_types: vec!["gpu".to_owned()], priority: -7, tolerations: vec![taint] };
+    Proposal::Lease { jobs, pool, away: Some(away) }
+}
+
 async fn what_a_job_has_grown_by_outlives_a_leader(home: Home) {
     let database = home.open().await;
     database.request(set("more"), Expect::Any).await.unwrap();
@@ -79,7 +87,12 @@ async fn what_a_job_has_grown_by_outlives_a_leader(home: Home) {
     let mut leader = Leader::new(&database).await;
     for (attempt, factor, bytes) in [(1, 2.0, 200), (2, 4.0, 400)] {
         let now = 3_000 + i64::from(attempt);
-        leader.commit(&database, now, proposals(vec![lease(1, "one")])).await.unwrap();
+        leader.commit(&database, now, proposals(vec![away(lease(1, "one"))])).await.unwrap();
+        let next = Leader::new(&database).await;
+        assert_eq!(next.ledger.digest(), leader.ledger.digest());
+        let run = next.ledger.runs().next().unwrap().1;
+        assert_eq!(run.away.as_ref().map(|away| away.priority), Some(-7));
+        leader = next;
         let oom = Failure { category: "oom".to_owned(), ..Failure::default() };
         leader.commit(&database, now, reports(vec![report(1, attempt, ReportKind::Failed(oom))])).await.unwrap();
         let next = Leader::new(&database).await;

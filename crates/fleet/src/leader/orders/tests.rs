@@ -197,6 +197,24 @@ fn a_cluster_is_not_asked_for_what_is_on_no_node() {
     assert_eq!(asked, spec(&["cpu"]));
 }
 
+#[test]
+fn a_pod_away_from_home_tolerates_what_keeps_others_off() {
+    let taint = |value: Option<&str>, effect: Option<&str>| AwayToleration {
+        key: "gpu".to_owned(),
+        value: value.map(str::to_owned),
+        effect: effect.map(str::to_owned),
+    };
+    let tolerations = vec![taint(None, None), taint(Some("a100"), Some("NoSchedule"))];
+    let away = Away { way: 0, node_types: vec!["gpu".to_owned()], priority: 1, tolerations };
+    let any = json!({ "key": "gpu", "operator": "Exists" });
+    let one = json!({ "key": "gpu", "operator": "Equal", "value": "a100", "effect": "NoSchedule" });
+    for before in [json!({}), json!({ "tolerations": [any] })] {
+        let mut pod = before;
+        tolerate(&mut pod, &away);
+        assert_eq!(pod, json!({ "tolerations": [any, one] }));
+    }
+}
+
 #[tokio::test]
 async fn a_job_of_a_silent_cluster_ends_elsewhere_and_once() {
     let folder = tempfile::tempdir().expect("a folder");
