@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::database::{Epoch, Error, Log, Seq};
 use crate::metrics::{Metrics, Snapshot, Stories};
-use crate::rounds::{Constraints, Limits, Rates};
+use crate::rounds::{Constraints, Limits, Penalties, Rates};
 use crate::sessions::{Broken, Sessions, Unreached};
 
 mod commit;
@@ -293,6 +293,7 @@ struct Term {
     limits: Limits,
     constraints: Arc<Constraints>,
     rates: Rates,
+    penalties: Penalties,
     sessions: Sessions,
     outs: BTreeMap<String, (u64, mpsc::Sender<wire::ToExecutor>)>,
     inbox: Inbox,
@@ -346,6 +347,7 @@ impl Term {
             limits: options.limits,
             constraints: options.constraints.clone(),
             rates: Rates::new(options.constraints.rates),
+            penalties: Penalties::default(),
             sessions,
             outs: BTreeMap::new(),
             inbox: Inbox::default(),

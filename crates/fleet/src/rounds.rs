@@ -16,6 +16,7 @@ mod ceilings;
 mod constraints;
 mod empty;
 mod homes;
+mod penalty;
 mod rates;
 mod turn;
 mod uniformity;
@@ -25,6 +26,7 @@ pub use away::{AwayRules, Compare, Condition, NodeKind, PoolRules, Way};
 use ceilings::{Ceilings, Desk};
 pub use constraints::{Allowance, Constraints, Held, Protected};
 pub use empty::could_hold;
+pub use penalty::Penalties;
 pub use rates::{Grant, Rate, RateLimits, Rates};
 pub use window::{Limits, Window, group_of};
 
@@ -73,6 +75,8 @@ impl Pool {
         let (pool, home, of) = (name.to_owned(), constraints.away.of(name).home, pass.clone());
         registry
             .add(homes::NAME, &[], move |_| Ok(Box::new(homes::Homes { home, pool: pool.clone(), pass: of.clone() })));
+        let of = desk.clone();
+        registry.add(penalty::NAME, &[], move |_| Ok(Box::new(penalty::Penalty::new(of.clone()))));
         let (pool, limits, hand) = (name.to_owned(), constraints.clone(), desk.clone());
         registry.add(ceilings::NAME, &[], move |_| Ok(Box::new(Ceilings::new(&pool, limits.clone(), hand.clone()))));
         // There are no objects that could say why they wait: who asks is answered.
@@ -87,7 +91,8 @@ impl Pool {
             proportion.arguments.insert(PROTECTED.to_owned(), protected.clone());
         }
         // After the class's value, before everything that looks at shares.
-        config.tiers[0].splice(1..1, [turn::NAME, homes::NAME, ceilings::NAME, uniformity::NAME].map(plugin));
+        config.tiers[0]
+            .splice(1..1, [turn::NAME, penalty::NAME, homes::NAME, ceilings::NAME, uniformity::NAME].map(plugin));
         let mut world = World::with_plugins(config, registry);
         for (name, class) in classes {
             let (name, value) = (name.clone(), class.value);

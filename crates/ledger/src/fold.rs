@@ -5,9 +5,12 @@ use crate::away::Away;
 use crate::event::{Entry, Event, NodeRef, Submitted};
 use crate::gang::GangRow;
 use crate::ids::{Digest, JobId, RunId, TimeMs};
-use crate::job::{Job, Phase, Run, RunPhase};
+use crate::job::{Ended, Job, Phase, Run, RunPhase};
 use crate::ledger::{Ledger, QueueRow, SetRow};
 use crate::lines::{QueueIx, SetIx, ShapeIx};
+
+/// Runs that are kept for whoever asks what has ended.
+const ENDED_MAX: usize = 10_000;
 
 /// Why an event changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -106,7 +109,7 @@ impl Ledger {
             Event::Ingress { run, .. } => self.counted(*run).map(drop),
             Event::Returned { run, attempted, .. } => {
                 let at = self.counted(*run)?.at.clone();
-                self.drop_run(*run);
+                self.drop_run(*run, Some(entry.at));
                 self.requeue(run.job, |job| {
                     job.returned += u32::from(*attempted);
                     if *attempted && !job.avoid.contains(&at) {
@@ -121,7 +124,7 @@ impl Ledger {
                     Some(growth) => Some((self.hold_shape(run.job, growth.shape, entry)?, growth.memory)),
                     None => None,
                 };
-                self.drop_run(*run);
+                self.drop_run(*run, Some(entry.at));
                 if let Some((shape, _)) = grows {
                     self.reshape(run.job, shape);
                 }
@@ -156,7 +159,7 @@ impl Ledger {
             }
             Event::RunLost { run } => {
                 let phase = self.runs.get(run).map(|row| row.phase).ok_or(Refusal::NoRun(*run))?;
-                self.drop_run(*run);
+                self.drop_run(*run, None);
                 let waits = self.jobs.get(&run.job).is_some_and(|job| job.attempts == run.attempt);
                 if waits && (phase != RunPhase::Stopping || self.jobs[&run.job].phase == Phase::Leaving) {
                     self.requeue(run.job, |_| ());
@@ -168,7 +171,7 @@ impl Ledger {
                 if !stopping {
                     return Err(Refusal::NoRun(*run));
                 }
-                self.drop_run(*run);
+                self.drop_run(*run, Some(entry.at));
                 let leaving = |job: &Job| job.phase == Phase::Leaving && job.attempts == run.attempt;
                 if self.jobs.get(&run.job).is_some_and(leaving) {
                     self.requeue(run.job, |_| ());
@@ -177,7 +180,7 @@ impl Ledger {
             }
             Event::Succeeded { run } => {
                 self.counted(*run)?;
-                self.drop_run(*run);
+                self.drop_run(*run, Some(entry.at));
                 self.end(run.job)
             }
             Event::Failed { job, .. } | Event::Rejected { job, .. } | Event::Cancelled { job, .. } => {
@@ -334,10 +337,17 @@ impl Ledger {
         self.count_room(run, true);
     }
 
-    /// The run holds no room any more.
-    fn drop_run(&mut self, run: RunId) {
+    /// The run holds no room any more: it has ended at that time, or nobody knows.
+    fn drop_run(&mut self, run: RunId, ended: Option<TimeMs>) {
         self.count_room(run, false);
         let Some(row) = self.runs.remove(&run) else { return };
+        if let (Some(started), Some(at), None) = (row.running, ended, &row.preempted)
+            && self.ended.len() < ENDED_MAX
+        {
+            let requests = self.shapes.row(row.shape).0.requests.clone();
+            let queue = self.queues.name(row.queue).clone();
+            self.ended.push(Ended { queue, pool: row.pool.clone(), requests, started, at });
+        }
         if let Some(runs) = self.clusters.get_mut(&row.at.cluster) {
             runs.remove(&run);
             if runs.is_empty() {

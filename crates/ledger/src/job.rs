@@ -1,5 +1,7 @@
 //! A job and its runs, as the ledger keeps them in memory. Only jobs that have not ended are kept.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::away::Away;
@@ -108,6 +110,21 @@ pub struct Run {
     pub pod: PodRef,
     /// Why it has to make room, where it has to.
     pub preempted: Option<Preemption>,
+}
+
+/// A run that ran and has ended, other than to make room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Its job's queue.
+    pub queue: String,
+    /// The pool in which it ran.
+    pub pool: String,
+    /// What it held.
+    pub requests: BTreeMap<String, i64>,
+    /// When it began to run.
+    pub started: TimeMs,
+    /// When it ended.
+    pub at: TimeMs,
 }
 
 /// The order in which jobs of a queue wait: class, place, time, id.

@@ -9,7 +9,7 @@ use crate::event::Shape;
 use crate::executor::ExecutorSettings;
 use crate::gang::GangRow;
 use crate::ids::{Digest, JobId, RunId};
-use crate::job::{Job, Phase, Run, RunPhase, Turn};
+use crate::job::{Ended, Job, Phase, Run, RunPhase, Turn};
 use crate::lines::{GangIx, Interned, Lines, Place, QueueIx, SetIx, ShapeIx};
 use crate::pages::Paged;
 use crate::queue::{Queue, QueueView};
@@ -65,6 +65,8 @@ pub struct Ledger {
     pub(crate) untold: Vec<Untold>,
     /// Requests that are carried out in parts.
     pub(crate) broads: Broads,
+    /// What has ended since somebody asked.
+    pub(crate) ended: Vec<Ended>,
     /// What scheduling has to look at again.
     pub(crate) changed: BTreeSet<JobId>,
     /// Jobs of which something else is to be saved.
@@ -221,6 +223,12 @@ impl Ledger {
     /// Jobs of which scheduling has to look again, since this was last asked.
     pub fn take_changed(&mut self) -> BTreeSet<JobId> {
         std::mem::take(&mut self.changed)
+    }
+
+    /// Runs that ran and have ended, other than to make room, since this was last asked; after very many the rest is left
+    /// out.
+    pub fn take_ended(&mut self) -> Vec<Ended> {
+        std::mem::take(&mut self.ended)
     }
 
     /// A job takes its place in its queue.

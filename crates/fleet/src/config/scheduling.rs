@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pumice_ledger::{ClassLimit, Retries, RetryPolicies};
-use pumice_units::Quantity;
+use pumice_units::{GoDuration, Quantity};
 use serde::Deserialize;
 
 use super::ConfigError;
@@ -88,6 +88,9 @@ pub struct PoolConfig {
     /// Pools in which its jobs may be away from home.
     #[serde(default)]
     pub away_pools: Vec<AwayPool>,
+    /// Jobs that end sooner than this after their start count in the order of queues until then.
+    #[serde(default)]
+    pub short_job_penalty_cutoff: Option<GoDuration>,
     /// Nothing starts there at home.
     #[serde(default)]
     pub disable_home_scheduling: bool,
@@ -203,7 +206,9 @@ impl Scheduling {
         };
         let away = away::rules(&self.priority_classes, &self.well_known_node_types, &self.pools)?;
         let (floating, protected) = (self.floating()?, self.protected()?);
-        Ok(Constraints { per_queue, per_round, rates, floating, protected, away })
+        let cutoff = |pool: &PoolConfig| Some((pool.name.clone(), pool.short_job_penalty_cutoff?.as_millis()));
+        let short_jobs = self.pools.iter().filter_map(cutoff).filter(|(_, ms)| *ms > 0).collect();
+        Ok(Constraints { per_queue, per_round, rates, floating, protected, away, short_jobs })
     }
 
     fn floating(&self) -> Result<BTreeMap<String, BTreeMap<String, i64>>, ConfigError> {
@@ -307,7 +312,10 @@ mod tests {
             "maximumPerQueueSchedulingRate": 5,
             "maximumPerQueueSchedulingBurst": 7,
             "protectedFractionOfFairShare": 0.9,
-            "pools": [{"name": "gpu", "protectedFractionOfFairShare": 1.5}, {"name": "cpu"}],
+            "pools": [
+                {"name": "gpu", "protectedFractionOfFairShare": 1.5, "shortJobPenaltyCutoff": "2m"},
+                {"name": "cpu", "shortJobPenaltyCutoff": "0s"},
+            ],
             "floatingResources": [
                 {"name": "matlab", "resolution": "1", "pools": [{"name": "gpu", "quantity": "12"}]},
             ],
@@ -320,6 +328,7 @@ mod tests {
         assert_eq!(constraints.rates.per_queue, Some(Rate { per_second: 5.0, burst: 7 }));
         assert_eq!((constraints.protected.of("gpu"), constraints.protected.of("cpu")), (1.5, 0.9));
         assert_eq!(constraints.floating["matlab"]["gpu"], 12);
+        assert_eq!(constraints.short_jobs, [("gpu".to_owned(), 120_000)].into());
     }
 
     #[test]

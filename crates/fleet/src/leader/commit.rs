@@ -118,6 +118,7 @@ impl Term {
                 self.told.entry(pool).or_default().push(delta);
             }
         }
+        self.penalties.take(self.ledger.take_ended(), &self.constraints.short_jobs);
         let changed = self.ledger.take_changed();
         for name in self.pools.keys().chain(&self.busy) {
             self.changed.entry(name.clone()).or_default().extend(&changed);

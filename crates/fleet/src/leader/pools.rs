@@ -60,7 +60,8 @@ impl Term {
             let changed = self.changed.remove(&name).unwrap_or_default();
             deltas.extend(window.sync(&self.ledger, &changed));
             let grant = self.rates.grant(TimeMs(now.0), pools);
-            pool.allow(window.allowance(&self.ledger, grant));
+            let penalties = self.penalties.of(&name, TimeMs(now.0));
+            pool.allow(window.allowance(&self.ledger, grant).with_penalties(penalties));
             self.again.remove(&name);
             self.busy.insert(name);
             self.rounds.spawn_blocking(move || {

@@ -53,9 +53,14 @@ impl Desk {
         self.goes_on.store(goes_on, Ordering::Relaxed);
     }
 
+    /// What was given for this round.
+    pub fn given(&self) -> Arc<Allowance> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn take(&self) -> Arc<Allowance> {
         self.cut_short.store(false, Ordering::Relaxed);
-        self.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.given()
     }
 }
 

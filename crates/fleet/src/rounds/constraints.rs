@@ -25,6 +25,8 @@ pub struct Constraints {
     pub protected: Protected,
     /// Who may be away from home.
     pub away: AwayRules,
+    /// Up to how long after its start a job that has ended counts in the order of queues, milliseconds by pool.
+    pub short_jobs: BTreeMap<String, i64>,
 }
 
 /// The part of its fair share up to which a queue is left alone.
@@ -113,13 +115,21 @@ pub struct Allowance {
     pub held: Held,
     /// Limits of queues that have some of their own.
     pub queues: BTreeMap<String, BTreeMap<String, ClassLimit>>,
+    /// What counts as held in the order of queues, by queue.
+    pub penalties: BTreeMap<String, Resources>,
 }
 
 impl Allowance {
     /// What is held, and the limits of these queues.
     pub fn new<'q>(grant: Grant, held: Held, queues: impl IntoIterator<Item = &'q Queue>) -> Self {
         let limited = queues.into_iter().filter(|queue| !queue.limits.is_empty());
-        Self { grant, held, queues: limited.map(|queue| (queue.name.clone(), queue.limits.clone())).collect() }
+        let queues = limited.map(|queue| (queue.name.clone(), queue.limits.clone())).collect();
+        Self { grant, held, queues, penalties: BTreeMap::new() }
+    }
+
+    /// Whose jobs were short.
+    pub fn with_penalties(self, penalties: BTreeMap<String, Resources>) -> Self {
+        Self { penalties, ..self }
     }
 }
 

@@ -14,6 +14,8 @@ struct Scene {
     window: Window,
     pool: Pool,
     rates: Rates,
+    penalties: Penalties,
+    cutoffs: BTreeMap<String, i64>,
     now: i64,
     next: u128,
 }
@@ -24,7 +26,8 @@ impl Scene {
     }
 
     fn within(nodes: &[(&str, &str, i64)], queues: &[(&str, f64)], constraints: Constraints) -> Self {
-        let (rates, constraints) = (Rates::new(constraints.rates), Arc::new(constraints));
+        let (rates, cutoffs) = (Rates::new(constraints.rates), constraints.short_jobs.clone());
+        let (penalties, constraints) = (Penalties::default(), Arc::new(constraints));
         let class = |value, preemptible| PriorityClass { value, preemptible };
         let classes: PriorityClasses =
             [("default".to_owned(), class(0, true)), ("urgent".to_owned(), class(9, false))].into();
@@ -46,7 +49,7 @@ impl Scene {
             )]);
         }
         let window = Window::within("p", Limits::default(), constraints);
-        Self { ledger, window, pool, rates, now: 0, next: 1 }
+        Self { ledger, window, pool, rates, penalties, cutoffs, now: 0, next: 1 }
     }
 
     fn submit(&mut self, queue: &str, class: &str, cores: i64, priority: u32, gang: Option<Gang>) -> JobId {
@@ -88,7 +91,9 @@ impl Scene {
         let deltas = self.window.sync(&self.ledger, &changed);
         self.pool.apply(&deltas);
         let grant = self.rates.grant(pumice_ledger::TimeMs(self.now), 1);
-        self.pool.allow(self.window.allowance(&self.ledger, grant));
+        self.penalties.take(self.ledger.take_ended(), &self.cutoffs);
+        let penalties = self.penalties.of("p", pumice_ledger::TimeMs(self.now));
+        self.pool.allow(self.window.allowance(&self.ledger, grant).with_penalties(penalties));
         let proposals = self.pool.round(now);
         let inbox = Inbox { proposals: proposals.clone(), ..Inbox::default() };
         let entries = self.ledger.decide(pumice_ledger::TimeMs(self.now), inbox, Retries::default());
@@ -243,4 +248,25 @@ fn another_priority_is_another_turn() {
     assert_eq!(scene.round().keys().copied().collect::<Vec<_>>(), [second]);
     scene.report(second, ReportKind::Succeeded);
     assert_eq!(scene.round().keys().copied().collect::<Vec<_>>(), [first]);
+}
+
+#[test]
+fn a_short_job_counts_for_its_queue_until_the_cutoff() {
+    // Queue a, which is named first, has had two short jobs when both queues want the one core again.
+    for (cutoff_ms, first) in [(None, "a"), (Some(60_000), "b"), (Some(1), "a")] {
+        let short_jobs = cutoff_ms.map(|ms| ("p".to_owned(), ms)).into_iter().collect();
+        let constraints = Constraints { short_jobs, ..Constraints::default() };
+        let mut scene = Scene::within(&[("one", "n", 1)], &[("a", 1.0), ("b", 1.0)], constraints);
+        for _ in 0..2 {
+            let short = scene.submit("a", "default", 1, 0, None);
+            assert_eq!(scene.round().len(), 1);
+            scene.report(short, ReportKind::Running(PodRef::default(), String::new()));
+            scene.now += 10;
+            scene.report(short, ReportKind::Succeeded);
+        }
+        let jobs = ["a", "b"].map(|queue| (queue, scene.submit(queue, "default", 1, 0, None)));
+        let leased = scene.round();
+        let won: Vec<&str> = jobs.iter().filter(|(_, job)| leased.contains_key(job)).map(|(queue, _)| *queue).collect();
+        assert_eq!(won, [first], "{cutoff_ms:?}");
+    }
 }

@@ -228,6 +228,7 @@ impl<'s> Course<'s> {
             let entries = self.ledger.decide(now, inbox, retries.clone());
             self.written(&entries, log);
         }
+        self.pools.ended(self.ledger.take_ended());
         let changed = self.ledger.take_changed();
         self.pools.changed(&changed);
         let found = self.pools.rounds(&self.ledger, self.now, watch);

@@ -4,22 +4,25 @@
 //! one than rounds are apart.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_engine::{Delta, TimeMs};
-use pumice_ledger::{Entry, Event, JobId, Ledger, Proposal, Queue, RunPhase};
+use pumice_ledger::{Ended, Entry, Event, JobId, Ledger, Proposal, Queue, RunPhase};
 
 use super::Stopwatch;
 use super::clusters::Clusters;
 use super::course::EPOCH_MS;
 use super::scheduling::Scheduling;
-use crate::rounds::{Pool, Rates, Window, group_of, node_delta, queue_delta};
+use crate::rounds::{Constraints, Penalties, Pool, Rates, Window, group_of, node_delta, queue_delta};
 
 /// All pools.
 pub(super) struct Pools {
     pools: BTreeMap<String, Side>,
     round_every_ms: i64,
     rates: Rates,
+    penalties: Penalties,
+    constraints: Arc<Constraints>,
 }
 
 /// One pool.
@@ -54,12 +57,18 @@ impl Pools {
             });
             side.told.push(node_delta(&node.cluster, node.facts.clone()));
         }
-        Self { pools, round_every_ms, rates: Rates::new(scheduling.constraints.rates) }
+        let (rates, constraints) = (Rates::new(scheduling.constraints.rates), scheduling.constraints.clone());
+        Self { pools, round_every_ms, rates, penalties: Penalties::default(), constraints }
     }
 
     /// Jobs of which the ledger says that they have changed.
     pub(super) fn changed(&mut self, changed: &BTreeSet<JobId>) {
         self.pools.values_mut().for_each(|side| side.changed.extend(changed));
+    }
+
+    /// What the ledger says has ended.
+    pub(super) fn ended(&mut self, ended: Vec<Ended>) {
+        self.penalties.take(ended, &self.constraints.short_jobs);
     }
 
     /// When the next round is due, and whether something is new.
@@ -78,7 +87,8 @@ impl Pools {
             let mut deltas = std::mem::take(&mut side.told);
             deltas.extend(side.window.sync(ledger, &std::mem::take(&mut side.changed)));
             let grant = self.rates.grant(pumice_ledger::TimeMs(now), pools);
-            side.pool.allow(side.window.allowance(ledger, grant));
+            let penalties = self.penalties.of(name, pumice_ledger::TimeMs(now));
+            side.pool.allow(side.window.allowance(ledger, grant).with_penalties(penalties));
             let began = watch();
             side.pool.apply(&deltas);
             let proposals = side.pool.round(TimeMs(now));
