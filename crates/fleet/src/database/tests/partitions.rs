@@ -62,6 +62,9 @@ async fn a_log_of_one_table_becomes_the_first_partition() {
         "ALTER TABLE whole RENAME TO log",
         "ALTER TABLE log ADD CONSTRAINT log_pkey PRIMARY KEY (seq)",
         "CREATE INDEX log_of_set ON log (queue, job_set, seq)",
+        "DROP TABLE retry_policies",
+        "ALTER TABLE jobs DROP COLUMN grown",
+        "ALTER TABLE runs DROP COLUMN away",
         "UPDATE meta SET value = 3 WHERE key = 'format'",
     ] {
         execute(&database, sql, vec![]).await;
