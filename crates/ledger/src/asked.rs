@@ -64,16 +64,29 @@ impl Ledger {
                 set.into_iter().flatten().copied().collect()
             }
             Event::ScopeCancelAsked { scope, .. } | Event::ScopePreemptAsked { scope, .. } => {
-                if !scope.cluster.is_empty() {
-                    let runs = self.runs_of(&scope.cluster).filter(|(id, _)| self.current(id.job) == Some(*id));
-                    return runs.map(|(id, _)| id.job).collect();
+                if scope.cluster.is_empty() {
+                    return self.of_queues(scope);
                 }
-                let is_named = |queue: &String| scope.queues.is_empty() || scope.queues.contains(queue);
-                let sets = self.sets.iter().filter(|((queue, _), _)| is_named(self.queues.name(*queue)));
-                sets.flat_map(|(_, set)| &set.jobs).copied().collect()
+                let runs = self.runs_of(&scope.cluster).filter(|(id, _)| self.current(id.job) == Some(*id));
+                runs.map(|(id, _)| id.job).collect()
             }
             _ => Vec::new(),
         }
+    }
+
+    /// The jobs that may come to be meant while a request is carried out, in no order: which those are does not change with
+    /// time, but for jobs that are submitted or end. O(jobs of the queues).
+    pub(crate) fn may_come_to_mean(&self, entry: &Entry, event: &Event) -> Vec<JobId> {
+        match event {
+            Event::ScopeCancelAsked { scope, .. } | Event::ScopePreemptAsked { scope, .. } => self.of_queues(scope),
+            _ => self.may_mean(entry, event),
+        }
+    }
+
+    fn of_queues(&self, scope: &Scope) -> Vec<JobId> {
+        let is_named = |queue: &String| scope.queues.is_empty() || scope.queues.contains(queue);
+        let sets = self.sets.iter().filter(|((queue, _), _)| is_named(self.queues.name(*queue)));
+        sets.flat_map(|(_, set)| &set.jobs).copied().collect()
     }
 
     /// Whether one of those that may be meant is, as it stands now.

@@ -2,8 +2,7 @@
 //!
 //! Others can't append while a leader decides and writes, so no decision may be as large as what somebody may ask for.
 //! Invariant: parts go through the jobs in the order of their ids, and say which they changed. Which jobs fit is seen when
-//! their part is carried out. A job that was submitted after the request is not meant; where clocks of servers differ, one
-//! that has an id of before the request may be.
+//! their part is carried out. A job that was submitted after the request is not meant, whatever its id.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -31,6 +30,16 @@ pub struct SavedBroad {
     pub through: Option<JobId>,
     /// The last job that it may mean.
     pub last: JobId,
+    /// Jobs with ids of before that were submitted after it, as where clocks of servers differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late: Vec<JobId>,
+}
+
+impl SavedBroad {
+    /// Whether a job stands among those that it is yet to be carried out for.
+    fn is_ahead(&self, job: JobId) -> bool {
+        self.through.is_none_or(|through| job > through) && job <= self.last
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -93,17 +102,19 @@ impl Ledger {
     /// Puts a request off that is too large for one decision, or has to come after one that is. Gives the jobs that it may
     /// mean otherwise.
     pub(crate) fn put_off(&mut self, entry: &Entry, event: &Event) -> Option<Vec<JobId>> {
-        let mut jobs = self.may_mean(entry, event);
+        let jobs = self.may_mean(entry, event);
         let is_place = matches!(event, Event::Reprioritised { .. });
         if jobs.len() <= self.broads.part && !(is_place && self.broads.has_place_of(entry)) {
             return Some(jobs);
         }
+        let mut jobs = self.may_come_to_mean(entry, event);
         jobs.sort_unstable();
         let last = *jobs.last()?;
         let mut request = Entry::new(entry.at, &entry.queue, &entry.job_set);
         request.user.clone_from(&entry.user);
         request.events.push(event.clone());
-        self.broads.list.push_back(Broad { saved: SavedBroad { request, through: None, last }, todo: jobs.into() });
+        let saved = SavedBroad { request, through: None, last, late: Vec::new() };
+        self.broads.list.push_back(Broad { saved, todo: jobs.into() });
         self.broads.changed = true;
         None
     }
@@ -111,10 +122,18 @@ impl Ledger {
     pub(crate) fn restore_broads(&mut self, saved: Vec<SavedBroad>) {
         for saved in saved {
             let [event] = &saved.request.events[..] else { continue };
-            let mut jobs = self.may_mean(&saved.request, event);
-            jobs.retain(|job| saved.through.is_none_or(|through| *job > through) && *job <= saved.last);
+            let mut jobs = self.may_come_to_mean(&saved.request, event);
+            jobs.retain(|job| saved.is_ahead(*job) && !saved.late.contains(job));
             jobs.sort_unstable();
             self.broads.list.push_back(Broad { saved, todo: jobs.into() });
+        }
+    }
+
+    /// A job is submitted while requests are carried out.
+    pub(crate) fn comes_late(&mut self, job: JobId) {
+        for Broad { saved, .. } in self.broads.list.iter_mut().filter(|broad| broad.saved.is_ahead(job)) {
+            saved.late.push(job);
+            self.broads.changed = true;
         }
     }
 
@@ -122,18 +141,19 @@ impl Ledger {
     pub(crate) fn next_part(&self, now: TimeMs) -> Option<Entry> {
         let Broad { saved: SavedBroad { request, last, .. }, todo } = self.broads.list.front()?;
         let event = request.events.first()?;
-        let (mut jobs, mut through) = (Vec::new(), None);
-        for id in todo.iter().take(self.broads.part.saturating_mul(LOOKS)) {
-            through = Some(*id);
-            if self.is_meant(request, event, *id) {
-                jobs.push(*id);
+        // Those that have ended do not count: a ledger that was restored does not know of them.
+        let mut left = todo.iter().copied().filter(|id| self.jobs.contains_key(id));
+        let (mut jobs, mut through) = (Vec::new(), *last);
+        for id in left.by_ref().take(self.broads.part.saturating_mul(LOOKS)) {
+            through = id;
+            if self.is_meant(request, event, id) {
+                jobs.push(id);
                 if jobs.len() == self.broads.part {
                     break;
                 }
             }
         }
-        // What is left may have been submitted with an id of before, and ended.
-        let through = through.filter(|through| todo.back() != Some(through)).unwrap_or(*last);
+        let through = if left.next().is_some() { through } else { *last };
         let mut entry = Entry::new(now, &request.queue, &request.job_set);
         entry.events.push(Event::CarriedOut { asked: request.at, jobs, through });
         Some(entry)

@@ -249,6 +249,7 @@ impl Ledger {
         self.queues.row_mut(queue).active += 1;
         self.line_up(queue, turn, shape);
         self.jobs.insert(id, job);
+        self.comes_late(id);
         // Whoever wrote the submission saved the job with it.
         self.changed.insert(id);
         Ok(())

@@ -42,6 +42,18 @@ fn many_jobs_are_cancelled_a_part_at_a_time() {
 }
 
 #[test]
+fn a_job_that_came_later_is_not_meant_whatever_its_id() {
+    let mut ledger = with_queue().in_parts_of(2);
+    ledger.fold(&request("s", (11..=15).map(|job| submitted(job, "spare")).collect()));
+    ledger.fold(&cancel(Filter::Active));
+    ledger.fold(&request("s", vec![submitted(3, "spare")]));
+    let saved = ledger.take_broads().unwrap();
+    assert_eq!(saved[0].late, [JobId(3)]);
+    assert_eq!(carry_out(&mut ledger), (3, vec!["cancelled"; 5]));
+    assert_eq!(ledger.jobs().map(|(id, _)| id).collect::<Vec<_>>(), [JobId(3)]);
+}
+
+#[test]
 fn a_part_means_jobs_as_they_stand_then() {
     let mut ledger = ledger(5);
     ledger.fold(&cancel(Filter::Queued));
