@@ -42,7 +42,7 @@ pub async fn run(setting: &Setting, figures: &mut Figures, homes: &mut Homes, ki
     let home = homes.make(kind).await?;
     let log = home.open().await?;
     for entry in work::queue_entries() {
-        log.request(entry, Expect::QueueAbsent).await?;
+        log.request(entry, Expect::QueueAbsent { policies: Vec::new() }).await?;
     }
     let stopping = CancellationToken::new();
     let options = Options {

@@ -24,7 +24,7 @@ pub async fn run(setting: &Setting, figures: &mut Figures, homes: &mut Homes, ki
     let home = homes.make(kind).await?;
     let mut log = home.open().await?;
     for entry in work::queue_entries() {
-        log.request(entry, Expect::QueueAbsent).await?;
+        log.request(entry, Expect::QueueAbsent { policies: Vec::new() }).await?;
     }
     let mut jobs = Jobs::new(&KINDS);
     let (mut queued, mut taken_in) = (0, Took::default());

@@ -65,7 +65,7 @@ async fn one(setting: &Setting, figures: &mut Figures, homes: &mut Homes, kind: 
     let log = home.open().await?;
     let empty = home.disk_bytes().await?;
     for entry in work::queue_entries() {
-        log.request(entry, Expect::QueueAbsent).await?;
+        log.request(entry, Expect::QueueAbsent { policies: Vec::new() }).await?;
     }
     let jobs = way.jobs.min(setting.size(way.jobs * 10));
     let requests = (setting.size(way.total) / jobs).max(way.callers);

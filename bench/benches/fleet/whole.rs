@@ -28,7 +28,7 @@ pub async fn run(setting: &Setting, figures: &mut Figures, homes: &mut Homes) ->
         let home = homes.make("sqlite").await?;
         let log = home.open().await?;
         for entry in work::queue_entries() {
-            log.request(entry, Expect::QueueAbsent).await?;
+            log.request(entry, Expect::QueueAbsent { policies: Vec::new() }).await?;
         }
         let mut scene = Scene::new(&log, nodes).await?;
         let stored = scene.store(jobs).await?;
