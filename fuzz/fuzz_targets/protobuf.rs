@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use pumice_objects::protobuf::Types;
 
 static TYPES: LazyLock<Types> = LazyLock::new(|| {
-    Types::parse(include_str!("../../crates/apiserver/schemas/protobuf.txt")).expect("the committed table is sound")
+    Types::parse(include_str!("../../crates/objects/schemas/protobuf.txt")).expect("the committed table is sound")
 });
 
 /// Envelopes up to the message, whose length follows.
