@@ -112,7 +112,7 @@ impl Scene {
                 PodRef { namespace: "research".to_owned(), name: format!("armada-{run}-0"), uid: run.to_string() };
             let at = NodeRef { cluster: cluster.clone(), node: name.clone() };
             entry.events.push(Event::Submitted(job));
-            said.push(Event::Leased { run, at, pool: POOL.to_owned(), away: None });
+            said.push(Event::Leased { run, at, pool: POOL.to_owned(), away: None, places: Vec::new() });
             said.push(Event::Running { run, pod, node: name.clone() });
             self.running.push(run);
         }

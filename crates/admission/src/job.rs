@@ -10,6 +10,7 @@ use pumice_api::batch::{Job, TaskSpec};
 mod annotations;
 mod create;
 mod dependencies;
+mod elsewhere;
 mod mutate;
 mod parallel;
 mod partition;
@@ -22,6 +23,7 @@ mod update;
 mod volumes;
 
 pub use create::validate_create;
+pub use elsewhere::Elsewhere;
 pub use mutate::{mutate, mutate_again};
 pub use queue_rule::inherit_queue_rule;
 pub use status::first_status;

@@ -129,6 +129,8 @@ const EXECUTOR: &[Line] = &[
     (CORE, &["nodes"], &["patch"]),
     (CORE, &["services"], &["create"]),
     (&["networking.k8s.io"], &["ingresses"], &["create"]),
+    // Whole jobs, where the cluster runs them.
+    (BATCH, &["jobs"], &["get", "list", "watch", "create", "delete"]),
     // What pods use, where the cluster measures it.
     (&["metrics.k8s.io"], &["pods"], &["list"]),
 ];

@@ -27,6 +27,6 @@ pub use pace::{Pace, paced};
 pub use pumice_metrics as metrics;
 pub use resume::{Told, watch_from};
 pub use serve::{Pages, Vitals, serve};
-pub use watch::{Change, WatchScope, watch, watch_all, watch_optional};
+pub use watch::{Change, WatchScope, watch, watch_all, watch_optional, watch_where_served};
 pub use window::Window;
 pub use write::{Failure, PodRef, failure, words};

@@ -114,6 +114,15 @@ pub fn watch_optional<K>(api: Api<K>, scope: WatchScope) -> impl Stream<Item = C
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    watch_where_served(api, scope).map(|change| change.unwrap_or_else(|| Change::Replace(Vec::new())))
+}
+
+/// As [`watch_optional`], for those who have to tell a kind that is not there, or not for us, from one of which there are no
+/// objects: nothing says that it is not there, once until it is.
+pub fn watch_where_served<K>(api: Api<K>, scope: WatchScope) -> impl Stream<Item = Option<Change<K>>> + Send
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
     let mut initial: Option<Vec<K>> = None;
     let mut is_absent = false;
     events(api, scope).filter_map(move |event| {
@@ -121,12 +130,12 @@ where
             Ok(event) => {
                 let change = fold(&mut initial, event);
                 is_absent &= change.is_none();
-                change
+                change.map(Some)
             }
             Err(Missing::Yes) if !is_absent => {
                 is_absent = true;
                 initial = None;
-                Some(Change::Replace(Vec::new()))
+                Some(None)
             }
             Err(_) => None,
         })

@@ -20,6 +20,7 @@ mod penalty;
 mod rates;
 mod turn;
 mod uniformity;
+mod whole;
 mod window;
 
 pub use away::{AwayRules, Compare, Condition, NodeKind, PoolRules, Way};
@@ -28,6 +29,7 @@ pub use constraints::{Allowance, Constraints, Held, Protected};
 pub use empty::could_hold;
 pub use penalty::Penalties;
 pub use rates::{Grant, Rate, RateLimits, Rates};
+pub use whole::CLUSTER_LABEL;
 pub use window::{Limits, Window, group_of};
 
 /// Between cluster and node in the names that the engine has of nodes; no name of either has it.
@@ -47,7 +49,7 @@ pub struct Pool {
     name: String,
     world: World,
     /// What the last rounds proposed and nobody settled yet: runs, and what the engine calls them.
-    proposed: BTreeMap<RunId, String>,
+    proposed: BTreeMap<RunId, Vec<String>>,
     /// When the engine wants a round even if nothing happens.
     wakes: Option<TimeMs>,
     /// Where the limits of the next round are handed over.
@@ -183,7 +185,12 @@ impl Pool {
         let mut proposals = self.leases(plan, now);
         proposals.extend(plan.evictions.iter().filter_map(|eviction| {
             let run = turn::run_of(&eviction.uid)?;
-            self.proposed.insert(run, eviction.uid.clone());
+            let known = self.proposed.entry(run).or_default();
+            known.push(eviction.uid.clone());
+            // Of a whole job all pods go with the first.
+            if known.len() > 1 {
+                return None;
+            }
             let beneficiary = eviction.beneficiary.as_deref().and_then(turn::job_of);
             let preemption = Preemption { reason: eviction.message.clone(), beneficiary, requestor: String::new() };
             Some(Proposal::Preempt { run, preemption })
@@ -234,11 +241,11 @@ impl Pool {
     pub fn settle(&mut self, proposal: &Proposal, taken: bool, now: TimeMs) {
         let answer = if taken { Ok(()) } else { Err("the ledger has moved on") };
         match proposal {
-            Proposal::Lease { jobs, .. } => {
-                for (job, _) in jobs {
-                    let runs = RunId { job: *job, attempt: 0 }..=RunId { job: *job, attempt: u32::MAX };
+            Proposal::Lease { .. } | Proposal::LeaseWhole { .. } => {
+                for (job, _) in proposal.starts() {
+                    let runs = RunId { job, attempt: 0 }..=RunId { job, attempt: u32::MAX };
                     let Some(run) = self.proposed.range(runs).next().map(|(run, _)| *run) else { continue };
-                    if let Some(uid) = self.proposed.remove(&run) {
+                    for uid in self.proposed.remove(&run).into_iter().flatten() {
                         self.world.bind_result(&uid, answer, now);
                         if !taken {
                             let again = self.ways.again(&uid);
@@ -248,7 +255,7 @@ impl Pool {
                 }
             }
             Proposal::Preempt { run, .. } => {
-                if let Some(uid) = self.proposed.remove(run) {
+                for uid in self.proposed.remove(run).into_iter().flatten() {
                     self.world.evict_result(&uid, answer, now);
                 }
             }
@@ -259,20 +266,26 @@ impl Pool {
     /// The binds of a plan, by gang.
     fn leases(&mut self, plan: &Plan, now: TimeMs) -> Vec<Proposal> {
         let mut groups: BTreeMap<&str, (Placed, Option<Away>)> = BTreeMap::new();
+        let mut wholes = whole::Bound::default();
         for bind in &plan.binds {
             let (Some(run), Some(at)) = (turn::run_of(&bind.uid), node_ref(&bind.node)) else { continue };
-            if self.proposed.contains_key(&run) {
-                // It starts already, at home or away.
+            if self.proposed.contains_key(&run) && !wholes.has(run) {
+                // It starts already: at home or away, or with those of its pods that an earlier pass found room for.
                 self.world.bind_result(&bind.uid, Err("it starts elsewhere"), now);
                 continue;
             }
-            self.proposed.insert(run, bind.uid.clone());
-            let (jobs, away) = groups.entry(&bind.group).or_default();
-            jobs.push((run.job, at));
-            *away = self.ways.away(&bind.uid);
+            self.proposed.entry(run).or_default().push(bind.uid.clone());
+            let Some(pod) = whole::pod_of(&bind.uid) else {
+                let (jobs, away) = groups.entry(&bind.group).or_default();
+                jobs.push((run.job, at));
+                *away = self.ways.away(&bind.uid);
+                continue;
+            };
+            wholes.add(run, at, pod);
         }
         let pool = || self.name.clone();
-        groups.into_values().map(|(jobs, away)| Proposal::Lease { jobs, pool: pool(), away }).collect()
+        let leases = groups.into_values().map(|(jobs, away)| Proposal::Lease { jobs, pool: pool(), away });
+        leases.chain(wholes.proposals(&self.name)).collect()
     }
 }
 

@@ -18,6 +18,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
 use crate::executor::core::{DeleteAnswer, Deletion, Refusal, RefusalKind};
+use crate::executor::facts::Kind;
 use crate::executor::pod::{CUT_OFF_ANNOTATION, pod_name};
 use crate::executor::{Core, Input, Output, PodFacts, PodPhase, Settings};
 use crate::sessions::{FORMAT, Order, Sessions, cut_off_ms};
@@ -201,6 +202,7 @@ impl World {
             priority_class: class.to_owned(),
             requests: BTreeMap::new(),
             template: serde_json::Value::Null,
+            whole: None,
         };
         let shapes = [(Digest(0), shape("spare")), (Digest(1), shape("urgent"))].into();
         self.log.push(Entry { user: "ada".to_owned(), shapes, events, ..Entry::new(self.now, queue, "s") });
@@ -581,6 +583,7 @@ fn lease(run: RunId, rerun: &BTreeSet<JobId>) -> wire::Lease {
 fn pod(run: RunId, uid: String, version: String, now: TimeMs, cut_off_ms: Option<i64>) -> PodFacts {
     PodFacts {
         run,
+        kind: Kind::Pod,
         queue: "q".to_owned(),
         namespace: "n".to_owned(),
         name: pod_name(run),

@@ -13,6 +13,7 @@ mod rules;
 mod services;
 mod spec;
 mod validate;
+mod whole;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +26,7 @@ pub use gang::Gang;
 pub use rules::{Effect, Operator, Rules, Toleration};
 pub(crate) use services::with_id;
 pub use services::{Addressing, ForId, IngressPlan, IngressRule, ServiceKind, ServicePlan, ServicePort};
+pub use whole::{JobError, Part, VolcanoJobs, Whole};
 
 /// Annotations with a meaning.
 pub mod annotations {
@@ -38,6 +40,8 @@ pub mod annotations {
     pub const FAIL_FAST: &str = "armadaproject.io/failFast";
     /// The band of a market pool.
     pub const PRICE_BAND: &str = "armadaproject.io/priceBand";
+    /// A whole Volcano Job, as JSON or YAML, in place of a pod spec. Not in Armada.
+    pub const VOLCANO_JOB: &str = "pumice.sh/volcano-job";
     /// Where the submitter has more about the job.
     pub const EXTERNAL_JOB_URI: &str = "armadaproject.io/externalJobUri";
 }
@@ -175,6 +179,9 @@ pub struct Completed {
     pub requests: BTreeMap<String, Quantity>,
     /// The band of a market pool.
     pub price_band: Option<PriceBand>,
+    /// Its pods, where it is a whole job; it has no pod spec then, and requests nothing by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<Whole>,
 }
 
 /// A job of a request that was checked, as it stands in [`Asked`].
@@ -227,6 +234,9 @@ pub fn check(submission: &Submission, rules: &Rules) -> Result<Vec<Checked>, Sub
     let mut checked = Vec::with_capacity(submission.items.len());
     for (index, asked) in submission.items.iter().enumerate() {
         let job = match asked {
+            Asked::Item(item) if whole::is_whole(item) => {
+                whole::complete(item, rules).map(|completed| Checked::Item(Box::new(completed)))
+            }
             Asked::Item(item) => validate::item(item, rules)
                 .and_then(|pod_spec| complete::complete(item, pod_spec, rules))
                 .map(|completed| Checked::Item(Box::new(completed))),

@@ -15,6 +15,7 @@ mod refusal;
 mod story;
 mod tasks;
 mod watching;
+mod whole;
 
 pub use calls::FleetError;
 pub use queues::table as queue_table;

@@ -120,13 +120,14 @@ impl Ledger {
         let fits = |names: &[String], name: &str| names.is_empty() || names.iter().any(|known| known == name);
         let Some(job) = self.job(id) else { return false };
         let run = self.current(id).and_then(|run| self.run(run));
-        let is_at = |wanted: &str, at: fn(&Run) -> &str| wanted.is_empty() || run.is_some_and(|run| at(run) == wanted);
+        let is_at =
+            |wanted: &str, is: fn(&Run, &str) -> bool| wanted.is_empty() || run.is_some_and(|run| is(run, wanted));
         fits(&scope.queues, self.owner(job).0)
             && fits(&scope.priority_classes, &self.shape(job).priority_class)
             && (scope.phases.is_empty() || scope.phases.contains(&job.phase))
             && (scope.pools.is_empty() || run.is_some_and(|run| scope.pools.contains(&run.pool)))
-            && is_at(&scope.cluster, |run| &run.at.cluster)
-            && is_at(&scope.node, |run| &run.at.node)
+            && is_at(&scope.cluster, |run, cluster| run.at.cluster == cluster)
+            && is_at(&scope.node, Run::is_on)
     }
 
     /// Jobs were told of their place.

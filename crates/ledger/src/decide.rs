@@ -12,6 +12,7 @@ use crate::job::{Phase, RunPhase};
 use crate::ledger::Ledger;
 use crate::memory::{Grown, Growth, grow};
 use crate::retries::{Retries, Verdict};
+use crate::whole::Place;
 
 /// What an executor says of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +56,15 @@ pub enum Proposal {
         /// How they are away from home, where they are.
         away: Option<Away>,
     },
+    /// A whole job gets a cluster.
+    LeaseWhole {
+        /// The job.
+        job: JobId,
+        /// Nodes, all of one cluster, and the numbers of the pods that have room there.
+        places: Vec<(NodeRef, Vec<u32>)>,
+        /// The pool.
+        pool: String,
+    },
     /// A run makes room.
     Preempt {
         /// The run.
@@ -69,6 +79,20 @@ pub enum Proposal {
         /// Why.
         reason: String,
     },
+}
+
+impl Proposal {
+    /// The jobs that it starts, and how many pods each has.
+    pub fn starts(&self) -> Vec<(JobId, u32)> {
+        match self {
+            Proposal::Lease { jobs, .. } => jobs.iter().map(|(job, _)| (*job, 1)).collect(),
+            Proposal::LeaseWhole { job, places, .. } => {
+                let pods = places.iter().map(|(_, pods)| pods.len()).sum::<usize>();
+                vec![(*job, u32::try_from(pods).unwrap_or(u32::MAX))]
+            }
+            Proposal::Preempt { .. } | Proposal::Reject { .. } => Vec::new(),
+        }
+    }
 }
 
 /// What came in since the last decision.
@@ -268,9 +292,11 @@ impl Draft<'_> {
         if (avoid || grows.is_some()) && !(self.could_hold)(shape, &off) {
             let memory = shape.requests.get("memory").filter(|_| grows.is_some());
             let memory = memory.map(|bytes| format!(" with {} of memory", Quantity::from_bytes(*bytes)));
-            let off = if off.is_empty() { String::new() } else { format!(", nodes it keeps off: {}", off.len()) };
+            // A whole job keeps off clusters.
+            let (holder, places) = if shape.whole.is_some() { ("cluster", "clusters") } else { ("node", "nodes") };
+            let off = if off.is_empty() { String::new() } else { format!(", {places} it keeps off: {}", off.len()) };
             let memory = memory.unwrap_or_default();
-            return Next::Fail(Some(format!("not tried again: no node could hold it{memory}{off}")));
+            return Next::Fail(Some(format!("not tried again: no {holder} could hold it{memory}{off}")));
         }
         Next::Retry { avoid, grows }
     }
@@ -323,20 +349,17 @@ impl Draft<'_> {
     fn proposal(&mut self, proposal: Proposal) {
         match proposal {
             Proposal::Lease { jobs, pool, away } => {
-                let open = jobs.iter().all(|(id, at)| {
-                    let job = self.ledger.job(*id).filter(|_| !self.ledger.is_cordoned(&at.cluster));
-                    job.is_some_and(|job| {
-                        let queue = &self.ledger.queues.row(job.queue).definition;
-                        let takes = queue.as_ref().is_some_and(|queue| !queue.cordoned);
-                        job.phase == Phase::Queued
-                            && job.asked.as_ref().is_none_or(|asked| asked.cancel.is_none())
-                            && takes
-                    })
-                });
+                let open = jobs.iter().all(|(id, at)| self.may_start(*id, &at.cluster, false));
                 for (id, at) in jobs.into_iter().filter(|_| open) {
-                    let attempt = self.ledger.job(id).map_or(0, |job| job.attempts) + 1;
-                    let run = RunId { job: id, attempt };
-                    self.say(self.owner(id), Event::Leased { run, at, pool: pool.clone(), away: away.clone() });
+                    self.lease(id, at, (&pool, away.clone()), Vec::new());
+                }
+            }
+            Proposal::LeaseWhole { job, places, pool } => {
+                let Some(cluster) = places.first().map(|(at, _)| at.cluster.clone()) else { return };
+                let is_one = places.iter().all(|(at, _)| at.cluster == cluster);
+                if is_one && self.may_start(job, &cluster, true) {
+                    let places = places.into_iter().map(|(at, pods)| Place { node: at.node, pods }).collect();
+                    self.lease(job, NodeRef { cluster, node: String::new() }, (&pool, None), places);
                 }
             }
             Proposal::Preempt { run, preemption } => {
@@ -350,6 +373,25 @@ impl Draft<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a job that is whole, or is not, may start in a cluster.
+    fn may_start(&self, id: JobId, cluster: &str, whole: bool) -> bool {
+        let job = self.ledger.job(id).filter(|_| !self.ledger.is_cordoned(cluster));
+        job.is_some_and(|job| {
+            let queue = &self.ledger.queues.row(job.queue).definition;
+            let takes = queue.as_ref().is_some_and(|queue| !queue.cordoned);
+            job.phase == Phase::Queued
+                && job.asked.as_ref().is_none_or(|asked| asked.cancel.is_none())
+                && self.ledger.shape(job).whole.is_some() == whole
+                && takes
+        })
+    }
+
+    fn lease(&mut self, id: JobId, at: NodeRef, (pool, away): (&str, Option<Away>), places: Vec<Place>) {
+        let attempt = self.ledger.job(id).map_or(0, |job| job.attempts) + 1;
+        let run = RunId { job: id, attempt };
+        self.say(self.owner(id), Event::Leased { run, at, pool: pool.to_owned(), away, places });
     }
 
     /// Runs of a cluster that is away, where their queue wants them elsewhere after a time.

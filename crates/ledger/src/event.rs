@@ -13,6 +13,7 @@ use crate::job::Phase;
 use crate::memory::Growth;
 use crate::queue::Queue;
 use crate::retries::RetryPolicy;
+use crate::whole::{Place, Whole};
 
 /// One row of the log: what one request, or one decision, said of one job set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,9 @@ pub struct Shape {
     /// What placing a pod reads, as the scheduler's own JSON; the ledger only carries it.
     #[serde(default)]
     pub template: serde_json::Value,
+    /// Its pods, where it is a whole job of several; `requests` are those of all together then, and `template` is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<Whole>,
 }
 
 /// Jobs that start together or not at all.
@@ -331,6 +335,9 @@ pub enum Event {
         /// How it is away from home, where it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         away: Option<Away>,
+        /// Where its pods have room, where it is a whole job; `at` names no node then.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        places: Vec<Place>,
     },
     /// The run's pod is made.
     Pending {

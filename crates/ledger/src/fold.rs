@@ -8,6 +8,7 @@ use crate::ids::{Digest, JobId, RunId, TimeMs};
 use crate::job::{Ended, Job, Phase, Run, RunPhase};
 use crate::ledger::{Ledger, QueueRow, SetRow};
 use crate::lines::{QueueIx, SetIx, ShapeIx};
+use crate::whole::Place;
 
 /// Runs that are kept for whoever asks what has ended.
 const ENDED_MAX: usize = 10_000;
@@ -95,7 +96,9 @@ impl Ledger {
             Event::CarriedOut { .. } => self.carry_out(entry, event),
             // Whether it lives is the leader's to know, who decides of its runs then.
             Event::ExecutorForgotten { .. } => Ok(()),
-            Event::Leased { run, at, pool, away } => self.lease(entry.at, *run, at, (pool, away.as_ref())),
+            Event::Leased { run, at, pool, away, places } => {
+                self.lease(entry.at, *run, (at, places), (pool, away.as_ref()))
+            }
             Event::Pending { run, pod } => {
                 self.advance(*run, RunPhase::Pending)?.pod = pod.clone();
                 Ok(())
@@ -276,7 +279,7 @@ impl Ledger {
         &mut self,
         now: TimeMs,
         run: RunId,
-        at: &NodeRef,
+        (at, places): (&NodeRef, &[Place]),
         (pool, away): (&str, Option<&Away>),
     ) -> Result<(), Refusal> {
         let job = self.jobs.get(&run.job).ok_or(Refusal::NoJob(run.job))?;
@@ -294,6 +297,7 @@ impl Ledger {
             set,
             shape,
             at: at.clone(),
+            places: places.to_vec(),
             pool: pool.to_owned(),
             away: away.cloned().map(Box::new),
             phase: RunPhase::Leased,

@@ -9,6 +9,7 @@ use crate::event::{NodeRef, PodRef, Preemption};
 use crate::ids::{Digest, JobId, TimeMs};
 use crate::lines::{GangIx, QueueIx, SetIx, ShapeIx};
 use crate::memory::Grown;
+use crate::whole::Place;
 
 /// Where a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -94,8 +95,10 @@ pub struct Run {
     pub(crate) queue: QueueIx,
     pub(crate) set: SetIx,
     pub(crate) shape: ShapeIx,
-    /// Where.
+    /// Where. Of a whole job it names no node.
     pub at: NodeRef,
+    /// Where a whole job's pods have room.
+    pub places: Vec<Place>,
     /// The pool that the node is counted in.
     pub pool: String,
     /// How it is away from home, where it is.
@@ -125,6 +128,13 @@ pub struct Ended {
     pub started: TimeMs,
     /// When it ended.
     pub at: TimeMs,
+}
+
+impl Run {
+    /// Whether it holds room on that node of its cluster.
+    pub fn is_on(&self, node: &str) -> bool {
+        if self.places.is_empty() { self.at.node == node } else { self.places.iter().any(|place| place.node == node) }
+    }
 }
 
 /// The order in which jobs of a queue wait: class, place, time, id.

@@ -300,8 +300,8 @@ impl Ledger {
         for (id, run) in runs {
             let _ = writeln!(
                 text,
-                "{id} {:?} {:?} {} {:?} {:?} {:?}",
-                run.at, run.phase, run.pool, run.away, run.leased, run.preempted
+                "{id} {:?} {:?} {:?} {} {:?} {:?} {:?}",
+                run.at, run.places, run.phase, run.pool, run.away, run.leased, run.preempted
             );
         }
         let mut queues: Vec<_> =

@@ -25,6 +25,7 @@ mod queue;
 mod restore;
 mod retries;
 mod tally;
+mod whole;
 
 pub use away::{Away, AwayToleration};
 pub use broad::SavedBroad;
@@ -46,6 +47,7 @@ pub use retries::{
     RetryRule,
 };
 pub use tally::{Ages, Held, Tally};
+pub use whole::{Part, Place as PodPlace, Whole};
 
 #[cfg(test)]
 mod tests;

@@ -118,8 +118,12 @@ pub struct Growth {
     pub shape: Digest,
 }
 
-/// What becomes of a job of this shape; nothing where it asks for no memory, or has grown in the other way.
+/// What becomes of a job of this shape; nothing where it asks for no memory, has grown in the other way, or is whole: which of
+/// its pods wants more is not known.
 pub(crate) fn grow(digest: Digest, shape: &Shape, before: Option<Grown>, bump: MemoryBump) -> Option<(Growth, Shape)> {
+    if shape.whole.is_some() {
+        return None;
+    }
     let memory = Grown::and(before, bump)?;
     let bytes = *shape.requests.get(MEMORY).filter(|bytes| **bytes > 0)?;
     let more = match bump {
@@ -151,6 +155,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::whole::Whole;
 
     #[test]
     fn a_bump_is_an_amount_or_a_factor() {
@@ -183,6 +188,7 @@ mod tests {
             priority_class: "c".to_owned(),
             requests: [("memory".to_owned(), 101), ("cpu".to_owned(), 1)].into(),
             template: Value::Null,
+            whole: None,
         };
         for (before, bump, grown, bytes) in [
             (None, amount, Some(Grown::Static(100)), 201),
@@ -197,6 +203,9 @@ mod tests {
             let found = found.map(|(growth, shape)| (growth.memory, shape.requests["memory"]));
             assert_eq!(found, grown.map(|grown| (grown, bytes)), "{before:?} {bump:?}");
         }
+        shape.whole = Some(Whole { least: 1, parts: Vec::new() });
+        assert_eq!(grow(Digest(7), &shape, None, factor), None);
+        shape.whole = None;
         shape.requests.remove("memory");
         assert_eq!(grow(Digest(7), &shape, None, factor), None);
         let digests = [0, 1, 2, i64::MAX].map(|bytes| digest_with(Digest(7), bytes).0);

@@ -17,6 +17,7 @@ use crate::lines::{QueueIx, SetIx, ShapeIx};
 use crate::memory::Grown;
 use crate::queue::Queue;
 use crate::retries::RetryPolicy;
+use crate::whole::Place;
 
 /// A job that has not ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +69,8 @@ pub struct SavedRun {
     pub shape: Digest,
     /// Where.
     pub at: NodeRef,
+    /// Where a whole job's pods have room.
+    pub places: Vec<Place>,
     /// The pool that the node is counted in.
     pub pool: String,
     /// How it is away from home, where it is.
@@ -183,6 +186,7 @@ impl Ledger {
             job_set: job_set.to_owned(),
             shape: *self.shapes.name(run.shape),
             at: run.at.clone(),
+            places: run.places.clone(),
             pool: run.pool.clone(),
             away: run.away.as_deref().cloned(),
             phase: run.phase,
@@ -227,6 +231,7 @@ impl Ledger {
             set,
             shape,
             at: saved.at,
+            places: saved.places,
             pool: saved.pool,
             away: saved.away.map(Box::new),
             phase: saved.phase,

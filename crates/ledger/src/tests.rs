@@ -9,6 +9,7 @@ use super::*;
 
 mod broad;
 mod retries;
+mod whole;
 
 fn classes() -> PriorityClasses {
     let class = |value, preemptible| PriorityClass { value, preemptible };
@@ -17,7 +18,7 @@ fn classes() -> PriorityClasses {
 
 fn shape(class: &str) -> Shape {
     let requests = [("cpu".to_owned(), 1000)].into();
-    Shape { priority_class: class.to_owned(), requests, template: serde_json::Value::Null }
+    Shape { priority_class: class.to_owned(), requests, template: serde_json::Value::Null, whole: None }
 }
 
 fn digest(class: &str) -> Digest {

@@ -142,7 +142,6 @@ fn what_a_fleet_does_not_do_is_said_with_what_to_do_instead() {
     for (line, code, said) in [
         (submit(&["--retries", "2"]), 2, "retry policy of the queue"),
         (submit(&["--max-parallel", "1"]), 2, "leave --max-parallel out"),
-        (submit(&["--replicas", "3", "--gang", "2"]), 2, "all pods of a job together or each by itself"),
         ("submit -- true".to_owned(), 2, "say --cpu and --memory"),
         (submit(&["--queue", "nobodys"]), 3, "there is no queue nobodys; the only one is research"),
         ("suspend sleeps".to_owned(), 2, "a fleet suspends no jobs\nnext:  jobctl cancel JOB"),

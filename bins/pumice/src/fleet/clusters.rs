@@ -25,6 +25,9 @@ use crate::parts::Parts;
 /// How long nodes may take to be there.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
+/// What runs whole jobs.
+const JOB_CONTROLLERS: &str = "job-controller,queue-controller,gc-controller";
+
 /// Running clusters.
 pub struct Clusters {
     clusters: Vec<Cluster>,
@@ -72,6 +75,10 @@ impl Clusters {
         let scheduler = scheduler.context("make its scheduler")?;
         self.parts.spawn(format!("scheduler of {name}"), |stop| scheduler.run(stop));
         self.parts.spawn(format!("nodes of {name}"), |stop| nodes.run(stop));
+        let mut controllers = pumice_controllers::Options::new(client(names::USER_CONTROLLERS));
+        controllers.enabled = JOB_CONTROLLERS.parse().context("choose its controllers")?;
+        let controllers = controllers.build();
+        self.parts.spawn(format!("controllers of {name}"), |stop| controllers.run(stop));
         self.clusters.push(Cluster { api: api.clone(), store });
         tokio::time::timeout(READY_WITHIN, registered.registered())
             .await

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use pumice_admission::job::Elsewhere;
 use pumice_apiserver::{ConnectionError, serve_connections};
 use pumice_auth::{Ca, ShownCertificate, write_private};
 use pumice_fleet::api::{Api, Sources};
@@ -20,6 +21,7 @@ use pumice_fleet::database::{Database, Place};
 use pumice_fleet::front::{ADMINISTRATORS, EXECUTORS, Front, Gate};
 use pumice_fleet::leader::{Leader, Options};
 use pumice_fleet::metrics::Metrics;
+use pumice_fleet::submit::VolcanoJobs;
 use pumice_store::DirectoryLock;
 use pumice_wire::client::Credentials;
 use rustls::ServerConfig;
@@ -58,7 +60,9 @@ impl Server {
     /// Opens everything that it stands on.
     pub async fn open(args: &ServingFleetArgs) -> Result<Server> {
         // What is wrong in files and flags is said before anything is touched.
-        let config: Config = args.config.as_deref().map_or_else(|| Ok(Config::default()), read)?;
+        let mut config: Config = args.config.as_deref().map_or_else(|| Ok(Config::default()), read)?;
+        let elsewhere = Elsewhere::new().context("know Volcano's jobs")?;
+        config.submission.volcano_jobs = VolcanoJobs::judged_by(move |job, name| elsewhere.judge(job, name));
         let classes = config.classes().context("--config")?;
         let constraints = Arc::new(config.constraints().context("--config")?);
         let retries = config.retries().context("--config")?;

@@ -23,6 +23,7 @@ use crate::submit::{
 };
 
 mod alike;
+mod whole;
 
 use alike::firsts;
 
@@ -134,7 +135,10 @@ fn kind(
     let shape = match shapes.get(&key) {
         Some(shape) => *shape,
         None => {
-            let made = shape(job, placing)?;
+            let made = match &job.whole {
+                Some(whole) => whole::shape(&job.priority_class, &spec.namespace, whole)?,
+                None => shape(job, placing)?,
+            };
             let (shape, _) = canonical(&serde_json::to_value(&made)?)?;
             written.shapes.insert(shape, made);
             shapes.insert(key, shape);
@@ -306,6 +310,7 @@ pub(crate) fn shape_of(
         priority_class: class.to_owned(),
         requests: requests.iter().map(amount).collect(),
         template: serde_json::to_value(template)?,
+        whole: None,
     })
 }
 

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_ledger::{
-    Asked, Away, Cause, Entry, Event, Failure, Growth, JobId, Ledger, NodeRef, PodRef, Preemption, RunId, SavedBroad,
-    SavedJob, TimeMs,
+    Asked, Away, Cause, Entry, Event, Failure, Growth, JobId, Ledger, NodeRef, PodPlace, PodRef, Preemption, RunId,
+    SavedBroad, SavedJob, TimeMs,
 };
 
 use super::append::write_shapes;
@@ -92,6 +92,8 @@ pub struct RunChange {
     pub ingress: Option<BTreeMap<u32, String>>,
     /// How it is away from home, of a new one that is.
     pub away: Option<Away>,
+    /// Where a whole job's pods have room; of a new one.
+    pub places: Option<Vec<PodPlace>>,
 }
 
 impl Changed {
@@ -163,6 +165,7 @@ impl Told {
             error: None,
             ingress: None,
             away: None,
+            places: None,
         })
     }
 
@@ -203,12 +206,13 @@ impl Told {
 
     fn event(&mut self, at: TimeMs, event: &Event) {
         match event {
-            Event::Leased { run, at: node, pool, away } => {
+            Event::Leased { run, at: node, pool, away, places } => {
                 self.transitions.insert(run.job, at);
                 self.attempts.insert(run.job, run.attempt);
                 let row = self.run(*run);
                 (row.state, row.holds, row.leased) = (Some(RunState::Leased), Some(true), Some(at));
                 (row.at, row.pool, row.away) = (Some(node.clone()), Some(pool.clone()), away.clone());
+                row.places = Some(places.clone()).filter(|places| !places.is_empty());
             }
             Event::Pending { run, pod } => {
                 self.transitions.insert(run.job, at);
@@ -348,6 +352,7 @@ impl RunChange {
             Cell::json_if(self.error.as_ref())?,
             Cell::json_if(self.ingress.as_ref())?,
             Cell::json_if(self.away.as_ref())?,
+            Cell::json_if(self.places.as_ref())?,
         ])
     }
 }

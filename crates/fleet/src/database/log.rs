@@ -163,6 +163,7 @@ impl HeldRun {
             job_set,
             shape,
             at: row.at,
+            places: row.places,
             pool: row.pool,
             away: row.away,
             phase,

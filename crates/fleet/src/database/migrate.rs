@@ -16,6 +16,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("../../migrations/3.sql"),
     include_str!("../../migrations/4.sql"),
     include_str!("../../migrations/5.sql"),
+    include_str!("../../migrations/6.sql"),
 ];
 
 /// The log becomes one of many parts, where the database has such.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use pumice_ledger::{
-    Asked, Away, Digest, Failure, Gang, JobId, NodeRef, Phase, PodRef, Preemption, RunId, RunPhase, SavedJob, TimeMs,
+    Asked, Away, Digest, Failure, Gang, JobId, NodeRef, Phase, PodPlace, PodRef, Preemption, RunId, RunPhase, SavedJob,
+    TimeMs,
 };
 
 use super::cells::{Cell, Cells, Columns, Kind};
@@ -346,6 +347,8 @@ pub struct RunRow {
     pub ingress: BTreeMap<u32, String>,
     /// How it is away from home, where it is.
     pub away: Option<Away>,
+    /// Where a whole job's pods have room.
+    pub places: Vec<PodPlace>,
 }
 
 /// The table `runs`.
@@ -366,6 +369,7 @@ pub(super) const RUN: &Columns = &[
     ("error", Kind::Text),
     ("ingress", Kind::Text),
     ("away", Kind::Text),
+    ("places", Kind::Text),
 ];
 
 impl RunRow {
@@ -385,6 +389,7 @@ impl RunRow {
             error: cells.json_if()?,
             ingress: cells.json_if()?.unwrap_or_default(),
             away: cells.json_if()?,
+            places: cells.json_if()?.unwrap_or_default(),
         })
     }
 

@@ -43,7 +43,12 @@ fn classes() -> PriorityClasses {
 
 fn shape(class: &str) -> Shape {
     let requests = [("cpu".to_owned(), 1000)].into();
-    Shape { priority_class: class.to_owned(), requests, template: serde_json::json!({ "nodes": ["a", "b"] }) }
+    Shape {
+        priority_class: class.to_owned(),
+        requests,
+        template: serde_json::json!({ "nodes": ["a", "b"] }),
+        whole: None,
+    }
 }
 
 fn digest(class: &str) -> Digest {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::networking::v1::Ingress;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
@@ -16,11 +17,17 @@ use pumice_cluster::{Failure, failure, words};
 use pumice_ledger::RunId;
 
 use super::core::{DeleteAnswer, Deletion, Input, Refusal, RefusalKind};
+use super::facts::Kind;
 use super::pod::{Objects, RUN_LABEL};
 use super::stuck::Checks;
 
-/// Makes the pod of a run and what stands beside it. The last answer is about the pod.
+pub mod whole;
+
+/// Makes the pod of a run and what stands beside it, or the Job of a whole job. The last answer is about the pod.
 pub async fn create(client: Client, checks: &Checks, run: RunId, objects: Objects) -> Vec<Input> {
+    if objects.kind == Kind::Job {
+        return vec![whole::create(client, checks, run, objects.pod).await];
+    }
     let mut pod: Pod = match serde_json::from_value(objects.pod) {
         Ok(pod) => pod,
         Err(error) => {
@@ -40,7 +47,10 @@ pub async fn create(client: Client, checks: &Checks, run: RunId, objects: Object
         made = pods.create(&PostParams::default(), &pod).await;
     }
     let made = match made {
-        Err(error) if failure(&error) == Failure::AlreadyExists => taken(&pods, &pod, run).await,
+        Err(error) if failure(&error) == Failure::AlreadyExists => {
+            let there = pods.get(pod.metadata.name.as_deref().unwrap_or_default()).await;
+            taken_by(there, run, |pod| &pod.metadata)
+        }
         other => other.map_err(|error| refusal(checks, &error)),
     };
     let pod = match made {
@@ -65,17 +75,16 @@ fn lacks_class(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.message.contains("no PriorityClass with name"))
 }
 
-/// A pod of that name is there: it counts as made where it is of this run.
-async fn taken(pods: &Api<Pod>, pod: &Pod, run: RunId) -> Result<Pod, Refusal> {
-    let there = pods.get(pod.metadata.name.as_deref().unwrap_or_default()).await;
+/// Something of that name is there: it counts as made where it is of this run.
+fn taken_by<K>(there: kube::Result<K>, run: RunId, metadata: impl Fn(&K) -> &ObjectMeta) -> Result<K, Refusal> {
     let refuse = |kind, reason: &str, message| Err(Refusal { kind, reason: reason.to_owned(), message });
     match there {
         Ok(there) => {
-            let label = there.metadata.labels.as_ref().and_then(|labels| labels.get(RUN_LABEL));
+            let label = metadata(&there).labels.as_ref().and_then(|labels| labels.get(RUN_LABEL));
             if label.is_some_and(|label| *label == run.to_string()) {
                 return Ok(there);
             }
-            refuse(RefusalKind::Refused, "NameTaken", "a pod of that name is not the fleet's".to_owned())
+            refuse(RefusalKind::Refused, "NameTaken", "what has that name already is not the fleet's".to_owned())
         }
         Err(error) => refuse(RefusalKind::Unclear, "Unclear", words(&error)),
     }

@@ -10,7 +10,7 @@ use pumice_ledger::{RunId, TimeMs};
 use pumice_wire::executor::{Errand, RunReport, Runs, ToExecutor};
 
 use super::categories::{Categories, CategoryError};
-use super::facts::{PodEvent, PodFacts};
+use super::facts::{Kind, PodEvent, PodFacts};
 use super::settings::Settings;
 use super::stuck::{Checks, PatternError};
 use super::watched::{RunCounts, word};
@@ -47,10 +47,14 @@ pub enum Input {
         /// What.
         message: Box<ToExecutor>,
     },
-    /// These are all pods of runs.
+    /// These are all pods of runs, but for those of whole jobs.
     Pods(Vec<PodFacts>),
-    /// A pod is new or changed.
+    /// These are all Jobs of whole jobs.
+    Jobs(Vec<PodFacts>),
+    /// A pod is new or changed, or the Job of a whole job.
     Pod(Box<PodFacts>),
+    /// A pod of a whole job failed.
+    MemberFailed(Box<PodFacts>),
     /// A pod is gone.
     PodRemoved {
         /// Its run.
@@ -144,10 +148,12 @@ pub enum Output {
         /// What to make.
         objects: Box<super::pod::Objects>,
     },
-    /// Delete a pod; the answer is [`Input::Deleted`].
+    /// Delete a pod, or the Job of a whole job with its pods; the answer is [`Input::Deleted`].
     Delete {
         /// The run.
         run: RunId,
+        /// What it is.
+        kind: Kind,
         /// The pod's namespace.
         namespace: String,
         /// The pod's name.
@@ -271,7 +277,12 @@ impl Core {
             Input::Connected { session } => self.connected(session),
             Input::Disconnected => self.session = None,
             Input::Message { session, message } => self.message(session, *message),
-            Input::Pods(pods) => self.all_pods(pods),
+            Input::Pods(pods) => {
+                self.all(Kind::Pod, pods);
+                self.synced = true;
+            }
+            Input::Jobs(jobs) => self.all(Kind::Job, jobs),
+            Input::MemberFailed(pod) => self.member_failed(&pod),
             Input::Pod(pod) => self.pod(*pod),
             Input::PodRemoved { run, uid } => self.pod_removed(run, &uid),
             Input::PodEvent { run, event } => self.pod_event(run, event),
@@ -336,7 +347,7 @@ impl Core {
             let Some(run) = self.runs.get_mut(&id) else { continue };
             // One that ended meanwhile, or whose pod appeared, is not begun.
             let Some(lease) = run.begin() else { continue };
-            match super::pod::build(id, lease, &self.settings.addressing) {
+            match super::pod::build(id, lease, &self.settings) {
                 Ok(objects) => {
                     self.creating += 1;
                     self.outputs.push(Output::Create { run: id, objects: Box::new(objects) });

@@ -4,11 +4,13 @@
 //! ours. Pure; the shell calls [`PodFacts::of`] with what it watches.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use pumice_ledger::{RunId, TimeMs};
 
 use super::pod::{CUT_OFF_ANNOTATION, QUEUE_LABEL, RUN_LABEL, pod_name};
+
+mod whole;
 
 /// Where a pod is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +35,22 @@ impl PodPhase {
     }
 }
 
-/// A pod, as far as its run is concerned.
+/// What a run is in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A pod.
+    Pod,
+    /// A Volcano Job with its pods.
+    Job,
+}
+
+/// A pod, or the Job of a whole job, as far as its run is concerned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodFacts {
     /// The run.
     pub run: RunId,
+    /// What it is.
+    pub kind: Kind,
     /// The queue.
     pub queue: String,
     /// Its namespace.
@@ -113,9 +126,13 @@ impl PodFacts {
     /// The facts of a pod of a run; nothing where it is of none.
     #[must_use]
     pub fn of(pod: &Pod) -> Option<Self> {
+        let run: RunId = pod.metadata.labels.as_ref()?.get(RUN_LABEL)?.parse().ok()?;
+        Self::read(pod, run).filter(|facts| facts.name == pod_name(run))
+    }
+
+    fn read(pod: &Pod, run: RunId) -> Option<Self> {
         let labels = pod.metadata.labels.as_ref()?;
-        let run: RunId = labels.get(RUN_LABEL)?.parse().ok()?;
-        let name = pod.metadata.name.clone().filter(|name| *name == pod_name(run))?;
+        let name = pod.metadata.name.clone()?;
         let status = pod.status.clone().unwrap_or_default();
         let created = pod.metadata.creation_timestamp.as_ref().map_or(TimeMs(0), at);
         let (init, main) =
@@ -128,6 +145,7 @@ impl PodFacts {
         let init_since = init.iter().filter_map(|one| times(one).into_iter().min()).min();
         Some(Self {
             run,
+            kind: Kind::Pod,
             queue: labels.get(QUEUE_LABEL).cloned().unwrap_or_default(),
             namespace: pod.metadata.namespace.clone().unwrap_or_default(),
             name,
@@ -141,7 +159,7 @@ impl PodFacts {
                 Some("Unknown") => PodPhase::Unknown,
                 _ => PodPhase::Pending,
             },
-            cut_off_ms: cut_off(pod),
+            cut_off_ms: cut_off_of(&pod.metadata),
             since,
             deletion: pod.metadata.deletion_timestamp.as_ref().map(at),
             init_since: init_since.filter(|_| is_starting),
@@ -152,8 +170,8 @@ impl PodFacts {
     }
 }
 
-fn cut_off(pod: &Pod) -> Option<i64> {
-    let text = pod.metadata.annotations.as_ref()?.get(CUT_OFF_ANNOTATION)?;
+fn cut_off_of(metadata: &ObjectMeta) -> Option<i64> {
+    let text = metadata.annotations.as_ref()?.get(CUT_OFF_ANNOTATION)?;
     text.parse().ok().filter(|ms| *ms > 0)
 }
 

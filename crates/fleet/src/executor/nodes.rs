@@ -10,6 +10,7 @@ use pumice_cluster::Change;
 use pumice_wire::executor::{self as wire, NodeState, Taint};
 
 use super::pod::RUN_LABEL;
+use crate::rounds::CLUSTER_LABEL;
 
 /// The label that names a node's pool.
 pub const POOL_LABEL: &str = "armadaproject.io/pool";
@@ -27,6 +28,8 @@ pub struct Nodes {
     used: BTreeMap<String, Amounts>,
     dirty: BTreeSet<String>,
     synced: bool,
+    /// The cluster runs whole jobs.
+    runs_jobs: bool,
 }
 
 impl Nodes {
@@ -43,6 +46,14 @@ impl Nodes {
     /// The pool of a node.
     pub fn pool(&self, node: &str) -> &str {
         self.nodes.get(node).map_or(DEFAULT_POOL, |node| node.pool.as_str())
+    }
+
+    /// Whether the cluster runs whole jobs.
+    pub fn runs_jobs(&mut self, does: bool) {
+        if self.runs_jobs != does {
+            self.runs_jobs = does;
+            self.dirty.extend(self.nodes.keys().cloned());
+        }
     }
 
     /// Takes in a change of nodes.
@@ -133,6 +144,9 @@ impl Nodes {
 
     fn state(&self, name: &str) -> Option<NodeState> {
         let mut state = self.nodes.get(name)?.clone();
+        if self.runs_jobs {
+            state.labels.insert(CLUSTER_LABEL.to_owned(), "true".to_owned());
+        }
         let used = self.used.get(name).into_iter().flatten();
         state.used_by_others = used
             .map(|(resource, amount)| {
@@ -149,7 +163,9 @@ fn key(pod: &Pod) -> (String, String) {
 }
 
 fn state(node: Node) -> NodeState {
-    let labels = node.metadata.labels.unwrap_or_default();
+    let mut labels = node.metadata.labels.unwrap_or_default();
+    // Only the executor says it.
+    labels.remove(CLUSTER_LABEL);
     let spec = node.spec.unwrap_or_default();
     let taint = |taint: k8s_openapi::api::core::v1::Taint| Taint {
         key: taint.key,
@@ -217,6 +233,22 @@ mod tests {
         assert_eq!(nodes.changes().expect("changed").nodes[0].pool, "gpu");
         nodes.apply(Change::Deleted(node(None)));
         assert_eq!(nodes.changes().expect("changed").removed, ["a"]);
+    }
+
+    #[test]
+    fn nodes_say_that_their_cluster_runs_whole_jobs_when_it_does() {
+        let mut nodes = Nodes::default();
+        let mut faked = node(None);
+        faked.metadata.labels.get_or_insert_default().insert(CLUSTER_LABEL.to_owned(), "forged".to_owned());
+        nodes.apply(Change::Replace(vec![faked]));
+        let label = |told: &wire::Nodes| told.nodes[0].labels.get(CLUSTER_LABEL).cloned();
+        assert_eq!(label(&nodes.all()), None, "nobody else says it");
+        nodes.runs_jobs(true);
+        assert_eq!(label(&nodes.changes().expect("told anew")).as_deref(), Some("true"));
+        nodes.runs_jobs(true);
+        assert_eq!(nodes.changes(), None);
+        nodes.runs_jobs(false);
+        assert_eq!(label(&nodes.changes().expect("told anew")), None);
     }
 
     #[test]

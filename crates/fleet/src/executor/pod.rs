@@ -9,9 +9,14 @@ use pumice_wire::executor::Lease;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use crate::submit::{Addressing, annotations};
+use super::facts::Kind;
+use super::settings::Settings;
+use crate::submit::annotations;
 
 mod beside;
+mod whole;
+
+pub use whole::is_whole;
 
 /// The label with the job's id.
 pub const JOB_LABEL: &str = "armada_job_id";
@@ -43,6 +48,15 @@ pub enum PodError {
     /// There is nothing to run.
     #[error("the lease has no containers")]
     NoContainers,
+    /// The Job of a whole job is none.
+    #[error("the lease's Volcano Job can't be read: {cause}")]
+    Job {
+        /// What is wrong.
+        cause: String,
+    },
+    /// A whole job has nothing to run.
+    #[error("the lease's Volcano Job has no tasks")]
+    NoTasks,
     /// There is nowhere to run.
     #[error("the lease has no node")]
     NoNode,
@@ -51,7 +65,9 @@ pub enum PodError {
 /// What is made for a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objects {
-    /// The pod.
+    /// What the first of them is.
+    pub kind: Kind,
+    /// The pod, or the Job of a whole job.
     pub pod: Value,
     /// Services, to be owned by the pod once it has a uid.
     pub services: Vec<Value>,
@@ -65,6 +81,14 @@ pub fn pod_name(run: RunId) -> String {
     format!("armada-{run}")
 }
 
+/// The run of a pod by its name, be it of a single pod or of one of a whole job.
+#[must_use]
+pub fn run_of(pod: &str) -> Option<RunId> {
+    let rest = pod.strip_prefix("armada-")?;
+    let end = rest.match_indices('-').nth(1).map_or(rest.len(), |(at, _)| at);
+    rest[..end].parse().ok()
+}
+
 /// After how long without an answer of the server a lease's pod is stopped; none for never.
 #[must_use]
 pub fn cut_off_of(lease: &Lease) -> Option<i64> {
@@ -75,7 +99,11 @@ pub fn cut_off_of(lease: &Lease) -> Option<i64> {
 ///
 /// # Errors
 /// Where nothing can be made of it.
-pub fn build(run: RunId, lease: &Lease, addressing: &Addressing) -> Result<Objects, PodError> {
+pub fn build(run: RunId, lease: &Lease, settings: &Settings) -> Result<Objects, PodError> {
+    if is_whole(lease) {
+        let pod = whole::build(run, lease, &settings.volcano_queue)?;
+        return Ok(Objects { kind: Kind::Job, pod, services: Vec::new(), ingresses: Vec::new() });
+    }
     let spec = lease.pod_spec.clone().unwrap_or_default();
     let mut spec = spec.to_json().map_err(|source| PodError::Spec { source })?;
     if spec["containers"].as_array().is_none_or(Vec::is_empty) {
@@ -84,7 +112,7 @@ pub fn build(run: RunId, lease: &Lease, addressing: &Addressing) -> Result<Objec
     if lease.node.is_empty() {
         return Err(PodError::NoNode);
     }
-    let (services, ingresses) = beside::build(run, lease, &spec, addressing);
+    let (services, ingresses) = beside::build(run, lease, &spec, &settings.addressing);
     spec["restartPolicy"] = json!("Never");
     pin(&mut spec, &lease.node);
     let environment = environment(run, lease);
@@ -104,7 +132,7 @@ pub fn build(run: RunId, lease: &Lease, addressing: &Addressing) -> Result<Objec
         },
         "spec": spec,
     });
-    Ok(Objects { pod, services, ingresses })
+    Ok(Objects { kind: Kind::Pod, pod, services, ingresses })
 }
 
 fn labels(run: RunId, lease: &Lease) -> Map<String, Value> {

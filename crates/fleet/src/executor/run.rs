@@ -10,9 +10,10 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, FuturesUnordered, SelectAll, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::DynamicObject;
 use kube::{Api, Client};
-use pumice_cluster::{Change, Pace, WatchScope, paced, watch_all, watch_optional};
-use pumice_ledger::{RunId, TimeMs};
+use pumice_cluster::{Change, Pace, WatchScope, paced, watch_all, watch_optional, watch_where_served};
+use pumice_ledger::TimeMs;
 use pumice_wire::executor::from_executor::Message;
 use pumice_wire::executor::{FromExecutor, Heartbeat, Hello};
 use rustls::ClientConfig;
@@ -24,9 +25,10 @@ use tokio_util::sync::CancellationToken;
 use super::calls;
 use super::core::{Core, Input, Output, SessionEnd, SettingsError};
 use super::errands::Errands;
-use super::facts::{PodEvent, PodFacts};
+use super::facts::{Kind, PodEvent, PodFacts};
 use super::link::{self, LinkError, LinkEvent, Shown};
 use super::nodes::Nodes;
+use super::pod::{RUN_LABEL, run_of};
 use super::servers::Servers;
 use super::settings::Settings;
 use super::stuck::Checks;
@@ -92,6 +94,8 @@ pub struct Executor {
     checks: Arc<Checks>,
     core: Core,
     nodes: Nodes,
+    /// It is known what Jobs of whole jobs there are, or that the cluster has none.
+    jobs_seen: bool,
     calls: FuturesUnordered<BoxFuture<'static, Vec<Input>>>,
     links: JoinSet<Result<(), LinkError>>,
     errands: Errands,
@@ -113,6 +117,8 @@ enum Seen {
     Node(Change<Node>),
     Pod(Change<Pod>),
     Event(Change<Event>),
+    /// Nothing where the cluster has no Volcano Jobs.
+    Job(Option<Change<DynamicObject>>),
 }
 
 /// Makes an executor. Needs a tokio runtime.
@@ -140,6 +146,7 @@ pub fn build(options: Options) -> Result<Executor, BuildError> {
         checks: Arc::new(core.checks().clone()),
         core,
         nodes: Nodes::default(),
+        jobs_seen: false,
         calls: FuturesUnordered::new(),
         links: JoinSet::new(),
         sessions: 0,
@@ -168,7 +175,8 @@ impl Executor {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let may_connect = self.core.is_synced() && self.nodes.is_synced() && self.links.is_empty();
+            let is_known = self.core.is_synced() && self.nodes.is_synced() && self.jobs_seen;
+            let may_connect = is_known && self.links.is_empty();
             tokio::select! {
                 () = shutdown.cancelled() => return self.links.shutdown().await,
                 Some(seen) = seen.next() => self.see(seen),
@@ -195,10 +203,12 @@ impl Executor {
             Seen::Node(change) => self.nodes.apply(change),
             Seen::Pod(Change::Replace(pods)) => {
                 self.nodes.all_pods(&pods);
+                pods.iter().for_each(|pod| self.member(pod));
                 self.put(Input::Pods(pods.iter().filter_map(PodFacts::of).collect()));
             }
             Seen::Pod(Change::Applied(pod)) => {
                 self.nodes.pod(&pod);
+                self.member(&pod);
                 if let Some(facts) = PodFacts::of(&pod) {
                     self.put(Input::Pod(Box::new(facts)));
                 }
@@ -209,15 +219,44 @@ impl Executor {
                     self.put(Input::PodRemoved { run: facts.run, uid: facts.uid });
                 }
             }
+            Seen::Job(change) => self.job(change),
             Seen::Event(Change::Replace(events)) => events.iter().for_each(|event| self.warning(event)),
             Seen::Event(Change::Applied(event)) => self.warning(&event),
             Seen::Event(Change::Deleted(_)) => {}
         }
     }
 
+    /// Where the definition of Volcano Jobs is gone, or may not be seen any more, what there was of them may run on.
+    fn job(&mut self, change: Option<Change<DynamicObject>>) {
+        self.jobs_seen = true;
+        self.nodes.runs_jobs(change.is_some());
+        match change {
+            Some(Change::Replace(jobs)) => {
+                self.put(Input::Jobs(jobs.iter().filter_map(PodFacts::of_job).collect()));
+            }
+            Some(Change::Applied(job)) => {
+                if let Some(facts) = PodFacts::of_job(&job) {
+                    self.put(Input::Pod(Box::new(facts)));
+                }
+            }
+            Some(Change::Deleted(job)) => {
+                if let Some(facts) = PodFacts::of_job(&job) {
+                    self.put(Input::PodRemoved { run: facts.run, uid: facts.uid });
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn member(&mut self, pod: &Pod) {
+        if let Some(facts) = PodFacts::of_failed_member(pod) {
+            self.put(Input::MemberFailed(Box::new(facts)));
+        }
+    }
+
     fn warning(&mut self, event: &Event) {
         let name = event.involved_object.name.as_deref().unwrap_or_default();
-        let Some(run) = name.strip_prefix("armada-").and_then(|run| run.parse::<RunId>().ok()) else { return };
+        let Some(run) = run_of(name) else { return };
         let (reason, message) = (event.reason.clone().unwrap_or_default(), event.message.clone().unwrap_or_default());
         self.put(Input::PodEvent { run, event: PodEvent { reason, message } });
     }
@@ -305,10 +344,13 @@ impl Executor {
                     let (client, checks) = (self.client.clone(), Arc::clone(&self.checks));
                     self.calls.push(Box::pin(async move { calls::create(client, &checks, run, *objects).await }));
                 }
-                Output::Delete { run, namespace, name, uid, how } => {
+                Output::Delete { run, kind, namespace, name, uid, how } => {
                     let client = self.client.clone();
                     self.calls.push(Box::pin(async move {
-                        let answer = calls::delete(client, &namespace, &name, uid, &how).await;
+                        let answer = match kind {
+                            Kind::Pod => calls::delete(client, &namespace, &name, uid, &how).await,
+                            Kind::Job => calls::whole::delete(client, run, &namespace, &name, uid, &how).await,
+                        };
                         vec![Input::Deleted { run, answer }]
                     }));
                 }
@@ -352,6 +394,8 @@ fn watches(client: &Client) -> SelectAll<BoxStream<'static, Seen>> {
     seen.push(watch_all(client, WatchScope::default()).map(Seen::Node).boxed());
     seen.push(watch_all(client, WatchScope::default()).map(Seen::Pod).boxed());
     seen.push(watch_optional(Api::all(client.clone()), warnings).map(Seen::Event).boxed());
+    let jobs = watch_where_served(calls::whole::jobs(client.clone()), WatchScope::labels(RUN_LABEL));
+    seen.push(jobs.map(Seen::Job).boxed());
     seen
 }
 

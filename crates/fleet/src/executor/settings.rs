@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use pumice_api::names::DEFAULT_QUEUE;
+
 use crate::submit::Addressing;
 
 use super::categories::ErrorCategories;
@@ -36,6 +38,8 @@ pub struct Settings {
     pub stuck: StuckRules,
     /// The cluster's part of hosts and certificates.
     pub addressing: Addressing,
+    /// The queue that Volcano Jobs have in their cluster.
+    pub volcano_queue: String,
 }
 
 impl Default for Settings {
@@ -52,6 +56,7 @@ impl Default for Settings {
             error_categories: ErrorCategories::default(),
             stuck: StuckRules::default(),
             addressing: Addressing::default(),
+            volcano_queue: DEFAULT_QUEUE.to_owned(),
         }
     }
 }

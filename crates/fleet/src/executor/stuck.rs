@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use pumice_ledger::TimeMs;
 
-use super::facts::{ContainerState, PodEvent, PodFacts, PodPhase};
+use super::facts::{ContainerState, Kind, PodEvent, PodFacts, PodPhase};
 
 const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;
@@ -33,6 +33,8 @@ pub struct StuckRules {
     pub init_deadline_ms: i64,
     /// A pod without a node after this long is retried, and counts as not attempted.
     pub node_deadline_ms: i64,
+    /// A Volcano Job that does not run after this long is retried in another cluster.
+    pub job_deadline_ms: i64,
     /// A pod of which nothing at all was heard for this long is retried.
     pub update_deadline_ms: i64,
     /// By the pod's events; for each the first rule that matches.
@@ -83,6 +85,7 @@ impl Default for StuckRules {
         Self {
             init_deadline_ms: 5 * MINUTE,
             node_deadline_ms: 5 * MINUTE,
+            job_deadline_ms: 15 * MINUTE,
             update_deadline_ms: 5 * MINUTE,
             events: vec![
                 event("Failed to pull image.* failed to pull and unpack image", false, 90 * SECOND, Action::Fail),
@@ -178,6 +181,14 @@ impl Checks {
             return Verdict::wait();
         }
         let (rules, in_state) = (&self.rules, now.since(pod.since));
+        if pod.kind == Kind::Job {
+            // Where one that is being ended is held up, its pods may run on: it is not for another to begin.
+            return if pod.phase == PodPhase::Pending && in_state > rules.job_deadline_ms {
+                Verdict::new(Action::Retry, "JobStuck", "the Volcano Job did not come to run in time")
+            } else {
+                Verdict::wait()
+            };
+        }
         if pod.init_since.is_some_and(|since| now.since(since) > rules.init_deadline_ms) {
             return Verdict::new(Action::Fail, "InitContainersStuck", "init containers do not come to an end");
         }

@@ -15,6 +15,8 @@ use pumice_units::Quantity;
 use pumice_wire::executor::{QueueUsage, Usage};
 use serde::Deserialize;
 
+use super::pod::run_of;
+
 /// Longest time for an answer.
 const ASK_MAX: Duration = Duration::from_secs(20);
 /// Largest answer: some hundred bytes for each of 100,000 pods.
@@ -87,7 +89,7 @@ pub async fn measure(client: Client) -> Result<Measured, UsageError> {
 fn read(answer: &[u8]) -> Result<Measured, UsageError> {
     let list: List = serde_json::from_slice(answer)?;
     let used = |item: Item| {
-        let run = item.metadata.name.strip_prefix("armada-")?.parse().ok()?;
+        let run = run_of(&item.metadata.name)?;
         let mut sum = BTreeMap::new();
         for (name, text) in item.containers.iter().flat_map(|container| &container.usage) {
             let amount = text.parse().map_or(0, |quantity: Quantity| match name.as_str() {

@@ -12,6 +12,7 @@ use super::{Ended, Term};
 use crate::api::JobSpec;
 use crate::database::Log;
 use crate::sessions::{Order, Outgoing, cut_off_ms};
+use crate::submit::annotations::VOLCANO_JOB;
 
 /// Messages that a session is sent in one go at most.
 const MESSAGES_AT_ONCE: usize = 3;
@@ -81,6 +82,7 @@ impl Term {
             return None;
         };
         drop_floating(&mut spec.pod_spec, &self.constraints.floating);
+        drop_floating_of_whole(&mut spec.annotations, &self.constraints.floating);
         if let Some(away) = &row.away {
             tolerate(&mut spec.pod_spec, away);
         }
@@ -140,6 +142,20 @@ fn drop_floating(pod_spec: &mut Value, floating: &BTreeMap<String, BTreeMap<Stri
         let containers = pod_spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         containers.filter_map(|container| container.get_mut("resources")).for_each(strip);
     }
+}
+
+/// The same of the templates of a whole job.
+fn drop_floating_of_whole(
+    annotations: &mut BTreeMap<String, String>,
+    floating: &BTreeMap<String, BTreeMap<String, i64>>,
+) {
+    let Some(text) = annotations.get_mut(VOLCANO_JOB).filter(|_| !floating.is_empty()) else { return };
+    // It was read when it was submitted.
+    let Ok(mut job) = serde_json::from_str::<Value>(text) else { return };
+    for task in job["spec"]["tasks"].as_array_mut().into_iter().flatten() {
+        drop_floating(&mut task["template"]["spec"], floating);
+    }
+    *text = job.to_string();
 }
 
 #[cfg(test)]

@@ -97,9 +97,10 @@ impl Term {
     fn take_rates(&mut self, proposals: &[Proposal]) {
         let mut started: BTreeMap<&str, u32> = BTreeMap::new();
         for proposal in proposals {
-            let Proposal::Lease { jobs, .. } = proposal else { continue };
-            for job in jobs.iter().filter_map(|(id, _)| self.ledger.job(*id)) {
-                *started.entry(self.ledger.owner(job).0).or_default() += 1;
+            for (id, pods) in proposal.starts() {
+                if let Some(job) = self.ledger.job(id) {
+                    *started.entry(self.ledger.owner(job).0).or_default() += pods;
+                }
             }
         }
         for (queue, jobs) in started {
@@ -113,7 +114,9 @@ impl Term {
             let Some(waiting) = self.pools.get_mut(&name) else { continue };
             for proposal in &proposals {
                 let taken = match proposal {
-                    Proposal::Lease { jobs, .. } => jobs.iter().all(|(job, _)| leased.contains(job)),
+                    Proposal::Lease { .. } | Proposal::LeaseWhole { .. } => {
+                        proposal.starts().iter().all(|(job, _)| leased.contains(job))
+                    }
                     Proposal::Preempt { run, .. } => {
                         self.ledger.run(*run).is_some_and(|row| row.phase == pumice_ledger::RunPhase::Stopping)
                     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use pumice_ledger::{ExecutorSettings, Job, JobId, Ledger, Phase, Proposal, RunPhase};
+use pumice_ledger::{ExecutorSettings, Job, JobId, Ledger, NodeRef, Phase, Proposal, RunPhase};
 use tokio::sync::oneshot;
 
 use super::{Term, Waiting};
@@ -56,13 +56,9 @@ pub(super) struct LastRound {
 impl LastRound {
     /// The round after this one.
     pub(super) fn next(self, took: Duration, proposals: &[Proposal]) -> Self {
-        let leased = |proposal: &Proposal| match proposal {
-            Proposal::Lease { jobs, .. } => jobs.len(),
-            Proposal::Preempt { .. } | Proposal::Reject { .. } => 0,
-        };
         Self {
             took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            leases: proposals.iter().map(leased).sum(),
+            leases: proposals.iter().map(|proposal| proposal.starts().len()).sum(),
             preemptions: proposals.iter().filter(|proposal| matches!(proposal, Proposal::Preempt { .. })).count(),
             number: self.number + 1,
         }
@@ -164,7 +160,11 @@ fn of_job(ledger: &Ledger, id: JobId, job: &Job, is_looked_at: bool) -> String {
             RunPhase::Running => "runs",
             RunPhase::Stopping => "leaves its node, and then waits again",
         };
-        let mut text = format!("job {id} {how}: run {run} on node {node} of cluster {cluster}\n");
+        let place = match row.places.len() {
+            0 => format!("on node {node} of cluster {cluster}"),
+            nodes => format!("in cluster {cluster}, with room on {nodes} of its nodes"),
+        };
+        let mut text = format!("job {id} {how}: run {run} {place}\n");
         if let Some(away) = &row.away {
             let (types, priority) = (away.node_types.join(" or "), away.priority);
             let _ = writeln!(
@@ -211,7 +211,11 @@ fn of_job(ledger: &Ledger, id: JobId, job: &Job, is_looked_at: bool) -> String {
         );
     }
     if !job.avoid.is_empty() {
-        let avoid: Vec<String> = job.avoid.iter().map(|at| format!("{} of {}", at.node, at.cluster)).collect();
+        let named = |at: &NodeRef| match at.node.as_str() {
+            "" => format!("all of {}", at.cluster),
+            node => format!("{node} of {}", at.cluster),
+        };
+        let avoid: Vec<String> = job.avoid.iter().map(named).collect();
         let _ = writeln!(text, "it was tried {} times, and keeps off the nodes {}", job.attempts, avoid.join(", "));
     }
     text

@@ -4,6 +4,8 @@
 //! them, and counts with a lower priority in a queue of its own that goes after all others and deserves next to nothing. So
 //! home jobs go first and take such nodes back before they take anything else. A round has two passes: twins have their turn
 //! in the second, those alone whose jobs found nothing at home. Invariant: of a job and its twins at most one is proposed.
+//!
+//! Whole jobs have no twins: where their pods go is for the scheduler of their cluster to say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +15,8 @@ use pumice_engine::{
 };
 use pumice_ledger::{Away, AwayToleration};
 use rustc_hash::FxHashMap;
+
+use super::whole;
 
 /// Ends the name of the queue of twins; no queue's own name has it.
 const AWAY: &str = " (away)";
@@ -257,7 +261,8 @@ impl Ways {
     }
 
     fn gang(&self, facts: &GroupFacts) -> Vec<Delta> {
-        let ways = self.ways.get(&facts.priority_class).filter(|_| self.gangs).into_iter().flatten().enumerate();
+        let may = self.gangs && !whole::is_group(&facts.name);
+        let ways = self.ways.get(&facts.priority_class).filter(|_| may).into_iter().flatten().enumerate();
         let twin = |(index, way): (usize, &Way)| {
             Delta::GroupUpsert(Box::new(GroupFacts {
                 uid: uid_of_twin(index, &facts.uid),
@@ -275,7 +280,8 @@ impl Ways {
         let mut deltas = self.without_twins(&facts.uid);
         self.jobs.remove(&facts.uid);
         deltas.push(Delta::TaskUpsert(Box::new(facts.clone())));
-        let waits = facts.node.is_none() && facts.mine && (self.gangs || facts.group.is_none());
+        let may = whole::pod_of(&facts.uid).is_none() && (self.gangs || facts.group.is_none());
+        let waits = facts.node.is_none() && facts.mine && may;
         let Some(ways) = self.ways.get(&facts.priority_class).filter(|_| waits) else {
             self.held.remove(&facts.uid);
             return deltas;

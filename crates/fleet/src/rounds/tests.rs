@@ -71,7 +71,7 @@ impl Scene {
         // Few enough in a test to number them by what they are.
         let number = asked.iter().fold(0, |number, (name, amount)| number * 100_000 + amount + name.len() as i64);
         let shape = Digest(u128::from(number.unsigned_abs()) * 10 + u128::from(class == "urgent"));
-        let body = Shape { priority_class: class.to_owned(), requests, template: serde_json::Value::Null };
+        let body = Shape { priority_class: class.to_owned(), requests, template: serde_json::Value::Null, whole: None };
         let submitted = Submitted { job, spec: Digest(1), shape, priority, gang, fail_fast: false };
         let at = pumice_ledger::TimeMs(self.now);
         let entry = Entry {
@@ -105,8 +105,8 @@ impl Scene {
         }
         for proposal in &proposals {
             let taken = match proposal {
-                Proposal::Lease { jobs, .. } => jobs.iter().all(|(job, _)| leased.contains_key(job)),
-                _ => true,
+                Proposal::Preempt { .. } | Proposal::Reject { .. } => true,
+                lease => lease.starts().iter().all(|(job, _)| leased.contains_key(job)),
             };
             self.pool.settle(proposal, taken, now);
         }
@@ -141,6 +141,7 @@ mod away;
 mod constraints;
 mod shares;
 mod uniformity;
+mod whole;
 
 #[test]
 fn jobs_go_to_nodes_of_all_clusters_in_turn() {

@@ -8,6 +8,8 @@ use std::cmp::Ordering;
 use pumice_engine::plugin::{Alike, ClassRow, GroupId, Plugin, Tables};
 use pumice_ledger::{JobId, RunId};
 
+use super::whole;
+
 /// Its name in the configuration.
 pub const NAME: &str = "turn";
 /// How the engine begins the name of a group that it made for a single run.
@@ -48,9 +50,9 @@ pub fn uid(priority: u32, run: RunId) -> String {
     format!("{priority:010}.{run}")
 }
 
-/// The run of a uid.
+/// The run of a uid, be it of a single pod or of one of several.
 pub fn run_of(uid: &str) -> Option<RunId> {
-    uid.rsplit_once('.')?.1.parse().ok()
+    whole::without_pod(uid).rsplit_once('.')?.1.parse().ok()
 }
 
 /// The name of a gang's group, in one order with those that the engine gives to single runs.

@@ -11,6 +11,8 @@ use pumice_engine::{
     TopologySpec, World,
 };
 
+use super::whole::CLUSTER_LABEL;
+
 /// Its name in the configuration, and in front of what it says.
 pub const NAME: &str = "uniformity";
 
@@ -86,7 +88,12 @@ impl Plugin for Uniformity {
 
     fn job_valid(&self, tables: &Tables, group: GroupId) -> Option<Reason> {
         let label = label(tables, group).filter(|label| tables.hyper_nodes_of(label).is_empty())?;
-        let message = format!("no node has the label {label}, of which all nodes of the gang are to have one value");
+        let message = match label {
+            CLUSTER_LABEL => {
+                "no cluster of the pool runs Volcano Jobs: one with Volcano, or of Pumice, is wanted".to_owned()
+            }
+            label => format!("no node has the label {label}, of which all nodes of the gang are to have one value"),
+        };
         Some(Reason::Refused { plugin: NAME.to_owned(), message })
     }
 

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use pumice_engine::{
     Delta, GroupFacts, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, Requirement, Resources, Shared, TimeMs,
 };
-use pumice_ledger::{Digest, Job, JobId, Ledger, NodeRef, Phase, Run, RunId, RunPhase, Shape};
+use pumice_ledger::{Digest, Job, JobId, Ledger, NodeRef, Part, Phase, Run, RunId, RunPhase, Shape};
 use rustc_hash::FxHashMap;
 
 use super::ceilings;
 use super::constraints::{Allowance, Constraints, Held};
 use super::rates::Grant;
+use super::whole::{self, CLUSTER_LABEL, Member, Members};
 use super::{node_name, turn, uniformity};
 
 /// Shapes kept read; beyond that all are read again.
@@ -44,6 +45,8 @@ struct Kind {
     class: Arc<str>,
     /// What it takes of resources that are on no node.
     floating: Resources,
+    /// Its pods by part, where it is a whole job; `template` only asks for what they take together then.
+    parts: Vec<Shared<PodTemplate>>,
 }
 
 /// Namespace and name of a gang's group.
@@ -59,6 +62,8 @@ struct Shown {
     gang: Option<GangKey>,
     /// How far it is, and what it holds, where it holds room; else it waits.
     holds: Option<(RunPhase, Claim)>,
+    /// Its pods, where it is a whole job.
+    members: Option<Members>,
 }
 
 /// What a run holds.
@@ -69,8 +74,14 @@ struct Claim {
 }
 
 impl Shown {
-    fn uid(&self) -> String {
-        turn::uid(self.priority, self.run)
+    /// What the engine calls its task, or those of all of its pods.
+    fn uids(&self) -> Vec<String> {
+        match &self.members {
+            None => vec![turn::uid(self.priority, self.run)],
+            Some(members) => {
+                members.pods.iter().map(|member| whole::uid(self.priority, self.run, member.pod)).collect()
+            }
+        }
     }
 }
 
@@ -101,6 +112,7 @@ pub struct Window {
 struct Waits {
     seen: u64,
     is_single: bool,
+    pods: usize,
 }
 
 impl Window {
@@ -154,7 +166,8 @@ impl Window {
     fn begin(&mut self, ledger: &Ledger) -> BTreeSet<JobId> {
         for (run, row) in ledger.runs() {
             if row.pool == self.pool && ledger.job(run.job).is_none() {
-                let shown = Shown { run, priority: 0, gang: None, holds: None };
+                let members = whole::holding(ledger, row);
+                let shown = Shown { run, priority: 0, gang: None, holds: None, members };
                 self.shown.entry(run.job).or_default().push(shown);
             }
         }
@@ -173,10 +186,15 @@ impl Window {
             if queue.definition.is_none_or(|queue| queue.cordoned) {
                 continue;
             }
+            let mut left = self.limits.per_queue;
             for id in ledger.first(queue.name, self.limits.per_shape, self.limits.per_queue) {
                 match self.waiting.get_mut(&id) {
-                    Some(waits) if waits.is_single => waits.seen = self.syncs,
-                    _ => self.wants(ledger, id, look),
+                    Some(waits) if waits.is_single => {
+                        if whole::is_looked_at(&mut left, waits.pods) {
+                            waits.seen = self.syncs;
+                        }
+                    }
+                    _ => self.wants(ledger, id, &mut left, look),
                 }
             }
         }
@@ -190,10 +208,14 @@ impl Window {
     }
 
     /// A job of a queue's first, with all members of its gang.
-    fn wants(&mut self, ledger: &Ledger, id: JobId, look: &mut BTreeSet<JobId>) {
+    fn wants(&mut self, ledger: &Ledger, id: JobId, left: &mut usize, look: &mut BTreeSet<JobId>) {
         let Some(job) = ledger.job(id) else { return };
+        let pods = ledger.shape(job).whole.as_ref().map_or(1, |whole| whole.pods() as usize);
+        if !whole::is_looked_at(left, pods) {
+            return;
+        }
         let mut wants = |id: JobId, is_single: bool| {
-            let waits = Waits { seen: self.syncs, is_single };
+            let waits = Waits { seen: self.syncs, is_single, pods };
             if self.waiting.insert(id, waits).is_none() {
                 look.insert(id);
             }
@@ -241,10 +263,10 @@ impl Window {
         runs.sort_unstable();
         runs.dedup();
         let gang = job.and_then(|job| gang_key(ledger, job));
-        let shown = |run: RunId, holds| {
+        let shown = |run: RunId, holds, members| {
             let was = before.iter().find(|shown| shown.run == run);
             let priority = job.map(|job| job.priority).or(was.map(|was| was.priority)).unwrap_or_default();
-            Shown { run, priority, gang: gang.clone(), holds }
+            Shown { run, priority, gang: gang.clone(), holds, members }
         };
         // Most have one, and there are many of them.
         let mut now: Vec<Shown> = Vec::with_capacity(1);
@@ -252,11 +274,12 @@ impl Window {
             if let Some(row) = ledger.run(run).filter(|row| row.pool == self.pool) {
                 let known = before.iter().find(|was| was.run == run).and_then(|was| was.holds.as_ref());
                 let claim = known.map_or_else(|| self.claim(ledger, row), |(_, claim)| claim.clone());
-                now.push(shown(run, Some((row.phase, claim))));
+                now.push(shown(run, Some((row.phase, claim)), whole::holding(ledger, row)));
             }
         }
         if let Some(job) = job.filter(|job| waits && job.phase == Phase::Queued) {
-            now.push(shown(RunId { job: id, attempt: job.attempts + 1 }, None));
+            let members = whole::waiting(ledger, job);
+            now.push(shown(RunId { job: id, attempt: job.attempts + 1 }, None, members));
         }
         for (list, sign) in [(&before, -1), (&now, 1)] {
             for (_, claim) in list.iter().filter_map(|shown| shown.holds.as_ref()) {
@@ -268,15 +291,24 @@ impl Window {
         let same = |one: &Shown, other: &Shown| {
             (one.priority, one.run) == (other.priority, other.run) && one.gang == other.gang
         };
-        let gone = before.iter().filter(|was| !now.iter().any(|is| same(was, is)));
-        deltas.extend(gone.map(|was| Delta::TaskRemove(was.uid())));
+        for was in &before {
+            let is = now.iter().find(|is| same(was, is));
+            let kept: BTreeSet<String> = is.map(Shown::uids).into_iter().flatten().collect();
+            let gone = was.uids().into_iter().filter(|uid| !kept.contains(uid));
+            deltas.extend(gone.map(Delta::TaskRemove));
+            let group = was.members.as_ref().filter(|_| is.is_none());
+            deltas.extend(group.map(|members| whole::group_gone(&members.queue, was.run, was.priority)));
+        }
         for shown in now.iter().filter(|shown| !before.contains(shown)) {
+            let is_new = !before.iter().any(|was| same(was, shown));
+            let group = job.filter(|_| is_new && shown.members.is_some());
+            deltas.extend(group.and_then(|job| whole::group(ledger, job, shown.run, shown.priority)));
             let facts = match (&shown.holds, job) {
                 (Some((_, claim)), job) => holding(ledger, shown, claim, job),
-                (None, Some(job)) => Some(self.facts(ledger, shown, job)),
-                (None, None) => None,
+                (None, Some(job)) => self.facts(ledger, shown, job),
+                (None, None) => Vec::new(),
             };
-            deltas.extend(facts.map(|facts| Delta::TaskUpsert(Box::new(facts))));
+            deltas.extend(facts.into_iter().map(|facts| Delta::TaskUpsert(Box::new(facts))));
         }
         touched.extend(before.iter().chain(&now).filter_map(|shown| shown.gang.clone()));
         for key in before.iter().filter_map(|was| was.gang.as_ref()) {
@@ -331,7 +363,7 @@ impl Window {
         }
     }
 
-    fn facts(&mut self, ledger: &Ledger, shown: &Shown, job: &Job) -> PodFacts {
+    fn facts(&mut self, ledger: &Ledger, shown: &Shown, job: &Job) -> Vec<PodFacts> {
         let kind = self.kind(ledger.shape_digest(job), ledger.shape(job));
         of_job(ledger, shown, job, &kind, ledger.owner(job).0)
     }
@@ -355,7 +387,13 @@ impl Kind {
     fn read(shape: &Shape, constraints: &Constraints) -> Self {
         let (mut template, floating) = template(shape, &constraints.floating);
         ceilings::mark(&mut template, &shape.priority_class, &floating);
-        Self { template: template.into(), class: shape.priority_class.as_str().into(), floating }
+        let parts = shape.whole.iter().flat_map(|whole| &whole.parts).map(|part| {
+            let Part { requests, template, .. } = part.clone();
+            let priority_class = shape.priority_class.clone();
+            Self::read(&Shape { priority_class, requests, template, whole: None }, constraints).template
+        });
+        let parts = parts.collect();
+        Self { template: template.into(), class: shape.priority_class.as_str().into(), floating, parts }
     }
 }
 
@@ -369,52 +407,71 @@ pub(super) fn template(shape: &Shape, floating: &BTreeMap<String, BTreeMap<Strin
 }
 
 /// A run that holds room; its job may have ended.
-fn holding(ledger: &Ledger, shown: &Shown, claim: &Claim, job: Option<&Job>) -> Option<PodFacts> {
-    let run = ledger.run(shown.run)?;
-    let facts = match job {
+fn holding(ledger: &Ledger, shown: &Shown, claim: &Claim, job: Option<&Job>) -> Vec<PodFacts> {
+    let Some(run) = ledger.run(shown.run) else { return Vec::new() };
+    let tasks = match job {
         Some(job) => of_job(ledger, shown, job, &claim.kind, &claim.queue),
         // Its job has ended; it only holds its room until it is gone.
-        None => task(shown, &claim.queue, &claim.kind),
+        None => tasks(shown, &claim.queue, &claim.kind),
     };
-    let mut facts = facts;
-    if let Some(away) = &run.away {
-        super::away::put(&mut facts, away);
-    }
-    Some(PodFacts {
-        node: Some(node_name(&run.at.cluster, &run.at.node)),
-        phase: if run.running.is_some() { PodPhase::Running } else { PodPhase::Pending },
-        terminating: run.phase == RunPhase::Stopping,
-        scheduled: Some(TimeMs(run.leased.0)),
-        started: run.running.map(|at| TimeMs(at.0)),
-        ..facts
-    })
+    let holds = |mut facts: PodFacts| {
+        if let Some(away) = &run.away {
+            super::away::put(&mut facts, away);
+        }
+        PodFacts {
+            node: facts.node.or_else(|| Some(node_name(&run.at.cluster, &run.at.node))),
+            phase: if run.running.is_some() { PodPhase::Running } else { PodPhase::Pending },
+            terminating: run.phase == RunPhase::Stopping,
+            scheduled: Some(TimeMs(run.leased.0)),
+            started: run.running.map(|at| TimeMs(at.0)),
+            ..facts
+        }
+    };
+    tasks.into_iter().map(holds).collect()
 }
 
-fn of_job(ledger: &Ledger, shown: &Shown, job: &Job, kind: &Kind, queue: &str) -> PodFacts {
-    let mut facts = task(shown, queue, kind);
-    if !job.avoid.is_empty() {
-        avoid(&mut facts.template, &job.avoid);
-    }
-    PodFacts {
-        group: shown.gang.as_ref().map(|(_, name)| name.clone()),
-        created: TimeMs(job.submitted.0),
-        preemptable: Some(ledger.class(job).preemptible),
-        ..facts
-    }
+fn of_job(ledger: &Ledger, shown: &Shown, job: &Job, kind: &Kind, queue: &str) -> Vec<PodFacts> {
+    let group = match (&shown.gang, &shown.members) {
+        (Some((_, name)), _) => Some(name.clone()),
+        (None, Some(_)) => Some(turn::single_name(shown.priority, shown.run)),
+        (None, None) => None,
+    };
+    let of_job = |mut facts: PodFacts| {
+        if !job.avoid.is_empty() {
+            avoid(&mut facts.template, &job.avoid);
+        }
+        PodFacts {
+            group: group.clone(),
+            created: TimeMs(job.submitted.0),
+            preemptable: Some(ledger.class(job).preemptible),
+            ..facts
+        }
+    };
+    tasks(shown, queue, kind).into_iter().map(of_job).collect()
 }
 
-fn task(shown: &Shown, queue: &str, kind: &Kind) -> PodFacts {
-    PodFacts {
-        uid: shown.uid(),
+/// The task of a run, or those of all pods of a whole job.
+fn tasks(shown: &Shown, queue: &str, kind: &Kind) -> Vec<PodFacts> {
+    let task = |uid: String, name: String, template: &Shared<PodTemplate>| PodFacts {
+        uid,
         // Users of a queue share it by their turns alone: the queue is their one namespace.
         namespace: queue.to_owned(),
-        name: shown.run.to_string(),
+        name,
         mine: true,
         queue: Some(queue.to_owned()),
         priority_class: kind.class.to_string(),
-        template: kind.template.clone(),
+        template: template.clone(),
         ..PodFacts::default()
-    }
+    };
+    let Some(Members { pods, .. }) = &shown.members else {
+        return vec![task(turn::uid(shown.priority, shown.run), shown.run.to_string(), &kind.template)];
+    };
+    let member = |member: &Member| {
+        let template = kind.parts.get(member.part).unwrap_or(&kind.template);
+        let (uid, name) = (whole::uid(shown.priority, shown.run, member.pod), format!("{}-{}", shown.run, member.pod));
+        PodFacts { node: member.node.clone(), ..task(uid, name, template) }
+    };
+    pods.iter().map(member).collect()
 }
 
 /// Namespace and name of a job's gang. It stands where its first member does.
@@ -436,12 +493,20 @@ pub fn group_of(ledger: &Ledger, id: JobId, job: &Job) -> (String, String) {
     }
 }
 
-/// Keeps a template off nodes.
+/// Keeps a template off nodes, and off all nodes of clusters that gave whole jobs back.
 fn avoid(template: &mut PodTemplate, nodes: &[NodeRef]) {
-    let values = nodes.iter().map(|at| node_name(&at.cluster, &at.node)).collect();
-    let not = Requirement { key: NODE_NAME.to_owned(), operator: Operator::NotIn, values };
-    match &mut template.required_terms {
-        Some(terms) => terms.iter_mut().for_each(|term| term.fields.push(not.clone())),
-        none => *none = Some(vec![NodeTerm { expressions: Vec::new(), fields: vec![not] }]),
+    let (clusters, nodes): (Vec<&NodeRef>, Vec<&NodeRef>) = nodes.iter().partition(|at| at.node.is_empty());
+    let not = |key: &str, values: Vec<String>| {
+        let none = values.is_empty();
+        let requirement = Requirement { key: key.to_owned(), operator: Operator::NotIn, values };
+        (!none).then_some(requirement)
+    };
+    let fields = not(NODE_NAME, nodes.iter().map(|at| node_name(&at.cluster, &at.node)).collect());
+    let expressions = not(CLUSTER_LABEL, clusters.iter().map(|at| at.cluster.clone()).collect());
+    let terms =
+        template.required_terms.get_or_insert_with(|| vec![NodeTerm { expressions: Vec::new(), fields: Vec::new() }]);
+    for term in terms {
+        term.fields.extend(fields.clone());
+        term.expressions.extend(expressions.clone());
     }
 }

@@ -7,7 +7,7 @@ use pumice_units::Quantity;
 use pumice_wire::executor as wire;
 
 use crate::metrics::NodeCounts;
-use crate::rounds::{node_delta, node_name};
+use crate::rounds::{CLUSTER_LABEL, node_delta, node_name};
 
 /// The pool of nodes that name none.
 pub const DEFAULT_POOL: &str = "default";
@@ -39,7 +39,11 @@ impl Nodes {
                 self.remove(cluster, &node.name, &mut told);
             }
             told.push((pool.clone(), others(cluster, &node)));
-            let facts = facts(node);
+            let mut facts = facts(node);
+            if let Some(name) = facts.labels.get_mut(CLUSTER_LABEL) {
+                // The executor says that its cluster runs whole jobs; which one it is, is known here.
+                cluster.clone_into(name);
+            }
             self.nodes.insert(facts.name.clone(), (pool.clone(), facts.clone()));
             told.push((pool, shown(cluster, facts, is_open)));
         }

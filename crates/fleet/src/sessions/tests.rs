@@ -6,6 +6,7 @@ use pumice_ledger::{
 use pumice_wire::executor::from_executor::Message;
 
 use super::*;
+use crate::rounds::CLUSTER_LABEL;
 
 /// A leader's ledger and its conversations; jobs 1 to `jobs` are leased to cluster `one`.
 struct Scene {
@@ -21,7 +22,12 @@ impl Scene {
     fn new(jobs: u128) -> Self {
         let mut ledger = Ledger::new(PriorityClasses::new());
         let at = TimeMs(0);
-        let shape = Shape { priority_class: String::new(), requests: [].into(), template: serde_json::Value::Null };
+        let shape = Shape {
+            priority_class: String::new(),
+            requests: [].into(),
+            template: serde_json::Value::Null,
+            whole: None,
+        };
         let queue = Event::QueueSet(Box::default());
         ledger.fold(&Entry { events: vec![queue], ..Entry::new(at, "q", "") });
         let submitted = |job| {
@@ -385,4 +391,21 @@ fn nodes_are_all_known_once_nobody_is_away() {
     assert_eq!(known(&scene, SILENCE_MAX_MS + 1), Some(vec!["one/n".to_owned()]));
     scene.sessions.close("one", 7);
     assert_eq!(known(&scene, SILENCE_MAX_MS + 1), None, "its nodes may come back");
+}
+
+#[test]
+fn which_cluster_runs_whole_jobs_is_known_by_who_says_it() {
+    let mut scene = Scene::new(1);
+    scene.hello(7);
+    let node = |name: &str, labels: &[(&str, &str)]| wire::NodeState {
+        name: name.to_owned(),
+        labels: labels.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect(),
+        ..wire::NodeState::default()
+    };
+    let nodes = vec![node("a", &[(CLUSTER_LABEL, "true")]), node("b", &[(CLUSTER_LABEL, "another")]), node("c", &[])];
+    scene.say(7, Message::Nodes(wire::Nodes { complete: true, nodes, removed: Vec::new() }));
+    for (node, cluster) in [("a", Some("one")), ("b", Some("one")), ("c", None)] {
+        let at = NodeRef { cluster: "one".to_owned(), node: node.to_owned() };
+        assert_eq!(scene.sessions.node_label(&at, CLUSTER_LABEL), cluster, "{node}");
+    }
 }

@@ -62,11 +62,8 @@ mod tests {
     fn events_of_jobs_are_rows() {
         let run = RunId { job: JobId(1), attempt: 2 };
         let at = NodeRef { cluster: "east".to_owned(), node: "n".to_owned() };
-        let events = vec![
-            Event::QueueRemoved,
-            Event::Leased { run, at, pool: "p".to_owned(), away: None },
-            Event::Succeeded { run },
-        ];
+        let leased = Event::Leased { run, at, pool: "p".to_owned(), away: None, places: Vec::new() };
+        let events = vec![Event::QueueRemoved, leased, Event::Succeeded { run }];
         let entry = Entry { events, ..Entry::new(TimeMs(EPOCH_MS + 1_500), "a,\"b\"", "s") };
         assert_eq!(
             rows(&entry),

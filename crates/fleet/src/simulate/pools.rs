@@ -114,7 +114,9 @@ impl Pools {
             let Some(side) = self.pools.get_mut(name) else { continue };
             for proposal in proposals {
                 let taken = match proposal {
-                    Proposal::Lease { jobs, .. } => jobs.iter().all(|(job, _)| leased.contains(&(*job, name.as_str()))),
+                    Proposal::Lease { .. } | Proposal::LeaseWhole { .. } => {
+                        proposal.starts().iter().all(|(job, _)| leased.contains(&(*job, name.as_str())))
+                    }
                     Proposal::Preempt { run, .. } => {
                         ledger.run(*run).is_some_and(|run| run.phase == RunPhase::Stopping)
                     }
@@ -148,9 +150,10 @@ impl Side {
 fn take_rates(rates: &mut Rates, ledger: &Ledger, proposals: &[Proposal], now: i64) {
     let mut started: BTreeMap<&str, u32> = BTreeMap::new();
     for proposal in proposals {
-        let Proposal::Lease { jobs, .. } = proposal else { continue };
-        for job in jobs.iter().filter_map(|(id, _)| ledger.job(*id)) {
-            *started.entry(ledger.owner(job).0).or_default() += 1;
+        for (id, pods) in proposal.starts() {
+            if let Some(job) = ledger.job(id) {
+                *started.entry(ledger.owner(job).0).or_default() += pods;
+            }
         }
     }
     for (queue, jobs) in started {

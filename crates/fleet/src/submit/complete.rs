@@ -15,9 +15,6 @@ pub fn complete(item: &Item, pod_spec: &Value, rules: &Rules) -> Result<Complete
     let (mut labels, mut annotations) = (item.labels.clone(), item.annotations.clone());
     let gang = gang::complete(item, rules, &mut labels, &mut annotations)?;
     let fail_fast = annotations.get(FAIL_FAST).is_some_and(|text| text == "true");
-    let external_job_uri = external_job_uri(&item.external_job_uri, &annotations);
-    let price_band = annotations.get(PRICE_BAND).and_then(|text| PriceBand::parse(text));
-
     let mut fields = pod_spec.as_object().cloned().unwrap_or_default();
     let priority_class = priority_class(&mut fields, rules);
     resource_defaults(&mut fields, rules);
@@ -27,23 +24,31 @@ pub fn complete(item: &Item, pod_spec: &Value, rules: &Rules) -> Result<Complete
         defaults(fields, item, &priority_class, &requests, rules);
     }
     let (services, ingresses) = services::plan(item, &pod_spec, rules);
-    Ok(Completed {
+    let alone = item_alone(item, priority_class);
+    Ok(Completed { labels, annotations, pod_spec, services, ingresses, gang, fail_fast, requests, ..alone })
+}
+
+/// What an item of a priority class says apart from its pods.
+pub fn item_alone(item: &Item, priority_class: String) -> Completed {
+    let annotations = item.annotations.clone();
+    Completed {
         priority: priority(item.priority),
         namespace: item.namespace.clone(),
-        labels,
-        annotations,
-        pod_spec,
-        services,
-        ingresses,
+        labels: item.labels.clone(),
+        pod_spec: Value::Object(Map::new()),
+        services: Vec::new(),
+        ingresses: Vec::new(),
         client_id: present(&item.client_id),
-        external_job_uri,
+        external_job_uri: external_job_uri(&item.external_job_uri, &annotations),
         scheduler: item.scheduler.clone(),
-        gang,
-        fail_fast,
+        gang: None,
+        fail_fast: annotations.get(FAIL_FAST).is_some_and(|text| text == "true"),
         priority_class,
-        requests,
-        price_band,
-    })
+        requests: BTreeMap::new(),
+        price_band: annotations.get(PRICE_BAND).and_then(|text| PriceBand::parse(text)),
+        whole: None,
+        annotations,
+    }
 }
 
 /// Completes a job that was checked, of an item that was completed.
@@ -84,7 +89,7 @@ fn priority_class(fields: &mut Map<String, Value>, rules: &Rules) -> String {
 
 /// Gives main containers what they have neither requested nor limited. Init containers get nothing: a whole core would
 /// break the rule that they ask for none.
-fn resource_defaults(fields: &mut Map<String, Value>, rules: &Rules) {
+pub fn resource_defaults(fields: &mut Map<String, Value>, rules: &Rules) {
     for container in list_mut(fields, "containers").iter_mut().filter_map(Value::as_object_mut) {
         let resources = object_mut(container, "resources");
         for (name, amount) in &rules.default_job_limits {
@@ -107,16 +112,26 @@ fn defaults(
     rules: &Rules,
 ) {
     fields.insert("restartPolicy".to_owned(), json!("Never"));
+    if !item.required_node_labels.is_empty() {
+        let selector = object_mut(fields, "nodeSelector");
+        selector.extend(item.required_node_labels.iter().map(|(key, value)| (key.clone(), json!(value))));
+    }
+    pod_defaults(fields, priority_class, requests, rules);
+}
+
+/// What any pod of a priority class that asks for so much gets.
+pub fn pod_defaults(
+    fields: &mut Map<String, Value>,
+    priority_class: &str,
+    requests: &BTreeMap<String, Quantity>,
+    rules: &Rules,
+) {
     if fields.get("activeDeadlineSeconds").is_none_or(Value::is_null) {
         fields.insert("activeDeadlineSeconds".to_owned(), json!(active_deadline_secs(requests, rules)));
     }
     if fields.get("terminationGracePeriodSeconds").is_none_or(|seconds| seconds.is_null() || seconds == 0) {
         let seconds = rules.min_termination_grace_period.as_secs();
         fields.insert("terminationGracePeriodSeconds".to_owned(), json!(seconds));
-    }
-    if !item.required_node_labels.is_empty() {
-        let selector = object_mut(fields, "nodeSelector");
-        selector.extend(item.required_node_labels.iter().map(|(key, value)| (key.clone(), json!(value))));
     }
     let tolerations = tolerations(priority_class, requests, rules).map(|toleration| json!(toleration));
     let present = list_mut(fields, "tolerations");

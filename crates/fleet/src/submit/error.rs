@@ -103,6 +103,8 @@ pub enum ItemError {
     Namespace,
     #[error("priority: it is not a number")]
     Priority,
+    #[error("annotations[pumice.sh/volcano-job]: {0}")]
+    VolcanoJob(#[source] super::JobError),
     #[error("podSpec: it is missing: give one pod spec")]
     PodSpecMissing,
     #[error("podSpecs: there are {count} pod specs, with that in podSpec: a job has one, so submit more jobs")]

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use pumice_units::{GoDuration, Quantity};
 use serde::{Deserialize, Serialize};
 
+use super::VolcanoJobs;
+
 /// Limits and defaults. Names are those of Armada's configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -49,6 +51,9 @@ pub struct Rules {
     pub add_gang_id_label: bool,
     /// Whether services may have names that the submitter chose.
     pub allow_custom_service_names: bool,
+    /// The rules of whole Volcano Jobs; no file says them.
+    #[serde(skip)]
+    pub volcano_jobs: VolcanoJobs,
 }
 
 /// A toleration in a pod spec.
@@ -137,6 +142,7 @@ impl Default for Rules {
             default_gang_node_uniformity_label: String::new(),
             add_gang_id_label: false,
             allow_custom_service_names: false,
+            volcano_jobs: VolcanoJobs::default(),
         }
     }
 }

@@ -34,13 +34,7 @@ pub fn item<'i>(item: &'i Item, rules: &Rules) -> Result<&'i Value, ItemError> {
         return Err(ItemError::Namespace);
     }
     let pod_spec = one_pod_spec(item)?;
-    size(pod_spec, rules)?;
-    affinity(&pod_spec["affinity"]["nodeAffinity"])?;
-    if spec::list(pod_spec, "containers").is_empty() {
-        return Err(ItemError::Containers);
-    }
-    resources::check(pod_spec, rules)?;
-    resources::check_init_cores(pod_spec, rules)?;
+    placeable(pod_spec, rules)?;
     priority_class(pod_spec, rules)?;
     grace_period(pod_spec, rules)?;
     ingresses(item)?;
@@ -52,6 +46,32 @@ pub fn item<'i>(item: &'i Item, rules: &Rules) -> Result<&'i Value, ItemError> {
     node_labels(item, pod_spec)?;
     priority(item.priority)?;
     Ok(pod_spec)
+}
+
+/// What the scheduler reads of a pod spec.
+fn placeable(pod_spec: &Value, rules: &Rules) -> Rule {
+    size(pod_spec, rules)?;
+    affinity(&pod_spec["affinity"]["nodeAffinity"])?;
+    if spec::list(pod_spec, "containers").is_empty() {
+        return Err(ItemError::Containers);
+    }
+    resources::check(pod_spec, rules)?;
+    resources::check_init_cores(pod_spec, rules)
+}
+
+/// The rules of a pod spec that is one of several of a job.
+pub fn pod_spec(pod_spec: &Value, rules: &Rules) -> Rule {
+    placeable(pod_spec, rules)?;
+    grace_period(pod_spec, rules)?;
+    ports(pod_spec)?;
+    tolerations(pod_spec, rules)
+}
+
+/// The rules of an item apart from its pod specs.
+pub fn item_alone(item: &Item, rules: &Rules) -> Rule {
+    client_id(&item.client_id, rules)?;
+    price_band(item)?;
+    priority(item.priority)
 }
 
 /// The rules of a job of an item that breaks none.

@@ -7,6 +7,7 @@ use pumice_wire::job_sets::JobSet;
 use serde_json::{Map, Value, json};
 
 use super::story::{Stage, Story, Tally, Told};
+use super::whole::VOLCANO_JOB;
 use crate::call::text_at;
 use crate::pods::ATTEMPT;
 
@@ -32,6 +33,8 @@ pub struct Known {
     pub submitted: Option<Timestamp>,
     /// The Job that it was made of; none where another client submitted it.
     pub manifest: Option<Value>,
+    /// It is one job that is all of that.
+    pub is_whole: bool,
 }
 
 impl Known {
@@ -39,7 +42,9 @@ impl Known {
     pub fn of(first: JobDetails) -> Self {
         let submitted = first.submitted_ts.and_then(|at| Timestamp::try_from(at).ok());
         let spec = first.job_spec.unwrap_or_default();
-        let manifest = spec.annotations.get(MANIFEST).and_then(|text| serde_json::from_str(text).ok());
+        let is_whole = spec.annotations.contains_key(VOLCANO_JOB);
+        let manifest = spec.annotations.get(MANIFEST).or_else(|| spec.annotations.get(VOLCANO_JOB));
+        let manifest = manifest.and_then(|text| serde_json::from_str(text).ok());
         Known {
             queue: first.queue,
             name: first.jobset,
@@ -48,6 +53,7 @@ impl Known {
             owner: spec.owner,
             submitted,
             manifest: manifest.filter(Value::is_object),
+            is_whole,
         }
     }
 }
@@ -100,7 +106,8 @@ pub fn job(known: &Known, tally: &Tally, last: Option<Timestamp>, version: &str)
         }
     };
     spec.insert("queue".to_owned(), json!(known.queue));
-    let phase = phase(&spec, tally);
+    let phase = phase(&spec, tally, known.is_whole);
+    let pods = if known.is_whole { pods_of(&spec) } else { 1 };
     json!({
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
@@ -108,16 +115,22 @@ pub fn job(known: &Known, tally: &Tally, last: Option<Timestamp>, version: &str)
         "status": {
             "state": {"phase": phase, "lastTransitionTime": last.map(second)},
             "minAvailable": spec.get("minAvailable"),
-            "pending": tally.waiting, "running": tally.running, "succeeded": tally.succeeded,
+            "pending": tally.waiting * pods, "running": tally.running * pods, "succeeded": tally.succeeded * pods,
             "failed": tally.failed, "terminated": tally.cancelled,
         },
         "spec": spec,
     })
 }
 
+/// The pods of a job that is one for the fleet: where it is, they are counted. Of those of one that failed nobody told.
+fn pods_of(spec: &Map<String, Value>) -> u64 {
+    let tasks = spec.get("tasks").and_then(Value::as_array).into_iter().flatten();
+    tasks.map(|task| task.get("replicas").and_then(Value::as_u64).unwrap_or(0)).fold(0, u64::saturating_add).max(1)
+}
+
 /// A job's phase. It has ended when all of it has: a fleet ends none early.
-fn phase(spec: &Map<String, Value>, tally: &Tally) -> &'static str {
-    let number = |name: &str| spec.get(name).and_then(Value::as_u64);
+fn phase(spec: &Map<String, Value>, tally: &Tally, is_whole: bool) -> &'static str {
+    let number = |name: &str| spec.get(name).and_then(Value::as_u64).filter(|_| !is_whole);
     let wanted = number("minSuccess").or(number("minAvailable")).unwrap_or_else(|| tally.all());
     match tally {
         _ if tally.active() > 0 && tally.active() == tally.waiting && tally.active() == tally.all() => "Pending",
@@ -235,6 +248,25 @@ mod tests {
             owner: "ada".to_owned(),
             submitted: Some(Timestamp::UNIX_EPOCH),
             manifest,
+            is_whole: false,
+        }
+    }
+
+    #[test]
+    fn a_whole_job_ends_as_the_one_job_that_it_is() {
+        let manifest = json!({"metadata": {}, "spec": {"minAvailable": 2, "tasks": [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 2}]}});
+        let known = Known { is_whole: true, ..known(Some(manifest)) };
+        for (tally, end, counts) in [
+            (Tally { waiting: 1, ..Tally::default() }, None, (0, 0)),
+            (Tally { running: 1, ..Tally::default() }, None, (3, 0)),
+            (Tally { succeeded: 1, ..Tally::default() }, Some(JobEnd::Completed), (0, 3)),
+            (Tally { failed: 1, ..Tally::default() }, Some(JobEnd::Failed), (0, 0)),
+            (Tally { cancelled: 1, ..Tally::default() }, Some(JobEnd::Terminated), (0, 0)),
+        ] {
+            let typed: Job = serde_json::from_value(job(&known, &tally, None, "7")).unwrap();
+            let told = Counts::of(&typed);
+            assert_eq!((end_of(&typed), (told.running, told.succeeded)), (end, counts), "{tally:?}");
+            assert_eq!(told.total, 3);
         }
     }
 

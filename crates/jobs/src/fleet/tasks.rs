@@ -1,4 +1,4 @@
-//! From a Job to what a fleet is asked for: one job for each pod, all in one job set of the Job's name.
+//! From a Job to what a fleet is asked for: one job for each pod, or one for all of it, in one job set of the Job's name.
 //!
 //! Invariant: pure, and nothing is dropped in silence: what a fleet does not do is refused by its name, with what to do instead.
 //! An item's client id follows from the Job's key and the pod's place, so a submission that is repeated gives the same jobs.
@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::objects::MANIFEST;
 use super::refusal::Refusal;
+use super::whole;
 use crate::call::text_at;
 use crate::render::REPLICAS_MAX;
 
@@ -26,7 +27,7 @@ const INDEX: [&str; 2] = ["VK_TASK_INDEX", "VC_TASK_INDEX"];
 const GANG_ID: &str = "armadaproject.io/gangId";
 const GANG_CARDINALITY: &str = "armadaproject.io/gangCardinality";
 /// Armada's place in a queue where nobody says another; lower goes first.
-const PRIORITY: f64 = 1000.0;
+pub(super) const PRIORITY: f64 = 1000.0;
 
 /// Fields of a Job's spec that have a meaning here.
 const SPEC_FIELDS: &[&str] = &[
@@ -61,24 +62,9 @@ const TASK_FIELDS: &[&str] = &[
 ];
 
 /// What is wished for on a platform and can't be had here: the field, and what to do instead.
-const NOT_OF_JOBS: &[(&str, &str)] = &[
-    ("policies", "a fleet restarts no whole jobs: leave --max-retry out, and submit what failed again by jobctl retry"),
-    ("volumes", "a fleet makes no claims: name one that the clusters have in the pod's own volumes"),
-    ("ttlSecondsAfterFinished", "a fleet forgets jobs by a rule of its own: leave the field out"),
-    (
-        "networkTopology",
-        "a fleet places by node labels: use armadaproject.io/gangNodeUniformityLabel with Armada's client",
-    ),
-];
-const NOT_OF_TASKS: &[(&str, &str)] = &[
-    ("policies", "a fleet has no policies for tasks: leave them out"),
-    ("dependsOn", "a fleet starts all tasks as there is room: submit the later one when the first has ended"),
-    ("topologyPolicy", "a fleet does not place by NUMA: leave the field out"),
-    ("partitionPolicy", "a fleet has no partitions: leave the field out"),
-    ("minSuccess", "a fleet counts successes of whole jobs: use the job's minSuccess"),
-    ("maxParallel", PARALLEL),
-    ("retries", TRIES),
-];
+const NOT_OF_JOBS: &[(&str, &str)] =
+    &[("ttlSecondsAfterFinished", "a fleet forgets jobs by a rule of its own: leave the field out")];
+const NOT_OF_TASKS: &[(&str, &str)] = &[("maxParallel", PARALLEL), ("retries", TRIES)];
 const PARALLEL: &str =
     "a fleet does not bound how many of a job run at a time: leave --max-parallel out, the queue's share bounds them";
 const TRIES: &str = "a fleet runs failed pods again by the retry policy of the queue: leave --retries out";
@@ -109,19 +95,24 @@ pub fn items(job: &Value, key: &str) -> Result<Asked, Refusal> {
     known(spec, "spec", SPEC_FIELDS)?;
     refuse(spec, NOT_OF_JOBS)?;
     refuse_annotations(job.pointer("/metadata/annotations"))?;
-    plugins(spec)?;
     let tasks = spec.get("tasks").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let replicas: Vec<u64> = tasks.iter().map(replicas).collect::<Result<_, _>>()?;
     let total: u64 = replicas.iter().sum();
     if total == 0 || total > u64::from(REPLICAS_MAX) {
         return Err(Refusal::invalid(format!("the job has {total} pods; it may have 1 to {REPLICAS_MAX}")));
     }
-    let gang = gang(spec, total)?;
-    let mut items = Vec::new();
-    for (number, (task, replicas)) in tasks.iter().zip(replicas).enumerate() {
+    for task in tasks {
         let fields = object(Some(task), "spec.tasks")?;
         known(fields, "spec.tasks", TASK_FIELDS)?;
         refuse(fields, NOT_OF_TASKS)?;
+        refuse_annotations(task.pointer("/template/metadata/annotations"))?;
+    }
+    if whole::is_wanted(spec) {
+        return whole::item(job, key, manifest(job)?);
+    }
+    let gang = gang(spec, total)?;
+    let mut items = Vec::new();
+    for (number, (task, replicas)) in tasks.iter().zip(replicas).enumerate() {
         let template = Template::read(task, number, spec)?;
         for index in 0..replicas {
             let mut item = template.item(index)?;
@@ -144,8 +135,7 @@ pub fn items(job: &Value, key: &str) -> Result<Asked, Refusal> {
 
 /// The Job, to be kept beside its first pod. The server puts a job's id where `{JobId}` is written, which is to stay here.
 fn manifest(job: &Value) -> Result<String, Refusal> {
-    let text =
-        json!({"metadata": job["metadata"], "spec": job["spec"]}).to_string().replace("{JobId}", "\\u007bJobId}");
+    let text = without_ids(&json!({"metadata": job["metadata"], "spec": job["spec"]}));
     if text.len() > MANIFEST_BYTES_MAX {
         let bytes = text.len();
         return Err(Refusal::invalid(format!(
@@ -153,6 +143,11 @@ fn manifest(job: &Value) -> Result<String, Refusal> {
         )));
     }
     Ok(text)
+}
+
+/// JSON in whose text the server finds no place for a job's id.
+pub(super) fn without_ids(value: &Value) -> String {
+    value.to_string().replace("{JobId}", "\\u007bJobId}")
 }
 
 fn object<'j>(value: Option<&'j Value>, what: &str) -> Result<&'j Map<String, Value>, Refusal> {
@@ -167,7 +162,7 @@ fn known(fields: &Map<String, Value>, what: &str, known: &[&str]) -> Result<(), 
     }
 }
 
-fn is_said(value: &Value) -> bool {
+pub(super) fn is_said(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Array(items) => !items.is_empty(),
@@ -191,17 +186,6 @@ fn refuse_annotations(annotations: Option<&Value>) -> Result<(), Refusal> {
     }
 }
 
-/// Pods learn their index, and nothing of each other: `svc` stands in every rendered Job of several pods, and is left out.
-fn plugins(spec: &Map<String, Value>) -> Result<(), Refusal> {
-    let plugins = spec.get("plugins").and_then(Value::as_object);
-    match plugins.and_then(|plugins| plugins.keys().find(|name| !["env", "svc"].contains(&name.as_str()))) {
-        Some(name) => Err(Refusal::not_here(format!(
-            "a fleet has no job plugin {name}: pods of a job may be in different clusters and do not find each other by name"
-        ))),
-        None => Ok(()),
-    }
-}
-
 fn replicas(task: &Value) -> Result<u64, Refusal> {
     match task.get("replicas") {
         None | Some(Value::Null) => Ok(1),
@@ -212,17 +196,14 @@ fn replicas(task: &Value) -> Result<u64, Refusal> {
     }
 }
 
-/// Whether all pods start together. Some of them can't.
+/// Whether all pods start together. Where some of them do the Job goes as a whole.
 fn gang(spec: &Map<String, Value>, total: u64) -> Result<bool, Refusal> {
     match spec.get("minAvailable").and_then(Value::as_u64).unwrap_or(total) {
         0 | 1 => Ok(false),
         least if least == total && total > GANG_MAX as u64 => Err(Refusal::not_here(format!(
             "a fleet starts at most {GANG_MAX} pods together, and these are {total}: say --gang 1 if each can run by itself"
         ))),
-        least if least == total => Ok(true),
-        least => Err(Refusal::not_here(format!(
-            "a fleet starts all pods of a job together or each by itself, not {least} of {total}: say --gang or --gang 1"
-        ))),
+        _ => Ok(true),
     }
 }
 
@@ -241,7 +222,6 @@ impl Template {
             name => name.to_owned(),
         };
         let metadata = task.pointer("/template/metadata");
-        refuse_annotations(metadata.and_then(|metadata| metadata.get("annotations")))?;
         let texts = |field: &str| {
             let fields =
                 metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_object).into_iter().flatten();
@@ -288,7 +268,7 @@ impl Template {
 }
 
 /// A fleet plans with what each container takes at most: requests and limits are one and the same, what is said of either.
-fn settle(container: &mut Value) -> Result<(), Refusal> {
+pub(super) fn settle(container: &mut Value) -> Result<(), Refusal> {
     let said = |of: &str| {
         container.pointer(&format!("/resources/{of}")).and_then(Value::as_object).cloned().unwrap_or_default()
     };
@@ -363,17 +343,12 @@ mod tests {
         let refused = |job: &Value| items(job, "k").expect_err("refused").message;
         let mut said = Vec::new();
         said.push(refused(&flags(|flags| flags.retries = Some(2))));
-        said.push(refused(&flags(|flags| flags.max_retry = Some(2))));
         said.push(refused(&flags(|flags| flags.max_parallel = Some(1))));
         said.push(refused(&flags(|flags| flags.on_oom = Some("factor=2,max=1Gi".to_owned()))));
         said.push(refused(&flags(|flags| flags.after = vec!["ok:other".to_owned()])));
         said.push(refused(&flags(|flags| flags.deadline = Some("2026-12-01T00:00:00Z".to_owned()))));
-        said.push(refused(&flags(|flags| (flags.replicas, flags.min_available) = (Some(3), Some(2)))));
         said.push(refused(&flags(|flags| flags.replicas = Some(20_000))));
         said.push(refused(&flags(|flags| (flags.cpu, flags.memory) = (None, None))));
-        let mut job = flags(|_| ());
-        job["spec"]["plugins"] = json!({"mpi": []});
-        said.push(refused(&job));
         let mut job = flags(|_| ());
         job["spec"]["minAvailible"] = json!(1);
         said.push(refused(&job));

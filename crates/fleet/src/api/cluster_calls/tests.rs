@@ -77,6 +77,7 @@ fn row(attempt: u32, state: RunState) -> RunRow {
         error: None,
         ingress: [].into(),
         away: None,
+        places: Vec::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Submissions from the wire, case by case.
 
+use pumice_ledger::RunId;
 use serde_json::{Value, json};
 
 use super::*;
@@ -167,4 +168,36 @@ fn programs_make_no_shape() {
     let metadata = ObjectMeta { namespace: Some(kept.namespace), ..ObjectMeta::default() };
     let template = pumice_translate::pod_template(&metadata, &whole);
     assert_eq!(written.shapes[&one.shape].template, serde_json::to_value(template).expect("writes"));
+}
+
+#[test]
+fn a_whole_job_is_written_with_what_each_of_its_pods_asks_for() {
+    let amounts = json!({ "cpu": "500m", "memory": "64Mi" });
+    let task = |name: &str, replicas: i64, least: i64| {
+        json!({ "name": name, "replicas": replicas, "minAvailable": least, "template": {
+            "metadata": { "labels": { "role": name } },
+            "spec": { "nodeSelector": { "disk": name }, "containers": [{ "name": "main", "image": "busybox",
+                "resources": { "requests": amounts, "limits": amounts } }] } } })
+    };
+    let job = json!({ "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
+        "spec": { "minAvailable": 2, "tasks": [task("master", 1, 1), task("worker", 3, 1)] } });
+    let item = json!({ "namespace": "lab", "annotations": { annotations::VOLCANO_JOB: job.to_string() } });
+    let request = serde_json::from_value(json!({ "queue": "q", "jobSetId": "set", "jobRequestItems": [item, item] }));
+    let rules = Rules { volcano_jobs: submit::VolcanoJobs::judged_by(|_, _| Ok(())), ..Rules::default() };
+    let by = Request { user: "ada".to_owned(), at: TimeMs(1_764_000_000_000), random: u128::MAX };
+    let written = submission(request.expect("a request"), &rules, &by).expect("it breaks no rule");
+    let [first, second] = written.jobs.as_slice() else { panic!("{written:?}") };
+    assert_eq!((first.submitted.spec, first.submitted.shape), (second.submitted.spec, second.submitted.shape));
+    let shape = &written.shapes[&first.submitted.shape];
+    assert_eq!((shape.requests["cpu"], shape.requests["memory"]), (2_000, 4 * (64 << 20)), "all of it together");
+    let whole = shape.whole.as_ref().expect("it is whole");
+    assert_eq!((whole.least, whole.parts.iter().map(|part| part.pods).collect::<Vec<_>>()), (2, vec![1, 1, 2]));
+    assert_eq!(whole.parts[1].requests["cpu"], 500);
+    let template = whole.parts[2].template.to_string();
+    assert!(template.contains("worker"), "{template}");
+    let spec = JobSpec::read(&written.specs[&first.submitted.spec]).expect("a specification");
+    let run = RunId { job: first.submitted.job, attempt: 1 };
+    let lease = spec.lease(run, "q", "set", "").expect("it has a form on the wire");
+    let told: Value = serde_json::from_str(&lease.annotations[annotations::VOLCANO_JOB]).expect("JSON");
+    assert_eq!(told["spec"]["tasks"].as_array().map(Vec::len), Some(2));
 }

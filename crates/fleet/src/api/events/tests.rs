@@ -33,6 +33,7 @@ fn row(run: RunId) -> RunRow {
         error: None,
         ingress: BTreeMap::new(),
         away: None,
+        places: Vec::new(),
     }
 }
 
@@ -74,7 +75,7 @@ fn story() -> (Entry, Context) {
         Event::Reprioritised { jobs: jobs.clone(), priority: 3 },
         Event::Reprioritised { jobs: Vec::new(), priority: 3 },
         Event::SetReprioritised { jobs: vec![JobId(2)], priority: 3, requestor: "eve".to_owned() },
-        Event::Leased { run: one, at, pool: "default".to_owned(), away: None },
+        Event::Leased { run: one, at, pool: "default".to_owned(), away: None, places: Vec::new() },
         Event::Pending { run: one, pod: pod() },
         Event::Returned { run: one, reason: "no image".to_owned(), attempted: true },
         Event::Running { run: two, pod: pod(), node: "n2".to_owned() },

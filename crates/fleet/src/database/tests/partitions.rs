@@ -65,6 +65,7 @@ async fn a_log_of_one_table_becomes_the_first_partition() {
         "DROP TABLE retry_policies",
         "ALTER TABLE jobs DROP COLUMN grown",
         "ALTER TABLE runs DROP COLUMN away",
+        "ALTER TABLE runs DROP COLUMN places",
         "UPDATE meta SET value = 3 WHERE key = 'format'",
     ] {
         execute(&database, sql, vec![]).await;

@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_ledger::RunId;
 
-use crate::executor::facts::{PodEvent, PodFacts, PodPhase};
+use crate::executor::facts::{Kind, PodEvent, PodFacts, PodPhase};
 
 use super::run::{Ending, Leaving, Run, Stage};
 use super::{Core, DeleteAnswer, Deletion, EVENTS_MAX, Output, Refusal, RefusalKind};
 
 impl Core {
-    pub(super) fn all_pods(&mut self, pods: Vec<PodFacts>) {
+    /// These are all that there are of a kind.
+    pub(super) fn all(&mut self, kind: Kind, pods: Vec<PodFacts>) {
         let there: BTreeSet<(RunId, &str)> = pods.iter().map(|pod| (pod.run, pod.uid.as_str())).collect();
-        let known = self.runs.iter().filter_map(|(id, run)| Some((*id, run.pod.as_ref()?.uid.clone())));
+        let known = self.runs.iter().filter_map(|(id, run)| Some((*id, run.pod.as_ref()?)));
+        let known = known.filter(|(_, pod)| pod.kind == kind).map(|(id, pod)| (id, pod.uid.clone()));
         let gone: Vec<_> = known.filter(|(id, uid)| !there.contains(&(*id, uid.as_str()))).collect();
         gone.into_iter().for_each(|(id, uid)| self.pod_removed(id, &uid));
         pods.into_iter().for_each(|pod| self.pod(pod));
-        self.synced = true;
     }
 
     pub(super) fn pod(&mut self, pod: PodFacts) {
@@ -82,6 +83,12 @@ impl Core {
         run.settle(self.now, "the pod was deleted, and not by the fleet");
         if run.acknowledged {
             self.forget(id);
+        }
+    }
+
+    pub(super) fn member_failed(&mut self, pod: &PodFacts) {
+        if let Some(run) = self.runs.get_mut(&pod.run) {
+            run.member_failed(pod);
         }
     }
 
@@ -194,6 +201,7 @@ impl Core {
         let uid = run.pod.as_ref().map_or(&run.report.pod_uid, |pod| &pod.uid);
         self.outputs.push(Output::Delete {
             run: id,
+            kind: run.kind,
             namespace: run.namespace.clone(),
             name: run.report.pod_name.clone(),
             uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),

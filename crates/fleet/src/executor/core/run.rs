@@ -6,8 +6,8 @@ use pumice_ledger::{RunId, TimeMs};
 use pumice_wire::executor::{Lease, RunCause, RunContainer, RunPhase, RunReport};
 
 use crate::executor::categories::{Categories, Named, PodAction};
-use crate::executor::facts::{ContainerState, PodEvent, PodFacts, PodPhase};
-use crate::executor::pod::{cut_off_of, pod_name};
+use crate::executor::facts::{ContainerState, Kind, PodEvent, PodFacts, PodPhase};
+use crate::executor::pod::{cut_off_of, is_whole, pod_name};
 
 /// How far the making of a pod is.
 #[derive(Debug)]
@@ -63,9 +63,15 @@ impl Leaving {
     }
 }
 
+/// Failed pods of a whole job that are kept, the last ones.
+const FAILED_MAX: usize = 20;
+/// Of how many of them a failure tells.
+const FAILED_TOLD: usize = 3;
+
 /// A run.
 #[derive(Debug)]
 pub struct Run {
+    pub kind: Kind,
     pub queue: String,
     pub namespace: String,
     /// After how long without an answer of the server it is stopped; none for never.
@@ -78,6 +84,8 @@ pub struct Run {
     pub removed: Option<String>,
     pub leaving: Option<Leaving>,
     pub events: Vec<PodEvent>,
+    /// Pods of a whole job that failed, and how.
+    pub failed: Vec<PodFacts>,
     pub report: RunReport,
     /// When the report was sent in this session.
     pub sent: Option<TimeMs>,
@@ -99,6 +107,7 @@ impl Run {
             ..RunReport::default()
         };
         Self {
+            kind: Kind::Pod,
             queue: String::new(),
             namespace: String::new(),
             cut_off_ms: None,
@@ -108,6 +117,7 @@ impl Run {
             removed: None,
             leaving: None,
             events: Vec::new(),
+            failed: Vec::new(),
             report,
             sent: None,
             acknowledged: false,
@@ -119,10 +129,11 @@ impl Run {
     pub fn leased(id: RunId, lease: Lease, now: TimeMs) -> Self {
         let (queue, namespace, node) = (lease.queue.clone(), lease.namespace.clone(), lease.node.clone());
         let cut_off_ms = cut_off_of(&lease);
+        let kind = if is_whole(&lease) { Kind::Job } else { Kind::Pod };
         let mut run = Self::new(id, Stage::Waiting(Box::new(lease)), now);
         run.report.namespace.clone_from(&namespace);
         run.report.node = node;
-        Self { queue, namespace, cut_off_ms, ..run }
+        Self { kind, queue, namespace, cut_off_ms, ..run }
     }
 
     /// The lease of a run whose pod is to be asked for, which counts as asked for now.
@@ -241,7 +252,7 @@ impl Run {
         if self.end(RunPhase::Failed, now, reason, message) {
             self.report.cause = RunCause::Error as i32;
             self.report.run_attempted = true;
-            self.report.containers = self.pod.as_ref().map(containers).unwrap_or_default();
+            self.report.containers = self.pod.as_ref().map(|pod| self.ended(pod)).unwrap_or_default();
         }
     }
 
@@ -269,6 +280,7 @@ impl Run {
     pub fn follow(&mut self, pod: PodFacts) {
         pod.namespace.clone_into(&mut self.namespace);
         pod.queue.clone_into(&mut self.queue);
+        self.kind = pod.kind;
         if !self.is_ended() {
             self.report.namespace.clone_from(&pod.namespace);
             self.report.pod_uid.clone_from(&pod.uid);
@@ -299,7 +311,7 @@ impl Run {
         self.turn(phase, pod.since);
         if matches!(phase, RunPhase::Succeeded | RunPhase::Failed) {
             self.report.run_attempted = true;
-            self.report.containers = containers(pod);
+            self.report.containers = self.ended(pod);
             self.report.reason.clone_from(&pod.reason);
             self.report.message.clone_from(&pod.message);
         }
@@ -308,6 +320,33 @@ impl Run {
             if self.report.message.is_empty() {
                 self.report.message = how_it_failed(pod);
             }
+            self.name_failed();
+        }
+    }
+
+    /// A pod of a whole job failed.
+    pub fn member_failed(&mut self, pod: &PodFacts) {
+        self.failed.retain(|known| known.uid != pod.uid);
+        if self.failed.len() == FAILED_MAX {
+            self.failed.remove(0);
+        }
+        self.failed.push(pod.clone());
+    }
+
+    /// The containers that ended: of a whole job those of its pods that failed.
+    fn ended(&self, pod: &PodFacts) -> Vec<RunContainer> {
+        match pod.kind {
+            Kind::Pod => containers(pod),
+            Kind::Job => self.failed.iter().flat_map(containers).collect(),
+        }
+    }
+
+    /// Says of pods of a whole job how they failed.
+    fn name_failed(&mut self) {
+        for pod in self.failed.iter().take(FAILED_TOLD) {
+            let how = how_it_failed(pod);
+            let how = [pod.message.as_str(), &how].into_iter().find(|text| !text.is_empty()).unwrap_or("it failed");
+            self.report.message = format!("{}; pod {}: {how}", self.report.message, pod.name);
         }
     }
 

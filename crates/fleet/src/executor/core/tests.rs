@@ -10,7 +10,9 @@ use pumice_wire::kubernetes::PodSpec;
 use serde_json::json;
 
 use super::*;
-use crate::executor::facts::{Container, ContainerState, PodPhase};
+mod whole;
+
+use crate::executor::facts::{Container, ContainerState, Kind, PodPhase};
 
 pub(super) const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;
@@ -36,6 +38,7 @@ pub(super) fn lease(id: RunId) -> Lease {
 pub(super) fn pod(id: RunId, uid: &str, phase: PodPhase, since: TimeMs) -> PodFacts {
     PodFacts {
         run: id,
+        kind: Kind::Pod,
         queue: "q".to_owned(),
         namespace: "n".to_owned(),
         name: format!("armada-{id}"),
@@ -50,6 +53,14 @@ pub(super) fn pod(id: RunId, uid: &str, phase: PodPhase, since: TimeMs) -> PodFa
         reason: String::new(),
         message: String::new(),
         containers: Vec::new(),
+    }
+}
+
+/// What is said of a run before its number, where it is no pod.
+fn of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Pod => "",
+        Kind::Job => "job ",
     }
 }
 
@@ -87,10 +98,12 @@ impl Bench {
     fn put(&mut self, input: Input) -> &mut Self {
         for output in self.core.apply(self.now, input) {
             match output {
-                Output::Create { run, .. } => self.said.push(format!("create {}", run.job.0)),
-                Output::Delete { run, how, uid, .. } => {
+                Output::Create { run, objects } => {
+                    self.said.push(format!("create {}{}", of(objects.kind), run.job.0));
+                }
+                Output::Delete { run, kind, how, uid, .. } => {
                     let uid = uid.unwrap_or_else(|| "-".to_owned());
-                    self.said.push(format!("delete {} {uid} {how:?}", run.job.0));
+                    self.said.push(format!("delete {}{} {uid} {how:?}", of(kind), run.job.0));
                 }
                 Output::Report(runs) => {
                     if runs.complete {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pumice_ledger::{RunId, TimeMs};
 use pumice_units::GoDuration;
 
-use crate::executor::facts::PodPhase;
+use crate::executor::facts::{Kind, PodPhase};
 use crate::executor::stuck::Action;
 
 use super::Core;
@@ -65,7 +65,7 @@ impl Core {
                 let mut leaving = Leaving::new(Ending::Returned {
                     reason: verdict.reason,
                     message: verdict.message,
-                    attempted: !pod.node.is_empty(),
+                    attempted: pod.kind == Kind::Job || !pod.node.is_empty(),
                 });
                 leaving.if_version = Some(pod.version.clone());
                 leaving.is_ruled = true;

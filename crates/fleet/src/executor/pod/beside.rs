@@ -91,5 +91,6 @@ fn nothing(namespace: &str) -> Completed {
         priority_class: String::new(),
         requests: BTreeMap::new(),
         price_band: None,
+        whole: None,
     }
 }

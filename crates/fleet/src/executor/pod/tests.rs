@@ -30,7 +30,7 @@ fn lease(spec: &Value) -> Lease {
 }
 
 fn built(lease: &Lease) -> Objects {
-    build(RUN.parse().expect("parses"), lease, &Addressing::default()).expect("builds")
+    build(RUN.parse().expect("parses"), lease, &Settings::default()).expect("builds")
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn what_nothing_can_be_made_of_is_refused() {
     let whole = lease(&spec);
     let broken = Some(PodSpec::from_raw(vec![0x0a, 0x05, 1]));
     let run = RUN.parse().expect("parses");
-    let error = |lease: &Lease| build(run, lease, &Addressing::default()).expect_err("refuses");
+    let error = |lease: &Lease| build(run, lease, &Settings::default()).expect_err("refuses");
     assert!(matches!(error(&Lease { pod_spec: broken, ..whole.clone() }), PodError::Spec { .. }));
     assert_eq!(error(&Lease { pod_spec: None, ..whole.clone() }), PodError::NoContainers);
     assert_eq!(error(&Lease { node: String::new(), ..whole }), PodError::NoNode);
@@ -105,4 +105,38 @@ fn the_same_lease_gives_the_same_pod() {
     let spec = json!({ "containers": [{ "name": "main", "image": "busybox" }] });
     let lease = Lease { labels: BTreeMap::new(), ..lease(&spec) };
     assert_eq!(built(&lease), built(&lease));
+}
+
+#[test]
+fn a_whole_job() {
+    let job = json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+        "metadata": { "name": "train", "finalizers": ["x/y"], "labels": { "team": "a", RUN_LABEL: "forged" },
+            "annotations": { "note": "mine" } },
+        "spec": {
+            "minAvailable": 2, "queue": "theirs", "priorityClassName": "armada-default", "ttlSecondsAfterFinished": 1,
+            "plugins": { "svc": [] },
+            "tasks": [{ "name": "worker", "replicas": 2, "template": {
+                "metadata": { "labels": { "role": "worker" } },
+                "spec": { "priorityClassName": "armada-default", "restartPolicy": "OnFailure",
+                    "containers": [{ "name": "main", "image": "busybox", "env": [{ "name": "X", "value": "y" }] }] } } }],
+        },
+    });
+    let mut lease = lease(&json!({}));
+    lease.annotations.insert(annotations::VOLCANO_JOB.to_owned(), job.to_string());
+    lease.cut_off_ms = 60_000;
+    let objects = built(&lease);
+    assert_eq!(objects.kind, Kind::Job);
+    insta::assert_json_snapshot!(objects.pod);
+}
+
+#[test]
+fn a_run_is_read_of_the_names_of_its_pods() {
+    let run: RunId = RUN.parse().expect("parses");
+    for name in [pod_name(run), format!("{}-worker-0", pod_name(run)), format!("{}-a-b-12", pod_name(run))] {
+        assert_eq!(run_of(&name), Some(run), "{name}");
+    }
+    for name in ["armada-", "armada-x-1", "other", "armada-00000000000000000000000001"] {
+        assert_eq!(run_of(name), None, "{name}");
+    }
 }

@@ -55,6 +55,13 @@ impl Cluster {
                 "items": [{ "metadata": { "name": "node-a" }, "status": { "allocatable": { "cpu": "4" } } }] }),
             (Method::GET, "/api/v1/pods") => json!({ "kind": "PodList", "apiVersion": "v1",
                 "metadata": { "resourceVersion": "1" }, "items": *self.pods.lock().expect("whole") }),
+            (Method::GET, path) if path.starts_with("/apis/batch.volcano.sh") => {
+                // A stock cluster has no such kind.
+                let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
+                    "reason": "NotFound", "message": "the server could not find the requested resource" });
+                let missing = Response::builder().status(404).body(Full::new(Bytes::from(status.to_string())));
+                return missing.expect("a response").map(BodyExt::boxed_unsync);
+            }
             (Method::GET, _) => json!({ "kind": "EventList", "apiVersion": "v1",
                 "metadata": { "resourceVersion": "1" }, "items": [] }),
             (Method::POST, _) => {

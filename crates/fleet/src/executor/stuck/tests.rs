@@ -9,6 +9,7 @@ const DAEMON: &str = "Failed to pull image \"x\": code = Unknown desc = Error re
 fn pod() -> PodFacts {
     PodFacts {
         run: "00000000000000000000000001-1".parse().expect("parses"),
+        kind: Kind::Pod,
         queue: String::new(),
         namespace: String::new(),
         name: String::new(),

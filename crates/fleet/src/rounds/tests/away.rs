@@ -9,7 +9,7 @@ use super::*;
 
 const AWAY: i32 = -5;
 
-fn constraints(pool: PoolRules) -> Constraints {
+pub(super) fn constraints(pool: PoolRules) -> Constraints {
     let taints = vec![AwayToleration { key: "gpu".to_owned(), value: None, effect: Some("NoSchedule".to_owned()) }];
     let small = Condition { resource: "cpu".to_owned(), compare: Compare::Less, amount: 4000 };
     let kinds = vec![NodeKind { name: "gpu".to_owned(), taints, conditions: vec![small] }];
@@ -42,6 +42,7 @@ fn submit_gpu(scene: &mut Scene, cores: i64) -> JobId {
         priority_class: "urgent".to_owned(),
         requests: [("cpu".to_owned(), cores * 1000)].into(),
         template: serde_json::to_value(template).unwrap(),
+        whole: None,
     };
     let digest = Digest(9_000_000 + cores.unsigned_abs() as u128);
     let submitted = Submitted { job, spec: Digest(1), shape: digest, priority: 0, gang: None, fail_fast: false };

@@ -1,0 +1,77 @@
+//! Jobs that are several pods: a whole job of a cluster, which places and runs them itself.
+//!
+//! To the ledger it is one job with one run at a time, like any other. What its pods ask for stands in its shape, and where
+//! room is held for them in its run.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The pods of a job. They are numbered through, part after part, from 0.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Whole {
+    /// How many of them have to start together.
+    pub least: u32,
+    /// Pods that are alike.
+    pub parts: Vec<Part>,
+}
+
+/// Pods of a job that scheduling can't tell apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Part {
+    /// How many there are.
+    pub pods: u32,
+    /// What each takes: cpu in milli-cores, everything else in whole units.
+    pub requests: BTreeMap<String, i64>,
+    /// What placing one reads, as the scheduler's own JSON; the ledger only carries it.
+    #[serde(default)]
+    pub template: serde_json::Value,
+}
+
+/// Pods of a job that have room on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Place {
+    /// The node, of the run's cluster.
+    pub node: String,
+    /// The numbers of the pods.
+    pub pods: Vec<u32>,
+}
+
+impl Whole {
+    /// How many pods there are.
+    pub fn pods(&self) -> u32 {
+        self.parts.iter().map(|part| part.pods).fold(0, u32::saturating_add)
+    }
+
+    /// The numbers of all pods, each with the place of its part. O(pods).
+    pub fn numbered(&self) -> impl Iterator<Item = (u32, usize)> {
+        let parts = self.parts.iter().enumerate();
+        (0..).zip(parts.flat_map(|(part, alike)| (0..alike.pods).map(move |_| part)))
+    }
+
+    /// The part of a pod; none where there is no such pod.
+    pub fn part_of(&self, pod: u32) -> Option<usize> {
+        let mut after = 0_u32;
+        self.parts.iter().position(|part| {
+            after = after.saturating_add(part.pods);
+            pod < after
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_are_numbered_part_after_part() {
+        let part = |pods| Part { pods, requests: BTreeMap::new(), template: serde_json::Value::Null };
+        let whole = Whole { least: 1, parts: vec![part(2), part(0), part(1)] };
+        assert_eq!(whole.numbered().collect::<Vec<_>>(), [(0, 0), (1, 0), (2, 2)]);
+        assert_eq!((whole.pods(), whole.part_of(1), whole.part_of(2), whole.part_of(3)), (3, Some(0), Some(2), None));
+        assert!(whole.numbered().all(|(pod, part)| whole.part_of(pod) == Some(part)));
+    }
+}
