@@ -293,6 +293,9 @@ impl Window {
         };
         for was in &before {
             let is = now.iter().find(|is| same(was, is));
+            if is.is_some() && was.members.is_none() {
+                continue;
+            }
             let kept: BTreeSet<String> = is.map(Shown::uids).into_iter().flatten().collect();
             let gone = was.uids().into_iter().filter(|uid| !kept.contains(uid));
             deltas.extend(gone.map(Delta::TaskRemove));
