@@ -71,13 +71,19 @@ fn the_executor_makes_pods_and_reads_no_secrets() {
             ("delete", "", "pods", None),
             ("create", "", "services", None),
             ("create", "networking.k8s.io", "ingresses", None),
+            ("create", JOBS, "jobs", None),
+            ("delete", JOBS, "jobs", None),
+            ("get", "", "pods", Some("log")),
+            ("patch", "", "nodes", None),
         ],
         &[
             ("get", "", "secrets", None),
             ("create", "", "pods", Some("binding")),
             ("patch", "", "pods", Some("status")),
             ("update", "", "nodes", None),
-            ("create", JOBS, "jobs", None),
+            ("update", JOBS, "jobs", None),
+            ("patch", JOBS, "jobs", Some("status")),
+            ("create", "batch", "jobs", None),
         ],
     );
 }
