@@ -3,6 +3,7 @@
 //! Invariant: each call has one answer, and an answer that the cluster did not give is never taken for a refusal.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::networking::v1::Ingress;
@@ -138,26 +139,37 @@ fn hosts(ingress: &Value) -> BTreeMap<i32, String> {
 
 /// Deletes a pod by its name, and by its uid where that is known.
 pub async fn delete(client: Client, namespace: &str, name: &str, uid: Option<String>, how: &Deletion) -> DeleteAnswer {
+    let params =
+        DeleteParams { grace_period_seconds: (*how == Deletion::Forced).then_some(0), ..DeleteParams::default() };
+    let pods: Api<Pod> = Api::namespaced(client, namespace);
+    delete_one(&pods, ("pod", namespace, name), uid, how, params).await
+}
+
+/// Deletes an object of a kind, a namespace and a name, on the conditions that its uid and `how` are.
+async fn delete_one<K: Clone + Debug + DeserializeOwned>(
+    api: &Api<K>,
+    (kind, namespace, name): (&str, &str, &str),
+    uid: Option<String>,
+    how: &Deletion,
+    params: DeleteParams,
+) -> DeleteAnswer {
     let has_uid = uid.is_some();
     let resource_version = match how {
         Deletion::IfVersion(version) => Some(version.clone()),
         Deletion::Graceful | Deletion::Forced => None,
     };
-    let params = DeleteParams {
-        grace_period_seconds: (*how == Deletion::Forced).then_some(0),
-        preconditions: Some(Preconditions { uid, resource_version: resource_version.clone() }),
-        ..DeleteParams::default()
-    };
-    let pods: Api<Pod> = Api::namespaced(client, namespace);
-    match pods.delete(name, &params).await {
+    let has_version = resource_version.is_some();
+    let params = DeleteParams { preconditions: Some(Preconditions { uid, resource_version }), ..params };
+    match api.delete(name, &params).await {
         Ok(_) => DeleteAnswer::Accepted,
         Err(error) => match failure(&error) {
             Failure::NotFound => DeleteAnswer::NotFound,
-            Failure::Conflict if resource_version.is_some() => DeleteAnswer::Changed,
-            // Another pod has the name by now.
+            Failure::Conflict if has_version => DeleteAnswer::Changed,
+            // Another one has the name by now.
             Failure::Conflict if has_uid => DeleteAnswer::NotFound,
             _ => {
-                tracing::warn!(namespace, pod = name, %error, "a pod was not deleted, will be tried again");
+                let error = words(&error);
+                tracing::warn!(namespace, name, error, "a {kind} was not deleted, will be tried again");
                 DeleteAnswer::Failed
             }
         },

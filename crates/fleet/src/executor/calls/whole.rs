@@ -3,16 +3,16 @@
 //! Invariant: a Job that is deleted is there until its pods are gone, so that a run whose Job is gone has nothing that runs.
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams, PropagationPolicy};
 use kube::core::ApiResource;
 use kube::{Api, Client};
 use pumice_api::batch;
 use serde_json::Value;
 
-use pumice_cluster::{Failure, failure, words};
+use pumice_cluster::{Failure, failure};
 use pumice_ledger::RunId;
 
-use super::{refusal, taken_by};
+use super::{delete_one, refusal, taken_by};
 use crate::executor::core::{DeleteAnswer, Deletion, Input, Refusal, RefusalKind};
 use crate::executor::pod::RUN_LABEL;
 use crate::executor::stuck::Checks;
@@ -65,34 +65,8 @@ pub async fn delete(
         tracing::warn!(namespace, job = name, %error, "pods of a job were not deleted, will be tried again");
         return DeleteAnswer::Failed;
     }
-    let has_uid = uid.is_some();
-    let resource_version = match how {
-        Deletion::IfVersion(version) => Some(version.clone()),
-        Deletion::Graceful | Deletion::Forced => None,
-    };
-    let params = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Foreground),
-        preconditions: Some(Preconditions { uid, resource_version: resource_version.clone() }),
-        ..DeleteParams::default()
-    };
-    match jobs_of(client, namespace).delete(name, &params).await {
-        Ok(_) => DeleteAnswer::Accepted,
-        Err(error) => match failure(&error) {
-            Failure::NotFound => DeleteAnswer::NotFound,
-            Failure::Conflict if resource_version.is_some() => DeleteAnswer::Changed,
-            // Another Job has the name by now.
-            Failure::Conflict if has_uid => DeleteAnswer::NotFound,
-            _ => {
-                tracing::warn!(
-                    namespace,
-                    job = name,
-                    error = words(&error),
-                    "a job was not deleted, will be tried again"
-                );
-                DeleteAnswer::Failed
-            }
-        },
-    }
+    let params = DeleteParams { propagation_policy: Some(PropagationPolicy::Foreground), ..DeleteParams::default() };
+    delete_one(&jobs_of(client, namespace), ("job", namespace, name), uid, how, params).await
 }
 
 /// Deletes all pods of a run at once.
