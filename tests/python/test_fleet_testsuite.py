@@ -1,4 +1,4 @@
-"""Armada's test specifications, all by one command, on a cluster whose pods are processes."""
+"""Armada's test specifications, on a cluster whose pods are processes."""
 
 from __future__ import annotations
 
@@ -94,13 +94,21 @@ def test_all_specifications_hold(ground: Ground, tmp_path: Path) -> None:
     if not SPECIFICATIONS.is_dir():
         assert "CI" not in os.environ, f"{SPECIFICATIONS} is missing although CI is set"
         pytest.skip(f"there is no {SPECIFICATIONS}")
-    junit = tmp_path / "results.xml"
+    folders = {path.parent for path in SPECIFICATIONS.rglob("*.yaml")}
+    # By themselves and last: of 1,500 finished pods the executor keeps 1,000, and the members of a gang look for each
+    # other's pods with a tenth of a CPU.
+    heavy = {folder for folder in folders if folder.name == "performance"}
+    done = [name for part in (folders - heavy, heavy) for name in _run(ground, sorted(part), tmp_path / "results.xml")]
+    assert len(done) == len(set(done)) == len(list(SPECIFICATIONS.rglob("*.yaml")))
+
+
+def _run(ground: Ground, folders: list[Path], junit: Path) -> list[str]:
+    """Runs the specifications in some folders, which must all hold, and returns their names."""
     who = ("--server", ground.fleet.address, "--identity", str(ground.fleet.administrator.file))
     # The simulated node would be through with its pods before they are cancelled.
     flags = ("--annotate=pumice.sh/simulated-duration=1h", "--parallel=3", f"--junit={junit}")
-    command = [BINARIES / "pumice", "fleet", "testsuite", *who, *flags, SPECIFICATIONS]
+    command = [BINARIES / "pumice", "fleet", "testsuite", *who, *flags, *folders]
     said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=840)
-    results = ElementTree.parse(junit).getroot()
     print(said.stdout, said.stderr)
     assert said.returncode == 0
-    assert len(list(results.iter("testcase"))) == len(list(SPECIFICATIONS.rglob("*.yaml")))
+    return [case.attrib["name"] for case in ElementTree.parse(junit).iter("testcase")]

@@ -5,7 +5,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +73,8 @@ impl Hierarchy {
         }
     }
 
-    /// Prepares the group of a node and proves that groups can be made and limited there.
+    /// Prepares the group of a node and proves that groups can be made and limited there. All its pods together weigh as
+    /// much as the machine has CPUs: a group is one party among the machine's processes, however many pods it holds.
     pub(crate) fn prepare(&self, node: &Path) -> io::Result<()> {
         if let Hierarchy::V2 { root } = self {
             let mut dir = root.clone();
@@ -85,12 +88,28 @@ impl Hierarchy {
         for root in self.roots() {
             fs::create_dir_all(root.join(node))?;
         }
+        let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+        let milli = i64::try_from(cpus).unwrap_or(i64::MAX).saturating_mul(1000);
+        for group in node.ancestors().filter(|group| !group.as_os_str().is_empty()) {
+            self.weigh(group, milli)?;
+        }
         let probe = CgroupSpec { hierarchy: self.clone(), path: node.join("probe") };
         let limits = Limits { memory_bytes: Some(64 << 20), ..Limits::default() };
         let made = probe.create(100).and_then(|()| ContainerCgroup::create(&probe, "probe", &limits));
         let opened = made.and_then(|group| group.processes_files().map(drop));
         probe.remove();
         opened
+    }
+
+    /// Gives a group its weight among its siblings: that of so many thousandths of a CPU.
+    fn weigh(&self, group: &Path, milli: i64) -> io::Result<()> {
+        match self {
+            Hierarchy::V1 { cpu: Some(cpu), .. } => {
+                fs::write(cpu.join(group).join("cpu.shares"), shares(milli).to_string())
+            }
+            Hierarchy::V1 { cpu: None, .. } => Ok(()),
+            Hierarchy::V2 { root } => fs::write(root.join(group).join("cpu.weight"), weight(milli).to_string()),
+        }
     }
 
     fn roots(&self) -> Vec<&Path> {
@@ -107,16 +126,10 @@ impl CgroupSpec {
         for root in self.hierarchy.roots() {
             make_dir(&root.join(&self.path))?;
         }
+        self.hierarchy.weigh(&self.path, cpu_request_milli)?;
         match &self.hierarchy {
-            Hierarchy::V1 { cpu: Some(cpu), .. } => {
-                fs::write(cpu.join(&self.path).join("cpu.shares"), shares(cpu_request_milli).to_string())
-            }
-            Hierarchy::V1 { cpu: None, .. } => Ok(()),
-            Hierarchy::V2 { root } => {
-                let dir = root.join(&self.path);
-                fs::write(dir.join("cpu.weight"), weight(cpu_request_milli).to_string())?;
-                fs::write(dir.join("cgroup.subtree_control"), "+memory +cpu")
-            }
+            Hierarchy::V1 { .. } => Ok(()),
+            Hierarchy::V2 { root } => fs::write(root.join(&self.path).join("cgroup.subtree_control"), "+memory +cpu"),
         }
     }
 
@@ -366,6 +379,20 @@ mod tests {
         assert_eq!(read("unified/p/u/c/memory.max"), "1048576");
         assert_eq!(read("unified/p/u/c/cpu.max"), "150000 100000");
         assert_eq!(read("unified/p/u/c/cpu.weight"), "20");
+    }
+
+    #[test]
+    fn all_pods_of_a_node_weigh_as_much_as_the_machine_has_cpus() {
+        let dir = tempfile::tempdir().unwrap();
+        let (memory, cpu) = (dir.path().join("memory"), dir.path().join("cpu"));
+        let hierarchy = Hierarchy::V1 { memory, cpu: Some(cpu.clone()) };
+        // What the kernel makes by itself in a group is missing here, and so the last step fails.
+        let error = hierarchy.prepare(Path::new("pumice/node")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let expected = (thread::available_parallelism().unwrap().get() * 1024).to_string();
+        for group in ["pumice", "pumice/node"] {
+            assert_eq!(fs::read_to_string(cpu.join(group).join("cpu.shares")).unwrap_or_default(), expected, "{group}");
+        }
     }
 
     #[test]
