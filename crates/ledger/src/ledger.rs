@@ -342,6 +342,13 @@ impl Ledger {
                 wrong.push(format!("{id} runs beside an earlier attempt"));
             }
         }
+        for (id, run) in self.runs.iter() {
+            let is_whole = self.shape_of_run(run).whole.is_some();
+            if is_whole == run.places.is_empty() {
+                let what = if is_whole { "a whole job" } else { "a single pod" };
+                wrong.push(format!("{id} is {what}, and its pods have places on {} nodes", run.places.len()));
+            }
+        }
         let waiting: usize = self.queues.iter().map(|(_, row)| row.lines.waiting()).sum();
         let queued = self.jobs.values().filter(|job| job.phase == Phase::Queued).count();
         if waiting != queued {

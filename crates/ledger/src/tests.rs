@@ -341,14 +341,16 @@ fn a_queue_with_jobs_stays() {
     assert_eq!(ledger.digest(), "");
 }
 
-/// One thing that may happen.
 /// Jobs that one decision changes of what was asked of more.
 const PART: usize = 2;
 
+/// One thing that may happen.
 #[derive(Debug, Clone)]
 enum Step {
     Request(u8, u8),
     Lease(u8, bool),
+    /// A whole job gets room for so many pods on one node and the rest on another, which is of the same cluster or not.
+    LeaseWhole(u8, u32, bool),
     Report(u8, u8, u8),
     Preempt(u8, u8),
     Silent(bool),
@@ -359,11 +361,31 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..9_u8, 0..8_u8).prop_map(|(kind, job)| Step::Request(kind, job)),
         4 => (0..8_u8, any::<bool>()).prop_map(|(job, first)| Step::Lease(job, first)),
+        3 => (0..8_u8, 1..=3_u32, any::<bool>()).prop_map(|(job, split, apart)| Step::LeaseWhole(job, split, apart)),
         4 => (0..8_u8, 1..4_u8, 0..6_u8).prop_map(|(job, attempt, kind)| Step::Report(job, attempt, kind)),
         1 => (0..8_u8, 1..4_u8).prop_map(|(job, attempt)| Step::Preempt(job, attempt)),
         1 => any::<bool>().prop_map(Step::Silent),
         1 => any::<u8>().prop_map(Step::Stale),
     ]
+}
+
+/// Which jobs of a story are whole.
+fn is_whole(job: u128) -> bool {
+    job.is_multiple_of(3)
+}
+
+/// A job of a story, of one pod or whole.
+fn told(job: u8) -> Event {
+    let job = u128::from(job);
+    match submitted(job, if job.is_multiple_of(2) { "urgent" } else { "spare" }) {
+        Event::Submitted(new) if is_whole(job) => Event::Submitted(Submitted { shape: whole::DIGEST, ..new }),
+        event => event,
+    }
+}
+
+fn told_shapes() -> BTreeMap<Digest, Shape> {
+    let single = ["urgent", "spare"].map(|class| (digest(class), shape(class)));
+    single.into_iter().chain([(whole::DIGEST, whole::whole_shape())]).collect()
 }
 
 fn scope(place: u8) -> Scope {
@@ -376,7 +398,7 @@ fn scope(place: u8) -> Scope {
 fn asked(kind: u8, job: u8) -> Event {
     let jobs = vec![JobId(u128::from(job))];
     match kind {
-        0..=2 => submitted(u128::from(job), if job.is_multiple_of(2) { "urgent" } else { "spare" }),
+        0..=2 => told(job),
         3 => Event::CancelAsked { jobs, filter: Filter::Active, reason: String::new() },
         4 => Event::PreemptAsked { jobs, reason: String::new() },
         5 => Event::ScopeCancelAsked { scope: scope(job), reason: String::new() },
@@ -390,6 +412,14 @@ fn asked(kind: u8, job: u8) -> Event {
 fn inbox(step: &Step) -> Inbox {
     match step {
         Step::Lease(job, first) => lease(u128::from(*job), if *first { "one" } else { "two" }),
+        Step::LeaseWhole(job, split, apart) => {
+            let at = |cluster: &str, node: &str| NodeRef { cluster: cluster.to_owned(), node: node.to_owned() };
+            let second = at(if *apart { "two" } else { "one" }, "m");
+            let places = vec![(at("one", "n"), (0..*split).collect()), (second, (*split..3).collect())];
+            let places = places.into_iter().filter(|(_, pods): &(NodeRef, Vec<u32>)| !pods.is_empty()).collect();
+            let proposal = Proposal::LeaseWhole { job: JobId(u128::from(*job)), places, pool: "p".to_owned() };
+            Inbox { proposals: vec![proposal], ..Inbox::default() }
+        }
         Step::Report(job, attempt, kind) => {
             let kind = match kind {
                 0 => ReportKind::Pending(PodRef::default()),
@@ -470,7 +500,7 @@ impl Tables {
             queues: self.queues.clone(),
             executors: self.executors.clone(),
             policies: BTreeMap::new(),
-            shapes: ["urgent", "spare"].map(|class| (digest(class), shape(class))).into(),
+            shapes: told_shapes(),
             jobs: self.jobs.values().cloned().collect(),
             runs: self.runs.values().cloned().collect(),
             broads: self.broads.clone(),
@@ -524,7 +554,7 @@ proptest! {
         let mut ever = BTreeSet::new();
         for (now, step) in (5..).map(TimeMs).zip(&steps) {
             if let Step::Request(kind, job) = step {
-                let entry = Entry { at: now, ..request("s", vec![asked(*kind, *job)]) };
+                let entry = Entry { at: now, shapes: told_shapes(), ..request("s", vec![asked(*kind, *job)]) };
                 // The id of a job that has ended is never given again.
                 let again = *kind <= 2 && !ever.insert(*job);
                 if !again {
@@ -546,8 +576,11 @@ proptest! {
             }
             let decided = ledger.decide(now, inbox(step), Retries::default());
             for event in decided.iter().flat_map(|entry| &entry.events) {
-                let to_cordoned = matches!(event, Event::Leased { at, .. } if ledger.is_cordoned(&at.cluster));
-                prop_assert!(!to_cordoned, "{:?}", event);
+                let Event::Leased { run, at, places, .. } = event else { continue };
+                prop_assert!(!ledger.is_cordoned(&at.cluster), "{:?}", event);
+                let pods: Vec<u32> = places.iter().flat_map(|place| place.pods.clone()).collect();
+                let wanted = if is_whole(run.job.0) { vec![0, 1, 2] } else { vec![] };
+                prop_assert_eq!(pods, wanted, "{:?}", event);
             }
             log.extend(decided);
             prop_assert_eq!(ledger.lint(), Vec::<String>::new());
@@ -573,5 +606,9 @@ proptest! {
         prop_assert_eq!(again.digest(), ledger.digest());
         prop_assert!(ends.values().all(|count| *count == 1), "{:?}", ends);
         prop_assert_eq!(ever.len(), ends.len() + ledger.jobs().count());
+        if ledger.jobs().next().is_none() && ledger.runs().next().is_none() {
+            let shares = ledger.queues().map(|queue| queue.queued.len() + queue.held.len());
+            prop_assert_eq!(shares.sum::<usize>(), 0, "nobody has a share of anything");
+        }
     }
 }

@@ -2,7 +2,10 @@
 
 use super::*;
 
-fn whole_shape() -> Shape {
+/// Of [`whole_shape`].
+pub(super) const DIGEST: Digest = Digest(3);
+
+pub(super) fn whole_shape() -> Shape {
     let part = |pods, cpu| Part { pods, requests: [("cpu".to_owned(), cpu)].into(), template: serde_json::Value::Null };
     let whole = Whole { least: 2, parts: vec![part(1, 500), part(2, 1000)] };
     Shape { requests: [("cpu".to_owned(), 2500)].into(), whole: Some(whole), ..shape("spare") }
@@ -11,9 +14,9 @@ fn whole_shape() -> Shape {
 fn with_whole() -> (Ledger, Vec<Entry>) {
     let queue = Entry { events: vec![Event::QueueSet(Box::default())], ..Entry::new(TimeMs(0), "q", "") };
     let submitted =
-        Submitted { job: JobId(1), spec: Digest(9), shape: Digest(3), priority: 0, gang: None, fail_fast: false };
+        Submitted { job: JobId(1), spec: Digest(9), shape: DIGEST, priority: 0, gang: None, fail_fast: false };
     let mut submission = request("s", vec![Event::Submitted(submitted)]);
-    submission.shapes.insert(Digest(3), whole_shape());
+    submission.shapes.insert(DIGEST, whole_shape());
     let mut ledger = Ledger::new(classes());
     ledger.fold(&queue);
     assert_eq!(ledger.fold(&submission), []);
@@ -89,7 +92,7 @@ fn a_cluster_that_gave_it_back_is_avoided_and_the_log_gives_the_same_again() {
     let run = RunId { job: JobId(1), attempt: 2 };
     let saved = Saved {
         queues: [("q".to_owned(), Queue::default())].into(),
-        shapes: [(Digest(3), whole_shape())].into(),
+        shapes: [(DIGEST, whole_shape())].into(),
         jobs: ledger.saved(JobId(1)).into_iter().collect(),
         runs: ledger.saved_run(run).into_iter().collect(),
         ..Saved::default()

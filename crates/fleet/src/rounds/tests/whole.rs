@@ -140,6 +140,27 @@ fn it_counts_to_its_queue_and_makes_room_as_a_whole() {
 }
 
 #[test]
+fn pods_that_find_room_while_others_are_proposed_wait_for_the_next_run() {
+    let mut scene = Scene::new(&[], &[("q", 1.0)]);
+    cluster(&mut scene, "one", &[("a", 2)]);
+    let job = submit(&mut scene, "q", 2, &[(3, 1)]);
+    let changed = scene.ledger.take_changed();
+    let deltas = scene.window.sync(&scene.ledger, &changed);
+    scene.pool.apply(&deltas);
+    let proposed = scene.pool.round(TimeMs(1));
+    // Room for the third comes before the ledger said anything of the first two.
+    cluster(&mut scene, "one", &[("b", 1)]);
+    assert_eq!(scene.pool.round(TimeMs(2)), [], "a second lease of it would not count");
+    let inbox = Inbox { proposals: proposed.clone(), ..Inbox::default() };
+    scene.ledger.decide(pumice_ledger::TimeMs(3), inbox, Retries::default());
+    assert_eq!((proposed.len(), places(&scene, job).as_str()), (1, "one: a [0, 1]"));
+    scene.pool.settle(&proposed[0], true, TimeMs(3));
+    let single = scene.submit("q", "default", 1, 0, None);
+    let leased = scene.round();
+    assert_eq!(leased, [(single, "one/b".to_owned())].into(), "its room was given back");
+}
+
+#[test]
 fn whole_jobs_beside_each_other_are_looked_at_up_to_a_number_of_pods() {
     let mut scene = Scene::new(&[], &[("q", 1.0)]);
     scene.window = Window::new("p", Limits { per_shape: 10, per_queue: 6 });
