@@ -17,6 +17,7 @@ use super::Output;
 const PROTO: &str = "crates/wire/proto";
 /// The definitions that have services; the rest comes along.
 const FILES: &[&str] = &[
+    "api/bids.proto",
     "api/event.proto",
     "api/executor.proto",
     "api/job.proto",
