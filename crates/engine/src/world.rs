@@ -4,6 +4,7 @@ use crate::backlog::Backlog;
 use crate::close;
 use crate::config::Config;
 use crate::cycle::Cycle;
+use crate::dims::Resources;
 use crate::explain::{self, NodeWhy, QueueWhy, Why};
 use crate::facts::{Delta, GroupPhase, NodeFacts, OwnerFacts};
 use crate::finder::Finder;
@@ -325,6 +326,11 @@ impl World {
             known.map(|(queue, _)| QueueView::of(&self.tables, &self.policy, queue)).collect();
         all.sort_by(|left, right| left.name.cmp(&right.name));
         all
+    }
+
+    /// What all nodes offer together.
+    pub fn total(&self) -> Resources {
+        self.tables.total()
     }
 
     /// The values that nodes have of a label. O(nodes).

@@ -9,7 +9,7 @@ use pumice_units::stable_hash;
 use crate::facts::{Delta, GroupFacts, GroupPhase, NodeFacts, PodFacts, ShapeTask};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::plugins;
-use crate::world::groups::{MADE_PREFIX, ROLES_MAX, ShapePart, key_of};
+use crate::world::groups::{GroupRow, MADE_PREFIX, ROLES_MAX, ShapePart, key_of};
 use crate::world::objects::Namespace;
 use crate::world::sub_jobs::{JOB_HYPER_NODE, REST};
 use crate::world::tables::{Shape, Tables};
@@ -36,12 +36,16 @@ impl Tables {
                 runs_ms.iter().for_each(|run| self.runs.learn(namespace, &profile, *run));
             }
             Delta::PriorityClassUpsert { name, value, global_default } => {
-                self.priorities.values.insert(name.clone(), (*value, *global_default));
-                self.resolve_priorities();
+                let before = self.priorities.values.insert(name.clone(), (*value, *global_default));
+                if before == Some((*value, *global_default)) {
+                    return false;
+                }
+                let for_all = *global_default || before.is_some_and(|(_, global_default)| global_default);
+                self.resolve_priorities(Some(name).filter(|_| !for_all));
             }
             Delta::PriorityClassRemove(name) => {
                 self.priorities.values.remove(name);
-                self.resolve_priorities();
+                self.resolve_priorities(None);
             }
             _ => return self.apply_object(delta),
         }
@@ -117,8 +121,11 @@ impl Tables {
         }
     }
 
-    fn resolve_priorities(&mut self) {
-        let groups: Vec<GroupId> = self.groups.table.iter().map(|(id, _)| id).collect();
+    /// Of the groups of one class, or of all.
+    fn resolve_priorities(&mut self, class: Option<&String>) {
+        let concerned = |row: &GroupRow| class.is_none_or(|class| *row.priority_class == **class);
+        let groups = self.groups.table.iter().filter(|(_, row)| concerned(row)).map(|(id, _)| id);
+        let groups: Vec<GroupId> = groups.collect();
         for group in groups {
             let row = self.groups.row_mut(group);
             row.priority = self.priorities.resolve(&row.priority_class);
