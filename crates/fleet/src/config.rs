@@ -6,6 +6,7 @@ use pumice_ledger::{PolicyError, PriorityClass, PriorityClasses, Retries};
 use serde::Deserialize;
 
 use crate::api::Permission;
+use crate::bidding::{Bidding, PricingApi, PricingError};
 use crate::front::{Access, Issuer, IssuerError, IssuerSettings, PermissionGroups, User, Users, UsersError, UsersFile};
 use crate::leader::Hours;
 use crate::rounds::{Constraints, Limits};
@@ -15,7 +16,7 @@ mod away;
 mod scheduling;
 
 pub use away::{AwayCondition, AwayEntry, AwayNodeType, AwayOperator, AwayPool, TaintConfig, WellKnownNodeType};
-pub use scheduling::{Class, FloatingPool, FloatingResource, PoolConfig, Scheduling};
+pub use scheduling::{Class, FloatingPool, FloatingResource, MarketConfig, PoolConfig, Scheduling};
 
 /// Everything that may be set.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -29,6 +30,8 @@ pub struct Config {
     pub auth: Auth,
     /// How long what is over is kept.
     pub retention: Hours,
+    /// Who knows what queues bid in market pools.
+    pub pricing_api: PricingApi,
 }
 
 /// Who may what.
@@ -80,6 +83,16 @@ pub enum ConfigError {
         /// What is wrong.
         error: PolicyError,
     },
+    /// Bids decide in a pool, and nobody tells any.
+    #[error(
+        "scheduling.pools: experimentalMarketScheduling needs bids: say in pricingApi who tells them, with enabled: true"
+    )]
+    NoBids,
+    /// Bids are told, and decide nowhere.
+    #[error(
+        "pricingApi has no effect: no pool of scheduling.pools has experimentalMarketScheduling with enabled: true"
+    )]
+    NoMarket,
     /// One thing has two meanings.
     #[error("scheduling.{key}: {name:?} is there twice")]
     Twice {
@@ -88,6 +101,17 @@ pub enum ConfigError {
         /// What.
         name: String,
     },
+}
+
+/// Why bids of a configuration can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum BidsError {
+    /// Bids would decide where nobody tells any, or nowhere.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Nobody can be asked.
+    #[error("pricingApi")]
+    Pricing(#[from] PricingError),
 }
 
 /// Why nobody can be let in by a configuration.
@@ -134,6 +158,19 @@ impl Config {
     /// Where a limit can't be meant.
     pub fn constraints(&self) -> Result<Constraints, ConfigError> {
         self.scheduling.constraints()
+    }
+
+    /// Who is asked for bids; nobody where there is no market pool.
+    ///
+    /// # Errors
+    /// Where somebody has to be asked and can't.
+    pub fn bidding(&self) -> Result<Option<Bidding>, BidsError> {
+        match (self.scheduling.markets()?.is_empty(), self.pricing_api.enabled) {
+            (false, true) => Ok(Some(Bidding::new(&self.pricing_api)?)),
+            (true, false) => Ok(None),
+            (false, false) => Err(ConfigError::NoBids.into()),
+            (true, true) => Err(ConfigError::NoMarket.into()),
+        }
     }
 
     /// How much of a queue a round looks at.
@@ -189,6 +226,28 @@ mod tests {
         assert_eq!(config.permissions(), Err(ConfigError::Permission("fly".into())));
         let config = read(json!({"scheduling": {"priorityClasses": {"armada-default": {"priority": 1}}}}));
         assert_eq!(config.classes(), Err(ConfigError::Class("armada-preemptible".into())));
+    }
+
+    #[test]
+    fn bids_and_markets_need_each_other() {
+        let api = |enabled: bool| json!({"enabled": enabled, "serviceUrl": "bids:50051", "forceNoTls": true});
+        let pools = |enabled: bool| json!([{"name": "p", "experimentalMarketScheduling": {"enabled": enabled, "spotPriceCutoff": 0.9}}]);
+        for (market, asked, wanted) in [
+            (false, false, Ok(false)),
+            (true, true, Ok(true)),
+            (true, false, Err("say in pricingApi who tells them")),
+            (false, true, Err("pricingApi has no effect")),
+        ] {
+            let config = read(json!({"scheduling": {"pools": pools(market)}, "pricingApi": api(asked)}));
+            let found = config.bidding().map(|bidding| bidding.is_some()).map_err(|error| error.to_string());
+            assert_eq!(found.as_ref().map_or(Err(()), |found| Ok(*found)), wanted.map_err(drop), "{found:?}");
+            if let (Err(found), Err(wanted)) = (&found, wanted) {
+                assert!(found.contains(wanted), "{found}");
+            }
+        }
+        let cutoff = json!({"name": "p", "experimentalMarketScheduling": {"enabled": true, "spotPriceCutoff": -1}});
+        let error = read(json!({"scheduling": {"pools": [cutoff]}})).constraints().unwrap_err().to_string();
+        assert!(error.starts_with("scheduling.pools.p.experimentalMarketScheduling.spotPriceCutoff: -1"), "{error}");
     }
 
     #[test]

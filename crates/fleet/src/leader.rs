@@ -11,14 +11,14 @@ use std::time::Duration;
 use pumice_engine::Delta;
 use pumice_ledger::{Inbox, JobId, Ledger, PriorityClasses, Proposal, RestoreError, Retries, TimeMs};
 use pumice_wire::executor as wire;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::database::{Epoch, Error, Log, Seq};
 use crate::metrics::{Metrics, Snapshot, Stories};
-use crate::rounds::{Constraints, Limits, Penalties, Rates};
+use crate::rounds::{Bids, Constraints, Limits, Penalties, Rates};
 use crate::sessions::{Broken, Sessions, Unreached};
 
 mod commit;
@@ -135,6 +135,7 @@ pub struct Leader<L> {
     next_session: u64,
     metrics: Arc<Metrics>,
     retention: Retention,
+    bids: Option<watch::Receiver<Arc<Bids>>>,
 }
 
 /// Why leading ended.
@@ -153,7 +154,12 @@ impl<L: Log> Leader<L> {
     pub fn new(log: Arc<L>, options: Options) -> (Self, mpsc::Sender<Input>) {
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
         let (metrics, retention) = (Arc::default(), Retention::FOR_EVER);
-        (Self { log, options, inputs, next_session: 1, metrics, retention }, sender)
+        (Self { log, options, inputs, next_session: 1, metrics, retention, bids: None }, sender)
+    }
+
+    /// Takes what queues bid in market pools from there.
+    pub fn bidding(self, bids: watch::Receiver<Arc<Bids>>) -> Self {
+        Self { bids: Some(bids), ..self }
     }
 
     /// Removes what is over for so long.
@@ -220,6 +226,9 @@ impl<L: Log> Leader<L> {
         let mut renew = tokio::time::interval(RENEW_EVERY);
         let mut term = self.load(epoch, &mut renew).await?;
         term.keeper = Keeper::new(self.retention);
+        if let Some(bids) = &mut self.bids {
+            term.bids = Arc::clone(&bids.borrow_and_update());
+        }
         let mut head = self.log.head();
         let mut round = tokio::time::interval(ROUND_EVERY);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -239,6 +248,7 @@ impl<L: Log> Leader<L> {
                 }
                 changed = head.changed() => if changed.is_err() { return Ok(()) },
                 Some(found) = term.rounds.join_next() => term.found(found?),
+                bids = told(&mut self.bids) => term.bid(bids),
                 _ = round.tick() => term.silent(),
                 _ = keep.tick() => term.keep(&*self.log).await?,
             }
@@ -281,6 +291,18 @@ impl<L: Log> Leader<L> {
     }
 }
 
+/// What queues bid now, once that is something else.
+async fn told(bids: &mut Option<watch::Receiver<Arc<Bids>>>) -> Arc<Bids> {
+    if let Some(known) = bids {
+        if known.changed().await.is_ok() {
+            return Arc::clone(&known.borrow_and_update());
+        }
+        // Nobody tells any more.
+        *bids = None;
+    }
+    std::future::pending().await
+}
+
 /// Everything known while this server leads.
 struct Term {
     epoch: Epoch,
@@ -294,6 +316,7 @@ struct Term {
     constraints: Arc<Constraints>,
     rates: Rates,
     penalties: Penalties,
+    bids: Arc<Bids>,
     sessions: Sessions,
     outs: BTreeMap<String, (u64, mpsc::Sender<wire::ToExecutor>)>,
     inbox: Inbox,
@@ -348,6 +371,7 @@ impl Term {
             constraints: options.constraints.clone(),
             rates: Rates::new(options.constraints.rates),
             penalties: Penalties::default(),
+            bids: Arc::default(),
             sessions,
             outs: BTreeMap::new(),
             inbox: Inbox::default(),

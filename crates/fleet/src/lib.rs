@@ -3,6 +3,7 @@
 //! [`pumice_wire`] is what goes over the network; everything else speaks in types of its own.
 
 pub mod api;
+pub mod bidding;
 pub mod binoculars;
 mod clock;
 pub mod config;
@@ -16,6 +17,8 @@ pub mod leader;
 pub mod metrics;
 pub mod reports;
 pub mod rounds;
+#[cfg(test)]
+mod served;
 pub mod sessions;
 pub mod simulate;
 #[cfg(test)]
@@ -23,4 +26,5 @@ mod simulation;
 pub mod standing;
 pub mod submit;
 pub mod testsuite;
+mod trust;
 mod words;

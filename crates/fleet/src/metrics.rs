@@ -5,7 +5,7 @@
 //! and clusters, never by jobs or by what strangers write into a path.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +46,10 @@ pub struct Metrics {
     rounds: Mutex<BTreeMap<String, Arc<Histogram>>>,
     outcomes: Counts<2>,
     removed: Counts<1>,
+    /// When bids were last told, milliseconds since 1970, and how often they were not.
+    bids_told: AtomicI64,
+    bids_missed: AtomicU64,
+    spot: Mutex<BTreeMap<String, f64>>,
     requests: requests::Requests,
     writes: Arc<Writes>,
 }
@@ -69,6 +73,9 @@ impl Metrics {
             rounds: Mutex::default(),
             outcomes: Counts::new(["pool", "outcome"]),
             removed: Counts::new(["table"]),
+            bids_told: AtomicI64::new(NEVER),
+            bids_missed: AtomicU64::new(0),
+            spot: Mutex::default(),
             requests: requests::Requests::default(),
             writes,
         }
@@ -77,6 +84,7 @@ impl Metrics {
     /// This server leads from now on, or no more.
     pub(crate) fn leads(&self, since: Option<TimeMs>) {
         self.leads_since.store(since.map_or(NEVER, |since| since.0), Ordering::Relaxed);
+        self.spot.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Since when this server leads.
@@ -104,6 +112,22 @@ impl Metrics {
             pool.to_owned()
         };
         rounds.entry(key).or_insert_with(|| Arc::new(Histogram::new(&CYCLE_MS))).observe(took);
+    }
+
+    /// Bids were told at that time, or were not.
+    pub(crate) fn bids_told(&self, at: Option<TimeMs>) {
+        match at {
+            Some(at) => self.bids_told.store(at.0, Ordering::Relaxed),
+            None => drop(self.bids_missed.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// The price of a market pool, of which nothing costs anything where it has none.
+    pub(crate) fn spot_price(&self, pool: &str, price: Option<f64>) {
+        let mut spot = self.spot.lock().unwrap_or_else(PoisonError::into_inner);
+        if spot.len() < POOLS_MAX || spot.contains_key(pool) {
+            spot.insert(pool.to_owned(), price.unwrap_or_default());
+        }
     }
 
     /// A request was answered.
@@ -141,9 +165,32 @@ impl Metrics {
             snapshot.write(&mut page);
         }
         self.write_counters(&mut page);
+        self.write_prices(&mut page);
         self.requests.write(&mut page);
         self.writes.write(&mut page);
         page.into_text()
+    }
+
+    /// Nothing where nobody was ever asked for bids.
+    fn write_prices(&self, page: &mut Page) {
+        let (told, missed) = (self.bids_told.load(Ordering::Relaxed), self.bids_missed.load(Ordering::Relaxed));
+        if told != NEVER {
+            let help = "Unix timestamp of the bids that count";
+            let seconds = u64::try_from(told / 1_000).unwrap_or(0);
+            page.gauge("armada_scheduler_bid_price_cache_last_refresh_timestamp_seconds", help, seconds);
+        }
+        if told != NEVER || missed > 0 {
+            page.counter("pumice_fleet_bid_failures_total", "Questions for bids without an answer of use", missed);
+        }
+        let spot = self.spot.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !spot.is_empty() {
+            page.head("armada_scheduler_spot_price", "gauge", "Spot price for given pool");
+        }
+        for (pool, price) in spot {
+            // Prometheus' word for it is another one.
+            let price = if price == f64::INFINITY { "+Inf".to_owned() } else { price.to_string() };
+            page.line("armada_scheduler_spot_price", &[("pool", &pool)], price);
+        }
     }
 
     fn write_counters(&self, page: &mut Page) {

@@ -12,10 +12,12 @@ use pumice_engine::{Argument, Config, Delta, NodeFacts, Plan, PluginConfig, Queu
 use pumice_ledger::{Away, JobId, NodeRef, Preemption, PriorityClasses, Proposal, Queue, RunId};
 
 mod away;
+mod bids;
 mod ceilings;
 mod constraints;
 mod empty;
 mod homes;
+mod market;
 mod penalty;
 mod rates;
 mod turn;
@@ -24,9 +26,12 @@ mod whole;
 mod window;
 
 pub use away::{AwayRules, Compare, Condition, NodeKind, PoolRules, Way};
+pub use bids::{Bid, Bids, PoolBids, Price};
 use ceilings::{Ceilings, Desk};
 pub use constraints::{Allowance, Constraints, Held, Protected};
 pub use empty::could_hold;
+use market::Market;
+pub use market::MarketRules;
 pub use penalty::Penalties;
 pub use rates::{Grant, Rate, RateLimits, Rates};
 pub use whole::CLUSTER_LABEL;
@@ -59,6 +64,8 @@ pub struct Pool {
     /// Who may be away from home, and whose turn it is.
     ways: away::Ways,
     pass: Arc<homes::Pass>,
+    /// Who bids what, where bids decide.
+    market: Option<Market>,
 }
 
 impl Pool {
@@ -71,7 +78,9 @@ impl Pool {
     pub fn within(name: &str, classes: &PriorityClasses, constraints: Arc<Constraints>) -> Self {
         let desk = Arc::new(Desk::default());
         let mut registry = Registry::default();
-        registry.add(turn::NAME, &[], |_| Ok(Box::new(turn::Turn)));
+        let market = constraints.markets.get(name).map(|rules| Market::new(name, *rules, classes));
+        let ranks = market.is_none();
+        registry.add(turn::NAME, &[], move |_| Ok(Box::new(turn::Turn { ranks })));
         registry.add(uniformity::NAME, &[], |_| Ok(Box::new(uniformity::Uniformity)));
         let (ways, pass) = (away::Ways::new(&constraints.away, name), Arc::new(homes::Pass::default()));
         let (pool, home, of) = (name.to_owned(), constraints.away.of(name).home, pass.clone());
@@ -103,7 +112,7 @@ impl Pool {
         for delta in ways.classes() {
             world.apply(&delta);
         }
-        Self {
+        let mut pool = Self {
             name: name.to_owned(),
             world,
             proposed: BTreeMap::new(),
@@ -112,12 +121,36 @@ impl Pool {
             labels: uniformity::Labels::default(),
             ways,
             pass,
+            market,
+        };
+        if pool.is_market() {
+            pool.apply(&[Market::queue(WEIGHT as i32)]);
         }
+        pool
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether bids decide here.
+    pub fn is_market(&self) -> bool {
+        self.market.is_some()
+    }
+
+    /// What queues bid from now on. Only where [bids decide](Self::is_market) that means anything.
+    pub fn bid(&mut self, bids: Arc<Bids>) {
+        let told = self.market.as_mut().map(|market| market.bid(bids));
+        for delta in told.iter().flatten() {
+            self.world.apply(delta);
+        }
+    }
+
+    /// The price of the pool, as of what it was told last: the bid, from the highest down, with which more than the cutoff of
+    /// it is taken.
+    pub fn spot_price(&self) -> Option<Price> {
+        self.market.as_ref()?.spot(&self.world.total())
     }
 
     /// Takes in changes, of nodes or from a [`Window`].
@@ -138,7 +171,9 @@ impl Pool {
                 Delta::GroupUpsert(facts) => self.labels.gang(facts, &self.world),
                 _ => Vec::new(),
             };
-            for delta in parts.iter().chain([delta]) {
+            let translated = self.market.as_mut().map(|market| market.translate(delta));
+            let told = translated.as_deref().unwrap_or(std::slice::from_ref(delta));
+            for delta in parts.iter().chain(told) {
                 self.world.apply(delta);
             }
         }
@@ -192,7 +227,11 @@ impl Pool {
                 return None;
             }
             let beneficiary = eviction.beneficiary.as_deref().and_then(turn::job_of);
-            let preemption = Preemption { reason: eviction.message.clone(), beneficiary, requestor: String::new() };
+            let market = self.market.as_ref();
+            let bids =
+                market.and_then(|market| market.reason(&eviction.uid, eviction.beneficiary.as_deref(), beneficiary));
+            let reason = bids.unwrap_or_else(|| eviction.message.clone());
+            let preemption = Preemption { reason, beneficiary, requestor: String::new() };
             Some(Proposal::Preempt { run, preemption })
         }));
         proposals
@@ -202,6 +241,10 @@ impl Pool {
     /// nothing where no round looked at it.
     pub fn why(&mut self, namespace: &str, group: &str) -> Option<String> {
         let mut why = self.world.why(namespace, group)?.to_string();
+        let spot = self.spot_price();
+        if let Some(bid) = self.market.as_ref().and_then(|market| market.why(namespace, group, spot)) {
+            why.push_str(&format!("\n  {bid}"));
+        }
         for (group, nodes) in self.ways.groups(group) {
             let held = self.world.why(namespace, &group).map_or_else(|| "not tried".to_owned(), |why| why.to_string());
             why.push_str(&format!(
@@ -213,7 +256,11 @@ impl Pool {
 
     /// What a queue has here, and what it waits for.
     pub fn queue_why(&self, name: &str) -> Option<String> {
-        let why = self.world.queue_why(name)?.to_string();
+        let mut why = self.world.queue_why(name)?.to_string();
+        if let Some(market) = &self.market {
+            let all = self.world.queue_why(market::QUEUE).map(|why| why.to_string()).unwrap_or_default();
+            why = format!("{}\n  of all queues: {all}", market.queue_why(name, self.spot_price()));
+        }
         match self.world.queue_why(&away::queue_of_twins(name)).filter(|_| self.ways.any()) {
             Some(away) => Some(format!("{why}\n  away from home: {away}")),
             None => Some(why),

@@ -321,7 +321,7 @@ fn queue(name: &str) -> Queue {
 
 fn shape(class: &str, whole: Option<Whole>) -> Shape {
     let requests = [("cpu".to_owned(), whole.as_ref().map_or(1, Whole::pods).into())].into();
-    Shape { priority_class: class.to_owned(), requests, template: serde_json::Value::Null, whole }
+    Shape { priority_class: class.to_owned(), requests, template: serde_json::Value::Null, whole, price_band: None }
 }
 
 fn whole() -> Whole {

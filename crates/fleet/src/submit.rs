@@ -23,6 +23,7 @@ use serde_json::Value;
 
 pub use error::{Amount, ItemError, Misfit, Place, SubmitError};
 pub use gang::Gang;
+pub use pumice_ledger::PriceBand;
 pub use rules::{Effect, Operator, Rules, Toleration};
 pub(crate) use services::with_id;
 pub use services::{Addressing, ForId, IngressPlan, IngressRule, ServiceKind, ServicePlan, ServicePort};
@@ -200,29 +201,6 @@ pub enum Checked {
         /// Where the submitter has more about it.
         external_job_uri: Option<String>,
     },
-}
-
-/// A band of a market pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "they are letters")]
-pub enum PriceBand {
-    A,
-    B,
-    C,
-    D,
-    E,
-    F,
-    G,
-    H,
-}
-
-impl PriceBand {
-    /// A band by its letter, large or small.
-    pub fn parse(text: &str) -> Option<Self> {
-        let bands = [Self::A, Self::B, Self::C, Self::D, Self::E, Self::F, Self::G, Self::H];
-        let letters = ["a", "b", "c", "d", "e", "f", "g", "h"];
-        letters.into_iter().zip(bands).find(|(letter, _)| text.eq_ignore_ascii_case(letter)).map(|(_, band)| band)
-    }
 }
 
 /// The jobs of a request, in its order, or why none of them is taken. `O(size of the request)`.

@@ -11,6 +11,7 @@ use crate::executor::ExecutorSettings;
 use crate::ids::{Digest, JobId, RunId, TimeMs};
 use crate::job::Phase;
 use crate::memory::Growth;
+use crate::price::PriceBand;
 use crate::queue::Queue;
 use crate::retries::RetryPolicy;
 use crate::whole::{Place, Whole};
@@ -64,6 +65,9 @@ pub struct Shape {
     /// Its pods, where it is a whole job of several; `requests` are those of all together then, and `template` is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<Whole>,
+    /// Its band in market pools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_band: Option<PriceBand>,
 }
 
 /// Jobs that start together or not at all.

@@ -220,6 +220,19 @@ impl Ledger {
         index.map(|index| self.queues.row(index).lines.first(per_shape, most)).unwrap_or_default()
     }
 
+    /// The same where shapes of a class have ranks, the lowest first, that go before places in the queue.
+    pub fn first_ranked<K: Ord>(
+        &self,
+        queue: &str,
+        per_shape: usize,
+        most: usize,
+        rank: impl Fn(&Shape) -> K,
+    ) -> Vec<JobId> {
+        let Some(index) = self.queues.find(&queue.to_owned()) else { return Vec::new() };
+        let rank = |shape| rank(&self.shapes.row(shape).0);
+        self.queues.row(index).lines.first_ranked(per_shape, most, rank)
+    }
+
     /// Jobs of which scheduling has to look again, since this was last asked.
     pub fn take_changed(&mut self) -> BTreeSet<JobId> {
         std::mem::take(&mut self.changed)

@@ -21,6 +21,7 @@ mod ledger;
 mod lines;
 mod memory;
 mod pages;
+mod price;
 mod queue;
 mod restore;
 mod retries;
@@ -40,6 +41,7 @@ pub use job::{Asked, Ended, Job, Phase, Run, RunPhase};
 pub use ledger::{Ledger, PriorityClass, PriorityClasses};
 pub use lines::Place;
 pub use memory::{BumpError, Grown, Growth, MemoryBump};
+pub use price::PriceBand;
 pub use queue::{ClassLimit, Permission, Queue, QueueView, Subject, SubjectKind, Verb};
 pub use restore::{RestoreError, Saved, SavedJob, SavedRun};
 pub use retries::{

@@ -3,6 +3,7 @@
 //! Jobs of a queue that have the same shape stand in one line. A line's order is the queue's, so of a line only the first
 //! few need to be looked at: where they do not fit the rest does not either.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::hash::Hash;
 
@@ -93,6 +94,9 @@ impl<K: Clone + Eq + Hash, V, I: Copy + From<u32> + Into<usize>> Interned<K, V, 
     }
 }
 
+/// The class, the rank of a line, and the turn: which of two jobs goes first.
+type Ranked = (Reverse<i32>, usize, Turn);
+
 /// The jobs of a queue that wait, in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lines {
@@ -157,10 +161,10 @@ impl Lines {
         let mut heads = self.heads.iter().peekable();
         // Lines of which one was given out: what follows in them, and what stands next.
         let mut opened = Vec::new();
-        let mut next: BinaryHeap<std::cmp::Reverse<(Turn, usize)>> = BinaryHeap::new();
+        let mut next: BinaryHeap<Reverse<(Turn, usize)>> = BinaryHeap::new();
         while out.len() < most {
             let from_head = match (heads.peek(), next.peek()) {
-                (Some((head, _)), Some(std::cmp::Reverse((turn, _)))) => head < turn,
+                (Some((head, _)), Some(Reverse((turn, _)))) => head < turn,
                 (head, _) => head.is_some(),
             };
             let taken = if from_head {
@@ -174,7 +178,31 @@ impl Lines {
             };
             let Some((turn, line)) = taken else { break };
             out.push(turn.job);
-            next.extend(opened[line].next().map(|following| std::cmp::Reverse((*following, line))));
+            next.extend(opened[line].next().map(|following| Reverse((*following, line))));
+        }
+        out
+    }
+
+    /// The same where the lines of a class have ranks, the lowest first, and turns count among equal ones. O(lines + given out
+    /// · log lines).
+    pub(crate) fn first_ranked<K: Ord>(&self, per_line: usize, most: usize, rank: impl Fn(ShapeIx) -> K) -> Vec<JobId> {
+        let mut lines: Vec<_> =
+            self.lines.iter().map(|(shape, line)| (rank(*shape), line.iter().take(per_line))).collect();
+        // All of a line are of one shape, so of one class.
+        lines.sort_by(|(left, _), (right, _)| left.cmp(right));
+        let mut next: BinaryHeap<Reverse<(Ranked, usize)>> = BinaryHeap::new();
+        let mut ranks = Vec::with_capacity(lines.len());
+        for index in 0..lines.len() {
+            let same = index > 0 && lines[index - 1].0 == lines[index].0;
+            ranks.push(if same { ranks[index - 1] } else { index });
+            let first = lines[index].1.next();
+            next.extend(first.map(|turn| Reverse(((turn.class, ranks[index], *turn), index))));
+        }
+        let mut out = Vec::with_capacity(most.min(self.waiting));
+        while out.len() < most {
+            let Some(Reverse(((_, rank, turn), line))) = next.pop() else { break };
+            out.push(turn.job);
+            next.extend(lines[line].1.next().map(|turn| Reverse(((turn.class, rank, *turn), line))));
         }
         out
     }
@@ -191,8 +219,6 @@ pub struct Place {
 
 #[cfg(test)]
 mod tests {
-    use std::cmp::Reverse;
-
     use super::*;
     use crate::ids::TimeMs;
 
@@ -216,6 +242,22 @@ mod tests {
         lines.remove(turn(0, 0, 0, 0), ShapeIx(0));
         assert_eq!(ids(lines.first(1, 100)), [1, 100]);
         assert_eq!(lines.waiting(), 11);
+    }
+
+    #[test]
+    fn ranks_go_after_classes_and_before_turns() {
+        let mut lines = Lines::default();
+        for (class, job, shape) in [(0, 0, 0), (0, 1, 0), (0, 2, 1), (0, 3, 2), (9, 4, 3), (0, 5, 2)] {
+            lines.insert(turn(class, 0, 0, job), ShapeIx(shape));
+        }
+        let ids = |per_line, most, ranks: [i32; 4]| {
+            let jobs = lines.first_ranked(per_line, most, |shape| ranks[shape.0 as usize]);
+            jobs.into_iter().map(|job| job.0).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(9, 9, [0, 0, 0, 0]), [4, 0, 1, 2, 3, 5], "as without ranks");
+        assert_eq!(ids(9, 9, [7, 5, 5, 9]), [4, 2, 3, 5, 0, 1]);
+        assert_eq!(ids(1, 9, [7, 5, 5, 9]), [4, 2, 3, 0]);
+        assert_eq!(ids(9, 3, [7, 5, 1, 9]), [4, 3, 5]);
     }
 
     #[test]

@@ -189,6 +189,7 @@ mod tests {
             requests: [("memory".to_owned(), 101), ("cpu".to_owned(), 1)].into(),
             template: Value::Null,
             whole: None,
+            price_band: None,
         };
         for (before, bump, grown, bytes) in [
             (None, amount, Some(Grown::Static(100)), 201),

@@ -18,7 +18,13 @@ fn classes() -> PriorityClasses {
 
 fn shape(class: &str) -> Shape {
     let requests = [("cpu".to_owned(), 1000)].into();
-    Shape { priority_class: class.to_owned(), requests, template: serde_json::Value::Null, whole: None }
+    Shape {
+        priority_class: class.to_owned(),
+        requests,
+        template: serde_json::Value::Null,
+        whole: None,
+        price_band: None,
+    }
 }
 
 fn digest(class: &str) -> Digest {

@@ -16,6 +16,7 @@ use pumice_admission::job::Elsewhere;
 use pumice_apiserver::{ConnectionError, serve_connections};
 use pumice_auth::{Ca, ShownCertificate, write_private};
 use pumice_fleet::api::{Api, Sources};
+use pumice_fleet::bidding::Bidding;
 use pumice_fleet::config::Config;
 use pumice_fleet::database::{Database, Place};
 use pumice_fleet::front::{ADMINISTRATORS, EXECUTORS, Front, Gate};
@@ -49,6 +50,8 @@ pub struct Server {
     url: String,
     database: Arc<Database>,
     leader: Leader<Database>,
+    bidding: Option<Bidding>,
+    metrics: Arc<Metrics>,
     front: Front<Database>,
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -67,6 +70,7 @@ impl Server {
         let constraints = Arc::new(config.constraints().context("--config")?);
         let retries = config.retries().context("--config")?;
         let access = config.access().context("--config")?;
+        let bidding = config.bidding().context("--config")?;
         let data = fleet_dir(&args.dir)?;
         data.create()?;
         let lock = DirectoryLock::acquire(data.path()).context("be the only server here")?;
@@ -87,12 +91,15 @@ impl Server {
         let options = Options { holder, classes, retries, limits, constraints };
         let metrics = Arc::new(Metrics::new(Arc::clone(database.writes())));
         let (leader, inputs) = Leader::new(Arc::clone(&database), options);
-        let leader = leader.counting(Arc::clone(&metrics)).keeping(config.retention.into());
+        let mut leader = leader.counting(Arc::clone(&metrics)).keeping(config.retention.into());
+        if let Some(bidding) = &bidding {
+            leader = leader.bidding(bidding.follow());
+        }
         let stopping = CancellationToken::new();
         let served = Api::new(Arc::clone(&database), config.submission, Sources::system(), stopping.clone());
         let served = served.with_policies(policies);
         let gate = Arc::new(Gate::new(access));
-        let front = Front::new(served, inputs, Arc::clone(&gate)).counting(metrics);
+        let front = Front::new(served, inputs, Arc::clone(&gate)).counting(Arc::clone(&metrics));
         let reached = if address.ip().is_unspecified() { pumice_node::host_ip().into() } else { address.ip() };
         let url = format!("https://{}", SocketAddr::from((reached, address.port())));
         let certificate = Certificate { ca, names, shown };
@@ -100,8 +107,21 @@ impl Server {
         meet_issuer(&gate).await;
         let config = args.config.clone();
         let reloads = (config, gate, ends);
-        let server =
-            Server { data, certificate, reloads, url, database, leader, front, listener, tls, stopping, _lock: lock };
+        let server = Server {
+            data,
+            certificate,
+            reloads,
+            url,
+            database,
+            leader,
+            bidding,
+            metrics,
+            front,
+            listener,
+            tls,
+            stopping,
+            _lock: lock,
+        };
         let administrator = server.certificate.ca.issue_client(ADMINISTRATOR, &[ADMINISTRATORS], now());
         let administrator = administrator.context("issue the administrator's certificate")?;
         let text = pumice_auth::credentials(&server.certificate.ca, &administrator);
@@ -133,7 +153,20 @@ impl Server {
 
     /// Serves until `stop`.
     pub async fn run(self, stop: CancellationToken) -> Result<()> {
-        let Server { database, leader, front, listener, tls, stopping, certificate, reloads, _lock, .. } = self;
+        let Server {
+            database,
+            leader,
+            front,
+            listener,
+            tls,
+            stopping,
+            certificate,
+            reloads,
+            bidding,
+            metrics,
+            _lock,
+            ..
+        } = self;
         let (config, gate, ends) = reloads;
         let reload = Reload::new(config.as_deref(), gate, certificate, ends)?;
         let closing = CancellationToken::new();
@@ -145,8 +178,13 @@ impl Server {
                 async { Ok::<_, Infallible>(answer.await) }
             }))
         });
+        let asking = async {
+            if let Some(bidding) = bidding {
+                bidding.run(metrics, stop.clone()).await;
+            }
+        };
         let leading = async {
-            leader.run(stop).await;
+            tokio::join!(leader.run(stop.clone()), asking);
             // Whoever waits for more is told to ask another server.
             stopping.cancel();
             closing.cancel();

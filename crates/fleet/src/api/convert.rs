@@ -136,7 +136,7 @@ fn kind(
         Some(shape) => *shape,
         None => {
             let made = match &job.whole {
-                Some(whole) => whole::shape(&job.priority_class, &spec.namespace, whole)?,
+                Some(whole) => whole::shape(&job.priority_class, &spec.namespace, whole, job.price_band)?,
                 None => shape(job, placing)?,
             };
             let (shape, _) = canonical(&serde_json::to_value(&made)?)?;
@@ -289,7 +289,8 @@ fn shape(job: &Completed, placing: Placing<'_>) -> Result<Shape, serde_json::Err
         ..ObjectMeta::default()
     };
     let pod_spec: core::PodSpec = serde_json::from_value(placing.pod_spec)?;
-    shape_of(&job.priority_class, &job.requests, &metadata, &pod_spec)
+    let shape = shape_of(&job.priority_class, &job.requests, &metadata, &pod_spec)?;
+    Ok(Shape { price_band: job.price_band, ..shape })
 }
 
 /// What scheduling reads of a pod of a priority class that asks for so much.
@@ -311,6 +312,7 @@ pub(crate) fn shape_of(
         requests: requests.iter().map(amount).collect(),
         template: serde_json::to_value(template)?,
         whole: None,
+        price_band: None,
     })
 }
 

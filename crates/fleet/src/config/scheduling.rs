@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::ConfigError;
 use super::away::{self, AwayNodeType, AwayPool, WellKnownNodeType};
-use crate::rounds::{Constraints, Limits, Protected, Rate, RateLimits};
+use crate::rounds::{Constraints, Limits, MarketRules, Protected, Rate, RateLimits};
 
 /// Value of Armada's own classes.
 const CLASS_VALUE: i32 = 1000;
@@ -100,6 +100,21 @@ pub struct PoolConfig {
     /// No gang starts there away from home.
     #[serde(default)]
     pub disable_gang_away_scheduling: bool,
+    /// Whether bids decide who has its room.
+    #[serde(default)]
+    pub experimental_market_scheduling: Option<MarketConfig>,
+}
+
+/// A market pool.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MarketConfig {
+    /// Whether it is one.
+    #[serde(default)]
+    pub enabled: bool,
+    /// Which part of it has to be taken before it has a price.
+    #[serde(default)]
+    pub spot_price_cutoff: f64,
 }
 
 /// A resource that is on no node, such as licences.
@@ -208,7 +223,22 @@ impl Scheduling {
         let (floating, protected) = (self.floating()?, self.protected()?);
         let cutoff = |pool: &PoolConfig| Some((pool.name.clone(), pool.short_job_penalty_cutoff?.as_millis()));
         let short_jobs = self.pools.iter().filter_map(cutoff).filter(|(_, ms)| *ms > 0).collect();
-        Ok(Constraints { per_queue, per_round, rates, floating, protected, away, short_jobs })
+        let markets = self.markets()?;
+        Ok(Constraints { per_queue, per_round, rates, floating, protected, away, short_jobs, markets })
+    }
+
+    /// The market pools.
+    pub(super) fn markets(&self) -> Result<BTreeMap<String, MarketRules>, ConfigError> {
+        let mut markets = BTreeMap::new();
+        for PoolConfig { name, experimental_market_scheduling: market, .. } in &self.pools {
+            let Some(market) = market.as_ref().filter(|market| market.enabled) else { continue };
+            let key = format!("pools.{name}.experimentalMarketScheduling.spotPriceCutoff");
+            let rules = MarketRules { spot_price_cutoff: checked(&key, market.spot_price_cutoff)? };
+            if markets.insert(name.clone(), rules).is_some() {
+                return Err(ConfigError::Twice { key: "pools", name: name.clone() });
+            }
+        }
+        Ok(markets)
     }
 
     fn floating(&self) -> Result<BTreeMap<String, BTreeMap<String, i64>>, ConfigError> {

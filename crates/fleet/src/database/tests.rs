@@ -48,6 +48,7 @@ fn shape(class: &str) -> Shape {
         requests,
         template: serde_json::json!({ "nodes": ["a", "b"] }),
         whole: None,
+        price_band: None,
     }
 }
 

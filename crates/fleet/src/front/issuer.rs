@@ -4,7 +4,7 @@
 //! not before [`AGAIN`] has passed; answers are bounded in size and time, and no redirect is followed. While an issuer is
 //! away its keys go on counting.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
 use pumice_auth::{OidcError, OidcKeys, OidcRules, OidcToken};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 
 use super::Known;
 use crate::clock;
+use crate::trust::{TrustError, authorities};
 use crate::words::words;
 
 /// Longest time for an answer of the issuer.
@@ -74,15 +72,9 @@ pub enum IssuerError {
     /// Nothing is said of whom tokens are for.
     #[error("clientId is empty; it is the audience of tokens that are for this fleet")]
     Audience,
-    /// The authorities can't be read.
-    #[error("the authorities that the issuer is known by can't be read")]
-    Authorities(#[source] rustls::pki_types::pem::Error),
-    /// There are none.
-    #[error("there is no authority that the issuer could be known by; give its certificates with caFile")]
-    NoAuthority,
-    /// TLS can't be set up.
-    #[error("TLS can't be set up")]
-    Tls(#[from] rustls::Error),
+    /// Whom to trust is not known.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// It does not answer.
     #[error("the issuer can't be reached at {0}")]
     Away(String, #[source] hyper_util::client::legacy::Error),
@@ -152,7 +144,7 @@ impl Issuer {
         if settings.client_id.is_empty() {
             return Err(IssuerError::Audience);
         }
-        let tls = tls(settings.ca_file.as_deref(), settings.issuer.starts_with("https"))?;
+        let tls = authorities(settings.ca_file.as_deref(), settings.issuer.starts_with("https"))?;
         let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         Ok(Self {
             rules: OidcRules {
@@ -263,25 +255,6 @@ fn is_trusted(address: &str) -> bool {
         (Some("http"), Some(host)) => matches!(host, "127.0.0.1" | "[::1]" | "localhost"),
         _ => false,
     }
-}
-
-fn tls(ca_file: Option<&Path>, is_needed: bool) -> Result<ClientConfig, IssuerError> {
-    let mut trusted = RootCertStore::empty();
-    match ca_file {
-        Some(path) => {
-            let certificates = CertificateDer::pem_file_iter(path).map_err(IssuerError::Authorities)?;
-            for certificate in certificates {
-                trusted.add(certificate.map_err(IssuerError::Authorities)?)?;
-            }
-        }
-        None => drop(trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
-    }
-    if trusted.is_empty() && is_needed {
-        return Err(IssuerError::NoAuthority);
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(config.with_root_certificates(trusted).with_no_client_auth())
 }
 
 #[cfg(test)]

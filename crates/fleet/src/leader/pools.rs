@@ -3,6 +3,7 @@
 //! Invariant: a pool is either here or in its round, never in both; what a round found is settled before the next begins.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_engine::Delta;
@@ -11,7 +12,7 @@ use pumice_ledger::{JobId, Proposal, TimeMs};
 use super::questions::LastRound;
 use super::{ROUND_EVERY, Term};
 use crate::clock;
-use crate::rounds::{Pool, Window, queue_delta};
+use crate::rounds::{Bids, Pool, Window, queue_delta};
 
 /// What one round found.
 pub(super) struct Found {
@@ -41,6 +42,15 @@ impl Term {
         self.pools.insert(name.to_owned(), Waiting { window, pool, last: LastRound::default() });
     }
 
+    /// Queues bid this from now on: market pools have a round.
+    pub(super) fn bid(&mut self, bids: Arc<Bids>) {
+        self.bids = bids;
+        let now = clock::now_ms();
+        for pool in self.constraints.markets.keys() {
+            self.again.insert(pool.clone(), now);
+        }
+    }
+
     /// Starts a round in each pool that has something new.
     pub(super) fn start_rounds(&mut self) {
         let unsettled: BTreeSet<&String> = self.unsettled.iter().map(|(name, _)| name).collect();
@@ -58,7 +68,9 @@ impl Term {
             let Some(Waiting { mut window, mut pool, last }) = self.pools.remove(&name) else { continue };
             let mut deltas = self.told.remove(&name).unwrap_or_default();
             let changed = self.changed.remove(&name).unwrap_or_default();
+            window.bid(&self.bids);
             deltas.extend(window.sync(&self.ledger, &changed));
+            let bids = pool.is_market().then(|| Arc::clone(&self.bids));
             let grant = self.rates.grant(TimeMs(now.0), pools);
             let penalties = self.penalties.of(&name, TimeMs(now.0));
             pool.allow(window.allowance(&self.ledger, grant).with_penalties(penalties));
@@ -66,6 +78,9 @@ impl Term {
             self.busy.insert(name);
             self.rounds.spawn_blocking(move || {
                 let began = clock::instant();
+                if let Some(bids) = bids {
+                    pool.bid(bids);
+                }
                 pool.apply(&deltas);
                 let proposals = pool.round(now);
                 let last = last.next(began.elapsed(), &proposals);
@@ -79,6 +94,9 @@ impl Term {
         self.busy.remove(&name);
         let Found { window, pool, proposals, last } = found;
         self.metrics.round(&name, Duration::from_millis(last.took_ms));
+        if pool.is_market() {
+            self.metrics.spot_price(&name, pool.spot_price().map(|price| price.0));
+        }
         self.take_rates(&proposals);
         if pool.cut_short() {
             let now = clock::now_ms();

@@ -22,6 +22,7 @@ use crate::reports::Reports;
 use crate::submit::Rules;
 
 mod binoculars;
+mod market;
 
 /// Longest wait for anything.
 const DEADLINE: Duration = Duration::from_secs(60);

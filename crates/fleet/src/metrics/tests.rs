@@ -25,8 +25,13 @@ impl Fleet {
 
     fn fold(&mut self, at: i64, queue: &str, events: Vec<Event>) {
         let requests = [("cpu".to_owned(), 1_500), ("memory".to_owned(), 1 << 30)].into();
-        let shape =
-            Shape { priority_class: "armada-default".into(), requests, template: serde_json::Value::Null, whole: None };
+        let shape = Shape {
+            priority_class: "armada-default".into(),
+            requests,
+            template: serde_json::Value::Null,
+            whole: None,
+            price_band: None,
+        };
         let shapes = [(Digest(2), shape)].into();
         let entry = Entry { shapes, events, ..Entry::new(TimeMs(at), queue, "set") };
         assert_eq!(self.ledger.fold(&entry), []);

@@ -105,6 +105,8 @@ pub struct Ceilings {
     left_of: FxHashMap<QueueId, i64>,
     /// Queues whose jobs away from home another has: those are charged to it.
     homes: FxHashMap<QueueId, QueueId>,
+    /// Queues by name, where jobs of all of them stand in one.
+    names: FxHashMap<String, QueueId>,
     /// What this round has placed.
     started: FxHashSet<TaskId>,
 }
@@ -122,6 +124,7 @@ impl Ceilings {
             left: None,
             left_of: FxHashMap::default(),
             homes: FxHashMap::default(),
+            names: FxHashMap::default(),
             started: FxHashSet::default(),
         }
     }
@@ -149,7 +152,7 @@ impl Ceilings {
 
     /// Adds (`sign` 1) or takes back (-1) what a task takes of all limits.
     fn charge(&mut self, tables: &Tables, task: TaskId, sign: i64) {
-        let Some(queue) = queue_of(tables, task).map(|queue| self.home(queue)) else { return };
+        let Some(queue) = tables.task(task).group().map(|group| self.owner(tables, group)) else { return };
         let template = tables.template(task);
         let charge = |amount: &mut Amount| amount.used += sign * asked(template, &amount.resource);
         self.round.iter_mut().for_each(charge);
@@ -163,6 +166,12 @@ impl Ceilings {
 
     fn home(&self, queue: QueueId) -> QueueId {
         self.homes.get(&queue).copied().unwrap_or(queue)
+    }
+
+    /// The queue to which a group's jobs are charged. Namespaces are called as the queues of their jobs.
+    fn owner(&self, tables: &Tables, group: GroupId) -> QueueId {
+        let row = tables.group(group);
+        self.names.get(row.namespace()).copied().unwrap_or_else(|| self.home(row.queue()))
     }
 
     /// Why nothing more of the queue starts in this round.
@@ -187,7 +196,6 @@ impl Ceilings {
 
     /// Why the task may not start as well.
     fn exceeded(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
-        let queue = self.home(queue);
         let template = tables.template(task);
         let beyond = |amount: &&Amount| amount.would_exceed(asked(template, &amount.resource));
         if let Some(amount) = self.floating.iter().find(beyond) {
@@ -242,16 +250,15 @@ fn homes(tables: &Tables) -> FxHashMap<QueueId, QueueId> {
     names.iter().filter_map(home).collect()
 }
 
-fn queue_of(tables: &Tables, task: TaskId) -> Option<QueueId> {
-    tables.task(task).group().map(|group| tables.group(group).queue())
-}
-
 impl Plugin for Ceilings {
     fn open(&mut self, tables: &Tables, _now: TimeMs) {
         if self.desk.goes_on.load(Ordering::Relaxed) {
             return;
         }
         self.homes = homes(tables);
+        if self.constraints.markets.contains_key(&self.pool) {
+            self.names = tables.queue_ids().map(|queue| (tables.queue(queue).name().to_owned(), queue)).collect();
+        }
         let given = self.desk.take();
         let mut total = tables.total();
         let offered =
@@ -323,7 +330,8 @@ impl Plugin for Ceilings {
         let row = tables.group(group);
         let waits = |task: &TaskId| tables.task(*task).state() == TaskState::Pending;
         let first = row.tasks().find(waits)?;
-        let held = self.exhausted(tables, row.queue()).or_else(|| self.exceeded(tables, row.queue(), first));
+        let queue = self.owner(tables, group);
+        let held = self.exhausted(tables, queue).or_else(|| self.exceeded(tables, queue, first));
         // What is held back by a limit makes nobody leave: that would not help it.
         held.map(|_| false)
     }
@@ -333,6 +341,14 @@ impl Plugin for Ceilings {
     }
 
     fn allocatable_task(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
-        self.exceeded(tables, queue, task)
+        let group = tables.task(task).group();
+        let queue = group.map_or_else(|| self.home(queue), |group| self.owner(tables, group));
+        // Where jobs of all queues stand in one, no queue is passed over as a whole. What of a gang is placed stays its turn.
+        let begins = |group: &GroupId| {
+            let placed = [TaskState::Allocated, TaskState::Pipelined].map(|state| tables.group(*group).count(state));
+            placed == [0, 0]
+        };
+        let own_turn = group.filter(begins).filter(|_| !self.names.is_empty());
+        own_turn.and_then(|_| self.exhausted(tables, queue)).or_else(|| self.exceeded(tables, queue, task))
     }
 }

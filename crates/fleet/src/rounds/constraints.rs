@@ -8,6 +8,7 @@ use pumice_engine::Resources;
 use pumice_ledger::{ClassLimit, Queue};
 
 use super::away::AwayRules;
+use super::market::MarketRules;
 use super::rates::{Grant, RateLimits};
 
 /// Limits of the whole fleet.
@@ -27,6 +28,8 @@ pub struct Constraints {
     pub away: AwayRules,
     /// Up to how long after its start a job that has ended counts in the order of queues, milliseconds by pool.
     pub short_jobs: BTreeMap<String, i64>,
+    /// Pools in which bids decide.
+    pub markets: BTreeMap<String, MarketRules>,
 }
 
 /// The part of its fair share up to which a queue is left alone.

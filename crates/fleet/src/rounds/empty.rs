@@ -148,6 +148,7 @@ mod tests {
                 requests: [("memory".to_owned(), memory), ("licence".to_owned(), 1)].into(),
                 template: serde_json::to_value(&template).unwrap(),
                 whole: None,
+                price_band: None,
             };
             let floating = [("licence".to_owned(), BTreeMap::new())].into();
             let found = could_hold(&shape, &off, &floating, nodes.iter().map(|facts| ("c", facts)));
@@ -189,6 +190,7 @@ mod tests {
                 requests: [("cpu".to_owned(), 100_000)].into(),
                 template: serde_json::Value::Null,
                 whole: Some(Whole { least, parts: parts.iter().map(part).collect() }),
+                price_band: None,
             };
             let floating = [("licence".to_owned(), BTreeMap::new())].into();
             let found = could_hold(&shape, &off, &floating, nodes.iter().map(|(cluster, facts)| (*cluster, facts)));

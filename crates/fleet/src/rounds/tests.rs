@@ -71,7 +71,13 @@ impl Scene {
         // Few enough in a test to number them by what they are.
         let number = asked.iter().fold(0, |number, (name, amount)| number * 100_000 + amount + name.len() as i64);
         let shape = Digest(u128::from(number.unsigned_abs()) * 10 + u128::from(class == "urgent"));
-        let body = Shape { priority_class: class.to_owned(), requests, template: serde_json::Value::Null, whole: None };
+        let body = Shape {
+            priority_class: class.to_owned(),
+            requests,
+            template: serde_json::Value::Null,
+            whole: None,
+            price_band: None,
+        };
         let submitted = Submitted { job, spec: Digest(1), shape, priority, gang, fail_fast: false };
         let at = pumice_ledger::TimeMs(self.now);
         let entry = Entry {
@@ -139,6 +145,7 @@ impl Scene {
 
 mod away;
 mod constraints;
+mod market;
 mod shares;
 mod uniformity;
 mod whole;

@@ -17,7 +17,10 @@ const MADE_PREFIX: &str = "podgroup-";
 
 /// The plugin.
 #[derive(Debug)]
-pub struct Turn;
+pub struct Turn {
+    /// Whether turns go before what users of the pool hold: not where users are queues.
+    pub ranks: bool,
+}
 
 impl Plugin for Turn {
     fn scores_nodes(&self) -> bool {
@@ -37,11 +40,11 @@ impl Plugin for Turn {
     }
 
     fn ranks(&self) -> bool {
-        true
+        self.ranks
     }
 
     fn job_rank(&self, tables: &Tables, left: GroupId, right: GroupId) -> Ordering {
-        self.job_order(tables, left, right)
+        if self.ranks { self.job_order(tables, left, right) } else { Ordering::Equal }
     }
 }
 
@@ -63,6 +66,11 @@ pub fn gang_name(priority: u32, first: JobId) -> String {
 /// The name of the group that the engine makes for a single run.
 pub fn single_name(priority: u32, run: RunId) -> String {
     format!("{MADE_PREFIX}{}", uid(priority, run))
+}
+
+/// The uid of the run in the name of the group that the engine made for it.
+pub fn uid_of_single(group: &str) -> Option<&str> {
+    group.strip_prefix(MADE_PREFIX)
 }
 
 /// The job in the name of a group, the first of its gang.

@@ -3,6 +3,7 @@
 //! Invariant: after [`Window::sync`] the pool knows exactly that. Where the first few of a line don't fit the rest doesn't
 //! either, so however long a queue is, a round looks at no more than this, and what has not changed is not looked at again.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -12,11 +13,12 @@ use pumice_engine::{
 use pumice_ledger::{Digest, Job, JobId, Ledger, NodeRef, Part, Phase, Run, RunId, RunPhase, Shape};
 use rustc_hash::FxHashMap;
 
+use super::bids::Bids;
 use super::ceilings;
 use super::constraints::{Allowance, Constraints, Held};
 use super::rates::Grant;
 use super::whole::{self, CLUSTER_LABEL, Member, Members};
-use super::{node_name, turn, uniformity};
+use super::{market, node_name, turn, uniformity};
 
 /// Shapes kept read; beyond that all are read again.
 const KINDS_MAX: usize = 100_000;
@@ -106,6 +108,8 @@ pub struct Window {
     gangs: BTreeMap<GangKey, Gang>,
     kinds: FxHashMap<Digest, Arc<Kind>>,
     held: Held,
+    /// What queues bid, where bids decide.
+    bids: Option<Arc<Bids>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -123,16 +127,36 @@ impl Window {
 
     /// A window of a pool with these limits.
     pub fn within(pool: &str, limits: Limits, constraints: Arc<Constraints>) -> Self {
+        let bids = constraints.markets.contains_key(pool).then(Arc::default);
         Self {
             pool: pool.to_owned(),
             limits,
             constraints,
+            bids,
             shown: FxHashMap::default(),
             waiting: FxHashMap::default(),
             syncs: 0,
             gangs: BTreeMap::new(),
             kinds: FxHashMap::default(),
             held: Held::default(),
+        }
+    }
+
+    /// What queues bid from now on: where bids decide, the highest are looked at first.
+    pub fn bid(&mut self, bids: &Arc<Bids>) {
+        if let Some(known) = &mut self.bids {
+            *known = Arc::clone(bids);
+        }
+    }
+
+    /// The jobs of a queue that are looked at.
+    fn first(&self, ledger: &Ledger, queue: &str) -> Vec<JobId> {
+        let Limits { per_shape, per_queue } = self.limits;
+        match &self.bids {
+            None => ledger.first(queue, per_shape, per_queue),
+            Some(bids) => ledger.first_ranked(queue, per_shape, per_queue, |shape| {
+                Reverse(bids.of(queue, &self.pool, shape.price_band).queued)
+            }),
         }
     }
 
@@ -187,7 +211,7 @@ impl Window {
                 continue;
             }
             let mut left = self.limits.per_queue;
-            for id in ledger.first(queue.name, self.limits.per_shape, self.limits.per_queue) {
+            for id in self.first(ledger, queue.name) {
                 match self.waiting.get_mut(&id) {
                     Some(waits) if waits.is_single => {
                         if whole::is_looked_at(&mut left, waits.pods) {
@@ -380,20 +404,22 @@ impl Window {
         if self.kinds.len() >= KINDS_MAX {
             self.kinds.clear();
         }
-        let constraints = &self.constraints;
-        self.kinds.entry(digest).or_insert_with(|| Arc::new(Kind::read(shape, constraints))).clone()
+        let (constraints, is_market) = (&self.constraints, self.bids.is_some());
+        self.kinds.entry(digest).or_insert_with(|| Arc::new(Kind::read(shape, constraints, is_market))).clone()
     }
 }
 
 impl Kind {
     /// A shape's template; one that can't be read asks for its amounts and nothing else.
-    fn read(shape: &Shape, constraints: &Constraints) -> Self {
+    fn read(shape: &Shape, constraints: &Constraints, is_market: bool) -> Self {
         let (mut template, floating) = template(shape, &constraints.floating);
         ceilings::mark(&mut template, &shape.priority_class, &floating);
+        market::mark(&mut template, shape.price_band.filter(|_| is_market));
         let parts = shape.whole.iter().flat_map(|whole| &whole.parts).map(|part| {
             let Part { requests, template, .. } = part.clone();
-            let priority_class = shape.priority_class.clone();
-            Self::read(&Shape { priority_class, requests, template, whole: None }, constraints).template
+            let (priority_class, price_band) = (shape.priority_class.clone(), shape.price_band);
+            let shape = Shape { priority_class, requests, template, whole: None, price_band };
+            Self::read(&shape, constraints, is_market).template
         });
         let parts = parts.collect();
         Self { template: template.into(), class: shape.priority_class.as_str().into(), floating, parts }

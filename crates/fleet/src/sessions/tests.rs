@@ -27,6 +27,7 @@ impl Scene {
             requests: [].into(),
             template: serde_json::Value::Null,
             whole: None,
+            price_band: None,
         };
         let queue = Event::QueueSet(Box::default());
         ledger.fold(&Entry { events: vec![queue], ..Entry::new(at, "q", "") });

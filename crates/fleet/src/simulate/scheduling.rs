@@ -11,15 +11,17 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::spec;
-use crate::config::{Class, Config, ConfigError, PoolConfig};
+use crate::config::{Class, Config, ConfigError, MarketConfig, PoolConfig};
 use crate::rounds::{Constraints, Limits};
 
 /// Largest text of a configuration.
 pub const CONFIG_BYTES_MAX: usize = 4 << 20;
 /// Sections of the server's configuration.
-const OURS: [&str; 3] = ["submission", "scheduling", "auth"];
+const OURS: [&str; 5] = ["submission", "scheduling", "auth", "retention", "pricingApi"];
 /// Where Armada's scheduler has, or once had, what others have at the top.
 const SECTIONS: [&str; 2] = ["scheduling", "preemption"];
+/// What Armada calls what makes a pool a market.
+const MARKET: &str = "experimentalMarketScheduling";
 /// What Armada calls the class of jobs that name none, now and formerly.
 const DEFAULT_CLASS: [&str; 2] = ["defaultPriorityClassName", "defaultPriorityClass"];
 /// How fast jobs may start, which may be said to be endless: a rate, and what starts at once.
@@ -149,6 +151,7 @@ fn armadas(mut fields: Map<String, Value>) -> Result<Scheduling, SchedulingError
             default_class.get_or_insert(name);
         }
     }
+    let alone = |key: &str, value: &Value| Map::from_iter([(key.to_owned(), value.clone())]);
     let mut ignored = Vec::new();
     if let Some(Value::Object(classes)) = fields.get_mut("priorityClasses") {
         for (name, class) in classes.iter_mut().filter_map(|(name, class)| Some((name, class.as_object_mut()?))) {
@@ -168,10 +171,14 @@ fn armadas(mut fields: Map<String, Value>) -> Result<Scheduling, SchedulingError
         let whole = |key: &str, value: &Value| {
             Map::from_iter([("name".to_owned(), Value::from("")), (key.to_owned(), value.clone())])
         };
-        let left_out = pool.as_object_mut().map(|pool| leave_out::<PoolConfig>(pool, whole));
+        let left_out = pool.as_object_mut().map(|pool| {
+            let market = pool.get_mut(MARKET).and_then(Value::as_object_mut);
+            let of_market = market.map(|market| leave_out::<MarketConfig>(market, alone)).into_iter().flatten();
+            let of_market: Vec<String> = of_market.map(|key| format!("{MARKET}.{key}")).collect();
+            [of_market, leave_out::<PoolConfig>(pool, whole)].concat()
+        });
         ignored.extend(left_out.into_iter().flatten().map(|key| format!("pools.{name}.{key}")));
     }
-    let alone = |key: &str, value: &Value| Map::from_iter([(key.to_owned(), value.clone())]);
     ignored.extend(leave_out::<crate::config::Scheduling>(&mut fields, alone));
     for (key, value) in &fields {
         if let Err(error) = serde_json::from_value::<crate::config::Scheduling>(Value::Object(alone(key, value))) {
@@ -239,7 +246,8 @@ mod tests {
     #[test]
     fn of_armadas_what_is_known_counts_and_the_rest_is_named() {
         for text in [
-            "maxRetries: 5\nfairnessModel: x\npools: [{name: a, awayPools: [b], experimentalOptimiser: {}}]\ndefaultPriorityClassName: a\npriorityClasses:\n  a: {priority: 3, \
+            "maxRetries: 5\nfairnessModel: x\npools: [{name: a, awayPools: [b], experimentalOptimiser: {}, \
+             experimentalMarketScheduling: {enabled: true, gangsToPrice: {}}}]\ndefaultPriorityClassName: a\npriorityClasses:\n  a: {priority: 3, \
              preemptible: true, awayNodeTypes: [], colour: red}\n",
             "cyclePeriod: 1s\nscheduling:\n  maxRetries: 5\n  preemption:\n    defaultPriorityClass: a\n    \
              priorityClasses:\n      a: {priority: 3, preemptible: true}\n",
@@ -248,7 +256,12 @@ mod tests {
             assert_eq!(read.classes, [("a".to_owned(), PriorityClass { value: 3, preemptible: true })].into());
             assert_eq!((read.default_class.as_str(), read.retries.returned_max), ("a", 5));
             let ignored = if text.starts_with("max") {
-                vec!["fairnessModel", "pools.a.experimentalOptimiser", "priorityClasses.a.colour"]
+                vec![
+                    "fairnessModel",
+                    "pools.a.experimentalMarketScheduling.gangsToPrice",
+                    "pools.a.experimentalOptimiser",
+                    "priorityClasses.a.colour",
+                ]
             } else {
                 vec!["cyclePeriod"]
             };

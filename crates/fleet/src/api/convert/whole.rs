@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pumice_ledger::{Part, Shape, Whole};
+use pumice_ledger::{Part, PriceBand, Shape, Whole};
 
 use super::shape_of;
 use crate::submit;
@@ -13,7 +13,12 @@ use crate::submit;
 ///
 /// # Errors
 /// Where a template can't be read.
-pub(super) fn shape(class: &str, namespace: &str, whole: &submit::Whole) -> Result<Shape, serde_json::Error> {
+pub(super) fn shape(
+    class: &str,
+    namespace: &str,
+    whole: &submit::Whole,
+    price_band: Option<PriceBand>,
+) -> Result<Shape, serde_json::Error> {
     let parts: Vec<Part> = whole.parts.iter().map(|one| part(class, namespace, one)).collect::<Result<_, _>>()?;
     let mut requests: BTreeMap<String, i64> = BTreeMap::new();
     for part in &parts {
@@ -27,6 +32,7 @@ pub(super) fn shape(class: &str, namespace: &str, whole: &submit::Whole) -> Resu
         requests,
         template: serde_json::Value::Null,
         whole: Some(Whole { least: whole.least, parts }),
+        price_band,
     })
 }
 

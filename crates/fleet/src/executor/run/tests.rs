@@ -7,9 +7,6 @@ use bytes::Bytes;
 use futures::stream;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use pumice_cluster::client_over;
 use pumice_wire::executor::executors_server::{Executors, ExecutorsServer};
 use pumice_wire::executor::{
@@ -24,6 +21,7 @@ use tokio::time::timeout;
 use tonic::{Status, Streaming};
 
 use super::*;
+use crate::served::serve;
 
 const RUN: &str = "00000000000000000000000001-1";
 const LIMIT: Duration = Duration::from_secs(60);
@@ -194,17 +192,7 @@ async fn a_lease_becomes_a_pod_and_ends_over_two_sessions() {
     let address = listener.local_addr().expect("bound");
     let (sessions, mut arriving) = channel(4);
     let (answers, mut answered) = channel(4);
-    let service = TowerToHyperService::new(ExecutorsServer::new(Server(sessions, answers)));
-    let mut tasks = JoinSet::new();
-    tasks.spawn(async move {
-        let mut connections = JoinSet::new();
-        while let Ok((socket, _)) = listener.accept().await {
-            let service = service.clone();
-            connections.spawn(async move {
-                auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await
-            });
-        }
-    });
+    let mut tasks = serve(listener, ExecutorsServer::new(Server(sessions, answers)));
     let (cluster, client) = cluster();
     let options = Options {
         name: "east".to_owned(),

@@ -201,5 +201,5 @@ fn settings_that_can_not_be_used_are_refused() {
         ca_file: Some(PathBuf::from("/nowhere/ca.pem")),
         ..settings("https://login.example.com", "fleet")
     };
-    assert!(matches!(Issuer::new(&missing), Err(IssuerError::Authorities(_))));
+    assert!(matches!(Issuer::new(&missing), Err(IssuerError::Trust(TrustError::Authorities(_)))));
 }

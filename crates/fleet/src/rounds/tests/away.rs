@@ -43,6 +43,7 @@ fn submit_gpu(scene: &mut Scene, cores: i64) -> JobId {
         requests: [("cpu".to_owned(), cores * 1000)].into(),
         template: serde_json::to_value(template).unwrap(),
         whole: None,
+        price_band: None,
     };
     let digest = Digest(9_000_000 + cores.unsigned_abs() as u128);
     let submitted = Submitted { job, spec: Digest(1), shape: digest, priority: 0, gang: None, fail_fast: false };

@@ -34,6 +34,7 @@ fn submit(scene: &mut Scene, queue: &str, least: u32, parts: &[(u32, i64)]) -> J
         requests: [("cpu".to_owned(), cores * 1000)].into(),
         template: serde_json::Value::Null,
         whole: Some(whole),
+        price_band: None,
     };
     let shape = Digest(1_000_000_000 + job.0);
     let submitted = Submitted { job, spec: Digest(1), shape, priority: 0, gang: None, fail_fast: false };
