@@ -11,9 +11,7 @@ use pumice_bench::figures::Figures;
 use pumice_bench::setting::Setting;
 use pumice_fleet::api::{Api, MessageId};
 use pumice_fleet::database::{Database, Expect, Log as _, Seq};
-use pumice_fleet::leader::{Leader, Options};
-use pumice_fleet::rounds::Limits;
-use pumice_ledger::Retries;
+use pumice_fleet::leader::Leader;
 use pumice_wire::api::event_message::Events;
 use pumice_wire::api::event_server::Event as _;
 use pumice_wire::api::submit_server::Submit as _;
@@ -45,14 +43,7 @@ pub async fn run(setting: &Setting, figures: &mut Figures, homes: &mut Homes, ki
         log.request(entry, Expect::QueueAbsent { policies: Vec::new() }).await?;
     }
     let stopping = CancellationToken::new();
-    let options = Options {
-        holder: "bench".to_owned(),
-        classes: work::classes(),
-        retries: Retries::default(),
-        limits: Limits::default(),
-        constraints: Arc::default(),
-    };
-    let (leader, _inputs) = Leader::new(Arc::clone(&log), options);
+    let (leader, _inputs) = Leader::new(Arc::clone(&log), work::leader_options());
     let mut leading = JoinSet::new();
     leading.spawn(leader.run(stopping.clone()));
     let lasts = Duration::from_secs(setting.size(SECONDS).max(SECONDS_MIN) as u64);

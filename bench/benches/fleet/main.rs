@@ -1,5 +1,6 @@
 //! The fleet's server in one process: jobs submitted through its API, how late events are under that, what queued jobs hold
-//! and what rounds cost beside them, how soon a leader starts with them, and Armada's full rounds through our whole round.
+//! and what rounds cost beside them, how soon a leader starts with them or takes over, and Armada's full rounds through our
+//! whole round.
 //!
 //! Everything that is written goes to SQLite in a file, and to Postgres where there is one: that of `PUMICE_BENCH_POSTGRES`
 //! (`postgres://USER@HOST/NAME`), else Debian's, which is started here. `PUMICE_BENCH_ONLY` has words of the scenarios'
@@ -14,6 +15,7 @@ mod queued;
 mod raw;
 mod start;
 mod submit;
+mod takeover;
 mod took;
 mod whole;
 mod work;

@@ -1,4 +1,5 @@
-//! How soon a leader starts with many queued jobs, and how quickly one takes in what was submitted while nobody led.
+//! How soon a leader starts with many queued jobs, how soon one takes over from another, and how quickly one takes in what
+//! was submitted while nobody led.
 
 use pumice_bench::figures::Figures;
 use pumice_bench::setting::Setting;
@@ -8,6 +9,7 @@ use pumice_ledger::{Inbox, Ledger, Retries};
 
 use crate::homes::Homes;
 use crate::memory;
+use crate::takeover;
 use crate::took::{Took, Watch, timed};
 use crate::work::{self, BEGIN, Jobs, POOL};
 
@@ -73,7 +75,19 @@ pub async fn run(setting: &Setting, figures: &mut Figures, homes: &mut Homes, ki
         let ledger = log.load().await?.restore(work::classes())?;
         add("peak_bytes_per_job", memory::peak() / queued as f64, "B");
         memory::rest();
+        let mut waiting = ledger.first(&work::queue_name(0), 2, 2).into_iter();
         drop(ledger);
+        let (Some(one), Some(other)) = (waiting.next(), waiting.next()) else { anyhow::bail!("two jobs wait") };
+        // A file of SQLite is of one process.
+        let second = if kind == "sqlite" { log.clone() } else { home.open().await? };
+        let takeover = takeover::measure(&log, &second, [one, other]).await?;
+        figures.add(&format!("start/{kind}/{}k/follow", full / 1_000), takeover.follows.as_secs_f64(), "s", queued);
+        figures.add(&format!("start/{kind}/{}k/takeover", full / 1_000), takeover.decides.as_secs_f64(), "s", queued);
+        // Those that were cancelled.
+        queued -= 2;
+        if kind != "sqlite" {
+            second.close().await;
+        }
     }
     let each = |took: std::time::Duration| took.as_secs_f64() * 1e6 / queued as f64;
     figures.add(&format!("start/{kind}/taken_in"), each(taken_in.wall), "us/job", queued);

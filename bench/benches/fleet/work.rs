@@ -6,9 +6,12 @@ use std::sync::Arc;
 use pumice_engine::{Delta, NodeFacts};
 use pumice_fleet::api::{Api, Permission, Request, Sources, Who, submission};
 use pumice_fleet::database::{Database, NewJob, Submission};
-use pumice_fleet::rounds::{node_delta, queue_delta};
+use pumice_fleet::leader::Options;
+use pumice_fleet::rounds::{Limits, node_delta, queue_delta};
 use pumice_fleet::submit::Rules;
-use pumice_ledger::{Digest, Entry, Event, JobId, PriorityClass, PriorityClasses, Queue, Shape, Submitted, TimeMs};
+use pumice_ledger::{
+    Digest, Entry, Event, JobId, PriorityClass, PriorityClasses, Queue, Retries, Shape, Submitted, TimeMs,
+};
 use pumice_wire::api::{JobSubmitRequest, JobSubmitRequestItem};
 use pumice_wire::kubernetes::PodSpec;
 use serde_json::json;
@@ -41,6 +44,17 @@ pub fn queue_entries() -> impl Iterator<Item = Entry> {
 /// Armada's class of jobs that name none.
 pub fn classes() -> PriorityClasses {
     [("armada-default".to_owned(), PriorityClass { value: 0, preemptible: true })].into()
+}
+
+/// A leader without limits of its own.
+pub fn leader_options() -> Options {
+    Options {
+        holder: "bench".to_owned(),
+        classes: classes(),
+        retries: Retries::default(),
+        limits: Limits::default(),
+        constraints: Arc::default(),
+    }
 }
 
 /// Somebody who may do everything.

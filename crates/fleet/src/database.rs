@@ -23,7 +23,7 @@ mod rows;
 mod sets;
 mod standing;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -33,7 +33,9 @@ use pumice_ledger::{Digest, Entry, JobId, RunId, TimeMs};
 use tokio::sync::watch;
 
 pub use changes::{Changed, JobChange, RunChange};
-pub use log::{Answer, Committed, Epoch, Expect, HeldRun, JobsInState, LEASE, Loaded, Log, NewJob, Seq, Submission};
+pub use log::{
+    Answer, Committed, Decided, Epoch, Expect, HeldRun, JobsInState, LEASE, Loaded, Log, NewJob, Seq, Submission,
+};
 pub use observed::Writes;
 pub use open::{Database, Place};
 pub use retention::{Forgotten, Pruned, SetName, Stale};
@@ -204,6 +206,10 @@ impl Log for Database {
 
     async fn tail(&self, after: Seq, limit: u32) -> Result<Vec<(Seq, Entry)>, Error> {
         query::tail(&mut self.begin_read().await?, after, Some(limit)).await
+    }
+
+    async fn decided(&self, after: Seq, limit: u32) -> Result<Decided, Error> {
+        query::decided(self, after, limit).await
     }
 
     async fn events(&self, queue: &str, job_set: &str, after: Seq, limit: u32) -> Result<Vec<(Seq, Entry)>, Error> {

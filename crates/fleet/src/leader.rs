@@ -1,7 +1,7 @@
 //! The one server that decides: it folds the log, schedules, and tells executors.
 //!
 //! Invariant: nothing is told to anybody before it is written. Everything known follows from the database, so when a write
-//! fails, or another server leads, all of it is dropped and loaded anew. State changes are written within milliseconds;
+//! fails, or another server leads, all of it is dropped and loaded anew. Servers that don't lead follow, to be ready. State changes are written within milliseconds;
 //! rounds run beside that on threads of their own, one for each pool, and what they find counts once it is written.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +28,7 @@ mod pools;
 mod questions;
 mod retention;
 mod room;
+mod standby;
 
 use commit::News;
 use pools::{Found, Waiting};
@@ -35,6 +36,7 @@ use questions::Asked;
 pub use questions::{Question, Told};
 use retention::Keeper;
 pub use retention::{Hours, Retention};
+use standby::{Standby, Standing};
 
 /// Inputs that wait; executors wait beyond that.
 const INPUTS_MAX: usize = 10_000;
@@ -136,6 +138,7 @@ pub struct Leader<L> {
     metrics: Arc<Metrics>,
     retention: Retention,
     bids: Option<watch::Receiver<Arc<Bids>>>,
+    standby: Standby,
 }
 
 /// Why leading ended.
@@ -153,8 +156,8 @@ impl<L: Log> Leader<L> {
     /// A leader over a log, and where inputs go.
     pub fn new(log: Arc<L>, options: Options) -> (Self, mpsc::Sender<Input>) {
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
-        let (metrics, retention) = (Arc::default(), Retention::FOR_EVER);
-        (Self { log, options, inputs, next_session: 1, metrics, retention, bids: None }, sender)
+        let (metrics, retention, standby) = (Arc::default(), Retention::FOR_EVER, Standby::default());
+        (Self { log, options, inputs, next_session: 1, metrics, retention, bids: None, standby }, sender)
     }
 
     /// Takes what queues bid in market pools from there.
@@ -172,23 +175,24 @@ impl<L: Log> Leader<L> {
         Self { metrics, ..self }
     }
 
-    /// Leads whenever nobody else does, until `shutdown`.
+    /// Leads whenever nobody else does, until `shutdown` or nobody can hand in anything any more.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        while !shutdown.is_cancelled() {
+        while !shutdown.is_cancelled() && !self.inputs.is_closed() {
             let epoch = match self.log.lead(&self.options.holder).await {
                 Ok(Some(epoch)) => epoch,
                 Ok(None) => {
-                    self.refuse(TRY_EVERY, &shutdown).await;
+                    self.stand_by(&shutdown).await;
                     continue;
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the fleet's database does not answer");
-                    self.refuse(TRY_EVERY, &shutdown).await;
+                    self.refuse(tokio::time::sleep(TRY_EVERY), &shutdown).await;
                     continue;
                 }
             };
             tracing::info!(epoch = epoch.0, "this server leads the fleet");
             self.metrics.leads(Some(clock::now_ms()));
+            self.metrics.follows(None);
             let ended = Box::pin(self.lead(epoch, &shutdown)).await;
             self.metrics.leads(None);
             match ended {
@@ -199,25 +203,32 @@ impl<L: Log> Leader<L> {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "this server leads no more");
-                    self.refuse(PAUSE, &shutdown).await;
+                    self.refuse(tokio::time::sleep(PAUSE), &shutdown).await;
                 }
             }
         }
     }
 
-    /// Turns executors away for a while: the leader is elsewhere, or nobody is.
-    async fn refuse(&mut self, pause: Duration, shutdown: &CancellationToken) {
-        let until = tokio::time::sleep(pause);
+    /// Follows whoever leads, for a while.
+    async fn stand_by(&mut self, shutdown: &CancellationToken) {
+        let standby = std::mem::take(&mut self.standby);
+        let follow = standby.follow(Arc::clone(&self.log), self.options.classes.clone());
+        let both = Box::pin(async { tokio::join!(follow, tokio::time::sleep(TRY_EVERY)).0 });
+        if let Some(standby) = self.refuse(both, shutdown).await {
+            self.metrics.follows(standby.position());
+            self.standby = standby;
+        }
+    }
+
+    /// Turns executors away until something is done: the leader is elsewhere, or nobody is. None if this server ends before.
+    async fn refuse<T>(&mut self, until: impl Future<Output = T>, shutdown: &CancellationToken) -> Option<T> {
         tokio::pin!(until);
         loop {
             tokio::select! {
-                () = &mut until => return,
-                () = shutdown.cancelled() => return,
-                input = self.inputs.recv() => match input {
-                    // Dropping the answer says it.
-                    Some(input) => drop(input),
-                    None => return,
-                },
+                done = &mut until => return Some(done),
+                () = shutdown.cancelled() => return None,
+                // Dropping the answer says it.
+                input = self.inputs.recv() => drop(input?),
             }
         }
     }
@@ -259,9 +270,13 @@ impl<L: Log> Leader<L> {
         }
     }
 
-    /// Reads everything, which may take longer than the lead lasts.
-    async fn load(&self, epoch: Epoch, renew: &mut tokio::time::Interval) -> Result<Term, Ended> {
-        let load = Term::load(&*self.log, epoch, &self.options, Arc::clone(&self.metrics));
+    /// Goes on from what it followed, or reads everything, which may take longer than the lead lasts.
+    async fn load(&mut self, epoch: Epoch, renew: &mut tokio::time::Interval) -> Result<Term, Ended> {
+        let standby = std::mem::take(&mut self.standby);
+        let load = async {
+            let standing = standby.lead(&*self.log, self.options.classes.clone()).await?;
+            Ok(Term::new(standing, epoch, &self.options, Arc::clone(&self.metrics)))
+        };
         tokio::pin!(load);
         loop {
             tokio::select! {
@@ -343,12 +358,8 @@ struct Term {
 }
 
 impl Term {
-    async fn load<L: Log>(log: &L, epoch: Epoch, options: &Options, metrics: Arc<Metrics>) -> Result<Self, Ended> {
-        let loaded = log.load().await?;
-        let position = loaded.position;
-        let classes = options.classes.clone();
-        // The lead has to be taken anew meanwhile.
-        let ledger = tokio::task::spawn_blocking(move || loaded.restore(classes)).await??;
+    fn new(standing: Standing, epoch: Epoch, options: &Options, metrics: Arc<Metrics>) -> Self {
+        let Standing { ledger, position } = standing;
         let mut sessions = Sessions::default();
         sessions.expect(&ledger, clock::now_ms());
         let policies = &options.retries.policies;
@@ -392,7 +403,7 @@ impl Term {
         };
         let pools: BTreeSet<String> = term.ledger.runs().map(|(_, run)| run.pool.clone()).collect();
         pools.iter().for_each(|pool| term.ensure_pool(pool));
-        Ok(term)
+        term
     }
 
     fn open(

@@ -30,7 +30,7 @@ const POOLS_MAX: usize = 1_000;
 /// Milliseconds that a round or a commit may take.
 const CYCLE_MS: [f64; 14] =
     [1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 30_000.0];
-/// Nobody leads here.
+/// Nobody leads, or follows, here.
 const NEVER: i64 = i64::MIN;
 
 /// What is counted as it happens. Shared by the listener and the leader.
@@ -38,6 +38,8 @@ const NEVER: i64 = i64::MIN;
 pub struct Metrics {
     /// Since when this server leads, milliseconds since 1970.
     leads_since: AtomicI64,
+    /// Up to which entry this server follows the one that leads.
+    follows: AtomicI64,
     states: Counts<4>,
     errors: Counts<4>,
     scheduled: Counts<3>,
@@ -65,6 +67,7 @@ impl Metrics {
     pub fn new(writes: Arc<Writes>) -> Self {
         Self {
             leads_since: AtomicI64::new(NEVER),
+            follows: AtomicI64::new(NEVER),
             states: Counts::new(["queue", "pool", "state", "priorState"]),
             errors: Counts::new(["queue", "pool", "category", "subcategory"]),
             scheduled: Counts::new(["pool", "queue", "priority_class"]),
@@ -90,6 +93,11 @@ impl Metrics {
     /// Since when this server leads.
     pub(crate) fn leads_since(&self) -> Option<TimeMs> {
         Some(self.leads_since.load(Ordering::Relaxed)).filter(|since| *since != NEVER).map(TimeMs)
+    }
+
+    /// This server follows another one that leads, up to an entry, or none.
+    pub(crate) fn follows(&self, position: Option<Seq>) {
+        self.follows.store(position.map_or(NEVER, |position| position.0), Ordering::Relaxed);
     }
 
     /// A commit of the leader, from reading what is new to the answer of the database.
@@ -161,6 +169,10 @@ impl Metrics {
         }
         let position = u64::try_from(head.0).unwrap_or(0);
         page.counter("pumice_fleet_log_position", "Entries ever written to the log", position);
+        if let Ok(followed) = u64::try_from(self.follows.load(Ordering::Relaxed)) {
+            let help = "The entry of the log up to which this server follows the one that leads";
+            page.gauge("pumice_fleet_followed_position", help, followed);
+        }
         if let Some(snapshot) = snapshot {
             snapshot.write(&mut page);
         }

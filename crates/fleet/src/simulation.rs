@@ -49,6 +49,17 @@ fn classes() -> PriorityClasses {
     [("spare".to_owned(), class(0, true)), ("urgent".to_owned(), class(9, false))].into()
 }
 
+fn ledger() -> Ledger {
+    Ledger::new(classes()).in_parts_of(PART)
+}
+
+/// Folds what was written: all that was decided takes effect.
+fn fold(ledger: &mut Ledger, entries: &[Entry]) {
+    for entry in entries {
+        assert!(ledger.fold(entry).is_empty() || !entry.events.iter().any(Event::is_decision), "{entry:?}");
+    }
+}
+
 /// A leader: what it knows is gone with it.
 struct Leader {
     ledger: Ledger,
@@ -61,7 +72,11 @@ struct World {
     rng: StdRng,
     now: TimeMs,
     log: Vec<Entry>,
+    /// How much of the log a leader has decided of.
+    decided: usize,
     leader: Option<Leader>,
+    /// What another server follows, and how far.
+    standby: (Ledger, usize),
     clusters: Vec<Cluster>,
     sessions: u64,
     jobs: u128,
@@ -89,7 +104,9 @@ impl World {
             rng: StdRng::seed_from_u64(seed),
             now: TimeMs(SECOND),
             log: log.into(),
+            decided: 0,
             leader: None,
+            standby: (ledger(), 0),
             clusters: CLUSTERS.into_iter().map(Cluster::new).collect(),
             sessions: 0,
             jobs: 0,
@@ -193,10 +210,21 @@ impl World {
         self.log.push(Entry { events, ..Entry::new(self.now, "", "") });
     }
 
-    /// The leader dies, or does one commit and tells what follows.
+    /// Another server goes on with what was decided.
+    fn follow(&mut self) {
+        let (ledger, position) = &mut self.standby;
+        fold(ledger, &self.log[*position..self.decided]);
+        *position = self.decided;
+        ledger.set_saved();
+    }
+
+    /// The leader dies, or does one commit and tells what follows. Whoever follows it leads then.
     fn lead(&mut self) {
         if self.leader_fault() {
             self.leader = None;
+        }
+        if self.leader.is_none() || self.chance(300) {
+            self.follow();
         }
         // The commit fails, and nothing is written; or it is written, and the leader dies before it can say so.
         let (failed, died) = (self.leader_fault(), self.leader_fault());
@@ -207,10 +235,11 @@ impl World {
                 cluster.link = None;
                 cluster.hear(now, Input::Disconnected);
             });
-            let mut ledger = Ledger::new(classes()).in_parts_of(PART);
-            log.iter().for_each(|entry| {
-                assert!(ledger.fold(entry).is_empty() || !entry.events.iter().any(Event::is_decision))
-            });
+            let (mut ledger, position) = self.standby.clone();
+            fold(&mut ledger, &log[position..]);
+            let mut anew = self::ledger();
+            fold(&mut anew, log);
+            assert_eq!(ledger.digest(), anew.digest());
             let mut sessions = Sessions::default();
             sessions.expect(&ledger, now);
             Leader { position: log.len(), ledger, sessions, reports: Vec::new() }
@@ -241,6 +270,7 @@ impl World {
             return;
         }
         self.log.extend(decided);
+        self.decided = self.log.len();
         if died {
             self.leader = None;
             return;

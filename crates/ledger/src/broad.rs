@@ -65,6 +65,11 @@ impl Default for Broads {
 }
 
 impl Broads {
+    /// They are saved as they are.
+    pub(crate) fn set_saved(&mut self) {
+        self.changed = false;
+    }
+
     /// A place among others of the same jobs comes after theirs; everything else that is asked may be done in any order.
     fn has_place_of(&self, entry: &Entry) -> bool {
         self.list.iter().map(|broad| &broad.saved.request).any(|request| {

@@ -45,6 +45,13 @@ pub struct Asked {
     pub preempt: Option<(String, String)>,
 }
 
+impl Asked {
+    /// Something is to be decided of it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.cancel.is_some() || self.preempt.is_some()
+    }
+}
+
 /// A job that has not ended.
 #[derive(Debug, Clone)]
 pub struct Job {

@@ -1,7 +1,8 @@
 //! What is saved of a ledger so that the log need not be folded anew, and a ledger made of that.
 //!
 //! Invariant: [`Ledger::restore`] of what [`Ledger::saved`] and [`Ledger::saved_run`] gave of all jobs and runs is a ledger
-//! that goes on as the one that was saved. The fleet's database keeps the parts as rows.
+//! that goes on as the one that was saved. The fleet's database keeps the parts as rows. So does a ledger that folded what
+//! another one decided, once that is saved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -124,7 +125,7 @@ pub enum RestoreError {
 }
 
 impl Ledger {
-    /// Makes a ledger. Scheduling has to look at everything in it. O(jobs + runs).
+    /// Makes a ledger. Nothing in it counts as changed: scheduling that begins looks at everything. O(jobs + runs).
     ///
     /// # Errors
     /// When the parts do not belong together.
@@ -203,6 +204,16 @@ impl Ledger {
         std::mem::take(&mut self.touched)
     }
 
+    /// All that was folded is saved, by whoever decided it: from here on this ledger is as one that is restored from that.
+    pub fn set_saved(&mut self) {
+        self.changed.clear();
+        self.touched.clear();
+        self.ended.clear();
+        self.broads.set_saved();
+        let jobs = &self.jobs;
+        self.asked.retain(|id| jobs.get(id).and_then(|job| job.asked.as_deref()).is_some_and(Asked::is_open));
+    }
+
     fn restore_owner(
         &mut self,
         queue: &str,
@@ -242,7 +253,6 @@ impl Ledger {
         };
         self.runs.insert(id, run);
         self.count_room(id, true);
-        self.changed.insert(id.job);
         Ok(())
     }
 
@@ -272,7 +282,7 @@ impl Ledger {
             row.members.insert(id);
             index
         });
-        if saved.asked.as_ref().is_some_and(|asked| asked.cancel.is_some() || asked.preempt.is_some()) {
+        if saved.asked.as_ref().is_some_and(Asked::is_open) {
             self.asked.insert(id);
         }
         let job = Job {
@@ -298,7 +308,6 @@ impl Ledger {
             self.line_up(queue, turn, shape);
         }
         self.jobs.insert(id, job);
-        self.changed.insert(id);
         Ok(())
     }
 }

@@ -361,6 +361,8 @@ enum Step {
     Preempt(u8, u8),
     Silent(bool),
     Stale(u8),
+    /// A leader ends while it decides of a request, and one that followed it goes on.
+    Failover(u8, u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -372,6 +374,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..8_u8, 1..4_u8).prop_map(|(job, attempt)| Step::Preempt(job, attempt)),
         1 => any::<bool>().prop_map(Step::Silent),
         1 => any::<u8>().prop_map(Step::Stale),
+        1 => (0..9_u8, 0..8_u8).prop_map(|(kind, job)| Step::Failover(kind, job)),
     ]
 }
 
@@ -444,7 +447,7 @@ fn inbox(step: &Step) -> Inbox {
         Step::Silent(long) => {
             Inbox { silent: vec![("one".to_owned(), if *long { 10_000 } else { 1 })], ..Inbox::default() }
         }
-        Step::Request(..) | Step::Stale(_) => Inbox::default(),
+        Step::Request(..) | Step::Stale(_) | Step::Failover(..) => Inbox::default(),
     }
 }
 
@@ -515,6 +518,17 @@ impl Tables {
     }
 }
 
+/// All that a ledger goes on from.
+fn everything(ledger: &Ledger, now: TimeMs) -> String {
+    let mut jobs: Vec<SavedJob> = ledger.jobs().filter_map(|(id, _)| ledger.saved(id)).collect();
+    let mut runs: Vec<SavedRun> = ledger.runs().filter_map(|(id, _)| ledger.saved_run(id)).collect();
+    jobs.sort_unstable_by_key(|job| job.job);
+    runs.sort_unstable_by_key(|run| run.run);
+    let (next, first, asked) = (ledger.next_part(now), ledger.first("q", 2, 9), &ledger.asked);
+    let changed = (&ledger.changed, &ledger.touched, &ledger.ended, ledger.clone().take_broads());
+    format!("{}{jobs:?} {runs:?} {next:?} {first:?} {asked:?} {changed:?}", ledger.digest())
+}
+
 #[test]
 fn what_does_not_belong_together_is_not_restored() {
     let mut ledger = with_queue();
@@ -547,7 +561,8 @@ fn what_does_not_belong_together_is_not_restored() {
 }
 
 proptest! {
-    /// The log folded anew gives the same ledger; each job ends at most once; the ledger holds only what is active.
+    /// The log folded anew gives the same ledger, as does one restored and one that followed; each job ends at most once; the
+    /// ledger holds only what is active.
     #[test]
     fn the_log_is_the_truth(steps in proptest::collection::vec(step(), 1..120), rerun in any::<bool>()) {
         let mut ledger = Ledger::new(classes()).in_parts_of(PART);
@@ -558,8 +573,9 @@ proptest! {
         log.push(first);
         let mut saved = Tables::default();
         let mut ever = BTreeSet::new();
+        let (mut follower, mut followed) = (Ledger::new(classes()).in_parts_of(PART), 0);
         for (now, step) in (5..).map(TimeMs).zip(&steps) {
-            if let Step::Request(kind, job) = step {
+            if let Step::Request(kind, job) | Step::Failover(kind, job) = step {
                 let entry = Entry { at: now, shapes: told_shapes(), ..request("s", vec![asked(*kind, *job)]) };
                 // The id of a job that has ended is never given again.
                 let again = *kind <= 2 && !ever.insert(*job);
@@ -580,6 +596,12 @@ proptest! {
                     prop_assert_eq!(before, ledger.digest());
                 }
             }
+            if let Step::Failover(..) = step {
+                // Nobody will know of this.
+                ledger.decide(now, Inbox::default(), Retries::default());
+                ledger = follower.clone();
+                log[followed..].iter().for_each(|entry| drop(ledger.fold(entry)));
+            }
             let decided = ledger.decide(now, inbox(step), Retries::default());
             for event in decided.iter().flat_map(|entry| &entry.events) {
                 let Event::Leased { run, at, places, .. } = event else { continue };
@@ -597,6 +619,14 @@ proptest! {
             prop_assert_eq!(&restored.asked, &ledger.asked);
             prop_assert_eq!(restored.next_part(now), ledger.next_part(now));
             prop_assert_eq!(restored.first("q", 2, 9), ledger.first("q", 2, 9));
+            for entry in &log[followed..] {
+                let refused = follower.fold(entry);
+                prop_assert!(refused.is_empty() || !entry.events.iter().any(Event::is_decision), "{:?}", refused);
+            }
+            followed = log.len();
+            follower.set_saved();
+            prop_assert_eq!(follower.lint(), Vec::<String>::new());
+            prop_assert_eq!(everything(&follower, now), everything(&restored, now));
         }
         let mut again = Ledger::new(classes()).in_parts_of(PART);
         let mut ends: BTreeMap<JobId, usize> = BTreeMap::new();

@@ -141,6 +141,15 @@ pub struct Loaded {
     pub broads: Vec<SavedBroad>,
 }
 
+/// What was decided after a place.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decided {
+    /// Up to where the tables have what was decided.
+    pub folded: Seq,
+    /// Entries up to there: decisions, and the requests that they know of.
+    pub entries: Vec<(Seq, Entry)>,
+}
+
 impl Loaded {
     /// The ledger as of [`Self::position`], but for what requests define.
     ///
@@ -258,6 +267,12 @@ pub trait Log: Send + Sync + 'static {
     /// # Errors
     /// When the database fails.
     fn tail(&self, after: Seq, limit: u32) -> impl Future<Output = Result<Vec<(Seq, Entry)>, Error>> + Send;
+
+    /// What was decided after a place, and is in the tables: at most `limit` entries.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn decided(&self, after: Seq, limit: u32) -> impl Future<Output = Result<Decided, Error>> + Send;
 
     /// The entries of a job set after a place, at most `limit`.
     ///

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::cells::{Cell, Cells, Columns, Kind, Transaction, names};
 use super::rows::{JOB, JOB_SAVED, RUN, read_saved};
-use super::{Database, Error, HeldRun, JobRow, Loaded, RunRow, Seq, body};
+use super::{Database, Decided, Error, HeldRun, JobRow, Loaded, RunRow, Seq, body};
 
 const ID: &Columns = &[("id", Kind::Bytes)];
 const RUN_ID: &Columns = &[("job", Kind::Bytes), ("attempt", Kind::Int)];
@@ -40,6 +40,18 @@ pub(super) async fn tail(
     let limit = Cell::int(limit.map_or(i64::MAX, i64::from));
     let sql = "SELECT seq, body FROM log WHERE seq > $1 ORDER BY seq LIMIT $2".to_owned();
     entries(transaction, sql, vec![Cell::int(after.0), limit]).await
+}
+
+/// Entries after a place that the tables have, too.
+pub(super) async fn decided(database: &Database, after: Seq, limit: u32) -> Result<Decided, Error> {
+    let transaction = &mut database.begin_read().await?;
+    let (_, folded) = places(transaction).await?;
+    if folded <= after {
+        return Ok(Decided { folded, entries: Vec::new() });
+    }
+    let sql = "SELECT seq, body FROM log WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3".to_owned();
+    let arguments = vec![Cell::int(after.0), Cell::int(folded.0), Cell::int(limit)];
+    Ok(Decided { folded, entries: entries(transaction, sql, arguments).await? })
 }
 
 pub(super) async fn events(

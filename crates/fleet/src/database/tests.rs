@@ -1,8 +1,8 @@
 //! Laws of the log, in each database.
 
 mod given_up;
-mod homes;
-mod leading;
+pub(crate) mod homes;
+pub(crate) mod leading;
 mod partitions;
 mod retention;
 mod retrying;
@@ -34,9 +34,9 @@ macro_rules! laws {
         }
     };
 }
-use laws;
+pub(crate) use laws;
 
-fn classes() -> PriorityClasses {
+pub(crate) fn classes() -> PriorityClasses {
     let class = |value, preemptible| PriorityClass { value, preemptible };
     [("urgent".to_owned(), class(10, false)), ("spare".to_owned(), class(0, true))].into()
 }
@@ -56,7 +56,7 @@ fn digest(class: &str) -> Digest {
     Digest(if class == "urgent" { 1 } else { 2 })
 }
 
-pub(super) fn job(id: u128, client_id: Option<&str>) -> NewJob {
+pub(crate) fn job(id: u128, client_id: Option<&str>) -> NewJob {
     let class = if id.is_multiple_of(2) { "urgent" } else { "spare" };
     NewJob {
         submitted: Submitted {
@@ -77,7 +77,7 @@ fn spec(digest: u128) -> Vec<u8> {
     format!("{{\"command\":\"{}\"}}", digest.to_string().repeat(300)).into_bytes()
 }
 
-pub(super) fn submission(job_set: &str, jobs: Vec<NewJob>) -> Submission {
+pub(crate) fn submission(job_set: &str, jobs: Vec<NewJob>) -> Submission {
     let shapes: BTreeMap<_, _> = ["urgent", "spare"].map(|class| (digest(class), shape(class))).into();
     Submission {
         at: TimeMs(1_000),
@@ -90,7 +90,7 @@ pub(super) fn submission(job_set: &str, jobs: Vec<NewJob>) -> Submission {
     }
 }
 
-fn entry(job_set: &str, event: Event) -> Entry {
+pub(crate) fn entry(job_set: &str, event: Event) -> Entry {
     Entry { user: "ada".to_owned(), events: vec![event], ..Entry::new(TimeMs(2_000), "q", job_set) }
 }
 
@@ -98,7 +98,7 @@ fn queue_set(queue: Queue) -> Entry {
     entry("", Event::QueueSet(Box::new(queue)))
 }
 
-fn lease(job: u128, cluster: &str) -> Proposal {
+pub(crate) fn lease(job: u128, cluster: &str) -> Proposal {
     let at = NodeRef { cluster: cluster.to_owned(), node: "n".to_owned() };
     Proposal::Lease { jobs: vec![(JobId(job), at)], pool: "p".to_owned(), away: None }
 }
@@ -123,6 +123,6 @@ async fn submitted(log: &impl Log) -> Vec<u128> {
         .collect()
 }
 
-async fn define_queue(log: &impl Log) {
+pub(crate) async fn define_queue(log: &impl Log) {
     log.request(queue_set(Queue::default()), Expect::Any).await.unwrap();
 }

@@ -203,13 +203,15 @@ async fn jobs_run_on_all_clusters_and_a_killed_leader_loses_none() {
     let jobs = submit(&log, 100).await;
     let mut clusters = [Cluster::new("one"), Cluster::new("two")];
     let run = async {
-        let mut servers = 0;
+        let (mut servers, mut next) = (0, Server::start(&log));
         while ended(&log, &jobs).await < jobs.len() {
-            let server = Server::start(&log);
+            let server = next;
             servers += 1;
             for cluster in &mut clusters {
                 cluster.connect(&server, 3).await;
             }
+            // It follows this one, until this one is gone.
+            next = Server::start(&log);
             // The first servers are killed in the middle.
             for _ in 0..if servers < 4 { 5 * servers } else { usize::MAX } {
                 let [one, two] = &mut clusters;

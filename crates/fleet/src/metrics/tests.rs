@@ -122,9 +122,13 @@ fn a_page_has_armadas_names_and_adds_up() {
 
 #[test]
 fn a_server_that_does_not_lead_says_what_it_counted_and_no_more() {
-    let page = Metrics::default().page(Seq(17), None);
+    let metrics = Metrics::default();
+    assert!(!metrics.page(Seq(17), None).contains("followed"), "it has read nothing yet");
+    metrics.follows(Some(Seq(15)));
+    let page = metrics.page(Seq(17), None);
     assert_eq!(pumice_metrics::lint(&page), Vec::<String>::new());
     assert!(page.contains("pumice_fleet_leader 0\n") && page.contains("pumice_fleet_log_position 17\n"));
+    assert!(page.contains("pumice_fleet_followed_position 15\n"));
     assert!(!page.contains("armada_queue_size"), "another server knows better");
 }
 

@@ -56,7 +56,7 @@ fn server() -> Arc<Postgres> {
 }
 
 /// Changes the database behind everybody's back.
-pub async fn execute(database: &Database, sql: &str, arguments: Vec<Cell>) {
+pub(in crate::database) async fn execute(database: &Database, sql: &str, arguments: Vec<Cell>) {
     let mut transaction = database.begin_write().await.unwrap();
     transaction.execute(sql, arguments).await.unwrap();
     transaction.commit().await.unwrap();

@@ -16,14 +16,14 @@ laws!(
 );
 
 /// A leader that folds and decides.
-pub(super) struct Leader {
-    pub(super) epoch: Epoch,
-    pub(super) ledger: Ledger,
-    position: Seq,
+pub(crate) struct Leader {
+    pub(crate) epoch: Epoch,
+    pub(crate) ledger: Ledger,
+    pub(crate) position: Seq,
 }
 
 impl Leader {
-    pub(super) async fn new(database: &Database) -> Leader {
+    pub(crate) async fn new(database: &Database) -> Leader {
         execute(database, "UPDATE head SET until = 0", vec![]).await;
         let epoch = database.lead("me").await.unwrap().unwrap();
         let loaded = database.load().await.unwrap();
@@ -31,7 +31,7 @@ impl Leader {
         Leader { epoch, ledger: loaded.restore(classes()).unwrap(), position }
     }
 
-    pub(super) async fn commit(&mut self, database: &Database, now: i64, inbox: Inbox) -> Result<(), Error> {
+    pub(crate) async fn commit(&mut self, database: &Database, now: i64, inbox: Inbox) -> Result<(), Error> {
         let ledger = &mut self.ledger;
         let decide = move |rows: Vec<(Seq, Entry)>| {
             for (_, entry) in &rows {
@@ -45,15 +45,15 @@ impl Leader {
     }
 }
 
-pub(super) fn proposals(proposals: Vec<Proposal>) -> Inbox {
+pub(crate) fn proposals(proposals: Vec<Proposal>) -> Inbox {
     Inbox { proposals, ..Inbox::default() }
 }
 
-pub(super) fn report(job: u128, attempt: u32, kind: ReportKind) -> Report {
+pub(crate) fn report(job: u128, attempt: u32, kind: ReportKind) -> Report {
     Report { cluster: "one".to_owned(), run: RunId { job: JobId(job), attempt }, kind }
 }
 
-pub(super) fn reports(reports: Vec<Report>) -> Inbox {
+pub(crate) fn reports(reports: Vec<Report>) -> Inbox {
     Inbox { reports, ..Inbox::default() }
 }
 
