@@ -14,7 +14,8 @@ use crate::fold::Refusal;
 use crate::ids::{JobId, TimeMs};
 use crate::ledger::Ledger;
 
-/// Jobs that one decision changes of a request's: a database writes so many in some ten milliseconds.
+/// Jobs that one decision changes of a request's, or takes from a silent cluster: a database writes so many in some ten
+/// milliseconds.
 const PART: usize = 5_000;
 /// Jobs that are looked at for each that may be changed.
 const LOOKS: usize = 10;
@@ -65,6 +66,11 @@ impl Default for Broads {
 }
 
 impl Broads {
+    /// Jobs that one decision changes of what concerns many.
+    pub(crate) fn part(&self) -> usize {
+        self.part
+    }
+
     /// They are saved as they are.
     pub(crate) fn set_saved(&mut self) {
         self.changed = false;
@@ -164,15 +170,29 @@ impl Ledger {
         Some(entry)
     }
 
+    /// Carries out the next part, if there is one; the entry that says so.
+    pub(crate) fn carry_on(&mut self, now: TimeMs) -> Option<Entry> {
+        let entry = self.next_part(now)?;
+        entry.events.iter().for_each(|part| self.take_part(part));
+        Some(entry)
+    }
+
     /// Takes in that a part of the first request is carried out, if it is the next one.
     pub(crate) fn carry_out(&mut self, entry: &Entry, part: &Event) -> Result<(), Refusal> {
         let is_next = self.next_part(entry.at).is_some_and(|next| {
             (&next.queue, &next.job_set) == (&entry.queue, &entry.job_set) && next.events.first() == Some(part)
         });
-        let (Event::CarriedOut { jobs, through, .. }, true, Some(first)) =
-            (part, is_next, self.broads.list.front_mut())
-        else {
+        if !is_next {
             return Err(Refusal::NotAsked { queue: entry.queue.clone(), job_set: entry.job_set.clone() });
+        }
+        self.take_part(part);
+        Ok(())
+    }
+
+    /// Of the first request, of which it is the next part.
+    fn take_part(&mut self, part: &Event) {
+        let (Event::CarriedOut { jobs, through, .. }, Some(first)) = (part, self.broads.list.front_mut()) else {
+            return;
         };
         first.saved.through = Some(*through);
         let request = first.saved.request.clone();
@@ -185,6 +205,5 @@ impl Ledger {
         }
         self.broads.changed = true;
         request.events.iter().for_each(|event| self.ask_of(&request, event, jobs));
-        Ok(())
     }
 }

@@ -158,10 +158,8 @@ impl Ledger {
         could_hold: &CouldHold<'_>,
     ) -> Vec<Entry> {
         // It comes before all else, which may follow from it.
-        let part = self.next_part(now);
-        if let Some(entry) = &part {
-            self.fold(entry);
-        }
+        let part = self.carry_on(now);
+        let mut lost_left = self.broads.part();
         let mut draft = Draft { ledger: self, could_hold, now, entries: BTreeMap::new() };
         draft.untold();
         for report in inbox.reports {
@@ -172,7 +170,7 @@ impl Ledger {
             draft.proposal(proposal);
         }
         for (cluster, silent_ms) in inbox.silent {
-            draft.silent(&cluster, silent_ms);
+            lost_left -= draft.silent(&cluster, silent_ms, lost_left);
         }
         let rest = draft.entries.into_values().filter(|entry| !entry.events.is_empty());
         part.into_iter().chain(rest).collect()
@@ -394,19 +392,25 @@ impl Draft<'_> {
         self.say(self.owner(id), Event::Leased { run, at, pool: pool.to_owned(), away, places });
     }
 
-    /// Runs of a cluster that is away, where their queue wants them elsewhere after a time.
-    fn silent(&mut self, cluster: &str, silent_ms: i64) {
+    /// Runs of a cluster that is away, where their queue wants them elsewhere after a time: at most so many, how many they
+    /// are. The others' turn comes with the next decision, which is told of the silence, too.
+    fn silent(&mut self, cluster: &str, silent_ms: i64, most: usize) -> usize {
         let runs: Vec<RunId> = self.ledger.runs_of(cluster).map(|(run, _)| run).collect();
+        let mut lost = 0;
         for run in runs {
+            if lost == most {
+                break;
+            }
             let Some(row) = self.ledger.run(run) else { continue };
             let queue = &self.ledger.queues.row(row.queue).definition;
             let after = queue.as_ref().map_or(0, |queue| queue.rerun_after_ms);
             // The cluster may have got the lease though it was not heard itself: its time begins with that.
             let lasts_ms = silent_ms.min(self.now.since(row.leased));
-            if after > 0 && lasts_ms >= after {
-                self.say(self.owner_of_run(run), Event::RunLost { run });
+            if after > 0 && lasts_ms >= after && self.say(self.owner_of_run(run), Event::RunLost { run }) {
+                lost += 1;
             }
         }
+        lost
     }
 }
 

@@ -175,6 +175,22 @@ fn a_silent_cluster_loses_runs_only_where_the_queue_wants_it() {
 }
 
 #[test]
+fn a_silent_cluster_loses_its_runs_a_part_at_a_time() {
+    let mut ledger = with_queue().in_parts_of(2);
+    ledger.fold(&request("s", (1..=5).map(|job| submitted(job, "spare")).collect()));
+    for job in 1..=5 {
+        decide(&mut ledger, lease(job, if job < 4 { "one" } else { "two" }));
+    }
+    let queue = Queue { rerun_after_ms: 1000, ..Queue::default() };
+    ledger.fold(&Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") });
+    let silent = || Inbox { silent: ["one", "two"].map(|name| (name.to_owned(), i64::MAX)).into(), ..Inbox::default() };
+    for lost in [2, 2, 1, 0] {
+        assert_eq!(decide_at(TimeMs(5_000), &mut ledger, silent()), vec!["lost"; lost]);
+    }
+    assert!(ledger.jobs().all(|(_, job)| job.phase == Phase::Queued));
+}
+
+#[test]
 fn a_run_has_its_time_even_where_the_cluster_was_silent_before() {
     let mut ledger = Ledger::new(classes());
     let queue = Queue { rerun_after_ms: 1000, ..Queue::default() };
