@@ -1,5 +1,6 @@
 //! Market pools: who bids most has the room.
 
+use proptest::prelude::*;
 use pumice_ledger::{Phase, PriceBand};
 
 use super::*;
@@ -260,4 +261,80 @@ fn a_long_queue_does_not_hide_its_highest_bids() {
     }
     let high = submit(&mut scene, "a", "default", 1, B);
     assert_eq!(leased(&mut scene), [high]);
+}
+
+/// What happens to a market.
+#[derive(Debug, Clone)]
+enum Step {
+    Submit(usize, usize),
+    End(usize),
+    Bid([[u8; 2]; 2]),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..2usize, 0..2usize).prop_map(|(queue, band)| Step::Submit(queue, band)),
+        2 => any::<usize>().prop_map(Step::End),
+        1 => any::<[[u8; 2]; 2]>().prop_map(|bids| Step::Bid(bids.map(|of| of.map(|bid| bid % 4)))),
+    ]
+}
+
+/// Rounds until nobody has to leave and nobody starts.
+fn settle(scene: &mut Scene) {
+    for _ in 0..50 {
+        let started = leased(scene);
+        runs(scene, &started);
+        let leaving: Vec<RunId> = scene.ledger.runs().map(|(run, _)| run).collect();
+        let stops =
+            |run: &RunId| scene.ledger.run(*run).is_some_and(|row| row.phase == pumice_ledger::RunPhase::Stopping);
+        let leaving: Vec<RunId> = leaving.into_iter().filter(stops).collect();
+        if started.is_empty() && leaving.is_empty() {
+            return;
+        }
+        leaving.iter().for_each(|run| scene.report(run.job, ReportKind::Gone));
+    }
+    panic!("they make each other leave for ever");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Where all jobs are alike but for their bids, those that run bid at least what those bid that wait.
+    #[test]
+    fn nobody_waits_who_bids_more_than_one_that_runs(steps in proptest::collection::vec(step(), 1..40)) {
+        let mut scene = market(&[1, 2], Constraints::default());
+        let (queues, bands) = (["a", "b"], [A, B]);
+        let mut prices = [[0u8; 2]; 2];
+        let mut jobs: BTreeMap<JobId, (usize, usize)> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Submit(queue, band) => {
+                    let job = submit(&mut scene, queues[queue], "default", 1, bands[band]);
+                    jobs.insert(job, (queue, band));
+                }
+                Step::End(which) => {
+                    let running: Vec<JobId> = scene.ledger.runs().map(|(run, _)| run.job).collect();
+                    if let Some(job) = running.get(which % running.len().max(1)) {
+                        scene.report(*job, ReportKind::Succeeded);
+                    }
+                }
+                Step::Bid(bids) => {
+                    prices = bids;
+                    let all = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(queue, band)| {
+                        let price = f64::from(prices[queue][band]);
+                        (queues[queue], bands[band], price, price)
+                    });
+                    bid(&mut scene, &all);
+                }
+            }
+            settle(&mut scene);
+            let price = |id: &JobId| jobs.get(id).map_or(0, |(queue, band)| prices[*queue][*band]);
+            let of = |phase: Phase| scene.ledger.jobs().filter(move |(_, job)| job.phase == phase).map(|(id, _)| id);
+            let running: Vec<JobId> = of(Phase::Running).collect();
+            let waits = of(Phase::Queued).map(|job| price(&job)).max();
+            prop_assert!(waits.is_none() || running.len() == 3, "{} run, and others wait", running.len());
+            let least = running.iter().map(&price).min();
+            prop_assert!(waits.is_none() || least >= waits, "{least:?} runs, {waits:?} waits");
+        }
+    }
 }
