@@ -16,7 +16,6 @@ mod pools;
 mod report;
 mod scheduling;
 mod shares;
-mod spec;
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -25,13 +24,13 @@ use std::time::Duration;
 
 pub use pumice_ledger::Entry as LogEntry;
 use pumice_ledger::Entry;
+pub use pumice_translate::armada::{SPEC_BYTES_MAX, SpecError};
 
 pub use clusters::{Clusters, NODES_MAX, Node};
 pub use events::{HEADER as EVENTS_HEADER, rows as event_rows};
 pub use history::{End, History, Hold, JobHistory};
 pub use report::{Moment, Part, QueueReport, Report, ResourceReport, Rounds, Spread};
 pub use scheduling::{CONFIG_BYTES_MAX, Scheduling, SchedulingError};
-pub use spec::{SPEC_BYTES_MAX, SpecError};
 pub use workload::{JOBS_MAX, QUEUES_MAX, SEED, TEMPLATES_MAX, Workload, WorkloadQueue};
 
 /// How long it is since some moment; only differences count.

@@ -1,4 +1,5 @@
-//! Kubernetes objects into the engine's facts. Pure; what scheduling does not read is dropped here.
+//! Kubernetes objects into the engine's facts, and the text of specifications that simulators read. Pure; what scheduling does
+//! not read is dropped here.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,7 @@ use pumice_api::names;
 use pumice_engine::{Operator, PodTemplate, Requirement, Resources, TimeMs};
 use pumice_units::Quantity;
 
+pub mod armada;
 mod claims;
 mod cluster;
 mod containers;

@@ -89,7 +89,10 @@ fn what_cannot_be_run_is_refused_with_a_reason() {
         (vec!["--trace", "log.swf", "--conf", "conf.yaml"], "configuration conf.yaml refused"),
         (vec!["--trace", "log.swf", "--against", "magic"], "there is no baseline \"magic\""),
         (vec!["--trace", "lublin:jobs=ten"], "jobs=\"ten\""),
-        (vec!["--trace", "other.yaml", "--nodes", "1x1cpu"], "it has no queues"),
+        (
+            vec!["--trace", "other.yaml", "--nodes", "1x1cpu"],
+            "no spec of Armada's simulator that can be run: unknown field `kind`",
+        ),
         (vec!["--trace", "log.swf", "--skip", "9000"], "no job that these nodes could ever run"),
     ] {
         let told = simulate(folder.path(), &args);

@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::{NodeFacts, Resources};
+use pumice_translate::armada::{self, ClusterSpec, NodeTemplateFields, SpecError, wrong};
 use pumice_wire::executor as wire;
 
 use super::draw::Distribution;
-use super::spec::{self, ClusterSpec, NodeTemplateFields, SpecError, wrong};
 use crate::sessions::{DEFAULT_POOL, node_facts};
 
 /// Nodes of one specification.
@@ -49,16 +49,16 @@ impl Clusters {
     /// # Errors
     /// What can't be run, and where it stands.
     pub fn read(text: &str, name: &str) -> Result<Self, SpecError> {
-        let spec: ClusterSpec = spec::read(text)?;
+        let spec: ClusterSpec = armada::read(text)?;
         let (mut nodes, mut names) = (Vec::new(), BTreeSet::new());
         for (place, cluster) in spec.clusters.iter().enumerate() {
             let place = format!("clusters[{place}]");
-            spec::name(format!("{place}.name"), &cluster.name)?;
+            armada::name(format!("{place}.name"), &cluster.name)?;
             if !names.insert(&cluster.name) {
                 return Err(wrong(format!("{place}.name"), format!("there is another cluster {}", cluster.name)));
             }
             let pool = if cluster.pool.is_empty() { DEFAULT_POOL } else { &cluster.pool };
-            spec::name(format!("{place}.pool"), pool)?;
+            armada::name(format!("{place}.pool"), pool)?;
             for (index, template) in cluster.node_templates.iter().enumerate() {
                 if nodes.len() + template.number as usize > NODES_MAX {
                     let place = format!("{place}.nodeTemplates[{index}].number");
@@ -107,7 +107,7 @@ impl Clusters {
 
 /// What the nodes of a template are, but for their names.
 fn facts(template: &NodeTemplateFields, cluster: &str) -> NodeFacts {
-    let taint = |taint: &spec::TaintFields| wire::Taint {
+    let taint = |taint: &armada::TaintFields| wire::Taint {
         key: taint.key.clone(),
         value: taint.value.clone(),
         effect: taint.effect.word().to_owned(),
@@ -175,7 +175,7 @@ mod tests {
             let error = Clusters::read(&text, "c").unwrap_err().to_string();
             assert!(error.contains(message), "{text}: {error}");
         }
-        let long = " ".repeat(spec::SPEC_BYTES_MAX + 1);
+        let long = " ".repeat(armada::SPEC_BYTES_MAX + 1);
         assert!(matches!(Clusters::read(&long, "c"), Err(SpecError::TooLong { .. })));
     }
 }

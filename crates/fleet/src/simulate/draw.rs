@@ -3,10 +3,9 @@
 //! Invariant: what is drawn for a job, or for one of its runs, depends on the seed and on which it is, and never on what was
 //! scheduled before: two configurations are compared on the same work.
 
+use pumice_translate::armada::ShiftedExponential;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-
-use super::spec::ShiftedExponential;
 
 /// A time that is at least so long, and longer by an exponential one of that mean.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

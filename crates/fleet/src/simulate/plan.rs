@@ -6,10 +6,10 @@
 use std::ops::Range;
 
 use pumice_ledger::{Digest, Shape};
+use pumice_translate::armada::{SpecError, wrong};
 
 use super::draw;
 use super::scheduling::Scheduling;
-use super::spec::{SpecError, wrong};
 use super::workload::{Template, Workload};
 
 /// All jobs.

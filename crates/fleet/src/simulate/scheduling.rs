@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pumice_ledger::{PriorityClasses, Retries};
+use pumice_translate::armada;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::spec;
 use crate::config::{Class, Config, ConfigError, MarketConfig, PoolConfig};
 use crate::rounds::{Constraints, Limits};
 
@@ -124,7 +124,7 @@ impl Scheduling {
 }
 
 fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, SchedulingError> {
-    spec::yaml(text).map_err(SchedulingError::Syntax)
+    armada::yaml(text).map_err(SchedulingError::Syntax)
 }
 
 fn classes(read: &BTreeMap<String, Class>) -> PriorityClasses {

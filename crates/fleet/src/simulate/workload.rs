@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_ledger::{Digest, Shape};
+use pumice_translate::armada::{self, JobTemplateFields, Requirements, SpecError, WorkloadSpec, wrong};
 use pumice_units::Quantity;
 use serde_json::{Map, Value};
 
 use super::clusters::CLUSTER_LABEL;
 use super::draw::Distribution;
-use super::spec::{self, JobTemplateFields, Requirements, SpecError, WorkloadSpec, wrong};
 use crate::api::{canonical, shape_of};
 
 /// Queues of one workload.
@@ -103,7 +103,7 @@ impl Workload {
     /// # Errors
     /// What can't be run, and where it stands.
     pub fn read(text: &str, name: &str) -> Result<Self, SpecError> {
-        let spec: WorkloadSpec = spec::read(text)?;
+        let spec: WorkloadSpec = armada::read(text)?;
         if spec.queues.len() > QUEUES_MAX {
             return Err(wrong("queues", format!("there are more than {QUEUES_MAX}")));
         }
@@ -112,7 +112,7 @@ impl Workload {
         let mut wants = Vec::new();
         for (place, queue) in spec.queues.into_iter().enumerate() {
             let place = format!("queues[{place}]");
-            spec::name(format!("{place}.name"), &queue.name)?;
+            armada::name(format!("{place}.name"), &queue.name)?;
             if !queue.weight.is_finite() || queue.weight <= 0.0 {
                 return Err(wrong(format!("{place}.weight"), "it has to be above 0"));
             }
@@ -221,7 +221,7 @@ fn pod(place: &str, requirements: Requirements) -> Result<Pod, SpecError> {
     if let Some(affinity) = requirements.affinity.filter(|affinity| !affinity.is_null()) {
         let refuse = |error: serde_json::Error| wrong(at("affinity"), error.to_string());
         let read: core::Affinity = serde_json::from_value(affinity.clone()).map_err(refuse)?;
-        if let Some(field) = spec::lost(&affinity, &serde_json::to_value(&read).map_err(refuse)?) {
+        if let Some(field) = armada::lost(&affinity, &serde_json::to_value(&read).map_err(refuse)?) {
             return Err(wrong(at(&format!("affinity{field}")), "Kubernetes has no such field"));
         }
         spec.insert("affinity".to_owned(), affinity);

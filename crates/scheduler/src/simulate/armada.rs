@@ -4,52 +4,24 @@
 //! how often. Called by the edge that reads traces. Run times are drawn as Armada draws them: a least time, and beyond it an
 //! exponential one with a given mean; the numbers are our own.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pumice_engine::{NodeFacts, Resources};
-use pumice_units::{GoDuration, Quantity};
-use serde_json::{Map, Value};
+use pumice_translate::armada::{
+    Amount, Amounts, ClusterSpec, JobTemplateFields, Repeat, Requirements, SpecError, WorkloadSpec, read, wrong,
+};
 
 use super::generate::Random;
 use super::nodes::{self, NODES_MAX, NodesError};
 use super::trace::{JOBS_MAX, Job, Notes, PODS_MAX, TIME_MAX_MS, Trace};
 
-/// Bytes of a spec.
-const BYTES_MAX: usize = 16 << 20;
 /// A priority class that a template which names none has, and the one whose pods may be victims.
 const CLASSES: [(&str, bool); 2] = [("armada-default", false), ("armada-preemptible", true)];
 /// Weights that are no whole numbers are told in so many parts.
 const WEIGHT_PARTS: f64 = 100.0;
 /// Queues of one spec.
 const QUEUES_MAX: usize = 10_000;
-
-/// Why a text is no spec of Armada's simulator.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum ArmadaError {
-    /// It is too long.
-    #[error("it has {bytes} bytes, more than {BYTES_MAX}")]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-    },
-    /// It is no YAML.
-    #[error("it can't be read: {0}")]
-    Yaml(String),
-    /// It is YAML of something else.
-    #[error("it is no {0}: it has no {1}")]
-    Other(&'static str, &'static str),
-    /// A value is not what it must be.
-    #[error("{place}: {what}")]
-    Value {
-        /// Where.
-        place: String,
-        /// What is wrong.
-        what: String,
-    },
-    /// It has too many jobs.
-    #[error("it has more than {JOBS_MAX} jobs")]
-    TooMany,
-}
 
 /// Whether a text is a cluster of Armada's simulator, and not Node objects.
 pub fn is_cluster(text: &str) -> bool {
@@ -60,29 +32,22 @@ pub fn is_cluster(text: &str) -> bool {
 ///
 /// # Errors
 /// At the first value that can't be what it says.
-pub fn workload(text: &str) -> Result<Trace, ArmadaError> {
-    let spec = document(text)?;
-    let top = Table::of("", &spec)?;
-    let queues = top.list("queues")?.ok_or(ArmadaError::Other("workload of Armada's simulator", "queues"))?;
-    if queues.len() > QUEUES_MAX {
-        return Err(top.wrong("queues", format!("there are more than {QUEUES_MAX}")));
+pub fn workload(text: &str) -> Result<Trace, SpecError> {
+    let spec: WorkloadSpec = read(text)?;
+    if spec.queues.len() > QUEUES_MAX {
+        return Err(wrong("queues", format!("there are more than {QUEUES_MAX}")));
     }
-    let seed = top.number("randomSeed")?.unwrap_or(1.0);
-    let mut reading = Reading { random: Random::new(seed as u64), notes: Notes::default(), jobs: Vec::new() };
-    reading.others(&top, &["name", "randomSeed", "queues"]);
-    let mut weights = Vec::new();
-    for (place, queue) in queues.iter().enumerate() {
-        let queue = Table::of(&format!("queues[{place}]"), queue)?;
-        let name: Arc<str> = queue.text("name")?.ok_or_else(|| queue.wrong("name", "it has none".to_owned()))?.into();
-        let weight = queue.number("weight")?.unwrap_or(1.0);
-        if weight <= 0.0 {
-            return Err(queue.wrong("weight", "it must be above 0".to_owned()));
+    let seed = if spec.random_seed == 0 { 1 } else { spec.random_seed };
+    let mut reading = Reading { random: Random::new(seed), notes: Notes::default(), jobs: Vec::new() };
+    let mut weights: Vec<(Arc<str>, f64)> = Vec::new();
+    for (place, queue) in spec.queues.iter().enumerate() {
+        if !queue.weight.is_finite() || queue.weight <= 0.0 {
+            return Err(wrong(format!("queues[{place}].weight"), "it has to be above 0"));
         }
-        weights.push((name.clone(), weight));
-        reading.others(&queue, &["name", "weight", "jobTemplates"]);
-        for (index, template) in queue.list("jobTemplates")?.unwrap_or_default().iter().enumerate() {
-            let template = Table::of(&format!("queues[{place}].jobTemplates[{index}]"), template)?;
-            reading.template(&template, &name, index)?;
+        let name: Arc<str> = queue.name.as_str().into();
+        weights.push((name.clone(), queue.weight));
+        for (index, template) in queue.job_templates.iter().enumerate() {
+            reading.template(template, &name, &format!("queues[{place}].jobTemplates[{index}]"), index)?;
         }
     }
     let whole = weights.iter().all(|(_, weight)| weight.fract() == 0.0);
@@ -96,51 +61,47 @@ pub fn workload(text: &str) -> Result<Trace, ArmadaError> {
 ///
 /// # Errors
 /// At the first value that can't be what it says.
-pub fn nodes(text: &str) -> Result<(Vec<NodeFacts>, Notes), ArmadaError> {
-    let spec = document(text)?;
-    let top = Table::of("", &spec)?;
-    let clusters = top.list("clusters")?.ok_or(ArmadaError::Other("cluster of Armada's simulator", "clusters"))?;
-    let mut reading = Reading { random: Random::new(1), notes: Notes::default(), jobs: Vec::new() };
-    reading.others(&top, &["name", "clusters"]);
-    let (mut all, mut pools) = (Vec::new(), std::collections::BTreeSet::new());
-    for (place, cluster) in clusters.iter().enumerate() {
-        let cluster = Table::of(&format!("clusters[{place}]"), cluster)?;
-        pools.insert(cluster.text("pool")?.unwrap_or("default"));
-        reading.others(&cluster, &["name", "pool", "nodeTemplates"]);
-        for (index, template) in cluster.list("nodeTemplates")?.unwrap_or_default().iter().enumerate() {
-            let template = Table::of(&format!("clusters[{place}].nodeTemplates[{index}]"), template)?;
-            reading.others(&template, &["number", "totalResources", "labels"]);
-            let number = template.count("number")?.unwrap_or(0);
-            let resources = template.table("totalResources")?;
-            let resources = resources.as_ref().map(|table| table.table("resources")).transpose()?.flatten();
-            let offered = resources.as_ref().map(resources_of).transpose()?.unwrap_or_default();
-            if all.len() as u64 + number > NODES_MAX as u64 {
-                return Err(template.wrong("number", format!("more than {NODES_MAX} nodes")));
+pub fn nodes(text: &str) -> Result<(Vec<NodeFacts>, Notes), SpecError> {
+    let spec: ClusterSpec = read(text)?;
+    let mut notes = Notes::default();
+    unfollowed(
+        &mut notes,
+        &[
+            ("workflowManagerDelayDistribution", spec.workflow_manager_delay_distribution.is_some()),
+            ("pendingDelayDistribution", spec.pending_delay_distribution.is_some()),
+        ],
+    );
+    let (mut all, mut pools) = (Vec::new(), BTreeSet::new());
+    for (place, cluster) in spec.clusters.iter().enumerate() {
+        pools.insert(if cluster.pool.is_empty() { "default" } else { &cluster.pool });
+        for (index, template) in cluster.node_templates.iter().enumerate() {
+            unfollowed(&mut notes, &[("taints", !template.taints.is_empty())]);
+            let offered = resources_of(&template.total_resources.resources);
+            if all.len() + template.number as usize > NODES_MAX {
+                let place = format!("clusters[{place}].nodeTemplates[{index}].number");
+                return Err(wrong(place, format!("there are more than {NODES_MAX} nodes")));
             }
-            for _ in 0..number {
+            for _ in 0..template.number {
                 let mut node = nodes::node_of(all.len(), offered.clone());
-                for (key, value) in template.table("labels")?.iter().flat_map(|labels| labels.fields) {
-                    node.labels.insert(key.clone(), value.as_str().unwrap_or_default().to_owned());
-                }
+                node.labels.extend(template.labels.clone());
                 all.push(node);
             }
         }
     }
     if pools.len() > 1 {
-        reading.notes.count("pools of the cluster: taken as one");
+        notes.count("pools of the cluster: taken as one");
     }
     if all.is_empty() {
-        return Err(top.wrong("clusters", NodesError::Count { nodes: 0 }.to_string()));
+        return Err(wrong("clusters", NodesError::Count { nodes: 0 }.to_string()));
     }
-    Ok((all, reading.notes))
+    Ok((all, notes))
 }
 
-fn document(text: &str) -> Result<Value, ArmadaError> {
-    if text.len() > BYTES_MAX {
-        return Err(ArmadaError::TooLong { bytes: text.len() });
+/// Names the fields that a spec has and nobody follows here.
+fn unfollowed(notes: &mut Notes, fields: &[(&'static str, bool)]) {
+    for (field, _) in fields.iter().filter(|(_, is_said)| *is_said) {
+        notes.count(format!("{field}: not followed"));
     }
-    let wrong = |error: serde_saphyr::Error| error.to_string().lines().next().unwrap_or_default().to_owned();
-    serde_saphyr::from_str(text).map_err(|error| ArmadaError::Yaml(wrong(error)))
 }
 
 struct Reading {
@@ -150,54 +111,47 @@ struct Reading {
 }
 
 impl Reading {
-    /// Names the fields that nobody follows.
-    fn others(&mut self, table: &Table<'_>, known: &[&str]) {
-        for field in table.fields.keys().filter(|field| !known.contains(&field.as_str())) {
-            let shown: String = field.chars().filter(|letter| !letter.is_control()).take(60).collect();
-            self.notes.count(format!("{shown}: not followed"));
+    fn template(
+        &mut self,
+        template: &JobTemplateFields,
+        queue: &Arc<str>,
+        place: &str,
+        index: usize,
+    ) -> Result<(), SpecError> {
+        self.unfollowed(template);
+        let (number, gang) = (template.number, template.gang_cardinality.max(1));
+        if gang > PODS_MAX {
+            return Err(wrong(format!("{place}.gangCardinality"), format!("more than {PODS_MAX}")));
         }
-    }
-
-    fn template(&mut self, template: &Table<'_>, queue: &Arc<str>, index: usize) -> Result<(), ArmadaError> {
-        self.others(template, KNOWN);
-        let number = template.count("number")?.unwrap_or(0);
-        let gang = template.count("gangCardinality")?.unwrap_or(1).max(1);
-        let gang = u32::try_from(gang).ok().filter(|gang| *gang <= PODS_MAX);
-        let gang = gang.ok_or_else(|| template.wrong("gangCardinality", format!("more than {PODS_MAX}")))?;
-        let class = template.text("priorityClassName")?.unwrap_or(CLASSES[0].0);
-        let preemptable = CLASSES.iter().find(|(name, _)| *name == class).map(|(_, preemptable)| *preemptable);
+        let class = Some(template.priority_class_name.as_str()).filter(|class| !class.is_empty());
+        let preemptable = CLASSES
+            .iter()
+            .find(|(name, _)| *name == class.unwrap_or(CLASSES[0].0))
+            .map(|(_, preemptable)| *preemptable);
         if preemptable.is_none() {
             self.notes.count("priorityClassName that is not Armada's own: taken as armada-default");
         }
-        let requirements = template.table("requirements")?;
-        let asked = requirements.as_ref().map(|table| table.table("resourceRequirements")).transpose()?.flatten();
-        for (table, known) in [(&requirements, "resourceRequirements"), (&asked, "requests")] {
-            table.iter().for_each(|table| self.others(table, &[known, "limits"]));
+        let requests = Arc::new(resources_of(&template.requirements.resource_requirements.requests));
+        let (least, tail) = (template.runtime_distribution.minimum.ms, template.runtime_distribution.tail_mean.ms);
+        let first = template.earliest_submit_time.ms;
+        let (times, period) =
+            template.repeat.as_ref().map_or((1, 0), |Repeat { num_times, period }| (*num_times, period.ms));
+        let gangs = number.div_ceil(gang);
+        let all = u64::from(gangs).saturating_mul(u64::from(times)).saturating_add(self.jobs.len() as u64);
+        if all > JOBS_MAX as u64 {
+            return Err(wrong(place, format!("with it there are more than {JOBS_MAX} jobs")));
         }
-        let requests = asked.as_ref().map(|table| table.table("requests")).transpose()?.flatten();
-        let requests = Arc::new(requests.as_ref().map(resources_of).transpose()?.unwrap_or_default());
-        let runtime = template.table("runtimeDistribution")?;
-        let of = |name: &str| runtime.as_ref().map(|table| table.duration(name)).transpose().map(Option::flatten);
-        let (least, tail) = (of("minimum")?.unwrap_or(0), of("tailMean")?.unwrap_or(0));
-        let first = template.duration("earliestSubmitTime")?.unwrap_or(0);
-        let repeat = template.table("repeat")?;
-        let times = repeat.as_ref().map(|table| table.count("numTimes")).transpose()?.flatten().unwrap_or(1);
-        let period = repeat.as_ref().map(|table| table.duration("period")).transpose()?.flatten().unwrap_or(0);
-        let gangs = number.div_ceil(u64::from(gang));
-        if gangs.saturating_mul(times).saturating_add(self.jobs.len() as u64) > JOBS_MAX as u64 {
-            return Err(ArmadaError::TooMany);
-        }
-        if !number.is_multiple_of(u64::from(gang)) {
+        if !number.is_multiple_of(gang) {
             self.notes.count("number that is no multiple of gangCardinality: the last gang is smaller");
         }
         let profile: Arc<str> = format!("{queue}-{index}").into();
         for round in 0..times {
             for place in 0..gangs {
-                let pods = u32::try_from(number - place * u64::from(gang)).unwrap_or(gang).min(gang);
+                let pods = (number - place * gang).min(gang);
                 let tail = -self.random.unit().ln() * tail as f64;
                 self.jobs.push(Job {
                     name: format!("j{}", self.jobs.len() + 1),
-                    submit_ms: first.saturating_add(period.saturating_mul(round as i64)).min(TIME_MAX_MS),
+                    submit_ms: first.saturating_add(period.saturating_mul(round.into())).min(TIME_MAX_MS),
                     user: queue.clone(),
                     queue: queue.clone(),
                     pods,
@@ -214,102 +168,34 @@ impl Reading {
         }
         Ok(())
     }
+
+    /// What a template says and nobody follows; its id and job set mean nothing here.
+    fn unfollowed(&mut self, template: &JobTemplateFields) {
+        let Requirements { node_selector, affinity, tolerations, annotations, preemption_policy, .. } =
+            &template.requirements;
+        let after = template.earliest_submit_time_from_dependency_completion.ms;
+        unfollowed(
+            &mut self.notes,
+            &[
+                ("queuePriority", template.queue_priority > 0),
+                ("dependencies", !template.dependencies.is_empty()),
+                ("earliestSubmitTimeFromDependencyCompletion", after > 0),
+                ("gangNodeUniformityLabel", !template.gang_node_uniformity_label.is_empty()),
+                ("nodeSelector", !node_selector.is_empty()),
+                ("affinity", affinity.as_ref().is_some_and(|affinity| !affinity.is_null())),
+                ("tolerations", !tolerations.is_empty()),
+                ("annotations", !annotations.is_empty()),
+                ("preemptionPolicy", preemption_policy.is_some()),
+            ],
+        );
+    }
 }
 
-/// Fields of a template that are followed, or mean nothing here.
-const KNOWN: &[&str] = &[
-    "id",
-    "jobSet",
-    "number",
-    "gangCardinality",
-    "priorityClassName",
-    "requirements",
-    "runtimeDistribution",
-    "earliestSubmitTime",
-    "repeat",
-];
-
-fn resources_of(table: &Table<'_>) -> Result<Resources, ArmadaError> {
-    let mut resources = Resources::new();
-    for (name, value) in table.fields {
-        let text = match value {
-            Value::Number(number) => number.to_string(),
-            Value::String(text) => text.clone(),
-            _ => String::new(),
-        };
-        let wrong = || table.wrong(name, "it is no quantity".to_owned());
-        let amount: Quantity = text.parse().map_err(|_| wrong())?;
-        let amount = if name == "cpu" { amount.cpu_milli() } else { amount.value() };
-        if amount < 0 {
-            return Err(wrong());
-        }
-        resources.insert(name.clone(), amount);
-    }
-    Ok(resources)
-}
-
-/// A mapping of the spec, and where it stands.
-struct Table<'v> {
-    place: String,
-    fields: &'v Map<String, Value>,
-}
-
-impl<'v> Table<'v> {
-    fn of(place: &str, value: &'v Value) -> Result<Self, ArmadaError> {
-        let fields = value.as_object().ok_or_else(|| ArmadaError::Value {
-            place: if place.is_empty() { "the spec".to_owned() } else { place.to_owned() },
-            what: "it is no mapping".to_owned(),
-        })?;
-        Ok(Self { place: place.to_owned(), fields })
-    }
-
-    fn at(&self, name: &str) -> String {
-        if self.place.is_empty() { name.to_owned() } else { format!("{}.{name}", self.place) }
-    }
-
-    fn wrong(&self, name: &str, what: String) -> ArmadaError {
-        ArmadaError::Value { place: self.at(name), what }
-    }
-
-    fn get(&self, name: &str) -> Option<&'v Value> {
-        self.fields.get(name).filter(|value| !value.is_null())
-    }
-
-    fn list(&self, name: &str) -> Result<Option<&'v [Value]>, ArmadaError> {
-        let list = |value: &'v Value| value.as_array().ok_or_else(|| self.wrong(name, "it is no list".to_owned()));
-        Ok(self.get(name).map(list).transpose()?.map(Vec::as_slice))
-    }
-
-    fn table(&self, name: &str) -> Result<Option<Self>, ArmadaError> {
-        self.get(name).map(|value| Self::of(&self.at(name), value)).transpose()
-    }
-
-    fn text(&self, name: &str) -> Result<Option<&'v str>, ArmadaError> {
-        self.get(name)
-            .map(|value| value.as_str().ok_or_else(|| self.wrong(name, "it is no text".to_owned())))
-            .transpose()
-    }
-
-    fn number(&self, name: &str) -> Result<Option<f64>, ArmadaError> {
-        let number = |value: &Value| value.as_f64().filter(|number| number.is_finite());
-        self.get(name)
-            .map(|value| number(value).ok_or_else(|| self.wrong(name, "it is no number".to_owned())))
-            .transpose()
-    }
-
-    fn count(&self, name: &str) -> Result<Option<u64>, ArmadaError> {
-        let wrong = || self.wrong(name, "it is no number of 0 or more".to_owned());
-        self.get(name).map(|value| value.as_u64().ok_or_else(wrong)).transpose()
-    }
-
-    /// Milliseconds, from text such as `1h30m`.
-    fn duration(&self, name: &str) -> Result<Option<i64>, ArmadaError> {
-        let Some(text) = self.text(name)? else { return Ok(None) };
-        let wrong = || self.wrong(name, format!("{text:?} is no time of 0 or more, such as 1h30m"));
-        let span: GoDuration = text.parse().map_err(|_| wrong())?;
-        let ms = Some(span.as_millis()).filter(|ms| *ms >= 0).ok_or_else(wrong)?;
-        Ok(Some(ms.min(TIME_MAX_MS)))
-    }
+fn resources_of(amounts: &Amounts) -> Resources {
+    let amount = |(name, amount): (&String, &Amount)| {
+        (name.clone(), if name == "cpu" { amount.0.cpu_milli() } else { amount.0.value() })
+    };
+    amounts.iter().map(amount).collect()
 }
 
 #[cfg(test)]
@@ -347,7 +233,7 @@ mod tests {
 
     #[test]
     fn clusters_become_nodes() {
-        let text = "name: c\nclusters:\n- name: a\n  pool: x\n  nodeTemplates:\n  - number: 2\n    taints: []\n    \
+        let text = "name: c\nclusters:\n- name: a\n  pool: x\n  nodeTemplates:\n  - number: 2\n    taints: [{key: a, effect: NoSchedule}]\n    \
                     labels: {zone: z}\n    totalResources: {resources: {cpu: '32', memory: 1Ti}}\n- name: b\n  \
                     nodeTemplates: [{number: 1, totalResources: {resources: {cpu: 4}}}]\n";
         assert!(is_cluster(text) && !is_cluster(WORKLOAD));
@@ -360,29 +246,28 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
-        let template = |fields: &str| format!("queues: [{{name: A, jobTemplates: [{{number: 1, {fields}}}]}}]");
+        let template =
+            |fields: &str| format!("queues: [{{name: A, weight: 1, jobTemplates: [{{number: 1, {fields}}}]}}]");
         for (text, message) in [
-            ("a: [b".to_owned(), "it can't be read"),
-            ("3".to_owned(), "the spec: it is no mapping"),
-            ("name: x".to_owned(), "it is no workload of Armada's simulator: it has no queues"),
-            ("queues: {}".to_owned(), "queues: it is no list"),
-            ("queues: [{weight: 1}]".to_owned(), "queues[0].name: it has none"),
-            ("queues: [{name: A, weight: 0}]".to_owned(), "queues[0].weight: it must be above 0"),
-            (template("earliestSubmitTime: -5m"), "queues[0].jobTemplates[0].earliestSubmitTime: \"-5m\" is no time"),
-            (template("earliestSubmitTime: 5"), "queues[0].jobTemplates[0].earliestSubmitTime: it is no text"),
-            (template("gangCardinality: 99999999999"), "queues[0].jobTemplates[0].gangCardinality: more than"),
-            (template("repeat: {numTimes: 18446744073709551615}"), "it has more than"),
+            ("name: x".to_owned(), "missing field `queues`"),
+            ("queues: [{name: A, weight: 0}]".to_owned(), "queues[0].weight: it has to be above 0"),
+            (template("earliestSubmitTime: -5m"), "a time lies between 0 and ten years"),
+            (template("fast: true"), "unknown field `fast`"),
+            (template("gangCardinality: 99999999"), "queues[0].jobTemplates[0].gangCardinality: more than"),
             (
-                template("requirements: {resourceRequirements: {requests: {cpu: lots}}}"),
-                "queues[0].jobTemplates[0].requirements.resourceRequirements.requests.cpu: it is no quantity",
+                template("repeat: {numTimes: 4294967295, period: 1s}"),
+                "queues[0].jobTemplates[0]: with it there are more than",
             ),
         ] {
             let error = workload(&text).unwrap_err().to_string();
+            assert!(error.contains(message), "{text}: {error}");
+        }
+        let crowd = "clusters: [{name: a, nodeTemplates: [{number: 9999999, totalResources: {}}]}]";
+        for (text, message) in
+            [("clusters: []", "clusters: "), (crowd, "clusters[0].nodeTemplates[0].number: there are more than")]
+        {
+            let error = nodes(text).unwrap_err().to_string();
             assert!(error.starts_with(message), "{text}: {error}");
         }
-        for text in ["queues: []", "clusters: []", "clusters: [{nodeTemplates: [{number: 9999999}]}]"] {
-            assert!(nodes(text).is_err(), "{text}");
-        }
-        assert!(matches!(workload(&" ".repeat(BYTES_MAX + 1)), Err(ArmadaError::TooLong { .. })));
     }
 }

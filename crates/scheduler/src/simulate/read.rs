@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use pumice_engine::{Config, ConfigError, NodeFacts};
+use pumice_translate::armada::SpecError;
 
 use super::recorded::{self, RecordedError};
 use super::swf::{Log, Parts, SwfError};
@@ -101,7 +102,7 @@ pub enum SimulateError {
         path: PathBuf,
         /// Why.
         #[source]
-        source: armada::ArmadaError,
+        source: SpecError,
     },
     /// The model or its parameters are not understood.
     #[error("no workload can be made of that")]

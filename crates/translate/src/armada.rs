@@ -1,7 +1,7 @@
-//! The text of Armada's simulator specifications: which fields there are, and what stands in them.
+//! The specifications of Armada's simulator, clusters and workloads in YAML: which fields there are, and what stands in them.
 //!
-//! Invariant: a field that nobody knows, or a value that is none of its kind, is refused with its line. Called by
-//! `clusters` and `workload`, which say what it means.
+//! Invariant: a field that nobody knows, or a value that is none of its kind, is refused with its line. What they mean is for
+//! the simulators of the scheduler and of the fleet to say.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,20 +43,27 @@ pub enum SpecError {
     },
 }
 
-pub(super) fn wrong(place: impl Into<String>, problem: impl Into<String>) -> SpecError {
+/// What a field says can't be run.
+pub fn wrong(place: impl Into<String>, problem: impl Into<String>) -> SpecError {
     SpecError::Field { place: place.into(), problem: problem.into() }
 }
 
-/// Reads a text of such fields.
-pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, SpecError> {
+/// Reads a specification.
+///
+/// # Errors
+/// Where it is too long, no YAML, or has other fields.
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, SpecError> {
     if text.len() > SPEC_BYTES_MAX {
         return Err(SpecError::TooLong { bytes: text.len() });
     }
     yaml(text).map_err(SpecError::Syntax)
 }
 
-/// What a text says, or in one line why it can't be read and where.
-pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+/// What a text says.
+///
+/// # Errors
+/// In one line why it can't be read, and where.
+pub fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_saphyr::from_str(text).map_err(|error| {
         let said = error.without_snippet().to_string();
         said.lines().next().unwrap_or_default().to_owned()
@@ -64,7 +71,10 @@ pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 }
 
 /// A name that the engine and people can tell apart from others.
-pub(super) fn name(place: String, name: &str) -> Result<(), SpecError> {
+///
+/// # Errors
+/// Where it is none.
+pub fn name(place: String, name: &str) -> Result<(), SpecError> {
     if name.is_empty() || name.len() > NAME_MAX {
         return Err(wrong(place, format!("a name has 1 to {NAME_MAX} letters")));
     }
@@ -76,7 +86,8 @@ pub(super) fn name(place: String, name: &str) -> Result<(), SpecError> {
 
 /// A length of time: `1h30m`, or seconds and nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Span {
+pub struct Span {
+    /// Milliseconds.
     pub ms: i64,
 }
 
@@ -125,7 +136,7 @@ struct Parts {
 
 /// An amount that can be added to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Amount(pub Quantity);
+pub struct Amount(pub Quantity);
 
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -138,73 +149,99 @@ impl<'de> Deserialize<'de> for Amount {
 }
 
 /// Amounts by resource.
-pub(super) type Amounts = BTreeMap<String, Amount>;
+pub type Amounts = BTreeMap<String, Amount>;
 
 /// A time that is at least so long, and longer by an exponential one of that mean.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(super) struct ShiftedExponential {
+pub struct ShiftedExponential {
+    /// The least.
     pub minimum: Span,
+    /// The mean of what is beyond.
     pub tail_mean: Span,
 }
 
 /// A specification of clusters.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct ClusterSpec {
+pub struct ClusterSpec {
+    /// What it is called; empty for the name of its file.
     #[serde(default)]
     pub name: String,
+    /// The clusters.
     pub clusters: Vec<ClusterFields>,
+    /// How long whoever submits takes to submit again.
     pub workflow_manager_delay_distribution: Option<ShiftedExponential>,
+    /// From the lease until the pod runs.
     pub pending_delay_distribution: Option<ShiftedExponential>,
 }
 
+/// A cluster.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct ClusterFields {
+pub struct ClusterFields {
+    /// Its name.
     pub name: String,
+    /// The pool of its nodes; empty for the default.
     #[serde(default)]
     pub pool: String,
+    /// Its nodes.
     #[serde(default)]
     pub node_templates: Vec<NodeTemplateFields>,
 }
 
+/// Nodes that are alike.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct NodeTemplateFields {
+pub struct NodeTemplateFields {
+    /// How many.
     pub number: u32,
+    /// Their taints.
     #[serde(default)]
     pub taints: Vec<TaintFields>,
+    /// Their labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// What each offers.
     pub total_resources: ResourceList,
 }
 
+/// What a node offers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ResourceList {
+pub struct ResourceList {
+    /// By name.
     #[serde(default)]
     pub resources: Amounts,
 }
 
+/// A taint.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TaintFields {
+pub struct TaintFields {
+    /// Its key.
     pub key: String,
+    /// Its value.
     #[serde(default)]
     pub value: String,
+    /// What it does.
     pub effect: Effect,
 }
 
+/// What a taint does.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize)]
-pub(super) enum Effect {
+pub enum Effect {
+    /// Nothing new starts there.
     NoSchedule,
+    /// Better nothing new starts there.
     PreferNoSchedule,
+    /// What is there leaves.
     NoExecute,
 }
 
 impl Effect {
-    pub(super) fn word(self) -> &'static str {
+    /// Its name in Kubernetes.
+    pub fn word(self) -> &'static str {
         match self {
             Self::NoSchedule => "NoSchedule",
             Self::PreferNoSchedule => "PreferNoSchedule",
@@ -216,95 +253,136 @@ impl Effect {
 /// A specification of a workload.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct WorkloadSpec {
+pub struct WorkloadSpec {
+    /// What it is called; empty for the name of its file.
     #[serde(default)]
     pub name: String,
+    /// What run times are drawn by; 0 for any.
     #[serde(default)]
     pub random_seed: u64,
+    /// The queues.
     pub queues: Vec<QueueFields>,
 }
 
+/// A queue.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct QueueFields {
+pub struct QueueFields {
+    /// Its name.
     pub name: String,
+    /// Its share is in proportion to this.
     pub weight: f64,
+    /// What is submitted to it.
     #[serde(default)]
     pub job_templates: Vec<JobTemplateFields>,
 }
 
+/// Jobs that are alike.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct JobTemplateFields {
+pub struct JobTemplateFields {
+    /// How many.
     pub number: u32,
+    /// What others depend on it by; empty for one that is made.
     #[serde(default)]
     pub id: String,
+    /// Their job set.
     #[serde(default)]
     pub job_set: String,
+    /// Lower goes first.
     #[serde(default)]
     pub queue_priority: u32,
+    /// Empty for the default.
     #[serde(default)]
     pub priority_class_name: String,
+    /// What each job asks for.
     #[serde(default)]
     pub requirements: Requirements,
+    /// Templates all of whose jobs have to succeed before.
     #[serde(default)]
     pub dependencies: Vec<String>,
+    /// Not submitted before this, counted from the start.
     #[serde(default)]
     pub earliest_submit_time: Span,
+    /// Nor before this, counted from the end of the last that is waited for.
     #[serde(default)]
     pub earliest_submit_time_from_dependency_completion: Span,
+    /// How long a job runs.
     #[serde(default)]
     pub runtime_distribution: ShiftedExponential,
+    /// How many are in a gang; 0 and 1 for no gangs.
     #[serde(default)]
     pub gang_cardinality: u32,
+    /// The label that the nodes of a gang share; empty for none that is named.
     #[serde(default)]
     pub gang_node_uniformity_label: String,
+    /// How often it is submitted.
     pub repeat: Option<Repeat>,
 }
 
+/// A template that is submitted more than once.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Repeat {
+pub struct Repeat {
+    /// How often.
     pub num_times: u32,
+    /// How long after each other.
     pub period: Span,
 }
 
+/// What a job asks for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(super) struct Requirements {
+pub struct Requirements {
+    /// Labels of its nodes.
     pub node_selector: BTreeMap<String, String>,
     /// Kubernetes' own, which is checked when it is known where it stands.
     pub affinity: Option<Value>,
+    /// Taints that it bears.
     pub tolerations: Vec<TolerationFields>,
+    /// Its annotations.
     pub annotations: BTreeMap<String, String>,
+    /// Whether it may take room from others.
     pub preemption_policy: Option<String>,
+    /// What it takes.
     pub resource_requirements: ResourceRequirements,
 }
 
+/// A toleration.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct TolerationFields {
+pub struct TolerationFields {
+    /// Its key; none for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// How values are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<Match>,
+    /// The value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
+    /// The effect; none for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
+    /// How long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
 
+/// How a toleration compares.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize)]
-pub(super) enum Match {
+pub enum Match {
+    /// Any value will do.
     Exists,
+    /// This value.
     Equal,
 }
 
+/// What a job takes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct ResourceRequirements {
+pub struct ResourceRequirements {
+    /// What it asks for.
     pub requests: Amounts,
     /// They bound what a container takes, and nothing of where it runs.
     #[serde(rename = "limits")]
@@ -312,7 +390,7 @@ pub(super) struct ResourceRequirements {
 }
 
 /// The first field of `given` that is not in `kept`, which was read from it.
-pub(super) fn lost(given: &Value, kept: &Value) -> Option<String> {
+pub fn lost(given: &Value, kept: &Value) -> Option<String> {
     match (given, kept) {
         (Value::Object(given), kept) => given.iter().filter(|(_, value)| !value.is_null()).find_map(|(name, value)| {
             let Some(kept) = kept.get(name) else { return Some(format!(".{name}")) };
