@@ -12,19 +12,10 @@ const SMALL: [&str; 4] = ["--cpu", "100m", "--memory", "32Mi"];
 /// A fleet of two simulated clusters, that ada knows as `grid`.
 fn grid() -> Fleet {
     let fleet = Fleet::up(&["--clusters", "2", "--nodes", "5"]);
-    known(&fleet);
-    fleet
-}
-
-/// Makes a fleet known to ada, whose queue is `research`.
-fn known(fleet: &Fleet) {
-    fleet.queue("research", "ada");
-    let identity = fleet.identity(&["--user", "ada"]).display().to_string();
-    let flags = ["--fleet", &fleet.url, "--identity", &identity, "--queue", "research"];
-    let added = fleet.jobctl(["context", "add", "grid"].into_iter().chain(flags));
+    let added = fleet.known();
     assert!(added.stderr.contains(&format!("grid is fleet {}, queue research", fleet.url)), "{added:?}");
     assert!(added.stderr.contains("others can read the private key"), "{added:?}");
-    fleet.jobctl(["context", "use", "grid"]).ok();
+    fleet
 }
 
 /// A job of simulated pods, which end by themselves.
@@ -196,10 +187,8 @@ fn pods_really_run_and_a_wait_outlives_the_server() {
     let platform = Platform::start(Setup::default());
     let config = "submission:\n  defaultJobLimits: {cpu: 1, memory: 1Gi}\n";
     let directory = tempfile::tempdir().unwrap();
-    let config_file = directory.path().join("fleet.yaml");
-    std::fs::write(&config_file, config).unwrap();
-    let mut fleet = Fleet::server(&["--config", config_file.to_str().unwrap()]);
-    known(&fleet);
+    let mut fleet = Fleet::server_with(config);
+    fleet.known().ok();
     let _executor = fleet.executor("east", &platform.data_dir().join("kubeconfig"));
     let out = directory.path().to_str().unwrap();
     let script = format!(

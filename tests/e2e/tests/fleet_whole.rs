@@ -4,15 +4,6 @@
 use pumice_testkit::{Fleet, Platform, Setup, eventually};
 use serde_json::Value;
 
-/// Makes a fleet known to ada, whose queue is `research`.
-fn known(fleet: &Fleet) {
-    fleet.queue("research", "ada");
-    let identity = fleet.identity(&["--user", "ada"]).display().to_string();
-    let flags = ["--fleet", &fleet.url, "--identity", &identity, "--queue", "research"];
-    fleet.jobctl(["context", "add", "grid"].into_iter().chain(flags)).ok();
-    fleet.jobctl(["context", "use", "grid"]).ok();
-}
-
 /// Two tasks that find each other by name; each pod takes so many cores.
 fn two_tasks(name: &str, cores: u32, workers: u32, annotations: &str, command: &str) -> String {
     let task = |task: &str, replicas: u32| {
@@ -64,7 +55,7 @@ fn events(fleet: &Fleet, set: &str) -> Vec<String> {
 #[test]
 fn a_whole_job_runs_in_one_of_the_clusters_to_its_end_once() {
     let fleet = Fleet::up(&["--clusters", "2", "--nodes", "3"]);
-    known(&fleet);
+    fleet.known().ok();
     let file = |name: &str, text: &str| fleet.file(&format!("{name}.yaml"), text).display().to_string();
     let ends = r#"pumice.sh/simulated-duration: 200ms"#;
     let job = file("train", &two_tasks("train", 1, 3, ends, "true"));
@@ -98,10 +89,8 @@ fn a_whole_job_runs_in_one_of_the_clusters_to_its_end_once() {
 fn a_whole_job_is_one_of_its_cluster_and_goes_with_all_it_has() {
     let platform = Platform::start(Setup::default());
     let directory = tempfile::tempdir().unwrap();
-    let config_file = directory.path().join("fleet.yaml");
-    std::fs::write(&config_file, "submission:\n  defaultJobLimits: {cpu: 1, memory: 1Gi}\n").unwrap();
-    let fleet = Fleet::server(&["--config", config_file.to_str().unwrap()]);
-    known(&fleet);
+    let fleet = Fleet::server_with("submission:\n  defaultJobLimits: {cpu: 1, memory: 1Gi}\n");
+    fleet.known().ok();
     let _executor = fleet.executor("east", &platform.data_dir().join("kubeconfig"));
     let file = |name: &str, text: &str| fleet.file(&format!("{name}.yaml"), text).display().to_string();
     let of_platform = |flags: &[&str]| platform.jobctl(flags).ok();

@@ -2,25 +2,25 @@
 //!
 //! Invariant: it ends when the [`Fleet`] is dropped, and with it the clusters that `pumice fleet up` brings along.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::{Clients, Output, Process, binary};
+use crate::{Clients, Output, Process, binary, eventually};
+
+/// What it says once it is there, before its address.
+const READY: &str = "the fleet is up at ";
 
 /// A server in a directory of its own.
 pub struct Fleet {
+    // Ends before its directory does.
+    server: Option<Process>,
     directory: TempDir,
     verb: &'static str,
     flags: Vec<String>,
     clients: Clients,
-    server: Option<Child>,
     /// Where it is reached.
     pub url: String,
 }
@@ -36,20 +36,29 @@ impl Deref for Fleet {
 impl Fleet {
     /// `pumice fleet up`: a server with clusters of simulated nodes.
     pub fn up(flags: &[&str]) -> Fleet {
-        Fleet::start("up", flags)
+        Fleet::start("up", flags, None)
     }
 
     /// `pumice fleet server`.
     pub fn server(flags: &[&str]) -> Fleet {
-        Fleet::start("server", flags)
+        Fleet::start("server", flags, None)
     }
 
-    fn start(verb: &'static str, flags: &[&str]) -> Fleet {
+    /// `pumice fleet server` with a configuration, which is in [`Fleet::config`].
+    pub fn server_with(config: &str) -> Fleet {
+        Fleet::start("server", &[], Some(config))
+    }
+
+    fn start(verb: &'static str, flags: &[&str], config: Option<&str>) -> Fleet {
         let directory = tempfile::tempdir().expect("a directory for a fleet");
         let clients = Clients::new(&directory.path().join("no-kubeconfig"), directory.path())
             .with("PUMICE_DATA_DIR", directory.path().join("no-platform"));
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let mut fleet = Fleet { directory, verb, flags, clients, server: None, url: String::new() };
+        let mut fleet = Fleet { server: None, directory, verb, flags, clients, url: String::new() };
+        if let Some(config) = config {
+            std::fs::write(fleet.config(), config).expect("write a configuration");
+            fleet.flags.extend(["--config".to_owned(), fleet.config().display().to_string()]);
+        }
         fleet.run_again();
         fleet
     }
@@ -58,32 +67,40 @@ impl Fleet {
         self.directory.path().join("fleet")
     }
 
+    /// The file of its configuration, where it has one.
+    pub fn config(&self) -> PathBuf {
+        self.directory.path().join("fleet.yaml")
+    }
+
+    /// The program.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn process(&self) -> &Process {
+        self.server.as_ref().expect("it runs")
+    }
+
     /// Starts it, at the port that it had before if it had one, and waits until it says that it is ready.
     ///
     /// # Panics
     /// When it does not.
     pub fn run_again(&mut self) {
-        let log = self.directory.path().join("fleet.log");
-        let said = File::options().create(true).append(true).open(&log).expect("open the fleet's log");
+        let log = std::fs::read_to_string(self.directory.path().join("fleet.log")).unwrap_or_default();
+        let begins = log.len();
         let port = self.url.rsplit(':').next().filter(|port| !port.is_empty()).unwrap_or("0");
-        let mut child = Command::new(binary("pumice"))
-            .args(["fleet", self.verb, "--port", port, "--data-dir"])
-            .arg(self.data_dir())
-            .args(&self.flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(said)
-            .spawn()
-            .expect("start the fleet");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("a pipe was asked for");
-        BufReader::new(stdout).read_line(&mut line).expect("read what the fleet prints");
-        let Some(url) = line.split_whitespace().find(|word| word.starts_with("https://")) else {
-            let _ = child.kill();
-            panic!("the fleet printed {line:?} and said:\n{}", std::fs::read_to_string(&log).unwrap_or_default());
-        };
-        url.clone_into(&mut self.url);
-        self.server = Some(child);
+        let mut command = Command::new(binary("pumice"));
+        command.args(["fleet", self.verb, "--port", port, "--data-dir"]).arg(self.data_dir()).args(&self.flags);
+        let mut process = Process::start("fleet", &mut command, self.directory.path());
+        self.url = eventually("the fleet is up", || {
+            let log = process.log();
+            let mut lines = log.get(begins..).unwrap_or_default().lines();
+            if let Some(address) = lines.find_map(|line| line.strip_prefix(READY)) {
+                return Ok(address.split(' ').next().unwrap_or(address).to_owned());
+            }
+            assert_eq!(process.ended(), None, "{}", process.tail());
+            Err(process.tail())
+        });
+        self.server = Some(process);
     }
 
     /// Kills it as a crash would.
@@ -91,9 +108,7 @@ impl Fleet {
     /// # Panics
     /// When it does not run.
     pub fn crash(&mut self) {
-        let mut child = self.server.take().expect("it runs");
-        child.kill().expect("kill the fleet");
-        child.wait().expect("wait for the fleet");
+        self.server.take().expect("it runs").crash();
     }
 
     /// A new identity, such as of `--user ada`.
@@ -120,6 +135,16 @@ impl Fleet {
         assert_eq!(code, "200", "{said}");
     }
 
+    /// Makes it known to ada as `grid`, where her queue is `research`; what `jobctl` said of it.
+    pub fn known(&self) -> Output {
+        self.queue("research", "ada");
+        let identity = self.identity(&["--user", "ada"]).display().to_string();
+        let flags = ["--fleet", &self.url, "--identity", &identity, "--queue", "research"];
+        let added = self.jobctl(["context", "add", "grid"].into_iter().chain(flags));
+        self.jobctl(["context", "use", "grid"]).ok();
+        added
+    }
+
     /// The identity of who may do everything.
     pub fn administrator(&self) -> PathBuf {
         self.data_dir().join("administrator.pem")
@@ -130,10 +155,20 @@ impl Fleet {
     /// # Panics
     /// When there is none.
     pub fn post(&self, identity: &Path, path: &str, message: &str) -> (String, String) {
-        let (identity, url) = (identity.display().to_string(), format!("{}{path}", self.url));
-        let flags = ["-sS", "--noproxy", "*", "-w", "\n%{http_code}", "--cacert", &identity, "--cert", &identity];
-        let request = ["-H", "Content-Type: application/json", "-d", message, &url];
-        let said = self.clients.run(Path::new("curl"), flags.into_iter().chain(request), None).ok();
+        let identity = identity.display().to_string();
+        self.curl(path, &["--cert", &identity, "-H", "Content-Type: application/json", "-d", message])
+    }
+
+    /// The same with these flags of `curl`, which say who asks, and for what.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub fn curl(&self, path: &str, flags: &[&str]) -> (String, String) {
+        // Its last part is the certificate of the authority.
+        let (authority, url) = (self.administrator().display().to_string(), format!("{}{path}", self.url));
+        let ours = ["-sS", "--noproxy", "*", "-w", "\n%{http_code}", "--cacert", &authority];
+        let flags = ours.into_iter().chain(flags.iter().copied()).chain([url.as_str()]);
+        let said = self.clients.run(Path::new("curl"), flags, None).ok();
         let (body, code) = said.rsplit_once('\n').expect("curl writes the code");
         (code.to_owned(), body.to_owned())
     }
@@ -160,19 +195,5 @@ impl Fleet {
         let path = self.directory.path().join(name);
         std::fs::write(&path, content).expect("write a file");
         path
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.server.take() {
-            let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
-            let _ = child.wait();
-        }
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.directory.path().join("fleet.log")).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            eprintln!("--- the fleet said ---\n{}\n---", lines[lines.len().saturating_sub(40)..].join("\n"));
-        }
     }
 }
