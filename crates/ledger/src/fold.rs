@@ -349,7 +349,10 @@ impl Ledger {
         if let (Some(started), Some(at), None) = (row.running, ended, &row.preempted)
             && self.ended.len() < ENDED_MAX
         {
-            let requests = self.shapes.row(row.shape).0.requests.clone();
+            let shape = &self.shapes.row(row.shape).0;
+            // Of a whole job only those pods held room that had found some.
+            let held = shape.whole.as_ref().map(|whole| whole.requests_at(&row.places));
+            let requests = held.unwrap_or_else(|| shape.requests.clone());
             let queue = self.queues.name(row.queue).clone();
             self.ended.push(Ended { queue, pool: row.pool.clone(), requests, started, at });
         }

@@ -60,6 +60,18 @@ impl Whole {
             pod < after
         })
     }
+
+    /// What the pods of these places ask for together. O(pods · parts).
+    pub fn requests_at(&self, places: &[Place]) -> BTreeMap<String, i64> {
+        let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+        let pods = places.iter().flat_map(|place| &place.pods);
+        let parts = pods.filter_map(|pod| self.parts.get(self.part_of(*pod)?));
+        for (name, amount) in parts.flat_map(|part| &part.requests) {
+            let sum = sums.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(*amount);
+        }
+        sums
+    }
 }
 
 #[cfg(test)]

@@ -53,6 +53,18 @@ fn a_whole_job_is_leased_to_one_cluster_and_as_a_whole() {
 }
 
 #[test]
+fn what_it_held_when_it_ended_is_what_had_room() {
+    for (places, cpu) in [(ROOM, 2500), (&[("one", "a", &[0, 2][..])][..], 1500)] {
+        let (mut ledger, _) = with_whole();
+        decide(&mut ledger, lease_whole(places));
+        decide(&mut ledger, report(1, 1, ReportKind::Running(PodRef::default(), String::new())));
+        decide(&mut ledger, report(1, 1, ReportKind::Succeeded));
+        let held: Vec<i64> = ledger.take_ended().iter().map(|ended| ended.requests["cpu"]).collect();
+        assert_eq!(held, [cpu]);
+    }
+}
+
+#[test]
 fn a_job_of_one_pod_is_never_leased_as_a_whole() {
     let mut ledger = with_queue();
     ledger.fold(&request("s", vec![submitted(1, "spare")]));
