@@ -20,6 +20,7 @@ use kube::Client;
 use pumice_apiserver::{ConnectionError, serve_connections};
 use pumice_auth::{ShownCertificate, TlsError, changing_server_config};
 use pumice_cluster::Vitals;
+use pumice_units::with_causes;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -273,7 +274,7 @@ impl Asked {
             Ok((outcome, body)) => (outcome, json(body)),
             Err(error) => {
                 let code = error.code();
-                let words = chain(&error);
+                let words = with_causes(&error);
                 tracing::warn!(path = route.path, error = words, "a review is not answered");
                 (Outcome::Failed, text(code, format!("{words}\n")))
             }
@@ -310,18 +311,6 @@ impl Unanswerable {
             Self::TooLate => StatusCode::GATEWAY_TIMEOUT,
         }
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        words.push_str(": ");
-        words.push_str(&source.to_string());
-        cause = source.source();
-    }
-    words
 }
 
 fn json(body: Vec<u8>) -> Response<Full<Bytes>> {

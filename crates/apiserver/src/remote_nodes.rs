@@ -12,6 +12,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use pumice_store::Store;
+use pumice_units::with_causes;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
@@ -62,18 +63,12 @@ impl NodeProxy for RemoteNodes {
             let asked = tokio::time::timeout(ANSWER_WITHIN, ask(&node, endpoint, request, tls, tasks)).await;
             let cause = match asked {
                 Ok(Ok(response)) => return Ok(response),
-                Ok(Err(error)) => told(&*error),
+                Ok(Err(error)) => with_causes(&*error),
                 Err(_) => format!("nothing within {} s", ANSWER_WITHIN.as_secs()),
             };
             Err(NodeProxyError::Call { node, cause })
         })
     }
-}
-
-/// An error and what it comes from.
-fn told(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
 }
 
 async fn ask(

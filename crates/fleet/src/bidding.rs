@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_ledger::PriceBand;
-use pumice_units::GoDuration;
+use pumice_units::{GoDuration, with_causes};
 use pumice_wire::api::bid_retriever_service_client::BidRetrieverServiceClient;
 use pumice_wire::api::{self as wire, PricingPhase};
 use pumice_wire::client::{connect, endpoint};
@@ -23,7 +23,6 @@ use crate::clock;
 use crate::metrics::Metrics;
 use crate::rounds::{Bid, Bids, PoolBids, Price};
 use crate::trust::{TrustError, authorities};
-use crate::words::words;
 
 /// Longest time for an answer, with all that comes before it.
 const ASK_MAX: Duration = Duration::from_secs(30);
@@ -160,7 +159,7 @@ impl Bidding {
                 Err(error) => {
                     metrics.bids_told(None);
                     let age = told.map(|told| told.elapsed().as_secs());
-                    let error = words(&error);
+                    let error = with_causes(&error);
                     tracing::warn!(error, address = %self.endpoint.uri(), age, "no bids of pricingApi: the last ones go on counting");
                 }
             }

@@ -27,4 +27,3 @@ pub mod standing;
 pub mod submit;
 pub mod testsuite;
 mod trust;
-mod words;

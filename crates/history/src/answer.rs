@@ -6,10 +6,10 @@
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use pumice_api::history::{GROUP, PageMeta, VERSION};
+use pumice_units::with_causes;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::handle::chain;
 use crate::query::{self, QueryError};
 use crate::{Database, DatabaseError, Handle, LastRuns, clock};
 
@@ -46,7 +46,7 @@ impl Handle {
     /// When there is no database yet, or it does not answer in time.
     pub async fn last_runs(&self, days: u32) -> Result<Vec<LastRuns>, String> {
         let since = clock::now().as_millisecond() - i64::from(days) * 24 * 3_600 * 1_000;
-        query::last_runs(&self.database()?, since).await.map_err(|error| chain(&error))
+        query::last_runs(&self.database()?, since).await.map_err(|error| with_causes(&error))
     }
 }
 
@@ -107,7 +107,7 @@ fn refusal(error: &QueryError) -> Response<Bytes> {
             (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable")
         }
     };
-    status(code, reason, &chain(error))
+    status(code, reason, &with_causes(error))
 }
 
 fn status(code: StatusCode, reason: &str, message: &str) -> Response<Bytes> {

@@ -3,7 +3,6 @@
 //! Invariant: a handle never waits for the database to be opened; while it isn't, it says why. Held by the API server's side
 //! and by whoever watches the component.
 
-use std::error::Error;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use pumice_cluster::Vitals;
@@ -70,20 +69,4 @@ impl Vitals for Handle {
     fn is_well(&self) -> bool {
         !matches!(&*self.state.read().unwrap_or_else(PoisonError::into_inner), State::Failed(_))
     }
-}
-
-/// An error and its causes in one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let said = next.to_string();
-        // Some libraries repeat the cause in their own words.
-        if !text.ends_with(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        cause = next.source();
-    }
-    text
 }

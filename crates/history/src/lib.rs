@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use kube::Client;
+use pumice_units::with_causes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -101,7 +102,7 @@ impl History {
             }
             let why = match ended {
                 Ok(Ok(())) => return,
-                Ok(Err(error)) => handle::chain(&error),
+                Ok(Err(error)) => with_causes(&error),
                 Err(_) => "it panicked; see the message before this one".to_owned(),
             };
             if clock::instant() - began > PAUSE_MAX {

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pumice_units::with_causes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::database::{Database, DatabaseError};
-use crate::handle::chain;
 use crate::numbers::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};
 use crate::rows::{Cell, Kind};
@@ -92,7 +92,7 @@ impl Writer {
                     return true;
                 }
                 Err(error) => {
-                    self.numbers.failed(chain(&error));
+                    self.numbers.failed(with_causes(&error));
                     tracing::error!(
                         error = &error as &dyn std::error::Error,
                         ?pause,

@@ -46,6 +46,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use pumice_cluster::EventRecorder;
+use pumice_units::with_causes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -59,7 +60,6 @@ pub use teardown::tear_down;
 
 use crate::files::private_dir;
 use crate::shim::format::{FORMAT, Newer, newer};
-use crate::shim::init::chain;
 use crate::{clock, lease};
 use bridge::NodeNetwork;
 use disk::Measurer;
@@ -245,7 +245,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
 
 fn make_network(paths: &NodePaths) -> Result<NodeNetwork, String> {
     capabilities::try_network().map_err(|error| error.to_string())?;
-    NodeNetwork::ensure(&paths.node_dir, paths.hash).map_err(|error| chain(&error))
+    NodeNetwork::ensure(&paths.node_dir, paths.hash).map_err(|error| with_causes(&error))
 }
 
 /// The host's resolver; a name server on the host's loopback can't be reached from a pod.

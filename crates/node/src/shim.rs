@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nix::unistd::{ForkResult, setsid};
+use pumice_units::with_causes;
 
 use control::ShimProcess;
 use supervisor::Supervisor;
@@ -71,7 +72,7 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Detached::Shim(_lock)) => match Supervisor::open(dir).and_then(Supervisor::run) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("shim failed: {}", init::chain(&error));
+                eprintln!("shim failed: {}", with_causes(&error));
                 ExitCode::FAILURE
             }
         },

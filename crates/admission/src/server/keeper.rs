@@ -17,6 +17,7 @@ use kube::{Api, Client, ResourceExt as _};
 use pumice_api::names::ADMISSION_CONFIGURATION;
 use pumice_auth::ShownCertificate;
 use pumice_cluster::{Change, Failure, WatchScope, failure, watch, words};
+use pumice_units::with_causes;
 
 use super::Source;
 use super::certificate::{Certificates, Pair, Rotation, Step};
@@ -116,9 +117,9 @@ impl Keeper {
     async fn keep_files(&mut self, known: &mut Known, files: CertificateFiles) -> Result<Duration, String> {
         let reading = files.clone();
         let read = tokio::task::spawn_blocking(move || reading.read()).await;
-        let texts = read.map_err(|error| error.to_string())?.map_err(|error| super::chain(&error))?;
+        let texts = read.map_err(|error| error.to_string())?.map_err(|error| with_causes(&error))?;
         if known.texts.as_ref() != Some(&texts) {
-            files.show(&texts, &self.shown).map_err(|error| super::chain(&error))?;
+            files.show(&texts, &self.shown).map_err(|error| with_causes(&error))?;
             if known.texts.is_some() {
                 tracing::info!(certificate = %files.certificate.display(), "another certificate is shown");
             }

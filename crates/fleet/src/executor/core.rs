@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pumice_ledger::{RunId, TimeMs};
+use pumice_units::with_causes;
 use pumice_wire::executor::{Errand, RunReport, Runs, ToExecutor};
 
 use super::categories::{Categories, CategoryError};
@@ -14,7 +15,6 @@ use super::facts::{Kind, PodEvent, PodFacts};
 use super::settings::Settings;
 use super::stuck::{Checks, PatternError};
 use super::watched::{RunCounts, word};
-use crate::words::words;
 
 mod pods;
 mod run;
@@ -354,7 +354,7 @@ impl Core {
                 }
                 Err(error) => {
                     run.stage = Stage::Known;
-                    run.fail_rejected(self.now, "InvalidLease", &words(&error));
+                    run.fail_rejected(self.now, "InvalidLease", &with_causes(&error));
                 }
             }
         }

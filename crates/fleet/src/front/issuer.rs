@@ -17,12 +17,12 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
 use pumice_auth::{OidcError, OidcKeys, OidcRules, OidcToken};
+use pumice_units::with_causes;
 use serde::Deserialize;
 
 use super::Known;
 use crate::clock;
 use crate::trust::{TrustError, authorities};
-use crate::words::words;
 
 /// Longest time for an answer of the issuer.
 const ASK_MAX: Duration = Duration::from_secs(10);
@@ -232,7 +232,7 @@ impl Issuer {
             return;
         }
         if let Err(error) = self.fetch_locked(&mut asked).await {
-            let error = words(&error);
+            let error = with_causes(&error);
             tracing::warn!(error, issuer = self.rules.issuer, "the issuer's keys could not be fetched");
         }
     }

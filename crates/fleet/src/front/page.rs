@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Method, Response, StatusCode, header};
+use pumice_units::with_causes;
 use tokio::sync::oneshot;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -18,7 +19,6 @@ use crate::leader::Input;
 use crate::metrics::Snapshot;
 use crate::sessions::FORMAT;
 use crate::standing::{Asker, Standing};
-use crate::words::words;
 
 /// Longest wait for the leader, which may wait for its database.
 const LEADER_MAX: Duration = Duration::from_secs(3);
@@ -79,7 +79,7 @@ impl<L: Log> Front<L> {
         }
         let found = tokio::time::timeout(DATABASE_MAX, self.api.log().probe()).await;
         let found = found.map_err(|_| format!("no answer within {} s", DATABASE_MAX.as_secs()))?;
-        let found = found.map_err(|error| words(&error))?;
+        let found = found.map_err(|error| with_causes(&error))?;
         *last = Some((clock::instant(), found.clone()));
         Ok(found)
     }

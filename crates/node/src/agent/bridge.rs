@@ -7,7 +7,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use pumice_units::stable_hash;
+use pumice_units::{stable_hash, with_causes};
 use serde::{Deserialize, Serialize};
 
 use super::addresses::{self, PREFIX, Subnet};
@@ -15,7 +15,6 @@ use crate::files::{Durability, read_bounded, write_atomic};
 use crate::links;
 use crate::nat;
 use crate::netlink::NetlinkError;
-use crate::shim::init::chain;
 
 const RECORD_FILE: &str = "network.json";
 
@@ -68,7 +67,7 @@ impl NodeNetwork {
                 NodeNetwork { bridge: name, base, prefix, forwarding_was_off: false, inside_only: None }
             }
         };
-        match nat::ensure(&network.bridge, network.base, network.prefix).map_err(|error| chain(&error)) {
+        match nat::ensure(&network.bridge, network.base, network.prefix).map_err(|error| with_causes(&error)) {
             Ok(()) => match nat::allow_forwarding() {
                 Ok(changed) => network.forwarding_was_off |= changed,
                 Err(error) => network.inside_only = Some(error.to_string()),

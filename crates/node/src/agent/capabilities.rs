@@ -11,12 +11,12 @@ use std::thread;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use pumice_units::with_causes;
 
 use super::options::ShimCommand;
 use crate::cgroup::Hierarchy;
 use crate::files;
 use crate::shim::PROBE;
-use crate::shim::init::chain;
 use crate::shim::spec::{Isolation, RootKind};
 
 /// What this host lets us do.
@@ -190,7 +190,7 @@ pub(crate) fn try_network() -> io::Result<()> {
 fn try_cgroup(node: &Path) -> Result<Hierarchy, String> {
     let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| error.to_string())?;
     let hierarchy = Hierarchy::find(&mounts).ok_or("none is mounted")?;
-    hierarchy.prepare(node).map_err(|error| chain(&error))?;
+    hierarchy.prepare(node).map_err(|error| with_causes(&error))?;
     Ok(hierarchy)
 }
 

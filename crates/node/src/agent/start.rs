@@ -13,6 +13,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use pumice_cluster::EventRecorder;
+use pumice_units::with_causes;
 
 use super::addresses::PREFIX;
 use super::bridge::{self, NodeNetwork};
@@ -27,7 +28,6 @@ use super::volumes::{self, VolumeRoots};
 use crate::cgroup::CgroupSpec;
 use crate::files::{self, Durability, private_dir, write_atomic};
 use crate::shim::format::Format;
-use crate::shim::init::chain;
 use crate::shim::spec::{Network, SPEC_FILE, ShimSpec};
 
 /// What all starts on this node share.
@@ -110,7 +110,7 @@ impl StartError {
 
     /// What its waiting containers say.
     pub(crate) fn message(&self) -> String {
-        chain(self)
+        with_causes(self)
     }
 }
 

@@ -352,7 +352,7 @@ fn check_host(path: &Path, kind: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shim::init::chain;
+    use pumice_units::with_causes;
     use serde_json::{Value, json};
 
     fn planned_volume(volume: Value) -> Result<PlannedVolume, String> {
@@ -368,7 +368,7 @@ mod tests {
             "spec": {"containers": [], "volumes": [volume]}}))
         .unwrap();
         let roots = VolumeRoots { pod: Path::new("/pod"), claims: Path::new("/claims") };
-        let all = plan(&pod, &sources, &fields::placement(), &roots).map_err(|error| chain(&error))?;
+        let all = plan(&pod, &sources, &fields::placement(), &roots).map_err(|error| with_causes(&error))?;
         Ok(all["v"].clone())
     }
 

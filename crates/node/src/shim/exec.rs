@@ -20,10 +20,11 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, pipe2};
+use pumice_units::with_causes;
 use serde::{Deserialize, Serialize};
 
 use super::control::ShimProcess;
-use super::init::{self, Report, chain};
+use super::init::{self, Report};
 use super::program::{Handles, become_program, close_on_exec_all, give_away};
 use super::spec::{ContainerSpec, Network, ShimSpec};
 use super::status::{ContainerState, ShimStatus};
@@ -72,7 +73,7 @@ fn read_request(socket: &File) -> io::Result<Request> {
 }
 
 fn run(dir: &Path, request: Request, socket: &File) -> Result<Report, String> {
-    let spec = ShimSpec::read(dir).map_err(|error| chain(&error))?;
+    let spec = ShimSpec::read(dir).map_err(|error| with_causes(&error))?;
     let container = spec.container(&request.container).ok_or_else(|| "there is no such container".to_owned())?;
     let container = changed(container, &request);
     let process = Process1::of(dir, &request.container)?;
@@ -89,7 +90,7 @@ fn run(dir: &Path, request: Request, socket: &File) -> Result<Report, String> {
         ForkResult::Child => {
             close_on_exec_all();
             let error = become_program(&container, &handles, spec.isolation.namespaces);
-            Report::Failed(chain(&error)).send(socket);
+            Report::Failed(with_causes(&error)).send(socket);
             init::exit(127)
         }
     };

@@ -12,6 +12,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
+use pumice_units::with_causes;
 
 use super::program::{Handles, become_program, close_on_exec_all, give_away};
 use super::rootfs::{self, Layers};
@@ -109,7 +110,7 @@ fn start(birth: &Birth<'_>) -> Result<Pid, String> {
         .map_err(|errno| format!("can't block signals: {errno}"))?;
     let isolated = birth.spec.isolation.namespaces;
     if isolated {
-        rootfs::enter(birth.spec, birth.container, &birth.layers).map_err(|error| chain(&error))?;
+        rootfs::enter(birth.spec, birth.container, &birth.layers).map_err(|error| with_causes(&error))?;
     } else {
         refuse_mounts(birth.container)?;
         prctl::set_child_subreaper(true).map_err(|errno| format!("can't adopt orphans: {errno}"))?;
@@ -121,7 +122,7 @@ fn start(birth: &Birth<'_>) -> Result<Pid, String> {
         ForkResult::Child => {
             close_on_exec_all();
             let error = become_program(birth.container, &birth.handles, isolated);
-            Report::Failed(chain(&error)).send(&birth.report);
+            Report::Failed(with_causes(&error)).send(&birth.report);
             exit(127)
         }
     }
@@ -216,18 +217,6 @@ fn kill_leftovers() {
         while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
-}
-
-/// An error with all its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

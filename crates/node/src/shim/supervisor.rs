@@ -16,6 +16,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use pumice_units::with_causes;
 
 use super::backoff::Backoff;
 use super::control::{self, Stop};
@@ -170,7 +171,7 @@ impl Supervisor {
         if spec.isolation.namespaces {
             namespaces::share(spec, &self.dir).map_err(|error| format!("can't prepare the pod: {error}"))?;
         }
-        network::enter(&spec.network).map_err(|error: PodNetworkError| super::init::chain(&error))?;
+        network::enter(&spec.network).map_err(|error: PodNetworkError| with_causes(&error))?;
         if let Some(group) = &spec.cgroup {
             let sidecars = spec.init_containers.iter().filter(|container| container.sidecar);
             let requests =

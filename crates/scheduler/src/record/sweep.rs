@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use pumice_engine::plugin::Registry;
+use pumice_units::with_causes;
 use tokio::time::Instant;
 
 use super::entry::Entry;
@@ -104,7 +105,10 @@ impl Sweep {
                 return Ok(false);
             }
             let failed = |error: &dyn std::error::Error| {
-                tracing::warn!(error = %Chain(error), "a recording can't be played to save its World: a part of it is lost");
+                tracing::warn!(
+                    error = with_causes(error),
+                    "a recording can't be played to save its World: a part of it is lost"
+                );
             };
             let played = match item {
                 Ok(Item::Start(path)) => player.load(&path).map(|()| true),
@@ -150,16 +154,6 @@ impl Sweep {
             segment::write_start(&segment::start_path(folder, number), &header, beginning, &world.save())?;
         }
         Ok(true)
-    }
-}
-
-/// An error and its causes on one line.
-struct Chain<'e>(&'e dyn std::error::Error);
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        std::iter::successors(self.0.source(), |error| error.source()).try_for_each(|error| write!(f, ": {error}"))
     }
 }
 
