@@ -160,7 +160,11 @@ impl Bidding {
                     metrics.bids_told(None);
                     let age = told.map(|told| told.elapsed().as_secs());
                     let error = with_causes(&error);
-                    tracing::warn!(error, address = %self.endpoint.uri(), age, "no bids of pricingApi: the last ones go on counting");
+                    let address = self.endpoint.uri();
+                    match age {
+                        Some(age) => tracing::warn!(error, %address, age, "no new bids: the last ones go on counting"),
+                        None => tracing::warn!(error, %address, "no bids yet: all are 0 until there are some"),
+                    }
                 }
             }
         }

@@ -17,6 +17,7 @@ mod ceilings;
 mod constraints;
 mod empty;
 mod homes;
+mod kind;
 mod market;
 mod penalty;
 mod rates;

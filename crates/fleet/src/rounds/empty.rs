@@ -9,7 +9,7 @@ use pumice_engine::{Delta, NodeFacts, PodFacts, Resources, TimeMs};
 use pumice_ledger::{NodeRef, PriorityClasses, Queue, Shape, Whole};
 
 use super::whole::CLUSTER_LABEL;
-use super::{Pool, node_delta, queue_delta, window};
+use super::{Pool, kind, node_delta, queue_delta};
 
 /// Nodes that the engine is shown at a time: most often one of the first will do.
 const NODES_AT_ONCE: usize = 100;
@@ -32,7 +32,7 @@ pub fn could_hold<'n>(
         return could_hold_whole(whole, off, floating, nodes);
     }
     let off: BTreeSet<(&str, &str)> = off.iter().map(|at| (at.cluster.as_str(), at.node.as_str())).collect();
-    let (template, _) = window::template(shape, floating);
+    let (template, _) = kind::template(shape, floating);
     let task = PodFacts {
         uid: QUEUE.to_owned(),
         namespace: QUEUE.to_owned(),

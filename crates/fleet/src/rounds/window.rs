@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pumice_engine::{
-    Delta, GroupFacts, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, Requirement, Resources, Shared, TimeMs,
+    Delta, GroupFacts, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, Requirement, Shared, TimeMs,
 };
-use pumice_ledger::{Digest, Job, JobId, Ledger, NodeRef, Part, Phase, Run, RunId, RunPhase, Shape};
+use pumice_ledger::{Digest, Job, JobId, Ledger, NodeRef, Phase, Run, RunId, RunPhase, Shape};
 use rustc_hash::FxHashMap;
 
 use super::bids::Bids;
-use super::ceilings;
 use super::constraints::{Allowance, Constraints, Held};
+use super::kind::Kind;
 use super::rates::Grant;
 use super::whole::{self, CLUSTER_LABEL, Member, Members};
-use super::{market, node_name, turn, uniformity};
+use super::{node_name, turn, uniformity};
 
 /// Shapes kept read; beyond that all are read again.
 const KINDS_MAX: usize = 100_000;
@@ -38,17 +38,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self { per_shape: 10_000, per_queue: 20_000 }
     }
-}
-
-/// A shape as it was read.
-#[derive(Debug, PartialEq, Eq)]
-struct Kind {
-    template: Shared<PodTemplate>,
-    class: Arc<str>,
-    /// What it takes of resources that are on no node.
-    floating: Resources,
-    /// Its pods by part, where it is a whole job; `template` only asks for what they take together then.
-    parts: Vec<Shared<PodTemplate>>,
 }
 
 /// Namespace and name of a gang's group.
@@ -407,32 +396,6 @@ impl Window {
         let (constraints, is_market) = (&self.constraints, self.bids.is_some());
         self.kinds.entry(digest).or_insert_with(|| Arc::new(Kind::read(shape, constraints, is_market))).clone()
     }
-}
-
-impl Kind {
-    /// A shape's template; one that can't be read asks for its amounts and nothing else.
-    fn read(shape: &Shape, constraints: &Constraints, is_market: bool) -> Self {
-        let (mut template, floating) = template(shape, &constraints.floating);
-        ceilings::mark(&mut template, &shape.priority_class, &floating);
-        market::mark(&mut template, shape.price_band.filter(|_| is_market));
-        let parts = shape.whole.iter().flat_map(|whole| &whole.parts).map(|part| {
-            let Part { requests, template, .. } = part.clone();
-            let (priority_class, price_band) = (shape.priority_class.clone(), shape.price_band);
-            let shape = Shape { priority_class, requests, template, whole: None, price_band };
-            Self::read(&shape, constraints, is_market).template
-        });
-        let parts = parts.collect();
-        Self { template: template.into(), class: shape.priority_class.as_str().into(), floating, parts }
-    }
-}
-
-/// A shape's template, and what it asks for of resources that are on no node.
-pub(super) fn template(shape: &Shape, floating: &BTreeMap<String, BTreeMap<String, i64>>) -> (PodTemplate, Resources) {
-    let read = serde_json::from_value::<Option<PodTemplate>>(shape.template.clone());
-    let mut template = read.ok().flatten().unwrap_or_default();
-    let (of_none, requests) = shape.requests.clone().into_iter().partition(|(name, _)| floating.contains_key(name));
-    template.requests = requests;
-    (template, of_none)
 }
 
 /// A run that holds room; its job may have ended.
