@@ -4,7 +4,8 @@
 //! few need to be looked at: where they do not fit the rest does not either.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BTreeSet;
+use std::collections::binary_heap::{BinaryHeap, PeekMut};
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
@@ -167,18 +168,22 @@ impl Lines {
                 (Some((head, _)), Some(Reverse((turn, _)))) => head < turn,
                 (head, _) => head.is_some(),
             };
-            let taken = if from_head {
-                let head = heads.next().and_then(|(turn, shape)| Some((*turn, self.lines.get(shape)?)));
-                head.map(|(turn, line)| {
-                    opened.push(line.iter().skip(1).take(per_line.saturating_sub(1)));
-                    (turn, opened.len() - 1)
-                })
+            if from_head {
+                let head = heads.next().and_then(|(turn, shape)| Some((turn, self.lines.get(shape)?)));
+                let Some((turn, line)) = head else { break };
+                out.push(turn.job);
+                let mut rest = line.iter().skip(1).take(per_line.saturating_sub(1));
+                next.extend(rest.next().map(|following| Reverse((*following, opened.len()))));
+                opened.push(rest);
             } else {
-                next.pop().map(|entry| entry.0)
-            };
-            let Some((turn, line)) = taken else { break };
-            out.push(turn.job);
-            next.extend(opened[line].next().map(|following| Reverse((*following, line))));
+                let Some(mut first) = next.peek_mut() else { break };
+                let Reverse((turn, line)) = &mut *first;
+                out.push(turn.job);
+                match opened[*line].next() {
+                    Some(following) => *turn = *following,
+                    None => drop(PeekMut::pop(first)),
+                }
+            }
         }
         out
     }
