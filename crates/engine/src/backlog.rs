@@ -112,6 +112,7 @@ impl Backlog {
                 self.lines.set(*group, entry_of(tables, policy, *group));
             }
         }
+        self.reach(tables.groups.table.span());
         // All go out before any comes in: what is left is in order then, and its rows are there.
         for group in &changed {
             self.take_out(tables, policy, *group);
@@ -129,10 +130,15 @@ impl Backlog {
         }
     }
 
-    fn take_out(&mut self, tables: &Tables, policy: &Policy, group: GroupId) {
-        if self.spots.len() <= group.index() {
-            self.spots.resize(group.index() + 1, Spot::default());
+    /// Makes room for groups of all numbers below `span`, at once.
+    fn reach(&mut self, span: usize) {
+        if self.spots.len() < span {
+            self.spots.resize(span, Spot::default());
         }
+        self.lines.reach(span);
+    }
+
+    fn take_out(&mut self, tables: &Tables, policy: &Policy, group: GroupId) {
         match std::mem::take(&mut self.spots[group.index()]).place {
             Place::Nowhere => {}
             Place::Loose => {

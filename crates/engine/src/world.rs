@@ -131,6 +131,12 @@ impl World {
         self.backlog = Backlog::default();
     }
 
+    /// Makes room for so many more pods: where many come together, taking them in moves nothing then.
+    pub fn reserve(&mut self, pods: usize) {
+        self.tables.tasks.reserve(pods);
+        self.tables.groups.table.reserve(pods);
+    }
+
     /// Takes in one change of the cluster. Idempotent; order matters little: what is named before it is seen waits.
     /// False if it changes nothing that a cycle reads (a node's heartbeat, a pod's condition): none is wanted for it.
     pub fn apply(&mut self, delta: &Delta) -> bool {

@@ -85,6 +85,13 @@ impl Lines {
         self.entries.get(group.index())?.as_ref()
     }
 
+    /// Makes room for groups of all numbers below `span`, at once.
+    pub(crate) fn reach(&mut self, span: usize) {
+        if self.entries.len() < span {
+            self.entries.resize(span, None);
+        }
+    }
+
     /// Puts the group in its place, or takes it out.
     pub(crate) fn set(&mut self, group: GroupId, entry: Option<Entry>) {
         if self.entries.len() <= group.index() {

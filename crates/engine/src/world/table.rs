@@ -87,6 +87,11 @@ impl<I: From<usize> + Copy, T> Table<I, T> {
         self.keys.get(key).map(|index| I::from(*index))
     }
 
+    /// Makes room for the keys of so many more.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.keys.reserve(more);
+    }
+
     pub(crate) fn insert(&mut self, key: Arc<str>, row: T) -> I {
         let index = self.free.pop().unwrap_or_else(|| {
             self.rows.push(None);
