@@ -185,9 +185,9 @@ impl Scene {
         self.now = self.now.plus(1_000);
         let now = pumice_engine::TimeMs(self.now.0);
         let changed = self.ledger.take_changed();
-        let (deltas, sync) = timed(|| self.window.sync(&self.ledger, &changed));
+        let (told, sync) = timed(|| self.window.sync(&self.ledger, &changed));
         let (proposals, round) = timed(|| {
-            self.pool.apply(&deltas);
+            self.pool.take_in(told);
             self.pool.round(now)
         });
         let inbox = Inbox { proposals: proposals.clone(), ..Inbox::default() };

@@ -7,7 +7,9 @@ use pumice_bench::figures::Figures;
 use pumice_bench::setting::Setting;
 use pumice_fleet::database::{Changed, Database, Epoch, Expect, Log as _, Seq};
 use pumice_fleet::rounds::{Limits, Pool, Window};
-use pumice_ledger::{Entry, Event, Inbox, JobId, Ledger, PodRef, Proposal, Report, ReportKind, Retries, TimeMs};
+use pumice_ledger::{
+    Changes, Entry, Event, Inbox, JobId, Ledger, PodRef, Proposal, Report, ReportKind, Retries, TimeMs,
+};
 
 use crate::homes::Homes;
 use crate::start;
@@ -70,7 +72,7 @@ struct Scene<'l> {
     pool: Pool,
     jobs: Jobs,
     now: TimeMs,
-    changed: BTreeSet<JobId>,
+    changed: Changes,
 }
 
 /// What a whole round took and did.
@@ -92,7 +94,7 @@ impl Scene<'_> {
         let mut pool = Pool::new(POOL, &work::classes());
         pool.apply(&work::fleet(nodes, nodes));
         let (window, jobs) = (Window::new(POOL, Limits::default()), Jobs::new(&[SMALL]));
-        let changed = BTreeSet::new();
+        let changed = Changes::default();
         Ok(Box::new(Scene { log, epoch, position, ledger, window, pool, jobs, now: BEGIN, changed }))
     }
 
@@ -123,10 +125,10 @@ impl Scene<'_> {
         let now = pumice_engine::TimeMs(self.now.0);
         let watch = Watch::of_process();
         let changed = std::mem::take(&mut self.changed);
-        let deltas = self.window.sync(&self.ledger, &changed);
+        let told = self.window.sync(&self.ledger, &changed);
         let sync = watch.took();
         let watch = Watch::of_process();
-        self.pool.apply(&deltas);
+        self.pool.take_in(told);
         let proposals = self.pool.round(now);
         let round = watch.took();
         let watch = Watch::of_process();
@@ -173,7 +175,7 @@ impl Scene<'_> {
             Changed::of(ledger, decided)
         });
         self.position = committed.await?.head;
-        self.changed.extend(self.ledger.take_changed());
+        self.changed.extend(&self.ledger.take_changed());
         Ok(leased)
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_engine::Delta;
-use pumice_ledger::{Inbox, JobId, Ledger, PriorityClasses, Proposal, RestoreError, Retries, TimeMs};
+use pumice_ledger::{Changes, Inbox, Ledger, PriorityClasses, Proposal, RestoreError, Retries, TimeMs};
 use pumice_wire::executor as wire;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -342,8 +342,8 @@ struct Term {
     rounds: JoinSet<Found>,
     /// What pools are to be told before their next round: of nodes and queues.
     told: BTreeMap<String, Vec<Delta>>,
-    /// Jobs that changed since a pool's last round.
-    changed: BTreeMap<String, BTreeSet<JobId>>,
+    /// What changed since a pool's last round.
+    changed: BTreeMap<String, Changes>,
     /// Pools whose last round was cut short by a limit, and when another may start more.
     again: BTreeMap<String, TimeMs>,
     /// Pools whose proposals are to be settled with the next commit, and when they were made.

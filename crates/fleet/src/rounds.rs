@@ -21,6 +21,7 @@ mod kind;
 mod market;
 mod penalty;
 mod rates;
+mod told;
 mod turn;
 mod uniformity;
 mod whole;
@@ -35,6 +36,7 @@ use market::Market;
 pub use market::MarketRules;
 pub use penalty::Penalties;
 pub use rates::{Grant, Rate, RateLimits, Rates};
+pub use told::{Told, ToldRun};
 pub use whole::CLUSTER_LABEL;
 pub use window::{Limits, Window, group_of};
 
@@ -154,7 +156,18 @@ impl Pool {
         self.market.as_ref()?.spot(&self.world.total())
     }
 
-    /// Takes in changes, of nodes or from a [`Window`].
+    /// Takes in what a [`Window`] tells.
+    pub fn take_in(&mut self, told: Vec<Told>) {
+        self.world.reserve(told.len());
+        for one in told {
+            match one {
+                Told::Run(run) => run.pods().for_each(|pod| self.apply(&[Delta::TaskUpsert(Box::new(pod))])),
+                Told::Delta(delta) => self.apply(&[*delta]),
+            }
+        }
+    }
+
+    /// Takes in changes of nodes and queues.
     pub fn apply(&mut self, deltas: &[Delta]) {
         if !self.ways.any() {
             return self.tell(deltas);

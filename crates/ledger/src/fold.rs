@@ -197,8 +197,17 @@ impl Ledger {
 
     /// Scheduling has to look at the job again, and what is saved of it is old.
     pub(crate) fn touch(&mut self, id: JobId) {
-        self.changed.insert(id);
+        self.changed.jobs.insert(id);
         self.touched.insert(id);
+    }
+
+    /// Scheduling has to look at a job that came. One that never ran and starts alone is found in its line.
+    fn note_came(&mut self, id: JobId) {
+        if self.jobs.get(&id).is_some_and(|job| job.attempts == 0 && job.gang.is_none()) {
+            self.changed.came = true;
+        } else {
+            self.changed.jobs.insert(id);
+        }
     }
 
     pub(crate) fn queue_row(&mut self, name: &str) -> QueueIx {
@@ -254,7 +263,7 @@ impl Ledger {
         self.jobs.insert(id, job);
         self.comes_late(id);
         // Whoever wrote the submission saved the job with it.
-        self.changed.insert(id);
+        self.note_came(id);
         Ok(())
     }
 

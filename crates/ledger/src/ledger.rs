@@ -46,6 +46,28 @@ pub(crate) struct SetRow {
     pub runs: usize,
 }
 
+/// What scheduling has to look at again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Jobs that changed, and those that came to a gang.
+    pub jobs: BTreeSet<JobId>,
+    /// Other jobs came. They stand in lines, where whoever looks finds them, and are too many to be named.
+    pub came: bool,
+}
+
+impl Changes {
+    /// Whether nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && !self.came
+    }
+
+    /// Takes in what changed after it.
+    pub fn extend(&mut self, later: &Changes) {
+        self.jobs.extend(&later.jobs);
+        self.came |= later.came;
+    }
+}
+
 /// Jobs that have not ended, and runs that hold room.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
@@ -68,7 +90,7 @@ pub struct Ledger {
     /// What has ended since somebody asked.
     pub(crate) ended: Vec<Ended>,
     /// What scheduling has to look at again.
-    pub(crate) changed: BTreeSet<JobId>,
+    pub(crate) changed: Changes,
     /// Jobs of which something else is to be saved.
     pub(crate) touched: BTreeSet<JobId>,
 }
@@ -233,8 +255,8 @@ impl Ledger {
         self.queues.row(index).lines.first_ranked(per_shape, most, rank)
     }
 
-    /// Jobs of which scheduling has to look again, since this was last asked.
-    pub fn take_changed(&mut self) -> BTreeSet<JobId> {
+    /// What scheduling has to look at again, since this was last asked.
+    pub fn take_changed(&mut self) -> Changes {
         std::mem::take(&mut self.changed)
     }
 

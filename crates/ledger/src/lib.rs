@@ -38,7 +38,7 @@ pub use executor::ExecutorSettings;
 pub use fold::Refusal;
 pub use ids::{Digest, IdError, JobId, RunId, TimeMs};
 pub use job::{Asked, Ended, Job, Phase, Run, RunPhase};
-pub use ledger::{Ledger, PriorityClass, PriorityClasses};
+pub use ledger::{Changes, Ledger, PriorityClass, PriorityClasses};
 pub use lines::Place;
 pub use memory::{BumpError, Grown, Growth, MemoryBump};
 pub use price::PriceBand;

@@ -13,7 +13,7 @@ use crate::executor::ExecutorSettings;
 use crate::gang::GangRow;
 use crate::ids::{Digest, JobId, RunId, TimeMs};
 use crate::job::{Asked, Job, Phase, Run, RunPhase};
-use crate::ledger::{Ledger, PriorityClasses, SetRow};
+use crate::ledger::{Changes, Ledger, PriorityClasses, SetRow};
 use crate::lines::{QueueIx, SetIx, ShapeIx};
 use crate::memory::Grown;
 use crate::queue::Queue;
@@ -206,7 +206,7 @@ impl Ledger {
 
     /// All that was folded is saved, by whoever decided it: from here on this ledger is as one that is restored from that.
     pub fn set_saved(&mut self) {
-        self.changed.clear();
+        self.changed = Changes::default();
         self.touched.clear();
         self.ended.clear();
         self.broads.set_saved();

@@ -226,6 +226,26 @@ fn a_gang_gets_all_or_nothing() {
 }
 
 #[test]
+fn what_only_came_is_not_named_and_what_changed_is() {
+    let mut ledger = with_queue();
+    ledger.take_changed();
+    ledger.fold(&request("set", vec![submitted(1, "spare"), submitted(2, "spare")]));
+    assert_eq!(ledger.take_changed(), Changes { jobs: BTreeSet::new(), came: true });
+    assert!(ledger.take_changed().is_empty());
+    decide(&mut ledger, lease(1, "one"));
+    let mut changed = ledger.take_changed();
+    assert_eq!(changed, Changes { jobs: [JobId(1)].into(), came: false });
+    let gang = Gang { id: "g".to_owned(), cardinality: 2, uniformity: String::new() };
+    let of_gang = |event| match event {
+        Event::Submitted(submitted) => Event::Submitted(Submitted { gang: Some(gang.clone()), ..submitted }),
+        other => other,
+    };
+    ledger.fold(&request("set", vec![of_gang(submitted(3, "spare")), submitted(4, "spare")]));
+    changed.extend(&ledger.take_changed());
+    assert_eq!(changed, Changes { jobs: [JobId(1), JobId(3)].into(), came: true });
+}
+
+#[test]
 fn jobs_that_move_with_their_set_are_told_once() {
     let mut ledger = with_queue();
     ledger.fold(&request("s", vec![submitted(1, "spare"), submitted(2, "spare")]));

@@ -66,10 +66,10 @@ impl Term {
         let due: Vec<String> = self.pools.iter().filter(news).map(|(name, _)| name.clone()).collect();
         for name in due {
             let Some(Waiting { mut window, mut pool, last }) = self.pools.remove(&name) else { continue };
-            let mut deltas = self.told.remove(&name).unwrap_or_default();
+            let deltas = self.told.remove(&name).unwrap_or_default();
             let changed = self.changed.remove(&name).unwrap_or_default();
             window.bid(&self.bids);
-            deltas.extend(window.sync(&self.ledger, &changed));
+            let told = window.sync(&self.ledger, &changed);
             let bids = pool.is_market().then(|| Arc::clone(&self.bids));
             let grant = self.rates.grant(TimeMs(now.0), pools);
             let penalties = self.penalties.of(&name, TimeMs(now.0));
@@ -82,6 +82,7 @@ impl Term {
                     pool.bid(bids);
                 }
                 pool.apply(&deltas);
+                pool.take_in(told);
                 let proposals = pool.round(now);
                 let last = last.next(began.elapsed(), &proposals);
                 Found { window, pool, proposals, last }

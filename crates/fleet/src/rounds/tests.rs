@@ -94,8 +94,8 @@ impl Scene {
         self.now += 1000;
         let now = TimeMs(self.now);
         let changed = self.ledger.take_changed();
-        let deltas = self.window.sync(&self.ledger, &changed);
-        self.pool.apply(&deltas);
+        let told = self.window.sync(&self.ledger, &changed);
+        self.pool.take_in(told);
         let grant = self.rates.grant(pumice_ledger::TimeMs(self.now), 1);
         self.penalties.take(self.ledger.take_ended(), &self.cutoffs);
         let penalties = self.penalties.of("p", pumice_ledger::TimeMs(self.now));

@@ -7,23 +7,20 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pumice_engine::{
-    Delta, GroupFacts, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, Requirement, Shared, TimeMs,
-};
-use pumice_ledger::{Digest, Job, JobId, Ledger, NodeRef, Phase, Run, RunId, RunPhase, Shape};
-use rustc_hash::FxHashMap;
+use pumice_engine::{Delta, GroupFacts, TimeMs};
+use pumice_ledger::{Changes, Digest, Job, JobId, Ledger, Phase, QueueView, Run, RunId, RunPhase, Shape};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::bids::Bids;
 use super::constraints::{Allowance, Constraints, Held};
 use super::kind::Kind;
 use super::rates::Grant;
-use super::whole::{self, CLUSTER_LABEL, Member, Members};
-use super::{node_name, turn, uniformity};
+use super::told::{Told, ToldRun};
+use super::whole::{self, Members};
+use super::{turn, uniformity};
 
 /// Shapes kept read; beyond that all are read again.
 const KINDS_MAX: usize = 100_000;
-/// The field by which nodes are told apart in affinities.
-const NODE_NAME: &str = "metadata.name";
 
 /// How much of a queue a round looks at.
 #[derive(Debug, Clone, Copy)]
@@ -41,27 +38,27 @@ impl Default for Limits {
 }
 
 /// Namespace and name of a gang's group.
-type GangKey = (Arc<str>, String);
+pub(super) type GangKey = (Arc<str>, String);
 
 /// A run as the pool knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Shown {
-    run: RunId,
+pub(super) struct Shown {
+    pub run: RunId,
     /// Whose turn it is; 0 where its job is gone.
-    priority: u32,
+    pub priority: u32,
     /// The gang it is in.
-    gang: Option<GangKey>,
+    pub gang: Option<Arc<GangKey>>,
     /// How far it is, and what it holds, where it holds room; else it waits.
-    holds: Option<(RunPhase, Claim)>,
+    pub holds: Option<(RunPhase, Claim)>,
     /// Its pods, where it is a whole job.
-    members: Option<Members>,
+    pub members: Option<Arc<Members>>,
 }
 
-/// What a run holds.
+/// What a run holds, or wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Claim {
-    queue: Arc<str>,
-    kind: Arc<Kind>,
+pub(super) struct Claim {
+    pub queue: Arc<str>,
+    pub kind: Arc<Kind>,
 }
 
 impl Shown {
@@ -94,8 +91,9 @@ pub struct Window {
     /// Those among them that wait, and the sync that found them last.
     waiting: FxHashMap<JobId, Waits>,
     syncs: u64,
-    gangs: BTreeMap<GangKey, Gang>,
+    gangs: BTreeMap<Arc<GangKey>, Gang>,
     kinds: FxHashMap<Digest, Arc<Kind>>,
+    queues: FxHashSet<Arc<str>>,
     held: Held,
     /// What queues bid, where bids decide.
     bids: Option<Arc<Bids>>,
@@ -127,6 +125,7 @@ impl Window {
             syncs: 0,
             gangs: BTreeMap::new(),
             kinds: FxHashMap::default(),
+            queues: FxHashSet::default(),
             held: Held::default(),
         }
     }
@@ -149,25 +148,26 @@ impl Window {
         }
     }
 
-    /// What the pool has to be told. `changed` are the jobs that the ledger says have changed since the last time.
+    /// What the pool has to be told. `changed` is what the ledger says has changed since the last time.
     /// O(changed, with the gangs they are in, + looked at); the first time O(runs + looked at).
-    pub fn sync(&mut self, ledger: &Ledger, changed: &BTreeSet<JobId>) -> Vec<Delta> {
+    pub fn sync(&mut self, ledger: &Ledger, changed: &Changes) -> Vec<Told> {
         self.syncs += 1;
-        let mut look: BTreeSet<JobId> = if self.syncs == 1 {
-            self.begin(ledger)
+        // Those that came to wait are told in the order of their turns: so the engine finds them their places at once.
+        let mut look: Vec<JobId> = if self.syncs == 1 {
+            self.begin(ledger).into_iter().collect()
         } else {
-            changed.iter().copied().filter(|id| self.concerns(ledger, *id)).collect()
+            changed.jobs.iter().copied().filter(|id| self.concerns(ledger, *id)).collect()
         };
-        self.wait(ledger, &mut look);
+        self.wait(ledger, changed, &mut look);
         self.with_gangs(ledger, &mut look);
         self.shown.reserve(look.len().saturating_sub(self.shown.len()));
-        let mut deltas = Vec::with_capacity(look.len());
+        let mut told = Vec::with_capacity(look.len());
         let mut touched = BTreeSet::new();
         for job in look {
-            self.show(ledger, job, &mut touched, &mut deltas);
+            self.show(ledger, job, &mut touched, &mut told);
         }
-        self.settle_gangs(ledger, touched, &mut deltas);
-        deltas
+        self.settle_gangs(ledger, touched, &mut told);
+        told
     }
 
     /// What a round may start beside what the pool's runs hold, as of the last sync.
@@ -179,7 +179,7 @@ impl Window {
     fn begin(&mut self, ledger: &Ledger) -> BTreeSet<JobId> {
         for (run, row) in ledger.runs() {
             if row.pool == self.pool && ledger.job(run.job).is_none() {
-                let members = whole::holding(ledger, row);
+                let members = whole::holding(ledger, row).map(Arc::new);
                 let shown = Shown { run, priority: 0, gang: None, holds: None, members };
                 self.shown.entry(run.job).or_default().push(shown);
             }
@@ -194,11 +194,11 @@ impl Window {
     }
 
     /// Finds who waits now; those that did not before, or don't any more, are to be looked at.
-    fn wait(&mut self, ledger: &Ledger, look: &mut BTreeSet<JobId>) {
-        for queue in ledger.queues() {
-            if queue.definition.is_none_or(|queue| queue.cordoned) {
-                continue;
-            }
+    fn wait(&mut self, ledger: &Ledger, changed: &Changes, look: &mut Vec<JobId>) {
+        let open = |queue: &QueueView<'_>| queue.definition.is_some_and(|queue| !queue.cordoned);
+        let mut queues: Vec<QueueView<'_>> = ledger.queues().filter(open).collect();
+        queues.sort_unstable_by_key(|queue| queue.name);
+        for queue in queues {
             let mut left = self.limits.per_queue;
             for id in self.first(ledger, queue.name) {
                 match self.waiting.get_mut(&id) {
@@ -211,17 +211,14 @@ impl Window {
                 }
             }
         }
-        self.waiting.retain(|id, waits| {
-            let waits = waits.seen == self.syncs;
-            if !waits {
-                look.insert(*id);
-            }
-            waits
-        });
+        let gone = self.waiting.extract_if(|_, waits| waits.seen != self.syncs).map(|(id, _)| id);
+        let mut gone: Vec<JobId> = gone.filter(|id| !changed.jobs.contains(id)).collect();
+        gone.sort_unstable();
+        look.extend(gone);
     }
 
     /// A job of a queue's first, with all members of its gang.
-    fn wants(&mut self, ledger: &Ledger, id: JobId, left: &mut usize, look: &mut BTreeSet<JobId>) {
+    fn wants(&mut self, ledger: &Ledger, id: JobId, left: &mut usize, look: &mut Vec<JobId>) {
         let Some(job) = ledger.job(id) else { return };
         let pods = ledger.shape(job).whole.as_ref().map_or(1, |whole| whole.pods() as usize);
         if !whole::is_looked_at(left, pods) {
@@ -230,7 +227,7 @@ impl Window {
         let mut wants = |id: JobId, is_single: bool| {
             let waits = Waits { seen: self.syncs, is_single, pods };
             if self.waiting.insert(id, waits).is_none() {
-                look.insert(id);
+                look.push(id);
             }
         };
         let Some((_, cardinality, _, members)) = ledger.gang(job) else {
@@ -246,10 +243,11 @@ impl Window {
     }
 
     /// What a gang is called depends on all of its members: where one is looked at all are.
-    fn with_gangs(&self, ledger: &Ledger, look: &mut BTreeSet<JobId>) {
+    fn with_gangs(&self, ledger: &Ledger, look: &mut Vec<JobId>) {
         if self.gangs.is_empty() && !ledger.has_gangs() {
             return;
         }
+        let looked: FxHashSet<JobId> = look.iter().copied().collect();
         let mut others: BTreeSet<JobId> = BTreeSet::new();
         for id in look.iter().copied() {
             if others.contains(&id) {
@@ -263,11 +261,11 @@ impl Window {
                 others.extend(&gang.members);
             }
         }
-        look.extend(others);
+        look.extend(others.into_iter().filter(|id| !looked.contains(id)));
     }
 
     /// Brings what is shown of a job to what it is.
-    fn show(&mut self, ledger: &Ledger, id: JobId, touched: &mut BTreeSet<GangKey>, deltas: &mut Vec<Delta>) {
+    fn show(&mut self, ledger: &Ledger, id: JobId, touched: &mut BTreeSet<Arc<GangKey>>, told: &mut Vec<Told>) {
         let before = self.shown.remove(&id).unwrap_or_default();
         let job = ledger.job(id);
         let waits = self.waiting.contains_key(&id);
@@ -275,7 +273,7 @@ impl Window {
         let mut runs: Vec<RunId> = before.iter().map(|shown| shown.run).chain(last).collect();
         runs.sort_unstable();
         runs.dedup();
-        let gang = job.and_then(|job| gang_key(ledger, job));
+        let gang = job.and_then(|job| gang_key(ledger, job)).map(Arc::new);
         let shown = |run: RunId, holds, members| {
             let was = before.iter().find(|shown| shown.run == run);
             let priority = job.map(|job| job.priority).or(was.map(|was| was.priority)).unwrap_or_default();
@@ -287,11 +285,11 @@ impl Window {
             if let Some(row) = ledger.run(run).filter(|row| row.pool == self.pool) {
                 let known = before.iter().find(|was| was.run == run).and_then(|was| was.holds.as_ref());
                 let claim = known.map_or_else(|| self.claim(ledger, row), |(_, claim)| claim.clone());
-                now.push(shown(run, Some((row.phase, claim)), whole::holding(ledger, row)));
+                now.push(shown(run, Some((row.phase, claim)), whole::holding(ledger, row).map(Arc::new)));
             }
         }
         if let Some(job) = job.filter(|job| waits && job.phase == Phase::Queued) {
-            let members = whole::waiting(ledger, job);
+            let members = whole::waiting(ledger, job).map(Arc::new);
             now.push(shown(RunId { job: id, attempt: job.attempts + 1 }, None, members));
         }
         for (list, sign) in [(&before, -1), (&now, 1)] {
@@ -311,20 +309,20 @@ impl Window {
             }
             let kept: BTreeSet<String> = is.map(Shown::uids).into_iter().flatten().collect();
             let gone = was.uids().into_iter().filter(|uid| !kept.contains(uid));
-            deltas.extend(gone.map(Delta::TaskRemove));
+            told.extend(gone.map(Delta::TaskRemove).map(Told::from));
             let group = was.members.as_ref().filter(|_| is.is_none());
-            deltas.extend(group.map(|members| whole::group_gone(&members.queue, was.run, was.priority)));
+            told.extend(group.map(|members| whole::group_gone(&members.queue, was.run, was.priority).into()));
         }
         for shown in now.iter().filter(|shown| !before.contains(shown)) {
             let is_new = !before.iter().any(|was| same(was, shown));
             let group = job.filter(|_| is_new && shown.members.is_some());
-            deltas.extend(group.and_then(|job| whole::group(ledger, job, shown.run, shown.priority)));
-            let facts = match (&shown.holds, job) {
-                (Some((_, claim)), job) => holding(ledger, shown, claim, job),
-                (None, Some(job)) => self.facts(ledger, shown, job),
-                (None, None) => Vec::new(),
+            told.extend(group.and_then(|job| whole::group(ledger, job, shown.run, shown.priority)).map(Told::from));
+            let claim = match (&shown.holds, job) {
+                (Some((_, claim)), _) => claim.clone(),
+                (None, Some(job)) => self.wish(ledger, job),
+                (None, None) => continue,
             };
-            deltas.extend(facts.into_iter().map(|facts| Delta::TaskUpsert(Box::new(facts))));
+            told.push(Told::Run(ToldRun::new(ledger, shown, claim, job)));
         }
         touched.extend(before.iter().chain(&now).filter_map(|shown| shown.gang.clone()));
         for key in before.iter().filter_map(|was| was.gang.as_ref()) {
@@ -343,7 +341,7 @@ impl Window {
     }
 
     /// Tells of gangs of which members were looked at.
-    fn settle_gangs(&mut self, ledger: &Ledger, touched: BTreeSet<GangKey>, deltas: &mut Vec<Delta>) {
+    fn settle_gangs(&mut self, ledger: &Ledger, touched: BTreeSet<Arc<GangKey>>, told: &mut Vec<Told>) {
         for key in touched {
             let Some(gang) = self.gangs.get_mut(&key) else { continue };
             let job = gang.members.first().and_then(|id| ledger.job(*id));
@@ -353,8 +351,8 @@ impl Window {
             }) else {
                 let is_known = gang.least > 0;
                 self.gangs.remove(&key);
-                let (namespace, name) = (key.0.to_string(), key.1);
-                deltas.extend(is_known.then(|| Delta::GroupRemove { namespace, name, uid: String::new() }));
+                let (namespace, name) = (key.0.to_string(), key.1.clone());
+                told.extend(is_known.then(|| Delta::GroupRemove { namespace, name, uid: String::new() }.into()));
                 continue;
             };
             let least = u32::try_from(members.len()).unwrap_or(u32::MAX);
@@ -366,7 +364,7 @@ impl Window {
             let facts = GroupFacts {
                 uid: first.to_string(),
                 namespace: key.0.to_string(),
-                name: key.1,
+                name: key.1.clone(),
                 queue: key.0.to_string(),
                 min_member: least,
                 priority_class: ledger.shape(job).priority_class.clone(),
@@ -375,18 +373,33 @@ impl Window {
                 topology: uniformity::topology(uniformity),
                 ..GroupFacts::default()
             };
-            deltas.push(Delta::GroupUpsert(Box::new(facts)));
+            told.push(Delta::GroupUpsert(Box::new(facts)).into());
         }
     }
 
-    fn facts(&mut self, ledger: &Ledger, shown: &Shown, job: &Job) -> Vec<PodFacts> {
+    /// What a job wants.
+    fn wish(&mut self, ledger: &Ledger, job: &Job) -> Claim {
         let kind = self.kind(ledger.shape_digest(job), ledger.shape(job));
-        of_job(ledger, shown, job, &kind, ledger.owner(job).0)
+        Claim { queue: self.queue(ledger.owner(job).0), kind }
     }
 
+    /// What a run holds.
     fn claim(&mut self, ledger: &Ledger, run: &Run) -> Claim {
         let kind = self.kind(ledger.shape_digest_of_run(run), ledger.shape_of_run(run));
-        Claim { queue: ledger.owner_of_run(run).0.into(), kind }
+        Claim { queue: self.queue(ledger.owner_of_run(run).0), kind }
+    }
+
+    /// The name of a queue, which all of its jobs share.
+    fn queue(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.queues.get(name) {
+            return known.clone();
+        }
+        if self.queues.len() >= KINDS_MAX {
+            self.queues.clear();
+        }
+        let name: Arc<str> = name.into();
+        self.queues.insert(name.clone());
+        name
     }
 
     fn kind(&mut self, digest: Digest, shape: &Shape) -> Arc<Kind> {
@@ -396,74 +409,6 @@ impl Window {
         let (constraints, is_market) = (&self.constraints, self.bids.is_some());
         self.kinds.entry(digest).or_insert_with(|| Arc::new(Kind::read(shape, constraints, is_market))).clone()
     }
-}
-
-/// A run that holds room; its job may have ended.
-fn holding(ledger: &Ledger, shown: &Shown, claim: &Claim, job: Option<&Job>) -> Vec<PodFacts> {
-    let Some(run) = ledger.run(shown.run) else { return Vec::new() };
-    let tasks = match job {
-        Some(job) => of_job(ledger, shown, job, &claim.kind, &claim.queue),
-        // Its job has ended; it only holds its room until it is gone.
-        None => tasks(shown, &claim.queue, &claim.kind),
-    };
-    let holds = |mut facts: PodFacts| {
-        if let Some(away) = &run.away {
-            super::away::put(&mut facts, away);
-        }
-        PodFacts {
-            node: facts.node.or_else(|| Some(node_name(&run.at.cluster, &run.at.node))),
-            phase: if run.running.is_some() { PodPhase::Running } else { PodPhase::Pending },
-            terminating: run.phase == RunPhase::Stopping,
-            scheduled: Some(TimeMs(run.leased.0)),
-            started: run.running.map(|at| TimeMs(at.0)),
-            ..facts
-        }
-    };
-    tasks.into_iter().map(holds).collect()
-}
-
-fn of_job(ledger: &Ledger, shown: &Shown, job: &Job, kind: &Kind, queue: &str) -> Vec<PodFacts> {
-    let group = match (&shown.gang, &shown.members) {
-        (Some((_, name)), _) => Some(name.clone()),
-        (None, Some(_)) => Some(turn::single_name(shown.priority, shown.run)),
-        (None, None) => None,
-    };
-    let of_job = |mut facts: PodFacts| {
-        if !job.avoid.is_empty() {
-            avoid(&mut facts.template, &job.avoid);
-        }
-        PodFacts {
-            group: group.clone(),
-            created: TimeMs(job.submitted.0),
-            preemptable: Some(ledger.class(job).preemptible),
-            ..facts
-        }
-    };
-    tasks(shown, queue, kind).into_iter().map(of_job).collect()
-}
-
-/// The task of a run, or those of all pods of a whole job.
-fn tasks(shown: &Shown, queue: &str, kind: &Kind) -> Vec<PodFacts> {
-    let task = |uid: String, name: String, template: &Shared<PodTemplate>| PodFacts {
-        uid,
-        // Users of a queue share it by their turns alone: the queue is their one namespace.
-        namespace: queue.to_owned(),
-        name,
-        mine: true,
-        queue: Some(queue.to_owned()),
-        priority_class: kind.class.to_string(),
-        template: template.clone(),
-        ..PodFacts::default()
-    };
-    let Some(Members { pods, .. }) = &shown.members else {
-        return vec![task(turn::uid(shown.priority, shown.run), shown.run.to_string(), &kind.template)];
-    };
-    let member = |member: &Member| {
-        let template = kind.parts.get(member.part).unwrap_or(&kind.template);
-        let (uid, name) = (whole::uid(shown.priority, shown.run, member.pod), format!("{}-{}", shown.run, member.pod));
-        PodFacts { node: member.node.clone(), ..task(uid, name, template) }
-    };
-    pods.iter().map(member).collect()
 }
 
 /// Namespace and name of a job's gang. It stands where its first member does.
@@ -482,23 +427,5 @@ pub fn group_of(ledger: &Ledger, id: JobId, job: &Job) -> (String, String) {
             let run = RunId { job: id, attempt: job.attempts + 1 };
             (ledger.owner(job).0.to_owned(), turn::single_name(job.priority, run))
         }
-    }
-}
-
-/// Keeps a template off nodes, and off all nodes of clusters that gave whole jobs back.
-fn avoid(template: &mut PodTemplate, nodes: &[NodeRef]) {
-    let (clusters, nodes): (Vec<&NodeRef>, Vec<&NodeRef>) = nodes.iter().partition(|at| at.node.is_empty());
-    let not = |key: &str, values: Vec<String>| {
-        let none = values.is_empty();
-        let requirement = Requirement { key: key.to_owned(), operator: Operator::NotIn, values };
-        (!none).then_some(requirement)
-    };
-    let fields = not(NODE_NAME, nodes.iter().map(|at| node_name(&at.cluster, &at.node)).collect());
-    let expressions = not(CLUSTER_LABEL, clusters.iter().map(|at| at.cluster.clone()).collect());
-    let terms =
-        template.required_terms.get_or_insert_with(|| vec![NodeTerm { expressions: Vec::new(), fields: Vec::new() }]);
-    for term in terms {
-        term.fields.extend(fields.clone());
-        term.expressions.extend(expressions.clone());
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_engine::{Delta, TimeMs};
-use pumice_ledger::{Ended, Entry, Event, JobId, Ledger, Proposal, Queue, RunPhase};
+use pumice_ledger::{Changes, Ended, Entry, Event, JobId, Ledger, Proposal, Queue, RunPhase};
 
 use super::Stopwatch;
 use super::clusters::Clusters;
@@ -29,7 +29,7 @@ pub(super) struct Pools {
 struct Side {
     window: Window,
     pool: Pool,
-    changed: BTreeSet<JobId>,
+    changed: Changes,
     told: Vec<Delta>,
     /// The earliest time of its next round.
     not_before: i64,
@@ -50,7 +50,7 @@ impl Pools {
             let side = pools.entry(node.pool.clone()).or_insert_with(|| Side {
                 window: Window::within(&node.pool, scheduling.limits, scheduling.constraints.clone()),
                 pool: Pool::within(&node.pool, &scheduling.classes, scheduling.constraints.clone()),
-                changed: BTreeSet::new(),
+                changed: Changes::default(),
                 told: queues.iter().map(queue_delta).collect(),
                 not_before: EPOCH_MS,
                 again: None,
@@ -61,8 +61,8 @@ impl Pools {
         Self { pools, round_every_ms, rates, penalties: Penalties::default(), constraints }
     }
 
-    /// Jobs of which the ledger says that they have changed.
-    pub(super) fn changed(&mut self, changed: &BTreeSet<JobId>) {
+    /// What the ledger says has changed.
+    pub(super) fn changed(&mut self, changed: &Changes) {
         self.pools.values_mut().for_each(|side| side.changed.extend(changed));
     }
 
@@ -84,13 +84,14 @@ impl Pools {
             if side.due().is_none_or(|(at, _)| at > now) {
                 continue;
             }
-            let mut deltas = std::mem::take(&mut side.told);
-            deltas.extend(side.window.sync(ledger, &std::mem::take(&mut side.changed)));
+            let deltas = std::mem::take(&mut side.told);
+            let told = side.window.sync(ledger, &std::mem::take(&mut side.changed));
             let grant = self.rates.grant(pumice_ledger::TimeMs(now), pools);
             let penalties = self.penalties.of(name, pumice_ledger::TimeMs(now));
             side.pool.allow(side.window.allowance(ledger, grant).with_penalties(penalties));
             let began = watch();
             side.pool.apply(&deltas);
+            side.pool.take_in(told);
             let proposals = side.pool.round(TimeMs(now));
             found.took.push(watch().saturating_sub(began));
             take_rates(&mut self.rates, ledger, &proposals, now);

@@ -146,8 +146,8 @@ fn pods_that_find_room_while_others_are_proposed_wait_for_the_next_run() {
     cluster(&mut scene, "one", &[("a", 2)]);
     let job = submit(&mut scene, "q", 2, &[(3, 1)]);
     let changed = scene.ledger.take_changed();
-    let deltas = scene.window.sync(&scene.ledger, &changed);
-    scene.pool.apply(&deltas);
+    let told = scene.window.sync(&scene.ledger, &changed);
+    scene.pool.take_in(told);
     let proposed = scene.pool.round(TimeMs(1));
     // Room for the third comes before the ledger said anything of the first two.
     cluster(&mut scene, "one", &[("b", 1)]);
