@@ -87,9 +87,9 @@ impl<I: From<usize> + Copy, T> Table<I, T> {
         self.keys.get(key).map(|index| I::from(*index))
     }
 
-    /// Makes room for the keys of so many more.
-    pub(crate) fn reserve(&mut self, more: usize) {
-        self.keys.reserve(more);
+    /// Makes room for the keys of so many in all.
+    pub(crate) fn reserve(&mut self, rows: usize) {
+        self.keys.reserve(rows.saturating_sub(self.keys.len()));
     }
 
     pub(crate) fn insert(&mut self, key: Arc<str>, row: T) -> I {
