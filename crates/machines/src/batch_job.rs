@@ -169,6 +169,8 @@ fn unfinished(course: &Course<'_>, work: &mut WorkPlan<JobStatus>) {
     }
     let mut count = Count::of(course, &before);
     let counted = count.take_ends(course);
+    // Who sees that it has ended finds nothing that holds its pods.
+    let is_settled = count.is_settled() && counted.effects.is_empty();
     work.pods.extend(counted.effects);
     let verdict = Verdict::standing(&before).or_else(|| Verdict::reached(course, &status, &count, counted.fails_job));
     let mut conditions = status.conditions.take().unwrap_or_default();
@@ -177,7 +179,7 @@ fn unfinished(course: &Course<'_>, work: &mut WorkPlan<JobStatus>) {
             tell(course, verdict, &mut conditions, work, &before);
             end_pods(course, verdict, work);
             let is_quiet = course.active().next().is_none() && course.terminating() == 0;
-            if is_quiet && count.is_settled() {
+            if is_quiet && is_settled {
                 finish(course, verdict, &mut conditions, &mut status, work);
             }
         }

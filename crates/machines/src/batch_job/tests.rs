@@ -37,6 +37,8 @@ impl Scene {
         let is_idle = plan.work.status.is_none() && plan.work.pods.is_empty();
         if let Some(status) = plan.work.status {
             self.job.status = Some(*status);
+            let holds = seen.iter().any(|pod| pod.is_tracked);
+            assert!(self.ended().is_none() || !holds, "it has ended, and its pods are held: {:?}", self.job.status);
         }
         plan.work.pods.into_iter().take(crash_after).for_each(|effect| self.world.apply(effect));
         self.is_over = plan.is_over;
