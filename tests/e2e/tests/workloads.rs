@@ -172,8 +172,11 @@ spec:
       containers:
       - name: c
         image: any
-        command: [sh, -c, 'echo $(hostname) >> /data/starts; exec sleep 1000']
-        volumeMounts: [{name: data, mountPath: /data}]
+        command: [sh, -c, 'echo $(hostname) >> /data/starts; touch /own/told; exec sleep 1000']
+        # It runs before it has written anything.
+        readinessProbe: {exec: {command: [test, -e, /own/told]}, periodSeconds: 1}
+        volumeMounts: [{name: data, mountPath: /data}, {name: own, mountPath: /own}]
+      volumes: [{name: own, emptyDir: {}}]
   volumeClaimTemplates:
   - metadata: {name: data}
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
