@@ -41,14 +41,19 @@ pub(crate) fn index(netlink: &mut Netlink, name: &str) -> Result<Option<u32>, Ne
     }
 }
 
-/// Makes a bridge that is up and returns its index; one of that name may be there already.
-pub(crate) fn ensure_bridge(netlink: &mut Netlink, name: &str) -> Result<u32, NetlinkError> {
+/// Makes a bridge that is up and returns its index; one of that name may be there already. Its hardware address is one of its
+/// own: else the kernel takes that of a port, another one whenever ports come or go, and pods that know the one before are not
+/// heard for up to a minute.
+pub(crate) fn ensure_bridge(netlink: &mut Netlink, name: &str, hardware: [u8; 6]) -> Result<u32, NetlinkError> {
     if let Some(found) = index(netlink, name)? {
+        let message = Message::new(libc::RTM_NEWLINK, 0, &link(found, 0)).attribute(IFLA_ADDRESS, &hardware);
+        netlink.request("give a bridge its address", message)?;
         set_up(netlink, found)?;
         return Ok(found);
     }
     let message = Message::new(libc::RTM_NEWLINK, CREATE, &link(0, libc::IFF_UP))
         .text(IFLA_IFNAME, name)
+        .attribute(IFLA_ADDRESS, &hardware)
         .nest(IFLA_LINKINFO, |info| info.text(IFLA_INFO_KIND, "bridge"));
     netlink.request("create a bridge", message)?;
     index(netlink, name)?.ok_or_else(|| NetlinkError::Refused {
@@ -157,4 +162,43 @@ fn link_index(reply: &[u8]) -> Option<u32> {
 pub(crate) fn hardware_address(address: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = address.octets();
     [0x0a, 0x58, a, b, c, d]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd as _;
+
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+
+    fn hardware_of(netlink: &mut Netlink, name: &str) -> Vec<u8> {
+        let message = Message::new(libc::RTM_GETLINK, 0, &link(0, 0)).text(IFLA_IFNAME, name);
+        let replies = netlink.request("look for a link", message).unwrap();
+        attributes(&replies[0][LINK_BYTES..]).find(|(kind, _)| *kind == IFLA_ADDRESS).unwrap().1.to_vec()
+    }
+
+    #[test]
+    fn a_bridge_keeps_its_hardware_address_whatever_comes_to_it() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let alone = std::thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            let namespace = File::open("/proc/thread-self/ns/net").unwrap();
+            let mut netlink = open().unwrap();
+            let hardware = hardware_address(Ipv4Addr::new(10, 1, 2, 1));
+            let bridge = ensure_bridge(&mut netlink, "bridge", hardware).unwrap();
+            for pod in 0..4 {
+                let (name, peer, of_pod) = (format!("host{pod}"), format!("pod{pod}"), [0x02, 0, 0, 0, 0, pod]);
+                create_pair(&mut netlink, &name, bridge, &peer, of_pod, namespace.as_fd()).unwrap();
+                assert_eq!(hardware_of(&mut netlink, "bridge"), hardware, "{name} came");
+            }
+            delete(&mut netlink, "host1").unwrap();
+            assert_eq!(ensure_bridge(&mut netlink, "bridge", hardware).unwrap(), bridge);
+            assert_eq!(hardware_of(&mut netlink, "bridge"), hardware);
+        });
+        alone.join().unwrap();
+    }
 }

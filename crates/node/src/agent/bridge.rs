@@ -76,8 +76,9 @@ impl NodeNetwork {
         }
         let bytes = serde_json::to_vec(&network).map_err(|error| BridgeError::Record(error.into()))?;
         write_atomic(&node_dir.join(RECORD_FILE), &bytes, Durability::Power).map_err(BridgeError::Record)?;
-        let index = links::ensure_bridge(&mut netlink, &network.bridge)?;
-        links::add_address(&mut netlink, index, network.subnet().gateway(), network.prefix)?;
+        let gateway = network.subnet().gateway();
+        let index = links::ensure_bridge(&mut netlink, &network.bridge, links::hardware_address(gateway))?;
+        links::add_address(&mut netlink, index, gateway, network.prefix)?;
         Ok(network)
     }
 
