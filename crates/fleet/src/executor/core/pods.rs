@@ -9,6 +9,9 @@ use crate::executor::facts::{Kind, PodEvent, PodFacts, PodPhase};
 use super::run::{Ending, Leaving, Run, Stage};
 use super::{Core, DeleteAnswer, Deletion, EVENTS_MAX, Output, Refusal, RefusalKind};
 
+/// Why a run ends whose pod somebody else deleted.
+pub(super) const DELETED: &str = "the pod was deleted, and not by the fleet";
+
 impl Core {
     /// These are all that there are of a kind.
     pub(super) fn all(&mut self, kind: Kind, pods: Vec<PodFacts>) {
@@ -39,7 +42,9 @@ impl Core {
             self.runs.insert(id, run);
             return self.remove_leftover(id);
         };
-        if run.removed.as_ref() == Some(&pod.uid) {
+        // The watch may be behind: at what is gone, or at what was there before the one that was made.
+        let is_before = matches!(run.stage, Stage::Made(_)) && run.uid().is_some_and(|uid| *uid != pod.uid);
+        if is_before || run.removed.as_ref() == Some(&pod.uid) {
             return;
         }
         let (had_pod, was_ended) = (run.pod.is_some(), run.is_ended());
@@ -69,18 +74,30 @@ impl Core {
         let is_made = matches!(run.stage, Stage::Made(_)) && run.report.pod_uid == uid;
         // It was there before anybody answered that it is.
         let is_first = run.pod.is_none() && matches!(run.stage, Stage::Unanswered(_));
-        if is_known || is_made || is_first {
+        if matches!(run.stage, Stage::Creating(_)) {
+            // Another may come to be: the answer tells.
+            run.removed = Some(uid.to_owned());
+            run.pod.take_if(|pod| pod.uid == uid);
+        } else if is_known || is_made || is_first {
             run.removed = Some(uid.to_owned());
             self.gone(id);
-        } else if matches!(run.stage, Stage::Creating(_)) {
-            run.removed = Some(uid.to_owned());
         }
     }
 
-    /// A run's pod is gone.
+    /// A run's pod is gone, and the run is over once there can be no other.
     fn gone(&mut self, id: RunId) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        run.settle(self.now, "the pod was deleted, and not by the fleet");
+        // It was of one of the tries; another may have made the next.
+        if run.unheard > 1 {
+            run.pod = None;
+            run.stage = Stage::Made(self.now);
+            if let Some(leaving) = &mut run.leaving {
+                leaving.asked = None;
+            }
+            self.stop(id, Ending::Gone(DELETED.to_owned()));
+            return self.remove_leftover(id);
+        }
+        run.settle(self.now, DELETED);
         if run.acknowledged {
             self.forget(id);
         }
@@ -106,29 +123,42 @@ impl Core {
         self.creating = self.creating.saturating_sub(1);
         let Some(run) = self.runs.get_mut(&id).filter(|run| matches!(run.stage, Stage::Creating(_))) else { return };
         let is_gone = run.removed.as_ref() == Some(&uid);
-        run.made(uid, self.now);
+        // The one before was seen, and had this one's name: it is gone, and the run with it.
+        run.unheard = 0;
+        let had_another = run.removed.is_some() && !is_gone || run.pod.as_ref().is_some_and(|pod| pod.uid != uid);
+        run.pod.take_if(|pod| pod.uid != uid);
+        if run.pod.is_some() {
+            run.stage = Stage::Known;
+        } else {
+            run.made(uid, self.now);
+        }
+        if had_another {
+            self.stop(id, Ending::Gone(DELETED.to_owned()));
+            self.remove_leftover(id);
+        }
         if is_gone { self.gone(id) } else { self.drive(id) }
     }
 
     pub(super) fn not_created(&mut self, id: RunId, refusal: Refusal) {
         self.creating = self.creating.saturating_sub(1);
-        // One whose pod was seen was made, whatever the answer.
         let Some(run) = self.runs.get_mut(&id).filter(|run| matches!(run.stage, Stage::Creating(_))) else { return };
         let Refusal { kind, reason, message } = refusal;
-        let kind = if run.unheard && kind != RefusalKind::Unanswered { RefusalKind::Unclear } else { kind };
+        let is_clear = matches!(kind, RefusalKind::Fatal | RefusalKind::Refused);
+        run.unheard = run.unheard.saturating_add(u32::from(!is_clear));
+        // One whose pod was seen was made, whatever the answer.
+        if run.pod.is_some() || run.removed.is_some() {
+            run.stage = Stage::Known;
+            return if run.pod.is_some() { self.drive(id) } else { self.gone(id) };
+        }
         match kind {
+            _ if is_clear && run.unheard > 0 => self.give_back(id, reason, message),
             // Whoever removed it and gave the lease back would have nothing left to tell the next executor by.
             RefusalKind::Unanswered => {
                 run.unanswered();
                 self.again.push(id);
                 self.drive(id);
             }
-            RefusalKind::Unclear => {
-                run.stage = Stage::Made(self.now);
-                let ending = Ending::Returned { reason, message, attempted: true };
-                run.leaving.get_or_insert_with(|| Leaving::new(ending));
-                self.drive(id);
-            }
+            RefusalKind::Unclear => self.give_back(id, reason, message),
             RefusalKind::Fatal | RefusalKind::Refused => {
                 run.stage = Stage::Known;
                 if run.leaving.is_some() {
@@ -142,6 +172,15 @@ impl Core {
         }
     }
 
+    /// The lease goes back, once a pod that may have been made is gone.
+    fn give_back(&mut self, id: RunId, reason: String, message: String) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.stage = Stage::Made(self.now);
+        let ending = Ending::Returned { reason, message, attempted: true };
+        run.leaving.get_or_insert_with(|| Leaving::new(ending));
+        self.drive(id);
+    }
+
     pub(super) fn deleted(&mut self, id: RunId, answer: DeleteAnswer) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let Some(leaving) = run.leaving.as_mut() else { return };
@@ -152,6 +191,9 @@ impl Core {
                 self.fail_if_started(id);
             }
             DeleteAnswer::NotFound => {
+                if !leaving.by_uid {
+                    run.unheard = 0;
+                }
                 let uid = run.pod.as_ref().map_or(&run.report.pod_uid, |pod| &pod.uid);
                 run.removed = Some(uid.clone()).filter(|uid| !uid.is_empty());
                 self.gone(id);
@@ -181,9 +223,10 @@ impl Core {
     /// Asks for the deletion of a pod that is to go, where it is time.
     pub(super) fn drive(&mut self, id: RunId) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        if !run.may_have_pod() || matches!(run.stage, Stage::Creating(_)) {
+        if run.leaving.is_none() || !run.may_have_pod() || matches!(run.stage, Stage::Creating(_)) {
             return;
         }
+        let uid = run.uid().cloned();
         let Some(leaving) = run.leaving.as_mut().filter(|leaving| !leaving.in_flight) else { return };
         let deletion = run.pod.as_ref().and_then(|pod| pod.deletion);
         let is_late = deletion.is_some_and(|by| self.now >= by.plus(self.settings.kill_after_ms));
@@ -198,13 +241,13 @@ impl Core {
             Some(version) => Deletion::IfVersion(version.clone()),
             None => Deletion::Graceful,
         };
-        let uid = run.pod.as_ref().map_or(&run.report.pod_uid, |pod| &pod.uid);
+        leaving.by_uid = uid.is_some();
         self.outputs.push(Output::Delete {
             run: id,
             kind: run.kind,
             namespace: run.namespace.clone(),
             name: run.report.pod_name.clone(),
-            uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
+            uid,
             how,
         });
     }

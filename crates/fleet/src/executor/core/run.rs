@@ -14,7 +14,7 @@ use crate::executor::pod::{cut_off_of, is_whole, pod_name};
 pub enum Stage {
     /// Not begun.
     Waiting(Box<Lease>),
-    /// Asked for, no answer yet.
+    /// Asked for, no answer yet: what is asked for may come to be, also where an earlier one came and went.
     Creating(Box<Lease>),
     /// Asked for, and there was no answer: it may be there, and is asked for again.
     Unanswered(Box<Lease>),
@@ -53,13 +53,15 @@ pub struct Leaving {
     pub asked: Option<TimeMs>,
     /// A deletion is under way.
     pub in_flight: bool,
+    /// The last deletion was of a certain pod, and says nothing of another one of its name.
+    pub by_uid: bool,
     /// Because a rule found it stuck: it was not to start any more.
     pub is_ruled: bool,
 }
 
 impl Leaving {
     pub fn new(ending: Ending) -> Self {
-        Self { ending, if_version: None, asked: None, in_flight: false, is_ruled: false }
+        Self { ending, if_version: None, asked: None, in_flight: false, by_uid: false, is_ruled: false }
     }
 }
 
@@ -77,8 +79,8 @@ pub struct Run {
     /// After how long without an answer of the server it is stopped; none for never.
     pub cut_off_ms: Option<i64>,
     pub stage: Stage,
-    /// Its pod was asked for without an answer: it may be there, whatever a later answer refuses.
-    pub unheard: bool,
+    /// How often its pod was asked for without an answer that tells: each may have made one, where the one before was gone.
+    pub unheard: u32,
     pub pod: Option<PodFacts>,
     /// The uid of a pod of it that is gone.
     pub removed: Option<String>,
@@ -112,7 +114,7 @@ impl Run {
             namespace: String::new(),
             cut_off_ms: None,
             stage,
-            unheard: false,
+            unheard: 0,
             pod: None,
             removed: None,
             leaving: None,
@@ -154,7 +156,6 @@ impl Run {
 
     /// There was no answer to what was asked for.
     pub fn unanswered(&mut self) {
-        self.unheard = true;
         self.stage = match std::mem::replace(&mut self.stage, Stage::Known) {
             Stage::Creating(lease) => Stage::Unanswered(lease),
             other => other,
@@ -172,6 +173,12 @@ impl Run {
     /// A pod of it may be there, or come to be.
     pub fn may_have_pod(&self) -> bool {
         self.pod.is_some() || matches!(self.stage, Stage::Creating(_) | Stage::Unanswered(_) | Stage::Made(_))
+    }
+
+    /// The uid of its pod, where it is known and not known to be gone.
+    pub fn uid(&self) -> Option<&String> {
+        let uid = self.pod.as_ref().map_or(&self.report.pod_uid, |pod| &pod.uid);
+        Some(uid).filter(|uid| !uid.is_empty() && self.removed.as_ref() != Some(*uid))
     }
 
     /// Part of the whole state: all but ends that the server has.
@@ -288,7 +295,9 @@ impl Run {
                 self.report.node.clone_from(&pod.node);
             }
         }
-        self.stage = Stage::Known;
+        if !matches!(self.stage, Stage::Creating(_)) {
+            self.stage = Stage::Known;
+        }
         // What a pod says while it is put to an end is not the run's own doing.
         let is_leaving = self.leaving.is_some() || pod.deletion.is_some() && pod.phase.is_finished();
         if !self.is_ended() && !is_leaving {

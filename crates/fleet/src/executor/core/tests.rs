@@ -433,6 +433,43 @@ fn a_pod_is_asked_for_again_until_the_cluster_answers() {
 }
 
 #[test]
+fn a_pod_that_was_deleted_while_it_was_asked_for_again_ends_its_run_with_the_next_one() {
+    let asked_again = || {
+        let mut bench = Bench::new();
+        bench.leases(&[1]).clear().refused(1, RefusalKind::Unanswered).after(SECOND).expect(&["create 1"]);
+        bench
+    };
+    let next = || Input::Created { run: run(1), uid: "v".to_owned() };
+    // The first was seen: what may come after it goes before its run is said to be over.
+    let mut bench = asked_again();
+    bench.pod(1, PodPhase::Running).removed(1).expect(&["say 1 Running"]);
+    bench.put(next()).expect(&["delete 1 v Graceful"]);
+    bench.deleted(1, DeleteAnswer::NotFound).expect(&["say 1 Gone"]);
+    // The same without an answer that tells.
+    for kind in [RefusalKind::Unanswered, RefusalKind::Unclear] {
+        let mut bench = asked_again();
+        bench.pod(1, PodPhase::Running).removed(1).clear();
+        bench.refused(1, kind).expect(&["delete 1 - Graceful"]).after(SECOND).expect(&[]);
+        bench.deleted(1, DeleteAnswer::NotFound).expect(&["say 1 Gone"]);
+    }
+    let mut bench = asked_again();
+    bench.refused(1, RefusalKind::Unanswered).pod(1, PodPhase::Running).expect(&["say 1 Running"]);
+    bench.removed(1).expect(&["delete 1 - Graceful"]);
+    bench.deleted(1, DeleteAnswer::NotFound).expect(&["say 1 Gone"]);
+    // None came.
+    let mut bench = asked_again();
+    bench.removed(1).expect(&[]).refused(1, RefusalKind::Refused).expect(&["say 1 Gone"]);
+    // It ended well, and only then was deleted.
+    let mut bench = asked_again();
+    bench.pod(1, PodPhase::Succeeded).expect(&["say 1 Succeeded"]).removed(1);
+    bench.put(next()).expect(&["delete 1 v Graceful"]);
+    // The first was never seen: the watch, which is behind, does not count.
+    let mut bench = asked_again();
+    bench.put(next()).expect(&["say 1 Pending"]).pod(1, PodPhase::Running).removed(1).expect(&[]);
+    bench.put(Input::Pod(Box::new(pod(run(1), "v", PodPhase::Running, TimeMs(0))))).expect(&["say 1 Running"]);
+}
+
+#[test]
 fn a_refusal_after_no_answer_does_not_say_that_there_is_no_pod() {
     let mut bench = Bench::new();
     bench.leases(&[1]).clear().refused(1, RefusalKind::Unanswered).after(SECOND).expect(&["create 1"]);

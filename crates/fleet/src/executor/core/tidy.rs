@@ -9,6 +9,7 @@ use crate::executor::facts::{Kind, PodPhase};
 use crate::executor::stuck::Action;
 
 use super::Core;
+use super::pods::DELETED;
 use super::run::{Ending, Leaving, Run, Stage};
 
 impl Core {
@@ -129,7 +130,7 @@ fn end_overdue(run: &mut Run, is_finished: bool, now: TimeMs) {
         Some(Ending::Returned { reason, message, attempted }) if is_finished => {
             run.end_returned(now, &reason, &message, attempted);
         }
-        None if is_finished => run.end_gone(now, "the pod was deleted, and not by the fleet"),
+        None if is_finished => run.end_gone(now, DELETED),
         // It may run on, on a node that does not answer: it is not for another to begin.
         None => run.fail(now, "StuckTerminating", "the pod was deleted, not by the fleet, and does not go"),
         Some(_) => {}
