@@ -64,6 +64,11 @@ impl Session {
         matches!(self.target(), Ok((Target::Kubeconfig { .. }, _)))
     }
 
+    /// Whether a fleet was named.
+    pub fn is_of_a_fleet(&self) -> bool {
+        matches!(self.target(), Ok((Target::Fleet(_), _)))
+    }
+
     /// The platform, and the namespace of commands that name none.
     fn target(&self) -> Result<(Target, Option<String>), Error> {
         let flags = Flags {
@@ -174,7 +179,7 @@ fn not_of_a_fleet(command: &Command) -> Option<(&'static str, &'static str)> {
 pub fn run(cli: Cli) -> Result<Exit, Failure> {
     let session = Session { global: cli.global, surroundings: environment::read() };
     if let Some((message, next)) = not_of_a_fleet(&cli.command)
-        && matches!(session.target(), Ok((Target::Fleet(_), _)))
+        && session.is_of_a_fleet()
     {
         return Err(Failure::Usage { message: message.to_owned(), next: next.to_owned() });
     }

@@ -22,7 +22,7 @@ mod shards;
 mod volumes;
 
 pub use error::RenderError;
-pub use script::config_map;
+pub use script::{SCRIPT, config_map};
 pub use shards::{RULE_VARIABLE, ShardRun};
 
 /// The image of a container that runs the host's own programs.
@@ -98,7 +98,7 @@ pub struct JobFlags {
     pub workdir: Option<String>,
     /// The platform runs on this machine: the working directory is this machine's own, and what pods write there stays.
     pub share_workdir: bool,
-    /// A script that travels with the job; `command` is its arguments then. Its [`config_map`] must be submitted, too.
+    /// A script that travels with the job; `command` is its arguments then. Its [`config_map`] must be submitted, too, if it has one.
     pub script: Option<Script>,
     /// The program and its arguments.
     pub command: Vec<String>,

@@ -7,8 +7,41 @@ mod sbatch;
 
 /// The most bytes of a script: it travels in an object of Kubernetes.
 pub const SCRIPT_BYTES_MAX: usize = 512 << 10;
+/// And of one in an annotation: Kubernetes has 256 KiB for all annotations of a pod. In a fleet the first pod has the Job among them,
+/// with the script in it once more.
+const ANNOTATION_BYTES_MAX: usize = 64 << 10;
 /// Longest file name kept.
 const FILE_NAME_MAX: usize = 60;
+
+/// What a script travels in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// An object of its own, beside the Job.
+    ConfigMap,
+    /// The Job itself: an annotation of its pods. A fleet has nothing beside its jobs.
+    Annotation,
+}
+
+impl Carrier {
+    fn bytes_max(self) -> usize {
+        match self {
+            Carrier::ConfigMap => SCRIPT_BYTES_MAX,
+            Carrier::Annotation => ANNOTATION_BYTES_MAX,
+        }
+    }
+
+    /// How much it takes, as the rest of a sentence.
+    fn limit(self) -> String {
+        let size = self.bytes_max() >> 10;
+        match self {
+            Carrier::ConfigMap => format!("a script that travels with its job may have {size} KiB"),
+            Carrier::Annotation => format!(
+                "a script that travels with a job of a fleet may have {size} KiB: put it into the image, or into a folder that \
+                 the nodes have, with --volume"
+            ),
+        }
+    }
+}
 
 /// A script that travels with its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,18 +54,22 @@ pub struct Script {
     pub interpreter: Vec<String>,
     /// What tells this submission's copy from others, in names: lower case letters and digits.
     pub tag: String,
+    /// What it travels in.
+    pub carrier: Carrier,
 }
 
 /// A file that can't travel as a script.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
     /// Too many bytes.
-    #[error("{name} has {bytes} bytes; a script that travels with its job may have {} KiB", SCRIPT_BYTES_MAX >> 10)]
+    #[error("{name} has {bytes} bytes; {}", .carrier.limit())]
     TooLarge {
         /// The file.
         name: String,
         /// Its size.
         bytes: usize,
+        /// What it was to travel in.
+        carrier: Carrier,
     },
     /// Bytes that are no text.
     #[error("{name} is not UTF-8 text (byte {byte}): a program goes after `--`")]
@@ -80,17 +117,17 @@ pub struct Header {
 
 impl Script {
     /// Reads a file's bytes; `path` names it.
-    pub fn read(path: &str, bytes: &[u8], tag: String) -> Result<Script, ScriptError> {
+    pub fn read(path: &str, bytes: &[u8], tag: String, carrier: Carrier) -> Result<Script, ScriptError> {
         let name = || path.to_owned();
-        if bytes.len() > SCRIPT_BYTES_MAX {
-            return Err(ScriptError::TooLarge { name: name(), bytes: bytes.len() });
+        if bytes.len() > carrier.bytes_max() {
+            return Err(ScriptError::TooLarge { name: name(), bytes: bytes.len(), carrier });
         }
         let text = std::str::from_utf8(bytes)
             .map_err(|error| ScriptError::Encoding { name: name(), byte: error.valid_up_to() })?;
         let first = text.lines().next().unwrap_or_default();
         let interpreter = first.strip_prefix("#!").map(interpreter).filter(|words| !words.is_empty());
         let interpreter = interpreter.ok_or_else(|| ScriptError::NoInterpreter { name: name() })?;
-        Ok(Script { file_name: file_name(path), text: text.to_owned(), interpreter, tag })
+        Ok(Script { file_name: file_name(path), text: text.to_owned(), interpreter, tag, carrier })
     }
 
     /// The flags in its first lines.
@@ -176,7 +213,7 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> String {
-        let script = match Script::read("dir/train it.sh", text.as_bytes(), "t".to_owned()) {
+        let script = match Script::read("dir/train it.sh", text.as_bytes(), "t".to_owned(), Carrier::ConfigMap) {
             Ok(script) => script,
             Err(error) => return format!("error: {error}\n"),
         };
@@ -212,10 +249,18 @@ mod tests {
 
     #[test]
     fn what_can_not_travel_is_refused() {
-        let read = |bytes: &[u8]| Script::read("a.sh", bytes, String::new()).unwrap_err().to_string();
+        let read_for = |bytes: &[u8], carrier| Script::read("a.sh", bytes, String::new(), carrier);
+        let read = |bytes: &[u8]| read_for(bytes, Carrier::ConfigMap).unwrap_err().to_string();
         assert_eq!(
             read(&[b'x'; SCRIPT_BYTES_MAX + 1]),
             "a.sh has 524289 bytes; a script that travels with its job may have 512 KiB"
+        );
+        let long = format!("#!/bin/sh\n{}", "x".repeat(ANNOTATION_BYTES_MAX));
+        assert!(read_for(long.as_bytes(), Carrier::ConfigMap).is_ok());
+        assert_eq!(
+            read_for(long.as_bytes(), Carrier::Annotation).unwrap_err().to_string(),
+            "a.sh has 65546 bytes; a script that travels with a job of a fleet may have 64 KiB: put it into the image, or into a \
+             folder that the nodes have, with --volume"
         );
         assert_eq!(read(b"#!/bin/sh\n\xff"), "a.sh is not UTF-8 text (byte 10): a program goes after `--`");
     }

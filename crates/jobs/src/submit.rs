@@ -225,7 +225,7 @@ fn only_jobs(connection: &Connection, objects: &[Object]) -> Result<(), SubmitEr
         Some(Object { body, origin }) => Err(SubmitError::Check {
             origin: origin.clone(),
             detail: format!(
-                "a fleet takes jobs and no {}: put a script into the image, or give its command after --",
+                "a fleet takes jobs and no {}: a script goes along with jobctl submit SCRIPT, other files into the image",
                 call::text_at(body, "/kind")
             ),
         }),

@@ -149,9 +149,14 @@ fn what_a_fleet_does_not_do_is_said_with_what_to_do_instead() {
         assert!(output.code == code && output.stderr.contains(said), "{line}: {output:?}");
         assert!(!output.stderr.contains("panicked"), "{output:?}");
     }
-    let script = fleet.file("work.sh", "#!/bin/sh\ntrue\n").display().to_string();
-    let output = fleet.jobctl([&["submit"][..], &SMALL, &[script.as_str()]].concat());
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: files}\ndata: {a: b}\n";
+    let long = format!("#!/bin/sh\n{}", "x".repeat(64 << 10));
+    let [map, long] = [("files.yaml", map), ("long.sh", &long)].map(|(name, text)| fleet.file(name, text));
+    let output = fleet.jobctl(["submit", "-f", &map.display().to_string()]);
     assert!(output.code == 2 && output.stderr.contains("a fleet takes jobs and no ConfigMap"), "{output:?}");
+    let output = fleet.jobctl([&["submit"][..], &SMALL, &[&long.display().to_string()]].concat());
+    let said = "has 65546 bytes; a script that travels with a job of a fleet may have 64 KiB: put it into the image";
+    assert!(output.code == 2 && output.stderr.contains(said), "{output:?}");
     assert_eq!(fleet.jobctl(["list", "-o", "name"]).ok(), "job/sleeps\n", "nothing of what was refused is there");
     // Somebody else has no right to see it, and is told so.
     let bob = fleet.identity(&["--user", "bob"]).display().to_string();
@@ -237,6 +242,47 @@ fn pods_really_run_and_a_wait_outlives_the_server() {
     assert_eq!(logs, all);
     assert_eq!(fleet.jobctl(["logs", &name, "--pod", "main-0", "--tail", "1"]).ok(), "done\n");
     asked_by_other_tools(&fleet, &platform, &name);
+}
+
+#[test]
+fn a_script_goes_along_and_is_the_pods_own_process() {
+    let platform = Platform::start(Setup::default());
+    let fleet = Fleet::server_with("submission:\n  defaultJobLimits: {cpu: 1, memory: 1Gi}\n");
+    fleet.known().ok();
+    let _executor = fleet.executor("east", &platform.data_dir().join("kubeconfig"));
+    let said = "it's \"$100\" é $(none) \\n";
+    let works = format!(
+        "#!/bin/sh\n#PUMICE --cpu 100m --memory 32Mi\ncat <<'END'\n{said}\nEND\necho \"$0 $1 $2 $VC_TASK_INDEX\"\n\
+         exit 7\n"
+    );
+    let path = fleet.file("works.sh", &works).display().to_string();
+    let printed = fleet.jobctl(["submit", "--dry-run", "-o", "json", "--name", "printed", &path, "a b"]).ok();
+    let kept = &json(&printed)["spec"]["tasks"][0]["template"]["metadata"]["annotations"]["pumice.sh/script"];
+    assert_eq!(kept, works.as_str(), "nothing is beside the job");
+    // As one, each by itself, and as a whole Job: some of the pods together.
+    for (name, flags) in [
+        ("one", &[][..]),
+        ("each", &["--replicas", "2", "--gang", "1"]),
+        ("whole", &["--replicas", "3", "--gang", "2"]),
+    ] {
+        let ran = fleet.jobctl([&["run", "--name", name][..], flags, &[&path, "a b", "--fast"]].concat());
+        assert_eq!(ran.code, 7, "{name}: {ran:?}");
+    }
+    let logs = fleet.jobctl(["logs", "each", "--pod", "main-1"]).ok();
+    assert_eq!(logs, format!("{said}\n/run/pumice/script/works.sh a b --fast 1\n"));
+
+    // Again, when the file is gone. Signals reach it, as here when its time is over.
+    let waits = "#!/bin/sh\ntrap 'echo saved; exit 0' TERM\necho begun\nsleep 1000 & wait\n";
+    let waits = fleet.file("waits.sh", waits);
+    let flags = ["--name", "waits", "--timeout", "1s", "--signal", "TERM@30"];
+    let ran = fleet.jobctl([&["run"][..], &SMALL, &flags, &[&waits.display().to_string()]].concat());
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert_eq!(fleet.jobctl(["logs", "waits"]).ok(), "begun\nsaved\n", "{ran:?}");
+    std::fs::remove_file(path).unwrap();
+    let again = fleet.jobctl(["retry", "one"]).ok();
+    assert_eq!(again, "job/one-r2\n");
+    assert_ne!(fleet.jobctl(["wait", "one-r2", "--timeout", "60s"]).code, 0);
+    assert_eq!(fleet.jobctl(["logs", "one-r2"]).ok(), fleet.jobctl(["logs", "one"]).ok());
 }
 
 /// Armada's calls for logs and cordons, over plain HTTP.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use pumice_jobs::bundled::{self, Prepared};
 use pumice_jobs::manifest::{self, Object};
 use pumice_jobs::render::{self, JobFlags};
+use pumice_jobs::script::Carrier;
 use pumice_jobs::submit::{self, Submitted};
 use pumice_jobs::{Connection, Error, Exit, idempotency};
 use serde::Serialize;
@@ -90,7 +91,8 @@ fn read_manifests(work: &Work) -> Result<Submission, Failure> {
 }
 
 fn rendered(session: &Session, work: &Work) -> Result<Submission, Failure> {
-    let script = script::read(work)?;
+    let carrier = if session.is_of_a_fleet() { Carrier::Annotation } else { Carrier::ConfigMap };
+    let script = script::read(work, carrier)?;
     let args = match &script {
         Some(script) => work.flags.clone().over(script.args.clone()),
         None => work.flags.clone(),
@@ -104,10 +106,9 @@ fn rendered(session: &Session, work: &Work) -> Result<Submission, Failure> {
         ..flags
     };
     let job = object(&render::render(&flags)?, "flags")?;
-    let belongings = flags
-        .script
-        .as_ref()
-        .map(|script| object(&render::config_map(script, session.global.namespace.as_deref()), &script.file_name));
+    let namespace = session.global.namespace.as_deref();
+    let script = flags.script.as_ref();
+    let belongings = script.and_then(|script| Some(object(&render::config_map(script, namespace)?, &script.file_name)));
     let belongings = belongings.transpose()?.into_iter().collect();
     Ok(Submission::Job { job, belongings, bundle, named: flags.name.is_some() })
 }

@@ -380,7 +380,7 @@ fn of_set(known: &Known, set: &JobSet) -> Value {
 fn not_here(path: &str) -> Refusal {
     let is = |word: &str| path.split('/').any(|segment| segment == word);
     let sentence = if is("configmaps") {
-        "a fleet has no place for files beside a job: put the script into the image, or give its command after --"
+        "a fleet has no place for files beside a job: a script goes along with jobctl submit SCRIPT, other files into the image"
     } else if is("version") {
         "a fleet's server does not tell its version"
     } else if is("metrics.k8s.io") {

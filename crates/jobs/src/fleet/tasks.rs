@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use prost::Message;
 use pumice_api::names::{AFTER, DEADLINE, JOB_NAME, MAX_PARALLEL, ON_OOM, RETRIES, TASK_INDEX, TASK_SPEC};
 use pumice_wire::api::JobSubmitRequestItem;
 use pumice_wire::kubernetes::PodSpec;
@@ -14,10 +15,18 @@ use super::objects::MANIFEST;
 use super::refusal::Refusal;
 use super::whole;
 use crate::call::text_at;
-use crate::render::REPLICAS_MAX;
+use crate::render::{REPLICAS_MAX, SCRIPT};
 
 /// Jobs of one request, which may have 10,000: smaller ones share the server's transactions and show progress.
 pub const ITEMS_MAX: usize = 2_000;
+/// Bytes of one request, for the same reasons.
+const BATCH_BYTES: usize = 16 << 20;
+/// Bytes that the server takes in one.
+const REQUEST_BYTES_MAX: usize = 64 << 20;
+/// Bytes around a job in a request, at most.
+const AROUND: usize = 8;
+/// Where a text of an annotation has this, the server puts a job's id.
+const JOB_ID: &str = "{JobId}";
 /// Jobs that start together, and have to be in one request.
 pub const GANG_MAX: usize = 10_000;
 /// A longer Job finds no place beside its first pod.
@@ -130,10 +139,35 @@ pub fn items(job: &Value, key: &str) -> Result<Asked, Refusal> {
     if let Some(first) = items.first_mut() {
         first.annotations.insert(MANIFEST.to_owned(), manifest);
     }
-    Ok(Asked { items, batch: if gang { GANG_MAX } else { ITEMS_MAX } })
+    let batch = if gang { together(&items)? } else { batch(&items) };
+    Ok(Asked { items, batch })
 }
 
-/// The Job, to be kept beside its first pod. The server puts a job's id where `{JobId}` is written, which is to stay here.
+fn size(item: &JobSubmitRequestItem) -> usize {
+    item.encoded_len() + AROUND
+}
+
+/// How many go into one request, of jobs that are each by itself.
+fn batch(items: &[JobSubmitRequestItem]) -> usize {
+    let largest = items.iter().map(size).max().unwrap_or(1);
+    (BATCH_BYTES / largest).clamp(1, ITEMS_MAX)
+}
+
+/// All of them go into one request, if it takes so much.
+fn together(items: &[JobSubmitRequestItem]) -> Result<usize, Refusal> {
+    let bytes: usize = items.iter().map(size).sum();
+    // The names of the queue and the job set are there, too.
+    if bytes + 4096 <= REQUEST_BYTES_MAX {
+        return Ok(GANG_MAX);
+    }
+    let (pods, size, most) = (items.len(), bytes.div_ceil(1 << 20), REQUEST_BYTES_MAX >> 20);
+    Err(Refusal::not_here(format!(
+        "pods that start together go to a fleet in one request of at most {most} MiB, and these {pods} have {size} MiB: put a \
+         long script or text into the image, or say --gang 1 if each can run by itself"
+    )))
+}
+
+/// The Job, to be kept beside its first pod. The server puts a job's id where [`JOB_ID`] is written, which is to stay here.
 fn manifest(job: &Value) -> Result<String, Refusal> {
     let text = without_ids(&json!({"metadata": job["metadata"], "spec": job["spec"]}));
     if text.len() > MANIFEST_BYTES_MAX {
@@ -147,7 +181,7 @@ fn manifest(job: &Value) -> Result<String, Refusal> {
 
 /// JSON in whose text the server finds no place for a job's id.
 pub(super) fn without_ids(value: &Value) -> String {
-    value.to_string().replace("{JobId}", "\\u007bJobId}")
+    value.to_string().replace(JOB_ID, "\\u007bJobId}")
 }
 
 fn object<'j>(value: Option<&'j Value>, what: &str) -> Result<&'j Map<String, Value>, Refusal> {
@@ -227,6 +261,12 @@ impl Template {
                 metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_object).into_iter().flatten();
             fields.filter_map(|(key, text)| Some((key.clone(), text.as_str()?.to_owned()))).collect()
         };
+        let annotations: BTreeMap<String, String> = texts("annotations");
+        if annotations.get(SCRIPT).is_some_and(|script| script.contains(JOB_ID)) {
+            return Err(Refusal::not_here(format!(
+                "the script has the text {JOB_ID}, where a fleet would put the id of a job: write it in another way"
+            )));
+        }
         let mut pod = task.pointer("/template/spec").cloned().unwrap_or(Value::Null);
         let fields = pod.as_object_mut().ok_or_else(|| {
             Refusal::invalid(format!("task {name} says no pod: only what jobctl submitted can be submitted again"))
@@ -240,7 +280,7 @@ impl Template {
             let containers = fields.get_mut(containers).and_then(Value::as_array_mut);
             containers.into_iter().flatten().try_for_each(settle)?;
         }
-        Ok(Template { task: name, labels: texts("labels"), annotations: texts("annotations"), pod })
+        Ok(Template { task: name, labels: texts("labels"), annotations, pod })
     }
 
     /// The job of an index. What tells it from the others is in annotations, which placing does not read: so all have one shape.
@@ -298,6 +338,7 @@ fn number(container: &mut Value, index: &str) {
 mod tests {
     use super::*;
     use crate::render::{JobFlags, render};
+    use crate::script::{Carrier, Script};
 
     fn flags(change: impl FnOnce(&mut JobFlags)) -> Value {
         let mut flags = JobFlags {
@@ -338,6 +379,51 @@ mod tests {
         assert!(items.iter().all(|item| item.annotations[GANG_ID] == "k" && item.annotations[GANG_CARDINALITY] == "3"));
     }
 
+    fn with_script(flags: &mut JobFlags, text: &str) {
+        let script = Script::read("dir/work.py", text.as_bytes(), "t".to_owned(), Carrier::Annotation).unwrap();
+        (flags.script, flags.command) = (Some(script), vec!["--fast".to_owned()]);
+    }
+
+    #[test]
+    fn a_script_is_in_each_pod_and_in_what_a_retry_is_made_of() {
+        let text = "#!/usr/bin/env python3\nprint(\"{'$'} é $(HOME)\")\n";
+        for (gang, pods) in [(1, 3), (2, 1)] {
+            let job = flags(|flags| {
+                with_script(flags, text);
+                (flags.replicas, flags.min_available) = (Some(3), Some(gang));
+            });
+            let asked = items(&job, "k").unwrap();
+            assert_eq!(asked.items.len(), pods);
+            let kept: Value = serde_json::from_str(&asked.items[0].annotations[MANIFEST]).unwrap();
+            assert_eq!(kept["spec"], job["spec"], "which is all that a retry has");
+            assert_eq!(kept["spec"]["tasks"][0]["template"]["metadata"]["annotations"][SCRIPT], text);
+            let Some(pod) = asked.items.last().unwrap().pod_specs.first() else { continue };
+            assert_eq!(asked.items.last().unwrap().annotations[SCRIPT], text);
+            let pod = pod.to_json().unwrap();
+            insta::assert_yaml_snapshot!(json!([
+                pod["volumes"],
+                pod["containers"][0]["volumeMounts"],
+                pod["containers"][0]["command"]
+            ]));
+        }
+    }
+
+    #[test]
+    fn requests_are_no_larger_than_a_server_takes() {
+        let text = format!("#!/bin/sh\n{}\n", "x".repeat(60_000));
+        let job = |gang: u32| {
+            flags(|flags| {
+                with_script(flags, &text);
+                (flags.replicas, flags.min_available) = (Some(2_000), Some(gang));
+            })
+        };
+        let asked = items(&job(1), "k").unwrap();
+        let largest = asked.items.chunks(asked.batch).map(|items| items.iter().map(size).sum::<usize>()).max().unwrap();
+        assert!((8 << 20..=BATCH_BYTES).contains(&largest), "{largest}");
+        let refused = items(&job(2_000), "k").unwrap_err();
+        assert!(refused.message.contains("these 2000 have 11"), "{}", refused.message);
+    }
+
     #[test]
     fn what_a_fleet_does_not_do_is_refused_by_its_name() {
         let refused = |job: &Value| items(job, "k").expect_err("refused").message;
@@ -349,6 +435,7 @@ mod tests {
         said.push(refused(&flags(|flags| flags.deadline = Some("2026-12-01T00:00:00Z".to_owned()))));
         said.push(refused(&flags(|flags| flags.replicas = Some(20_000))));
         said.push(refused(&flags(|flags| (flags.cpu, flags.memory) = (None, None))));
+        said.push(refused(&flags(|flags| with_script(flags, "#!/bin/sh\necho ${JobId}\n"))));
         let mut job = flags(|_| ());
         job["spec"]["minAvailible"] = json!(1);
         said.push(refused(&job));

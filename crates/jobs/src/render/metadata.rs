@@ -7,7 +7,7 @@ use pumice_api::names::{AFTER, DEADLINE, MAX_PARALLEL, ON_OOM, RETRIES, RETRIES_
 use pumice_objects::names as wire;
 
 use super::counts::Counts;
-use super::{JobFlags, NAME_MAX, RenderError, checked, rules};
+use super::{JobFlags, NAME_MAX, RenderError, checked, rules, script};
 use crate::idempotency;
 use crate::names;
 
@@ -63,6 +63,7 @@ pub(super) fn of_pods(flags: &JobFlags, counts: &Counts) -> Result<Option<Object
         .map(|count| super::counts::in_range("--retries", count, 0, RETRIES_MAX.unsigned_abs()))
         .transpose()?;
     add(RETRIES, retries.map(|count| count.to_string()));
+    add(script::SCRIPT, flags.script.as_ref().and_then(script::annotation));
     let labels = labels(flags)?;
     Ok((!annotations.is_empty() || labels.is_some()).then(|| ObjectMeta {
         annotations: (!annotations.is_empty()).then_some(annotations),

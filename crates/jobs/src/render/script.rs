@@ -1,16 +1,21 @@
-//! A script that travels with its Job: the ConfigMap that holds it, and how a pod runs it.
+//! A script that travels with its Job: the ConfigMap or the annotation that holds it, and how a pod runs it.
 //!
+//! A pod sees it as a file at the same path either way, so that nothing is asked of its image.
 //! The interpreter of its first line is run by name, so that the file's mode and the mount's flags don't matter.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{ConfigMap, ConfigMapVolumeSource, Volume};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ConfigMapVolumeSource, DownwardAPIVolumeFile, DownwardAPIVolumeSource, ObjectFieldSelector, Volume,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::metadata::stem;
 use super::volumes::Volumes;
-use crate::script::Script;
+use crate::script::{Carrier, Script};
 
+/// The script; annotation of the pods where nothing else carries it.
+pub const SCRIPT: &str = "pumice.sh/script";
 /// Where a pod finds its script.
 const DIRECTORY: &str = "/run/pumice/script";
 /// The volume of it.
@@ -18,9 +23,9 @@ const VOLUME: &str = "script";
 /// Longest start of the ConfigMap's name.
 const STEM_MAX: usize = 40;
 
-/// The ConfigMap, in the Job's namespace.
-pub fn config_map(script: &Script, namespace: Option<&str>) -> ConfigMap {
-    ConfigMap {
+/// The ConfigMap, in the Job's namespace; none where the Job itself has the script.
+pub fn config_map(script: &Script, namespace: Option<&str>) -> Option<ConfigMap> {
+    (script.carrier == Carrier::ConfigMap).then(|| ConfigMap {
         metadata: ObjectMeta {
             name: Some(config_map_name(script)),
             namespace: namespace.map(str::to_owned),
@@ -28,7 +33,12 @@ pub fn config_map(script: &Script, namespace: Option<&str>) -> ConfigMap {
         },
         data: Some(BTreeMap::from([(script.file_name.clone(), script.text.clone())])),
         ..ConfigMap::default()
-    }
+    })
+}
+
+/// The annotation's text, where pods have it in one.
+pub(super) fn annotation(script: &Script) -> Option<String> {
+    (script.carrier == Carrier::Annotation).then(|| script.text.clone())
 }
 
 fn config_map_name(script: &Script) -> String {
@@ -43,7 +53,22 @@ pub(super) fn command(script: &Script, arguments: &[String]) -> Vec<String> {
 
 /// Adds its volume.
 pub(super) fn mount(script: &Script, volumes: &mut Volumes) {
-    let source = ConfigMapVolumeSource { name: config_map_name(script), ..ConfigMapVolumeSource::default() };
-    let volume = Volume { name: VOLUME.to_owned(), config_map: Some(source), ..Volume::default() };
+    let mut volume = Volume { name: VOLUME.to_owned(), ..Volume::default() };
+    match script.carrier {
+        Carrier::ConfigMap => {
+            let name = config_map_name(script);
+            volume.config_map = Some(ConfigMapVolumeSource { name, ..ConfigMapVolumeSource::default() });
+        }
+        Carrier::Annotation => {
+            let field_path = format!("metadata.annotations['{SCRIPT}']");
+            let file = DownwardAPIVolumeFile {
+                path: script.file_name.clone(),
+                field_ref: Some(ObjectFieldSelector { field_path, ..ObjectFieldSelector::default() }),
+                ..DownwardAPIVolumeFile::default()
+            };
+            volume.downward_api =
+                Some(DownwardAPIVolumeSource { items: Some(vec![file]), ..DownwardAPIVolumeSource::default() });
+        }
+    }
     volumes.add(volume, DIRECTORY.to_owned(), true);
 }

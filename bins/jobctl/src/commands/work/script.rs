@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 
 use pumice_jobs::idempotency;
-use pumice_jobs::script::{SCRIPT_BYTES_MAX, Script};
+use pumice_jobs::script::{Carrier, SCRIPT_BYTES_MAX, Script};
 
 use super::usage;
 use crate::args::{JobArgs, Work};
@@ -18,8 +18,8 @@ pub struct Given {
     pub args: JobArgs,
 }
 
-/// Reads it; `None` where the command line has none.
-pub fn read(work: &Work) -> Result<Option<Given>, Failure> {
+/// Reads it, to travel in that; `None` where the command line has none.
+pub fn read(work: &Work, carrier: Carrier) -> Result<Option<Given>, Failure> {
     let Some(path) = work.script.first() else { return Ok(None) };
     if path.starts_with('-') {
         return Err(usage(format!("unexpected flag {path}; the flags of a command go after --")));
@@ -28,7 +28,7 @@ pub fn read(work: &Work) -> Result<Option<Given>, Failure> {
         message: format!("cannot read the script {path}: {error}; a command goes after --"),
         next: format!("jobctl run -- {}", work.script.join(" ")),
     })?;
-    let mut script = Script::read(path, &bytes, String::new()).map_err(|error| usage(error.to_string()))?;
+    let mut script = Script::read(path, &bytes, String::new(), carrier).map_err(|error| usage(error.to_string()))?;
     let header = script.header().map_err(|error| usage(error.to_string()))?;
     for warning in &header.warnings {
         terminal::say(&format!("warning: {path}, {warning}"));
