@@ -79,7 +79,10 @@ const PARALLEL: &str =
 const TRIES: &str = "a fleet runs failed pods again by the retry policy of the queue: leave --retries out";
 const NOT_BY_ANNOTATION: &[(&str, &str)] = &[
     (AFTER, "a fleet starts jobs as there is room: leave --after out, and submit this one when the other has ended"),
-    (DEADLINE, "a fleet knows no deadlines: leave --deadline out, and ask for another --priority"),
+    (
+        DEADLINE,
+        "a fleet knows no deadlines: leave --deadline out, and ask for another --priority (--timeout ends a pod that runs too long)",
+    ),
     (ON_OOM, "a fleet does not raise memory by itself: leave --on-oom out, and submit again with more --memory"),
     (MAX_PARALLEL, PARALLEL),
     (RETRIES, TRIES),
