@@ -24,6 +24,7 @@ mod sets;
 mod standing;
 #[cfg(test)]
 pub(crate) mod tests;
+mod told;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 use pumice_ledger::{Digest, Entry, JobId, RunId, TimeMs};
 use tokio::sync::watch;
 
-pub use changes::{Changed, JobChange, RunChange};
+pub use changes::{Changed, JobChange};
 pub use log::{
     Answer, Committed, Decided, Epoch, Expect, HeldRun, JobsInState, LEASE, Loaded, Log, NewJob, Seq, Submission,
 };

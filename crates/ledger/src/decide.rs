@@ -1,6 +1,6 @@
 //! What follows from what was asked and reported, as the next entries of the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 
 use pumice_units::Quantity;
 
@@ -132,8 +132,13 @@ impl Draft<'_> {
     fn say(&mut self, owner: Option<(String, String)>, event: Event) -> bool {
         let Some(owner) = owner else { return false };
         let now = self.now;
-        let (queue, set) = owner.clone();
-        let entry = self.entries.entry(owner).or_insert_with(|| Entry::new(now, &queue, &set));
+        let entry = match self.entries.entry(owner) {
+            btree_map::Entry::Occupied(entry) => entry.into_mut(),
+            btree_map::Entry::Vacant(vacant) => {
+                let entry = Entry::new(now, &vacant.key().0, &vacant.key().1);
+                vacant.insert(entry)
+            }
+        };
         if self.ledger.fold_event(entry, &event).is_err() {
             return false;
         }

@@ -317,7 +317,10 @@ impl Ledger {
         };
         self.runs.insert(run, row);
         self.count_room(run, true);
-        self.clusters.entry(at.cluster.clone()).or_default().insert(run);
+        match self.clusters.get_mut(&at.cluster) {
+            Some(runs) => drop(runs.insert(run)),
+            None => drop(self.clusters.insert(at.cluster.clone(), [run].into())),
+        }
         if let Some(job) = self.jobs.get_mut(&run.job) {
             job.phase = Phase::Leased;
             job.attempts = run.attempt;

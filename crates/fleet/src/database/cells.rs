@@ -45,7 +45,7 @@ impl Cell {
     }
 
     /// As JSON, whose text has no letter that can't be stored.
-    pub(super) fn json_if(value: Option<&impl serde::Serialize>) -> Result<Cell, Error> {
+    pub(super) fn json_if(value: Option<&(impl serde::Serialize + ?Sized)>) -> Result<Cell, Error> {
         value.map(serde_json::to_string).transpose().map(Cell::Text).map_err(|_| Error::Unwritable)
     }
 }
