@@ -18,6 +18,7 @@ mod constraints;
 mod empty;
 mod homes;
 mod kind;
+mod look;
 mod market;
 mod penalty;
 mod rates;

@@ -428,6 +428,7 @@ fn view<'l>(name: &'l str, row: &'l QueueRow) -> QueueView<'l> {
         definition: row.definition.as_ref(),
         name,
         waiting: row.lines.waiting(),
+        version: row.lines.version(),
         active: row.active,
         shapes: row.lines.count(),
         queued: row.queued.all(),

@@ -105,11 +105,18 @@ pub(crate) struct Lines {
     /// The first of each line.
     heads: BTreeSet<(Turn, ShapeIx)>,
     waiting: usize,
+    /// How often a job came or went.
+    version: u64,
 }
 
 impl Lines {
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// Another one whenever a job came or went: in between the same jobs stand in the same order.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// How many lines there are.
@@ -124,6 +131,7 @@ impl Lines {
         let is_new = line.insert(turn);
         if is_new {
             self.waiting += 1;
+            self.version += 1;
             self.head_moved(before, shape);
         }
         is_new
@@ -136,6 +144,7 @@ impl Lines {
         let was_there = line.remove(&turn);
         if was_there {
             self.waiting -= 1;
+            self.version += 1;
             self.head_moved(before, shape);
         }
         was_there

@@ -113,6 +113,9 @@ pub struct QueueView<'l> {
     pub name: &'l str,
     /// Jobs that wait.
     pub waiting: usize,
+    /// Another one whenever a job comes to wait, ends to or has another place: while it is the same, so are those that
+    /// wait and their order.
+    pub version: u64,
     /// Jobs that have not ended.
     pub active: usize,
     /// Kinds of jobs that wait: those of one shape can't be told apart.

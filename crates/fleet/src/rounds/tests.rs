@@ -149,6 +149,7 @@ mod market;
 mod shares;
 mod uniformity;
 mod whole;
+mod window;
 
 #[test]
 fn jobs_go_to_nodes_of_all_clusters_in_turn() {

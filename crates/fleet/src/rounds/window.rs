@@ -14,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::bids::Bids;
 use super::constraints::{Allowance, Constraints, Held};
 use super::kind::Kind;
+use super::look::{Look, Waits};
 use super::rates::Grant;
 use super::told::{Told, ToldRun};
 use super::whole::{self, Members};
@@ -88,22 +89,17 @@ pub struct Window {
     limits: Limits,
     constraints: Arc<Constraints>,
     shown: FxHashMap<JobId, Vec<Shown>>,
-    /// Those among them that wait, and the sync that found them last.
+    /// Those among them that wait.
     waiting: FxHashMap<JobId, Waits>,
-    syncs: u64,
+    /// By queue, as of the last sync.
+    looks: BTreeMap<Arc<str>, Look>,
+    has_begun: bool,
     gangs: BTreeMap<Arc<GangKey>, Gang>,
     kinds: FxHashMap<Digest, Arc<Kind>>,
     queues: FxHashSet<Arc<str>>,
     held: Held,
     /// What queues bid, where bids decide.
     bids: Option<Arc<Bids>>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Waits {
-    seen: u64,
-    is_single: bool,
-    pods: usize,
 }
 
 impl Window {
@@ -122,12 +118,32 @@ impl Window {
             bids,
             shown: FxHashMap::default(),
             waiting: FxHashMap::default(),
-            syncs: 0,
+            looks: BTreeMap::new(),
+            has_begun: false,
             gangs: BTreeMap::new(),
             kinds: FxHashMap::default(),
             queues: FxHashSet::default(),
             held: Held::default(),
         }
+    }
+
+    /// One of the same pool that has shown nothing yet.
+    #[cfg(test)]
+    pub(super) fn begun_again(&self, limits: Limits) -> Self {
+        Self { bids: self.bids.clone(), ..Self::within(&self.pool, limits, self.constraints.clone()) }
+    }
+
+    /// Who waits by queue, what is shown of jobs that have not ended, and what is held.
+    #[cfg(test)]
+    pub(super) fn knows(&self, ledger: &Ledger) -> impl PartialEq + std::fmt::Debug + use<> {
+        let looks: BTreeMap<_, _> = self.looks.iter().map(|(queue, look)| (queue.clone(), look.jobs.clone())).collect();
+        let waiting: BTreeMap<JobId, (bool, Option<u32>)> =
+            self.waiting.iter().map(|(id, waits)| (*id, (waits.is_single, waits.whole))).collect();
+        let active = self.shown.iter().filter(|(id, _)| ledger.job(**id).is_some());
+        let shown: BTreeMap<JobId, Vec<Shown>> = active.map(|(id, shown)| (*id, shown.clone())).collect();
+        let gangs: BTreeMap<Arc<GangKey>, (u32, BTreeSet<JobId>)> =
+            self.gangs.iter().map(|(key, gang)| (key.clone(), (gang.least, gang.members.clone()))).collect();
+        (looks, waiting, shown, gangs, self.held.clone())
     }
 
     /// What queues bid from now on: where bids decide, the highest are looked at first.
@@ -148,16 +164,17 @@ impl Window {
         }
     }
 
-    /// What the pool has to be told. `changed` is what the ledger says has changed since the last time.
-    /// O(changed, with the gangs they are in, + looked at); the first time O(runs + looked at).
+    /// What the pool has to be told. `ledger` is the one of the last time, and `changed` what it says has changed since then.
+    /// O(changed, with the gangs they are in, + looked at in queues whose jobs that wait are others or wait otherwise); the
+    /// first time O(runs + looked at).
     pub fn sync(&mut self, ledger: &Ledger, changed: &Changes) -> Vec<Told> {
-        self.syncs += 1;
         // Those that came to wait are told in the order of their turns: so the engine finds them their places at once.
-        let mut look: Vec<JobId> = if self.syncs == 1 {
-            self.begin(ledger).into_iter().collect()
-        } else {
+        let mut look: Vec<JobId> = if self.has_begun {
             changed.jobs.iter().copied().filter(|id| self.concerns(ledger, *id)).collect()
+        } else {
+            self.begin(ledger).into_iter().collect()
         };
+        self.has_begun = true;
         self.wait(ledger, changed, &mut look);
         self.with_gangs(ledger, &mut look);
         self.shown.reserve(look.len().saturating_sub(self.shown.len()));
@@ -198,48 +215,80 @@ impl Window {
         let open = |queue: &QueueView<'_>| queue.definition.is_some_and(|queue| !queue.cordoned);
         let mut queues: Vec<QueueView<'_>> = ledger.queues().filter(open).collect();
         queues.sort_unstable_by_key(|queue| queue.name);
+        let (mut before, mut gone) = (std::mem::take(&mut self.looks), Vec::new());
         for queue in queues {
-            let mut left = self.limits.per_queue;
-            for id in self.first(ledger, queue.name) {
-                match self.waiting.get_mut(&id) {
-                    Some(waits) if waits.is_single => {
-                        if whole::is_looked_at(&mut left, waits.pods) {
-                            waits.seen = self.syncs;
-                        }
-                    }
-                    _ => self.wants(ledger, id, &mut left, look),
-                }
-            }
+            let (name, was) = before.remove_entry(queue.name).unwrap_or_else(|| (queue.name.into(), Look::default()));
+            // Bids change the order, too.
+            let is_same = was.is_plain && was.version == queue.version && self.bids.is_none();
+            let now = if is_same { was } else { self.look(ledger, queue, &was, look, &mut gone) };
+            self.looks.insert(name, now);
         }
-        let gone = self.waiting.extract_if(|_, waits| waits.seen != self.syncs).map(|(id, _)| id);
-        let mut gone: Vec<JobId> = gone.filter(|id| !changed.jobs.contains(id)).collect();
+        gone.extend(before.into_values().flat_map(|closed| closed.jobs));
+        for id in &gone {
+            self.waiting.remove(id);
+        }
+        gone.retain(|id| !changed.jobs.contains(id));
         gone.sort_unstable();
         look.extend(gone);
     }
 
-    /// A job of a queue's first, with all members of its gang.
-    fn wants(&mut self, ledger: &Ledger, id: JobId, left: &mut usize, look: &mut Vec<JobId>) {
-        let Some(job) = ledger.job(id) else { return };
-        let pods = ledger.shape(job).whole.as_ref().map_or(1, |whole| whole.pods() as usize);
-        if !whole::is_looked_at(left, pods) {
-            return;
-        }
-        let mut wants = |id: JobId, is_single: bool| {
-            let waits = Waits { seen: self.syncs, is_single, pods };
-            if self.waiting.insert(id, waits).is_none() {
-                look.push(id);
+    /// Looks at a queue again. Who came to wait is to be looked at; `gone` don't wait any more.
+    fn look(
+        &mut self,
+        ledger: &Ledger,
+        queue: QueueView<'_>,
+        was: &Look,
+        look: &mut Vec<JobId>,
+        gone: &mut Vec<JobId>,
+    ) -> Look {
+        let first = self.first(ledger, queue.name);
+        let mut now = Look { version: queue.version, is_plain: true, jobs: first };
+        let mut differs = was.is_plain.then(|| now.differs(was, &self.waiting));
+        let single = |id: &JobId| {
+            let waits = ledger.job(*id).map(|job| Waits::of(ledger, job));
+            Some((*id, waits.filter(|waits| waits.is_plain())?))
+        };
+        let singles = |came: &[JobId]| came.iter().map(single).collect::<Option<Vec<_>>>();
+        let came = if let Some(came) = differs.as_ref().and_then(|differs| singles(&differs.came)) {
+            came
+        } else {
+            let (wanted, is_plain) = self.wanted(ledger, &now.jobs);
+            now = Look { is_plain, jobs: wanted.iter().map(|(id, _)| *id).collect(), ..now };
+            differs = Some(now.differs(was, &self.waiting));
+            wanted.into_iter().filter(|(id, _)| !self.waiting.contains_key(id)).collect()
+        };
+        look.extend(came.iter().map(|(id, _)| *id));
+        self.waiting.extend(came);
+        gone.extend(differs.into_iter().flat_map(|differs| differs.gone));
+        now
+    }
+
+    /// Who of a queue's first waits, with all members of their gangs, and whether each is a job of one pod by itself.
+    fn wanted(&self, ledger: &Ledger, first: &[JobId]) -> (Vec<(JobId, Waits)>, bool) {
+        let (mut wanted, mut gangs, mut is_plain) = (Vec::with_capacity(first.len()), FxHashSet::default(), true);
+        let mut left = self.limits.per_queue;
+        for id in first.iter().copied() {
+            let known = self.waiting.get(&id).filter(|waits| waits.is_single).copied();
+            let job = || ledger.job(id).map(|job| Waits::of(ledger, job));
+            let Some(waits) = known.or_else(job) else { continue };
+            is_plain &= waits.is_plain();
+            if !whole::is_looked_at(&mut left, waits.pods()) {
+                continue;
             }
-        };
-        let Some((_, cardinality, _, members)) = ledger.gang(job) else {
-            wants(id, true);
-            return;
-        };
-        let started = |member: &JobId| ledger.job(*member).is_some_and(|job| job.attempts > 0);
-        // Before they start together all have to be there; what runs again does so by itself.
-        if members.len() >= cardinality as usize || members.iter().any(started) {
-            let waits = |member: &&JobId| ledger.job(**member).is_some_and(|job| job.phase == Phase::Queued);
-            members.iter().filter(waits).for_each(|member| wants(*member, false));
+            let gang = ledger.job(id).filter(|_| !waits.is_single).and_then(|job| ledger.gang(job));
+            let Some((_, cardinality, _, members)) = gang else {
+                wanted.push((id, waits));
+                continue;
+            };
+            let started = |member: &JobId| ledger.job(*member).is_some_and(|job| job.attempts > 0);
+            // Before they start together all have to be there; what runs again does so by itself.
+            if members.len() >= cardinality as usize || members.iter().any(started) {
+                let queued = |member: &JobId| ledger.job(*member).is_some_and(|job| job.phase == Phase::Queued);
+                let new = members.iter().copied().filter(|member| queued(member) && gangs.insert(*member));
+                wanted.extend(new.map(|member| (member, waits)));
+            }
         }
+        (wanted, is_plain)
     }
 
     /// What a gang is called depends on all of its members: where one is looked at all are.
@@ -266,9 +315,22 @@ impl Window {
 
     /// Brings what is shown of a job to what it is.
     fn show(&mut self, ledger: &Ledger, id: JobId, touched: &mut BTreeSet<Arc<GangKey>>, told: &mut Vec<Told>) {
-        let before = self.shown.remove(&id).unwrap_or_default();
         let job = ledger.job(id);
-        let waits = self.waiting.contains_key(&id);
+        let waits = self.waiting.get(&id).copied();
+        let before = self.shown.remove(&id).unwrap_or_default();
+        if let (Some(job), Some(waits), true) = (job, waits, before.is_empty())
+            && waits.is_plain()
+            && job.attempts == 0
+        {
+            // Most are such jobs, and when a window begins there are hundreds of thousands of them.
+            let run = RunId { job: id, attempt: 1 };
+            let shown = Shown { run, priority: job.priority, gang: None, holds: None, members: None };
+            let claim = self.wish(ledger, job);
+            told.push(Told::Run(ToldRun::new(ledger, &shown, claim, Some(job))));
+            self.shown.insert(id, vec![shown]);
+            return;
+        }
+        let waits = waits.is_some();
         let last = job.filter(|job| job.attempts > 0).map(|job| RunId { job: id, attempt: job.attempts });
         let mut runs: Vec<RunId> = before.iter().map(|shown| shown.run).chain(last).collect();
         runs.sort_unstable();

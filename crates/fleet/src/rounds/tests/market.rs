@@ -8,7 +8,7 @@ use super::*;
 const CUTOFF: f64 = 0.5;
 
 /// A market with nodes of so many cores.
-fn market(cores: &[i64], constraints: Constraints) -> Scene {
+pub(super) fn market(cores: &[i64], constraints: Constraints) -> Scene {
     let markets = [("p".to_owned(), MarketRules { spot_price_cutoff: CUTOFF })].into();
     let names: Vec<String> = (0..cores.len()).map(|index| format!("n{index}")).collect();
     let nodes: Vec<(&str, &str, i64)> = names.iter().zip(cores).map(|(name, cores)| ("one", &**name, *cores)).collect();
@@ -19,7 +19,7 @@ fn submit(scene: &mut Scene, queue: &str, class: &str, cores: i64, band: Option<
     submit_of(scene, queue, class, cores, band, None)
 }
 
-fn submit_of(
+pub(super) fn submit_of(
     scene: &mut Scene,
     queue: &str,
     class: &str,
@@ -49,7 +49,7 @@ fn submit_of(
 }
 
 /// From now on queues bid so much for a band: while jobs wait, and while they run.
-fn bid(scene: &mut Scene, all: &[(&str, Option<PriceBand>, f64, f64)]) {
+pub(super) fn bid(scene: &mut Scene, all: &[(&str, Option<PriceBand>, f64, f64)]) {
     let mut queues: BTreeMap<&str, Vec<(Option<PriceBand>, Bid)>> = BTreeMap::new();
     for (queue, band, queued, running) in all {
         let bid = Bid { queued: Price(*queued), running: Price(*running) };

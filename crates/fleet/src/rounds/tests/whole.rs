@@ -19,7 +19,7 @@ fn cluster(scene: &mut Scene, cluster: &str, nodes: &[(&str, i64)]) {
 }
 
 /// Parts as pods and cores of each.
-fn submit(scene: &mut Scene, queue: &str, least: u32, parts: &[(u32, i64)]) -> JobId {
+pub(super) fn submit(scene: &mut Scene, queue: &str, least: u32, parts: &[(u32, i64)]) -> JobId {
     let job = JobId(scene.next);
     scene.next += 1;
     let part = |(pods, cores): &(u32, i64)| Part {
