@@ -411,8 +411,14 @@ impl Ledger {
         if let Some(gang) = gang {
             let row = self.gangs.row_mut(gang);
             row.members.remove(&id);
-            if row.members.is_empty() {
-                self.gangs.remove(gang);
+            match row.members.first().copied() {
+                // Whoever knows one of the others has to know that they are fewer, also where this one was never looked at.
+                Some(other) => {
+                    self.changed.jobs.insert(other);
+                }
+                None => {
+                    self.gangs.remove(gang);
+                }
             }
         }
         self.sets.row_mut(set).jobs.remove(&id);

@@ -49,7 +49,7 @@ pub(crate) struct SetRow {
 /// What scheduling has to look at again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Jobs that changed, and those that came to a gang.
+    /// Jobs that changed, those that came to a gang, and one of a gang that another one left.
     pub jobs: BTreeSet<JobId>,
     /// Other jobs came. They stand in lines, where whoever looks finds them, and are too many to be named.
     pub came: bool,

@@ -169,3 +169,11 @@ fn a_whole_job_of_one_pod_waits_as_a_whole() {
     let steps = vec![one(), Step::Whole(0, 1), one(), one(), one(), Step::Cancel(0), Step::Round];
     check(steps, Limits { per_shape: 1, per_queue: 2 }, false).unwrap();
 }
+
+/// Of those that run on the gang is smaller, though nobody looked at the one that left.
+#[test]
+fn a_gang_is_smaller_when_one_ends_that_is_not_looked_at() {
+    let member = || Step::Gang(0, 0, 2);
+    let steps = vec![member(), member(), Step::Round, Step::Return(1), Step::Cordon(0, true), Step::Cancel(1)];
+    check(steps, Limits { per_shape: 3, per_queue: 6 }, false).unwrap();
+}
