@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .backend import State as State
     from .backend import register as register
     from .calendars import days as days
+    from .choice import context as context
     from .choice import current as current
     from .choice import fake as fake
     from .choice import local as local
@@ -56,7 +57,7 @@ _HOMES = {
     "asking": ("Asked", "grow"),
     "backend": ("Backend", "Failure", "OnOom", "Options", "State", "register"),
     "calendars": ("days",),
-    "choice": ("current", "fake", "local", "use"),
+    "choice": ("context", "current", "fake", "local", "use"),
     "errors": (
         "BadOption",
         "BelowMinSuccess",

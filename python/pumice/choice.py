@@ -13,9 +13,10 @@ from .errors import NoBackend
 
 if TYPE_CHECKING:
     from .machine import LocalBackend
+    from .platform import PlatformBackend
     from .scripted import FakeBackend
 
-__all__ = ["Use", "current", "fake", "local", "resolve", "use"]
+__all__ = ["Use", "context", "current", "fake", "local", "resolve", "use"]
 
 
 class _Chosen:
@@ -37,6 +38,17 @@ def fake() -> FakeBackend:
     from .scripted import FakeBackend
 
     return FakeBackend()
+
+
+def context(name: str | None = None, *, folder: str | os.PathLike[str] | None = None) -> PlatformBackend:
+    """The platform, cluster or fleet of a context of `jobctl`, or the one in use.
+
+    The work and its results lie in `folder`, which its pods must see at the same path; `PUMICE_CACHE` if it is None.
+    The platform of this machine has one by itself.
+    """
+    from .platform import PlatformBackend
+
+    return PlatformBackend(context=name, folder=folder)
 
 
 class Use:

@@ -1,7 +1,7 @@
-"""The back end of the platform: each shard a pod of one job. Today for the `pumice up` of this machine.
+"""The back end of the platform, be it that of this machine, a cluster or a fleet: each shard is a pod of one job.
 
-The work lies in a bundle (`pumice.workstore`) in a folder which the pods see too; `pumice.worker` runs it there. How
-records went is read from the run's log when their pod ends; where the pod ended under them, the pod says how.
+The work lies in a bundle (`pumice.workstore`) in a folder which the pods see too (`pumice.place`); `pumice.worker` runs it
+there. How records went is read from the run's log when their pod ends; where the pod ended under them, the pod says how.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import os
 import platform
-import re
 import signal
 import sys
 import sysconfig
@@ -18,22 +17,17 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 from . import _core, node_cache, outcome, workstore
-from .backend import Change, Failure, JobSpec, OnChange, OnOom, Outcome, State, register
+from .backend import Change, Failure, JobSpec, OnChange, Outcome, State, register
 from .calls import LOG_LINES
 from .errors import NoBackend, Refused
 from .exiting import close_at_exit
+from .place import TASK, Place
 
 __all__ = ["PlatformBackend", "PlatformJob"]
 
-_TASK = "main"
-_BUNDLES = "bundles"
-_PODS_PER_CPU = 4
 _GATHER = 0.25
-_STEM = 30
 _OVER = ("Succeeded", "Failed")
 _NOT_BEGUN = 2
 """What `pumice.worker` exits with where it could not begin."""
@@ -47,13 +41,22 @@ class PlatformJob:
     """A job of the platform, followed by two threads until it ends or is closed."""
 
     def __init__(
-        self, connection: _core.Connection, name: str, bundle: str, spec: JobSpec, *, chunk: int, on_change: OnChange
+        self,
+        connection: _core.Connection,
+        name: str,
+        bundle: str,
+        spec: JobSpec,
+        *,
+        chunk: int,
+        is_fleet: bool,
+        on_change: OnChange,
     ) -> None:
         self._connection = connection
         self._name = name
         self._chunk = chunk
         self._on_change = on_change
         self._options = spec.options
+        self._is_fleet = is_fleet
         self._results = _core.BundleResults(bundle, len(spec.records), chunk)
         self._lock = threading.Lock()
         self._states = [State.WAITING] * len(spec.records)
@@ -94,7 +97,7 @@ class PlatformJob:
 
     def logs(self, index: int, *, tail: int | None = None) -> Iterator[str]:
         """The lines of the record's shard."""
-        for line in self._connection.logs(self._name, index=index // self._chunk, task=_TASK, tail=tail):
+        for line in self._connection.logs(self._name, index=index // self._chunk, task=TASK, tail=tail):
             yield line["text"]
 
     def why(self) -> str | None:
@@ -127,7 +130,7 @@ class PlatformJob:
                 if happening["kind"] == "waits":
                     self._tell([Change(0, State.WAITING, self._attempts[0], why=happening["why"]["text"])])
                 elif happening["kind"] == "ended":
-                    for pod in self._connection.pods(self._name, task=_TASK):
+                    for pod in self._connection.pods(self._name, task=TASK):
                         self._take_pod(pod, last=True)
                     self._finish(happening["job"])
         except _core.CoreError as error:
@@ -137,10 +140,13 @@ class PlatformJob:
 
     def _runs_again(self, pod: _core.PodBrief) -> bool:
         """Whether a failed pod may be made again. With more memory each time, only the end of the job tells."""
+        if self._is_fleet:
+            # Of a pod that runs again it says that it waits.
+            return False
         return self._options.on_oom is not None or (pod["attempt"] or 1) <= self._options.retries
 
     def _take_pod(self, pod: _core.PodBrief, *, last: bool) -> None:
-        if pod["index"] is None or pod["task"] != _TASK:
+        if pod["index"] is None or pod["task"] != TASK:
             return
         records = self._records(pod["index"])
         if pod["phase"] == "Running":
@@ -252,19 +258,18 @@ class PlatformJob:
 class PlatformBackend:
     """The platform that `jobctl` would talk to."""
 
-    def __init__(self, connection: _core.Connection | None = None) -> None:
+    def __init__(
+        self,
+        connection: _core.Connection | None = None,
+        *,
+        context: str | None = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
         try:
-            self._connection = connection or _connected()
+            self._connection = connection or _connected(context)
+            self._place = Place.of(self._connection.describe(), folder)
         except _core.CoreError as error:
             raise NoBackend(_with_next(error)) from error
-        described = self._connection.describe()
-        if described["fleet"]:
-            raise NoBackend(
-                "A fleet runs commands and no functions: nothing brings their values back."
-                " Submit a command with jobctl submit, or use a platform: jobctl context use NAME."
-            )
-        if not described["local"]:
-            raise NoBackend("The library runs on the `pumice up` of this machine; other platforms can't see its folder yet.")
         self._jobs: list[PlatformJob] = []
         close_at_exit(self)
 
@@ -274,9 +279,9 @@ class PlatformBackend:
         return "platform"
 
     @property
-    def python(self) -> str:
-        """Pods run the programs of this machine, and so this Python."""
-        return platform.python_version()
+    def python(self) -> str | None:
+        """Pods of this machine run its programs, and so this Python."""
+        return platform.python_version() if self._place.here else None
 
     @property
     def slots(self) -> None:
@@ -289,28 +294,29 @@ class PlatformBackend:
 
     def submit(self, spec: JobSpec, on_change: OnChange) -> PlatformJob:
         """Pack the bundle and create the job."""
-        count = len(spec.records)
-        pods = min(count, _PODS_PER_CPU * (os.cpu_count() or 1))
-        chunk = spec.chunk or -(-count // max(pods, 1))
-        cache = node_cache.cache_folder().resolve()
-        node_cache.prune(cache / node_cache.ARCHIVES, _ARCHIVES_KEPT_DAYS)
+        count, chunk = len(spec.records), self._place.chunk(spec)
+        node_cache.prune(self._place.archives, _ARCHIVES_KEPT_DAYS)
         try:
+            self._place.make()
             modules = spec.environment.modules
             bundle = workstore.pack(
-                cache / _BUNDLES,
+                self._place.bundles,
                 spec.function,
                 spec.records,
                 python=spec.environment.python,
                 modules=modules.data if modules is not None else None,
             )
             try:
-                name = self._connection.submit(_rendered(spec, cache, bundle, chunk, -(-count // chunk)))
+                name = self._connection.submit(self._place.job(spec, bundle, chunk))
             except BaseException:
                 _core.BundleResults(bundle, count, chunk).remove()
                 raise
         except _core.CoreError as error:
             raise Refused(_with_next(error)) from error
-        job = PlatformJob(self._connection, name, bundle, spec, chunk=chunk, on_change=on_change)
+        except OSError as error:
+            raise Refused(f"The work can't be put into {self._place.folder}: {error}") from error
+        is_fleet = self._place.fleet
+        job = PlatformJob(self._connection, name, bundle, spec, chunk=chunk, is_fleet=is_fleet, on_change=on_change)
         self._jobs.append(job)
         return job
 
@@ -320,66 +326,14 @@ class PlatformBackend:
             job.close()
 
 
-def _connected() -> _core.Connection:
-    """The platform in use; where none is named and none runs, that of this machine is started."""
+def _connected(context: str | None) -> _core.Connection:
+    """The platform of a context, or the one in use; where none is named and none runs, that of this machine is started."""
+    if context is not None:
+        return _core.Connection.open(context=context)
     started = _core.bring_up(sysconfig.get_path("scripts"))
     if started is not None:
         print(started, file=sys.stderr)  # noqa: T201
     return _core.Connection.open()
-
-
-def _rendered(spec: JobSpec, cache: Path, bundle: str, chunk: int, pods: int) -> dict[str, Any]:
-    options = spec.options
-    env = {
-        **options.env,
-        # What a process wrote before it was killed is wanted most.
-        "PYTHONUNBUFFERED": "1",
-        "PUMICE_BUNDLE": bundle,
-        # What one pod has unpacked is there for those after it.
-        "PUMICE_CACHE": str(cache),
-        "PUMICE_WORK_CHUNK": str(chunk),
-    }
-    if options.timeout is not None:
-        env["PUMICE_WORK_TIMEOUT"] = repr(options.timeout)
-    # An image brings Python and this library; without one they are those of this machine.
-    python = "python3"
-    if options.image is None:
-        python, env["PYTHONPATH"] = sys.executable, str(Path(__file__).parents[1])
-        env.setdefault("PATH", os.environ.get("PATH", os.defpath))
-    job = _core.render(
-        [python, "-m", "pumice.worker"],
-        image=options.image,
-        replicas=pods,
-        cpu=options.cpu,
-        memory=options.memory,
-        queue=options.queue,
-        priority_class=options.priority,
-        env=env,
-        workdir=str(Path.cwd()),
-        share_workdir=True,
-        min_available=1,
-        # Said also where all may run at once: such pods don't need to know each other, so there may be very many.
-        max_parallel=min(options.max_parallel or pods, pods),
-        # None and not 0, which would ask for pods made again where their node was lost.
-        retries=options.retries or None,
-        gpu=options.gpu,
-        zone=options.zone,
-    )
-    # A map runs many times under one name, so the name is only the beginning of the job's.
-    job["metadata"]["generateName"] = _beginning(options.name or "map")
-    pod = job["spec"]["tasks"][0]["template"]["spec"]
-    for name in (_BUNDLES, node_cache.ARCHIVES):
-        path = str(cache / name)
-        pod.setdefault("volumes", []).append({"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}})
-        pod["containers"][0].setdefault("volumeMounts", []).append({"name": name, "mountPath": path})
-    if options.on_oom is not None:
-        job["metadata"].setdefault("annotations", {})["pumice.sh/on-oom"] = _on_oom(options.on_oom)
-    return job
-
-
-def _beginning(name: str) -> str:
-    stem = re.sub("[^a-z0-9]+", "-", name.lower())[:_STEM].strip("-")
-    return f"{stem if stem[:1].isalpha() else f'map-{stem}'.rstrip('-')}-"
 
 
 def _with_memory(failure: Failure, pod: _core.PodBrief) -> Failure:
@@ -387,11 +341,6 @@ def _with_memory(failure: Failure, pod: _core.PodBrief) -> Failure:
     if not pod["oom"] or failure.oom or failure.kind != "killed" or failure.signal != signal.SIGKILL:
         return failure
     return replace(failure, oom=True, message="It needed more memory than it had asked for.")
-
-
-def _on_oom(rule: OnOom) -> str:
-    parts = {"factor": rule.factor, "step": rule.step, "ceiling": rule.ceiling, "tries": rule.tries}
-    return ",".join(f"{name}={value}" for name, value in parts.items() if value is not None)
 
 
 def _seconds(time: str | None) -> float | None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from test_platform import flaky, span
 
+import pumice
 from deadline import DEADLINE, until
-from fleet import BINARIES, Fleet
+from fleet import BINARIES, Cluster, Fleet
 from pumice import _core
 from pumice.errors import NoBackend
 from pumice.platform import PlatformBackend
@@ -32,7 +37,7 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_core.Conn
         fleet.program.end()
 
 
-def test_jobs_go_to_their_end_and_functions_are_refused(grid: _core.Connection) -> None:
+def test_jobs_go_to_their_end_and_functions_need_a_folder(grid: _core.Connection) -> None:
     described = grid.describe()
     assert (described["fleet"], described["local"], described["namespace"]) == (True, False, "default")
     job = _core.render(["work"], name="three", replicas=3, min_available=1, cpu="100m", memory="32Mi")
@@ -51,5 +56,97 @@ def test_jobs_go_to_their_end_and_functions_are_refused(grid: _core.Connection) 
     assert grid.status("large")["end"] == "terminated"
     with pytest.raises(_core.CoreError, match="is not connected"):
         list(grid.logs("three"))
-    with pytest.raises(NoBackend, match="A fleet runs commands and no functions"):
+    with pytest.raises(NoBackend, match=r"name a folder that all nodes see at the same path, .*folder="):
         PlatformBackend(grid)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A fleet with a cluster whose pods are processes; its directory is the home of who uses it."""
+    directory = tmp_path_factory.mktemp("real")
+    fleet = Fleet(directory)
+    fleet.start()
+    cluster = Cluster(fleet, directory / "cluster", "east", nodes=0)
+    try:
+        cluster.start()
+        client = fleet.administrator.client(fleet.address)
+        client.create_queue(client.create_queue_request(name="research", priority_factor=1.0, user_owners=["ada"]))
+        place = ["--fleet", fleet.address, "--identity", fleet.identity("--user", "ada").file, "--queue", "research"]
+        home = os.environ | {"HOME": str(directory)}
+        home.pop("XDG_CONFIG_HOME", None)
+        subprocess.run([BINARIES / "jobctl", "context", "add", "grid", *place], check=True, env=home, timeout=DEADLINE)
+        yield fleet
+    finally:
+        cluster.end()
+        fleet.program.end()
+        subprocess.run([BINARIES / "pumice", "down", "--data-dir", cluster.data_dir], check=False, capture_output=True)
+
+
+@pytest.fixture
+def used(real: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The fleet in use, with a folder that its pods see."""
+    monkeypatch.setenv("HOME", str(real.directory))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    with pumice.use(pumice.context("grid", folder=tmp_path / "shared")) as backend:
+        yield
+    backend.close()
+
+
+# A fleet bounds the CPU of a pod by what it asks for.
+SMALL = {"cpu": 1, "memory": "64Mi"}
+
+
+@pytest.mark.usefixtures("used")
+def test_a_map_runs_on_a_fleet(tmp_path: Path) -> None:
+    assert pumice.task(lambda x: x * x, **SMALL).map(range(20), chunk=7).results(DEADLINE) == [x * x for x in range(20)]
+    assert list((tmp_path / "shared" / "bundles" / "runs").iterdir()) == []
+    with pumice.Executor(on=pumice.current(), **SMALL) as executor:
+        assert [executor.submit(pow, 2, n).result(DEADLINE) for n in (3, 4)] == [8, 16]
+    with pytest.raises(pumice.Refused, match="say cpu and memory"):
+        pumice.task(abs).map([1])
+    with pytest.raises(pumice.Refused, match="nowhere"):
+        pumice.task(abs, queue="nowhere", **SMALL).map([1])
+
+
+@pytest.mark.usefixtures("used")
+@pytest.mark.parametrize("chunk", [1, 5])
+def test_what_fails_on_a_fleet_is_run_again_and_what_is_done_is_not(chunk: int) -> None:
+    task = pumice.task(flaky, retries=2, on_oom=pumice.grow(2, "1Gi"), **SMALL)
+    result = task.map(range(5), chunk=chunk, min_success=0)
+    result.wait(DEADLINE)
+    assert {item.key: item.value for item in result.items if item.key != "3"} == {"0": 1, "1": 2, "2": 3, "4": 1}
+    (failed,) = result.failed
+    assert (str(failed.error.__cause__), failed.error.attempt) == ("attempt 3", 3)
+    assert failed.error.log_lines[-1] == "attempt 3 at 3" and failed.node
+
+
+@pytest.mark.usefixtures("used")
+def test_no_more_run_at_once_on_a_fleet_than_may() -> None:
+    spans = sorted(pumice.task(span, max_parallel=1, **SMALL).map([0.3, 0.2, 0.1], chunk=1).results(DEADLINE))
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+
+
+@pytest.mark.usefixtures("used")
+def test_a_map_on_a_fleet_waits_says_why_and_is_cancelled() -> None:
+    result = pumice.task(time.sleep, cpu="1000", memory="64Mi").map([600, 601], chunk=1)
+    until(lambda: "cpu" in (result.items[0].job.why() or ""))
+    result.cancel()
+    result.wait(DEADLINE)
+    assert {item.state for item in result.items} == {pumice.State.CANCELLED}
+
+
+@pytest.mark.usefixtures("used")
+def test_a_map_outlives_the_server(real: Fleet, tmp_path: Path) -> None:
+    go = tmp_path / "shared" / "bundles" / "go"
+
+    def waits(x: int) -> int:
+        until(go.exists)
+        return x
+
+    result = pumice.task(waits, **SMALL).map(range(3), chunk=1)
+    until(lambda: all(item.state is pumice.State.RUNNING for item in result.items))
+    real.program.crash()
+    go.touch()
+    until(lambda: len(list(go.parent.glob("runs/*/0/*"))) == 3)
+    real.start()
+    assert result.results(DEADLINE) == [0, 1, 2]

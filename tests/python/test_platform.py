@@ -15,7 +15,7 @@ import pytest
 
 import pumice
 from deadline import DEADLINE, until
-from pumice import Options, State, watching
+from pumice import Options, State, _core, watching
 from pumice.backend import JobSpec, Record
 from pumice.environment import Environment
 from pumice.pickling import dumps_args, dumps_function
@@ -259,3 +259,15 @@ def test_an_image_brings_python_and_this_library(tmp_path, monkeypatch):
 
 def test_a_map_of_1000(backend):
     assert pumice.task(lambda x: x + 1).map(range(1000)).results() == list(range(1, 1001))
+
+
+def test_a_cluster_by_its_kubeconfig_needs_a_folder_that_its_pods_see(platform, tmp_path, monkeypatch):
+    monkeypatch.delenv("PUMICE_CACHE", raising=False)
+    connection = _core.Connection.open(kubeconfig=platform.data_dir / "kubeconfig")
+    with pytest.raises(pumice.NoBackend, match="name a folder that all nodes see"):
+        PlatformBackend(connection)
+    backend = PlatformBackend(connection, folder=tmp_path / "shared")
+    with contextlib.closing(backend), pumice.use(backend):
+        result = pumice.task(flaky, retries=1).map([0, 1], chunk=1)
+        assert result.results(DEADLINE) == [1, 2]
+    assert (tmp_path / "shared" / "bundles" / "FORMAT").exists()
