@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ class Place:
     here: bool
     """They are those of this machine's platform, with its files and its programs."""
     fleet: bool
-    """They are those of a fleet, which knows nothing of the Job that they belong to."""
+    """They are those of a fleet: each is a job of its own."""
 
     @classmethod
     def of(cls, described: _core.Description, folder: str | os.PathLike[str] | None) -> Place:
@@ -80,24 +79,13 @@ class Place:
     def job(self, spec: JobSpec, bundle: str, chunk: int) -> dict[str, Any]:
         """The Job."""
         options = spec.options
+        if self.fleet and (options.cpu is None or options.memory is None):
+            raise Refused("A fleet has to know what each pod takes: say cpu and memory, such as cpu=1, memory='1Gi'.")
         pods = -(-len(spec.records) // chunk)
         python, env = self._program(options)
         env |= {"PUMICE_BUNDLE": bundle, "PUMICE_WORK_CHUNK": str(chunk)}
         if options.timeout is not None:
             env["PUMICE_WORK_TIMEOUT"] = repr(options.timeout)
-        by_platform: Mapping[str, Any] = {}
-        if self.fleet:
-            if options.cpu is None or options.memory is None:
-                raise Refused("A fleet has to know what each pod takes: say cpu and memory, such as cpu=1, memory='1Gi'.")
-            # It runs failed pods again by its queue's rule and not by the job's.
-            env["PUMICE_WORK_RETRIES"] = str(options.retries)
-        else:
-            by_platform = {
-                # Said also where all may run at once: such pods don't need to know each other, so there may be very many.
-                "max_parallel": min(options.max_parallel or pods, pods),
-                # None and not 0, which would ask for pods made again where their node was lost.
-                "retries": options.retries or None,
-            }
         job = _core.render(
             [python, "-m", "pumice.worker"],
             image=options.image,
@@ -111,14 +99,17 @@ class Place:
             workdir=str(Path.cwd()) if self.here else None,
             share_workdir=self.here,
             min_available=1,
+            # Said also where all may run at once: such pods don't need to know each other, so there may be very many.
+            max_parallel=None if self.fleet else min(options.max_parallel or pods, pods),
+            # None and not 0, which would ask for pods made again where their node was lost.
+            retries=options.retries or None,
             gpu=options.gpu,
             zone=options.zone,
-            **by_platform,
         )
         # A map runs many times under one name, so the name is only the beginning of the job's.
         job["metadata"]["generateName"] = _beginning(options.name or "map")
         self._mount(job["spec"]["tasks"][0]["template"]["spec"])
-        if options.on_oom is not None and not self.fleet:
+        if options.on_oom is not None:
             job["metadata"].setdefault("annotations", {})["pumice.sh/on-oom"] = _on_oom(options.on_oom)
         return job
 

@@ -4,8 +4,6 @@ A process which it forks runs them; this one writes what it is told, short recor
 its process (for memory, by a fault in compiled code, for its timeout) takes neither those before it along nor those
 after it, for which another process is forked. That is safe because this one has no threads.
 
-Where nobody makes failed pods again, records that failed run again here, as often as `PUMICE_WORK_RETRIES` says.
-
 Exit code: 0 when all its records have succeeded, now or in an earlier attempt; 1 when one failed; 2 when it could not begin;
 128 and its number where a signal ended a record's process, which is how the platform sees that memory ran out.
 """
@@ -53,11 +51,6 @@ class _Shard:
         self._ending: int | None = None
         self._code = 0
         self._oom_kills = memory_events.oom_kills()
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether the pod is to end."""
-        return self._ending is not None
 
     def run(self) -> int:
         """Run what is left; the exit code."""
@@ -173,15 +166,7 @@ def main() -> int:
     """Run the records of this process's shard."""
     try:
         timeout = os.environ.get("PUMICE_WORK_TIMEOUT")
-        retries = int(os.environ.get("PUMICE_WORK_RETRIES") or 0)
-        while True:
-            store = WorkStore.open(os.environ)
-            shard = _Shard(store, float(timeout) if timeout else None)
-            code = shard.run()
-            if not code or not retries or shard.is_ending:
-                return code
-            retries -= 1
-            os.environ["PUMICE_ATTEMPT"] = str(store.attempt + 1)
+        return _Shard(WorkStore.open(os.environ), float(timeout) if timeout else None).run()
     except _Told:
         return 0
     except (PumiceError, _core.CoreError, OSError, ValueError) as error:

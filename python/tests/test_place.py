@@ -50,7 +50,7 @@ def test_how_many_records_a_pod_has(place, chunk, max_parallel, expected):
     assert where.chunk(spec(2_500, chunk, max_parallel=max_parallel)) == expected
 
 
-def test_what_a_fleet_does_not_see_to_is_in_the_pod():
+def test_a_fleet_is_not_told_how_many_may_run():
     on_oom = pumice.OnOom(factor=2.0)
     asked = spec(retries=2, max_parallel=4, on_oom=on_oom, timeout=3.0, env={"A": "b"})
     jobs = {
@@ -63,14 +63,14 @@ def test_what_a_fleet_does_not_see_to_is_in_the_pod():
         env = {variable["name"]: variable["value"] for variable in container["env"]}
         assert (task["replicas"], job["spec"]["minAvailable"]) == (2, 1)
         assert (env["A"], env["PUMICE_CACHE"], env["PUMICE_WORK_TIMEOUT"]) == ("b", "/shared", "3.0")
-        assert env.get("PUMICE_WORK_RETRIES") == ("2" if fleet else None)
+        assert job["metadata"]["annotations"]["pumice.sh/on-oom"] == "factor=2.0,tries=3"
+        said = task["template"]["metadata"]["annotations"]
+        assert (said["pumice.sh/retries"], said.get("pumice.sh/max-parallel")) == ("2", None if fleet else "2")
         assert "workingDir" not in container
         volumes = [volume["hostPath"] for volume in task["template"]["spec"]["volumes"]]
         folders = ["/shared/bundles", "/shared/archives"]
         assert volumes == [{"path": folder, "type": "Directory"} for folder in folders]
         assert [mount["mountPath"] for mount in container["volumeMounts"]] == folders
-    kept = [str(jobs[fleet]).count("pumice.sh/") for fleet in (True, False)]
-    assert kept[0] < kept[1], "a cluster sees to retries, memory and how many run"
 
 
 def test_a_fleet_has_to_know_what_a_pod_takes():

@@ -97,38 +97,6 @@ def test_a_failed_record_fails_the_pod_and_runs_again_the_others_do_not(tmp_path
     assert work.told() == {0: 0, 1: 1, 2: 2}
 
 
-def test_records_that_failed_run_again_in_the_pod_where_that_is_asked_for(tmp_path):
-    def flaky(x):
-        print("running", x, os.environ["PUMICE_ATTEMPT"], flush=True)
-        if x == 1 and os.environ["PUMICE_ATTEMPT"] == "4":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if x == 2:
-            raise ValueError("always")
-        return x
-
-    work = Work(tmp_path, flaky, range(4), chunk=4)
-    done = work.run(0, attempt=4, PUMICE_WORK_RETRIES="2")
-    lines = [f"running {of}" for of in ("0 4", "1 4", "2 4", "3 4", "2 5", "1 5", "2 6")]
-    assert (done.returncode, sorted(done.stdout.splitlines())) == (1, sorted(lines))
-    told = work.told()
-    assert (told.pop(2).attempt, told) == (6, {0: 0, 1: 1, 3: 3})
-    wrong = work.run(0, PUMICE_WORK_RETRIES="x")
-    assert wrong.returncode == 2 and "'x'" in wrong.stderr
-
-
-def test_a_pod_that_is_to_end_runs_nothing_again(tmp_path):
-    def waits(x):
-        print("began", flush=True)
-        time.sleep(600)
-
-    work = Work(tmp_path, waits, [0])
-    process = work.start(0, PUMICE_WORK_RETRIES="5")
-    assert process.stdout.readline() == "began\n"
-    process.terminate()
-    process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM
-
-
 def test_a_process_that_ends_takes_one_record_with_it(tmp_path):
     def ends(x):
         print("at", x, flush=True)

@@ -111,13 +111,21 @@ def test_a_map_runs_on_a_fleet(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("used")
 @pytest.mark.parametrize("chunk", [1, 5])
 def test_what_fails_on_a_fleet_is_run_again_and_what_is_done_is_not(chunk: int) -> None:
-    task = pumice.task(flaky, retries=2, on_oom=pumice.grow(2, "1Gi"), **SMALL)
-    result = task.map(range(5), chunk=chunk, min_success=0)
+    result = pumice.task(flaky, retries=2, **SMALL).map(range(5), chunk=chunk, min_success=0)
     result.wait(DEADLINE)
     assert {item.key: item.value for item in result.items if item.key != "3"} == {"0": 1, "1": 2, "2": 3, "4": 1}
     (failed,) = result.failed
     assert (str(failed.error.__cause__), failed.error.attempt) == ("attempt 3", 3)
     assert failed.error.log_lines[-1] == "attempt 3 at 3" and failed.node
+
+
+@pytest.mark.usefixtures("used")
+def test_memory_is_raised_on_a_fleet() -> None:
+    greedy = pumice.task(lambda mib: len(b"x" * (mib << 20)), cpu=1, memory="150Mi", on_oom=pumice.grow(4, "2Gi"))
+    assert greedy.map([1, 400], chunk=1).results(DEADLINE) == [1 << 20, 400 << 20]
+    over = greedy.options(on_oom=pumice.grow(1.1, "160Mi"), retries=1).map([400])
+    over.wait(DEADLINE)
+    assert over.failed[0].error.oom and "needed more memory" in str(over.failed[0].error)
 
 
 @pytest.mark.usefixtures("used")

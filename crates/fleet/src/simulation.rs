@@ -3,14 +3,14 @@
 //! The real cores talk over a network that delays and cuts, to clusters that are slow, over a log that fails; leaders and
 //! executors die at any moment, and clusters fall silent for long. Runs of one of the two queues are started elsewhere then:
 //! its jobs end once, too, and run twice at a time only where clocks jump or executors die. Some jobs are whole Volcano
-//! Jobs, which clusters restart, end slowly, or never bring to run. `PUMICE_FLEET_SEEDS` says how many seeds,
-//! `PUMICE_FLEET_SEED` the first.
+//! Jobs, which clusters restart, end slowly, or never bring to run. Urgent pods say how often they are tried again, and with
+//! how much memory. `PUMICE_FLEET_SEEDS` says how many seeds, `PUMICE_FLEET_SEED` the first.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pumice_ledger::{
-    Digest, Entry, Event, Filter, Inbox, JobId, Ledger, NodeRef, Part, PriorityClass, PriorityClasses, Proposal, Queue,
-    Report, Retries, RunId, Scope, Shape, Submitted, TimeMs, Whole,
+    Digest, Entry, Event, Filter, Inbox, JobId, Ledger, NodeRef, OwnRetries, Part, PriorityClass, PriorityClasses,
+    Proposal, Queue, Report, Retries, RunId, Scope, Shape, Submitted, TimeMs, Whole,
 };
 use pumice_wire::executor::{self as wire, from_executor, to_executor};
 use pumice_wire::kubernetes::PodSpec;
@@ -42,6 +42,9 @@ const PART: usize = 3;
 /// Pods of a whole Job, and how many of them start together.
 const PODS: u32 = 4;
 const LEAST: u32 = 2;
+/// Tries of an urgent pod after the first, and bytes that it asks for where it ran out of memory.
+const TRIES: u32 = 1;
+const RAISES: [i64; 2] = [2, 4];
 const HEARTBEAT_MS: i64 = 5 * SECOND;
 
 fn classes() -> PriorityClasses {
@@ -89,6 +92,8 @@ struct World {
     rerun: BTreeSet<JobId>,
     /// Jobs that are whole Volcano Jobs.
     whole: BTreeSet<JobId>,
+    /// Jobs of one pod that say how often they are tried.
+    urgent: BTreeSet<JobId>,
     /// Runs whose pods were ever made, and those that ended well.
     made: BTreeMap<RunId, &'static str>,
     succeeded: BTreeSet<RunId>,
@@ -115,6 +120,7 @@ impl World {
             even: seed.is_multiple_of(2),
             rerun: BTreeSet::new(),
             whole: BTreeSet::new(),
+            urgent: BTreeSet::new(),
             made: BTreeMap::new(),
             succeeded: BTreeSet::new(),
         }
@@ -160,6 +166,8 @@ impl World {
                 let is_whole = self.rng.gen_bool(0.3);
                 if is_whole {
                     self.whole.insert(job);
+                } else if urgent {
+                    self.urgent.insert(job);
                 }
                 let shape = Digest(u128::from(urgent) + if is_whole { 2 } else { 0 });
                 if queue == RERUN {
@@ -305,6 +313,7 @@ impl World {
     fn check(&self) -> Seen {
         let mut ends: BTreeMap<JobId, usize> = BTreeMap::new();
         let mut seen = Seen::default();
+        let mut tried: BTreeMap<(JobId, bool), usize> = BTreeMap::new();
         for event in self.log.iter().flat_map(|entry| &entry.events) {
             if let Some(job) = event.ends() {
                 *ends.entry(job).or_default() += 1;
@@ -318,6 +327,16 @@ impl World {
                     assert!(self.rerun.contains(&run.job), "{run} was given up");
                     seen.lost += 1;
                     seen.whole_lost += usize::from(self.whole.contains(&run.job));
+                }
+                Event::RunFailed { run, retried: true, grows, .. } => {
+                    assert!(self.urgent.contains(&run.job), "{run} was tried again");
+                    let raised = grows.is_some();
+                    let times = tried.entry((run.job, raised)).or_default();
+                    *times += 1;
+                    let most = if raised { RAISES.len() } else { TRIES as usize };
+                    assert!(*times <= most, "{run} was tried again {times} times");
+                    seen.tried += 1;
+                    seen.raised += usize::from(raised);
                 }
                 Event::Returned { run, reason, .. } if reason.contains("did not come to run") => {
                     assert!(self.whole.contains(&run.job), "{run} is no Job");
@@ -350,8 +369,17 @@ fn queue(name: &str) -> Queue {
 }
 
 fn shape(class: &str, whole: Option<Whole>) -> Shape {
-    let requests = [("cpu".to_owned(), whole.as_ref().map_or(1, Whole::pods).into())].into();
-    Shape { priority_class: class.to_owned(), requests, template: serde_json::Value::Null, whole, price_band: None }
+    let cores = whole.as_ref().map_or(1, Whole::pods).into();
+    let requests = [("cpu".to_owned(), cores), ("memory".to_owned(), 1)].into();
+    let retries = (class == "urgent" && whole.is_none()).then(|| OwnRetries { limit: TRIES, memory: RAISES.to_vec() });
+    Shape {
+        priority_class: class.to_owned(),
+        requests,
+        template: serde_json::Value::Null,
+        whole,
+        price_band: None,
+        retries,
+    }
 }
 
 fn whole() -> Whole {
@@ -385,6 +413,9 @@ struct Seen {
     /// Whole Jobs that ended well, and runs of those that never came to run.
     whole_succeeded: usize,
     stuck: usize,
+    /// Failures that were tried again, and those with more memory.
+    tried: usize,
+    raised: usize,
 }
 
 fn run(seed: u64) -> Seen {
@@ -415,12 +446,15 @@ fn no_job_is_lost_or_done_twice() {
     for seed in first..first + count {
         let outcome = std::panic::catch_unwind(|| run(seed));
         assert!(outcome.is_ok(), "seed {seed} fails; run it alone with PUMICE_FLEET_SEED={seed} PUMICE_FLEET_SEEDS=1");
-        let Seen { lost, whole_lost, whole_succeeded, stuck } = outcome.unwrap_or_default();
+        let Seen { lost, whole_lost, whole_succeeded, stuck, tried, raised } = outcome.unwrap_or_default();
         all.lost += lost;
         all.whole_lost += whole_lost;
         all.whole_succeeded += whole_succeeded;
         all.stuck += stuck;
+        all.tried += tried;
+        all.raised += raised;
     }
-    let came_about = all.lost > 0 && all.whole_lost > 0 && all.whole_succeeded > 0 && all.stuck > 0;
+    let whole = all.whole_lost > 0 && all.whole_succeeded > 0 && all.stuck > 0;
+    let came_about = all.lost > 0 && whole && all.raised > 0 && all.tried > all.raised;
     assert!(came_about || count < 100, "{count} seeds are not as they should be: {all:?}");
 }

@@ -7,6 +7,7 @@
 
 mod complete;
 mod error;
+mod failures;
 mod gang;
 mod resources;
 mod rules;
@@ -23,7 +24,7 @@ use serde_json::Value;
 
 pub use error::{Amount, ItemError, Misfit, Place, SubmitError};
 pub use gang::Gang;
-pub use pumice_ledger::PriceBand;
+pub use pumice_ledger::{OwnRetries, PriceBand};
 pub use rules::{Effect, Operator, Rules, Toleration};
 pub(crate) use services::with_id;
 pub use services::{Addressing, ForId, IngressPlan, IngressRule, ServiceKind, ServicePlan, ServicePort};
@@ -180,6 +181,8 @@ pub struct Completed {
     pub requests: BTreeMap<String, Quantity>,
     /// The band of a market pool.
     pub price_band: Option<PriceBand>,
+    /// What it says of its failures.
+    pub retries: Option<OwnRetries>,
     /// Its pods, where it is a whole job; it has no pod spec then, and requests nothing by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<Whole>,

@@ -10,8 +10,8 @@ use crate::event::{Cause, Entry, Event, Failure, NodeRef, PodRef, Preemption, Sh
 use crate::ids::{JobId, RunId, TimeMs};
 use crate::job::{Phase, RunPhase};
 use crate::ledger::Ledger;
-use crate::memory::{Grown, Growth, grow};
-use crate::retries::{Retries, Verdict};
+use crate::memory::{Grown, Growth, MEMORY, grow};
+use crate::retries::{Failed, Retries, Verdict};
 use crate::whole::Place;
 
 /// What an executor says of a run.
@@ -225,8 +225,8 @@ impl Draft<'_> {
         self.say(owner, Event::Failed { job: run.job, failure });
     }
 
-    /// The run failed. Its job is tried again where its queue's policy wants that, and its gang with it: what is left of a
-    /// gang is of no use alone.
+    /// The run failed. Its job is tried again where it or its queue's policy wants that, and its gang with it: what is left of
+    /// a gang is of no use alone.
     fn failed(&mut self, run: RunId, owner: Option<(String, String)>, mut failure: Failure, retries: &Retries) {
         let Some(job) = self.ledger.job(run.job) else { return };
         let members = self.ledger.gang(job).map(|(_, _, _, members)| members.clone()).unwrap_or_default();
@@ -243,7 +243,10 @@ impl Draft<'_> {
         // All members of a gang are to fail fast where a lease is returned; a failure is another matter.
         let may = wanted && (!job.fail_fast || !members.is_empty());
         let verdict = if may {
-            retries.policies.verdict(&self.ledger.policies, policies, used, &failure)
+            let shape = self.ledger.shape(job);
+            let memory = shape.requests.get(MEMORY).copied().unwrap_or_default();
+            let failed = Failed { failure: &failure, used, own: shape.retries.as_ref(), memory };
+            retries.policies.verdict(&self.ledger.policies, policies, &failed)
         } else {
             Verdict::Fail(None)
         };
@@ -293,7 +296,7 @@ impl Draft<'_> {
         }
         let shape = grows.as_ref().map_or(shape, |(_, shape)| shape);
         if (avoid || grows.is_some()) && !(self.could_hold)(shape, &off) {
-            let memory = shape.requests.get("memory").filter(|_| grows.is_some());
+            let memory = shape.requests.get(MEMORY).filter(|_| grows.is_some());
             let memory = memory.map(|bytes| format!(" with {} of memory", Quantity::from_bytes(*bytes)));
             // A whole job keeps off clusters.
             let (holder, places) = if shape.whole.is_some() { ("cluster", "clusters") } else { ("node", "nodes") };

@@ -13,6 +13,7 @@ use crate::job::Phase;
 use crate::memory::Growth;
 use crate::price::PriceBand;
 use crate::queue::Queue;
+use crate::retries::OwnRetries;
 use crate::retries::RetryPolicy;
 use crate::whole::{Place, Whole};
 
@@ -68,6 +69,9 @@ pub struct Shape {
     /// Its band in market pools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_band: Option<PriceBand>,
+    /// What the job says of its failures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<OwnRetries>,
 }
 
 /// Jobs that start together or not at all.

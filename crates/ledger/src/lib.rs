@@ -45,8 +45,8 @@ pub use price::PriceBand;
 pub use queue::{ClassLimit, Permission, Queue, QueueView, Subject, SubjectKind, Verb};
 pub use restore::{RestoreError, Saved, SavedJob, SavedRun};
 pub use retries::{
-    AffinityMutation, Mutation, PolicyError, ResourceMutation, Retries, RetryAction, RetryPolicies, RetryPolicy,
-    RetryRule,
+    AffinityMutation, Mutation, OwnRetries, PolicyError, ResourceMutation, Retries, RetryAction, RetryPolicies,
+    RetryPolicy, RetryRule,
 };
 pub use tally::{Ages, Held, Tally};
 pub use whole::{Part, Place as PodPlace, Whole};

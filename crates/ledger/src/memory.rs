@@ -10,7 +10,7 @@ use crate::event::Shape;
 use crate::ids::Digest;
 
 /// The resource.
-const MEMORY: &str = "memory";
+pub(crate) const MEMORY: &str = "memory";
 /// A job grows by no more than this, however often it is tried.
 const FACTOR_MAX: f64 = 1e6;
 
@@ -190,6 +190,7 @@ mod tests {
             template: Value::Null,
             whole: None,
             price_band: None,
+            retries: None,
         };
         for (before, bump, grown, bytes) in [
             (None, amount, Some(Grown::Static(100)), 201),

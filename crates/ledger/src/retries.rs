@@ -1,21 +1,25 @@
-//! Whether a job is tried again after a failure: policies over the categories that executors give failures, as Armada's.
+//! Whether a job is tried again after a failure: what it says itself, else policies over the categories that executors give
+//! failures, as Armada's.
 //!
-//! Invariant: a job is tried again at most as often as its policy and the fleet let it, and a failure that ends it says
+//! Invariant: a job is tried again at most as often as it or its policy and the fleet let it, and a failure that ends it says
 //! when that was why. Policies are those of the fleet's configuration, and those that requests have set; a name is looked up
 //! in the configuration first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pumice_units::Quantity;
 use serde::{Deserialize, Serialize};
 
-use crate::event::Failure;
+use crate::event::{Cause, Failure};
 use crate::memory::MemoryBump;
 
 /// Longest name of a policy: it may become a label.
 const NAME_MAX: usize = 63;
 /// Rules of a policy.
 const RULES_MAX: usize = 100;
+/// The field that bounds all retries.
+const GLOBAL: &str = "globalMaxRetries";
 
 /// How often a job is tried.
 #[derive(Debug, Clone)]
@@ -120,6 +124,54 @@ pub struct AffinityMutation {
     pub avoid_same_node: bool,
 }
 
+/// What a job says of its own failures.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnRetries {
+    /// How often it is tried again, whatever made it fail.
+    pub limit: u32,
+    /// How many bytes it asks for after it ran out of memory: each time the next that is more, which is no try of `limit`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<i64>,
+}
+
+/// A run that failed, as far as it matters for what follows.
+pub(crate) struct Failed<'f> {
+    /// How it failed.
+    pub failure: &'f Failure,
+    /// How often its job was tried again.
+    pub used: u32,
+    /// What its job says.
+    pub own: Option<&'f OwnRetries>,
+    /// Bytes that it asked for.
+    pub memory: i64,
+}
+
+impl Failed<'_> {
+    /// What its job wants, which is at most so many tries again; none where it says nothing.
+    fn wish(&self, most: u32) -> Option<Verdict> {
+        let own = self.own?;
+        let next = own.memory.iter().find(|bytes| **bytes > self.memory).filter(|_| self.failure.cause == Cause::Oom);
+        let raised = own.memory.iter().filter(|bytes| **bytes <= self.memory).count();
+        let others = self.used.saturating_sub(u32::try_from(raised).unwrap_or(u32::MAX));
+        if next.is_none() && others >= own.limit {
+            return Some(self.tired("what the job says"));
+        }
+        if self.used >= most {
+            return Some(self.tired(GLOBAL));
+        }
+        let more = next.map(|bytes| MemoryBump::Static(Quantity::from_bytes(bytes - self.memory)));
+        Some(Verdict::Retry { avoid: false, memory: more })
+    }
+
+    /// It was tried as often as `key` lets it.
+    fn tired(&self, key: &str) -> Verdict {
+        let used = self.used;
+        let text = format!("tried again {used} times, which is as often as it may be ({key})");
+        Verdict::Fail((used > 0).then_some(text))
+    }
+}
+
 /// What follows from a failure.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
@@ -176,17 +228,32 @@ impl RetryPolicies {
         self.policies.iter().find(|policy| policy.name == name).or_else(|| set.get(name))
     }
 
-    /// What follows from a failure of a job that was tried again `used` times. `set` are policies beside those of the
-    /// configuration, `names` those of the job's queue, of which the first counts.
+    /// What follows from a failure. `set` are policies beside those of the configuration, `names` those of the job's queue, of
+    /// which the first counts.
     pub(crate) fn verdict(
         &self,
         set: &BTreeMap<String, RetryPolicy>,
         names: &[String],
-        used: u32,
-        failure: &Failure,
+        failed: &Failed<'_>,
     ) -> Verdict {
+        if !self.enabled {
+            let why = "not tried again: this fleet tries no failed job again (retryPolicy.enabled)";
+            return Verdict::Fail(failed.own.map(|_| why.to_owned()));
+        }
+        let wish = failed.wish(self.global_max_retries);
+        if let Some(retry @ Verdict::Retry { .. }) = wish {
+            return retry;
+        }
+        match (self.by_policy(set, names, failed), wish) {
+            (Verdict::Fail(None), Some(wish)) => wish,
+            (verdict, _) => verdict,
+        }
+    }
+
+    fn by_policy(&self, set: &BTreeMap<String, RetryPolicy>, names: &[String], failed: &Failed<'_>) -> Verdict {
+        let Failed { failure, used, .. } = failed;
         let name = names.first().unwrap_or(&self.default_policy_name);
-        if !self.enabled || name.is_empty() {
+        if name.is_empty() {
             return Verdict::Fail(None);
         }
         let Some(policy) = self.find(set, name) else {
@@ -201,12 +268,11 @@ impl RetryPolicies {
             return Verdict::Fail(None);
         }
         let (most, key) = match self.global_max_retries < policy.retry_limit {
-            true => (self.global_max_retries, "globalMaxRetries".to_owned()),
+            true => (self.global_max_retries, GLOBAL.to_owned()),
             false => (policy.retry_limit, format!("retryLimit of policy {name}")),
         };
-        if used >= most {
-            let text = format!("tried again {used} times, which is as often as it may be ({key})");
-            return Verdict::Fail((used > 0).then_some(text));
+        if *used >= most {
+            return failed.tired(&key);
         }
         let Mutation { affinity, resources } = rule.map(|rule| rule.mutate).unwrap_or_default();
         Verdict::Retry { avoid: affinity.avoid_same_node, memory: resources.memory }
@@ -281,14 +347,58 @@ mod tests {
             let names: Vec<String> = Some(queue.to_owned()).filter(|name| !name.is_empty()).into_iter().collect();
             let failure =
                 Failure { category: category.to_owned(), subcategory: subcategory.to_owned(), ..Failure::default() };
-            assert_eq!(
-                policies(5, enabled).verdict(&set, &names, used, &failure),
-                verdict,
-                "{queue} {used} {category}"
-            );
+            let failed = Failed { failure: &failure, used, own: None, memory: 0 };
+            assert_eq!(policies(5, enabled).verdict(&set, &names, &failed), verdict, "{queue} {used} {category}");
         }
-        let failure = Failure::default();
-        assert_eq!(policies(0, true).verdict(&set, &["stubborn".to_owned()], 0, &failure), Verdict::Fail(None));
+        let failed = Failed { failure: &Failure::default(), used: 0, own: None, memory: 0 };
+        assert_eq!(policies(0, true).verdict(&set, &["stubborn".to_owned()], &failed), Verdict::Fail(None));
+    }
+
+    #[test]
+    fn what_a_job_says_of_its_failures_goes_before_its_queues_policy() {
+        let policy = json!({"name": "strict", "retryLimit": 1, "defaultAction": "Fail", "rules": [
+            {"action": "Retry", "onCategory": "transient", "mutate": {"affinity": {"avoidSameNode": true}}},
+        ]});
+        let policies = |enabled: bool| -> RetryPolicies {
+            let policies =
+                json!({"enabled": enabled, "globalMaxRetries": 4, "defaultPolicyName": "strict", "policies": [policy]});
+            serde_json::from_value(policies).unwrap()
+        };
+        let own = |limit: u32, memory: &[i64]| OwnRetries { limit, memory: memory.to_vec() };
+        let plain = Verdict::Retry { avoid: false, memory: None };
+        let more = |bytes: i64| {
+            let memory = Some(MemoryBump::Static(Quantity::from_bytes(bytes)));
+            Verdict::Retry { avoid: false, memory }
+        };
+        let tired = |used: u32, key: &str| {
+            Verdict::Fail(Some(format!("tried again {used} times, which is as often as it may be ({key})")))
+        };
+        let job = "what the job says";
+        for (own, used, memory, cause, category, verdict) in [
+            (own(2, &[]), 0, 100, Cause::Error, "", plain.clone()),
+            (own(2, &[]), 1, 100, Cause::Oom, "", plain.clone()),
+            (own(2, &[]), 2, 100, Cause::Error, "", tired(2, job)),
+            (own(9, &[]), 4, 100, Cause::Error, "", tired(4, GLOBAL)),
+            // Its queue's policy may want one that it does not.
+            (own(0, &[]), 0, 100, Cause::Error, "transient", Verdict::Retry { avoid: true, memory: None }),
+            (own(0, &[]), 1, 100, Cause::Error, "transient", tired(1, "retryLimit of policy strict")),
+            (own(0, &[200, 300]), 0, 100, Cause::Oom, "", more(100)),
+            (own(0, &[200, 300]), 1, 200, Cause::Oom, "", more(100)),
+            (own(0, &[200, 300]), 2, 300, Cause::Oom, "", tired(2, job)),
+            (own(0, &[200, 300]), 0, 100, Cause::Error, "", Verdict::Fail(None)),
+            // Raises are no tries of the limit.
+            (own(1, &[200, 300]), 2, 300, Cause::Error, "", plain),
+            (own(1, &[200, 300]), 3, 300, Cause::Oom, "", tired(3, job)),
+            (own(9, &[200]), 4, 100, Cause::Oom, "", tired(4, GLOBAL)),
+        ] {
+            let failure = Failure { cause, category: category.to_owned(), ..Failure::default() };
+            let failed = Failed { failure: &failure, used, own: Some(&own), memory };
+            assert_eq!(policies(true).verdict(&BTreeMap::new(), &[], &failed), verdict, "{own:?} {used} {cause:?}");
+            let off = Verdict::Fail(Some(
+                "not tried again: this fleet tries no failed job again (retryPolicy.enabled)".to_owned(),
+            ));
+            assert_eq!(policies(false).verdict(&BTreeMap::new(), &[], &failed), off);
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ fn shape(class: &str) -> Shape {
         template: serde_json::Value::Null,
         whole: None,
         price_band: None,
+        retries: None,
     }
 }
 

@@ -31,7 +31,10 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("history", &["units", "objects", "api", "cluster"]),
     ("watchdog", &["units", "objects", "api", "cluster"]),
     ("console", &["units", "objects", "api", "auth", "cluster"]),
-    ("fleet", &["units", "metrics", "objects", "api", "engine", "translate", "ledger", "wire", "auth", "cluster"]),
+    (
+        "fleet",
+        &["units", "metrics", "objects", "api", "machines", "engine", "translate", "ledger", "wire", "auth", "cluster"],
+    ),
     // surfaces
     ("jobs", &["units", "objects", "api", "wire"]),
     ("vcctl", &["units", "objects", "api", "jobs"]),

@@ -136,7 +136,7 @@ fn kind(
         Some(shape) => *shape,
         None => {
             let made = match &job.whole {
-                Some(whole) => whole::shape(&job.priority_class, &spec.namespace, whole, job.price_band)?,
+                Some(whole) => whole::shape(job, &spec.namespace, whole)?,
                 None => shape(job, placing)?,
             };
             let (shape, _) = canonical(&serde_json::to_value(&made)?)?;
@@ -290,7 +290,7 @@ fn shape(job: &Completed, placing: Placing<'_>) -> Result<Shape, serde_json::Err
     };
     let pod_spec: core::PodSpec = serde_json::from_value(placing.pod_spec)?;
     let shape = shape_of(&job.priority_class, &job.requests, &metadata, &pod_spec)?;
-    Ok(Shape { price_band: job.price_band, ..shape })
+    Ok(Shape { price_band: job.price_band, retries: job.retries.clone(), ..shape })
 }
 
 /// What scheduling reads of a pod of a priority class that asks for so much.
@@ -313,6 +313,7 @@ pub(crate) fn shape_of(
         template: serde_json::to_value(template)?,
         whole: None,
         price_band: None,
+        retries: None,
     })
 }
 

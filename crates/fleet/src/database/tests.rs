@@ -49,6 +49,7 @@ fn shape(class: &str) -> Shape {
         template: serde_json::json!({ "nodes": ["a", "b"] }),
         whole: None,
         price_band: None,
+        retries: None,
     }
 }
 

@@ -31,6 +31,7 @@ impl Fleet {
             template: serde_json::Value::Null,
             whole: None,
             price_band: None,
+            retries: None,
         };
         let shapes = [(Digest(2), shape)].into();
         let entry = Entry { shapes, events, ..Entry::new(TimeMs(at), queue, "set") };

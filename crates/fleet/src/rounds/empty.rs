@@ -149,6 +149,7 @@ mod tests {
                 template: serde_json::to_value(&template).unwrap(),
                 whole: None,
                 price_band: None,
+                retries: None,
             };
             let floating = [("licence".to_owned(), BTreeMap::new())].into();
             let found = could_hold(&shape, &off, &floating, nodes.iter().map(|facts| ("c", facts)));
@@ -191,6 +192,7 @@ mod tests {
                 template: serde_json::Value::Null,
                 whole: Some(Whole { least, parts: parts.iter().map(part).collect() }),
                 price_band: None,
+                retries: None,
             };
             let floating = [("licence".to_owned(), BTreeMap::new())].into();
             let found = could_hold(&shape, &off, &floating, nodes.iter().map(|(cluster, facts)| (*cluster, facts)));

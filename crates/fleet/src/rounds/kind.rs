@@ -29,7 +29,7 @@ impl Kind {
         let parts = shape.whole.iter().flat_map(|whole| &whole.parts).map(|part| {
             let Part { requests, template, .. } = part.clone();
             let (priority_class, price_band) = (shape.priority_class.clone(), shape.price_band);
-            let shape = Shape { priority_class, requests, template, whole: None, price_band };
+            let shape = Shape { priority_class, requests, template, whole: None, price_band, retries: None };
             Self::read(&shape, constraints, is_market).template
         });
         let parts = parts.collect();

@@ -77,6 +77,7 @@ impl Scene {
             template: serde_json::Value::Null,
             whole: None,
             price_band: None,
+            retries: None,
         };
         let submitted = Submitted { job, spec: Digest(1), shape, priority, gang, fail_fast: false };
         let at = pumice_ledger::TimeMs(self.now);

@@ -28,6 +28,7 @@ impl Scene {
             template: serde_json::Value::Null,
             whole: None,
             price_band: None,
+            retries: None,
         };
         let queue = Event::QueueSet(Box::default());
         ledger.fold(&Entry { events: vec![queue], ..Entry::new(at, "q", "") });

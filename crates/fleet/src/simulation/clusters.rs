@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::executor::facts::{Container, ContainerState};
 use crate::executor::stuck::StuckRules;
 use crate::submit::annotations::VOLCANO_JOB;
 
@@ -191,6 +192,11 @@ impl World {
             pod.since = now;
             if pod.phase == PodPhase::Succeeded {
                 self.succeeded.insert(run);
+            }
+            if pod.phase == PodPhase::Failed && is_slow {
+                let (exit_code, reason, message) = (137, "OOMKilled".to_owned(), String::new());
+                let state = ContainerState::Ended { exit_code, reason, message };
+                pod.containers.push(Container { name: "main".to_owned(), state });
             }
             let seen = pod.clone();
             if is_job && before == PodPhase::Running && seen.phase != PodPhase::Succeeded {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::annotations::{EXTERNAL_JOB_URI, FAIL_FAST, PRICE_BAND};
 use super::spec::{list_mut, object_mut};
 use super::{Again, Checked, Completed, Item, ItemError, PriceBand, Rules, Toleration};
-use super::{gang, resources, services};
+use super::{failures, gang, resources, services};
 
 /// Completes an item that was checked.
 pub fn complete(item: &Item, pod_spec: &Value, rules: &Rules) -> Result<Completed, ItemError> {
@@ -24,8 +24,9 @@ pub fn complete(item: &Item, pod_spec: &Value, rules: &Rules) -> Result<Complete
         defaults(fields, item, &priority_class, &requests, rules);
     }
     let (services, ingresses) = services::plan(item, &pod_spec, rules);
+    let retries = failures::own(item, requests.get("memory").copied().map(Quantity::value));
     let alone = item_alone(item, priority_class);
-    Ok(Completed { labels, annotations, pod_spec, services, ingresses, gang, fail_fast, requests, ..alone })
+    Ok(Completed { labels, annotations, pod_spec, services, ingresses, gang, fail_fast, requests, retries, ..alone })
 }
 
 /// What an item of a priority class says apart from its pods.
@@ -46,6 +47,7 @@ pub fn item_alone(item: &Item, priority_class: String) -> Completed {
         priority_class,
         requests: BTreeMap::new(),
         price_band: annotations.get(PRICE_BAND).and_then(|text| PriceBand::parse(text)),
+        retries: failures::own(item, None),
         whole: None,
         annotations,
     }

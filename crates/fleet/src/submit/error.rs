@@ -173,6 +173,10 @@ pub enum ItemError {
     TolerationOfAll { index: usize, key: String },
     #[error("annotations[armadaproject.io/priceBand]: {text:?} is no band: use a letter from A to H, or leave it out")]
     PriceBand { text: String },
+    #[error("annotations[pumice.sh/retries]: {text:?} is no number from 0 to {most}")]
+    Retries { text: String, most: i32 },
+    #[error("annotations[pumice.sh/on-oom]: {source}")]
+    OnOom { source: pumice_machines::job::ScaleUpError },
     #[error("services[{index}].name: {name:?}: {source}")]
     ServiceName { index: usize, name: String, source: pumice_objects::names::NameError },
     #[error("services[{index}].name: {name:?} is the name of services[{first}], too: choose another")]

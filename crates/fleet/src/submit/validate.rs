@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::annotations::PRICE_BAND;
 use super::error::Place;
 use super::{Again, Item, ItemError, PriceBand, Rules, Submission, SubmitError};
-use super::{gang, resources, services, spec};
+use super::{failures, gang, resources, services, spec};
 
 type Rule = Result<(), ItemError>;
 
@@ -42,6 +42,7 @@ pub fn item<'i>(item: &'i Item, rules: &Rules) -> Result<&'i Value, ItemError> {
     client_id(&item.client_id, rules)?;
     tolerations(pod_spec, rules)?;
     price_band(item)?;
+    failures::check(item)?;
     services::check_names(item, rules)?;
     node_labels(item, pod_spec)?;
     priority(item.priority)?;
@@ -71,6 +72,7 @@ pub fn pod_spec(pod_spec: &Value, rules: &Rules) -> Rule {
 pub fn item_alone(item: &Item, rules: &Rules) -> Rule {
     client_id(&item.client_id, rules)?;
     price_band(item)?;
+    failures::check(item)?;
     priority(item.priority)
 }
 

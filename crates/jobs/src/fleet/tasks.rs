@@ -73,19 +73,16 @@ const TASK_FIELDS: &[&str] = &[
 /// What is wished for on a platform and can't be had here: the field, and what to do instead.
 const NOT_OF_JOBS: &[(&str, &str)] =
     &[("ttlSecondsAfterFinished", "a fleet forgets jobs by a rule of its own: leave the field out")];
-const NOT_OF_TASKS: &[(&str, &str)] = &[("maxParallel", PARALLEL), ("retries", TRIES)];
+const NOT_OF_TASKS: &[(&str, &str)] = &[("maxParallel", PARALLEL)];
 const PARALLEL: &str =
     "a fleet does not bound how many of a job run at a time: leave --max-parallel out, the queue's share bounds them";
-const TRIES: &str = "a fleet runs failed pods again by the retry policy of the queue: leave --retries out";
 const NOT_BY_ANNOTATION: &[(&str, &str)] = &[
     (AFTER, "a fleet starts jobs as there is room: leave --after out, and submit this one when the other has ended"),
     (
         DEADLINE,
         "a fleet knows no deadlines: leave --deadline out, and ask for another --priority (--timeout ends a pod that runs too long)",
     ),
-    (ON_OOM, "a fleet does not raise memory by itself: leave --on-oom out, and submit again with more --memory"),
     (MAX_PARALLEL, PARALLEL),
-    (RETRIES, TRIES),
 ];
 
 /// What a fleet is asked for.
@@ -105,8 +102,8 @@ pub fn items(job: &Value, key: &str) -> Result<Asked, Refusal> {
     let [name, namespace] = ["/metadata/name", "/metadata/namespace"].map(|pointer| text_at(job, pointer));
     let spec = object(job.get("spec"), "spec")?;
     known(spec, "spec", SPEC_FIELDS)?;
-    refuse(spec, NOT_OF_JOBS)?;
-    refuse_annotations(job.pointer("/metadata/annotations"))?;
+    refuse(Some(spec), NOT_OF_JOBS)?;
+    refuse(fields_at(job, "/metadata/annotations"), NOT_BY_ANNOTATION)?;
     let tasks = spec.get("tasks").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let replicas: Vec<u64> = tasks.iter().map(replicas).collect::<Result<_, _>>()?;
     let total: u64 = replicas.iter().sum();
@@ -116,8 +113,8 @@ pub fn items(job: &Value, key: &str) -> Result<Asked, Refusal> {
     for task in tasks {
         let fields = object(Some(task), "spec.tasks")?;
         known(fields, "spec.tasks", TASK_FIELDS)?;
-        refuse(fields, NOT_OF_TASKS)?;
-        refuse_annotations(task.pointer("/template/metadata/annotations"))?;
+        refuse(Some(fields), NOT_OF_TASKS)?;
+        refuse(fields_at(task, "/template/metadata/annotations"), NOT_BY_ANNOTATION)?;
     }
     if whole::is_wanted(spec) {
         return whole::item(job, key, manifest(job)?);
@@ -125,7 +122,7 @@ pub fn items(job: &Value, key: &str) -> Result<Asked, Refusal> {
     let gang = gang(spec, total)?;
     let mut items = Vec::new();
     for (number, (task, replicas)) in tasks.iter().zip(replicas).enumerate() {
-        let template = Template::read(task, number, spec)?;
+        let template = Template::read(task, number, job)?;
         for index in 0..replicas {
             let mut item = template.item(index)?;
             item.annotations.insert(JOB_NAME.to_owned(), name.to_owned());
@@ -209,16 +206,14 @@ pub(super) fn is_said(value: &Value) -> bool {
     }
 }
 
-fn refuse(fields: &Map<String, Value>, wishes: &[(&str, &str)]) -> Result<(), Refusal> {
-    match wishes.iter().find(|(field, _)| fields.get(*field).is_some_and(is_said)) {
-        Some((_, instead)) => Err(Refusal::not_here(*instead)),
-        None => Ok(()),
-    }
+pub(super) fn fields_at<'j>(value: &'j Value, pointer: &str) -> Option<&'j Map<String, Value>> {
+    value.pointer(pointer).and_then(Value::as_object)
 }
 
-fn refuse_annotations(annotations: Option<&Value>) -> Result<(), Refusal> {
-    match annotations.and_then(Value::as_object) {
-        Some(annotations) => refuse(annotations, NOT_BY_ANNOTATION),
+/// Refuses what is wished for and can't be had, with what to do instead.
+pub(super) fn refuse(fields: Option<&Map<String, Value>>, wishes: &[(&str, &str)]) -> Result<(), Refusal> {
+    match wishes.iter().find(|(field, _)| fields.is_some_and(|fields| fields.get(*field).is_some_and(is_said))) {
+        Some((_, instead)) => Err(Refusal::not_here(*instead)),
         None => Ok(()),
     }
 }
@@ -253,7 +248,7 @@ struct Template {
 }
 
 impl Template {
-    fn read(task: &Value, number: usize, spec: &Map<String, Value>) -> Result<Self, Refusal> {
+    fn read(task: &Value, number: usize, job: &Value) -> Result<Self, Refusal> {
         let name = match text_at(task, "/name") {
             "" => format!("default{number}"),
             name => name.to_owned(),
@@ -264,7 +259,13 @@ impl Template {
                 metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_object).into_iter().flatten();
             fields.filter_map(|(key, text)| Some((key.clone(), text.as_str()?.to_owned()))).collect()
         };
-        let annotations: BTreeMap<String, String> = texts("annotations");
+        let mut annotations: BTreeMap<String, String> = texts("annotations");
+        if let Some(retries) = task.get("retries").filter(|retries| is_said(retries)) {
+            annotations.insert(RETRIES.to_owned(), retries.to_string());
+        }
+        if let Some(rule) = job.pointer("/metadata/annotations").and_then(|all| all.get(ON_OOM)?.as_str()) {
+            annotations.entry(ON_OOM.to_owned()).or_insert_with(|| rule.to_owned());
+        }
         if annotations.get(SCRIPT).is_some_and(|script| script.contains(JOB_ID)) {
             return Err(Refusal::not_here(format!(
                 "the script has the text {JOB_ID}, where a fleet would put the id of a job: write it in another way"
@@ -276,7 +277,7 @@ impl Template {
         })?;
         fields.remove("schedulerName");
         fields.entry("restartPolicy").or_insert_with(|| json!("Never"));
-        if let Some(class) = spec.get("priorityClassName").filter(|class| is_said(class)) {
+        if let Some(class) = job.pointer("/spec/priorityClassName").filter(|class| is_said(class)) {
             fields.entry("priorityClassName").or_insert_with(|| class.clone());
         }
         for containers in ["containers", "initContainers"] {
@@ -382,6 +383,25 @@ mod tests {
         assert!(items.iter().all(|item| item.annotations[GANG_ID] == "k" && item.annotations[GANG_CARDINALITY] == "3"));
     }
 
+    #[test]
+    fn what_is_to_be_done_about_failures_is_on_each_pod() {
+        let job = flags(|flags| {
+            (flags.replicas, flags.min_available, flags.retries) = (Some(2), Some(1), Some(3));
+            flags.on_oom = Some("factor=2,max=1Gi".to_owned());
+        });
+        for item in items(&job, "k").unwrap().items {
+            let said = [RETRIES, ON_OOM].map(|name| item.annotations.get(name).map(String::as_str));
+            assert_eq!(said, [Some("3"), Some("factor=2,ceiling=1Gi")]);
+        }
+        // A field of the task goes before its annotation, and the task's rule before the Job's.
+        let mut job = job;
+        let task = &mut job["spec"]["tasks"][0];
+        task["retries"] = json!(1);
+        task["template"]["metadata"]["annotations"][ON_OOM] = json!("off");
+        let item = items(&job, "k").unwrap().items.remove(0);
+        assert_eq!((item.annotations[RETRIES].as_str(), item.annotations[ON_OOM].as_str()), ("1", "off"));
+    }
+
     fn with_script(flags: &mut JobFlags, text: &str) {
         let script = Script::read("dir/work.py", text.as_bytes(), "t".to_owned(), Carrier::Annotation).unwrap();
         (flags.script, flags.command) = (Some(script), vec!["--fast".to_owned()]);
@@ -431,9 +451,7 @@ mod tests {
     fn what_a_fleet_does_not_do_is_refused_by_its_name() {
         let refused = |job: &Value| items(job, "k").expect_err("refused").message;
         let mut said = Vec::new();
-        said.push(refused(&flags(|flags| flags.retries = Some(2))));
         said.push(refused(&flags(|flags| flags.max_parallel = Some(1))));
-        said.push(refused(&flags(|flags| flags.on_oom = Some("factor=2,max=1Gi".to_owned()))));
         said.push(refused(&flags(|flags| flags.after = vec!["ok:other".to_owned()])));
         said.push(refused(&flags(|flags| flags.deadline = Some("2026-12-01T00:00:00Z".to_owned()))));
         said.push(refused(&flags(|flags| flags.replicas = Some(20_000))));

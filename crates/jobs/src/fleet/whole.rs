@@ -3,7 +3,7 @@
 //! Invariant: pure. A Job goes as a whole only where it can't be jobs of one pod each: those may be anywhere, and share a queue
 //! more finely.
 
-use pumice_api::names::JOB_NAME;
+use pumice_api::names::{JOB_NAME, ON_OOM, RETRIES};
 use pumice_wire::api::JobSubmitRequestItem;
 use serde_json::{Map, Value, json};
 
@@ -20,6 +20,11 @@ const PLAIN: [&str; 2] = ["env", "svc"];
 const OF_JOBS: [&str; 3] = ["policies", "volumes", "networkTopology"];
 /// And of a task.
 const OF_TASKS: [&str; 5] = ["policies", "dependsOn", "topologyPolicy", "partitionPolicy", "minSuccess"];
+
+/// Only some clusters' controllers know these.
+const OF_SINGLE_PODS: &[(&str, &str)] = &[("retries", AGAIN), (RETRIES, AGAIN), (ON_OOM, AGAIN)];
+const AGAIN: &str = "a Job that goes to a cluster as a whole has no pod of it tried again alone: leave --retries and --on-oom \
+                     out, and say --max-retry to run all of it again";
 
 /// Whether a Job's spec can't be jobs of one pod each.
 pub fn is_wanted(spec: &Map<String, Value>) -> bool {
@@ -44,8 +49,13 @@ fn is_part(spec: &Map<String, Value>, tasks: &[Value]) -> bool {
 /// The one item of a Job whose name, namespace and queue are filled in, and whose fields are known to have a meaning.
 ///
 /// # Errors
-/// What is missing.
+/// What is missing, or what such a Job can't have.
 pub fn item(job: &Value, key: &str, manifest: String) -> Result<Asked, Refusal> {
+    tasks::refuse(tasks::fields_at(job, "/metadata/annotations"), OF_SINGLE_PODS)?;
+    for task in job.pointer("/spec/tasks").and_then(Value::as_array).into_iter().flatten() {
+        tasks::refuse(task.as_object(), OF_SINGLE_PODS)?;
+        tasks::refuse(tasks::fields_at(task, "/template/metadata/annotations"), OF_SINGLE_PODS)?;
+    }
     let mut whole = json!({
         "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": job["metadata"], "spec": job["spec"],
     });
@@ -122,10 +132,17 @@ mod tests {
 
     #[test]
     fn what_only_some_clusters_know_is_refused_in_a_whole_job_too() {
-        let job = job(|job| {
-            job["spec"]["plugins"] = json!({"svc": []});
-            job["spec"]["tasks"][1]["retries"] = json!(2);
-        });
-        assert!(tasks::items(&job, "k").unwrap_err().message.contains("leave --retries out"));
+        let changes: [fn(&mut Value); 3] = [
+            |job| job["spec"]["tasks"][1]["retries"] = json!(2),
+            |job| job["metadata"]["annotations"] = json!({ON_OOM: "factor=2"}),
+            |job| job["spec"]["tasks"][0]["template"]["metadata"] = json!({"annotations": {RETRIES: "2"}}),
+        ];
+        for change in changes {
+            let job = job(|job| {
+                job["spec"]["plugins"] = json!({"svc": []});
+                change(job);
+            });
+            assert!(tasks::items(&job, "k").unwrap_err().message.contains("leave --retries and --on-oom out"), "{job}");
+        }
     }
 }

@@ -208,3 +208,25 @@ fn a_try_for_which_no_node_has_room_is_not_made() {
         }
     }
 }
+
+#[test]
+fn a_job_that_says_how_often_is_tried_so_often_and_with_more_memory() {
+    let own = OwnRetries { limit: 1, memory: vec![1500, 1700] };
+    let shape = Shape { requests: [("memory".to_owned(), 1000)].into(), retries: Some(own), ..shape("spare") };
+    let mut story = Story::new(0, vec![]);
+    let entry = Entry { shapes: [(digest("spare"), shape)].into(), ..request("s", vec![submitted(1, "spare")]) };
+    assert!(story.ledger.fold(&entry).is_empty());
+    story.log.push(entry);
+    let oom = || ReportKind::Failed(Failure { cause: Cause::Oom, ..Failure::default() });
+    for (attempt, (said, bytes)) in (1..).zip([(oom(), 1500), (failed("user"), 1500), (oom(), 1700)]) {
+        story.decide(lease(1, "one"));
+        assert_eq!(story.decide(report(1, attempt, said)), ["run failed"]);
+        let job = story.ledger.job(JobId(1)).unwrap();
+        assert_eq!((job.phase, story.ledger.shape(job).requests["memory"]), (Phase::Queued, bytes));
+    }
+    story.decide(lease(1, "one"));
+    assert_eq!(story.decide(report(1, 4, oom())), ["run failed", "failed"]);
+    let text = "tried again 3 times, which is as often as it may be (what the job says)";
+    assert_eq!(story.last_failure().message, text);
+    story.check();
+}

@@ -4,21 +4,17 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pumice_ledger::{Part, PriceBand, Shape, Whole};
+use pumice_ledger::{Part, Shape, Whole};
 
 use super::shape_of;
-use crate::submit;
+use crate::submit::{self, Completed};
 
-/// The shape of a whole job of that class and namespace.
+/// The shape of a whole job of that namespace.
 ///
 /// # Errors
 /// Where a template can't be read.
-pub(super) fn shape(
-    class: &str,
-    namespace: &str,
-    whole: &submit::Whole,
-    price_band: Option<PriceBand>,
-) -> Result<Shape, serde_json::Error> {
+pub(super) fn shape(job: &Completed, namespace: &str, whole: &submit::Whole) -> Result<Shape, serde_json::Error> {
+    let class = &job.priority_class;
     let parts: Vec<Part> = whole.parts.iter().map(|one| part(class, namespace, one)).collect::<Result<_, _>>()?;
     let mut requests: BTreeMap<String, i64> = BTreeMap::new();
     for part in &parts {
@@ -28,11 +24,12 @@ pub(super) fn shape(
         }
     }
     Ok(Shape {
-        priority_class: class.to_owned(),
+        priority_class: class.clone(),
         requests,
         template: serde_json::Value::Null,
         whole: Some(Whole { least: whole.least, parts }),
-        price_band,
+        price_band: job.price_band,
+        retries: job.retries.clone(),
     })
 }
 

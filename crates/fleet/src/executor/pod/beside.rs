@@ -91,6 +91,7 @@ fn nothing(namespace: &str) -> Completed {
         priority_class: String::new(),
         requests: BTreeMap::new(),
         price_band: None,
+        retries: None,
         whole: None,
     }
 }

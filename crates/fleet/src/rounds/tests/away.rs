@@ -44,6 +44,7 @@ fn submit_gpu(scene: &mut Scene, cores: i64) -> JobId {
         template: serde_json::to_value(template).unwrap(),
         whole: None,
         price_band: None,
+        retries: None,
     };
     let digest = Digest(9_000_000 + cores.unsigned_abs() as u128);
     let submitted = Submitted { job, spec: Digest(1), shape: digest, priority: 0, gang: None, fail_fast: false };

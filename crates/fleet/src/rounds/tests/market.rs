@@ -35,6 +35,7 @@ pub(super) fn submit_of(
         template: serde_json::Value::Null,
         whole: None,
         price_band,
+        retries: None,
     };
     let number = cores.unsigned_abs() as u128 * 100 + price_band.map_or(0, |band| band as u128 + 1);
     let shape = Digest(number * 10 + u128::from(class == "urgent"));

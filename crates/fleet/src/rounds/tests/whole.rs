@@ -35,6 +35,7 @@ pub(super) fn submit(scene: &mut Scene, queue: &str, least: u32, parts: &[(u32, 
         template: serde_json::Value::Null,
         whole: Some(whole),
         price_band: None,
+        retries: None,
     };
     let shape = Digest(1_000_000_000 + job.0);
     let submitted = Submitted { job, spec: Digest(1), shape, priority: 0, gang: None, fail_fast: false };
