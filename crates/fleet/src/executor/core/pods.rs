@@ -94,13 +94,19 @@ impl Core {
             if let Some(leaving) = &mut run.leaving {
                 leaving.asked = None;
             }
-            self.stop(id, Ending::Gone(DELETED.to_owned()));
-            return self.remove_leftover(id);
+            return self.end_with_first_pod(id);
         }
         run.settle(self.now, DELETED);
         if run.acknowledged {
             self.forget(id);
         }
+    }
+
+    /// A run ends with its first pod: with that deleted by somebody else, a second one that is there, or may be, goes.
+    fn end_with_first_pod(&mut self, id: RunId) {
+        // A run that has no end yet is over once the second pod is gone; one that has its end keeps it, and loses the pod.
+        self.stop(id, Ending::Gone(DELETED.to_owned()));
+        self.remove_leftover(id);
     }
 
     pub(super) fn member_failed(&mut self, pod: &PodFacts) {
@@ -123,18 +129,17 @@ impl Core {
         self.creating = self.creating.saturating_sub(1);
         let Some(run) = self.runs.get_mut(&id).filter(|run| matches!(run.stage, Stage::Creating(_))) else { return };
         let is_gone = run.removed.as_ref() == Some(&uid);
-        // The one before was seen, and had this one's name: it is gone, and the run with it.
         run.unheard = 0;
-        let had_another = run.removed.is_some() && !is_gone || run.pod.as_ref().is_some_and(|pod| pod.uid != uid);
+        // An earlier one that was seen had this one's name, so that it is gone.
+        let is_second = run.removed.is_some() && !is_gone || run.pod.as_ref().is_some_and(|pod| pod.uid != uid);
         run.pod.take_if(|pod| pod.uid != uid);
         if run.pod.is_some() {
             run.stage = Stage::Known;
         } else {
             run.made(uid, self.now);
         }
-        if had_another {
-            self.stop(id, Ending::Gone(DELETED.to_owned()));
-            self.remove_leftover(id);
+        if is_second {
+            self.end_with_first_pod(id);
         }
         if is_gone { self.gone(id) } else { self.drive(id) }
     }
