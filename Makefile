@@ -44,9 +44,11 @@ wheel: ## build the Python wheel, with jobctl and pumice in it, into target/whee
 test-wheel: ## build it, install it where nothing is, and run a job from it
 	./tests/python/wheel $$(./python/wheel)
 
+# Of the fuzz targets a check links nothing, so that libFuzzer itself, in C++, need not be built.
 lint: ## format, clippy, the rules of the house
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --features pumice-realkube/lane --quiet -- -D warnings
+	CUSTOM_LIBFUZZER_PATH=./none $(CARGO) check --locked --quiet --manifest-path fuzz/Cargo.toml --target-dir $(dir $(BUILT))
 	$(CARGO) run --quiet -p xtask -- tidy
 	./tests/python/run lint
 
