@@ -22,6 +22,7 @@ mod shards;
 mod volumes;
 
 pub use error::RenderError;
+pub(crate) use rules::OFF;
 pub use script::{SCRIPT, config_map};
 pub use shards::{RULE_VARIABLE, ShardRun};
 

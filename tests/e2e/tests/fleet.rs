@@ -131,7 +131,7 @@ fn what_a_fleet_does_not_do_is_said_with_what_to_do_instead() {
     fleet.jobctl(sleeps).ok();
     let submit = |flags: &[&str]| [&["submit"][..], &SMALL, flags, &["--", "true"]].concat().join(" ");
     for (line, code, said) in [
-        (submit(&["--retries", "2"]), 2, "retry policy of the queue"),
+        (submit(&["--replicas", "3", "--gang", "2", "--retries", "2"]), 2, "leave --retries and --on-oom out"),
         (submit(&["--max-parallel", "1"]), 2, "leave --max-parallel out"),
         ("submit -- true".to_owned(), 2, "say --cpu and --memory"),
         (submit(&["--queue", "nobodys"]), 3, "there is no queue nobodys; the only one is research"),
@@ -283,6 +283,30 @@ fn a_script_goes_along_and_is_the_pods_own_process() {
     assert_eq!(again, "job/one-r2\n");
     assert_ne!(fleet.jobctl(["wait", "one-r2", "--timeout", "60s"]).code, 0);
     assert_eq!(fleet.jobctl(["logs", "one-r2"]).ok(), fleet.jobctl(["logs", "one"]).ok());
+}
+
+#[test]
+fn a_pod_that_fails_is_tried_as_often_as_its_job_says() {
+    let platform = Platform::start(Setup::default());
+    let fleet = Fleet::server(&[]);
+    fleet.known().ok();
+    let _executor = fleet.executor("east", &platform.data_dir().join("kubeconfig"));
+    let script = "echo attempt $PUMICE_ATTEMPT; test $PUMICE_ATTEMPT = 3";
+    let run = |name: &str, flags: &[&str]| {
+        fleet.jobctl([&["run", "--name", name][..], &SMALL, flags, &["--", "sh", "-c", script]].concat())
+    };
+    let ran = run("enough", &["--retries", "2"]);
+    assert!(ran.code == 0 && ran.stdout.contains("attempt 3"), "{ran:?}");
+    let ran = run("few", &["--retries", "1"]);
+    assert!(ran.code == 1 && ran.stdout.contains("attempt 2") && !ran.stdout.contains("attempt 3"), "{ran:?}");
+    // What eats too much gets more; what its job does not let grow so far fails for that.
+    let eats = ["--", "dd", "if=/dev/zero", "of=/dev/null", "bs=100M", "count=1"];
+    let hungry = |name: &str, rule: &str| {
+        let flags = ["--cpu", "1", "--memory", "32Mi", "--on-oom", rule];
+        fleet.jobctl([&["run", "--name", name][..], &flags, &eats].concat())
+    };
+    assert_eq!(hungry("grows", "factor=8").code, 0);
+    assert_ne!(hungry("small", "factor=2,max=64Mi").code, 0);
 }
 
 /// Armada's calls for logs and cordons, over plain HTTP.

@@ -52,9 +52,7 @@ pub fn run(session: &Session, args: &RunArgs) -> Result<Exit, Failure> {
 }
 
 async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job: &JobRef) -> Result<Exit, Failure> {
-    // A fleet's pods are in clusters that are not reached from here.
-    let options =
-        (!args.no_logs && !connection.is_fleet()).then(|| LogOptions { follow: true, ..LogOptions::default() });
+    let options = (!args.no_logs).then(|| LogOptions { follow: true, ..LogOptions::default() });
     let mut attended = Attended::new(session, connection, job, options, false)?;
     let (mut several, mut told_part) = (false, false);
     while let Some(happening) = attended.next().await? {

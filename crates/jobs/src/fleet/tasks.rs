@@ -15,7 +15,7 @@ use super::objects::MANIFEST;
 use super::refusal::Refusal;
 use super::whole;
 use crate::call::text_at;
-use crate::render::{REPLICAS_MAX, SCRIPT};
+use crate::render::{OFF, REPLICAS_MAX, SCRIPT};
 
 /// Jobs of one request, which may have 10,000: smaller ones share the server's transactions and show progress.
 pub const ITEMS_MAX: usize = 2_000;
@@ -263,8 +263,10 @@ impl Template {
         if let Some(retries) = task.get("retries").filter(|retries| is_said(retries)) {
             annotations.insert(RETRIES.to_owned(), retries.to_string());
         }
-        if let Some(rule) = job.pointer("/metadata/annotations").and_then(|all| all.get(ON_OOM)?.as_str()) {
-            annotations.entry(ON_OOM.to_owned()).or_insert_with(|| rule.to_owned());
+        let rule = fields_at(job, "/metadata/annotations").and_then(|all| all.get(ON_OOM)?.as_str());
+        // A task's own goes before, but where the Job turns all of them off.
+        if let Some(rule) = rule.filter(|rule| rule.trim() == OFF || !annotations.contains_key(ON_OOM)) {
+            annotations.insert(ON_OOM.to_owned(), rule.to_owned());
         }
         if annotations.get(SCRIPT).is_some_and(|script| script.contains(JOB_ID)) {
             return Err(Refusal::not_here(format!(
@@ -397,9 +399,11 @@ mod tests {
         let mut job = job;
         let task = &mut job["spec"]["tasks"][0];
         task["retries"] = json!(1);
-        task["template"]["metadata"]["annotations"][ON_OOM] = json!("off");
+        task["template"]["metadata"]["annotations"][ON_OOM] = json!("step=1Gi");
         let item = items(&job, "k").unwrap().items.remove(0);
-        assert_eq!((item.annotations[RETRIES].as_str(), item.annotations[ON_OOM].as_str()), ("1", "off"));
+        assert_eq!((item.annotations[RETRIES].as_str(), item.annotations[ON_OOM].as_str()), ("1", "step=1Gi"));
+        job["metadata"]["annotations"][ON_OOM] = json!("off");
+        assert_eq!(items(&job, "k").unwrap().items.remove(0).annotations[ON_OOM], "off", "whatever its tasks say");
     }
 
     fn with_script(flags: &mut JobFlags, text: &str) {

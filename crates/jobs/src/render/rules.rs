@@ -16,7 +16,7 @@ const OOM_MAX: f64 = 100.0;
 const AFTER_MAX: usize = 100;
 
 /// Memory stays as it is, whatever the queue says.
-pub(super) const OFF: &str = "off";
+pub(crate) const OFF: &str = "off";
 
 /// The annotation that `--on-oom factor=1.5,max=64Gi,tries=3` or `--on-oom off` stands for.
 pub(super) fn on_oom(text: &str) -> Result<String, RenderError> {
