@@ -197,8 +197,9 @@ class PlatformJob:
             lines = tuple(self.logs(index, tail=LOG_LINES))
         except _core.CoreError:
             lines = ()
-        killed = "It needed more memory than it had asked for." if pod["oom"] else "Its process was ended under it."
-        message = pod["message"] or killed
+        message = pod["message"] or "Its process was ended under it."
+        if pod["oom"]:
+            message = "It needed more memory than it had asked for."
         if pod["exit_code"] == _NOT_BEGUN and lines:
             message = lines[-1].removeprefix("pumice.worker: ")
         elif self._options.image is not None and pod["exit_code"] in _NO_PYTHON:

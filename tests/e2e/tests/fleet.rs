@@ -299,6 +299,7 @@ fn a_pod_that_fails_is_tried_as_often_as_its_job_says() {
     assert!(ran.code == 0 && ran.stdout.contains("attempt 3"), "{ran:?}");
     let ran = run("few", &["--retries", "1"]);
     assert!(ran.code == 1 && ran.stdout.contains("attempt 2") && !ran.stdout.contains("attempt 3"), "{ran:?}");
+    assert!(ran.stderr.contains("ended with exit code 1: it was run 2 times"), "{ran:?}");
     // What eats too much gets more; what its job does not let grow so far fails for that.
     let eats = ["--", "dd", "if=/dev/zero", "of=/dev/null", "bs=100M", "count=1"];
     let hungry = |name: &str, rule: &str| {

@@ -6,7 +6,7 @@ use pumice_wire::api::{JobDetails, JobState};
 use pumice_wire::job_sets::JobSet;
 use serde_json::{Map, Value, json};
 
-use super::story::{Stage, Story, Tally, Told};
+use super::story::{ContainerEnd, Stage, Story, Tally, Told};
 use super::whole::VOLCANO_JOB;
 use crate::call::text_at;
 use crate::pods::ATTEMPT;
@@ -190,9 +190,12 @@ fn pod_status(told: &Told) -> Value {
         // A pod that somebody ended is gone; who asks for it nevertheless is told so.
         Stage::Cancelled => json!({"phase": "Failed", "reason": "Cancelled", "message": told.message}),
         Stage::Failed => {
-            let containers = told.containers.iter();
-            let containers: Vec<Value> =
-                containers.map(|end| status(&end.name, ended(end.exit_code, &end.reason, &end.message))).collect();
+            let again = Some(told.attempts).filter(|runs| *runs > 1).map(|runs| format!("it was run {runs} times"));
+            let container = |end: &ContainerEnd| {
+                let said = again.as_ref().filter(|_| end.message.is_empty()).unwrap_or(&end.message);
+                status(&end.name, ended(end.exit_code, &end.reason, said))
+            };
+            let containers: Vec<Value> = told.containers.iter().map(container).collect();
             json!({"phase": "Failed", "reason": "", "message": told.message, "containerStatuses": containers})
         }
     }
@@ -233,7 +236,6 @@ mod tests {
     use pumice_api::batch::Job;
     use pumice_wire::job_sets::JobsInState;
 
-    use super::super::story::ContainerEnd;
     use super::*;
     use crate::outcome::{JobEnd, end_of, pod_failures};
     use crate::pods::PodBrief;
@@ -332,7 +334,7 @@ mod tests {
         let pod: Pod = serde_json::from_value(pod("sweep", "01b", &told)).unwrap();
         assert_eq!(
             pod_failures(std::slice::from_ref(&pod))[0].sentence(),
-            "pod sweep-main-3 ended with exit code 137 (OOMKilled)"
+            "pod sweep-main-3 ended with exit code 137 (OOMKilled): it was run 2 times"
         );
         let brief = PodBrief::of(&pod);
         assert_eq!((brief.index, brief.attempt, brief.oom, brief.task.as_str()), (Some(3), Some(2), true, "main"));
