@@ -13,7 +13,7 @@ use crate::config::{Action, Config};
 use crate::cycle::Failure;
 use crate::facts::GroupPhase;
 use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TaskId};
-use crate::minimum::missing;
+use crate::minimum;
 use crate::policy::Policy;
 use crate::share;
 use crate::world::ends::Surety;
@@ -192,17 +192,25 @@ fn is_about(before: &[i64], now: &[i64]) -> bool {
 
 /// The group's part of what waits; nothing of one that has its minimum. O(its tasks).
 fn entry_of(tables: &Tables, policy: &Policy, group: GroupId) -> Option<Entry> {
-    if !tables.groups.waiting.contains(&group) {
+    if !tables.groups.is_waiting(group) {
         return None;
     }
     let row = tables.groups.row(group);
     if !row.exists() || row.is_coming() {
         return None;
     }
-    let missing = missing(tables, group);
-    let size = share::dominant(&missing.total, &tables.nodes.total) / (share::WHOLE / SIZE_WHOLE);
-    let size = size.min(SIZE_MAX);
-    let run_ms = tables.typical_run_of_all(group, &missing.parts);
+    let (size, run_ms) = match minimum::only(tables, row) {
+        Some(class) => {
+            let demand = &tables.classes.row(class).demand;
+            (share::dominant_of(demand, &tables.nodes.total), tables.typical_run(group, class))
+        }
+        None => {
+            let missing = minimum::missing(tables, group);
+            let run_ms = tables.typical_run_of_all(group, &missing.parts);
+            (share::dominant(&missing.total, &tables.nodes.total), run_ms)
+        }
+    };
+    let size = (size / (share::WHOLE / SIZE_WHOLE)).min(SIZE_MAX);
     let shares = policy.shares_among_namespaces(tables, row.queue);
     let namespace = if shares { row.namespace_id } else { NamespaceId::from(0) };
     Some(Entry::new((row.queue, namespace), row.priority, row.created, size, run_ms))
@@ -215,7 +223,7 @@ fn order(tables: &Tables, policy: &Policy, left: GroupId, right: GroupId) -> Ord
 }
 
 fn place_of(tables: &Tables, policy: &Policy, config: &Config, group: GroupId) -> Place {
-    if !tables.groups.waiting.contains(&group) {
+    if !tables.groups.is_waiting(group) {
         return Place::Nowhere;
     }
     let row = tables.groups.row(group);

@@ -254,7 +254,7 @@ fn is_ready(cycle: &Cycle<'_>, group: GroupId) -> bool {
 fn kept(cycle: &Cycle<'_>, group: GroupId, failure: Option<Arc<Failure>>) -> Option<Kept> {
     let row = cycle.tables.groups.row(group);
     let is_absent = !row.exists() && row.pending() > 0;
-    let waits = cycle.tables.groups.waiting.contains(&group) && (row.pending() > 0 || !is_ready(cycle, group));
+    let waits = cycle.tables.groups.is_waiting(group) && (row.pending() > 0 || !is_ready(cycle, group));
     let failure = match failure {
         _ if is_absent => Arc::new(not_found(row)),
         _ if !waits => return None,
@@ -267,7 +267,7 @@ fn kept(cycle: &Cycle<'_>, group: GroupId, failure: Option<Arc<Failure>>) -> Opt
 
 /// Its PodGroup is not there.
 fn not_found(row: &GroupRow) -> Failure {
-    let made = row.name.starts_with(MADE_PREFIX);
+    let made = row.name().starts_with(MADE_PREFIX);
     Failure::at(Stage::NoGroup, vec![Reason::GroupNotFound { group: row.key(), made }])
 }
 
@@ -360,7 +360,7 @@ fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
     row.writing = true;
     cycle.plan.groups.push(GroupUpdate {
         namespace: row.namespace.to_string(),
-        name: row.name.to_string(),
+        name: row.name().to_owned(),
         uid: row.uid.to_string(),
         annotations: moved.into_iter().map(|name| (JOB_HYPER_NODE.to_owned(), name.to_string())).collect(),
         status,
@@ -369,7 +369,9 @@ fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
 
 /// False if some are to be told later.
 fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, failure: &Failure) -> bool {
-    if cycle.tables.groups.row(group).tasks.is_empty() {
+    // Those that lie in a bucket are told by it, where nobody else is.
+    let by_bucket = !cycle.config.tells_pods && cycle.backlog.bucket_of(group).is_some();
+    if by_bucket || cycle.tables.groups.row(group).tasks.is_empty() {
         return true;
     }
     let class = cycle.tables.groups.share_name(&failure.class());
@@ -395,7 +397,7 @@ fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, failure: &Failure) -> bool
     }
     let condition = if failure.stage == Stage::Binding { "SchedulerError" } else { "Unschedulable" };
     let message = said(cycle.tables, group).map(|reasons| reasons.summary()).unwrap_or_default();
-    for task in cycle.tables.groups.row(group).tasks.clone() {
+    for task in cycle.tables.groups.row(group).tasks.clone().iter().copied() {
         let row = cycle.tables.tasks.row_mut(task.index());
         let told = row.noticed.as_ref().is_some_and(|told| too_soon.is_some() || *told == class);
         if row.state != TaskState::Pending || row.gated || told {

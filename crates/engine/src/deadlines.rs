@@ -29,7 +29,7 @@ pub(crate) fn look(cycle: &mut Cycle<'_>) {
         let row = cycle.tables.groups.row_mut(group);
         let told = std::mem::replace(&mut row.told_late, late);
         if let Some(expected) = end.filter(|_| late && !told) {
-            let (namespace, name, uid) = (row.namespace.to_string(), row.name.to_string(), row.uid.to_string());
+            let (namespace, name, uid) = (row.namespace.to_string(), row.name().to_owned(), row.uid.to_string());
             cycle.plan.late.push(Late { namespace, name, uid, deadline, expected });
         }
     }

@@ -56,6 +56,13 @@ pub(crate) fn missing(tables: &Tables, group: GroupId) -> Missing {
     of_parts(tables, choose(row, candidates, least))
 }
 
+/// The class of the pod that is all a group needs, where it wants one and has just that one: most groups do.
+pub(crate) fn only(tables: &Tables, row: &GroupRow) -> Option<ClassId> {
+    let is_single = row.min_member == 1 && row.tasks.len() == 1 && row.owner.is_none();
+    let task = row.tasks.first().filter(|_| is_single).map(|task| tables.task(*task))?;
+    (task.state == TaskState::Pending).then_some(task.class)
+}
+
 /// Just these pods.
 pub(crate) fn of_pods(tables: &Tables, tasks: &[TaskId]) -> Missing {
     let mut parts: Vec<Part> = Vec::new();

@@ -26,6 +26,8 @@ const PODS_LOOKED_AT_MAX: usize = 100_000;
 const WATCHED_MAX: usize = 4_096;
 /// Of these, in one cycle.
 const WATCHED_A_CYCLE: usize = 16;
+/// Tried for that: where nothing can be told of many, the rest is not asked for.
+const TRIED_A_CYCLE: usize = 256;
 /// Guesses remembered of each length.
 const REMEMBERED: usize = 128;
 /// Fewer say nothing.
@@ -76,6 +78,7 @@ pub(crate) struct Outlook {
     /// What was guessed, when, of a group made when.
     watched: FxHashMap<GroupId, (TimeMs, TimeMs, i64)>,
     watched_now: usize,
+    tried_now: usize,
     /// By length of the guess, the oldest replaced first.
     came: Vec<(Ratios, usize)>,
 }
@@ -83,7 +86,7 @@ pub(crate) struct Outlook {
 impl Outlook {
     /// A cycle ends: what runs is looked at, if it is time to. True if it was.
     pub(crate) fn refresh(&mut self, tables: &Tables, backlog: &Backlog, now: TimeMs) -> bool {
-        self.watched_now = 0;
+        (self.watched_now, self.tried_now) = (0, 0);
         let every = forecast::renewal_ms(tables);
         let is_fresh = self.releases.as_ref().is_some_and(|old| now < old.at.plus_ms(every));
         let is_due = !is_fresh && (backlog.lines.all().next().is_some() || !tables.groups.deadlines.is_empty());
@@ -101,9 +104,11 @@ impl Outlook {
             return;
         }
         let known = self.watched.get(&group).is_some_and(|(of, ..)| *of == created);
-        if known || self.watched_now >= WATCHED_A_CYCLE || self.watched.len() >= WATCHED_MAX {
+        let enough = self.watched_now >= WATCHED_A_CYCLE || self.tried_now >= TRIED_A_CYCLE;
+        if known || enough || self.watched.len() >= WATCHED_MAX {
             return;
         }
+        self.tried_now += 1;
         if let Some(lead) = self.lead((tables, policy, backlog), group, now, Look::Sums) {
             self.watched_now += 1;
             self.watched.insert(group, (created, now, lead));
@@ -267,7 +272,7 @@ fn before(tables: &Tables, policy: &Policy, backlog: &Backlog, tenant: Tenant, o
 }
 
 crate::save::saved! {
-    Outlook { releases, watched, watched_now, came };
+    Outlook { releases, watched, watched_now, tried_now, came };
     Releases { at, free, endless, work, ends };
 }
 

@@ -144,11 +144,11 @@ impl Policy {
         let decided = self.with(Switch::JobOrder).map(|plugin| plugin.job_order(tables, left, right));
         first_decided(decided).then_with(|| {
             let (left, right) = (tables.groups.row(left), tables.groups.row(right));
-            (left.created, &left.uid, &left.namespace, &left.name).cmp(&(
+            (left.created, &left.uid, &left.namespace, left.name()).cmp(&(
                 right.created,
                 &right.uid,
                 &right.namespace,
-                &right.name,
+                right.name(),
             ))
         })
     }

@@ -56,6 +56,12 @@ pub(crate) fn dominant(held: &[i64], of: &[i64]) -> i64 {
     shares.max().unwrap_or(0)
 }
 
+/// The same of a demand.
+pub(crate) fn dominant_of(demand: &Demand, of: &[i64]) -> i64 {
+    let shares = demand.iter().map(|(dim, amount)| (amount, at(of, dim))).filter(|(_, of)| *of > 0);
+    shares.map(|(amount, of)| ratio(amount, of)).max().unwrap_or(0)
+}
+
 /// Upper bounds by dimension; one that is not named has none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Limits(Vec<i64>);

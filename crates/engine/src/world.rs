@@ -131,7 +131,7 @@ impl World {
         self.backlog = Backlog::default();
     }
 
-    /// Makes room for so many pods in all: where many come together, taking them in moves nothing then.
+    /// Makes room for so many more pods: where many come together, taking them in moves nothing then.
     pub fn reserve(&mut self, pods: usize) {
         self.tables.tasks.reserve(pods);
         self.tables.groups.table.reserve(pods);
@@ -242,7 +242,7 @@ impl World {
             id: group,
             world: self,
             namespace: &row.namespace,
-            name: &row.name,
+            name: row.name(),
             owner: row.owner.as_deref(),
             queue: &self.tables.queues.row(row.queue).name,
             phase: row.phase,

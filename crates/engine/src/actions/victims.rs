@@ -108,7 +108,7 @@ impl Hunt {
         };
         let tables = &*cycle.tables;
         let mut nodes = FixedBitSet::with_capacity(tables.nodes.table.span());
-        let tasks = groups.iter().flat_map(|group| &tables.groups.row(*group).tasks);
+        let tasks = groups.iter().flat_map(|group| tables.groups.row(*group).tasks.iter());
         let candidates = tasks.filter(|task| self.is_candidate(tables, kept, **task));
         nodes.extend(candidates.filter_map(|task| tables.task(*task).node).map(NodeId::index));
         Grounds::On(nodes)

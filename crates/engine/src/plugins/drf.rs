@@ -145,7 +145,7 @@ fn tree(tables: &Tables) -> Hierarchy {
     }
     for (group, row) in tables.groups.table.iter().filter(|(_, row)| row.exists()) {
         let mut request = Vec::new();
-        for task in &row.tasks {
+        for task in row.tasks.iter() {
             demand(tables, *task).add_to(&mut request, 1);
         }
         tree.add_job(row.queue, group, request, row.allocated.clone());

@@ -11,16 +11,12 @@ use crate::world::groups::GroupRow;
 use crate::world::tables::Tables;
 
 impl Tables {
-    /// The queue, where it is not the default one, and whether the namespace decides.
-    pub(crate) fn queue_of_pod_alone(&self, facts: &PodFacts) -> (Option<Arc<str>>, bool) {
-        let other = |queue: &&str| !queue.is_empty() && **queue != *self.default_queue;
-        match facts.queue.as_deref().filter(other) {
-            Some(queue) => (Some(queue.into()), false),
-            None => (self.queue_of_namespace(&facts.namespace), true),
-        }
+    /// The queue that it names, where that is not the default one; else its namespace decides.
+    pub(crate) fn own_queue<'f>(&self, facts: &'f PodFacts) -> Option<&'f str> {
+        facts.queue.as_deref().filter(|queue| !queue.is_empty() && **queue != *self.default_queue)
     }
 
-    fn queue_of_namespace(&self, namespace: &str) -> Option<Arc<str>> {
+    pub(crate) fn queue_of_namespace(&self, namespace: &str) -> Option<Arc<str>> {
         self.objects.namespaces.all.get(namespace)?.queue.clone()
     }
 

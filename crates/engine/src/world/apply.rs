@@ -243,7 +243,7 @@ impl Tables {
             noticed,
         };
         let leaves = row.evicting.is_some();
-        let task = self.tasks.insert(row.uid.clone(), row);
+        let task = self.tasks.insert(row);
         self.count_task(task, 1);
         if leaves {
             self.evicting.insert(task);
@@ -269,7 +269,7 @@ impl Tables {
             || state == TaskState::Failed && kind.limit_ms.is_some_and(|limit| ran >= limit)
         {
             let row = self.groups.row(group);
-            let names = [&row.namespace, &row.name, &row.uid].map(|name| name.bytes().chain([0]));
+            let names = [&*row.namespace, row.name(), &*row.uid].map(|name| name.bytes().chain([0]));
             let job = stable_hash(names.into_iter().flatten());
             self.runs.note(&kind, job, ran);
         }
@@ -278,40 +278,44 @@ impl Tables {
     /// The group a pod of ours belongs to, made if it is new.
     fn group_of(&mut self, facts: &PodFacts) -> GroupId {
         if let Some(name) = facts.group.as_deref() {
-            return self.intern_group(&facts.namespace, name);
+            return self.intern_group(&facts.namespace, &key_of(&facts.namespace, name), None);
         }
-        let group = self.intern_group(&facts.namespace, &[MADE_PREFIX, &facts.uid].concat());
-        let (queue, inherits_queue) = self.queue_of_pod_alone(facts);
+        let own = self.own_queue(facts);
+        let inherited = if own.is_none() { self.queue_of_namespace(&facts.namespace) } else { None };
+        let queue = own.or(inherited.as_deref());
+        let key = [&facts.namespace, "/", MADE_PREFIX, &facts.uid].concat();
+        let group = self.intern_group(&facts.namespace, &key, queue);
         let priority_class = self.groups.share_name(&facts.priority_class);
         let row = self.groups.row_mut(group);
         if !row.known {
             row.of_one = true;
-            row.inherits_queue = inherits_queue;
+            row.inherits_queue = own.is_none();
             row.phase = if row.phase == GroupPhase::Pending { GroupPhase::Inqueue } else { row.phase };
             row.min_member = 1;
             row.created = facts.created;
             row.priority_class = priority_class;
             row.priority = self.priorities.resolve(&facts.priority_class);
-            self.set_queue(group, queue.as_deref());
+            self.set_queue(group, queue);
         }
         group
     }
 
-    fn intern_group(&mut self, namespace: &str, name: &str) -> GroupId {
-        let queue = self.queues.intern(&self.default_queue);
-        let namespace = self.intern_namespace(namespace);
-        let (group, new) = self.groups.intern((namespace, self.namespaces.row(namespace.index())), name, queue);
-        if new {
-            self.queues.row_mut(queue).groups += 1;
+    /// The group of that key, which is of that namespace; made in that queue, or in the default one, if it is new.
+    fn intern_group(&mut self, namespace: &str, key: &str, queue: Option<&str>) -> GroupId {
+        if let Some(group) = self.groups.table.find(key) {
+            return group;
         }
-        group
+        let queue = self.queues.intern(queue.unwrap_or(&self.default_queue));
+        self.queues.row_mut(queue).groups += 1;
+        let namespace = self.intern_namespace(namespace);
+        self.groups.insert(namespace, self.namespaces.row(namespace.index()).clone(), key.into(), queue)
     }
 
     /// Names of namespaces are few, and are kept.
     fn intern_namespace(&mut self, name: &str) -> NamespaceId {
         self.namespaces.find(name).unwrap_or_else(|| {
             let name: Arc<str> = name.into();
-            self.namespaces.insert(name.clone(), name)
+            self.namespaces.insert(name)
         })
     }
 
@@ -323,7 +327,7 @@ impl Tables {
         let row = self.tasks.remove(&uid).expect("found by its uid");
         if let Some(group) = row.group {
             let group_row = self.groups.row_mut(group);
-            group_row.tasks.remove(&task);
+            group_row.tasks.remove(task);
             group_row.shape_version += 1;
             self.groups.refresh(group);
         }
@@ -351,7 +355,7 @@ impl Tables {
     }
 
     fn upsert_group(&mut self, facts: &GroupFacts) {
-        let group = self.intern_group(&facts.namespace, &facts.name);
+        let group = self.intern_group(&facts.namespace, &key_of(&facts.namespace, &facts.name), None);
         let status = self.groups.share(&facts.status);
         let priority_class = self.groups.share_name(&facts.priority_class);
         let run_profile = self.groups.share_name(&facts.run_profile);
@@ -488,7 +492,7 @@ impl Tables {
         if row.known || !row.tasks.is_empty() {
             return;
         }
-        let (key, queue) = (row.key(), row.queue);
+        let (key, queue) = (row.key.clone(), row.queue);
         self.groups.table.remove(&key);
         self.groups.forget(group);
         self.leave_queue(queue);

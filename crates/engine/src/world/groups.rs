@@ -10,12 +10,15 @@ use rustc_hash::{FxHashSet, FxHasher};
 use crate::cycle::Failure;
 use crate::dims::Demand;
 use crate::facts::{GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
-use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TaskId, TimeMs};
+use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TimeMs};
 use crate::world::sub_jobs::SubJobs;
-use crate::world::table::Table;
+use crate::world::table::{Keyed, Table};
 use crate::world::tasks::{STATES, TaskState};
 
 pub(super) mod marks;
+mod members;
+
+pub(crate) use members::Members;
 
 /// Number of tasks in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -102,7 +105,8 @@ pub(crate) struct Kept {
 pub struct GroupRow {
     pub(crate) namespace: Arc<str>,
     pub(crate) namespace_id: NamespaceId,
-    pub(crate) name: Arc<str>,
+    /// `namespace/name`, by which it is found.
+    pub(crate) key: Arc<str>,
     pub(crate) uid: Arc<str>,
     /// Its PodGroup has been seen.
     pub(crate) known: bool,
@@ -119,7 +123,7 @@ pub struct GroupRow {
     pub(crate) created: TimeMs,
     pub(crate) owner: Option<Box<OwnerFacts>>,
     pub(crate) phase: GroupPhase,
-    pub(crate) tasks: BTreeSet<TaskId>,
+    pub(crate) tasks: Members,
     pub(crate) counts: Counts,
     pub(crate) pending_best_effort: u32,
     /// Releasing tasks that have a node.
@@ -158,10 +162,16 @@ pub struct GroupRow {
     pub(crate) shape_version: u64,
 }
 
+impl Keyed for GroupRow {
+    fn found_by(&self) -> &str {
+        &self.key
+    }
+}
+
 impl GroupRow {
     /// `namespace/name`.
     pub(crate) fn key(&self) -> String {
-        key_of(&self.namespace, &self.name)
+        self.key.to_string()
     }
 
     pub(crate) fn pending(&self) -> u32 {
@@ -217,7 +227,7 @@ impl GroupRow {
 }
 
 pub(crate) fn key_of(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name}")
+    [namespace, "/", name].concat()
 }
 
 fn remember<T: Clone + Eq + Hash>(known: &mut FxHashSet<T>, one: T) -> T {
@@ -309,21 +319,18 @@ impl Groups {
         self.table.row_mut(group.index())
     }
 
-    /// The id of `namespace/name`, as a placeholder if it is new.
-    pub(crate) fn intern(
+    /// Makes a placeholder of that key, which there is none of yet.
+    pub(crate) fn insert(
         &mut self,
-        (namespace_id, namespace): (NamespaceId, &Arc<str>),
-        name: &str,
+        namespace_id: NamespaceId,
+        namespace: Arc<str>,
+        key: Arc<str>,
         queue: QueueId,
-    ) -> (GroupId, bool) {
-        let key = key_of(namespace, name);
-        if let Some(id) = self.table.find(&key) {
-            return (id, false);
-        }
-        let row = GroupRow {
-            namespace: namespace.clone(),
+    ) -> GroupId {
+        self.table.insert(GroupRow {
+            namespace,
             namespace_id,
-            name: name.into(),
+            key,
             uid: Arc::default(),
             known: false,
             of_one: false,
@@ -337,7 +344,7 @@ impl Groups {
             created: TimeMs::default(),
             owner: None,
             phase: GroupPhase::Pending,
-            tasks: BTreeSet::new(),
+            tasks: Members::default(),
             counts: Counts::default(),
             pending_best_effort: 0,
             releasing_placed: 0,
@@ -359,8 +366,12 @@ impl Groups {
             arrived: (0, TimeMs(0)),
             noticed: None,
             shape_version: 0,
-        };
-        (self.table.insert(key.into(), row), true)
+        })
+    }
+
+    /// Whether it is among those that wait.
+    pub(crate) fn is_waiting(&self, group: GroupId) -> bool {
+        self.marks.get(group.index()).is_some_and(|marks| marks.waiting)
     }
 
     /// Puts the group in or out of the waiting ones, and marks its status for review.
@@ -433,6 +444,9 @@ impl Groups {
 
     /// A name that many have.
     pub(crate) fn share_name(&mut self, name: &str) -> Arc<str> {
+        if name.is_empty() {
+            return Arc::default();
+        }
         let known = self.names.get(name).cloned();
         known.unwrap_or_else(|| remember(&mut self.names, name.into()))
     }
@@ -508,7 +522,7 @@ crate::save::saved! {
     ShapePart { role, class, count };
     Noticed { version, class, at };
     Kept { since, failure };
-    GroupRow { namespace, namespace_id, name, uid, known, of_one, queue, inherits_queue, min_member, roles, min_resources, priority_class, priority, created, owner, phase, tasks, counts, pending_best_effort, releasing_placed, allocated, annotations, preemptable, topology, run_profile, deadline, told_late, sub_groups, sub_jobs, told_hyper_node, emitted, half_placed_since, ended, writing, reasons, arrived, noticed, shape_version };
+    GroupRow { namespace, namespace_id, key, uid, known, of_one, queue, inherits_queue, min_member, roles, min_resources, priority_class, priority, created, owner, phase, tasks, counts, pending_best_effort, releasing_placed, allocated, annotations, preemptable, topology, run_profile, deadline, told_late, sub_groups, sub_jobs, told_hyper_node, emitted, half_placed_since, ended, writing, reasons, arrived, noticed, shape_version };
     Groups { table, waiting, half_placed, unadmitted, best_effort, deadlines, owned, absent, dirty, moved, unsettled, marks } except { statuses: FxHashSet::default(), names: FxHashSet::default(), parts: FxHashSet::default() };
     Marks { dirty, moved, unsettled, waiting, unadmitted, best_effort, half_placed };
 }

@@ -8,7 +8,7 @@ use crate::dims::{Demand, Dims, Resources};
 use crate::facts::{HostPort, NodeFacts, NodeUsage, Taint};
 use crate::ids::{DimId, NodeId, TaskId, TimeMs};
 use crate::world::oversubscription;
-use crate::world::table::Table;
+use crate::world::table::{Keyed, Table};
 
 /// A node's facts that don't change with use.
 #[derive(Debug)]
@@ -94,6 +94,12 @@ pub(crate) struct Nodes {
     measured: BTreeSet<(TimeMs, NodeId)>,
     /// Counts changes of offers and facts: what an empty cluster could hold is cached against it.
     pub(crate) offers_version: u64,
+}
+
+impl Keyed for NodeRow {
+    fn found_by(&self) -> &str {
+        &self.name
+    }
 }
 
 impl Nodes {
@@ -223,9 +229,8 @@ impl Nodes {
         if let Some(id) = self.table.find(name) {
             return id;
         }
-        let name: Arc<str> = name.into();
         let row = NodeRow {
-            name: name.clone(),
+            name: name.into(),
             known: false,
             labels: BTreeMap::new(),
             taints: Vec::new(),
@@ -238,7 +243,7 @@ impl Nodes {
             in_flight: 0,
             tasks: Vec::new(),
         };
-        let id = self.table.insert(name, row);
+        let id = self.table.insert(row);
         let columns = self.allocatable.iter_mut().chain(&mut self.used).chain(&mut self.scored);
         for column in
             columns.chain(&mut self.releasing).chain(&mut self.pipelined).chain(&mut self.held).chain(&mut self.room)

@@ -7,7 +7,7 @@ use crate::dims::{CPU, Demand, Dims, MEMORY};
 use crate::facts::{NodeGroupAffinity, QueueFacts, QueueState};
 use crate::ids::{DimId, QueueId, TimeMs};
 use crate::share::add;
-use crate::world::table::Table;
+use crate::world::table::{Keyed, Table};
 use crate::world::tasks::TaskState;
 
 /// What tasks take or want, by dimension.
@@ -96,6 +96,12 @@ pub struct QueueRow {
     pub(crate) emitted: Option<crate::dims::Resources>,
 }
 
+impl Keyed for QueueRow {
+    fn found_by(&self) -> &str {
+        &self.name
+    }
+}
+
 impl QueueRow {
     pub(crate) fn is_open(&self) -> bool {
         self.known && self.state == QueueState::Open
@@ -130,9 +136,8 @@ impl Queues {
         if let Some(id) = self.table.find(name) {
             return id;
         }
-        let name: Arc<str> = name.into();
         let row = QueueRow {
-            name: name.clone(),
+            name: name.into(),
             uid: "".into(),
             known: false,
             state: QueueState::Open,
@@ -154,7 +159,7 @@ impl Queues {
             groups: 0,
             emitted: None,
         };
-        self.table.insert(name, row)
+        self.table.insert(row)
     }
 
     pub(crate) fn upsert(&mut self, facts: &QueueFacts, dims: &mut Dims) {

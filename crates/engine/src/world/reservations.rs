@@ -268,7 +268,7 @@ impl Tables {
                 *cell = cell.saturating_add(*amount);
             }
             let mut given_back: BTreeMap<DimId, i64> = BTreeMap::new();
-            for task in &row.tasks {
+            for task in row.tasks.iter() {
                 let holds = self.task(*task).state.holds_node();
                 if holds && self.end_of(*task, surety, now).is_some_and(|end| end <= at) {
                     for (dim, amount) in self.classes.row(self.task(*task).class).demand.iter() {

@@ -1,10 +1,12 @@
 //! `Table`: rows of one kind with stable ids, found by key, whose freed places are used again.
 //! Ids are given out deterministically, so the same deltas give the same ids. Used by the world's tables.
 
+use std::hash::BuildHasher;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
 
 use crate::save::{LoadError, Save, Source};
 
@@ -70,42 +72,88 @@ impl<T: Save> Save for Pages<T> {
     }
 }
 
+/// A row that is found by a key. The key stays what it is as long as the row is in its table.
+pub(crate) trait Keyed {
+    fn found_by(&self) -> &str;
+}
+
+impl Keyed for Arc<str> {
+    fn found_by(&self) -> &str {
+        self
+    }
+}
+
+/// Where the row of a key is. Of the key there is only a part of its hash, so that a table that grows reads no rows.
+#[derive(Debug, Clone, Copy)]
+struct Spot {
+    hash: u32,
+    index: u32,
+}
+
+impl Spot {
+    /// The table takes some bits from above and some from below.
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash) << 32 | u64::from(hash)
+    }
+}
+
+fn hash(key: &str) -> u32 {
+    (FxBuildHasher.hash_one(key) >> 32) as u32
+}
+
+fn note(spots: &mut HashTable<Spot>, key: &str, index: usize) {
+    let spot = Spot { hash: hash(key), index: u32::try_from(index).expect("fewer than 2^32 rows") };
+    spots.insert_unique(Spot::spread(spot.hash), spot, |spot| Spot::spread(spot.hash));
+}
+
 #[derive(Debug)]
 pub(crate) struct Table<I, T> {
     rows: Pages<T>,
     free: Vec<usize>,
-    keys: FxHashMap<Arc<str>, usize>,
+    spots: HashTable<Spot>,
     ids: PhantomData<I>,
 }
 
-impl<I: From<usize> + Copy, T> Table<I, T> {
+impl<I: From<usize> + Copy, T: Keyed> Table<I, T> {
     pub(crate) fn new() -> Self {
-        Self { rows: Pages::default(), free: Vec::new(), keys: FxHashMap::default(), ids: PhantomData }
+        Self { rows: Pages::default(), free: Vec::new(), spots: HashTable::new(), ids: PhantomData }
+    }
+
+    fn holds(&self, spot: &Spot, hash: u32, key: &str) -> bool {
+        spot.hash == hash && self.rows.get(spot.index as usize).is_some_and(|row| row.found_by() == key)
     }
 
     pub(crate) fn find(&self, key: &str) -> Option<I> {
-        self.keys.get(key).map(|index| I::from(*index))
+        let hash = hash(key);
+        let spot = self.spots.find(Spot::spread(hash), |spot| self.holds(spot, hash, key))?;
+        Some(I::from(spot.index as usize))
     }
 
-    /// Makes room for the keys of so many in all.
-    pub(crate) fn reserve(&mut self, rows: usize) {
-        self.keys.reserve(rows.saturating_sub(self.keys.len()));
+    /// Makes room for so many more.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.spots.reserve(more, |spot| Spot::spread(spot.hash));
     }
 
-    pub(crate) fn insert(&mut self, key: Arc<str>, row: T) -> I {
+    /// Keeps a row whose key is not there yet.
+    pub(crate) fn insert(&mut self, row: T) -> I {
+        debug_assert!(self.find(row.found_by()).is_none(), "{} is there already", row.found_by());
         let index = self.free.pop().unwrap_or_else(|| {
             self.rows.push(None);
             self.rows.len() - 1
         });
+        note(&mut self.spots, row.found_by(), index);
         *self.rows.place(index) = Some(row);
-        self.keys.insert(key, index);
         I::from(index)
     }
 
     pub(crate) fn remove(&mut self, key: &str) -> Option<T> {
-        let index = self.keys.remove(key)?;
-        self.free.push(index);
-        self.rows.place(index).take()
+        let hash = hash(key);
+        let rows = &self.rows;
+        let holds =
+            |spot: &Spot| spot.hash == hash && rows.get(spot.index as usize).is_some_and(|row| row.found_by() == key);
+        let (spot, _) = self.spots.find_entry(Spot::spread(hash), holds).ok()?.remove();
+        self.free.push(spot.index as usize);
+        self.rows.place(spot.index as usize).take()
     }
 
     /// One more than the greatest index ever used.
@@ -134,7 +182,23 @@ impl<I: From<usize> + Copy, T> Table<I, T> {
     }
 }
 
-crate::save::saved_generic!([I: From<usize> + Copy, T: Save] Table<I, T> { rows, free, keys } except { ids: PhantomData });
+impl<I: From<usize> + Copy, T: Save + Keyed> Save for Table<I, T> {
+    fn save(&self, out: &mut Vec<u8>) {
+        self.rows.save(out);
+        self.free.save(out);
+    }
+
+    fn load(from: &mut Source<'_>) -> Result<Self, LoadError> {
+        let (rows, free): (Pages<T>, _) = (Save::load(from)?, Save::load(from)?);
+        let mut spots = HashTable::with_capacity(rows.len());
+        for (index, row) in rows.iter().enumerate() {
+            if let Some(row) = row {
+                note(&mut spots, row.found_by(), index);
+            }
+        }
+        Ok(Self { rows, free, spots, ids: PhantomData })
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -143,22 +207,24 @@ mod tests {
 
     #[test]
     fn places_are_used_again_and_rows_of_all_pages_are_found() {
-        let mut table: Table<TaskId, usize> = Table::new();
+        let mut table: Table<TaskId, Arc<str>> = Table::new();
+        let text = |row: usize| Arc::from(row.to_string());
         let many = 3 * PAGE + 7;
         for row in 0..many {
-            assert_eq!(table.insert(row.to_string().into(), row), TaskId::from(row));
+            assert_eq!(table.insert(text(row)), TaskId::from(row));
         }
-        assert_eq!((table.span(), table.iter().count(), *table.row(PAGE)), (many, many, PAGE));
-        assert_eq!(table.remove("300"), Some(300));
+        assert_eq!((table.span(), table.iter().count(), table.row(PAGE)), (many, many, &text(PAGE)));
+        assert!((0..many).all(|row| table.find(&row.to_string()) == Some(TaskId::from(row))));
+        assert_eq!((table.remove("300"), table.remove("300")), (Some(text(300)), None));
         assert_eq!((table.get(300), table.get(many), table.find("300")), (None, None, None));
-        table.iter_mut().for_each(|row| *row += 1);
         let mut bytes = Vec::new();
         table.save(&mut bytes);
-        let mut loaded: Table<TaskId, usize> = Save::load(&mut bytes.as_slice().into()).unwrap();
+        let mut loaded: Table<TaskId, Arc<str>> = Save::load(&mut bytes.as_slice().into()).unwrap();
         assert_eq!(loaded.iter().collect::<Vec<_>>(), table.iter().collect::<Vec<_>>());
         for table in [&mut table, &mut loaded] {
-            assert_eq!(table.insert("again".into(), 0), TaskId::from(300));
-            assert_eq!((table.span(), *table.row_mut(many - 1)), (many, many));
+            assert_eq!((table.find("301"), table.find("300")), (Some(TaskId::from(301)), None));
+            assert_eq!(table.insert("again".into()), TaskId::from(300));
+            assert_eq!((table.span(), &*table.row_mut(many - 1)), (many, &text(many - 1)));
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::facts::{PodClaims, PodFacts, PodPhase};
 use crate::ids::{ClassId, GroupId, NodeId, TimeMs};
 use crate::world::couplings::{Change, Labels, Profile};
+use crate::world::table::Keyed;
 
 /// Where a pod stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,6 +138,12 @@ pub(crate) struct Evicting {
     pub(crate) beneficiary: Option<Arc<str>>,
     /// It has been told to end.
     pub(crate) confirmed: bool,
+}
+
+impl Keyed for TaskRow {
+    fn found_by(&self) -> &str {
+        &self.uid
+    }
 }
 
 impl TaskRow {

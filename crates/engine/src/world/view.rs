@@ -221,7 +221,7 @@ impl GroupRow {
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        self.key.get(self.namespace.len() + 1..).unwrap_or_default()
     }
 
     /// Its uid.

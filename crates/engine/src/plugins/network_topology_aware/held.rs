@@ -44,7 +44,7 @@ impl Held {
 impl Places {
     fn of(tables: &Tables, group: GroupId) -> Self {
         let mut places = Self::default();
-        for task in &tables.groups.row(group).tasks {
+        for task in tables.groups.row(group).tasks.iter() {
             places.update(tables, *task);
         }
         places

@@ -124,7 +124,7 @@ impl Buckets {
             asked: Vec::new(),
             largest: self.buckets.iter().map(|bucket| bucket.size).max().unwrap_or(1).max(1),
         };
-        for other in &tables.groups.row(self.group).tasks {
+        for other in tables.groups.row(self.group).tasks.iter() {
             view.see(tables, *other, bucket);
         }
         Some(view)

@@ -152,7 +152,7 @@ impl Watch {
     fn look(&mut self, farm: &Farm) {
         let (tables, now) = (farm.lab.tables(), farm.now());
         for reservation in tables.reservations.all.iter().filter(|one| one.hard) {
-            let name = tables.groups.row(reservation.group).name.to_string();
+            let name = tables.groups.row(reservation.group).name().to_owned();
             if let Some(prospect) = reservation.prospect.as_ref().filter(|one| one.surety == Surety::Certain) {
                 let promise = self.promised.entry(name).or_insert(prospect.at.0);
                 *promise = (*promise).min(prospect.at.0);

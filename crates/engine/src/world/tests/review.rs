@@ -118,7 +118,7 @@ fn wherever_a_crash_cuts_a_plan_the_next_scheduler_finishes_its_gangs() {
         lab.cycle();
         for (_, row) in lab.world.tables.groups.table.iter() {
             let ready = row.counts.ready();
-            assert!(ready == 0 || ready >= row.min_member, "{} has {ready} after a cut at {cut}", row.name);
+            assert!(ready == 0 || ready >= row.min_member, "{} has {ready} after a cut at {cut}", row.name());
         }
     }
 }
