@@ -22,6 +22,7 @@ mod look;
 mod market;
 mod penalty;
 mod rates;
+mod shown;
 mod told;
 mod turn;
 mod uniformity;

@@ -7,8 +7,8 @@ use pumice_engine::{Delta, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, 
 use pumice_ledger::{Away, Job, Ledger, NodeRef, Run, RunId, RunPhase};
 
 use super::kind::Kind;
+use super::shown::{Claim, GangKey, Shown};
 use super::whole::{self, CLUSTER_LABEL, Member, Members};
-use super::window::{Claim, GangKey, Shown};
 use super::{away, node_name, turn};
 
 /// The field by which nodes are told apart in affinities.
@@ -89,8 +89,9 @@ impl ToldRun {
     /// The facts of all of its pods.
     pub(super) fn pods(&self) -> impl Iterator<Item = PodFacts> {
         let single = self.members.is_none().then(|| {
-            let name = self.run.to_string();
-            self.pod(turn::uid(self.priority, self.run), name, &self.claim.kind.template, None)
+            let uid = turn::uid(self.priority, self.run);
+            let name = turn::name_in(&uid).to_owned();
+            self.pod(uid, name, &self.claim.kind.template, None)
         });
         let members = self.members.iter().flat_map(|members| &members.pods);
         single.into_iter().chain(members.map(|member| self.member(member)))

@@ -4,6 +4,7 @@
 //! names of groups follow. So the order of names is the order of turns, and the plugin reads nothing else.
 
 use std::cmp::Ordering;
+use std::fmt::Write as _;
 
 use pumice_engine::plugin::{Alike, ClassRow, GroupId, Plugin, Tables};
 use pumice_ledger::{JobId, RunId};
@@ -14,6 +15,9 @@ use super::whole;
 pub const NAME: &str = "turn";
 /// How the engine begins the name of a group that it made for a single run.
 const MADE_PREFIX: &str = "podgroup-";
+
+/// Room for a uid of a run of few attempts: there are hundreds of thousands of them.
+const UID_LENGTH: usize = 40;
 
 /// The plugin.
 #[derive(Debug)]
@@ -50,7 +54,14 @@ impl Plugin for Turn {
 
 /// What the engine calls a run: its name says when it is its turn.
 pub fn uid(priority: u32, run: RunId) -> String {
-    format!("{priority:010}.{run}")
+    let mut uid = String::with_capacity(UID_LENGTH);
+    let _ = write!(uid, "{priority:010}.{run}");
+    uid
+}
+
+/// The run of a single pod's uid, as text.
+pub fn name_in(uid: &str) -> &str {
+    uid.split_once('.').map_or(uid, |(_, run)| run)
 }
 
 /// The run of a uid, be it of a single pod or of one of several.
@@ -89,6 +100,7 @@ mod tests {
         let names = [single(0, 1), gang_name(0, JobId(2)), single(0, 3), single(9, 0), gang_name(10, JobId(0))];
         assert!(names.is_sorted());
         assert_eq!(run_of(&uid(7, run(5, 2))), Some(run(5, 2)));
+        assert_eq!(name_in(&uid(7, run(5, 2))), run(5, 2).to_string());
         assert_eq!(job_of(&format!("q/{}", names[2])), Some(JobId(3)));
         assert_eq!(job_of(&names[1]), Some(JobId(2)));
         assert_eq!((run_of("x"), job_of("q/podgroup-x")), (None, None));

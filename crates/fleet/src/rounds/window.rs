@@ -4,11 +4,12 @@
 //! either, so however long a queue is, a round looks at no more than this, and what has not changed is not looked at again.
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pumice_engine::{Delta, GroupFacts, TimeMs};
-use pumice_ledger::{Changes, Digest, Job, JobId, Ledger, Phase, QueueView, Run, RunId, RunPhase, Shape};
+use pumice_ledger::{Changes, Digest, Job, JobId, Ledger, Phase, QueueView, Run, RunId, Shape};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::bids::Bids;
@@ -16,8 +17,9 @@ use super::constraints::{Allowance, Constraints, Held};
 use super::kind::Kind;
 use super::look::{Look, Waits};
 use super::rates::Grant;
+use super::shown::{Claim, GangKey, OfJob, Shown};
 use super::told::{Told, ToldRun};
-use super::whole::{self, Members};
+use super::whole;
 use super::{turn, uniformity};
 
 /// Shapes kept read; beyond that all are read again.
@@ -38,42 +40,6 @@ impl Default for Limits {
     }
 }
 
-/// Namespace and name of a gang's group.
-pub(super) type GangKey = (Arc<str>, String);
-
-/// A run as the pool knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Shown {
-    pub run: RunId,
-    /// Whose turn it is; 0 where its job is gone.
-    pub priority: u32,
-    /// The gang it is in.
-    pub gang: Option<Arc<GangKey>>,
-    /// How far it is, and what it holds, where it holds room; else it waits.
-    pub holds: Option<(RunPhase, Claim)>,
-    /// Its pods, where it is a whole job.
-    pub members: Option<Arc<Members>>,
-}
-
-/// What a run holds, or wants.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Claim {
-    pub queue: Arc<str>,
-    pub kind: Arc<Kind>,
-}
-
-impl Shown {
-    /// What the engine calls its task, or those of all of its pods.
-    fn uids(&self) -> Vec<String> {
-        match &self.members {
-            None => vec![turn::uid(self.priority, self.run)],
-            Some(members) => {
-                members.pods.iter().map(|member| whole::uid(self.priority, self.run, member.pod)).collect()
-            }
-        }
-    }
-}
-
 /// A gang as the pool knows it.
 #[derive(Debug)]
 struct Gang {
@@ -88,7 +54,7 @@ pub struct Window {
     pool: String,
     limits: Limits,
     constraints: Arc<Constraints>,
-    shown: FxHashMap<JobId, Vec<Shown>>,
+    shown: FxHashMap<JobId, OfJob>,
     /// Those among them that wait.
     waiting: FxHashMap<JobId, Waits>,
     /// By queue, as of the last sync.
@@ -140,7 +106,8 @@ impl Window {
         let waiting: BTreeMap<JobId, (bool, Option<u32>)> =
             self.waiting.iter().map(|(id, waits)| (*id, (waits.is_single, waits.whole))).collect();
         let active = self.shown.iter().filter(|(id, _)| ledger.job(**id).is_some());
-        let shown: BTreeMap<JobId, Vec<Shown>> = active.map(|(id, shown)| (*id, shown.clone())).collect();
+        let shown: BTreeMap<JobId, Vec<Shown>> =
+            active.map(|(id, shown)| (*id, shown.runs(*id).into_owned())).collect();
         let gangs: BTreeMap<Arc<GangKey>, (u32, BTreeSet<JobId>)> =
             self.gangs.iter().map(|(key, gang)| (key.clone(), (gang.least, gang.members.clone()))).collect();
         (looks, waiting, shown, gangs, self.held.clone())
@@ -168,17 +135,15 @@ impl Window {
     /// O(changed, with the gangs they are in, + looked at in queues whose jobs that wait are others or wait otherwise); the
     /// first time O(runs + looked at).
     pub fn sync(&mut self, ledger: &Ledger, changed: &Changes) -> Vec<Told> {
-        // Those that came to wait are told in the order of their turns: so the engine finds them their places at once.
         let mut look: Vec<JobId> = if self.has_begun {
             changed.jobs.iter().copied().filter(|id| self.concerns(ledger, *id)).collect()
         } else {
             self.begin(ledger).into_iter().collect()
         };
         self.has_begun = true;
-        self.wait(ledger, changed, &mut look);
-        self.with_gangs(ledger, &mut look);
-        self.shown.reserve(look.len().saturating_sub(self.shown.len()));
         let mut told = Vec::with_capacity(look.len());
+        self.wait(ledger, changed, &mut look, &mut told);
+        self.with_gangs(ledger, &mut look);
         let mut touched = BTreeSet::new();
         for job in look {
             self.show(ledger, job, &mut touched, &mut told);
@@ -194,13 +159,15 @@ impl Window {
 
     /// Whose runs are there when a window begins. Those whose jobs have ended hold their room, too, and only they know of it.
     fn begin(&mut self, ledger: &Ledger) -> BTreeSet<JobId> {
+        let mut ended: FxHashMap<JobId, Vec<Shown>> = FxHashMap::default();
         for (run, row) in ledger.runs() {
             if row.pool == self.pool && ledger.job(run.job).is_none() {
                 let members = whole::holding(ledger, row).map(Arc::new);
                 let shown = Shown { run, priority: 0, gang: None, holds: None, members };
-                self.shown.entry(run.job).or_default().push(shown);
+                ended.entry(run.job).or_default().push(shown);
             }
         }
+        self.shown.extend(ended.into_iter().map(|(id, runs)| (id, OfJob::Runs(runs.into()))));
         ledger.runs().map(|(run, _)| run.job).collect()
     }
 
@@ -210,17 +177,22 @@ impl Window {
         self.shown.contains_key(&id) || ledger.job(id).is_some_and(|job| job.attempts > 0 || ledger.gang(job).is_some())
     }
 
-    /// Finds who waits now; those that did not before, or don't any more, are to be looked at.
-    fn wait(&mut self, ledger: &Ledger, changed: &Changes, look: &mut Vec<JobId>) {
+    /// Finds who waits now; those that did not before, or don't any more, are to be looked at, or are told at once.
+    fn wait(&mut self, ledger: &Ledger, changed: &Changes, look: &mut Vec<JobId>, told: &mut Vec<Told>) {
         let open = |queue: &QueueView<'_>| queue.definition.is_some_and(|queue| !queue.cordoned);
         let mut queues: Vec<QueueView<'_>> = ledger.queues().filter(open).collect();
         queues.sort_unstable_by_key(|queue| queue.name);
         let (mut before, mut gone) = (std::mem::take(&mut self.looks), Vec::new());
+        let most: usize = queues.iter().map(|queue| queue.waiting.min(self.limits.per_queue)).sum();
+        let more = most.saturating_sub(self.waiting.len());
+        self.waiting.reserve(more);
+        self.shown.reserve(more + look.len());
+        told.reserve(more + look.len());
         for queue in queues {
             let (name, was) = before.remove_entry(queue.name).unwrap_or_else(|| (queue.name.into(), Look::default()));
             // Bids change the order, too.
             let is_same = was.is_plain && was.version == queue.version && self.bids.is_none();
-            let now = if is_same { was } else { self.look(ledger, queue, &was, look, &mut gone) };
+            let now = if is_same { was } else { self.look(ledger, queue, &was, look, &mut gone, told) };
             self.looks.insert(name, now);
         }
         gone.extend(before.into_values().flat_map(|closed| closed.jobs));
@@ -232,7 +204,7 @@ impl Window {
         look.extend(gone);
     }
 
-    /// Looks at a queue again. Who came to wait is to be looked at; `gone` don't wait any more.
+    /// Looks at a queue again. Who came to wait is told, or to be looked at; `gone` don't wait any more.
     fn look(
         &mut self,
         ledger: &Ledger,
@@ -240,13 +212,15 @@ impl Window {
         was: &Look,
         look: &mut Vec<JobId>,
         gone: &mut Vec<JobId>,
+        told: &mut Vec<Told>,
     ) -> Look {
         let first = self.first(ledger, queue.name);
         let mut now = Look { version: queue.version, is_plain: true, jobs: first };
         let mut differs = was.is_plain.then(|| now.differs(was, &self.waiting));
         let single = |id: &JobId| {
-            let waits = ledger.job(*id).map(|job| Waits::of(ledger, job));
-            Some((*id, waits.filter(|waits| waits.is_plain())?))
+            let job = ledger.job(*id)?;
+            let waits = Waits::of(ledger, job);
+            waits.is_plain().then_some((*id, job, waits))
         };
         let singles = |came: &[JobId]| came.iter().map(single).collect::<Option<Vec<_>>>();
         let came = if let Some(came) = differs.as_ref().and_then(|differs| singles(&differs.came)) {
@@ -255,10 +229,23 @@ impl Window {
             let (wanted, is_plain) = self.wanted(ledger, &now.jobs);
             now = Look { is_plain, jobs: wanted.iter().map(|(id, _)| *id).collect(), ..now };
             differs = Some(now.differs(was, &self.waiting));
-            wanted.into_iter().filter(|(id, _)| !self.waiting.contains_key(id)).collect()
+            let came = wanted.into_iter().filter(|(id, _)| !self.waiting.contains_key(id));
+            came.filter_map(|(id, waits)| Some((id, ledger.job(id)?, waits))).collect()
         };
-        look.extend(came.iter().map(|(id, _)| *id));
-        self.waiting.extend(came);
+        // They are told in the order of their turns: so the engine finds them their places at once.
+        for (id, job, waits) in came {
+            self.waiting.insert(id, waits);
+            let is_first = waits.is_plain() && job.attempts == 0;
+            match self.shown.entry(id) {
+                // Most are such jobs, and when a window begins there are hundreds of thousands of them.
+                Entry::Vacant(entry) if is_first => {
+                    entry.insert(OfJob::Waits(job.priority));
+                    let claim = self.wish(ledger, job);
+                    told.push(Told::Run(ToldRun::new(ledger, &Shown::first(id, job.priority), claim, Some(job))));
+                }
+                _ => look.push(id),
+            }
+        }
         gone.extend(differs.into_iter().flat_map(|differs| differs.gone));
         now
     }
@@ -305,8 +292,9 @@ impl Window {
             if let Some((_, _, _, members)) = ledger.job(id).and_then(|job| ledger.gang(job)) {
                 others.extend(members);
             }
-            let before = self.shown.get(&id).into_iter().flatten().filter_map(|shown| shown.gang.as_ref());
-            for gang in before.filter_map(|key| self.gangs.get(key)) {
+            let Some(OfJob::Runs(before)) = self.shown.get(&id) else { continue };
+            let gangs = before.iter().filter_map(|shown| shown.gang.as_ref());
+            for gang in gangs.filter_map(|key| self.gangs.get(key)) {
                 others.extend(&gang.members);
             }
         }
@@ -316,21 +304,9 @@ impl Window {
     /// Brings what is shown of a job to what it is.
     fn show(&mut self, ledger: &Ledger, id: JobId, touched: &mut BTreeSet<Arc<GangKey>>, told: &mut Vec<Told>) {
         let job = ledger.job(id);
-        let waits = self.waiting.get(&id).copied();
-        let before = self.shown.remove(&id).unwrap_or_default();
-        if let (Some(job), Some(waits), true) = (job, waits, before.is_empty())
-            && waits.is_plain()
-            && job.attempts == 0
-        {
-            // Most are such jobs, and when a window begins there are hundreds of thousands of them.
-            let run = RunId { job: id, attempt: 1 };
-            let shown = Shown { run, priority: job.priority, gang: None, holds: None, members: None };
-            let claim = self.wish(ledger, job);
-            told.push(Told::Run(ToldRun::new(ledger, &shown, claim, Some(job))));
-            self.shown.insert(id, vec![shown]);
-            return;
-        }
-        let waits = waits.is_some();
+        let waits = self.waiting.contains_key(&id);
+        let before = self.shown.remove(&id);
+        let before = before.as_ref().map(|before| before.runs(id)).unwrap_or_default();
         let last = job.filter(|job| job.attempts > 0).map(|job| RunId { job: id, attempt: job.attempts });
         let mut runs: Vec<RunId> = before.iter().map(|shown| shown.run).chain(last).collect();
         runs.sort_unstable();
@@ -354,7 +330,7 @@ impl Window {
             let members = whole::waiting(ledger, job).map(Arc::new);
             now.push(shown(RunId { job: id, attempt: job.attempts + 1 }, None, members));
         }
-        for (list, sign) in [(&before, -1), (&now, 1)] {
+        for (list, sign) in [(&*before, -1), (&now, 1)] {
             for (_, claim) in list.iter().filter_map(|shown| shown.holds.as_ref()) {
                 let Claim { queue, kind } = claim;
                 self.held.count(queue, &kind.class, &kind.template.requests, &kind.floating, sign);
@@ -364,7 +340,7 @@ impl Window {
         let same = |one: &Shown, other: &Shown| {
             (one.priority, one.run) == (other.priority, other.run) && one.gang == other.gang
         };
-        for was in &before {
+        for was in before.iter() {
             let is = now.iter().find(|is| same(was, is));
             if is.is_some() && was.members.is_none() {
                 continue;
@@ -399,7 +375,11 @@ impl Window {
             let empty = || Gang { least: 0, uniformity: String::new(), members: BTreeSet::new() };
             self.gangs.entry(key).or_insert_with(empty).members.insert(id);
         }
-        self.shown.insert(id, now);
+        let of_job = match now.as_slice() {
+            [one] if *one == Shown::first(id, one.priority) => OfJob::Waits(one.priority),
+            _ => OfJob::Runs(now.into()),
+        };
+        self.shown.insert(id, of_job);
     }
 
     /// Tells of gangs of which members were looked at.
