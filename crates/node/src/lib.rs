@@ -7,6 +7,7 @@
 mod agent;
 mod cgroup;
 mod clock;
+mod detached_mount;
 mod files;
 mod lease;
 mod links;

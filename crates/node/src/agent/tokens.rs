@@ -105,7 +105,7 @@ pub(crate) async fn keep(client: Client, pod: Arc<Pod>, folder: PathBuf) {
             let path = folder.join(&file.volume).join(&file.path);
             let mut wait = due_in(&path, file.seconds, clock::now());
             if wait.is_zero() {
-                let renewed = renew(&client, &pod, file, path.clone()).await;
+                let renewed = renew(&client, &pod, file, folder.join(&file.volume)).await;
                 wait = due_in(&path, file.seconds, clock::now()).max(AGAIN_AFTER);
                 if let Err(error) = renewed {
                     let name = pod.metadata.name.as_deref().unwrap_or_default();
@@ -127,9 +127,10 @@ enum RenewError {
     Write(#[from] io::Error),
 }
 
-async fn renew(client: &Client, pod: &Pod, file: &TokenFile, path: PathBuf) -> Result<(), RenewError> {
+async fn renew(client: &Client, pod: &Pod, file: &TokenFile, volume: PathBuf) -> Result<(), RenewError> {
     let token = request(client, pod, file).await?;
-    let written = tokio::task::spawn_blocking(move || volumes::replace(&path, token.as_bytes())).await;
+    let path = file.path.clone();
+    let written = tokio::task::spawn_blocking(move || volumes::replace(&volume, &path, token.as_bytes())).await;
     Ok(written.unwrap_or_else(|error| Err(io::Error::other(error)))?)
 }
 

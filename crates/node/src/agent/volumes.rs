@@ -1,12 +1,14 @@
 //! A pod's volumes: what each is, the files it is made of, and where containers mount it.
 //!
 //! Invariant: planning touches nothing; making touches the pod's directory, claims' folders and, for
-//! the host paths that ask to be created, the host.
+//! the host paths that ask to be created, the host. Files are written below a volume's descriptor, so no
+//! link leads out of it.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
@@ -19,7 +21,7 @@ use super::expand::expand;
 use super::fields::{self, Placement};
 use super::resolve::ResolveError;
 use super::sources::Sources;
-use crate::paths::is_plain_relative;
+use crate::paths::{self, FileRights, Missing, is_plain_relative, open_in_root, open_path};
 use crate::shim::spec::{MemoryVolume, MountSpec};
 
 /// Mode of files whose volume names none.
@@ -284,34 +286,25 @@ fn make_shared_dir(path: &Path, group: Option<u32>) -> io::Result<()> {
 }
 
 fn make_files(dir: &Path, files: &BTreeMap<String, VolumeFile>, group: Option<u32>) -> io::Result<()> {
+    // What an attempt before left may have been made of other objects.
+    crate::files::remove(dir)?;
     fs::create_dir_all(dir)?;
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
+    let volume = open_path(dir)?;
     for (path, file) in files {
-        let path = dir.join(path);
-        if let Some(parent) = path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
-        }
-        crate::files::remove(&path)?;
-        let mut options = fs::OpenOptions::new();
-        io::Write::write_all(&mut options.write(true).create_new(true).mode(0o600).open(&path)?, &file.bytes)?;
-        let readable = if group.is_some() { file.mode | 0o040 } else { file.mode };
-        if group.is_some() {
-            std::os::unix::fs::chown(&path, None, group)?;
-        }
-        fs::set_permissions(&path, fs::Permissions::from_mode(readable))?;
+        let mode = if group.is_some() { file.mode | 0o040 } else { file.mode };
+        let rights = FileRights { uid: None, gid: group, mode };
+        paths::write_in_root(volume.as_fd(), Path::new(path), &file.bytes, rights)?;
     }
     Ok(())
 }
 
-/// Puts a file with these bytes in the place of one that a volume has, with its rights.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let before = fs::metadata(path)?;
-    let new = path.with_extension(format!("{}.new", std::process::id()));
-    crate::files::remove(&new)?;
-    io::Write::write_all(&mut fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?, bytes)?;
-    std::os::unix::fs::chown(&new, Some(before.uid()), Some(before.gid()))?;
-    fs::set_permissions(&new, before.permissions())?;
-    fs::rename(&new, path)
+/// Puts a file with these bytes in the place of one that the volume in `dir` has, with its rights.
+pub(crate) fn replace(dir: &Path, path: &str, bytes: &[u8]) -> io::Result<()> {
+    let (volume, path) = (open_path(dir)?, Path::new(path));
+    let before = nix::sys::stat::fstat(open_in_root(volume.as_fd(), path, Missing::Refuse)?)?;
+    let rights = FileRights { uid: Some(before.st_uid), gid: Some(before.st_gid), mode: before.st_mode & 0o7777 };
+    paths::write_in_root(volume.as_fd(), path, bytes, rights)
 }
 
 /// Checks a host path against its declared type, making what asks to be made.
@@ -484,7 +477,30 @@ mod tests {
         let volume = PlannedVolume { path: path.clone(), content: Content::Files(files) };
         make(&volume, None).unwrap();
         make(&volume, None).unwrap();
-        assert_eq!(fs::metadata(path.join("a/b")).unwrap().permissions().mode() & 0o777, 0o400);
+        let mode = || fs::metadata(path.join("a/b")).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(), 0o400);
         assert_eq!(fs::read(path.join("c")).unwrap(), b"x");
+        replace(&path, "a/b", b"y").unwrap();
+        assert_eq!((fs::read(path.join("a/b")).unwrap(), mode()), (b"y".to_vec(), 0o400));
+        assert_eq!(fs::read_dir(path.join("a")).unwrap().count(), 1, "nothing temporary is left");
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (volume, host) = (dir.path().join("v"), dir.path().join("host"));
+        for folder in [&volume, &host] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("token"), "old").unwrap();
+        }
+        std::os::unix::fs::symlink(&host, volume.join("a")).unwrap();
+        std::os::unix::fs::symlink(host.join("token"), volume.join("b")).unwrap();
+        for path in ["a/token", "b"] {
+            assert!(replace(&volume, path, b"new").is_err(), "{path}");
+        }
+        assert_eq!(fs::read(host.join("token")).unwrap(), b"old");
+        assert_eq!(fs::read_dir(&host).unwrap().count(), 1);
+        replace(&volume, "token", b"new").unwrap();
+        assert_eq!(fs::read(volume.join("token")).unwrap(), b"new");
     }
 }

@@ -2,23 +2,27 @@
 //! `/dev` and volumes.
 //!
 //! Invariant: with an overlay nothing of the host is written but volumes. Everything is mounted in
-//! the container's own mount namespace, so that it is gone with its last process. Runs as pid 1 of
-//! the container, before its program.
+//! the container's own mount namespace, so that it is gone with its last process; by descriptors that
+//! were looked up once, since other containers may change volumes meanwhile; and read-only where a
+//! container only uses what is the host's, so that it can't change the owner, mode or attributes of a
+//! device either. Runs as pid 1 of the container, before its program.
 
-use std::fs::{self, OpenOptions};
+use std::ffi::CStr;
+use std::fs;
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::stat::{Mode, SFlag, makedev, mknod};
-use nix::sys::statvfs::{FsFlags, statvfs};
-use nix::unistd::{chdir, pivot_root};
+use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstat, makedev, mkdirat, mknodat, umask};
+use nix::unistd::{chdir, fchdir, pivot_root, symlinkat};
 
 use super::hostmounts;
 use super::rootless;
 use super::spec::{ContainerSpec, MountSpec, RootKind, ShimSpec};
-use crate::paths::resolve_in_root;
+use crate::detached_mount::{Attributes, DetachedMount, make_read_only};
+use crate::paths::{Missing, is_folder, open_in_root, open_path};
 
 /// Why a container has no root directory.
 #[derive(Debug, thiserror::Error)]
@@ -84,34 +88,76 @@ const NONE: Option<&str> = None;
 
 /// Makes the root directory and moves this process into it.
 pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers) -> Result<(), RootError> {
-    let root = layers.dir.join("root");
+    // Folders that are made on the way are for every user of the container, whatever the platform's own rights are.
+    umask(Mode::from_bits_truncate(0o022));
+    let path = layers.dir.join("root");
     let kind = spec.isolation.root;
-    mount_root(kind, container, layers, &root)?;
+    mount_root(kind, container, layers, &path)?;
+    let opened = open_path(&path).map_err(|source| RootError::Source { path: path.clone(), source })?;
+    let root = Root { directory: opened, kind, own_devices: !container.privileged };
     if container.root.is_none() && kind != RootKind::Host {
         for found in hostmounts::visible(&spec.hidden) {
             // A file system that can't be shown is missing in the container, as it is for most images.
-            let _ = bind(&found, &root, &found, true, kind);
+            let _ = root.show(&found);
         }
     }
+    mount_dev(&root, container, layers)?;
     mount_proc(&root, container.privileged, spec.isolation.user)?;
     mount_sys(&root);
-    mount_dev(&root, container, layers)?;
     let mut mounts: Vec<&MountSpec> = container.mounts.iter().collect();
     mounts.sort_by_key(|mount| mount.target.components().count());
     for volume in mounts {
-        let source = volume_source(volume)?;
-        bind(&source, &root, &volume.target, volume.read_only, kind)?;
+        root.attach(&volume_mount(volume)?, &volume.target, volume.read_only)?;
     }
     // After the volumes: one of the host's folders may hold what is to be hidden.
     hide(&spec.hidden, &root)?;
     if !container.termination_message_path.is_empty() {
-        bind(&layers.termination, &root, Path::new(&container.termination_message_path), false, kind)?;
+        root.attach(&view(&layers.termination)?, Path::new(&container.termination_message_path), false)?;
     }
-    make(&root, Path::new(&container.cwd), true, kind)?;
+    root.mount_point(Path::new(&container.cwd), Missing::MakeFolder)?;
     if container.read_only_root {
-        remount_read_only(&root)?;
+        mounted("read-only", Path::new("/"), make_read_only(root.directory.as_fd()))?;
     }
     pivot(&root)
+}
+
+/// The root directory as it is made.
+struct Root {
+    directory: OwnedFd,
+    kind: RootKind,
+    /// Whether its `/dev` is not the host's.
+    own_devices: bool,
+}
+
+impl Root {
+    /// The place for a mount at `target`, made when missing.
+    fn mount_point(&self, target: &Path, missing: Missing) -> Result<OwnedFd, RootError> {
+        let ours = self.kind != RootKind::Host || self.own_devices && target.starts_with("/dev");
+        let missing = if ours { missing } else { Missing::Refuse };
+        open_in_root(self.directory.as_fd(), target, missing).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound if !ours => RootError::MountPointMissing { path: target.into() },
+            _ => RootError::Create { path: target.into(), source },
+        })
+    }
+
+    /// A folder of the container's own that every root has, such as `/proc`.
+    fn system_folder(&self, name: &str) -> Result<OwnedFd, RootError> {
+        let path = Path::new(name);
+        let opened = open_in_root(self.directory.as_fd(), path, Missing::MakeFolder);
+        opened.map_err(|source| RootError::Create { path: path.into(), source })
+    }
+
+    fn attach(&self, source: &DetachedMount, target: &Path, read_only: bool) -> Result<(), RootError> {
+        let folder = is_folder(source).map_err(|source| RootError::Source { path: target.into(), source })?;
+        let place = self.mount_point(target, if folder { Missing::MakeFolder } else { Missing::MakeFile })?;
+        let attached = if read_only { source.attach_read_only(place.as_fd()) } else { source.attach(place.as_fd()) };
+        mounted("a volume", target, attached)
+    }
+
+    /// Something of the host at its own path, to be used but not changed.
+    fn show(&self, path: &Path) -> Result<(), RootError> {
+        self.attach(&view(path)?, path, true)
+    }
 }
 
 fn mount_root(kind: RootKind, container: &ContainerSpec, layers: &Layers, root: &Path) -> Result<(), RootError> {
@@ -170,51 +216,73 @@ pub(crate) fn escaped(path: &Path) -> String {
     text.chars().flat_map(|c| matches!(c, '\\' | ':' | ',').then_some('\\').into_iter().chain([c])).collect()
 }
 
-fn hide(hidden: &[PathBuf], root: &Path) -> Result<(), RootError> {
+fn hide(hidden: &[PathBuf], root: &Root) -> Result<(), RootError> {
     for path in hidden {
-        let target = resolved(root, path)?;
-        if target.is_dir() && target != root {
-            let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-            let hidden = mount(Some("tmpfs"), &target, Some("tmpfs"), flags, Some("mode=0000,size=4k"));
-            mounted("nothing", &target, hidden)?;
+        let target = match open_in_root(root.directory.as_fd(), path, Missing::Refuse) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
+            opened => opened.map_err(|source| RootError::Create { path: path.clone(), source })?,
+        };
+        if is_folder(&target).unwrap_or(false) && !is_same(target.as_fd(), root.directory.as_fd()) {
+            let attributes = Attributes::READ_ONLY.and(Attributes::NO_SET_UID).and(Attributes::NO_DEVICES);
+            let nothing = new_tmpfs(c"0000", c"4k", attributes);
+            mounted("nothing", path, nothing.and_then(|nothing| nothing.attach(target.as_fd())))?;
         }
     }
     Ok(())
 }
 
-fn mount_proc(root: &Path, privileged: bool, user: bool) -> Result<(), RootError> {
-    let target = root.join("proc");
-    create_dir(&target)?;
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    let own = mount(Some("proc"), &target, Some("proc"), flags, NONE);
+fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    let identity = |file| fstat(file).ok().map(|found| (found.st_dev, found.st_ino));
+    identity(one) == identity(other)
+}
+
+fn new_tmpfs(mode: &CStr, size: &CStr, attributes: Attributes) -> nix::Result<DetachedMount> {
+    DetachedMount::new(c"tmpfs", &[(c"mode", Some(mode)), (c"size", Some(size))], attributes)
+}
+
+/// What `/proc` and `/sys` are for: no program, device or right comes from there.
+const KERNELS_OWN: Attributes = Attributes::NO_SET_UID.and(Attributes::NO_DEVICES).and(Attributes::NO_PROGRAMS);
+
+fn mount_proc(root: &Root, privileged: bool, user: bool) -> Result<(), RootError> {
+    let target = root.system_folder("proc")?;
+    let own = DetachedMount::new(c"proc", &[], KERNELS_OWN);
     if own.is_err() && user {
         // Where parts of /proc are covered, an ordinary user gets no fresh one.
-        let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-        return mounted("proc", &target, mount(Some("/proc"), &target, NONE, flags, NONE));
+        let hosts = DetachedMount::of_path(Path::new("/proc"));
+        return mounted("proc", Path::new("/proc"), hosts.and_then(|hosts| hosts.attach(target.as_fd())));
     }
-    mounted("proc", &target, own)?;
+    let proc = own.and_then(|own| own.attach(target.as_fd()).map(|()| own));
+    let proc = proc.map_err(|source| RootError::Mount { what: "proc".into(), target: "/proc".into(), source })?;
     if privileged || user {
         return Ok(());
     }
+    let entry = |name: &str| open_in_root(proc.as_fd(), Path::new(name), Missing::Refuse);
     for name in ["sys", "sysrq-trigger", "irq", "bus"] {
-        let path = target.join(name);
-        if mount(Some(&path), &path, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE).is_ok() {
-            remount_read_only(&path)?;
+        // A kernel may do without.
+        let Ok(entry) = entry(name) else { continue };
+        if let Ok(view) = DetachedMount::of_descriptor(entry.as_fd()) {
+            mounted("read-only", Path::new(name), view.attach_read_only(entry.as_fd()))?;
         }
     }
     for name in ["kcore", "keys", "timer_list"] {
-        let _ = mount(Some("/dev/null"), &target.join(name), NONE, MsFlags::MS_BIND, NONE);
+        let (Ok(entry), Ok(null)) = (entry(name), root.mount_point(Path::new("/dev/null"), Missing::Refuse)) else {
+            continue;
+        };
+        let _ = DetachedMount::of_descriptor(null.as_fd()).and_then(|null| null.attach_read_only(entry.as_fd()));
     }
     Ok(())
 }
 
 /// Programs run without `/sys` too, so a host that does not let us show it is no reason to stop.
-fn mount_sys(root: &Path) {
-    let target = root.join("sys");
-    let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    if create_dir(&target).is_ok() && mount(Some("sysfs"), &target, Some("sysfs"), flags, NONE).is_err() {
-        let _ = mount(Some("/sys"), &target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE);
-    }
+fn mount_sys(root: &Root) {
+    let Ok(target) = root.system_folder("sys") else { return };
+    let attributes = KERNELS_OWN.and(Attributes::READ_ONLY);
+    let own = DetachedMount::new(c"sysfs", &[], attributes);
+    let shown = own.or_else(|_| {
+        let hosts = DetachedMount::of_path(Path::new("/sys"))?;
+        hosts.restrict(attributes).map(|()| hosts)
+    });
+    let _ = shown.and_then(|shown| shown.attach(target.as_fd()));
 }
 
 const DEVICES: [(&str, u64, u64); 6] =
@@ -227,122 +295,75 @@ const LINKS: [(&str, &str); 5] = [
     ("pts/ptmx", "ptmx"),
 ];
 
-fn mount_dev(root: &Path, container: &ContainerSpec, layers: &Layers) -> Result<(), RootError> {
-    let target = root.join("dev");
-    create_dir(&target)?;
+fn mount_dev(root: &Root, container: &ContainerSpec, layers: &Layers) -> Result<(), RootError> {
+    let target = root.system_folder("dev")?;
+    let at = Path::new("/dev");
     if container.privileged {
-        let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-        return mounted("devices", &target, mount(Some("/dev"), &target, NONE, flags, NONE));
+        let hosts = DetachedMount::of_path(at);
+        return mounted("devices", at, hosts.and_then(|hosts| hosts.attach(target.as_fd())));
     }
-    let flags = MsFlags::MS_NOSUID;
-    mounted("devices", &target, mount(Some("tmpfs"), &target, Some("tmpfs"), flags, Some("mode=0755,size=64k")))?;
+    let devices = new_tmpfs(c"0755", c"64k", Attributes::NO_SET_UID)
+        .and_then(|devices| devices.attach(target.as_fd()).map(|()| devices))
+        .map_err(|source| RootError::Mount { what: "devices".into(), target: at.into(), source })?;
     for (name, major, minor) in DEVICES {
-        device(&target.join(name), name, major, minor)?;
+        device(&devices, name, major, minor)?;
     }
     for (to, name) in LINKS {
-        let path = target.join(name);
-        symlink(to, &path).map_err(|source| RootError::Create { path, source })?;
+        symlinkat(to, devices.as_fd(), name).map_err(|errno| not_made(&at.join(name), errno))?;
     }
-    let pts = target.join("pts");
-    create_dir(&pts)?;
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
-    let options = Some("newinstance,ptmxmode=0666,mode=0620");
-    // Terminals are for people; a batch job runs without.
-    let _ = mount(Some("devpts"), &pts, Some("devpts"), flags, options);
-    bind(&layers.shared_memory, root, Path::new("/dev/shm"), false, RootKind::Overlay)?;
-    for found in hostmounts::accelerators() {
-        bind(&found, root, &found, false, RootKind::Overlay)?;
+    mkdirat(devices.as_fd(), "pts", Mode::from_bits_truncate(0o755))
+        .map_err(|errno| not_made(&at.join("pts"), errno))?;
+    let options = [(c"newinstance", None), (c"ptmxmode", Some(c"0666")), (c"mode", Some(c"0620"))];
+    let terminals = DetachedMount::new(c"devpts", &options, Attributes::NO_SET_UID.and(Attributes::NO_PROGRAMS));
+    if let (Ok(terminals), Ok(target)) = (terminals, root.mount_point(&at.join("pts"), Missing::Refuse)) {
+        // Terminals are for people; a batch job runs without.
+        let _ = terminals.attach(target.as_fd());
     }
-    Ok(())
+    root.attach(&view(&layers.shared_memory)?, &at.join("shm"), false)?;
+    hostmounts::accelerators().iter().try_for_each(|found| root.show(found))
 }
 
-fn device(path: &Path, name: &str, major: u64, minor: u64) -> Result<(), RootError> {
-    let mode = Mode::from_bits_truncate(0o666);
-    if mknod(path, SFlag::S_IFCHR, mode, makedev(major, minor)).is_ok() {
-        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-        return fs::set_permissions(path, everybody).map_err(|source| RootError::Create { path: path.into(), source });
+/// A device of the container's own, or where it may make none a view of the host's that it can't change.
+fn device(devices: &DetachedMount, name: &str, major: u64, minor: u64) -> Result<(), RootError> {
+    let path = Path::new("/dev").join(name);
+    let everybody = Mode::from_bits_truncate(0o666);
+    if mknodat(devices.as_fd(), name, SFlag::S_IFCHR, everybody, makedev(major, minor)).is_ok() {
+        let opened = fchmodat(devices.as_fd(), name, everybody, FchmodatFlags::FollowSymlink);
+        return opened.map_err(|errno| not_made(&path, errno));
     }
-    touch(path)?;
-    let host = Path::new("/dev").join(name);
-    mounted(name, path, mount(Some(&host), path, NONE, MsFlags::MS_BIND, NONE))
+    let target = open_in_root(devices.as_fd(), Path::new(name), Missing::MakeFile);
+    let target = target.map_err(|source| RootError::Create { path: path.clone(), source })?;
+    mounted(name, &path, DetachedMount::of_path(&path).and_then(|hosts| hosts.attach_read_only(target.as_fd())))
+}
+
+fn not_made(path: &Path, errno: Errno) -> RootError {
+    RootError::Create { path: path.into(), source: errno.into() }
+}
+
+/// Another view of a file or folder of the host.
+fn view(path: &Path) -> Result<DetachedMount, RootError> {
+    DetachedMount::of_path(path).map_err(|errno| RootError::Source { path: path.into(), source: errno.into() })
 }
 
 /// What of a volume is mounted: all of it, or a path within it.
-fn volume_source(volume: &MountSpec) -> Result<PathBuf, RootError> {
-    let Some(sub_path) = &volume.sub_path else { return Ok(volume.source.clone()) };
-    let path = resolved(&volume.source, Path::new(sub_path))?;
-    if !path.exists() {
-        create_dir(&path)?;
-    }
-    Ok(path)
+fn volume_mount(volume: &MountSpec) -> Result<DetachedMount, RootError> {
+    let Some(sub_path) = &volume.sub_path else { return view(&volume.source) };
+    let failed = |source| RootError::Source { path: volume.source.join(sub_path), source };
+    let whole = open_path(&volume.source).map_err(failed)?;
+    let part = open_in_root(whole.as_fd(), Path::new(sub_path), Missing::MakeFolder).map_err(failed)?;
+    DetachedMount::of_descriptor(part.as_fd()).map_err(|errno| failed(errno.into()))
 }
 
-fn bind(source: &Path, root: &Path, target: &Path, read_only: bool, kind: RootKind) -> Result<(), RootError> {
-    let found = fs::metadata(source).map_err(|error| RootError::Source { path: source.into(), source: error })?;
-    let target = make(root, target, found.is_dir(), kind)?;
-    let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-    mounted(&source.display().to_string(), &target, mount(Some(source), &target, NONE, flags, NONE))?;
-    if read_only { remount_read_only(&target) } else { Ok(()) }
-}
-
-/// The mount point for `target`, made when missing.
-fn make(root: &Path, target: &Path, is_dir: bool, kind: RootKind) -> Result<PathBuf, RootError> {
-    let path = resolved(root, target)?;
-    if path.exists() {
-        return Ok(path);
-    }
-    if kind == RootKind::Host {
-        return Err(RootError::MountPointMissing { path: target.into() });
-    }
-    if is_dir {
-        create_dir(&path)?;
-    } else {
-        if let Some(parent) = path.parent() {
-            create_dir(parent)?;
-        }
-        touch(&path)?;
-    }
-    Ok(path)
-}
-
-fn remount_read_only(target: &Path) -> Result<(), RootError> {
-    let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | kept_flags(target);
-    mounted("read-only", target, mount(NONE, target, NONE, flags, NONE))
-}
-
-/// Flags of a mount that a user namespace must not take off.
-fn kept_flags(target: &Path) -> MsFlags {
-    let Ok(found) = statvfs(target) else { return MsFlags::empty() };
-    let pairs = [
-        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
-        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
-        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
-        (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
-        (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
-        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
-    ];
-    pairs.into_iter().filter(|(has, _)| found.flags().contains(*has)).map(|(_, keep)| keep).collect()
-}
-
-fn pivot(root: &Path) -> Result<(), RootError> {
-    chdir(root).map_err(RootError::Enter)?;
+fn pivot(root: &Root) -> Result<(), RootError> {
+    fchdir(&root.directory).map_err(RootError::Enter)?;
     // Both on the same spot: the old root is then on top of the new one, and is taken off.
     pivot_root(".", ".").map_err(RootError::Enter)?;
     umount2(".", MntFlags::MNT_DETACH).map_err(RootError::Enter)?;
     chdir("/").map_err(RootError::Enter)
 }
 
-fn resolved(root: &Path, path: &Path) -> Result<PathBuf, RootError> {
-    resolve_in_root(root, path).map_err(|source| RootError::Create { path: path.into(), source })
-}
-
 fn create_dir(path: &Path) -> Result<(), RootError> {
     fs::create_dir_all(path).map_err(|source| RootError::Create { path: path.into(), source })
-}
-
-fn touch(path: &Path) -> Result<(), RootError> {
-    let made = OpenOptions::new().create(true).truncate(false).write(true).mode(0o644).open(path);
-    made.map(drop).map_err(|source| RootError::Create { path: path.into(), source })
 }
 
 fn mounted(what: &str, target: &Path, result: nix::Result<()>) -> Result<(), RootError> {
@@ -352,6 +373,76 @@ fn mounted(what: &str, target: &Path, result: nix::Result<()>) -> Result<(), Roo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+    use nix::sched::{CloneFlags, unshare};
+
+    /// Mounts that are made while a folder and a link are exchanged.
+    const TRIES: usize = 10_000;
+
+    #[test]
+    fn what_is_exchanged_meanwhile_is_never_the_hosts() {
+        if !nix::unistd::Uid::effective().is_root() {
+            eprintln!("not run: needs root for mounts");
+            assert!(std::env::var_os("CI").is_none(), "run the tests as root");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (volume, host) = (dir.path().join("volume"), dir.path().join("host"));
+        fs::create_dir_all(volume.join("a")).unwrap();
+        fs::create_dir_all(host.join("within")).unwrap();
+        symlink(&host, volume.join("b")).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (a, b) = (volume.join("a"), volume.join("b"));
+                while !over.load(Ordering::Relaxed) {
+                    renameat2(AT_FDCWD, &a, AT_FDCWD, &b, RenameFlags::RENAME_EXCHANGE).unwrap();
+                }
+            });
+            // Mounts are this thread's own, and gone with it.
+            let mounting = scope.spawn(|| mount_while_exchanged(&volume, &host));
+            let reached = mounting.join();
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(reached.unwrap(), (0, 0), "sources and mount points on the host");
+        });
+        let mut left: Vec<_> = fs::read_dir(&host).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["within"], "nothing was made on the host");
+        assert_eq!(fs::read_dir(host.join("within")).unwrap().count(), 0);
+    }
+
+    /// How many mounts had a folder of the host as source, and how many as their place.
+    fn mount_while_exchanged(volume: &Path, host: &Path) -> (usize, usize) {
+        unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_FS).unwrap();
+        mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).unwrap();
+        let root = Root { directory: open_path(volume).unwrap(), kind: RootKind::Overlay, own_devices: true };
+        let hosts = [host.to_owned(), host.join("within")].map(|path| open_path(&path).unwrap());
+        let is_hosts = |found: BorrowedFd<'_>| hosts.iter().any(|host| is_same(host.as_fd(), found));
+        let (mut sources, mut places) = (0, 0);
+        for index in 0..TRIES {
+            let sub_path = if index % 2 == 0 { "a" } else { "a/within" };
+            let spec = MountSpec {
+                source: volume.into(),
+                sub_path: Some(sub_path.into()),
+                target: Path::new("/").join(sub_path),
+                read_only: false,
+            };
+            let source = volume_mount(&spec).unwrap();
+            sources += usize::from(is_hosts(source.as_fd()));
+            let place = root.mount_point(&spec.target, Missing::MakeFolder).unwrap();
+            places += usize::from(is_hosts(place.as_fd()));
+            if index % 100 == 0 {
+                // It does as in a container: one that is attached shadows the next look-up.
+                source.attach(place.as_fd()).unwrap();
+                umount2(crate::detached_mount::descriptor_path(&source).as_str(), MntFlags::MNT_DETACH).unwrap();
+            }
+        }
+        (sources, places)
+    }
 
     #[test]
     fn separators_in_overlay_options_are_escaped() {
