@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::alone;
 use crate::args::node::NodeRunArgs;
 use crate::data_dir::DataDir;
-use crate::up::{host_name, node_options};
+use crate::up::{go_last_for_memory, host_name, node_options};
 
 /// How long requests under way may take at the end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -41,6 +41,7 @@ pub fn run(args: &NodeRunArgs) -> Result<()> {
     let tls = pumice_auth::agent_server_config(&credentials.authority, &credentials.certificate, &credentials.key)
         .with_context(|| format!("use the certificate in {}", kubeconfig.display()))?;
     alone::run(&args.cluster, async |client, stop| {
+        go_last_for_memory();
         // Where its Node object says that it is.
         let address = SocketAddr::from((pumice_node::host_ip(), args.port));
         let listener = TcpListener::bind(address).await;

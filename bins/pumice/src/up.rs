@@ -38,8 +38,16 @@ pub fn up(args: UpArgs) -> Result<()> {
         return background::start(&data);
     }
     start_logging(&args.log)?;
+    go_last_for_memory();
     let runtime = runtime()?;
     runtime.block_on(run(&args, &data))
+}
+
+/// When the machine's memory runs out, programs of pods go before the process that keeps them.
+pub fn go_last_for_memory() {
+    if let Err(error) = pumice_node::spare_this_process() {
+        tracing::info!(%error, "the kernel may end this process as early as any other when memory runs out");
+    }
 }
 
 pub fn start_logging(filter: &str) -> Result<()> {

@@ -16,6 +16,7 @@ mod expand;
 mod fields;
 mod hosts;
 mod image_map;
+mod launch;
 mod log_query;
 mod log_reader;
 mod log_service;
@@ -55,7 +56,7 @@ pub use bridge::BridgeError;
 pub use capabilities::Capabilities;
 pub use image_map::{ImageEntry, ImageMap, ImageMapError};
 pub use log_service::NodeBody;
-pub use options::{Options, ShimCommand};
+pub use options::{Options, POD_PIDS_MAX, ShimCommand};
 pub use teardown::tear_down;
 
 use crate::files::private_dir;
@@ -194,8 +195,6 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         capabilities.notes.push(format!("no address translation ({reason}): pods reach each other and this host only"));
     }
     tracing::info!(capabilities = capabilities.summary(), "node agent ready");
-    let resolver = paths.node_dir.join("resolv.conf");
-    start::write_public(&resolver, &resolver_text()).map_err(prepare(&resolver))?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let capacity = Capacity {
         cpu_milli: options.cpu_milli.unwrap_or(i64::try_from(cores).unwrap_or(1).saturating_mul(1000)),
@@ -211,7 +210,6 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         data_dir: paths.data_dir,
         pods_dir: paths.pods_dir,
         events: recorder,
-        resolver,
         shim: options.shim,
         image_map: options.image_map,
         default_path: options.default_path,
@@ -224,6 +222,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         cpu_milli: capacity.cpu_milli,
         memory_bytes: capacity.memory_bytes,
         api_port: options.api_port,
+        pod_pids_max: options.pod_pids_max,
     });
     let index = PodIndex::default();
     let sampler = Sampler {
@@ -246,15 +245,6 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
 fn make_network(paths: &NodePaths) -> Result<NodeNetwork, String> {
     capabilities::try_network().map_err(|error| error.to_string())?;
     NodeNetwork::ensure(&paths.node_dir, paths.hash).map_err(|error| with_causes(&error))
-}
-
-/// The host's resolver; a name server on the host's loopback can't be reached from a pod.
-fn resolver_text() -> String {
-    let own = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    if !own.contains("127.0.0.53") {
-        return own;
-    }
-    std::fs::read_to_string("/run/systemd/resolve/resolv.conf").unwrap_or(own)
 }
 
 fn disk_bytes(paths: &NodePaths) -> i64 {

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 /// Root of all groups of this product.
 pub(crate) const PUMICE: &str = "pumice";
+/// The pod's group of the processes that start others in its containers; no container can be called so.
+const EXEC_GROUP: &str = "exec.processes";
 const CPU_PERIOD_US: i64 = 100_000;
 
 /// What a container may use.
@@ -35,11 +37,17 @@ pub enum Hierarchy {
         memory: PathBuf,
         /// The cpu controller.
         cpu: Option<PathBuf>,
+        /// The controller that counts processes.
+        #[serde(default)]
+        pids: Option<PathBuf>,
     },
     /// Version 2: one mount.
     V2 {
         /// Where it is mounted.
         root: PathBuf,
+        /// Whether processes are counted.
+        #[serde(default)]
+        pids: bool,
     },
 }
 
@@ -50,6 +58,9 @@ pub struct CgroupSpec {
     pub hierarchy: Hierarchy,
     /// The pod's group below them: `pumice/<node>/<pod uid>`.
     pub path: PathBuf,
+    /// Processes and threads of the pod at most.
+    #[serde(default)]
+    pub pids_max: Option<u32>,
 }
 
 impl Hierarchy {
@@ -57,33 +68,55 @@ impl Hierarchy {
     /// where there is one, else version 2.
     pub fn find(mounts: &str) -> Option<Hierarchy> {
         let fields = mounts.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-        let (mut memory, mut cpu, mut v2) = (None, None, None);
+        let (mut memory, mut cpu, mut pids, mut v2) = (None, None, None, None);
         for field in fields {
             let [_, at, kind, options, ..] = field[..] else { continue };
             match kind {
                 "cgroup" if options.split(',').any(|option| option == "memory") => memory = Some(PathBuf::from(at)),
                 "cgroup" if options.split(',').any(|option| option == "cpu") => cpu = Some(PathBuf::from(at)),
+                "cgroup" if options.split(',').any(|option| option == "pids") => pids = Some(PathBuf::from(at)),
                 "cgroup2" => v2 = v2.or(Some(PathBuf::from(at))),
                 _ => {}
             }
         }
         match memory {
-            Some(memory) => Some(Hierarchy::V1 { memory, cpu }),
-            None => v2.map(|root| Hierarchy::V2 { root }),
+            Some(memory) => Some(Hierarchy::V1 { memory, cpu, pids }),
+            None => v2.map(|root| Hierarchy::V2 { root, pids: true }),
         }
+    }
+
+    /// Whether processes are counted.
+    pub fn counts_processes(&self) -> bool {
+        match self {
+            Hierarchy::V1 { pids, .. } => pids.is_some(),
+            Hierarchy::V2 { pids, .. } => *pids,
+        }
+    }
+
+    /// The same where processes can't be counted.
+    pub(crate) fn without_pids(self) -> Hierarchy {
+        match self {
+            Hierarchy::V1 { memory, cpu, .. } => Hierarchy::V1 { memory, cpu, pids: None },
+            Hierarchy::V2 { root, .. } => Hierarchy::V2 { root, pids: false },
+        }
+    }
+
+    /// What version 2 has for the groups below one.
+    fn controllers(&self) -> &'static str {
+        if self.counts_processes() { "+memory +cpu +pids" } else { "+memory +cpu" }
     }
 
     /// Prepares the group of a node and proves that groups can be made and limited there. All its pods together weigh as
     /// much as the machine has CPUs: a group is one party among the machine's processes, however many pods it holds.
     pub(crate) fn prepare(&self, node: &Path) -> io::Result<()> {
-        if let Hierarchy::V2 { root } = self {
+        if let Hierarchy::V2 { root, .. } = self {
             let mut dir = root.clone();
             for part in Path::new("").join(node).components() {
-                fs::write(dir.join("cgroup.subtree_control"), "+memory +cpu")?;
+                fs::write(dir.join("cgroup.subtree_control"), self.controllers())?;
                 dir.push(part);
                 make_dir(&dir)?;
             }
-            fs::write(dir.join("cgroup.subtree_control"), "+memory +cpu")?;
+            fs::write(dir.join("cgroup.subtree_control"), self.controllers())?;
         }
         for root in self.roots() {
             fs::create_dir_all(root.join(node))?;
@@ -93,7 +126,7 @@ impl Hierarchy {
         for group in node.ancestors().filter(|group| !group.as_os_str().is_empty()) {
             self.weigh(group, milli)?;
         }
-        let probe = CgroupSpec { hierarchy: self.clone(), path: node.join("probe") };
+        let probe = CgroupSpec { hierarchy: self.clone(), path: node.join("probe"), pids_max: Some(100) };
         let limits = Limits { memory_bytes: Some(64 << 20), ..Limits::default() };
         let made = probe.create(100).and_then(|()| ContainerCgroup::create(&probe, "probe", &limits));
         let opened = made.and_then(|group| group.processes_files().map(drop));
@@ -108,29 +141,70 @@ impl Hierarchy {
                 fs::write(cpu.join(group).join("cpu.shares"), shares(milli).to_string())
             }
             Hierarchy::V1 { cpu: None, .. } => Ok(()),
-            Hierarchy::V2 { root } => fs::write(root.join(group).join("cpu.weight"), weight(milli).to_string()),
+            Hierarchy::V2 { root, .. } => fs::write(root.join(group).join("cpu.weight"), weight(milli).to_string()),
         }
     }
 
+    /// Where pods have groups.
     fn roots(&self) -> Vec<&Path> {
+        self.container_roots().into_iter().chain(self.pids_root().filter(|_| self.is_v1())).collect()
+    }
+
+    /// Where each container has a group of its own: memory first.
+    fn container_roots(&self) -> Vec<&Path> {
         match self {
-            Hierarchy::V1 { memory, cpu } => std::iter::once(memory.as_path()).chain(cpu.as_deref()).collect(),
-            Hierarchy::V2 { root } => vec![root],
+            Hierarchy::V1 { memory, cpu, .. } => std::iter::once(memory.as_path()).chain(cpu.as_deref()).collect(),
+            Hierarchy::V2 { root, .. } => vec![root],
         }
+    }
+
+    /// Where processes are counted, for a pod as a whole.
+    fn pids_root(&self) -> Option<&Path> {
+        match self {
+            Hierarchy::V1 { pids, .. } => pids.as_deref(),
+            Hierarchy::V2 { root, pids } => pids.then_some(root),
+        }
+    }
+
+    fn is_v1(&self) -> bool {
+        matches!(self, Hierarchy::V1 { .. })
     }
 }
 
 impl CgroupSpec {
-    /// Makes the pod's own group with the sum of its containers' shares.
+    /// The groups of a pod that were made before, or never.
+    pub(crate) fn of(hierarchy: Hierarchy, path: PathBuf) -> Self {
+        CgroupSpec { hierarchy, path, pids_max: None }
+    }
+
+    /// Makes the pod's own group with the sum of its containers' shares, and its limit of processes.
     pub(crate) fn create(&self, cpu_request_milli: i64) -> io::Result<()> {
         for root in self.hierarchy.roots() {
             make_dir(&root.join(&self.path))?;
         }
         self.hierarchy.weigh(&self.path, cpu_request_milli)?;
+        if let (Some(root), Some(most)) = (self.hierarchy.pids_root(), self.pids_max) {
+            fs::write(root.join(&self.path).join("pids.max"), most.to_string())?;
+        }
         match &self.hierarchy {
             Hierarchy::V1 { .. } => Ok(()),
-            Hierarchy::V2 { root } => fs::write(root.join(&self.path).join("cgroup.subtree_control"), "+memory +cpu"),
+            Hierarchy::V2 { root, .. } => {
+                fs::write(root.join(&self.path).join("cgroup.subtree_control"), self.hierarchy.controllers())
+            }
         }
+    }
+
+    /// Files that move the writer into the pod's group of those that start programs beside the containers' own, for which
+    /// no container's limit holds; it is made when missing, unless the pod has ended.
+    pub(crate) fn exec_processes_files(&self) -> io::Result<Vec<File>> {
+        let group = ContainerCgroup::of(self, EXEC_GROUP);
+        for dir in &group.dirs {
+            match fs::create_dir(dir) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        group.processes_files()
     }
 
     /// Kills everything in the pod's groups and removes them, as far as they can be.
@@ -146,14 +220,18 @@ impl CgroupSpec {
 pub(crate) struct ContainerCgroup {
     /// One directory in version 2, one for each controller in version 1; memory is the first.
     dirs: Vec<PathBuf>,
+    /// The pod's group that counts processes, in version 1.
+    pids: Option<PathBuf>,
     v2: bool,
 }
 
 impl ContainerCgroup {
     /// The group `name` of a pod, whether it is there or not.
     pub(crate) fn of(pod: &CgroupSpec, name: &str) -> Self {
-        let dirs = pod.hierarchy.roots().iter().map(|root| root.join(&pod.path).join(name)).collect();
-        ContainerCgroup { dirs, v2: matches!(pod.hierarchy, Hierarchy::V2 { .. }) }
+        let dirs = pod.hierarchy.container_roots().iter().map(|root| root.join(&pod.path).join(name)).collect();
+        let v1 = pod.hierarchy.is_v1();
+        let pids = pod.hierarchy.pids_root().filter(|_| v1).map(|root| root.join(&pod.path));
+        ContainerCgroup { dirs, pids, v2: !v1 }
     }
 
     /// Makes the group `name` of a pod and sets its limits.
@@ -204,7 +282,7 @@ impl ContainerCgroup {
     /// threads: a thread that moves itself waits for nobody, a process waits for a grace period.
     pub(crate) fn processes_files(&self) -> io::Result<Vec<File>> {
         let name = if self.v2 { "cgroup.procs" } else { "tasks" };
-        self.dirs.iter().map(|dir| OpenOptions::new().write(true).open(dir.join(name))).collect()
+        self.dirs.iter().chain(&self.pids).map(|dir| OpenOptions::new().write(true).open(dir.join(name))).collect()
     }
 
     /// How many processes of the group the kernel has killed for memory.
@@ -212,6 +290,15 @@ impl ContainerCgroup {
         let name = if self.v2 { "memory.events" } else { "memory.oom_control" };
         let text = self.dirs.first().and_then(|dir| fs::read_to_string(dir.join(name)).ok()).unwrap_or_default();
         field(&text, "oom_kill").unwrap_or(0)
+    }
+
+    /// Whether the pod was refused a process for its limit.
+    pub(crate) fn was_refused_processes(&self) -> bool {
+        // Kernels of version 2 count it in the group with the limit, or in that of the process.
+        let pods = self.pids.as_deref().or_else(|| self.dirs.first().and_then(|dir| dir.parent()));
+        let counted = pods.into_iter().chain(self.dirs.first().map(PathBuf::as_path));
+        let mut texts = counted.filter_map(|dir| fs::read_to_string(dir.join("pids.events")).ok());
+        texts.any(|text| field(&text, "max").is_some_and(|count| count > 0))
     }
 
     /// Time that the group's processes have computed, in nanoseconds; `None` where the kernel does not count it for groups.
@@ -312,6 +399,9 @@ fn processes(dir: &Path) -> Vec<i32> {
 
 /// How often a group that is still busy is tried again, 5 ms apart.
 const REMOVE_ATTEMPTS: u32 = 40;
+/// Attempts before the processes of [`EXEC_GROUP`] are killed too: they see by themselves that the container has ended, and
+/// tell how their program did.
+const EXEC_ATTEMPTS: u32 = 20;
 
 fn remove_tree(dir: &Path) {
     if !dir.exists() {
@@ -320,10 +410,11 @@ fn remove_tree(dir: &Path) {
     for child in children(dir) {
         remove_tree(&dir.join(child));
     }
+    let spared = if dir.ends_with(EXEC_GROUP) { EXEC_ATTEMPTS } else { 0 };
     for attempt in 0..REMOVE_ATTEMPTS {
         match fs::remove_dir(dir) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                for pid in processes(dir) {
+                for pid in processes(dir).into_iter().filter(|_| attempt >= spared) {
                     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
                 }
                 if attempt > 0 {
@@ -345,16 +436,24 @@ mod tests {
                   cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n\
                   cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n\
                   cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n\
+                  cgroup /sys/fs/cgroup/pids cgroup rw,pids 0 0\n\
                   cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n";
         let v2 = "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n";
         let joined = "cgroup /c/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\ncgroup /c/memory cgroup rw,memory 0 0\n";
         let cases = [
             (
                 v1,
-                Some(Hierarchy::V1 { memory: "/sys/fs/cgroup/memory".into(), cpu: Some("/sys/fs/cgroup/cpu".into()) }),
+                Some(Hierarchy::V1 {
+                    memory: "/sys/fs/cgroup/memory".into(),
+                    cpu: Some("/sys/fs/cgroup/cpu".into()),
+                    pids: Some("/sys/fs/cgroup/pids".into()),
+                }),
             ),
-            (v2, Some(Hierarchy::V2 { root: "/sys/fs/cgroup".into() })),
-            (joined, Some(Hierarchy::V1 { memory: "/c/memory".into(), cpu: Some("/c/cpu,cpuacct".into()) })),
+            (v2, Some(Hierarchy::V2 { root: "/sys/fs/cgroup".into(), pids: true })),
+            (
+                joined,
+                Some(Hierarchy::V1 { memory: "/c/memory".into(), cpu: Some("/c/cpu,cpuacct".into()), pids: None }),
+            ),
             ("proc /proc proc rw 0 0\nnonsense\n", None),
         ];
         for (mounts, expected) in cases {
@@ -368,14 +467,26 @@ mod tests {
         let limits = Limits { memory_bytes: Some(1 << 20), cpu_request_milli: Some(500), cpu_limit_milli: Some(1500) };
         let read = |path: &str| fs::read_to_string(root.path().join(path)).unwrap_or_default();
 
-        let v1 = Hierarchy::V1 { memory: root.path().join("memory"), cpu: Some(root.path().join("cpu")) };
-        ContainerCgroup::create(&CgroupSpec { hierarchy: v1, path: "p/u".into() }, "c", &limits).unwrap();
+        let below = |name: &str| root.path().join(name);
+        let pod = |hierarchy| CgroupSpec { hierarchy, path: "p/u".into(), pids_max: Some(77) };
+        let v1 = pod(Hierarchy::V1 { memory: below("memory"), cpu: Some(below("cpu")), pids: Some(below("pids")) });
+        v1.create(500).unwrap();
+        assert_eq!(read("pids/p/u/pids.max"), "77");
+        let group = ContainerCgroup::create(&v1, "c", &limits).unwrap();
+        for name in ["memory/p/u/c", "cpu/p/u/c", "pids/p/u"] {
+            fs::write(below(name).join("tasks"), "").unwrap();
+        }
+        group.processes_files().unwrap().iter().for_each(|file| join(file).unwrap());
+        assert_eq!(read("pids/p/u/tasks"), "0", "a container's processes count in the pod's group");
         assert_eq!(read("memory/p/u/c/memory.limit_in_bytes"), "1048576");
         assert_eq!(read("cpu/p/u/c/cpu.shares"), "512");
         assert_eq!(read("cpu/p/u/c/cpu.cfs_quota_us"), "150000");
 
-        let v2 = Hierarchy::V2 { root: root.path().join("unified") };
-        ContainerCgroup::create(&CgroupSpec { hierarchy: v2, path: "p/u".into() }, "c", &limits).unwrap();
+        let v2 = pod(Hierarchy::V2 { root: below("unified"), pids: true });
+        v2.create(500).unwrap();
+        assert_eq!(read("unified/p/u/pids.max"), "77");
+        assert_eq!(read("unified/p/u/cgroup.subtree_control"), "+memory +cpu +pids");
+        ContainerCgroup::create(&v2, "c", &limits).unwrap();
         assert_eq!(read("unified/p/u/c/memory.max"), "1048576");
         assert_eq!(read("unified/p/u/c/cpu.max"), "150000 100000");
         assert_eq!(read("unified/p/u/c/cpu.weight"), "20");
@@ -385,7 +496,7 @@ mod tests {
     fn all_pods_of_a_node_weigh_as_much_as_the_machine_has_cpus() {
         let dir = tempfile::tempdir().unwrap();
         let (memory, cpu) = (dir.path().join("memory"), dir.path().join("cpu"));
-        let hierarchy = Hierarchy::V1 { memory, cpu: Some(cpu.clone()) };
+        let hierarchy = Hierarchy::V1 { memory, cpu: Some(cpu.clone()), pids: None };
         // What the kernel makes by itself in a group is missing here, and so the last step fails.
         let error = hierarchy.prepare(Path::new("pumice/node")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
@@ -424,8 +535,11 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let group =
-            |dirs: &[&str], v2| ContainerCgroup { dirs: dirs.iter().map(|name| dir.path().join(name)).collect(), v2 };
+        let group = |dirs: &[&str], v2| ContainerCgroup {
+            dirs: dirs.iter().map(|name| dir.path().join(name)).collect(),
+            pids: None,
+            v2,
+        };
         let used = |group: ContainerCgroup| (group.cpu_ns(), group.working_set_bytes());
         assert_eq!(used(group(&["one", "cpu"], false)), (Some(123_456_789), Some(3000)));
         assert_eq!(used(group(&["one"], false)), (None, Some(3000)));

@@ -13,6 +13,7 @@ mod lease;
 mod links;
 mod nat;
 mod netlink;
+mod oom;
 mod paths;
 mod pidfd;
 mod procfs;
@@ -21,9 +22,10 @@ mod simulated;
 
 pub use agent::{
     AgentError, BridgeError, Capabilities, Handle, ImageEntry, ImageMap, ImageMapError, NodeAgent, NodeBody, Options,
-    ShimCommand, host_ip, tear_down,
+    POD_PIDS_MAX, ShimCommand, host_ip, tear_down,
 };
 pub use cgroup::{CgroupSpec, Hierarchy, Limits};
+pub use oom::spare_this_process;
 pub use shim::shim_main;
 pub use simulated::{
     Counts, Faults, FaultsError, NODES_MAX, NodeShape, NodeShapeError, SimulatedError, SimulatedHandle, SimulatedNodes,

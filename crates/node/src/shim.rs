@@ -22,9 +22,10 @@ pub mod spec;
 pub mod status;
 pub(crate) mod supervisor;
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -43,6 +44,7 @@ pub(crate) const PROBE: &str = "--probe";
 /// code says whether it got that far. Must be called before any thread or runtime is started.
 pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
+    take_name();
     let asks = |word: &str| args.iter().any(|arg| arg == word);
     let (probes, executes) = (asks(PROBE), asks(exec::EXEC));
     let Some(dir) = args.into_iter().last().map(PathBuf::from).filter(|dir| dir.is_absolute()) else {
@@ -80,6 +82,16 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             eprintln!("can't start the shim of {}: {error}", dir.display());
             ExitCode::FAILURE
         }
+    }
+}
+
+/// The kernel named this process after the descriptor that it was started from; people look for the program.
+fn take_name() {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let name = called.as_deref().and_then(Path::file_name).and_then(|name| CString::new(name.as_bytes()).ok());
+    if let Some(name) = name {
+        // Nothing but what people read depends on it.
+        let _ = nix::sys::prctl::set_name(&name);
     }
 }
 

@@ -22,6 +22,10 @@ pub struct MachineArgs {
     /// Pods that the node takes
     #[arg(long, default_value_t = 1000)]
     pub pods: u32,
+    /// Processes and threads that one pod may have, where control groups count them; -1 is no limit
+    #[arg(long, value_name = "N", default_value_t = i64::from(pumice_node::POD_PIDS_MAX), allow_negative_numbers = true,
+          value_parser = clap::value_parser!(i64).range(-1..=i64::from(u32::MAX)))]
+    pub pod_pids_limit: i64,
 }
 
 /// `pumice node run`.

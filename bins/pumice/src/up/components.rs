@@ -187,6 +187,7 @@ pub fn node_options(args: &MachineArgs, data: &Path, name: &str, client: Client)
     options.cpu_milli = amount("--cpu", args.cpu.as_deref())?.map(|cpu| cpu.cpu_milli());
     options.memory_bytes = amount("--memory", args.memory.as_deref())?.map(|memory| memory.value());
     options.pods_max = args.pods;
+    options.pod_pids_max = u32::try_from(args.pod_pids_limit).ok().filter(|limit| *limit > 0);
     // A pod without an image is this machine as its user knows it, so it finds the same programs.
     if let Some(path) = std::env::var_os("PATH").and_then(|path| path.into_string().ok()).filter(|p| !p.is_empty()) {
         options.default_path = path;

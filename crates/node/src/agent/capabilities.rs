@@ -6,13 +6,13 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::thread;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use pumice_units::with_causes;
 
+use super::launch::Launch;
 use super::options::ShimCommand;
 use crate::cgroup::Hierarchy;
 use crate::files;
@@ -40,6 +40,8 @@ struct Probes {
     rootless: Result<(), String>,
     network: Result<(), String>,
     cgroup: Result<Hierarchy, String>,
+    /// A view of the shim's program that pods can't change.
+    program_view: io::Result<()>,
 }
 
 impl Capabilities {
@@ -66,7 +68,8 @@ impl Capabilities {
         let rootless = if namespaces.is_err() { try_rootless(&probe.join("user"), shim) } else { Ok(()) };
         let _ = files::remove(&probe);
         let cgroup = try_cgroup(cgroup_node);
-        Capabilities::decide(Probes { namespaces, overlay, overlay_in_memory, rootless, network, cgroup })
+        let program_view = Launch::probe(shim);
+        Capabilities::decide(Probes { namespaces, overlay, overlay_in_memory, rootless, network, cgroup, program_view })
     }
 
     fn decide(probes: Probes) -> Capabilities {
@@ -102,8 +105,16 @@ impl Capabilities {
             notes.push(format!("no network namespaces ({error}): pods share the host's network"));
         });
         let cgroup = probes.cgroup.map_err(|error| {
-            notes.push(format!("no control groups ({error}): memory is watched, cpu is not limited"));
+            notes.push(format!(
+                "no control groups ({error}): memory is watched, cpu and the number of processes are not limited"
+            ));
         });
+        if cgroup.as_ref().is_ok_and(|hierarchy| !hierarchy.counts_processes()) {
+            notes.push("no control group counts processes: their number is not limited".to_owned());
+        }
+        if let Err(error) = probes.program_view {
+            notes.push(format!("no read-only view of this program ({error}): pods can reach its file"));
+        }
         Capabilities {
             isolation: Isolation { namespaces: namespaces.is_ok(), user, root },
             network: network.is_ok(),
@@ -173,9 +184,9 @@ fn try_overlay(probe: &Path, in_memory: bool) -> io::Result<()> {
 /// A user namespace wants a process with one thread; the shim's program lends one.
 fn try_rootless(probe: &Path, shim: &ShimCommand) -> Result<(), String> {
     fs::create_dir_all(probe).map_err(|error| error.to_string())?;
-    let mut command = Command::new(&shim.program);
-    let out = command.args(&shim.args).arg(PROBE).arg(probe).stdin(Stdio::null()).output();
-    let out = out.map_err(|error| error.to_string())?;
+    let mut launch = Launch::of(shim);
+    launch.command().arg(PROBE).arg(probe);
+    let out = launch.output().map_err(|error| error.to_string())?;
     match out.status.success() {
         true => Ok(()),
         false => Err(String::from_utf8_lossy(&out.stderr).lines().last().unwrap_or("no user namespace").to_owned()),
@@ -190,6 +201,10 @@ pub(crate) fn try_network() -> io::Result<()> {
 fn try_cgroup(node: &Path) -> Result<Hierarchy, String> {
     let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| error.to_string())?;
     let hierarchy = Hierarchy::find(&mounts).ok_or("none is mounted")?;
+    if hierarchy.counts_processes() && hierarchy.prepare(node).is_ok() {
+        return Ok(hierarchy);
+    }
+    let hierarchy = hierarchy.without_pids();
     hierarchy.prepare(node).map_err(|error| with_causes(&error))?;
     Ok(hierarchy)
 }
@@ -203,7 +218,7 @@ mod tests {
     }
 
     fn v2() -> Hierarchy {
-        Hierarchy::V2 { root: "/sys/fs/cgroup".into() }
+        Hierarchy::V2 { root: "/sys/fs/cgroup".into(), pids: true }
     }
 
     #[test]
@@ -215,6 +230,7 @@ mod tests {
             rootless: Ok(()),
             network: Ok(()),
             cgroup: Ok(v2()),
+            program_view: Ok(()),
         };
         let cases = [
             (full(), "namespaces=yes root=overlay network=yes cgroup=v2", 0),
@@ -236,6 +252,16 @@ mod tests {
             (
                 Probes { cgroup: Err("x".into()), ..full() },
                 "namespaces=yes root=overlay network=yes cgroup=none; no",
+                1,
+            ),
+            (
+                Probes { program_view: Err(denied()), ..full() },
+                "namespaces=yes root=overlay network=yes cgroup=v2; no read-only view",
+                1,
+            ),
+            (
+                Probes { cgroup: Ok(v2().without_pids()), ..full() },
+                "namespaces=yes root=overlay network=yes cgroup=v2; no control group counts",
                 1,
             ),
             (

@@ -8,6 +8,8 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use crate::files::read_bounded;
+
 /// A pod as its peers name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Peer {
@@ -59,7 +61,8 @@ fn names(hostname: &str, namespace: &str, subdomain: Option<&str>) -> String {
 /// Writes over a file that is mounted in containers: they see the file, not its name, so it must
 /// stay the same file.
 pub(crate) fn rewrite(path: &Path, text: &str) -> io::Result<()> {
-    if std::fs::read_to_string(path).is_ok_and(|before| before == text) {
+    // The pod may have written it full; only what is as long as the text can be the text.
+    if read_bounded(path, text.len() as u64).is_ok_and(|before| before == text.as_bytes()) {
         return Ok(());
     }
     let mut file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o644).open(path)?;

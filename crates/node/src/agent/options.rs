@@ -33,6 +33,8 @@ pub struct Options {
     pub memory_bytes: Option<i64>,
     /// Pods at most.
     pub pods_max: u32,
+    /// Processes and threads of one pod at most, where control groups count them; none where there is no limit.
+    pub pod_pids_max: Option<u32>,
     /// PATH of containers that set none.
     pub default_path: String,
     /// Pods being started at a time.
@@ -47,6 +49,9 @@ pub struct Options {
 
 /// Pods at most unless said otherwise.
 const PODS_MAX: u32 = 1000;
+/// Processes and threads of one pod at most unless said otherwise: no program needs them all, and no pod can take those
+/// that the others need.
+pub const POD_PIDS_MAX: u32 = 4096;
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl Options {
@@ -62,6 +67,7 @@ impl Options {
             cpu_milli: None,
             memory_bytes: None,
             pods_max: PODS_MAX,
+            pod_pids_max: Some(POD_PIDS_MAX),
             default_path: DEFAULT_PATH.to_owned(),
             starts_max: cores.saturating_mul(2).saturating_add(2),
             api_port: None,

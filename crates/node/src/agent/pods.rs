@@ -340,7 +340,7 @@ impl Pods {
 
     fn remove(&mut self, reply: Option<String>, dir: PathBuf, uid: &str) {
         let hierarchy = self.context.capabilities.cgroup.clone();
-        let group = hierarchy.map(|hierarchy| CgroupSpec { hierarchy, path: self.context.cgroup_node.join(uid) });
+        let group = hierarchy.map(|hierarchy| CgroupSpec::of(hierarchy, self.context.cgroup_node.join(uid)));
         self.removals.spawn_blocking(move || {
             removal::remove_pod(&dir, group.as_ref());
             reply

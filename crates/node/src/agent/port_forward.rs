@@ -379,7 +379,7 @@ mod tests {
     /// Serves one connection as the API server does, which hands the client's connection on.
     async fn serve_connection(pods: PodIndex, connection: DuplexStream) {
         let service = service_fn(move |request: Request<Incoming>| {
-            let response = serve(&pods, Sessions::new().place().unwrap(), ["ns", "p"], request);
+            let response = serve(&pods, Sessions::new().place("ns", "p").unwrap(), ["ns", "p"], request);
             async { Ok::<_, Infallible>(response) }
         });
         let connection = http1::Builder::new().serve_connection(TokioIo::new(connection), service);
@@ -430,7 +430,7 @@ mod tests {
         for _ in 0..2 {
             for (pod, query, code, text) in cases.drain(..) {
                 let request = Request::get(format!("/portForward/ns/{pod}?{query}")).body(()).unwrap();
-                let response = serve(&pods, Sessions::new().place().unwrap(), ["ns", pod], request);
+                let response = serve(&pods, Sessions::new().place("ns", "p").unwrap(), ["ns", pod], request);
                 assert_eq!(response.status(), code, "{pod}?{query}");
                 let body = response.into_body().collect().await.unwrap().to_bytes();
                 assert_eq!(body, text, "{pod}?{query}");
@@ -449,7 +449,7 @@ mod tests {
             .header("X-Stream-Protocol-Version", "v4.channel.k8s.io")
             .body(())
             .unwrap();
-        let response = serve(&PodIndex::default(), Sessions::new().place().unwrap(), ["ns", "p"], request);
+        let response = serve(&PodIndex::default(), Sessions::new().place("ns", "p").unwrap(), ["ns", "p"], request);
         assert_eq!(response.status(), 400);
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let text = "SPDY is spoken here with \"X-Stream-Protocol-Version: portforward.k8s.io\", which the request does not offer";

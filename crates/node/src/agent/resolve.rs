@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
 
@@ -346,15 +346,15 @@ pub(crate) fn host_aliases(pod: &Pod) -> Vec<(String, Vec<String>)> {
     aliases.map(|alias| (alias.ip.clone(), alias.hostnames.clone().unwrap_or_default())).collect()
 }
 
-/// Generated files that every container gets.
-pub(crate) fn common_mounts(dir: &Path, resolver: PathBuf) -> Vec<MountSpec> {
-    let mount =
-        |source: PathBuf, target: &str| MountSpec { source, sub_path: None, target: target.into(), read_only: false };
-    vec![
-        mount(dir.join("hosts"), "/etc/hosts"),
-        mount(dir.join("hostname"), "/etc/hostname"),
-        mount(resolver, "/etc/resolv.conf"),
-    ]
+/// Files of the pod's directory that every container gets. Whom the pod asks for addresses is not for its programs to say.
+pub(crate) fn common_mounts(dir: &Path) -> Vec<MountSpec> {
+    let mount = |name: &str, read_only| MountSpec {
+        source: dir.join(name),
+        sub_path: None,
+        target: Path::new("/etc").join(name),
+        read_only,
+    };
+    vec![mount("hosts", false), mount("hostname", false), mount("resolv.conf", true)]
 }
 
 #[cfg(test)]

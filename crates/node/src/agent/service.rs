@@ -14,7 +14,7 @@ use super::exec;
 use super::log_service::{self, NodeBody, PodIndex};
 use super::options::ShimCommand;
 use super::port_forward;
-use super::sessions::{Place, SESSIONS_MAX, Sessions};
+use super::sessions::{Place, Sessions};
 use super::usage::Usage;
 
 /// Answers the kubelet's paths; cheap to clone.
@@ -44,23 +44,25 @@ impl NodeService {
             ["containerLogs", namespace, pod, container] => {
                 log_service::serve(&self.pods, [namespace, pod, container], &request)
             }
-            ["exec", namespace, pod, container] => self
-                .with_place(|place| exec::serve(&self.pods, &self.shim, place, [namespace, pod, container], request)),
-            ["portForward", namespace, pod] => {
-                self.with_place(|place| port_forward::serve(&self.pods, place, [namespace, pod], request))
-            }
+            ["exec", namespace, pod, container] => self.with_place(namespace, pod, |place| {
+                exec::serve(&self.pods, &self.shim, place, [namespace, pod, container], request)
+            }),
+            ["portForward", namespace, pod] => self
+                .with_place(namespace, pod, |place| port_forward::serve(&self.pods, place, [namespace, pod], request)),
             ["stats", "summary"] => self.usage.serve(),
             _ => text(StatusCode::NOT_FOUND, "the server could not find the requested resource"),
         }
     }
 
-    fn with_place(&self, serve: impl FnOnce(Place) -> Response<NodeBody>) -> Response<NodeBody> {
-        match self.sessions.place() {
-            Some(place) => serve(place),
-            None => {
-                let said = format!("this node serves {SESSIONS_MAX} streams at most; end one, or try again later");
-                text(StatusCode::TOO_MANY_REQUESTS, &said)
-            }
+    fn with_place(
+        &self,
+        namespace: &str,
+        pod: &str,
+        serve: impl FnOnce(Place) -> Response<NodeBody>,
+    ) -> Response<NodeBody> {
+        match self.sessions.place(namespace, pod) {
+            Ok(place) => serve(place),
+            Err(full) => text(StatusCode::TOO_MANY_REQUESTS, &full.to_string()),
         }
     }
 }

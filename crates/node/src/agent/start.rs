@@ -7,7 +7,6 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -21,6 +20,7 @@ use super::capabilities::Capabilities;
 use super::fields::Placement;
 use super::hosts::{self, Peer};
 use super::image_map::{ImageMap, ImageMapError};
+use super::launch::Launch;
 use super::options::ShimCommand;
 use super::resolve::{self, NodeGround, ResolveError, Resolved};
 use super::sources::{References, Sources};
@@ -37,7 +37,6 @@ pub(crate) struct NodeContext {
     pub data_dir: PathBuf,
     pub pods_dir: PathBuf,
     pub events: EventRecorder,
-    pub resolver: PathBuf,
     pub shim: ShimCommand,
     pub image_map: Option<PathBuf>,
     pub default_path: String,
@@ -50,6 +49,7 @@ pub(crate) struct NodeContext {
     pub cpu_milli: i64,
     pub memory_bytes: i64,
     pub api_port: Option<u16>,
+    pub pod_pids_max: Option<u32>,
 }
 
 /// One pod to start.
@@ -160,7 +160,7 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
         volumes::make(volume, resolved.group).map_err(failed)?;
     }
     let spec = shim_spec(context, order, resolved);
-    write_names(&dir, order, &spec).map_err(step("write the pod's hosts file"))?;
+    write_names(&dir, order, &spec).map_err(step("write the pod's hosts and resolver files"))?;
     let bytes = serde_json::to_vec(&spec).map_err(|error| step("write the pod's spec")(error.into()))?;
     write_atomic(&dir.join(SPEC_FILE), &bytes, Durability::Power).map_err(step("write the pod's spec"))
 }
@@ -184,11 +184,7 @@ fn api_host(context: &NodeContext, pod: &Pod) -> Ipv4Addr {
 }
 
 fn common_mounts(context: &NodeContext, dir: &Path) -> Vec<crate::shim::spec::MountSpec> {
-    if context.capabilities.isolation.namespaces {
-        resolve::common_mounts(dir, context.resolver.clone())
-    } else {
-        Vec::new()
-    }
+    if context.capabilities.isolation.namespaces { resolve::common_mounts(dir) } else { Vec::new() }
 }
 
 fn placement(context: &NodeContext, order: &StartOrder) -> Placement {
@@ -228,7 +224,11 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved) -> S
         isolation: context.capabilities.isolation.clone(),
         network,
         address: Some(order.address),
-        cgroup: cgroup.map(|hierarchy| CgroupSpec { hierarchy, path: context.cgroup_node.join(&order.uid) }),
+        cgroup: cgroup.map(|hierarchy| CgroupSpec {
+            hierarchy,
+            path: context.cgroup_node.join(&order.uid),
+            pids_max: context.pod_pids_max,
+        }),
         memory_volumes: resolved.memory_volumes,
         hidden: vec![context.data_dir.clone()],
         init_containers: resolved.init_containers,
@@ -244,6 +244,7 @@ pub(crate) fn grace_seconds(pod: &Pod) -> u64 {
 
 fn write_names(dir: &Path, order: &StartOrder, spec: &ShimSpec) -> io::Result<()> {
     write_public(&dir.join("hostname"), &format!("{}\n", spec.hostname))?;
+    write_public(&dir.join("resolv.conf"), &resolver_text())?;
     hosts::rewrite(&dir.join("hosts"), &hosts_text(&order.pod, order.address, &order.members))?;
     make_public(&dir.join("hosts"))
 }
@@ -261,9 +262,18 @@ fn make_public(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o644))
 }
 
-pub(crate) fn write_public(path: &Path, text: &str) -> io::Result<()> {
+fn write_public(path: &Path, text: &str) -> io::Result<()> {
     write_atomic(path, text.as_bytes(), Durability::Process)?;
     make_public(path)
+}
+
+/// The host's resolver; a name server on the host's loopback can't be reached from a pod.
+fn resolver_text() -> String {
+    let own = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    if !own.contains("127.0.0.53") {
+        return own;
+    }
+    std::fs::read_to_string("/run/systemd/resolve/resolv.conf").unwrap_or(own)
 }
 
 /// Starts the shim of a directory and waits until it stands on its own.
@@ -271,11 +281,10 @@ pub(crate) fn spawn_shim(shim: &ShimCommand, dir: &Path) -> Result<(), StartErro
     let failed = |source: io::Error| StartError::Prepare { step: "start the shim", source };
     let log = dir.join("shim.log");
     let stderr = fs::OpenOptions::new().create(true).append(true).open(&log).map_err(failed)?;
-    let mut command = Command::new(&shim.program);
-    command.args(&shim.args).arg(dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    let mut launch = Launch::of(shim);
     // Its own group at once: an interrupt typed at the platform's terminal is not for pods.
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let status = command.status().map_err(failed)?;
+    std::os::unix::process::CommandExt::process_group(launch.command().arg(dir).stderr(stderr), 0);
+    let status = launch.status().map_err(failed)?;
     if status.success() {
         return Ok(());
     }

@@ -51,8 +51,7 @@ pub fn tear_down(data_dir: &Path) -> std::io::Result<usize> {
     let hierarchy = Hierarchy::find(&mounts);
     let mut ended = 0;
     for entry in fs::read_dir(&paths.pods_dir).into_iter().flatten().flatten() {
-        let group =
-            hierarchy.clone().map(|hierarchy| CgroupSpec { hierarchy, path: paths.cgroup.join(entry.file_name()) });
+        let group = hierarchy.clone().map(|hierarchy| CgroupSpec::of(hierarchy, paths.cgroup.join(entry.file_name())));
         ended += usize::from(control::is_alive(&entry.path()));
         removal::end_shim(&entry.path(), group.as_ref());
         removal::trim_pod(&entry.path());

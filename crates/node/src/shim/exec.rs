@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::control::ShimProcess;
 use super::init::{self, Report};
-use super::program::{Handles, become_program, close_on_exec_all, give_away};
+use super::program::{Handles, become_program, close_on_exec_all, give_away, hide_process, leave_streams, null};
 use super::spec::{ContainerSpec, Network, ShimSpec};
 use super::status::{ContainerState, ShimStatus};
 use crate::cgroup::ContainerCgroup;
@@ -83,6 +83,9 @@ fn run(dir: &Path, request: Request, socket: &File) -> Result<Report, String> {
     };
     let cgroup = cgroup.map_err(|error| format!("can't open the container's control group: {error}"))?;
     process.enter(&spec).map_err(|errno| format!("can't enter the container: {errno}"))?;
+    // From here on programs of the container may see what we fork, and look into it.
+    hide_process(spec.isolation.user).map_err(|errno| format!("can't hide this process: {errno}"))?;
+    leave_streams().map_err(|error| format!("can't open the container's null device: {error}"))?;
     let (ends, handles) =
         streams(&request, &container, cgroup).map_err(|error| format!("can't make the program's streams: {error}"))?;
     let program = match init::fork().map_err(|errno| format!("can't make a process: {errno}"))? {
@@ -159,9 +162,8 @@ fn streams(request: &Request, container: &ContainerSpec, cgroup: Vec<File>) -> i
         let (keyboard, terminal) = open_terminal()?;
         let terminal = ours(terminal);
         let (stdin, stdout) = (terminal.try_clone()?, terminal.try_clone()?);
-        return Ok((vec![keyboard], Handles { stdin, stdout, stderr: terminal, terminal: true, cgroup }));
+        return Ok((vec![keyboard], Handles { stdin: Some(stdin), stdout, stderr: terminal, terminal: true, cgroup }));
     }
-    let null = || OpenOptions::new().read(true).write(true).open("/dev/null");
     let mut ends = Vec::new();
     let mut stream = |wanted: bool, typed: bool| -> io::Result<File> {
         if !wanted {
@@ -174,7 +176,7 @@ fn streams(request: &Request, container: &ContainerSpec, cgroup: Vec<File>) -> i
     };
     let (stdin, stdout, stderr) =
         (stream(request.stdin, true)?, stream(request.stdout, false)?, stream(request.stderr, false)?);
-    Ok((ends, Handles { stdin, stdout, stderr, terminal: false, cgroup }))
+    Ok((ends, Handles { stdin: Some(stdin), stdout, stderr, terminal: false, cgroup }))
 }
 
 /// A terminal of the container's own: the end that is typed on, and the one that programs see.

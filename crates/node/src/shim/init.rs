@@ -14,7 +14,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
 use pumice_units::with_causes;
 
-use super::program::{Handles, become_program, close_on_exec_all, give_away};
+use super::program::{Handles, become_program, close_on_exec_all, give_away, hide_process, leave_streams};
 use super::rootfs::{self, Layers};
 use super::spec::{ContainerSpec, ShimSpec};
 use crate::procfs;
@@ -115,6 +115,9 @@ fn start(birth: &Birth<'_>) -> Result<Pid, String> {
         refuse_mounts(birth.container)?;
         prctl::set_child_subreaper(true).map_err(|errno| format!("can't adopt orphans: {errno}"))?;
     }
+    // Programs of the container may look into this process, if they have the right to trace it.
+    hide_process(birth.spec.isolation.user).map_err(|errno| format!("can't hide process 1: {errno}"))?;
+    leave_streams().map_err(|error| format!("can't open the null device: {error}"))?;
     give_away(&birth.handles.stdout, birth.container.uid, birth.container.gid);
     give_away(&birth.handles.stderr, birth.container.uid, birth.container.gid);
     match fork().map_err(|errno| format!("can't make a process: {errno}"))? {

@@ -77,8 +77,7 @@ impl Process {
         let (stdout, stdout_end) = pipe()?;
         let (stderr, stderr_end) = pipe()?;
         let cgroup = group.as_ref().map(ContainerCgroup::processes_files).transpose()?.unwrap_or_default();
-        let stdin = File::open("/dev/null")?;
-        let handles = Handles { stdin, stdout: stdout_end, stderr: stderr_end, terminal: false, cgroup };
+        let handles = Handles { stdin: None, stdout: stdout_end, stderr: stderr_end, terminal: false, cgroup };
         let namespaces = if spec.isolation.namespaces {
             CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS
         } else {
@@ -171,6 +170,9 @@ impl Process {
         let mut exit = exit(&reports, end, oom_killed, self.started_at, now);
         if exit.message.is_none() {
             exit.message = self.message(container, exit.code);
+        }
+        if exit.code != 0 && self.group.as_ref().is_some_and(ContainerCgroup::was_refused_processes) {
+            exit.message.get_or_insert_with(|| "the pod has as many processes as it may have".to_owned());
         }
         (exit, self.group)
     }

@@ -4,9 +4,10 @@
 //! no descriptor of the shim is left open. Runs in a fresh child; any failure ends it with a text.
 
 use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::sys::prctl;
@@ -15,7 +16,7 @@ use nix::unistd::{Gid, Uid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve,
 
 use super::capabilities;
 use super::spec::ContainerSpec;
-use crate::cgroup;
+use crate::{cgroup, oom};
 
 /// Why a program could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -48,8 +49,8 @@ pub enum ProgramError {
 
 /// Descriptors that a program gets or needs on its way.
 pub(crate) struct Handles {
-    /// Its standard input.
-    pub stdin: File,
+    /// Its standard input; none is the null device of the container.
+    pub stdin: Option<File>,
     /// Its standard output.
     pub stdout: File,
     /// Its standard error.
@@ -73,14 +74,18 @@ fn prepare(container: &ContainerSpec, handles: &Handles, isolated: bool) -> Resu
     let io_step = |step| move |source: io::Error| ProgramError::Prepare { step, source };
     setsid().map_err(step("start a session"))?;
     // The shim protects itself from the kernel's choice of victims; its pods must not inherit that.
-    let _ = fs::write("/proc/self/oom_score_adj", "0");
+    let _ = oom::expose_this_process();
     for file in &handles.cgroup {
         cgroup::join(file).map_err(io_step("join the control group"))?;
     }
+    let stdin = match &handles.stdin {
+        Some(stdin) => stdin,
+        None => &null().map_err(io_step("open the null device"))?,
+    };
     if handles.terminal {
-        take_terminal(&handles.stdin).map_err(step("take the terminal"))?;
+        take_terminal(stdin).map_err(step("take the terminal"))?;
     }
-    dup2_stdin(&handles.stdin).map_err(step("set standard input"))?;
+    dup2_stdin(stdin).map_err(step("set standard input"))?;
     dup2_stdout(&handles.stdout).map_err(step("set standard output"))?;
     dup2_stderr(&handles.stderr).map_err(step("set standard error"))?;
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
@@ -167,6 +172,26 @@ fn environment(env: &[(String, String)]) -> Vec<CString> {
 /// A text with a zero byte can't be given to a program; it is cut there, as the kernel would.
 fn c_strings(texts: impl Iterator<Item = String>) -> Vec<CString> {
     texts.map(|text| CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default()).collect()
+}
+
+/// The null device as this process sees it: in a container it is the container's own, of which a program may change the
+/// mode without reaching the host's. A FIFO that somebody put there does not hold us up.
+pub(crate) fn null() -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open("/dev/null")
+}
+
+/// Closes this process's memory, descriptors and file to programs of the container that have not the right to trace
+/// others, until it becomes a program itself. Without root it would close `/proc/self` to itself.
+pub(crate) fn hide_process(user_namespace: bool) -> nix::Result<()> {
+    if user_namespace || !Uid::effective().is_root() { Ok(()) } else { prctl::set_dumpable(false) }
+}
+
+/// Has the null device for standard streams, in place of what the host gave.
+pub(crate) fn leave_streams() -> io::Result<()> {
+    let null = null()?;
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    Ok(dup2_stderr(&null)?)
 }
 
 /// Marks everything but the standard streams to be closed by the program's start.

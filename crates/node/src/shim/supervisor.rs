@@ -3,7 +3,7 @@
 //! Invariant: `status.json` says what is true now, and an exit is on disk before anything follows
 //! from it. Time comes in through `crate::clock` at the top of each turn only.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -30,6 +30,7 @@ use super::status::{
 use crate::cgroup::ContainerCgroup;
 use crate::clock;
 use crate::files::Durability;
+use crate::oom;
 
 /// How often resident sets are looked at where no control group limits memory.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
@@ -117,7 +118,7 @@ impl Supervisor {
         let signals = SignalFd::with_flags(&watched, flags).map_err(|errno| step("watch signals")(errno.into()))?;
         prctl::set_child_subreaper(true).map_err(|errno| step("adopt orphans")(errno.into()))?;
         // Whoever must die for memory, let it not be the one who writes down the exit.
-        let _ = fs::write("/proc/self/oom_score_adj", "-900");
+        let _ = oom::spare_this_process();
         let pipe = control::open_pipe(&dir).map_err(step("open the control pipe"))?;
         let names = |list: &[ContainerSpec]| list.iter().map(|c| c.name.clone()).collect::<Vec<_>>();
         let (init, main) = (names(&spec.init_containers), names(&spec.containers));

@@ -19,15 +19,15 @@ use crate::node::{TestNode, sh};
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A client of one session.
-struct Session {
+pub struct Session {
     socket: WebSocketStream<DuplexStream>,
 }
 
 /// How a session ended: what was written, what was complained of, the Status.
-struct Ended {
-    stdout: String,
-    stderr: String,
-    status: Value,
+pub struct Ended {
+    pub stdout: String,
+    pub stderr: String,
+    pub status: Value,
 }
 
 /// Connects a WebSocket with channels to the agent; a refusal is its code and text.
@@ -61,7 +61,7 @@ pub async fn connect(agent: Handle, path: &str) -> Result<WebSocketStream<Duplex
 
 impl Session {
     /// Asks the agent for a program: `query` is what follows the path.
-    async fn open(agent: Handle, pod: &str, query: &str) -> Result<Session, String> {
+    pub async fn open(agent: Handle, pod: &str, query: &str) -> Result<Session, String> {
         let socket = connect(agent, &format!("/exec/default/{pod}/main?{query}")).await?;
         Ok(Session { socket })
     }
@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// Waits until `wanted` has been written.
-    async fn until(&mut self, wanted: &str) -> String {
+    pub async fn until(&mut self, wanted: &str) -> String {
         let mut found = String::new();
         while !found.contains(wanted) {
             let (channel, bytes) = self.next().await.expect("the session goes on");
@@ -94,7 +94,7 @@ impl Session {
         tokio::time::timeout(DEADLINE, binary).await.expect("a message in time")
     }
 
-    async fn end(mut self) -> Ended {
+    pub async fn end(mut self) -> Ended {
         let mut streams: [Vec<u8>; 4] = Default::default();
         while let Some((channel, bytes)) = self.next().await {
             streams[usize::from(channel)].extend(bytes);
@@ -109,7 +109,7 @@ impl Session {
 }
 
 /// The query that runs `script` in a shell.
-fn script(script: &str, flags: &str) -> String {
+pub fn script(script: &str, flags: &str) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for word in ["/bin/sh", "-c", script] {
         query.append_pair("command", word);

@@ -136,10 +136,10 @@ impl TestPod {
 
     /// Directories of control groups of this pod.
     pub fn groups(&self) -> Vec<PathBuf> {
-        let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu }, path }) = &self.spec.cgroup else {
+        let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu, pids }, path, .. }) = &self.spec.cgroup else {
             return vec![];
         };
-        [Some(memory), cpu.as_ref()]
+        [Some(memory), cpu.as_ref(), pids.as_ref()]
             .into_iter()
             .flatten()
             .map(|root| root.join(path))
@@ -152,8 +152,8 @@ impl Drop for TestPod {
     fn drop(&mut self) {
         let _ = shim::request_stop(self.path(), 0);
         wait_for("the shim to go", || (!shim::is_alive(self.path())).then_some(()));
-        if let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu }, path }) = cgroup("any") {
-            for root in [memory].into_iter().chain(cpu) {
+        if let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu, pids }, path, .. }) = cgroup("any") {
+            for root in [memory].into_iter().chain(cpu).chain(pids) {
                 // They stay while other tests have pods below them.
                 for dir in path.ancestors().skip(1).take(2) {
                     let _ = std::fs::remove_dir(root.join(dir));
@@ -165,8 +165,11 @@ impl Drop for TestPod {
 
 pub fn cgroup(uid: &str) -> Option<CgroupSpec> {
     let hierarchy = Hierarchy::find(&std::fs::read_to_string("/proc/self/mounts").unwrap())?;
-    matches!(hierarchy, Hierarchy::V1 { .. })
-        .then(|| CgroupSpec { hierarchy, path: Path::new("pumice").join("test").join(uid) })
+    matches!(hierarchy, Hierarchy::V1 { .. }).then(|| CgroupSpec {
+        hierarchy,
+        path: Path::new("pumice").join("test").join(uid),
+        pids_max: None,
+    })
 }
 
 pub fn container(name: &str, script: &str) -> ContainerSpec {

@@ -11,6 +11,7 @@ mod harness;
 mod node;
 mod port_forward;
 mod shim;
+mod side_doors;
 mod tokens;
 mod trouble;
 

@@ -9,7 +9,8 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use pumice_apiserver::ApiServer;
 use pumice_auth::{AUTHENTICATED, Identity, Policy, built_in};
-use pumice_node::{Handle, Options, ShimCommand, tear_down};
+use pumice_node::shim::spec::{SPEC_FILE, ShimSpec};
+use pumice_node::{CgroupSpec, Handle, Options, ShimCommand, tear_down};
 use pumice_store::Store;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -94,6 +95,12 @@ impl TestNode {
 
     pub fn pod_dir(&self, pod: &Pod) -> PathBuf {
         self.data_dir.path().join("data/node/pods").join(pod.metadata.uid.as_ref().unwrap())
+    }
+
+    /// The control groups that a pod's shim was given.
+    pub fn pod_groups(&self, uid: &str) -> Option<CgroupSpec> {
+        let spec = std::fs::read(self.data_dir.path().join("data/node/pods").join(uid).join(SPEC_FILE)).unwrap();
+        serde_json::from_slice::<ShimSpec>(&spec).unwrap().cgroup
     }
 
     /// Creates a pod that is bound to the node already.

@@ -1,21 +1,24 @@
 //! The process that enters a container for us: started, told what to run, listened to.
 //!
-//! Invariant: when this side is dropped, the program that it started is ended too.
+//! Invariant: when this side is dropped, the program that it started is ended too. The process is in the pod's control
+//! groups from its first instruction, so that what it needs is the pod's use and not the platform's.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use nix::cmsg_space;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 
+use crate::agent::launch::Launch;
 use crate::agent::options::ShimCommand;
 use crate::shim::exec::{EXEC, Request};
 use crate::shim::init::Report;
+use crate::shim::spec::ShimSpec;
 
 /// Longest report in bytes.
 const REPORT_BYTES_MAX: usize = 64 << 10;
@@ -77,10 +80,14 @@ impl Helper {
 
 fn spawn(shim: &ShimCommand, dir: &Path, socket: OwnedFd) -> io::Result<()> {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("shim.log"))?;
-    let mut command = Command::new(&shim.program);
-    command.args(&shim.args).arg(EXEC).arg(dir).stdin(Stdio::from(socket)).stdout(Stdio::null()).stderr(log);
+    let spec = ShimSpec::read(dir).map_err(io::Error::other)?;
+    let mut launch = Launch::of(shim);
+    launch.command().arg(EXEC).arg(dir).stdin(Stdio::from(socket)).stderr(log).process_group(0);
+    if let Some(group) = &spec.cgroup {
+        launch.join(group.exec_processes_files()?);
+    }
     // It leaves a child in a session of its own, so this does not wait for the program.
-    let status = command.process_group(0).status()?;
+    let status = launch.status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("the shim's program ended with {status}"))) }
 }
 
