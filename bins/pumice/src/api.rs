@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use futures::future::BoxFuture;
 use pumice_admission::server::GroupsFile;
 use pumice_admission::{Rules, VolcanoAdmission};
-use pumice_apiserver::{ApiServer, AuditLog, Builder};
+use pumice_apiserver::{ApiServer, AuditLog, Builder, Room};
 use pumice_auth::{Ca, Policy, TokenKey};
 use pumice_jobs::target::RunFile;
 use pumice_store::Store;
@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::args::api::ApiArgs;
 use crate::data_dir::DataDir;
+use crate::descriptors;
 use crate::up::now;
 
 /// User of the kubeconfig, a member of `system:masters`.
@@ -58,6 +59,7 @@ impl Api {
         let tokens = TokenKey::open_or_create(&data.pki()).context("open the key of tokens")?;
         let mut builder = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
             .service_accounts(tokens, ca.pem())
+            .connections(Room::for_descriptors(descriptors::limit()))
             .metrics();
         if args.admission {
             builder = builder.admission(Arc::new(admission));

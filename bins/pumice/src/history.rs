@@ -16,13 +16,14 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use pumice_api::names;
-use pumice_apiserver::{ConnectionError, serve_connections};
+use pumice_apiserver::{ConnectionError, Room, serve_connections};
 use pumice_history::{Handle, Options};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::alone;
 use crate::args::history::{AnswerArgs, HistoryRunArgs};
+use crate::descriptors;
 
 /// Port of the metrics, if they are asked for.
 const METRICS_PORT: u16 = 8082;
@@ -79,7 +80,8 @@ async fn answering(
     let allowed: Arc<[String]> = args.requestheader_allowed_names.clone().into();
     Ok(async move {
         let Some((listener, tls)) = served else { return closing.cancelled().await };
-        serve_connections(listener, tls, closing, DRAIN, move |_, certificate| {
+        let room = Arc::new(Room::for_descriptors(descriptors::limit()));
+        serve_connections(listener, tls, room, closing, DRAIN, move |_, certificate| {
             let asks = certificate.map(|certificate| pumice_auth::identity_of(certificate)).transpose()?;
             let trusted = asks.is_some_and(|identity| allowed.is_empty() || allowed.contains(&identity.user));
             let handle = handle.clone();

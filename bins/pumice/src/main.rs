@@ -9,6 +9,7 @@ mod apiserver;
 mod args;
 mod backup;
 mod data_dir;
+mod descriptors;
 mod down;
 mod fleet;
 mod history;

@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,7 +16,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use pumice_api::names;
-use pumice_apiserver::{ConnectionError, serve_connections};
+use pumice_apiserver::{ConnectionError, Room, serve_connections};
 use pumice_node::{Handle, NodeBody};
 use pumice_store::DirectoryLock;
 use serde_json::Value;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::alone;
 use crate::args::node::NodeRunArgs;
 use crate::data_dir::DataDir;
+use crate::descriptors;
 use crate::up::{go_last_for_memory, host_name, node_options};
 
 /// How long requests under way may take at the end.
@@ -53,7 +55,8 @@ pub fn run(args: &NodeRunArgs) -> Result<()> {
         let handle = agent.handle();
         println!("pumice node {name} runs");
         let closing = CancellationToken::new();
-        let answering = serve_connections(listener, tls, closing.clone(), DRAIN, move |_, certificate| {
+        let room = Arc::new(Room::for_descriptors(descriptors::limit()));
+        let answering = serve_connections(listener, tls, room, closing.clone(), DRAIN, move |_, certificate| {
             let asks = certificate.map(|certificate| pumice_auth::identity_of(certificate)).transpose()?;
             let trusted = asks.is_some_and(|identity| identity.user == names::USER_APISERVER);
             let handle = handle.clone();

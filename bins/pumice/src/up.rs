@@ -163,8 +163,10 @@ async fn listen_for_pods(gateway: Ipv4Addr, port: u16) -> Option<TcpListener> {
         .ok()
 }
 
-/// What all asynchronous work of a command runs on.
+/// What all asynchronous work of a command runs on. Whoever needs one is a server, or may be: it may open as many files as
+/// the system allows.
 pub fn runtime() -> Result<tokio::runtime::Runtime> {
+    crate::descriptors::raise_limit();
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")
 }
 

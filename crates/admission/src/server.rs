@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Method, Request as HttpRequest, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -23,7 +23,7 @@ use pumice_cluster::Vitals;
 use pumice_units::with_causes;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -51,8 +51,10 @@ use keeper::Keeper;
 use metrics::{Metrics, Outcome};
 use objects::Objects;
 
-/// Most requests at a time; more wait.
+/// Most requests that are judged at a time; more wait.
 const REQUESTS_MAX: usize = 256;
+/// Most bytes of requests in memory; more are refused.
+const REQUESTS_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Longest time for a request: then the API server has given up.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(TIMEOUT_SECONDS);
 
@@ -129,6 +131,7 @@ struct Asked {
     shown: Arc<ShownCertificate>,
     metrics: Metrics,
     room: Semaphore,
+    memory: Semaphore,
 }
 
 /// Why a review is not answered.
@@ -138,6 +141,8 @@ enum Unanswerable {
     Bad(#[from] BadReview),
     #[error("the request broke off")]
     Broken(#[source] ConnectionError),
+    #[error("there are too many requests")]
+    Full,
     #[error(transparent)]
     Read(#[from] objects::ReadError),
     #[error("no answer within {REQUEST_TIMEOUT:?}")]
@@ -175,6 +180,7 @@ impl Options {
             shown,
             metrics: Metrics::default(),
             room: Semaphore::new(REQUESTS_MAX),
+            memory: Semaphore::new(REQUESTS_BYTES_MAX),
         };
         Ok(Server { asked: Arc::new(asked), keeper, groups, drain: self.drain })
     }
@@ -228,7 +234,7 @@ impl Server {
                     async move { Ok::<_, Infallible>(asked.respond(request).await) }
                 }))
             };
-            serve_connections(listener, tls, shutdown, self.drain, answering).await;
+            serve_connections(listener, tls, Arc::default(), shutdown, self.drain, answering).await;
         };
         let grouping = async {
             match self.groups {
@@ -284,13 +290,10 @@ impl Asked {
     }
 
     async fn judge(&self, route: &Route, request: HttpRequest<Incoming>) -> Result<(Outcome, Vec<u8>), Unanswerable> {
+        // A body that does not come holds up no other.
+        let (body, _memory) = self.read(request.into_body()).await?;
         let _permit = self.room.acquire().await;
-        let body = Limited::new(request.into_body(), REVIEW_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
-            true => Unanswerable::Bad(BadReview::TooLong),
-            false => Unanswerable::Broken(error),
-        })?;
-        let request = Request::read(&body.to_bytes(), route)?;
+        let request = Request::read(&body, route)?;
         let verdict = self.objects.judged(
             |judged: &Result<Verdict, BadReview>| judged.as_ref().is_ok_and(Verdict::is_refusal),
             |objects| request.judge(&self.admission, route.phase, objects, now()),
@@ -298,6 +301,27 @@ impl Asked {
         let verdict = verdict.await??;
         let outcome = if verdict.is_refusal() { Outcome::Refused } else { Outcome::Admitted };
         Ok((outcome, request.answer(verdict)))
+    }
+
+    /// Reads a body, and the memory that it takes.
+    async fn read(&self, body: Incoming) -> Result<(BytesMut, Option<SemaphorePermit<'_>>), Unanswerable> {
+        let mut body = Limited::new(body, REVIEW_BYTES_MAX);
+        let (mut whole, mut memory) = (BytesMut::new(), None::<SemaphorePermit<'_>>);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
+                true => Unanswerable::Bad(BadReview::TooLong),
+                false => Unanswerable::Broken(error),
+            })?;
+            let Ok(data) = frame.into_data() else { continue };
+            let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            let more = self.memory.try_acquire_many(length).map_err(|_| Unanswerable::Full)?;
+            match &mut memory {
+                Some(memory) => memory.merge(more),
+                none => *none = Some(more),
+            }
+            whole.extend_from_slice(&data);
+        }
+        Ok((whole, memory))
     }
 }
 
@@ -307,7 +331,7 @@ impl Unanswerable {
             Self::Bad(BadReview::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Bad(BadReview::Crash) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Bad(_) | Self::Broken(_) => StatusCode::BAD_REQUEST,
-            Self::Read(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Read(_) | Self::Full => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLate => StatusCode::GATEWAY_TIMEOUT,
         }
     }

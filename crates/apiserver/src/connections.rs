@@ -1,8 +1,9 @@
 //! Connections over TLS: HTTP/1.1 and HTTP/2, limits, graceful end.
 //!
 //! Invariant: whatever a peer does costs at most one connection for a bounded time, and a connection that was accepted is
-//! answered to its end, also at the shutdown. A connection that became something else than HTTP (an upgrade) still counts,
-//! but who took it over ends it. Used by the API server's listener and by admission's.
+//! answered to its end, also at the shutdown. A new connection is always accepted: where there are too many, the [`Room`]
+//! chooses one that goes. A connection that became something else than HTTP (an upgrade) still counts, but who took it over
+//! ends it. Used by the API server's listener, by admission's, by the fleet's and by those of components.
 
 use std::error::Error;
 use std::io;
@@ -13,33 +14,41 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::{FutureExt as _, TryFutureExt as _};
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::service::Service;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use pumice_auth::{Authenticated, identity_of};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-/// Most connections at a time; more wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 4096;
+mod activity;
+mod room;
+
+use room::{Ended, Seat};
+
+pub use room::Room;
+
 /// Longest TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time for a request's head.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most request header bytes.
 const HEADER_BYTES_MAX: u32 = 64 * 1024;
 /// Most requests at a time on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1000;
+/// Most bytes of requests that an HTTP/2 connection may send before they are read.
+const WINDOW_BYTES: u32 = 256 * 1024;
 /// How often an HTTP/2 connection is asked whether it lives, and how long it may take to say so.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// How long a connection that is overdue may take to end by itself.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause after a failed accept (no more file descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,10 +56,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub type ConnectionError = Box<dyn Error + Send + Sync>;
 
 /// Answers connections until `shutdown`: then stops accepting and lets requests under way finish for as long as `drain`.
-/// `answering` makes what answers one connection, from its peer's address and the certificate that the peer showed.
+/// `answering` makes what answers one connection, from its peer's address and the certificate that the peer showed. An
+/// answer that carries [`Authenticated`] shows whose the connection is.
 pub async fn serve_connections<F, S, B>(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
+    room: Arc<Room>,
     shutdown: CancellationToken,
     drain: Duration,
     answering: F,
@@ -63,13 +74,8 @@ pub async fn serve_connections<F, S, B>(
     B::Error: Into<ConnectionError>,
 {
     let acceptor = TlsAcceptor::from(tls);
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
-        let permit = tokio::select! {
-            () = shutdown.cancelled() => break,
-            permit = Arc::clone(&room).acquire_owned() => permit.ok(),
-        };
         let accepted = tokio::select! {
             () = shutdown.cancelled() => break,
             accepted = listener.accept() => accepted,
@@ -78,14 +84,16 @@ pub async fn serve_connections<F, S, B>(
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
+                room.shrink();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
+        let seat = room.enter(peer.ip());
         let (answering, acceptor, shutdown) = (answering.clone(), acceptor.clone(), shutdown.clone());
         connections.spawn(async move {
             let answering = |certificate: Option<&_>| answering(peer, certificate);
-            if let Err(error) = connection(socket, permit, acceptor, shutdown, answering).await {
+            if let Err(error) = connection(socket, seat, acceptor, shutdown, answering).await {
                 tracing::debug!(%peer, error = %error, "a connection ended");
             }
         });
@@ -101,7 +109,7 @@ pub async fn serve_connections<F, S, B>(
 
 async fn connection<F, S, B>(
     socket: TcpStream,
-    permit: Option<OwnedSemaphorePermit>,
+    seat: Seat,
     acceptor: TlsAcceptor,
     shutdown: CancellationToken,
     answering: F,
@@ -115,22 +123,54 @@ where
     B::Error: Into<ConnectionError>,
 {
     socket.set_nodelay(true)?;
-    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket)).await??;
-    let service = answering(stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()))?;
+    let seat = Arc::new(seat);
+    let (activity, end) = (Arc::clone(&seat.activity), seat.end.clone());
+    let shaking = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket));
+    let stream = tokio::select! {
+        shaken = shaking => shaken.inspect_err(|_| seat.ends(Ended::HandshakeTimeout))??,
+        () = end.cancelled() => return Ok(()),
+    };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let service = answering(certificate)?;
+    let user = certificate.map(|certificate| identity_of(certificate)).transpose()?.map(|identity| identity.user);
+    seat.shook_hands(user.as_deref());
+    let counted = Counted { stream, _seat: Arc::clone(&seat) };
+    let asked = Arc::clone(&seat);
+    let service = service_fn(move |request| {
+        let (seat, answering) = (Arc::clone(&asked), asked.activity.request());
+        service.call(request).map_ok(move |response| {
+            if let Some(Authenticated(user)) = response.extensions().get() {
+                seat.authenticated(user);
+            }
+            response.map(|body| answering.offer(body))
+        })
+    });
     let builder = builder();
-    let counted = Counted { stream, _permit: permit };
     let mut connection = std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(counted), service));
-    tokio::select! {
-        ended = connection.as_mut() => return ended,
-        () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
+    let mut overdue = std::pin::pin!(activity.overdue().fuse());
+    let mut closing = std::pin::pin!(shutdown.cancelled().fuse());
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                // What still holds it then has taken it over.
+                activity.upgrade();
+                return ended;
+            }
+            () = end.cancelled() => return Ok(()),
+            () = &mut closing => connection.as_mut().graceful_shutdown(),
+            reason = &mut overdue => {
+                seat.ends(reason);
+                connection.as_mut().graceful_shutdown();
+                return tokio::time::timeout(LEAVE_TIMEOUT, connection).await.unwrap_or(Ok(()));
+            }
+        }
     }
-    connection.await
 }
 
-/// A connection with its share of the room, which it keeps when it is taken over.
+/// A connection with its seat, which it keeps when it is taken over.
 struct Counted {
     stream: TlsStream<TcpStream>,
-    _permit: Option<OwnedSemaphorePermit>,
+    _seat: Arc<Seat>,
 }
 
 impl AsyncRead for Counted {
@@ -167,16 +207,15 @@ impl AsyncWrite for Counted {
 
 fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(HEADER_BYTES_MAX as usize);
+    // How long a head may take is a matter of the connection's activity.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEADER_BYTES_MAX as usize);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEADER_BYTES_MAX)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .initial_stream_window_size(WINDOW_BYTES)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE);
     builder

@@ -34,6 +34,8 @@ pub(crate) enum DecodeError {
     Read(String),
     #[error("the request body did not arrive within {} s", BODY_TIMEOUT.as_secs())]
     Slow,
+    #[error("there is no room for more request bodies")]
+    NoRoom,
     #[error("the request body is not valid UTF-8")]
     NotUtf8,
     #[error("the request body is not valid JSON: {0}")]
@@ -50,10 +52,19 @@ where
     B: http_body::Body,
     B::Error: fmt::Display,
 {
-    tokio::time::timeout(BODY_TIMEOUT, collect(body)).await.map_err(|_| DecodeError::Slow)?
+    read_charged(body, |_| true).await
 }
 
-async fn collect<B>(body: B) -> Result<Bytes, DecodeError>
+/// The same; `charge` is told of bytes that are about to be kept, and says whether there is room for them.
+pub(crate) async fn read_charged<B>(body: B, charge: impl FnMut(usize) -> bool) -> Result<Bytes, DecodeError>
+where
+    B: http_body::Body,
+    B::Error: fmt::Display,
+{
+    tokio::time::timeout(BODY_TIMEOUT, collect(body, charge)).await.map_err(|_| DecodeError::Slow)?
+}
+
+async fn collect<B>(body: B, mut charge: impl FnMut(usize) -> bool) -> Result<Bytes, DecodeError>
 where
     B: http_body::Body,
     B::Error: fmt::Display,
@@ -73,6 +84,9 @@ where
             // A client of HTTP/1.1 that still writes would see a broken connection in place of the answer.
             whole = BytesMut::new();
             continue;
+        }
+        if !charge(length) {
+            return Err(DecodeError::NoRoom);
         }
         whole.extend_from_slice(&data.copy_to_bytes(length));
     }

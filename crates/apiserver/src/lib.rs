@@ -24,12 +24,14 @@ mod disruption;
 mod documents;
 mod endpoints;
 mod expiry;
+mod flow;
 mod following;
 mod gates;
 mod gc;
 mod health;
 mod limit_ranges;
 mod listener;
+mod log_pause;
 #[cfg(test)]
 mod messages;
 mod metrics;
@@ -67,7 +69,7 @@ pub use audit::{AuditError, AuditLog, AuditOptions, AuditPolicy, AuditPolicyErro
 pub use body::{Body, BodyError};
 pub use clock::{Clock, SystemClock};
 pub use compatibility::compatibility_table;
-pub use connections::{ConnectionError, serve_connections};
+pub use connections::{ConnectionError, Room, serve_connections};
 pub use node_proxy::{NoNodes, NodeProxy, NodeProxyError};
 pub use remote_nodes::RemoteNodes;
 pub use request::Verb;

@@ -18,6 +18,8 @@ pub(crate) fn answer(state: &State) -> Response<Body> {
     page.head("kubernetes_build_info", "gauge", "The version that is served; always 1");
     page.line("kubernetes_build_info", &[("major", "1"), ("minor", "36"), ("git_version", GIT_VERSION)], 1);
     state.requests.show(&mut page);
+    state.flow.show(&mut page);
+    state.connections.show(&mut page);
     store(state, &mut page);
     if let Some(audit) = &state.audit {
         audit.show(&mut page);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{HeaderMap, Method, Request, Response, header};
-use pumice_auth::Identity;
+use pumice_auth::{ANONYMOUS, Authenticated, Identity};
 use tokio::time::Instant;
 
 use crate::audit::Entry;
@@ -28,6 +28,8 @@ pub(crate) struct Observed {
     goes_on: bool,
     under_way: Option<UnderWay>,
     entry: Option<Box<Entry>>,
+    /// Who the request itself showed to have sent it.
+    authenticated: Option<Authenticated>,
 }
 
 /// Counts a request as one under way while it lives.
@@ -85,7 +87,7 @@ impl Lasting {
 impl Observed {
     /// Begins with a request that has just come in.
     pub(crate) fn begin() -> Self {
-        Self { begun: Instant::now(), series: None, goes_on: false, under_way: None, entry: None }
+        Self { begun: Instant::now(), series: None, goes_on: false, under_way: None, entry: None, authenticated: None }
     }
 
     /// What is asked for is known.
@@ -127,13 +129,28 @@ impl Observed {
         caller: Result<&Caller, Option<&Identity>>,
         request: &Request<Body>,
     ) {
+        let sender = match caller {
+            Ok(Caller { identity, by }) => Some(by.as_ref().unwrap_or(identity)),
+            Err(refused) => refused,
+        };
+        // The listener knows already what a certificate shows.
+        let by_token = request.extensions().get::<Identity>().is_none();
+        if let Some(sender) = sender
+            && by_token
+            && sender.user != ANONYMOUS
+        {
+            self.authenticated = Some(Authenticated(sender.user.clone()));
+        }
         self.entry = state.audit.as_ref().and_then(|audit| audit.begin(state.clock.now(), target, caller, request));
     }
 
     /// The answer is there.
-    pub(crate) fn end(self, state: &Arc<State>, response: Response<Body>) -> Response<Body> {
-        let Self { begun, series, goes_on, under_way, entry } = self;
+    pub(crate) fn end(self, state: &Arc<State>, mut response: Response<Body>) -> Response<Body> {
+        let Self { begun, series, goes_on, under_way, entry, authenticated } = self;
         drop(under_way);
+        if let Some(authenticated) = authenticated {
+            response.extensions_mut().insert(authenticated);
+        }
         let goes_on = goes_on && response.status().as_u16() < 300;
         if let Some(series) = &series {
             series.count(response.status(), (!goes_on).then(|| begun.elapsed()));

@@ -1,6 +1,7 @@
 //! The one way every request takes: path, identity, rights, then a verb or a document.
 //!
-//! Invariant: nothing is read from the body, and no object is looked at, before the caller's rights are known. Called by
+//! Invariant: nothing is read from the body, and no object is looked at, before the caller's rights are known; and nothing is
+//! processed before its body is there. Called by
 //! the tower services.
 
 use std::panic::AssertUnwindSafe;
@@ -35,7 +36,7 @@ pub(crate) struct Listener {
     pub(crate) sockets: TaskTracker,
 }
 
-/// Longest time for a write, its body included.
+/// Longest time for a write whose body is there.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most `Warning` headers of one answer.
 const WARNINGS_MAX: usize = 32;
@@ -168,19 +169,39 @@ async fn resource(
     let Some(descriptor) = registry.find(&wanted.group, &wanted.version, &wanted.resource).cloned() else {
         return Err(Status::unknown_path());
     };
+    let in_process = is_in_process(&request);
     let call = call(state, descriptor, identity, wanted, query, &request);
     let body = request.into_body();
     match call.request.verb {
+        Verb::List if !in_process => {
+            let turn = call.state.flow.list(&call.identity).await?;
+            Ok(dispatch(call, body).await?.map(|body| body.guarded(turn)))
+        }
         Verb::Get | Verb::List | Verb::Watch => dispatch(call, body).await,
-        _ => bounded(&Arc::clone(&call.state), dispatch(call, body)).await,
+        _ => bounded(call, in_process, body, dispatch).await,
     }
 }
 
-/// Bounds how many bodies are in memory, and how long a write may take. A change that the store has begun goes on.
-async fn bounded(state: &State, write: impl Future<Output = Answer>) -> Answer {
+/// Whether a request comes from inside this process: listeners leave their mark on all others.
+fn is_in_process(request: &Request<Body>) -> bool {
+    request.extensions().get::<Listener>().is_none()
+}
+
+/// Makes a write when it is its user's turn, and bounds how long it may take. A change that the store has begun goes on.
+async fn bounded<W>(call: Call, in_process: bool, body: Body, write: impl FnOnce(Call, Body) -> W) -> Answer
+where
+    W: Future<Output = Answer>,
+{
+    let state = Arc::clone(&call.state);
+    let (body, _charge) = if in_process {
+        (body, None)
+    } else {
+        let (bytes, charge) = state.flow.read(&call.identity, &call.headers, body).await?;
+        (Body::from(bytes), Some(charge))
+    };
     let work = async {
-        let _permit = state.writes.acquire().await;
-        write.await
+        let _turn = state.flow.write(&call.identity, in_process).await?;
+        write(call, body).await
     };
     tokio::time::timeout(WRITE_TIMEOUT, work).await.unwrap_or_else(|_| {
         Err(Status::timeout(format!("request did not complete within {} s", WRITE_TIMEOUT.as_secs())))
@@ -216,8 +237,10 @@ async fn namespaced_binding(
             wanted.verb.as_str(),
         ));
     }
+    let in_process = is_in_process(&request);
     let call = call(state, pods, identity, wanted, query, &request);
-    bounded(&Arc::clone(&call.state), subresources::binding::bind(&call, request.into_body())).await
+    let bind = async |call: Call, body| subresources::binding::bind(&call, body).await;
+    bounded(call, in_process, request.into_body(), bind).await
 }
 
 async fn dispatch(call: Call, body: Body) -> Answer {

@@ -13,7 +13,6 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use pumice_auth::{Identity, Policy, TokenKey, TokenKeyError};
 use pumice_store::{ApplyError, Store};
-use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tower::Service;
@@ -24,6 +23,8 @@ use crate::aggregate::AggregatedApi;
 use crate::audit::AuditLog;
 use crate::body::Body;
 use crate::clock::{Clock, SystemClock};
+use crate::connections::Room;
+use crate::flow::Flow;
 use crate::gates::GatesCell;
 use crate::health::{Health, Weight};
 use crate::node_proxy::{NoNodes, NodeProxy};
@@ -33,8 +34,6 @@ use crate::request_metrics::RequestMetrics;
 use crate::rights::RightsCell;
 use crate::{bootstrap, disruption, endpoints, expiry, gc, metrics, pipeline, quota, volumes};
 
-/// Most writes at a time; with the limit of bodies this bounds the memory that clients can fill.
-const WRITES_MAX: usize = 256;
 /// How often a quiet watch gets a bookmark, unless the builder says otherwise.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
@@ -65,8 +64,10 @@ pub(crate) struct State {
     pub(crate) health: Health,
     pub(crate) requests: RequestMetrics,
     pub(crate) audit: Option<AuditLog>,
-    /// Room for writes that are being read and made.
-    pub(crate) writes: Semaphore,
+    /// Room for the connections of all listeners.
+    pub(crate) connections: Arc<Room>,
+    /// Whose turn it is.
+    pub(crate) flow: Flow,
 }
 
 /// Puts a server together. Made by [`ApiServer::builder`].
@@ -83,6 +84,7 @@ pub struct Builder {
     bookmark_every: Duration,
     checks: Vec<ReadyCheck>,
     audit: Option<AuditLog>,
+    connections: Arc<Room>,
 }
 
 /// Something that must be well before work is taken: its name, and a look that says why it isn't.
@@ -152,6 +154,12 @@ impl Builder {
         self
     }
 
+    /// Room for the connections of all its listeners; for 4,096 by default.
+    pub fn connections(mut self, room: Room) -> Self {
+        self.connections = Arc::new(room);
+        self
+    }
+
     /// How often a quiet watch gets a bookmark; a minute by default.
     pub fn bookmark_every(mut self, period: Duration) -> Self {
         self.bookmark_every = period;
@@ -182,7 +190,8 @@ impl Builder {
             node_proxy: self.node_proxy,
             clock: self.clock,
             bookmark_every: self.bookmark_every,
-            writes: Semaphore::new(WRITES_MAX),
+            connections: self.connections,
+            flow: Flow::default(),
         });
         let stop = CancellationToken::new();
         bootstrap::run(&state).await.map_err(BuildError::Bootstrap)?;
@@ -233,6 +242,7 @@ impl ApiServer {
             bookmark_every: BOOKMARK_EVERY,
             checks: Vec::new(),
             audit: None,
+            connections: Arc::default(),
         }
     }
 

@@ -33,6 +33,11 @@ pub struct Identity {
     pub groups: Vec<String>,
 }
 
+/// Set on an answer: the request itself showed who sent it, by a token say, and this is the user. A listener keeps
+/// connections by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authenticated(pub String);
+
 /// Why a certificate names nobody.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum IdentityError {

@@ -29,8 +29,8 @@ pub use covering::{describe, parts, uncovered};
 pub use credentials::credentials;
 pub use files::{FileError, write_private};
 pub use identity::{
-    ANONYMOUS, AUTHENTICATED, Identity, IdentityError, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED, identity_of,
-    service_account_of, valid_until,
+    ANONYMOUS, AUTHENTICATED, Authenticated, Identity, IdentityError, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED,
+    identity_of, service_account_of, valid_until,
 };
 pub use installation::{Component, Identities, installation};
 pub use kept::{KeptFileError, kept_files, write_kept_file};

@@ -1,10 +1,11 @@
 //! `/metrics` and `/healthz` over plain HTTP, for components that run by themselves.
 //!
 //! Invariant: few connections, short requests, nothing but what a component says of itself at once: watching it never slows
-//! it down. Run beside the component by the binary.
+//! it down. A connection lasts for a bounded time, whatever its peer does, and the oldest makes room for a new one: nobody
+//! keeps others from looking. Run beside the component by the binary.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,13 +15,14 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// Most connections at a time.
 const CONNECTIONS_MAX: usize = 64;
 /// Longest time for a request's head, and for a connection that asks nothing.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest life of a connection: an answer that is not taken by then is given up.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -49,10 +51,9 @@ pub struct Pages {
 
 /// Answers until it is dropped.
 pub async fn serve(vitals: impl Vitals, listener: TcpListener, pages: Pages) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
+    let mut oldest_first = VecDeque::new();
     loop {
-        let permit = Arc::clone(&room).acquire_owned().await;
         let socket = match listener.accept().await {
             Ok((socket, _)) => socket,
             Err(error) => {
@@ -62,16 +63,23 @@ pub async fn serve(vitals: impl Vitals, listener: TcpListener, pages: Pages) {
             }
         };
         let vitals = vitals.clone();
-        connections.spawn(async move {
+        let connection = connections.spawn(async move {
             let service = service_fn(|request| std::future::ready(page(&vitals, &request, pages)));
             let mut server = hyper::server::conn::http1::Builder::new();
             server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-            if let Err(error) = server.serve_connection(TokioIo::new(socket), service).await {
+            let serving = server.serve_connection(TokioIo::new(socket), service);
+            if let Ok(Err(error)) = tokio::time::timeout(CONNECTION_TIMEOUT, serving).await {
                 tracing::debug!(%error, "connection for metrics ended badly");
             }
-            drop(permit);
         });
         while connections.try_join_next().is_some() {}
+        oldest_first.retain(|connection: &AbortHandle| !connection.is_finished());
+        oldest_first.push_back(connection);
+        if oldest_first.len() > CONNECTIONS_MAX
+            && let Some(oldest) = oldest_first.pop_front()
+        {
+            oldest.abort();
+        }
     }
 }
 
@@ -93,6 +101,7 @@ fn page(vitals: &impl Vitals, request: &Request<Incoming>, pages: Pages) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -144,5 +153,25 @@ mod tests {
         assert_eq!(ask(health, "GET /metrics").await, nothing);
         is_well.store(false, Ordering::Relaxed);
         assert_eq!(ask(health, "GET /healthz").await, said("503", "not ready yet\n"));
+    }
+
+    #[tokio::test]
+    async fn whoever_says_nothing_keeps_nobody_out() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let component = Component(Arc::new(AtomicBool::new(true)));
+        let mut serving = JoinSet::new();
+        serving.spawn(serve(component, listener, Pages { metrics: true, health: true }));
+        let mut silent = Vec::new();
+        for _ in 0..2 * CONNECTIONS_MAX {
+            silent.push(TcpStream::connect(address).await.expect("a connection"));
+        }
+        let mut socket = TcpStream::connect(address).await.expect("a connection");
+        let request = "GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+        socket.write_all(request.as_bytes()).await.expect("sent");
+        let mut answer = String::new();
+        let answered = tokio::time::timeout(HEADER_TIMEOUT / 2, socket.read_to_string(&mut answer)).await;
+        answered.expect("at once").expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 }

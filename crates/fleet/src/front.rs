@@ -12,7 +12,8 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response};
 use http_body_util::Limited;
-use pumice_auth::{Identity, IdentityError, OidcToken};
+use pumice_auth::{Authenticated, Identity, IdentityError, OidcToken};
+use pumice_metrics::Page;
 use pumice_wire::api::{
     event_server::EventServer, executor_server::ExecutorServer, jobs_server::JobsServer, node_server::NodeServer,
     queue_service_server::QueueServiceServer, retry_policy_service_server::RetryPolicyServiceServer,
@@ -67,6 +68,9 @@ const BODY_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a request of whom nobody knows, who may ask for nothing but health.
 const STRANGER_BYTES_MAX: usize = 4 << 10;
 
+/// Writes what a listener counts on a page of metrics.
+pub type ShowListener = Arc<dyn Fn(&mut Page) + Send + Sync>;
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Which groups have which permissions everywhere.
@@ -99,6 +103,8 @@ pub struct Front<L: Log> {
     checks: Arc<Semaphore>,
     leader: mpsc::Sender<Input>,
     metrics: Arc<Metrics>,
+    /// Writes what the listener counts.
+    listener: Option<ShowListener>,
     /// How the database did when it was last looked at.
     looked: Arc<tokio::sync::Mutex<Option<(Instant, DatabaseStanding)>>>,
 }
@@ -135,6 +141,7 @@ impl<L: Log> Front<L> {
             checks: Arc::new(Semaphore::new(CHECKS_MAX)),
             leader,
             metrics: Arc::default(),
+            listener: None,
             looked: Arc::default(),
         }
     }
@@ -142,6 +149,11 @@ impl<L: Log> Front<L> {
     /// Counts requests where the leader counts, too, and shows all of it.
     pub fn counting(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics, ..self }
+    }
+
+    /// Shows what its listener counts, too.
+    pub fn showing_listener(self, show: ShowListener) -> Self {
+        Self { listener: Some(show), ..self }
     }
 
     /// Who is at the other end of a connection, by the certificate (DER) that TLS has verified, if one was shown.
@@ -175,6 +187,7 @@ impl<L: Log> Front<L> {
     {
         let mut request = request.map(Body::new);
         let said = request.headers().get(AUTHORIZATION).cloned();
+        let is_in_request = said.is_some();
         let who = match self.asks(&peer, said).await {
             Ok(who) => who,
             Err(status) => return refusal(&request, status),
@@ -182,6 +195,16 @@ impl<L: Log> Front<L> {
         if let Some(who) = &who {
             request.extensions_mut().insert(who.clone());
         }
+        let shown = who.as_ref().filter(|_| is_in_request).map(|who| Authenticated(who.name.clone()));
+        let mut response = self.dispatch(who, request).await;
+        if let Some(shown) = shown {
+            response.extensions_mut().insert(shown);
+        }
+        response
+    }
+
+    /// Answers a request of whom that is known, if it is.
+    async fn dispatch(self, who: Option<Arc<Who>>, mut request: Request<Body>) -> Response<Body> {
         let service = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
         // The generated servers answer always: their error is that there is none.
         macro_rules! served {

@@ -6,9 +6,11 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pumice_auth::Ca;
 use tempfile::TempDir;
 
-use crate::{Clients, Output, Process, binary, eventually};
+use crate::certificate::now;
+use crate::{Clients, Output, Peer, Process, binary, eventually};
 
 /// What it says once it is there, before its address.
 const READY: &str = "the fleet is up at ";
@@ -101,6 +103,15 @@ impl Fleet {
             Err(process.tail())
         });
         self.server = Some(process);
+    }
+
+    /// A peer that leaves what it sends to the test: with a certificate of `user` in these groups, or with none.
+    ///
+    /// # Panics
+    /// When the fleet's authority can't be read.
+    pub fn peer(&self, user: Option<(&str, &[&str])>) -> Peer {
+        let authority = Ca::open_or_create(&self.data_dir().join("pki"), now()).expect("open the fleet's authority");
+        Peer::new(&authority, &self.url, user)
     }
 
     /// Kills it as a crash would.

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::certificate::{now, write_certificate};
 use crate::clients::code;
-use crate::{Clients, Marks, Output, Remains, binary};
+use crate::{Clients, Marks, Output, Peer, Remains, binary};
 
 /// How to start a platform.
 #[derive(Debug, Clone, Default)]
@@ -105,6 +105,11 @@ impl Platform {
 
     fn authority(&self) -> Ca {
         Ca::open_or_create(&self.data_dir().join("pki"), now()).expect("open the platform's authority")
+    }
+
+    /// A peer that leaves what it sends to the test: with a certificate of `user` in these groups, or with none.
+    pub fn peer(&self, user: Option<(&str, &[&str])>) -> Peer {
+        Peer::new(&self.authority(), &self.url, user)
     }
 
     /// The process id of the running `up`.

@@ -84,7 +84,8 @@ impl Hooks {
                 async move { Ok::<_, Infallible>(respond(request, answer.as_ref(), &seen, release).await) }
             }))
         };
-        let serving = serve_connections(listener, Arc::new(tls), stop.clone(), Duration::ZERO, answering);
+        let serving =
+            serve_connections(listener, Arc::new(tls), Arc::default(), stop.clone(), Duration::ZERO, answering);
         Self {
             port,
             trusted: BASE64.encode(trusted),

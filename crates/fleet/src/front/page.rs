@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Method, Response, StatusCode, header};
+use pumice_metrics::Page;
 use pumice_units::with_causes;
 use tokio::sync::oneshot;
 use tonic::body::Body;
@@ -36,7 +37,12 @@ impl<L: Log> Front<L> {
             return refused;
         }
         let snapshot = self.measured().await;
-        let page = self.metrics.page(self.api.head(), snapshot.as_deref());
+        let mut page = self.metrics.page(self.api.head(), snapshot.as_deref());
+        if let Some(show) = &self.listener {
+            let mut more = Page::default();
+            show(&mut more);
+            page.push_str(&more.into_text());
+        }
         text(page, TEXT)
     }
 
