@@ -87,11 +87,14 @@ impl Query {
 
     /// `limit`; as upstream, none and what is below mean no limit.
     fn limit(&self) -> Result<Option<usize>, QueryError> {
-        let name = "limit";
-        let Some(text) = self.filled(name) else { return Ok(None) };
-        let limit: i64 =
-            text.parse().map_err(|_| QueryError::Value { name, value: text.to_owned(), wanted: "a whole number" })?;
-        Ok(usize::try_from(limit).ok().filter(|limit| *limit > 0))
+        let limit = self.integer("limit")?;
+        Ok(limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0))
+    }
+
+    /// A number that may be negative, of 64 bits.
+    pub(crate) fn integer(&self, name: &'static str) -> Result<Option<i64>, QueryError> {
+        let wrong = |text: &str| QueryError::Value { name, value: text.to_owned(), wanted: "a whole number" };
+        self.filled(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
     }
 }
 

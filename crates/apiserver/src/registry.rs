@@ -15,6 +15,7 @@ use crate::discovery::Documents;
 pub(crate) mod builtin;
 pub(crate) mod custom;
 pub(crate) mod descriptor;
+mod ranges;
 pub(crate) mod schemas;
 
 pub(crate) use descriptor::Descriptor;

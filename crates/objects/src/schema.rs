@@ -11,6 +11,7 @@ mod junctor;
 mod leaf;
 mod list;
 mod node;
+mod number;
 mod place;
 mod walk;
 
@@ -19,9 +20,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 pub use compile::{SchemaError, SchemaProblem};
+pub use number::{Range, RangeOf};
 
 use crate::field::FieldError;
-use compile::ListTypes;
+use compile::Dialect;
 pub(crate) use node::Merging;
 use node::{Arena, NodeId};
 pub use place::{ListKind, Member, Place, Sort};
@@ -56,14 +58,24 @@ impl Schema {
     ///
     /// Cost: linear in the schema and the components it reaches; equal patterns are compiled once.
     pub fn from_openapi(schema: &Value, components: &Map<String, Value>) -> Result<Self, SchemaError> {
-        let (arena, root) = compile::compile(schema, components, ListTypes::Checked)?;
+        let (arena, root) = compile::compile(schema, components, Dialect::Declared)?;
         Ok(Self { arena: Arc::new(arena), root })
     }
 
-    /// Compiles the schema of a built-in kind. Its list types say how lists are merged, and nothing about what may stand in
-    /// them: a pod may name a variable twice.
+    /// [`Schema::of_builtin_within`] without ranges.
     pub fn of_builtin(schema: &Value, components: &Map<String, Value>) -> Result<Self, SchemaError> {
-        let (arena, root) = compile::compile(schema, components, ListTypes::Unchecked)?;
+        Self::of_builtin_within(schema, components, |_, _| None)
+    }
+
+    /// Compiles the schema of a built-in kind. Its list types say how lists are merged, and nothing about what may stand in
+    /// them: a pod may name a variable twice. Integers are written as such: `1e3` is none, as for every typed client.
+    /// `range_of` says what the numbers of components may be, beside their formats.
+    pub fn of_builtin_within(
+        schema: &Value,
+        components: &Map<String, Value>,
+        range_of: RangeOf,
+    ) -> Result<Self, SchemaError> {
+        let (arena, root) = compile::compile(schema, components, Dialect::Builtin { range_of })?;
         Ok(Self { arena: Arc::new(arena), root })
     }
 
@@ -77,7 +89,7 @@ impl Schema {
     /// Nulls of fields that are not nullable are dropped, or give way to the default. Quantities of
     /// built-in types are brought into canonical form.
     pub fn admit(&self, object: &mut Value) -> Findings {
-        self.walk(object, Steps { prune: true, complete: true, validate: true })
+        self.walk(object, Steps { prune: true, complete: true, validate: true, ranges: true })
     }
 
     /// Removes unknown fields and says which.
@@ -102,8 +114,13 @@ impl Schema {
 
     /// The rules that `object` breaks as it is. It is not changed; the walk is the one that the others change it by.
     pub fn validate(&self, object: &mut Value) -> Vec<FieldError> {
-        let steps = Steps { validate: true, ..Steps::default() };
+        let steps = Steps { validate: true, ranges: true, ..Steps::default() };
         self.walk(object, steps).errors
+    }
+
+    /// The numbers of `object` that are out of their ranges, and nothing else that is wrong with it.
+    pub fn out_of_range(&self, object: &mut Value) -> Vec<FieldError> {
+        self.walk(object, Steps { ranges: true, ..Steps::default() }).errors
     }
 
     /// Whether each field of an object can be checked without the others: none must be there, and none depends on others.

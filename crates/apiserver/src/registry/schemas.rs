@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 use pumice_objects::schema::Schema;
 use serde_json::{Map, Value, json};
 
+use super::ranges::range_of;
+
 const DOCUMENT: &str = include_str!("../../schemas/builtin.json");
 const SCHEMA_OF_SCHEMAS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 /// The component that every object's metadata follows.
@@ -31,7 +33,8 @@ pub(crate) fn components() -> &'static Map<String, Value> {
 /// The schema of a built-in kind.
 pub(crate) fn builtin(component: &str) -> Schema {
     let whole = COMPONENTS.get(component).expect("every built-in descriptor names a component: a test walks them");
-    Schema::of_builtin(whole, components()).expect("the committed schemas are structural: a test walks them")
+    Schema::of_builtin_within(whole, components(), range_of)
+        .expect("the committed schemas are structural: a test walks them")
 }
 
 /// A reference to a component.

@@ -11,6 +11,7 @@ use super::{Hook, Strategy};
 
 mod account;
 mod defaults;
+mod numbers;
 mod qos;
 pub(crate) mod spec;
 mod template;
@@ -18,6 +19,7 @@ mod update;
 
 pub(crate) use defaults::apply_to_template as template_defaults;
 pub use template::validate_pod_template;
+pub(crate) use template::validate_rules as validate_template_rules;
 
 /// Seconds between SIGTERM and SIGKILL when nobody says otherwise.
 const GRACE_SECONDS: i64 = 30;

@@ -26,8 +26,10 @@ impl Strategy for Service {
         for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
             let Some(port) = port.as_object_mut() else { continue };
             port.entry("protocol").or_insert_with(|| json!("TCP"));
-            if let Some(number) = port.get("port").cloned() {
-                port.entry("targetPort").or_insert(number);
+            // Typed clients write 0, or no text, for "not given".
+            let is_given = port.get("targetPort").is_some_and(|target| *target != 0 && *target != "");
+            if let Some(number) = port.get("port").filter(|_| !is_given).cloned() {
+                port.insert("targetPort".to_owned(), number);
             }
         }
     }

@@ -9,7 +9,7 @@ use pumice_objects::names;
 use pumice_objects::selector::LabelSelector;
 use serde_json::{Map, Value, json};
 
-use super::pod::{template_defaults, validate_pod_template};
+use super::pod::{template_defaults, validate_template_rules};
 use super::problems::Problems;
 
 /// Sets a field that is not there.
@@ -103,7 +103,7 @@ pub(super) fn labels_match(problems: &mut Problems, selector: &LabelSelector, la
 
 /// What is wrong with the template below `path`.
 pub(super) fn template_errors(template: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = validate_pod_template(template);
+    let mut errors = validate_template_rules(template);
     for error in &mut errors {
         error.path = format!("{path}.{}", error.path);
     }

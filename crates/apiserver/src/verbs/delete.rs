@@ -3,12 +3,13 @@
 //! Invariant: an object goes at once only if nothing holds it: no finalizer, no grace. Otherwise it is marked, and the
 //! write that takes away the last hold removes it. The collector uses the same functions.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use futures::{StreamExt, stream};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use pumice_objects::meta;
+use pumice_objects::schema::Schema;
 use pumice_objects::status::{self, GroupResource, Status};
 use pumice_store::{ApplyError, Change, Expect, Object};
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ use crate::negotiate;
 use crate::paging;
 use crate::pipeline::{self, Answer, Call, json as json_response};
 use crate::query::{Query, ReadOptions};
-use crate::registry::Descriptor;
+use crate::registry::{Descriptor, schemas};
 use crate::render::{View, draft, parse};
 use crate::selecting::Matcher;
 use crate::server::State;
@@ -33,6 +34,11 @@ use crate::server::State;
 const ATTEMPTS_MAX: usize = 16;
 /// Objects of a collection deleted at a time.
 const DELETES_MAX: usize = 32;
+/// Longest grace, in seconds: 68 years. A longer one means "as long as it takes", and its end would be no date.
+const GRACE_SECONDS_MAX: i64 = 2_147_483_647;
+/// What may be said of a deletion.
+static OPTIONS: LazyLock<Schema> =
+    LazyLock::new(|| schemas::builtin("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"));
 /// The finalizer that makes the collector delete dependents first.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer that makes the collector cut dependents loose.
@@ -150,6 +156,10 @@ pub(crate) fn parse_wish(options: &Value, query: &Query) -> Result<Wish, Status>
     if !(options.is_null() || options.is_object()) || kind != "DeleteOptions" {
         return Err(Status::bad_request("the body of a delete must be DeleteOptions, or empty"));
     }
+    // What is of another type would be read as if it were not there.
+    if let Some(error) = OPTIONS.validate(&mut options.clone()).first().filter(|_| options.is_object()) {
+        return Err(Status::bad_request(format!("the body of a delete is no DeleteOptions: {error}")));
+    }
     let text = |field: &str| options[field].as_str().or_else(|| query.filled(field)).map(str::to_owned);
     let mut propagation = match text("propagationPolicy").as_deref() {
         None => None,
@@ -167,7 +177,7 @@ pub(crate) fn parse_wish(options: &Value, query: &Query) -> Result<Wish, Status>
     }
     let grace_seconds = match options["gracePeriodSeconds"].as_i64() {
         Some(seconds) => Some(seconds),
-        None => query.number("gracePeriodSeconds")?.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX)),
+        None => query.integer("gracePeriodSeconds")?,
     };
     if grace_seconds.is_some_and(|seconds| seconds < 0) {
         return Err(Status::bad_request("gracePeriodSeconds must not be negative"));
@@ -255,7 +265,7 @@ fn step(descriptor: &Descriptor, old: &Value, wish: &Wish, now: Timestamp) -> St
     set_propagation(&mut object, wish.propagation);
     let marked = meta::deletion_timestamp(old);
     let running = meta::deletion_grace_period_seconds(old);
-    let mut grace = descriptor.strategy.grace_seconds(old, wish.grace_seconds);
+    let mut grace = descriptor.strategy.grace_seconds(old, wish.grace_seconds).min(GRACE_SECONDS_MAX);
     if let (Some(_), Some(running)) = (marked, running) {
         // A second delete can only shorten the wait.
         grace = if wish.grace_seconds.is_some() { grace.min(running) } else { running };
@@ -266,7 +276,7 @@ fn step(descriptor: &Descriptor, old: &Value, wish: &Wish, now: Timestamp) -> St
             (Some(ends), Some(running)) => ends.checked_sub(SignedDuration::from_secs(running)).unwrap_or(now),
             _ => now,
         };
-        let ends = began.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+        let ends = began.saturating_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
         let metadata = meta::metadata_mut(&mut object);
         metadata.insert("deletionTimestamp".to_owned(), json!(wire_time(ends)));
         metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(grace));
@@ -307,9 +317,19 @@ mod tests {
             json!({"gracePeriodSeconds": -1}),
             json!({"kind": "Pod"}),
             json!([]),
+            json!({"gracePeriodSeconds": 1.5}),
+            json!({"gracePeriodSeconds": 1e3}),
+            json!({"gracePeriodSeconds": "0"}),
+            json!({"gracePeriodSeconds": 9_223_372_036_854_775_808_u64}),
+            json!({"dryRun": "All"}),
             json!({"preconditions": {"resourceVersion": "x"}}),
+            json!({"preconditions": {"uid": 7}}),
         ] {
             assert!(parse_wish(&bad, &Query::default()).is_err(), "{bad}");
+        }
+        for bad in ["-1", "1.5", "9223372036854775808", "0x10", "ten"] {
+            let query = Query::parse(&format!("gracePeriodSeconds={bad}")).expect("query");
+            assert!(parse_wish(&Value::Null, &query).is_err(), "{bad}");
         }
     }
 }

@@ -27,6 +27,8 @@ use crate::subresources::scale;
 
 /// Media types that bodies of objects may have; the last of them only those of built-in kinds.
 const OBJECT_BODIES: [&str; 3] = ["application/json", "application/yaml", negotiate::PROTOBUF];
+/// An object with so many faults has them all told: lists of errors are cut, so that a new one could hide behind old ones.
+const RATCHETED_MAX: usize = 64;
 /// Most unknown fields that one message names.
 const UNKNOWN_MAX: usize = 32;
 
@@ -214,6 +216,18 @@ pub(crate) fn invalid(descriptor: &Descriptor, object: &Value, errors: &[FieldEr
     Status::invalid(GroupKind { group: &descriptor.group, kind: &descriptor.kind }, meta::name(object), errors)
 }
 
+/// What is wrong with an object by itself. `main` is false for subresources.
+fn broken_rules(descriptor: &Descriptor, object: &mut Value, main: bool) -> Vec<FieldError> {
+    let scope = if descriptor.namespaced { ObjectScope::Namespaced } else { ObjectScope::Cluster };
+    let mut errors = meta::validate(object, scope, descriptor.strategy.name_rule());
+    errors.extend(descriptor.schema.validate(object));
+    errors.extend(descriptor.strategy.validate_status(object));
+    if main {
+        errors.extend(descriptor.strategy.validate(object));
+    }
+    errors
+}
+
 /// A write on its way to the store.
 pub(crate) struct Write<'a> {
     pub(crate) call: &'a Call,
@@ -264,22 +278,25 @@ impl Write<'_> {
     }
 
     /// Checks the final object by schema, rules and admission. `main` is false for subresources.
+    ///
+    /// An object may have been stored before a rule was made that it breaks. What was wrong with it already, and is as it
+    /// was, holds up no write, or its status, its labels and its finalizers could never be written again.
     pub(crate) fn validate(&self, object: &mut Value, main: bool, warnings: &mut Vec<String>) -> Result<(), Status> {
         let descriptor = &self.call.descriptor;
-        let scope = if descriptor.namespaced { ObjectScope::Namespaced } else { ObjectScope::Cluster };
-        let mut errors = meta::validate(object, scope, descriptor.strategy.name_rule());
-        if let Some(old) = self.old {
-            errors.extend(meta_rules::validate_update(object, old));
-        }
-        errors.extend(descriptor.schema.validate(object));
-        errors.extend(descriptor.strategy.validate_status(object));
-        if main {
-            errors.extend(descriptor.strategy.validate(object));
-            if let Some(old) = self.old {
-                errors.extend(descriptor.strategy.validate_update(object, old));
-            } else {
-                errors.extend(descriptor.strategy.validate_create(object));
+        let mut errors = broken_rules(descriptor, object, main);
+        match self.old {
+            Some(old) => {
+                if (1..RATCHETED_MAX).contains(&errors.len()) {
+                    let before = broken_rules(descriptor, &mut old.clone(), main);
+                    errors.retain(|error| !before.contains(error));
+                }
+                errors.extend(meta_rules::validate_update(object, old));
+                if main {
+                    errors.extend(descriptor.strategy.validate_update(object, old));
+                }
             }
+            None if main => errors.extend(descriptor.strategy.validate_create(object)),
+            None => {}
         }
         if errors.is_empty()
             && let Some(rules) = &descriptor.rules

@@ -10,6 +10,7 @@ use regex::RegexBuilder;
 use serde_json::{Map, Number, Value};
 
 use super::DEPTH_MAX;
+use super::RangeOf;
 use super::node::{
     Additional, Arena, Format, Junctors, ListRules, ListType, Merging, Node, NodeId, NumberRules, ObjectRules,
     Property, TextRules, Types,
@@ -20,6 +21,7 @@ const NODES_MAX: usize = 200_000;
 /// Most bytes a compiled pattern may take.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 const QUANTITY: &str = ".apimachinery.pkg.api.resource.Quantity";
+const INT_OR_STRING: &str = ".apimachinery.pkg.util.intstr.IntOrString";
 
 /// Why a schema cannot be compiled, and where.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -89,37 +91,49 @@ impl SchemaError {
     }
 }
 
-/// What `x-kubernetes-list-type` says of a list.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum ListTypes {
-    /// How it is merged, and that items must differ.
-    Checked,
-    /// How it is merged. Whether items must differ is for its kind to say.
-    Unchecked,
+/// Whose schema it is.
+#[derive(Clone, Copy)]
+pub(super) enum Dialect {
+    /// A definition's. `x-kubernetes-list-type` says how a list is merged, and that items must differ.
+    Declared,
+    /// A built-in kind's. `x-kubernetes-list-type` says how a list is merged; whether items must differ is for the kind to say.
+    Builtin {
+        /// What numbers may be.
+        range_of: RangeOf,
+    },
 }
 
 pub(super) fn compile(
     schema: &Value,
     components: &Map<String, Value>,
-    list_types: ListTypes,
+    dialect: Dialect,
 ) -> Result<(Arena, NodeId), SchemaError> {
     let mut compiler = Compiler {
         components,
-        list_types,
-        arena: Arena::default(),
+        checks_list_types: matches!(dialect, Dialect::Declared),
+        range_of: match dialect {
+            Dialect::Declared => |_, _| None,
+            Dialect::Builtin { range_of } => range_of,
+        },
+        component: "",
+        arena: Arena { writes_integers_plainly: matches!(dialect, Dialect::Builtin { .. }), ..Arena::default() },
         patterns: HashMap::new(),
         references: HashMap::new(),
         pending: Vec::new(),
     };
     let root = compiler.node(schema, 0)?;
     // Metadata of custom resources is a built-in type, too.
-    compiler.list_types = ListTypes::Unchecked;
+    compiler.checks_list_types = false;
     while let Some((name, id)) = compiler.pending.pop() {
         let within = |error: SchemaError| error.within(format_args!("components[{name}]"));
+        compiler.component = name;
         let mut node = compiler.build(&components[name], 0).map_err(within)?;
         if name.ends_with(QUANTITY) {
             node.is_quantity = true;
             node.types = Types::INTEGER.with(Types::NUMBER).with(Types::STRING);
+        }
+        if name.ends_with(INT_OR_STRING) {
+            node.format = Some(Format::Int32);
         }
         compiler.arena.nodes[id.0 as usize] = node;
     }
@@ -128,7 +142,10 @@ pub(super) fn compile(
 
 struct Compiler<'a> {
     components: &'a Map<String, Value>,
-    list_types: ListTypes,
+    checks_list_types: bool,
+    range_of: RangeOf,
+    /// The component that is built.
+    component: &'a str,
     arena: Arena,
     patterns: HashMap<&'a str, u32>,
     references: HashMap<&'a str, NodeId>,
@@ -246,7 +263,6 @@ impl<'a> Compiler<'a> {
             Some(items) => Some(self.node(items, depth + 1).map_err(|error| error.within(format_args!("items")))?),
             None => None,
         };
-        let is_checked = self.list_types == ListTypes::Checked;
         let kind = match text(schema, "x-kubernetes-list-type")? {
             Some("set") => ListType::Set,
             Some("map") => ListType::Map(texts(schema, "x-kubernetes-list-map-keys")?),
@@ -256,7 +272,7 @@ impl<'a> Compiler<'a> {
             items,
             len_min: count(schema, "minItems")?,
             len_max: count(schema, "maxItems")?,
-            is_unique: flag(schema, "uniqueItems")? || is_checked && !matches!(kind, ListType::Atomic),
+            is_unique: flag(schema, "uniqueItems")? || self.checks_list_types && !matches!(kind, ListType::Atomic),
             kind,
         };
         let is_used = rules.items.is_some()
@@ -314,6 +330,7 @@ impl<'a> Compiler<'a> {
             is_nullable: schema["nullable"] == true,
             default: schema.get("default").filter(|default| !default.is_null()).cloned(),
             merging: schema.as_object().map(merging).transpose()?.flatten(),
+            range: (self.range_of)(self.component, name),
         })
     }
 
@@ -325,7 +342,14 @@ impl<'a> Compiler<'a> {
                 let additional = Additional::Kept;
                 self.arena.nodes[node.0 as usize] =
                     Node { types, object: ObjectRules { additional, ..ObjectRules::default() }, ..Node::default() };
-                properties.push(Property { name: name.into(), node, is_nullable: false, default: None, merging: None });
+                properties.push(Property {
+                    name: name.into(),
+                    node,
+                    is_nullable: false,
+                    default: None,
+                    merging: None,
+                    range: None,
+                });
             }
             if name != "metadata" && !required.iter().any(|known| known.as_ref() == name) {
                 required.push(name.into());

@@ -8,6 +8,7 @@ use pumice_units::GoDuration;
 use serde_json::Number;
 
 use super::node::Format;
+use super::number::as_integer;
 
 /// Whether a text has the format; formats of numbers say nothing about texts.
 pub(super) fn matches_format(format: Format, text: &str) -> bool {
@@ -26,13 +27,10 @@ pub(super) fn matches_format(format: Format, text: &str) -> bool {
 
 /// Whether a number fits the format.
 pub(super) fn is_in_range(format: Format, number: &Number) -> bool {
-    let whole = |number: f64| number.abs() <= i64::MAX as f64;
+    let integer = || number.as_i64().or_else(|| as_integer(number));
     match format {
-        Format::Int32 => match number.as_i64() {
-            Some(number) => i32::try_from(number).is_ok(),
-            None => number.is_f64() && number.as_f64().is_some_and(|number| number.abs() <= f64::from(i32::MAX)),
-        },
-        Format::Int64 => number.is_i64() || (number.is_f64() && number.as_f64().is_some_and(whole)),
+        Format::Int32 => integer().is_some_and(|integer| i32::try_from(integer).is_ok()),
+        Format::Int64 => integer().is_some(),
         _ => true,
     }
 }
@@ -185,6 +183,8 @@ mod tests {
             (Format::Int64, "9223372036854775807", true),
             (Format::Int64, "9223372036854775808", false),
             (Format::Int64, "1e300", false),
+            (Format::Int32, "-2147483648.0", true),
+            (Format::Int64, "9223372036854775808.0", false),
         ] {
             assert_eq!(is_in_range(format, &number(text)), holds, "{format:?} {text}");
         }

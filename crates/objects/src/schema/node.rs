@@ -5,6 +5,8 @@
 use regex::Regex;
 use serde_json::{Number, Value};
 
+use super::Range;
+
 /// Index of a node in its arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeId(pub(super) u32);
@@ -13,6 +15,8 @@ pub(super) struct NodeId(pub(super) u32);
 pub(super) struct Arena {
     pub(super) nodes: Vec<Node>,
     pub(super) patterns: Vec<Regex>,
+    /// Whether an integer has neither a fraction nor an exponent. Where not, `1e3` is 1000.
+    pub(super) writes_integers_plainly: bool,
 }
 
 impl Arena {
@@ -106,6 +110,8 @@ pub(super) struct Property {
     pub(super) is_nullable: bool,
     pub(super) default: Option<Value>,
     pub(super) merging: Option<Merging>,
+    /// What numbers may be, or those of a list.
+    pub(super) range: Option<Range>,
 }
 
 impl Property {
@@ -172,6 +178,11 @@ impl Types {
 
     pub(super) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// Whether numbers must be whole.
+    pub(super) const fn is_integer(self) -> bool {
+        self.has(Self::INTEGER) && !self.has(Self::NUMBER)
     }
 
     pub(super) const fn is_any(self) -> bool {

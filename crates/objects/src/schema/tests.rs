@@ -249,3 +249,68 @@ fn items_of_built_in_types_may_stand_twice() {
     let builtin = Schema::of_builtin(&kind, components.as_object().unwrap()).unwrap();
     assert_eq!(builtin.validate(&mut json!({"own": ["a", "a"]})), []);
 }
+
+#[test]
+fn an_integer_is_one_when_it_comes_out() {
+    let integers = json!({"properties": {
+        "a": {"type": "integer", "format": "int64"},
+        "b": {"type": "array", "items": {"type": "integer"}},
+        "n": {"type": "number"},
+    }});
+    let declared = compile(integers.clone());
+    let mut object = json!({"a": 1e3, "b": [2.0, -0.0], "n": 3.0});
+    assert_eq!(declared.admit(&mut object).errors, []);
+    assert_eq!(object, json!({"a": 1000, "b": [2, 0], "n": 3.0}));
+    for (text, path) in [
+        (r#"{"a": 1.5}"#, "a"),
+        (r#"{"b": [1, 0.1]}"#, "b[1]"),
+        (r#"{"a": 9223372036854775808}"#, "a"),
+        (r#"{"a": 9223372036854775808.0}"#, "a"),
+        (r#"{"a": 1e30}"#, "a"),
+        (r#"{"a": "1"}"#, "a"),
+    ] {
+        let found = declared.admit(&mut serde_json::from_str(text).unwrap()).errors;
+        assert_eq!(found.iter().map(|error| error.path.as_str()).collect::<Vec<_>>(), [path], "{text}");
+    }
+    // A typed client can't read another spelling.
+    let builtin = Schema::of_builtin(&integers, &Map::new()).unwrap();
+    for (text, told) in [
+        (r#"{"a": -0, "b": [7], "n": 3.0}"#, ""),
+        (r#"{"a": 1e3}"#, "a: Invalid value: 1000.0: a in body must be of type integer: \"number\""),
+        (r#"{"b": [1, 2.0]}"#, "b[1]: Invalid value: 2.0: b[1] in body must be of type integer: \"number\""),
+    ] {
+        let found = builtin.admit(&mut serde_json::from_str(text).unwrap()).errors;
+        assert_eq!(found.iter().map(ToString::to_string).collect::<String>(), told, "{text}");
+    }
+}
+
+#[test]
+fn a_member_has_the_range_of_its_component() {
+    let components = json!({
+        "spec": {"properties": {
+            "user": {"type": "integer", "format": "int64"},
+            "groups": {"type": "array", "items": {"type": "integer"}},
+            "port": {"$ref": "io.k8s.apimachinery.pkg.util.intstr.IntOrString"},
+            "other": {"$ref": "io.k8s.apimachinery.pkg.util.intstr.IntOrString"},
+        }},
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"x-kubernetes-int-or-string": true},
+    });
+    let kind = json!({"properties": {"spec": {"$ref": "spec"}, "user": {"type": "integer"}}});
+    let range_of: RangeOf = |component, member| {
+        let is_ranged = component == "spec" && member != "other";
+        is_ranged.then_some(Range::between(0, 9, "must be a digit"))
+    };
+    let schema = Schema::of_builtin_within(&kind, components.as_object().unwrap(), range_of).unwrap();
+    for (object, told) in [
+        (json!({"user": 10, "spec": {"user": 9, "groups": [0, 9], "port": "name", "other": 10}}), vec![]),
+        (json!({"spec": {"user": -1}}), vec!["spec.user: Invalid value: -1: must be a digit"]),
+        (json!({"spec": {"groups": [1, 10]}}), vec!["spec.groups[1]: Invalid value: 10: must be a digit"]),
+        (json!({"spec": {"port": 10}}), vec!["spec.port: Invalid value: 10: must be a digit"]),
+    ] {
+        let text = |errors: Vec<FieldError>| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(text(schema.validate(&mut object.clone())), told, "{object}");
+        assert_eq!(text(schema.out_of_range(&mut object.clone())), told, "{object}");
+    }
+    let beyond = schema.validate(&mut json!({"spec": {"other": 1_u64 << 32}}));
+    assert_eq!(beyond.len(), 1, "a number of such a field has 32 bits");
+}

@@ -10,7 +10,7 @@ use pumice_units::Quantity;
 use serde_json::{Map, Value};
 
 use super::node::{Additional, Arena, Node, NodeId, Property, type_name};
-use super::{DEPTH_MAX, Findings, REPORTS_MAX, VALUES_MAX, junctor, leaf, list};
+use super::{DEPTH_MAX, Findings, REPORTS_MAX, VALUES_MAX, junctor, leaf, list, number};
 use crate::field::FieldError;
 use crate::quote::Quoted;
 
@@ -23,6 +23,8 @@ pub(super) struct Steps {
     pub(super) complete: bool,
     /// Report broken rules.
     pub(super) validate: bool,
+    /// Report numbers that are out of their ranges.
+    pub(super) ranges: bool,
 }
 
 /// Where a value stands, as a list of steps from it back to the root.
@@ -66,7 +68,7 @@ impl<'s> Walker<'s> {
     pub(super) fn try_out(&mut self, id: NodeId, value: &mut Value, path: &Path<'_>, depth: usize) -> Vec<FieldError> {
         let mut walker = Walker {
             arena: self.arena,
-            steps: Steps { validate: true, ..Steps::default() },
+            steps: Steps { validate: true, ranges: true, ..Steps::default() },
             values_left: self.values_left,
             findings: Findings::default(),
         };
@@ -88,6 +90,13 @@ impl<'s> Walker<'s> {
         self.values_left -= 1;
         let node = self.arena.node(id);
         if value.is_null() && (is_nullable || node.is_nullable) {
+            return;
+        }
+        if let Value::Number(number) = value
+            && number.is_f64()
+            && node.types.is_integer()
+            && !self.visit_integer(value, path)
+        {
             return;
         }
         if !node.types.admits(value) {
@@ -123,6 +132,22 @@ impl<'s> Walker<'s> {
         if !is_told {
             self.report(FieldError::forbidden(path.to_string(), detail));
         }
+    }
+
+    /// An integer that was not written as one becomes one, or is told. Whether there is more to say of it.
+    fn visit_integer(&mut self, value: &mut Value, path: &Path<'_>) -> bool {
+        let Some(integer) = value.as_number().and_then(number::as_integer) else { return true };
+        if self.arena.writes_integers_plainly && integer != 0 {
+            if self.steps.validate {
+                let detail = format!("{path} in body must be of type integer: \"number\"");
+                self.report(FieldError::invalid(path.to_string(), value.clone(), detail));
+            }
+            return false;
+        }
+        if self.steps.complete {
+            *value = integer.into();
+        }
+        true
     }
 
     fn visit_quantity(&mut self, value: &mut Value, path: &Path<'_>) {
@@ -164,7 +189,12 @@ impl<'s> Walker<'s> {
         for (name, member) in members {
             let path = Path::Field(path, name);
             match (node.object.property(name), &node.object.additional) {
-                (Some(property), _) => self.visit(property.node, property.is_nullable, member, &path, depth + 1),
+                (Some(property), _) => {
+                    self.visit(property.node, property.is_nullable, member, &path, depth + 1);
+                    if let Some(range) = property.range.as_ref().filter(|_| self.steps.ranges) {
+                        number::check_range(self, range, member, &path);
+                    }
+                }
                 (None, Additional::Node(id)) => self.visit(*id, false, member, &path, depth + 1),
                 (None, Additional::Kept | Additional::Unknown) => {}
             }

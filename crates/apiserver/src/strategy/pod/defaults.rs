@@ -100,6 +100,10 @@ fn fill_probe(probe: &mut Map<String, Value>) {
     for (field, value) in
         [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
     {
+        // Zero stands for "not given" there.
+        if probe.get(field).is_some_and(|given| given.as_i64() == Some(0)) {
+            probe.remove(field);
+        }
         fill(probe, field, json!(value));
     }
     if let Some(http) = probe.get_mut("httpGet").and_then(Value::as_object_mut) {

@@ -7,7 +7,7 @@ use pumice_objects::names;
 use pumice_units::Quantity;
 use serde_json::{Map, Value};
 
-use super::{CONTAINER_LISTS, containers};
+use super::{CONTAINER_LISTS, containers, numbers};
 use crate::strategy::problems::Problems;
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
@@ -41,14 +41,7 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
             problems.invalid(&format!("spec.{list}[{index}]"), &Value::Null, "must be an object");
         }
     }
-    let deadline = &spec["activeDeadlineSeconds"];
-    if deadline.as_i64().is_some_and(|seconds| seconds < 1) {
-        problems.invalid("spec.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive");
-    }
-    let grace = &spec["terminationGracePeriodSeconds"];
-    if grace.as_i64().is_some_and(|seconds| seconds < 0) {
-        problems.invalid("spec.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0");
-    }
+    numbers::validate(spec, &mut problems);
     problems.into_errors()
 }
 
@@ -107,10 +100,8 @@ fn container_rules(path: &str, container: &Map<String, Value>, volumes: &BTreeSe
     }
     mounts(path, container, volumes, problems);
     for (index, port) in list(container, "ports") {
-        let number = &port["containerPort"];
-        if !number.as_i64().is_some_and(|number| (1..=65_535).contains(&number)) {
-            let detail = "must be between 1 and 65535, inclusive";
-            problems.invalid(&format!("{path}.ports[{index}].containerPort"), number, detail);
+        if port["containerPort"].as_i64().is_none_or(|number| number == 0) {
+            problems.required(&format!("{path}.ports[{index}].containerPort"), "");
         }
     }
     resources(path, container, problems);

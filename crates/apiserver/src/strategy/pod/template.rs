@@ -3,21 +3,35 @@
 //! Invariant: a spec is judged by the very rules that the pods will meet, after the same defaults. Called by admission of
 //! kinds that make pods, so that their user hears of a fault while the object is in hand.
 
+use std::sync::LazyLock;
+
 use pumice_objects::field::FieldError;
 use pumice_objects::meta::{self, ObjectScope};
 use pumice_objects::names::NameRule;
+use pumice_objects::schema::Schema;
 use serde_json::{Value, json};
 
 use super::{defaults, spec};
+use crate::registry::schemas;
 
 /// The parts of a template's metadata that are judged. Names and owners are given by whoever makes the pods.
 const JUDGED: [&str; 2] = ["metadata.labels", "metadata.annotations"];
 
+/// The schema of templates, for the ranges of their numbers.
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| schemas::builtin("io.k8s.api.core.v1.PodTemplateSpec"));
+
 /// Every rule of pods that a `PodTemplateSpec` breaks: those of labels and annotations first, then those of the spec with
-/// its defaults filled in. Paths are relative to the template, such as `spec.containers[0].image`.
+/// its defaults filled in, then numbers out of range. Paths are relative to the template, such as `spec.containers[0].image`.
 ///
 /// Types are not judged: a schema, or decoding the template, does that.
 pub fn validate_pod_template(template: &Value) -> Vec<FieldError> {
+    let mut errors = validate_rules(template);
+    errors.extend(SCHEMA.out_of_range(&mut template.clone()));
+    errors
+}
+
+/// As [`validate_pod_template`], for a template in an object whose own schema says what its numbers may be.
+pub(crate) fn validate_rules(template: &Value) -> Vec<FieldError> {
     let given = template.get("spec").filter(|spec| spec.is_object());
     // A missing spec counts as an empty one: defaults need a place, or the restart policy would be told as a fault too.
     let mut pod = json!({ "spec": given.cloned().unwrap_or_else(|| json!({})) });

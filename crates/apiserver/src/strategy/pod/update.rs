@@ -10,6 +10,8 @@ const ALLOWED: &str = "pod updates may not change fields other than `spec.contai
     `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \
     tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
+const GRACE: &str = "terminationGracePeriodSeconds";
+
 /// Compares the specs after taking the new values of the fields that may change.
 pub(super) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut problems = Problems::default();
@@ -24,6 +26,10 @@ pub(super) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     take(&mut wanted, stored, "schedulingGates");
+    let grace = |spec: &Value| spec[GRACE].as_i64();
+    if grace(&wanted) == Some(1) && grace(stored).is_some_and(|seconds| seconds < 0) {
+        take(&mut wanted, stored, GRACE);
+    }
     tolerations(&mut wanted, stored);
     deadline(&mut wanted, stored, &mut problems);
     if wanted != *stored {
@@ -84,6 +90,13 @@ mod tests {
             *new.pointer_mut(pointer).expect("field") = value;
             assert_eq!(validate(&new, &old).len(), refused, "{pointer}");
         }
+        let graceful = |seconds: i64| {
+            let mut pod = old.clone();
+            pod["spec"]["terminationGracePeriodSeconds"] = json!(seconds);
+            pod
+        };
+        assert_eq!(validate(&graceful(1), &graceful(-5)), []);
+        assert_eq!((validate(&graceful(2), &graceful(-5)).len(), validate(&graceful(1), &graceful(5)).len()), (1, 1));
         let mut tolerant = old.clone();
         tolerant["spec"]["tolerations"] = json!([{"key": "k"}]);
         assert!(validate(&tolerant, &old).is_empty());
