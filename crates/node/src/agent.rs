@@ -21,6 +21,7 @@ mod log_query;
 mod log_reader;
 mod log_service;
 mod node_object;
+mod numbers;
 mod options;
 mod pod_network;
 mod pod_status;

@@ -14,6 +14,7 @@ use super::environment::{self, Environment};
 use super::expand::expand;
 use super::fields::{self, Placement};
 use super::image_map::{ImageEntry, ImageMap};
+use super::numbers::{self, NumberError};
 use super::sources::Sources;
 use super::volumes::{self, PlannedVolume, VolumeRoots};
 use crate::cgroup::Limits;
@@ -32,6 +33,8 @@ pub(crate) enum ResolveError {
     Path { path: String },
     #[error("the claim {claim:?} is not bound to a volume yet")]
     Unbound { claim: String },
+    #[error(transparent)]
+    Number(#[from] NumberError),
     #[error("this node can't provide {what}")]
     Unsupported { what: String },
     #[error("container has runAsNonRoot and would run as root; set runAsUser")]
@@ -100,7 +103,7 @@ pub(crate) fn resolve(
 ) -> Result<Resolved, ResolveError> {
     let planned = volumes::plan(pod, sources, placement, roots)?;
     let spec = pod.spec.as_ref().ok_or_else(|| ResolveError::Unsupported { what: "a pod without a spec".into() })?;
-    let group = spec.security_context.as_ref().and_then(|context| id(context.fs_group));
+    let group = id("spec.securityContext.fsGroup", spec.security_context.as_ref().and_then(|one| one.fs_group))?;
     let group = group.filter(|_| node.only_identity.is_none());
     let container = |container: &Container| -> Result<ContainerSpec, ResolveError> {
         let entry = container.image.as_deref().and_then(|image| node.image_map.get(image));
@@ -157,9 +160,7 @@ fn one(
     let pod_context = pod.spec.as_ref().and_then(|spec| spec.security_context.clone()).unwrap_or_default();
     let context = container.security_context.clone().unwrap_or_default();
     let (uid, gid) = identity(&pod_context, &context, node.only_identity)?;
-    let groups = pod_context.supplemental_groups.iter().flatten().filter_map(|gid| id(Some(*gid)));
-    let groups = groups.chain(id(pod_context.fs_group)).chain([gid]);
-    let groups = groups.filter(|_| node.only_identity.is_none()).collect();
+    let groups = if node.only_identity.is_none() { groups(&pod_context, gid)? } else { Vec::new() };
     let root = entry.and_then(|entry| entry.root.clone());
     if environment.get("HOME").is_none() {
         environment.set("HOME", home(root.as_deref(), uid));
@@ -230,8 +231,9 @@ fn identity(
     context: &SecurityContext,
     only: Option<(u32, u32)>,
 ) -> Result<(u32, u32), ResolveError> {
-    let uid = id(context.run_as_user.or(pod.run_as_user));
-    let gid = id(context.run_as_group.or(pod.run_as_group));
+    let uid = id("securityContext.runAsUser", context.run_as_user.or(pod.run_as_user))?;
+    let gid = id("securityContext.runAsGroup", context.run_as_group.or(pod.run_as_group))?;
+    // Who names no user is root, as images that name none are.
     let identity = only.unwrap_or((uid.unwrap_or(0), gid.unwrap_or(0)));
     if only.is_none() && identity.0 == 0 && context.run_as_non_root.or(pod.run_as_non_root) == Some(true) {
         return Err(ResolveError::WouldRunAsRoot);
@@ -239,8 +241,17 @@ fn identity(
     Ok(identity)
 }
 
-fn id(value: Option<i64>) -> Option<u32> {
-    value.and_then(|value| u32::try_from(value).ok())
+/// The user or group that a field names, if it names one.
+fn id(field: &str, named: Option<i64>) -> Result<Option<u32>, NumberError> {
+    named.map(|named| numbers::identity(field, named)).transpose()
+}
+
+/// All groups of a container whose first is `gid`.
+fn groups(pod: &PodSecurityContext, gid: u32) -> Result<Vec<u32>, NumberError> {
+    let supplemental = pod.supplemental_groups.iter().flatten().map(|group| ("supplementalGroups", *group));
+    let named = supplemental.chain(pod.fs_group.map(|group| ("fsGroup", group)));
+    let groups = named.map(|(field, group)| numbers::identity(&format!("spec.securityContext.{field}"), group));
+    groups.chain([Ok(gid)]).collect()
 }
 
 /// The home of a user as the root folder's own list of users says.
@@ -439,6 +450,26 @@ mod tests {
 
         let refused = resolved(pod(json!({"name": "c", "image": "tf", "securityContext": {"runAsNonRoot": true}})));
         assert!(matches!(refused, Err(ResolveError::WouldRunAsRoot)));
+    }
+
+    #[test]
+    fn what_is_no_user_is_never_root() {
+        for id in [-1_i64, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 32) + 1, i64::MIN, i64::MAX] {
+            for field in ["runAsUser", "runAsGroup"] {
+                let mut context = json!({});
+                context[field] = json!(id);
+                let refused =
+                    resolved(pod(json!({"name": "c", "image": "tf", "securityContext": context}))).unwrap_err();
+                assert!(matches!(refused, ResolveError::Number(_)), "{field} {id}: {refused}");
+                assert_eq!(refused.reason(), "CreateContainerConfigError");
+                assert!(refused.to_string().contains(field), "{refused}");
+            }
+            for context in [json!({"fsGroup": id}), json!({"supplementalGroups": [0, id]}), json!({"runAsUser": id})] {
+                let mut given = pod(json!({"name": "c", "image": "tf"}));
+                given["spec"]["securityContext"] = context;
+                assert!(matches!(resolved(given), Err(ResolveError::Number(_))), "{id}");
+            }
+        }
     }
 
     #[test]

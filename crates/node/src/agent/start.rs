@@ -21,6 +21,7 @@ use super::fields::Placement;
 use super::hosts::{self, Peer};
 use super::image_map::{ImageMap, ImageMapError};
 use super::launch::Launch;
+use super::numbers;
 use super::options::ShimCommand;
 use super::resolve::{self, NodeGround, ResolveError, Resolved};
 use super::sources::{References, Sources};
@@ -116,6 +117,7 @@ impl StartError {
 
 /// Starts a pod.
 pub(crate) async fn start(context: Arc<NodeContext>, order: StartOrder) -> Result<(), StartError> {
+    numbers::check(&order.pod).map_err(ResolveError::from)?;
     let references = References::of(&order.pod);
     let sources =
         references.fetch(&context.client, &order.pod).await.map_err(|error| StartError::Fetch(Box::new(error)))?;
@@ -239,7 +241,7 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved) -> S
 /// The grace that a pod's own spec gives it, in seconds.
 pub(crate) fn grace_seconds(pod: &Pod) -> u64 {
     let given = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-    given.map_or(30, |seconds| u64::try_from(seconds).unwrap_or(0))
+    given.map_or(30, numbers::grace)
 }
 
 fn write_names(dir: &Path, order: &StartOrder, spec: &ShimSpec) -> io::Result<()> {

@@ -19,6 +19,7 @@ use super::claims;
 use super::environment::needed;
 use super::expand::expand;
 use super::fields::{self, Placement};
+use super::numbers;
 use super::resolve::ResolveError;
 use super::sources::Sources;
 use crate::paths::{self, FileRights, Missing, is_plain_relative, open_in_root, open_path};
@@ -223,7 +224,7 @@ fn insert(
     if path.is_empty() || !is_plain_relative(path) {
         return Err(ResolveError::Path { path: path.to_owned() });
     }
-    let mode = mode.unwrap_or(DEFAULT_MODE) as u32 & 0o7777;
+    let mode = numbers::file_mode("mode", mode.unwrap_or(DEFAULT_MODE))?;
     files.insert(path.to_owned(), VolumeFile { bytes, mode });
     Ok(())
 }

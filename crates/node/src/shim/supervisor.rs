@@ -124,7 +124,7 @@ impl Supervisor {
         let (init, main) = (names(&spec.init_containers), names(&spec.containers));
         let status = ShimStatus::new(init.iter().map(String::as_str), main.iter().map(String::as_str), clock::now());
         let slots = |count: usize| (0..count).map(|_| Slot::default()).collect::<Vec<_>>();
-        let deadline = spec.active_deadline_seconds.map(|seconds| clock::monotonic() + Duration::from_secs(seconds));
+        let deadline = spec.active_deadline_seconds.map(|seconds| after(clock::monotonic(), seconds));
         Ok(Supervisor {
             init: slots(init.len()),
             main: slots(main.len()),
@@ -272,7 +272,7 @@ impl Supervisor {
             let Some(restart) = control::requested_restart(&self.dir, &spec.name) else { continue };
             // Attempts count this run too.
             if restart.run + 1 == slot.attempts {
-                slot.kill_at = Some(at + Duration::from_secs(restart.grace_seconds));
+                slot.kill_at = Some(after(at, restart.grace_seconds));
                 if restart.grace_seconds > 0 {
                     process.terminate();
                 }
@@ -286,7 +286,7 @@ impl Supervisor {
 
     /// Starts or shortens the end of the pod.
     fn stop(&mut self, stop: Stop, at: Instant) {
-        let kill_at = at + Duration::from_secs(stop.grace_seconds);
+        let kill_at = after(at, stop.grace_seconds);
         match self.stopping {
             Some(before) if before <= kill_at => return,
             Some(_) => self.stopping = Some(kill_at),
@@ -534,6 +534,12 @@ impl Supervisor {
             Role::Main => &self.spec.containers[index],
         }
     }
+}
+
+/// The moment so many seconds later; far away where the clock has no such moment.
+fn after(at: Instant, seconds: u64) -> Instant {
+    const FAR: Duration = Duration::from_secs(2_147_483_647);
+    at + Duration::from_secs(seconds).min(FAR)
 }
 
 fn start_error(text: &str, now: Timestamp) -> Exit {

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use super::grpc;
 use super::http::{self, Get};
 use crate::agent::exec::once;
+use crate::agent::numbers;
 use crate::agent::options::ShimCommand;
 use crate::shim::init::Report;
 
@@ -69,7 +70,7 @@ impl Action {
 
     pub(super) fn of_hook(hook: &LifecycleHandler, container: &Container) -> Result<Action, ActionError> {
         if let Some(sleep) = &hook.sleep {
-            return Ok(Action::Sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))));
+            return Ok(Action::Sleep(Duration::from_secs(numbers::grace(sleep.seconds))));
         }
         of(hook.exec.as_ref(), hook.http_get.as_ref(), hook.tcp_socket.as_ref(), container)
     }

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::api::core::v1::Probe as WireProbe;
 
 use super::action::{Action, ActionError};
+use crate::agent::numbers;
 
 /// One probe of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Probe {
             timeout: seconds(probe.timeout_seconds, 1).max(Duration::from_secs(1)),
             successes: at_least_one(probe.success_threshold, 1),
             failures: at_least_one(probe.failure_threshold, 3),
-            grace_seconds: probe.termination_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok()),
+            grace_seconds: probe.termination_grace_period_seconds.map(numbers::grace),
         }))
     }
 }

@@ -13,7 +13,7 @@ use super::calls::{Call, CallDone, Subject};
 use super::entry::{End, Entry, Stage};
 use super::{CALL_AGAIN_FIRST, CALL_AGAIN_LONGEST, FORCED_GRACE_SECONDS, Pods, backoff};
 use crate::agent::pod_status::{self, Facts, View};
-use crate::agent::start;
+use crate::agent::{numbers, start};
 use crate::clock;
 use crate::shim::control::{self, Stop};
 
@@ -114,7 +114,7 @@ fn seconds(time: Duration) -> u64 {
 
 fn leave_within(entry: &Entry) -> u64 {
     let Some(pod) = entry.pod() else { return FORCED_GRACE_SECONDS };
-    let granted = pod.metadata.deletion_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let granted = pod.metadata.deletion_grace_period_seconds.map(numbers::grace);
     let granted = granted.unwrap_or_else(|| start::grace_seconds(pod));
     // The time of deletion is when it must be over; after a pause of ours that may be soon.
     let left = pod.metadata.deletion_timestamp.as_ref().map(|at| at.0.duration_since(clock::now()).as_secs() + 1);
