@@ -94,3 +94,78 @@ pub(crate) fn range_of(component: &str, field: &str) -> Option<Range> {
     let (_, _, fields) = RANGES.iter().find(|(group, name, _)| is_named(group, name))?;
     fields.iter().find(|(name, _)| *name == field).map(|(_, range)| *range)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::registry::schemas;
+
+    /// Paths of the integers below a schema, with `[0]` for an item of a list. A type within itself is passed over.
+    fn integers(schema: &'static Value, within: &[&str], path: &str, found: &mut Vec<String>) {
+        let referred = schema["$ref"].as_str().or_else(|| schema["allOf"][0]["$ref"].as_str());
+        if let Some(name) = referred.and_then(|target| target.rsplit('/').next()) {
+            if !within.contains(&name) {
+                integers(&schemas::components()[name], &[within, &[name]].concat(), path, found);
+            }
+            return;
+        }
+        if schema["type"] == "integer" {
+            found.push(path.to_owned());
+        }
+        for (name, member) in schema["properties"].as_object().into_iter().flatten() {
+            integers(member, within, &format!("{path}.{name}"), found);
+        }
+        if schema["items"].is_object() {
+            integers(&schema["items"], within, &format!("{path}[0]"), found);
+        }
+    }
+
+    /// The smallest object with a value at a path.
+    fn object(path: &str, value: Value) -> Value {
+        path.rsplit('.').fold(value, |value, step| match step.strip_suffix("[0]") {
+            Some(name) => json!({ name: [value] }),
+            None => json!({ step: value }),
+        })
+    }
+
+    #[test]
+    fn each_range_is_of_a_number_that_there_is() {
+        for (group, name, fields) in RANGES {
+            let properties = &schemas::components()[&format!("{group}{name}")]["properties"];
+            for (field, range) in *fields {
+                let property = &properties[*field];
+                let text = property.to_string();
+                assert!(text.contains("integer") || text.contains("IntOrString"), "{name}.{field}: {property}");
+                assert!(range.minimum <= range.maximum, "{name}.{field}");
+                assert_eq!(range_of(&format!("{group}{name}"), field), Some(*range));
+            }
+        }
+        assert_eq!(range_of("io.k8s.api.core.v1.PodSpec", "priority"), None);
+        assert_eq!(range_of("PodSpec", "activeDeadlineSeconds"), None);
+    }
+
+    #[test]
+    fn no_integer_of_a_pod_takes_what_is_none() {
+        let component = "io.k8s.api.core.v1.Pod";
+        let (schema, mut paths) = (schemas::builtin(component), Vec::new());
+        integers(&schemas::components()[component], &[component], "", &mut paths);
+        assert!(paths.len() > 100, "{}", paths.len());
+        for path in paths.iter().map(|path| path.trim_start_matches('.')) {
+            let wrong = [
+                json!(1.5),
+                json!(1e3),
+                json!(1e30),
+                json!("7"),
+                json!(true),
+                json!({}),
+                json!(9_223_372_036_854_775_808_u64),
+            ];
+            for value in wrong {
+                let found = schema.validate(&mut object(path, value.clone()));
+                assert!(found.iter().any(|error| error.path == path), "{path} takes {value}: {found:?}");
+            }
+        }
+    }
+}

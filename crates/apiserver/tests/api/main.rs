@@ -13,6 +13,7 @@ mod input;
 mod kubectl;
 mod limits;
 mod metrics;
+mod numbers;
 mod operations;
 mod paging;
 mod pods;
