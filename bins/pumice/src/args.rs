@@ -144,6 +144,10 @@ pub enum NodeCommand {
     Run(Box<node::NodeRunArgs>),
     /// Add nodes without machines to a cluster, and keep them (see docs/simulated-nodes.md)
     Simulated(cluster::NodeArgs),
+    /// List what pods and claims of this machine left that can't be removed (`jobctl node list` lists nodes)
+    List(node::ListArgs),
+    /// Remove what was set aside, once what kept it has gone
+    RemoveSetAside(node::RemoveSetAsideArgs),
     /// Let nothing start on a node that is not sure to have ended by then, and have it empty from then on
     Drain(Box<reserve::DrainArgs>),
     /// Let a drained node take pods again
@@ -195,6 +199,9 @@ pub struct UpArgs {
     /// Whether this machine is a node
     #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
     pub local_node: bool,
+    /// Bring up API and store though something on this machine keeps its pods from being looked after; those that run go on
+    #[arg(long, conflicts_with = "local_node")]
+    pub without_pods: bool,
     #[command(flatten)]
     pub simulated: SimulatedArgs,
     /// Start the scheduler only once this file exists, to measure it on work that is there already
@@ -203,6 +210,13 @@ pub struct UpArgs {
     /// What is logged to standard error, such as info or pumice_scheduler=debug
     #[arg(long, value_name = "FILTER", default_value = "warn")]
     pub log: String,
+}
+
+impl UpArgs {
+    /// Whether this machine runs pods.
+    pub fn runs_pods(&self) -> bool {
+        self.local_node && !self.without_pods
+    }
 }
 
 /// Nodes without machines (see docs/simulated-nodes.md).

@@ -28,7 +28,15 @@ pub fn down(args: &DownArgs) -> Result<()> {
     let node = data.path().join("node");
     let _node_lock = node.is_dir().then(|| stop_holder(&node)).transpose()?;
     let ended = pumice_node::tear_down(data.path()).context("end the pods")?;
+    finish_removals(data.path())?;
     println!("pumice is down; {ended} pods were ended");
+    Ok(())
+}
+
+/// Removes what pods left, however much that is, and says what can't be removed.
+fn finish_removals(data: &Path) -> Result<()> {
+    let stays = pumice_node::finish_removals(data, &crate::up::shim_command()?).context("remove what pods left")?;
+    stays.iter().for_each(|aside| eprintln!("pumice: {}", aside.sentence()));
     Ok(())
 }
 

@@ -18,6 +18,7 @@ mod node;
 mod parts;
 mod restore;
 mod scheduler;
+mod set_aside;
 mod status;
 mod up;
 mod vcctl;
@@ -59,6 +60,8 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Command::Node(NodeCommand::Run(args)) => node::run(&args),
+        Command::Node(NodeCommand::List(args)) => set_aside::list(&args),
+        Command::Node(NodeCommand::RemoveSetAside(args)) => set_aside::remove(&args),
         Command::Node(NodeCommand::Simulated(args)) => alone::simulated_nodes(args),
         Command::Node(NodeCommand::Why { place, told }) => return vcctl::node_why(&place, &told),
         Command::Node(NodeCommand::Drain(args)) => return vcctl::drain(&args),

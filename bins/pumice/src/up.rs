@@ -24,7 +24,7 @@ use crate::api::{self, ADMINISTRATOR, Api};
 use crate::args::UpArgs;
 use crate::data_dir::DataDir;
 use components::Components;
-pub use components::node_options;
+pub use components::{node_options, shim_command};
 use late::Late;
 
 /// How long a start-up may take before it is given up.
@@ -69,13 +69,17 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     let (mut api, listener) = Api::open(data, &args.api, Ipv4Addr::LOCALHOST.into(), schedulers, |builder, _, _| {
         let builder = builder.node_proxy(Arc::new(late.node_proxy())).aggregate(late.why());
         let builder = if args.history.history { late.with_history(builder) } else { builder };
+        let builder = if args.without_pods { builder.told_check(late::NODE_AGENT, without_pods) } else { builder };
         Ok(late.parts.iter().filter(|part| part.is_wanted(args)).fold(builder, |builder, part| {
             let part = part.clone();
             builder.ready_check(part.name, move || part.look())
         }))
     })
     .await?;
-    let node_lock = args.local_node.then(|| crate::node::lock(data)).transpose()?;
+    if let (true, Err(said)) = (args.without_pods, without_pods()) {
+        eprintln!("pumice: {said}");
+    }
+    let node_lock = args.runs_pods().then(|| crate::node::lock(data)).transpose()?;
     let following = std::mem::replace(&mut api.following, Box::pin(std::future::pending()));
     let result = tokio::select! {
         result = Box::pin(serve(args, data, &api, (&late, history), listener, stop)) => result,
@@ -120,7 +124,7 @@ async fn serve(
     }));
 
     let ready = async {
-        if args.local_node {
+        if args.runs_pods() {
             connect::node_ready(&administrator, node, READY_WITHIN).await?;
         }
         if let Some(mut simulated) = simulated {
@@ -146,6 +150,11 @@ async fn serve(
     closing.cancel();
     serving.join_all().await;
     outcome.and(ended)
+}
+
+/// What is told instead of how the agent does where there is none by `--without-pods`.
+fn without_pods() -> Result<(), String> {
+    Err("off by --without-pods: pods that run go on, and none is started, ended or told of".to_owned())
 }
 
 /// The name of this machine.

@@ -17,6 +17,7 @@ mod fields;
 mod hosts;
 mod image_map;
 mod launch;
+mod leftovers;
 mod log_query;
 mod log_reader;
 mod log_service;
@@ -56,6 +57,8 @@ use tokio_util::sync::CancellationToken;
 pub use bridge::BridgeError;
 pub use capabilities::Capabilities;
 pub use image_map::{ImageEntry, ImageMap, ImageMapError};
+pub use leftovers::finish_removals;
+pub use leftovers::set_aside::{SetAside, SetAsideError, remove_set_aside, set_aside};
 pub use log_service::NodeBody;
 pub use options::{Options, POD_PIDS_MAX, ShimCommand};
 pub use teardown::tear_down;
@@ -65,6 +68,7 @@ use crate::shim::format::{FORMAT, Newer, newer};
 use crate::{clock, lease};
 use bridge::NodeNetwork;
 use disk::Measurer;
+use leftovers::remover::Remover;
 use log_service::PodIndex;
 use node_object::Capacity;
 pub use node_object::host_ip;
@@ -205,6 +209,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         kubelet_port: options.kubelet_port,
     };
     let (recorder, events) = EventRecorder::new(options.client.clone(), COMPONENT);
+    let remover = Arc::new(Remover::new(&paths.data_dir, options.shim.clone()));
     let context = Arc::new(NodeContext {
         client: options.client,
         node_name: options.node_name,
@@ -212,6 +217,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         pods_dir: paths.pods_dir,
         events: recorder,
         shim: options.shim,
+        remover,
         image_map: options.image_map,
         default_path: options.default_path,
         capabilities: capabilities.clone(),
@@ -269,6 +275,12 @@ impl NodeAgent {
         let (reclaiming, reclaim_shutdown) = (Box::pin(claims::reclaim(Arc::clone(&context))), shutdown.clone());
         parts.spawn(async move {
             let _ = reclaim_shutdown.run_until_cancelled(reclaiming).await;
+            Ok(())
+        });
+        let (removing, removal_shutdown) = (Arc::clone(&context), shutdown.clone());
+        parts.spawn(async move {
+            let remover = Arc::clone(&removing.remover);
+            let _ = removal_shutdown.run_until_cancelled(remover.run(|aside| removing.tell_of(aside))).await;
             Ok(())
         });
         let lease_shutdown = shutdown.clone();

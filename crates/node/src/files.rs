@@ -8,6 +8,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::tree::removal;
+
 /// What a written file has to survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
@@ -50,37 +52,11 @@ pub(crate) fn private_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Removes a file or a whole directory; nothing there is fine.
+/// Removes a file or a whole directory, however long that takes; nothing there is fine.
+///
+/// For what this process made itself. What a pod may have shaped goes by [`crate::agent`]'s remover.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => match fs::remove_dir_all(path) {
-            // An overlay leaves a folder that nobody may enter; its owner may change that.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                open_up(path, DEPTH_MAX)?;
-                fs::remove_dir_all(path)
-            }
-            other => other,
-        },
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
-/// Deepest tree that is opened up for removal.
-const DEPTH_MAX: u32 = 64;
-
-fn open_up(dir: &Path, depth: u32) -> io::Result<()> {
-    fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-    for entry in fs::read_dir(dir)?.flatten() {
-        if depth > 0 && entry.file_type()?.is_dir() {
-            open_up(&entry.path(), depth - 1)?;
-        }
-    }
-    Ok(())
+    Ok(removal::remove(path, &mut || true).map(drop)?)
 }
 
 #[cfg(test)]

@@ -19,10 +19,12 @@ mod pidfd;
 mod procfs;
 pub mod shim;
 mod simulated;
+mod tree;
 
 pub use agent::{
     AgentError, BridgeError, Capabilities, Handle, ImageEntry, ImageMap, ImageMapError, NodeAgent, NodeBody, Options,
-    POD_PIDS_MAX, ShimCommand, host_ip, tear_down,
+    POD_PIDS_MAX, SetAside, SetAsideError, ShimCommand, finish_removals, host_ip, remove_set_aside, set_aside,
+    tear_down,
 };
 pub use cgroup::{CgroupSpec, Hierarchy, Limits};
 pub use oom::spare_this_process;

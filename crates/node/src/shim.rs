@@ -16,6 +16,7 @@ pub(crate) mod namespaces;
 pub(crate) mod network;
 pub(crate) mod process;
 pub(crate) mod program;
+pub(crate) mod remove;
 pub(crate) mod rootfs;
 pub(crate) mod rootless;
 pub mod spec;
@@ -46,7 +47,7 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     take_name();
     let asks = |word: &str| args.iter().any(|arg| arg == word);
-    let (probes, executes) = (asks(PROBE), asks(exec::EXEC));
+    let (probes, executes, removes) = (asks(PROBE), asks(exec::EXEC), asks(remove::REMOVE));
     let Some(dir) = args.into_iter().last().map(PathBuf::from).filter(|dir| dir.is_absolute()) else {
         eprintln!("usage: shim POD_DIR (an absolute path); meant to be started by the node agent");
         return ExitCode::from(2);
@@ -59,6 +60,9 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 ExitCode::FAILURE
             }
         };
+    }
+    if removes {
+        return remove::run(&dir);
     }
     if executes {
         return match run_beside(&dir) {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::DataDir;
 use super::cluster::ClusterArgs;
+use super::{DataDir, StatusForm};
 
 /// What this machine offers.
 #[derive(Debug, Args)]
@@ -43,4 +43,27 @@ pub struct NodeRunArgs {
     pub port: u16,
     #[command(flatten)]
     pub node: MachineArgs,
+}
+
+/// `pumice node list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub data_dir: DataDir,
+    /// What was set aside
+    #[arg(long, required = true)]
+    pub set_aside: bool,
+    /// How it is told
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t = StatusForm::Text)]
+    pub output: StatusForm,
+}
+
+/// `pumice node remove-set-aside`.
+#[derive(Debug, Args)]
+pub struct RemoveSetAsideArgs {
+    #[command(flatten)]
+    pub data_dir: DataDir,
+    /// Which, as listed by `pumice node list --set-aside`
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
 }

@@ -82,7 +82,7 @@ impl Components {
             if appears(after.as_deref(), &stop).await { Box::pin(scheduler.run(stop)).await } else { Ok(()) }
         });
 
-        if args.local_node {
+        if args.runs_pods() {
             let mut options = node_options(&args.node, data, node, client(names::USER_NODE))?;
             options.api_port = Some(port);
             let agent = options.build().context("start the node agent")?;
@@ -175,11 +175,15 @@ async fn appears(file: Option<&Path>, stop: &CancellationToken) -> bool {
     true
 }
 
+/// How this program is started as a shim.
+pub fn shim_command() -> Result<ShimCommand> {
+    let program = std::env::current_exe().context("find this program's own file")?;
+    Ok(ShimCommand { program, args: vec!["shim".into()] })
+}
+
 /// What the agent of this machine is told.
 pub fn node_options(args: &MachineArgs, data: &Path, name: &str, client: Client) -> Result<pumice_node::Options> {
-    let program = std::env::current_exe().context("find this program's own file")?;
-    let shim = ShimCommand { program, args: vec!["shim".into()] };
-    let mut options = pumice_node::Options::new(client, data.to_owned(), name.to_owned(), shim);
+    let mut options = pumice_node::Options::new(client, data.to_owned(), name.to_owned(), shim_command()?);
     options.image_map = match &args.image_map {
         Some(map) => Some(std::path::absolute(map).with_context(|| format!("make {} absolute", map.display()))?),
         None => None,

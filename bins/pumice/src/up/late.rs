@@ -46,7 +46,7 @@ impl Part {
     /// Whether the flags ask for it.
     pub fn is_wanted(&self, args: &UpArgs) -> bool {
         match self.name {
-            NODE_AGENT => args.local_node,
+            NODE_AGENT => args.runs_pods(),
             SIMULATED_NODES => args.simulated.simulated_nodes > 0,
             _ => true,
         }

@@ -12,6 +12,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 use pumice_cluster::{Change, Failure, WatchScope, failure, watch_optional};
 
+use super::leftovers::{Folders, Owner};
 use super::resolve::ResolveError;
 use super::start::{NodeContext, claims_dir};
 use super::volumes::{Content, PlannedVolume};
@@ -81,9 +82,7 @@ pub(super) async fn reclaim(context: Arc<NodeContext>) {
         };
         for volume in all {
             let Some(folder) = ended(&volume, &context.node_name) else { continue };
-            let path = claims_dir(&context.data_dir).join(folder);
-            if let Err(error) = remove(path.clone()).await {
-                tracing::warn!(folder = %path.display(), %error, "the folder of a claim that is gone stays");
+            if !remove(&context, folder).await {
                 continue;
             }
             if !is_gone {
@@ -93,12 +92,26 @@ pub(super) async fn reclaim(context: Arc<NodeContext>) {
     }
 }
 
-async fn remove(path: PathBuf) -> std::io::Result<()> {
-    let removed = tokio::task::spawn_blocking(move || match std::fs::remove_dir_all(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
+/// Removes the folder of a claim; whether it is gone from where it was. One that stays keeps its volume, for another claim of
+/// that name must not find what is in it.
+async fn remove(context: &NodeContext, folder: PathBuf) -> bool {
+    let mut names = folder.iter().map(|name| name.to_string_lossy());
+    let owner = Owner::claim(&names.next().unwrap_or_default(), &names.next().unwrap_or_default());
+    let (data_dir, path) = (context.data_dir.clone(), claims_dir(&context.data_dir).join(folder));
+    let removed = tokio::task::spawn_blocking(move || {
+        let leftover = Folders::of(&data_dir).remove(&path, || owner);
+        (leftover, !path.exists())
     });
-    removed.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    match removed.await {
+        Ok((leftover, is_gone)) => {
+            context.on_leftover(&leftover);
+            is_gone
+        }
+        Err(error) => {
+            tracing::error!(%error, "the removal of a claim's folder failed");
+            false
+        }
+    }
 }
 
 async fn delete(volumes: &Api<PersistentVolume>, volume: &PersistentVolume) {

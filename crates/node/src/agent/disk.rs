@@ -1,11 +1,11 @@
 //! What pods keep on the node's disk, and which of them keep more than they may.
 //!
 //! Invariant: measuring only reads, off the async threads, and takes a bounded share of one core's time, however much there is to
-//! count. What is not counted is never guessed, so a pod is judged by no more than it has.
+//! count: a pod with more files than a round counts is gone through in several, and judged by what was found so far. What is
+//! not counted is never guessed, so a pod is judged by no more than it has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,13 +19,16 @@ use super::usage::Usage;
 use super::{fields, start};
 use crate::clock;
 use crate::shim::status::{ContainerStatus, ShimPhase, ShimStatus};
+use crate::tree::size::Size;
 
 /// Time between two rounds, as a kubelet's.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 /// A round that took long is followed by a rest of so many times its length.
 const REST_PER_WORK: u32 = 20;
-/// Files of one pod that are counted in a round; of a pod with more the rest is left out.
+/// Files of one pod that are counted in a round; with more, the next round goes on there.
 const FILES_MAX: u32 = 500_000;
+/// Pods whose count goes on in the next round: each takes memory and descriptors until then.
+const UNFINISHED_MAX: usize = 8;
 /// Measurements that wait to be judged.
 pub(crate) const MEASURED_MAX: usize = 64;
 
@@ -57,61 +60,84 @@ impl DiskUse {
         let containers = self.containers.values().map(|container| container.total());
         containers.chain(self.volumes.values().copied()).fold(0, u64::saturating_add)
     }
-
-    /// Looks at a pod's directory. Takes time; what goes away meanwhile is left out.
-    fn measure(dir: &Path) -> DiskUse {
-        let mut walk = Walk { left: FILES_MAX, seen: BTreeSet::new() };
-        let mut found = DiskUse::default();
-        for (name, bytes) in walk.each(&dir.join("logs")) {
-            found.containers.entry(name).or_default().logs = bytes;
-        }
-        for (name, bytes) in walk.each(&start::volumes_dir(dir)) {
-            found.volumes.insert(name, bytes);
-        }
-        for (name, bytes) in walk.each(&dir.join("c")) {
-            found.containers.entry(name).or_default().files = bytes;
-        }
-        found
-    }
 }
 
-/// One count of a pod's files.
-struct Walk {
-    /// How many more may be looked at.
-    left: u32,
-    /// Files with several names that were counted.
-    seen: BTreeSet<(u64, u64)>,
+/// Which of a pod's folders one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Logs,
+    Volume,
+    Files,
 }
 
-impl Walk {
-    /// The sizes of the folders in `dir`, by their names.
-    fn each(&mut self, dir: &Path) -> Vec<(String, u64)> {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, self.size(&entry.path())))).collect()
+/// A look at a pod's directory, in parts. What goes away meanwhile is left out.
+struct Measurement {
+    /// Folders to count, the last one first.
+    folders: Vec<(Part, String, PathBuf)>,
+    /// The count of the last of them.
+    size: Option<Size>,
+    found: DiskUse,
+    /// Folders that this process may not read.
+    unreadable: u64,
+}
+
+impl Measurement {
+    fn begin(dir: &Path) -> Measurement {
+        let each = |part: Part, dir: PathBuf| {
+            let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+            entries.filter_map(move |entry| Some((part, entry.file_name().into_string().ok()?, entry.path())))
+        };
+        let files = each(Part::Files, dir.join("c"));
+        let volumes = each(Part::Volume, start::volumes_dir(dir));
+        let folders = files.chain(volumes).chain(each(Part::Logs, dir.join("logs"))).collect();
+        Measurement { folders, size: None, found: DiskUse::default(), unreadable: 0 }
     }
 
-    /// Bytes on disk of everything below `root`, on its own file system.
-    fn size(&mut self, root: &Path) -> u64 {
-        let Ok(top) = fs::symlink_metadata(root) else { return 0 };
-        let mut bytes: u64 = 0;
-        let mut folders: Vec<PathBuf> = vec![root.to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                let Some(left) = self.left.checked_sub(1) else { return bytes };
-                self.left = left;
-                let Ok(found) = entry.metadata() else { continue };
-                if found.dev() != top.dev() {
-                    continue;
+    /// Goes on for at most `entries` more; whether all is counted.
+    fn go_on(&mut self, mut entries: u32) -> bool {
+        while let Some((part, name, path)) = self.folders.last() {
+            // What is no folder, or is gone, takes nothing.
+            let size = self.size.take().or_else(|| Size::of(path).ok());
+            let mut finished = true;
+            if let Some(mut size) = size {
+                finished = size.go_on(&mut entries);
+                match part {
+                    Part::Logs => self.found.containers.entry(name.clone()).or_default().logs = size.bytes(),
+                    Part::Files => self.found.containers.entry(name.clone()).or_default().files = size.bytes(),
+                    Part::Volume => drop(self.found.volumes.insert(name.clone(), size.bytes())),
                 }
-                if found.is_dir() {
-                    folders.push(entry.path());
-                } else if found.nlink() > 1 && !self.seen.insert((found.dev(), entry.ino())) {
-                    continue;
+                if finished {
+                    self.unreadable = self.unreadable.saturating_add(size.unreadable());
+                } else {
+                    self.size = Some(size);
                 }
-                bytes = bytes.saturating_add(found.blocks().saturating_mul(512));
             }
+            if !finished {
+                return false;
+            }
+            self.folders.pop();
         }
-        bytes
+        true
+    }
+}
+
+/// Counts that take more than a round, by their pods' uids. They go on in the next.
+#[derive(Default)]
+struct Unfinished(BTreeMap<String, Measurement>);
+
+impl Unfinished {
+    /// Goes on with a count of the pod of `dir`; whether it is finished. Where as many wait as may, one begins anew each time.
+    fn measure(&mut self, uid: &str, dir: &Path, entries: u32) -> Measured {
+        let mut measurement = self.0.remove(uid).unwrap_or_else(|| Measurement::begin(dir));
+        let finished = measurement.go_on(entries);
+        let used = measurement.found.clone();
+        if measurement.unreadable > 0 {
+            tracing::debug!(uid, folders = measurement.unreadable, "folders that only root may read are not counted");
+        }
+        if !finished && self.0.len() < UNFINISHED_MAX {
+            self.0.insert(uid.to_owned(), measurement);
+        }
+        Measured { uid: uid.to_owned(), used, finished }
     }
 }
 
@@ -150,8 +176,13 @@ fn storage_limit(container: &Container) -> Option<(&str, Quantity)> {
     Some((&container.name, fields::parse(limit)?))
 }
 
-/// A pod by its uid, and what it keeps.
-pub(crate) type Measured = (String, DiskUse);
+/// What a pod keeps, by its uid.
+pub(crate) struct Measured {
+    pub uid: String,
+    pub used: DiskUse,
+    /// Whether that is all; else it keeps at least so much.
+    finished: bool,
+}
 
 /// Where to look, and who hears of it.
 pub(crate) struct Measurer {
@@ -163,19 +194,26 @@ pub(crate) struct Measurer {
 impl Measurer {
     /// Measures until it is dropped.
     pub(crate) async fn run(self) {
+        let mut unfinished = Unfinished::default();
         loop {
             let began = clock::monotonic();
+            let dirs: Vec<PathBuf> = self.index.all().into_iter().map(|(_, _, dir)| dir).collect();
+            unfinished.0.retain(|uid, _| dirs.iter().any(|dir| dir.ends_with(uid)));
             // Pod by pod, for what was found last must not be old when it is heard.
-            for (_, _, dir) in self.index.all() {
-                let measuring = tokio::task::spawn_blocking(move || running(&dir));
+            for dir in dirs {
+                let mut begun = std::mem::take(&mut unfinished);
+                let measuring = tokio::task::spawn_blocking(move || (running(&dir, &mut begun), begun));
                 match measuring.await {
-                    Ok(Some((uid, used))) => {
-                        self.usage.set_disk(&uid, &used);
-                        if self.measured.send((uid, used)).await.is_err() {
+                    Ok((measured, rest)) => {
+                        unfinished = rest;
+                        let Some(measured) = measured else { continue };
+                        if measured.finished {
+                            self.usage.set_disk(&measured.uid, &measured.used);
+                        }
+                        if self.measured.send(measured).await.is_err() {
                             return;
                         }
                     }
-                    Ok(None) => {}
                     Err(error) => tracing::error!(%error, "what a pod keeps on disk was not measured"),
                 }
             }
@@ -185,10 +223,11 @@ impl Measurer {
 }
 
 /// Measures the pod of `dir` if it runs.
-fn running(dir: &Path) -> Option<Measured> {
+fn running(dir: &Path, unfinished: &mut Unfinished) -> Option<Measured> {
     let status = ShimStatus::read(dir).ok().filter(|status| status.phase != ShimPhase::Done)?;
     let runs = status.init_containers.iter().chain(&status.containers).any(ContainerStatus::is_running);
-    runs.then(|| Some((dir.file_name()?.to_str()?.to_owned(), DiskUse::measure(dir))))?
+    let uid = dir.file_name()?.to_str()?;
+    runs.then(|| unfinished.measure(uid, dir, FILES_MAX))
 }
 
 #[cfg(test)]
@@ -259,13 +298,39 @@ mod tests {
         std::os::unix::fs::symlink(&big, dir.path().join("volumes/v/link")).unwrap();
         write("logs/a/0.log", 2 * MI as usize);
         write("c/a/0/upper/file", 3 * MI as usize);
-        let used = DiskUse::measure(dir.path());
+        let mut all = Measurement::begin(dir.path());
+        assert!(all.go_on(u32::MAX));
+        let used = all.found;
         let about = |bytes: u64, mebibytes: u64| bytes.abs_diff(mebibytes * MI) < MI / 4;
         assert!(about(used.volumes["v"], 1), "{used:?}");
         assert!(about(used.containers["a"].logs, 2) && about(used.containers["a"].files, 3), "{used:?}");
         assert!(about(used.total(), 6), "{used:?}");
-        let mut short = Walk { left: 2, seen: BTreeSet::new() };
-        assert!(short.size(dir.path()) < MI, "the rest is left out");
-        assert_eq!(short.left, 0);
+    }
+
+    #[test]
+    fn bytes_behind_many_files_are_found_in_later_rounds() {
+        let dir = tempfile::tempdir().unwrap();
+        let volume = dir.path().join("volumes/v");
+        fs::create_dir_all(&volume).unwrap();
+        (0..500).for_each(|i| drop(fs::File::create(volume.join(i.to_string())).unwrap()));
+        fs::create_dir_all(dir.path().join("c/a/0/upper")).unwrap();
+        fs::write(dir.path().join("c/a/0/upper/hidden"), vec![b'x'; MI as usize]).unwrap();
+        let (mut unfinished, mut rounds, mut before) = (Unfinished::default(), 0, 0);
+        loop {
+            rounds += 1;
+            let measured = unfinished.measure("u", dir.path(), 100);
+            assert!(measured.used.total() >= before, "what was found so far counts");
+            before = measured.used.total();
+            assert_eq!(unfinished.0.contains_key("u"), !measured.finished);
+            if measured.finished {
+                break;
+            }
+        }
+        assert!(rounds >= 5, "{rounds}");
+        assert!(before > MI && before < 2 * MI, "{before}");
+        for other in 0..=UNFINISHED_MAX {
+            unfinished.measure(&other.to_string(), dir.path(), 1);
+        }
+        assert_eq!(unfinished.0.len(), UNFINISHED_MAX);
     }
 }

@@ -35,6 +35,7 @@ use tokio_util::task::TaskTracker;
 use super::addresses::{AddressPool, Subnet};
 use super::attend::Finding;
 use super::disk::Measured;
+use super::leftovers::{Leftover, Owner};
 use super::log_service::PodIndex;
 use super::shim_watch::StatusWatch;
 use super::start::{NodeContext, StartError};
@@ -66,6 +67,9 @@ const LOOPBACK: Subnet = Subnet { base: Ipv4Addr::new(127, 64, 0, 0), prefix: 16
 /// The end of a start: uid, version of the peers' names it used, outcome.
 type Started = (String, u64, Result<(), StartError>);
 
+/// The end of a removal: the pod that nothing is left of but what the other part says, if all of it was removed.
+type Removed = (Option<String>, Leftover);
+
 /// The wish to end all pods of this node.
 pub(crate) struct Drain {
     /// When it must be over.
@@ -90,7 +94,7 @@ pub(crate) struct Pods {
     starts: JoinSet<Started>,
     calls: JoinSet<CallDone>,
     exits: JoinSet<String>,
-    removals: JoinSet<Option<String>>,
+    removals: JoinSet<Removed>,
     name_writes: JoinSet<()>,
     farewells: JoinSet<(String, Arc<Pod>, Vec<String>)>,
     attendants: TaskTracker,
@@ -332,37 +336,38 @@ impl Pods {
             self.addresses.release(uid, address);
         }
         let dir = entry.dir.clone();
-        self.removals.spawn_blocking(move || {
-            removal::trim_pod(&dir);
-            None
-        });
+        self.removals.spawn_blocking(move || (None, removal::trim_pod(&dir)));
     }
 
     fn remove(&mut self, reply: Option<String>, dir: PathBuf, uid: &str) {
         let hierarchy = self.context.capabilities.cgroup.clone();
         let group = hierarchy.map(|hierarchy| CgroupSpec::of(hierarchy, self.context.cgroup_node.join(uid)));
-        self.removals.spawn_blocking(move || {
-            removal::remove_pod(&dir, group.as_ref());
-            reply
-        });
+        let owner = match self.pods.get(uid) {
+            Some(entry) => Owner::pod(&entry.namespace, &entry.name, uid),
+            None => Owner::of_pod_dir(&dir),
+        };
+        self.removals.spawn_blocking(move || (reply, removal::remove_pod(&dir, owner, group.as_ref())));
     }
 
-    fn on_removed(&mut self, done: Result<Option<String>, tokio::task::JoinError>) {
-        match done {
-            Ok(Some(uid)) => {
-                self.watched.retain(|_, watched| *watched != uid);
-                let Some(entry) = self.pods.remove(&uid) else { return };
-                if let Some(address) = entry.address {
-                    self.addresses.release(&uid, address);
-                }
-                if let Some(key) = entry.group() {
-                    self.names.leave(&key, &uid);
-                }
-                self.index.remove(&entry.namespace, &entry.name, &entry.dir);
+    fn on_removed(&mut self, done: Result<Removed, tokio::task::JoinError>) {
+        let (uid, leftover) = match done {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::error!(error = %error, "the removal of a pod failed");
+                return;
             }
-            Ok(None) => {}
-            Err(error) => tracing::error!(error = %error, "the removal of a pod failed"),
+        };
+        self.context.on_leftover(&leftover);
+        let Some(uid) = uid else { return };
+        self.watched.retain(|_, watched| *watched != uid);
+        let Some(entry) = self.pods.remove(&uid) else { return };
+        if let Some(address) = entry.address {
+            self.addresses.release(&uid, address);
         }
+        if let Some(key) = entry.group() {
+            self.names.leave(&key, &uid);
+        }
+        self.index.remove(&entry.namespace, &entry.name, &entry.dir);
     }
 
     fn on_drain(&mut self, drain: Drain) {

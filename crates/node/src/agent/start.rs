@@ -21,6 +21,7 @@ use super::fields::Placement;
 use super::hosts::{self, Peer};
 use super::image_map::{ImageMap, ImageMapError};
 use super::launch::Launch;
+use super::leftovers::remover::Remover;
 use super::numbers;
 use super::options::ShimCommand;
 use super::resolve::{self, NodeGround, ResolveError, Resolved};
@@ -39,6 +40,7 @@ pub(crate) struct NodeContext {
     pub pods_dir: PathBuf,
     pub events: EventRecorder,
     pub shim: ShimCommand,
+    pub remover: Arc<Remover>,
     pub image_map: Option<PathBuf>,
     pub default_path: String,
     pub capabilities: Capabilities,

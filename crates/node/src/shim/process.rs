@@ -18,11 +18,11 @@ use nix::unistd::{ForkResult, Pid, pipe2};
 use super::init::{self, Birth, Report};
 use super::logs::{LogFile, LogPipe, Stream, log_path, tail};
 use super::program::Handles;
+use super::remove;
 use super::rootfs::Layers;
 use super::spec::{ContainerSpec, ShimSpec};
 use super::status::{Exit, START_ERROR};
 use crate::cgroup::ContainerCgroup;
-use crate::files;
 use crate::procfs;
 
 /// Longest last message of a container, in bytes, as in Kubernetes.
@@ -197,9 +197,7 @@ fn watched_limit(grouped: bool, container: &ContainerSpec) -> Option<u64> {
 /// A fresh directory for this run; the layers of the run before are removed.
 fn make_layers(dir: &Path, container: &ContainerSpec, attempt: u32) -> io::Result<Layers> {
     let own = dir.join("c").join(&container.name);
-    if let Some(before) = attempt.checked_sub(1) {
-        files::remove(&own.join(before.to_string()))?;
-    }
+    remove::remove_runs_before(&own, attempt);
     let layers = own.join(attempt.to_string());
     fs::create_dir_all(&layers)?;
     let termination = layers.join("termination");

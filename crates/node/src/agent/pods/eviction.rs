@@ -16,7 +16,7 @@ const GRACE_SECONDS: u64 = 1;
 
 impl Pods {
     /// Judges what a pod keeps on disk.
-    pub(super) fn on_measured(&mut self, (uid, used): Measured) {
+    pub(super) fn on_measured(&mut self, Measured { uid, used, .. }: Measured) {
         let Some(entry) = self.pods.get_mut(&uid) else { return };
         if entry.stage != Stage::Running || entry.is_leaving() || entry.kill_at.is_some() {
             return;

@@ -1,15 +1,15 @@
 //! Taking away what a pod leaves on this host.
 //!
 //! Invariant: a directory goes last, after its processes and groups, so that a removal cut short is
-//! found and finished after the next start.
+//! found and finished after the next start. What takes long is queued, so that nobody waits for it.
 
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use crate::agent::leftovers::{Folders, Leftover, Owner};
 use crate::agent::shim_watch::ProcessHandle;
 use crate::cgroup::CgroupSpec;
-use crate::files;
 use crate::shim::control::{self, ShimProcess, Stop};
 
 /// How long a shim that was told to stop at once may take, in steps.
@@ -40,17 +40,13 @@ pub(crate) fn end_shim(dir: &Path, group: Option<&CgroupSpec>) {
     }
 }
 
-/// Removes everything of a pod; blocks.
-pub(crate) fn remove_pod(dir: &Path, group: Option<&CgroupSpec>) {
+/// Removes everything of a pod; blocks until its processes are gone.
+pub(crate) fn remove_pod(dir: &Path, owner: Owner, group: Option<&CgroupSpec>) -> Leftover {
     end_shim(dir, group);
-    if let Err(error) = files::remove(dir) {
-        tracing::warn!(dir = %dir.display(), error = %error, "can't remove a pod's directory");
-    }
+    Folders::around_pod(dir).remove(dir, || owner)
 }
 
 /// Removes the throw-away layers of a pod that has ended; logs and volumes stay.
-pub(crate) fn trim_pod(dir: &Path) {
-    if let Err(error) = files::remove(&dir.join("c")) {
-        tracing::warn!(dir = %dir.display(), error = %error, "can't remove a pod's layers");
-    }
+pub(crate) fn trim_pod(dir: &Path) -> Leftover {
+    Folders::around_pod(dir).remove(&dir.join("c"), || Owner::of_pod_dir(dir))
 }

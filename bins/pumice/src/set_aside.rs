@@ -1,0 +1,43 @@
+//! `pumice node list --set-aside` and `pumice node remove-set-aside`: what can't be removed, and another attempt at it.
+//!
+//! Invariant: both work on the data directory, whether a platform runs there or not.
+
+use std::io::Write as _;
+
+use anyhow::{Context, Result};
+
+use crate::args::StatusForm;
+use crate::args::node::{ListArgs, RemoveSetAsideArgs};
+use crate::data_dir::DataDir;
+
+/// Lists what was set aside.
+pub fn list(args: &ListArgs) -> Result<()> {
+    let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
+    let all = pumice_node::set_aside(data.path())?;
+    let text = match args.output {
+        StatusForm::Json => format!("{}\n", serde_json::to_string_pretty(&all).context("write JSON")?),
+        StatusForm::Yaml => serde_saphyr::to_string(&all).context("write YAML")?,
+        StatusForm::Text if all.is_empty() => "nothing was set aside\n".to_owned(),
+        StatusForm::Text => {
+            let told = all.iter().map(|one| {
+                let (name, owner, path) = (&one.name, one.owner(), one.path.display());
+                format!(
+                    "{name}\n  of      {owner}\n  since   {}\n  path    {path}\n  reason  {}\n",
+                    one.since, one.reason
+                )
+            });
+            told.chain(["next: pumice node remove-set-aside NAME\n".to_owned()]).collect()
+        }
+    };
+    std::io::stdout().write_all(text.as_bytes()).context("write to standard output")
+}
+
+/// Removes what was set aside.
+pub fn remove(args: &RemoveSetAsideArgs) -> Result<()> {
+    let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
+    for name in &args.names {
+        pumice_node::remove_set_aside(data.path(), name).with_context(|| format!("remove {name}"))?;
+        println!("{name} is removed");
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! What pods and claims leave on this node's disk: removed, whatever its shape.
+//!
+//! Most trees are small and removed at once, by the thread that is about it. What takes more steps is renamed into a folder of
+//! its own, where nobody meets it, and removed by a process ([`remover`]); that folder is the queue, so an interrupted
+//! removal is taken up by the next agent. What can't be removed is set aside ([`set_aside`]) until somebody looks after it.
+//! Invariant: no tree ends, stops or delays the agent, nor keeps it from starting.
+
+pub(crate) mod remover;
+pub(crate) mod set_aside;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use pumice_cluster::events::{Occurrence, Severity};
+
+use super::options::ShimCommand;
+use super::start::{NodeContext, claims_dir};
+use crate::clock;
+use crate::files::private_dir;
+use crate::shim::remove::remove_small;
+use crate::shim::spec::ShimSpec;
+use crate::tree::removal::Outcome;
+use remover::Remover;
+use set_aside::SetAside;
+
+/// The reason of the event that tells of a tree that can't be removed.
+const SET_ASIDE: &str = "LeftoverSetAside";
+/// Entries that are removed without a process of their own.
+const SMALL_ENTRIES: u32 = 2000;
+/// Longest part of a pod's or claim's name in the name of a folder, in bytes.
+const NAME_BYTES_MAX: usize = 100;
+/// Numbers that are tried where a name is taken.
+const NUMBERS_MAX: u32 = 10_000;
+/// Between the parts of a folder's name, none of which may have it.
+const SEPARATOR: char = '_';
+/// Before what tells folders of one owner apart.
+const PART: char = '+';
+
+/// Whose a tree was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub kind: OwnerKind,
+    pub namespace: String,
+    pub name: String,
+}
+
+/// What it belonged to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OwnerKind {
+    /// A pod with this uid.
+    Pod(String),
+    Claim,
+}
+
+/// What became of a tree that was to be removed.
+#[derive(Debug)]
+pub(crate) enum Leftover {
+    /// Nothing is left.
+    Nothing,
+    /// It waits for a process that removes it.
+    Queued,
+    /// It can't be removed.
+    SetAside(SetAside),
+}
+
+/// Removes what pods of a data directory left and was not removed yet; blocks. Returns what can't be removed. For when no
+/// platform runs there.
+pub fn finish_removals(data_dir: &Path, shim: &ShimCommand) -> io::Result<Vec<SetAside>> {
+    let remover = Arc::new(Remover::new(&fs::canonicalize(data_dir)?, shim.clone()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(remover.finish()))
+}
+
+impl NodeContext {
+    /// Sees to what a removal left.
+    pub(crate) fn on_leftover(&self, leftover: &Leftover) {
+        match leftover {
+            Leftover::Nothing => {}
+            Leftover::Queued => self.remover.wake(),
+            Leftover::SetAside(aside) => self.tell_of(aside),
+        }
+    }
+
+    /// Tells of a tree that can't be removed, by an event about the node: what it belonged to is gone.
+    pub(crate) fn tell_of(&self, aside: &SetAside) {
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(self.node_name.clone()),
+            // As a kubelet's, whose events are about a node of which it knows no more.
+            uid: Some(self.node_name.clone()),
+            ..ObjectReference::default()
+        };
+        self.events.record(Occurrence {
+            about,
+            severity: Severity::Warning,
+            reason: SET_ASIDE.to_owned(),
+            message: aside.sentence(),
+            at: clock::now(),
+        });
+    }
+}
+
+/// Where leftovers of one data directory are. A tree stays on its file system when it is moved there.
+pub(crate) struct Folders {
+    pods: PathBuf,
+    claims: PathBuf,
+    set_aside: PathBuf,
+}
+
+impl Folders {
+    pub(crate) fn of(data_dir: &Path) -> Folders {
+        let node = data_dir.join("node");
+        Folders {
+            pods: node.join("removing"),
+            // No namespace has such a name.
+            claims: claims_dir(data_dir).join(".removing"),
+            set_aside: node.join("set-aside"),
+        }
+    }
+
+    /// Those of the data directory that a pod's directory is in.
+    pub(crate) fn around_pod(pod_dir: &Path) -> Folders {
+        Folders::of(pod_dir.ancestors().nth(3).unwrap_or(pod_dir))
+    }
+
+    /// Removes a tree, or sees to it that it will be. Whose it is is asked only where something is left.
+    pub(crate) fn remove(&self, path: &Path, owner: impl FnOnce() -> Owner) -> Leftover {
+        let removed = remove_small(path, SMALL_ENTRIES);
+        if matches!(removed, Ok(Outcome::Gone)) {
+            return Leftover::Nothing;
+        }
+        let owner = owner();
+        let reason = match removed.map(|_| self.queue(path, &owner)) {
+            Ok(Ok(())) => return Leftover::Queued,
+            Ok(Err(error)) => format!("it can't be moved to where it would be removed: {error}"),
+            Err(error) => error.to_string(),
+        };
+        Leftover::SetAside(self.set_aside(path, &owner, reason))
+    }
+
+    fn queue(&self, path: &Path, owner: &Owner) -> io::Result<()> {
+        let folder = if owner.kind == OwnerKind::Claim { &self.claims } else { &self.pods };
+        private_dir(folder)?;
+        for name in owner.folder_names() {
+            match fs::rename(path, folder.join(name)) {
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                renamed => return renamed,
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// What waits to be removed by a process.
+    fn queued(&self) -> impl Iterator<Item = PathBuf> {
+        let folders = [&self.pods, &self.claims].map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+        folders.into_iter().flatten().map(|entry| entry.path())
+    }
+}
+
+impl Owner {
+    pub(crate) fn pod(namespace: &str, name: &str, uid: &str) -> Owner {
+        Owner { kind: OwnerKind::Pod(uid.to_owned()), namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    pub(crate) fn claim(namespace: &str, name: &str) -> Owner {
+        Owner { kind: OwnerKind::Claim, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// The pod whose directory this is, by what its shim was told.
+    pub(crate) fn of_pod_dir(dir: &Path) -> Owner {
+        let uid = dir.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        match ShimSpec::read(dir) {
+            Ok(spec) => Owner::pod(&spec.namespace, &spec.name, &uid),
+            Err(_) => Owner::pod("", "", &uid),
+        }
+    }
+
+    /// The owner of a folder in the queue.
+    fn parse(folder: &str) -> Owner {
+        let folder = folder.split_once(PART).map_or(folder, |(name, _)| name);
+        let mut parts = folder.split(SEPARATOR);
+        let kind = parts.next();
+        let (namespace, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        match (kind, parts.next()) {
+            (Some("claim"), _) => Owner::claim(namespace, name),
+            (_, uid) => Owner::pod(namespace, name, uid.unwrap_or(folder)),
+        }
+    }
+
+    /// Names for folders of its own, the nicest first.
+    fn folder_names(&self) -> impl Iterator<Item = String> {
+        let mut name = self.name.as_str();
+        if let Some((end, _)) = name.char_indices().find(|(at, character)| at + character.len_utf8() > NAME_BYTES_MAX) {
+            name = &name[..end];
+        }
+        let first = match &self.kind {
+            OwnerKind::Pod(uid) => format!("pod{SEPARATOR}{}{SEPARATOR}{name}{SEPARATOR}{uid}", self.namespace),
+            OwnerKind::Claim => format!("claim{SEPARATOR}{}{SEPARATOR}{name}", self.namespace),
+        };
+        let numbered = (2..NUMBERS_MAX).map({
+            let first = first.clone();
+            move |number| format!("{first}{PART}{number}")
+        });
+        std::iter::once(first).chain(numbered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_folder_tells_whose_it_was() {
+        for owner in [Owner::pod("ns", "p", "u-1"), Owner::claim("ns", "data.v1"), Owner::pod("", "", "u-2")] {
+            let names: Vec<String> = owner.folder_names().take(3).collect();
+            assert!(names.iter().all(|name| Owner::parse(name) == owner), "{names:?}");
+            assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), 3);
+        }
+        let long = Owner::pod(&"n".repeat(63), &"p".repeat(253), "0123456789abcdef0123456789abcdef0123");
+        assert!(long.folder_names().last().unwrap().len() < 255);
+        assert_eq!(Owner::parse("whatever"), Owner::pod("", "", "whatever"));
+    }
+
+    #[test]
+    fn small_trees_go_at_once_and_others_are_queued_under_names_of_their_own() {
+        let data = tempfile::tempdir().unwrap();
+        let folders = Folders::of(data.path());
+        let pod = data.path().join("node/pods/u");
+        fs::create_dir_all(pod.join("c/a")).unwrap();
+        let owner = Owner::of_pod_dir(&pod);
+        assert_eq!(owner, Owner::pod("", "", "u"));
+        assert!(matches!(folders.remove(&pod.join("c"), || unreachable!("nothing is left")), Leftover::Nothing));
+        for queued in 1..=2 {
+            let layers = pod.join("c");
+            fs::create_dir_all(&layers).unwrap();
+            (0..SMALL_ENTRIES + 100).for_each(|i| drop(fs::File::create(layers.join(i.to_string())).unwrap()));
+            assert!(matches!(Folders::around_pod(&pod).remove(&layers, || owner.clone()), Leftover::Queued));
+            assert!(!layers.exists());
+            assert_eq!(folders.queued().count(), queued);
+        }
+    }
+}

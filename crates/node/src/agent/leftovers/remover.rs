@@ -1,0 +1,188 @@
+//! Processes that remove what was queued, a few at a time.
+//!
+//! Invariant: a removal is the business of one process that has the lowest priority; whether it dies, hangs or finds something
+//! that stays, that tree alone is set aside. Dropping a [`Remover`]'s run ends its processes, and the next one goes on.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::set_aside::SetAside;
+use super::{Folders, Owner};
+use crate::agent::options::ShimCommand;
+use crate::shim::remove::{EXIT_LEFT, LEFT, REMOVE};
+
+/// Processes at a time.
+const PROCESSES_MAX: usize = 2;
+/// A process that says nothing for so long hangs; it speaks every second.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How long one that was killed may take to end.
+const END_WITHIN: Duration = Duration::from_secs(5);
+/// Attempts where a process is killed or can't be started, which the machine may be to blame for.
+const ATTEMPTS: u32 = 3;
+const ATTEMPT_AGAIN: Duration = Duration::from_secs(1);
+
+/// Has queued trees removed.
+pub(crate) struct Remover {
+    folders: Folders,
+    shim: ShimCommand,
+    woken: Notify,
+}
+
+/// The end of one removal; `None` where nothing is left.
+type Removed = (PathBuf, Option<SetAside>);
+
+impl Remover {
+    pub(crate) fn new(data_dir: &Path, shim: ShimCommand) -> Remover {
+        Remover { folders: Folders::of(data_dir), shim, woken: Notify::new() }
+    }
+
+    /// Says that something was queued.
+    pub(crate) fn wake(&self) {
+        self.woken.notify_one();
+    }
+
+    /// Removes what is queued, now and later. Never ends by itself.
+    pub(crate) async fn run(self: Arc<Remover>, told: impl Fn(&SetAside)) {
+        let mut under_way = UnderWay::default();
+        loop {
+            under_way.fill(&self).await;
+            tokio::select! {
+                () = self.woken.notified() => {}
+                Some(removed) = under_way.next() => if let Some(aside) = removed { told(&aside) },
+            }
+        }
+    }
+
+    /// Removes what is queued, and returns what stays.
+    pub(crate) async fn finish(self: Arc<Remover>) -> Vec<SetAside> {
+        let (mut under_way, mut stays) = (UnderWay::default(), Vec::new());
+        loop {
+            under_way.fill(&self).await;
+            match under_way.next().await {
+                Some(removed) => stays.extend(removed),
+                None => return stays,
+            }
+        }
+    }
+
+    async fn remove(self: Arc<Remover>, path: PathBuf) -> Removed {
+        let mut outcome = self.by_process(&path).await;
+        for _ in 1..ATTEMPTS {
+            if !matches!(outcome, Err(Failed::Process(_))) {
+                break;
+            }
+            tokio::time::sleep(ATTEMPT_AGAIN).await;
+            outcome = self.by_process(&path).await;
+        }
+        let reason = match outcome {
+            Ok(()) => return (path, None),
+            Err(Failed::Process(reason) | Failed::Tree(reason)) => reason,
+        };
+        let noting = tokio::task::spawn_blocking({
+            let path = path.clone();
+            move || {
+                let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                self.folders.set_aside(&path, &Owner::parse(&name), reason)
+            }
+        });
+        (path, noting.await.ok())
+    }
+
+    async fn by_process(&self, path: &Path) -> Result<(), Failed> {
+        let process = |error: io::Error| Failed::Process(format!("the process that removes it: {error}"));
+        let mut child = self.spawn(path).map_err(process)?;
+        let mut left = None;
+        if let Some(output) = child.stdout.take() {
+            let mut lines = BufReader::new(output).lines();
+            loop {
+                match timeout(SILENCE_MAX, lines.next_line()).await {
+                    Ok(Ok(Some(line))) => left = line.strip_prefix(LEFT).map(str::to_owned).or(left),
+                    Ok(Ok(None) | Err(_)) => break,
+                    Err(_) => {
+                        end(&mut child).await;
+                        return Err(Failed::Tree("the process that removed it made no progress".to_owned()));
+                    }
+                }
+            }
+        }
+        let status = match timeout(END_WITHIN, child.wait()).await {
+            Ok(status) => status.map_err(process)?,
+            Err(_) => {
+                end(&mut child).await;
+                return Err(Failed::Tree("the process that removed it did not end".to_owned()));
+            }
+        };
+        match (left, status.code()) {
+            (_, Some(0)) => Ok(()),
+            (Some(reason), Some(code)) if code == i32::from(EXIT_LEFT) => Err(Failed::Tree(reason)),
+            _ => Err(Failed::Process(format!("the process that removed it ended with {status}"))),
+        }
+    }
+
+    fn spawn(&self, path: &Path) -> io::Result<Child> {
+        let mut command = Command::new(&self.shim.program);
+        command.args(&self.shim.args).arg(REMOVE).arg(path).env_clear();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
+        command.spawn()
+    }
+}
+
+/// Why a tree is still there.
+enum Failed {
+    /// The process is to blame, perhaps.
+    Process(String),
+    /// The tree is.
+    Tree(String),
+}
+
+/// Kills a process that hangs. One that even that doesn't end is left alone.
+async fn end(child: &mut Child) {
+    let _ = child.start_kill();
+    if timeout(END_WITHIN, child.wait()).await.is_err() {
+        tracing::warn!(pid = child.id(), "a process that removes what a pod left can't be killed");
+    }
+}
+
+/// Removals under way.
+#[derive(Default)]
+struct UnderWay {
+    removals: JoinSet<Removed>,
+    /// Trees that are not to be begun: somebody is at them, or they stay.
+    passed_over: BTreeSet<PathBuf>,
+}
+
+impl UnderWay {
+    /// Begins as many as there may be.
+    async fn fill(&mut self, remover: &Arc<Remover>) {
+        while self.removals.len() < PROCESSES_MAX {
+            let (looking, passed_over) = (Arc::clone(remover), self.passed_over.clone());
+            let found = tokio::task::spawn_blocking(move || {
+                let mut queued = looking.folders.queued();
+                queued.find(|path| !passed_over.contains(path) && looking.folders.noted(path).is_none())
+            });
+            let Ok(Some(path)) = found.await else { return };
+            self.passed_over.insert(path.clone());
+            self.removals.spawn(Arc::clone(remover).remove(path));
+        }
+    }
+
+    /// The next end: nothing when none is under way, else what stays of it.
+    async fn next(&mut self) -> Option<Option<SetAside>> {
+        let Ok((path, aside)) = self.removals.join_next().await? else { return Some(None) };
+        // What is still there was moved away or noted; either failed if it stays here.
+        if aside.as_ref().is_none_or(|aside| aside.path != path) {
+            self.passed_over.remove(&path);
+        }
+        Some(aside)
+    }
+}
