@@ -39,6 +39,12 @@ impl Platform {
         Platform::start_in(temporary_directory(), setup)
     }
 
+    /// The same with its data in memory, where a folder takes no time of a disk.
+    pub fn start_in_memory(setup: Setup) -> Platform {
+        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in("/dev/shm");
+        Platform::start_in(directory.expect("a temporary directory in memory"), setup)
+    }
+
     fn start_in(directory: TempDir, setup: Setup) -> Platform {
         let data = directory.path().join("data");
         let clients = Clients::new(&data.join("kubeconfig"), directory.path()).with("PUMICE_DATA_DIR", data);
@@ -119,6 +125,11 @@ impl Platform {
 
     /// Starts `up` (again) on the same directory and waits for its one line.
     pub fn up(&mut self) {
+        self.up_with(&[]);
+    }
+
+    /// The same with more flags, this time.
+    pub fn up_with(&mut self, flags: &[&str]) {
         assert!(self.up.is_none(), "it is up already");
         let log = std::fs::File::options()
             .create(true)
@@ -129,6 +140,7 @@ impl Platform {
             .args(["up", "--port", "0", "--data-dir"])
             .arg(self.data_dir())
             .args(&self.setup.flags)
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -225,8 +237,11 @@ impl Drop for Platform {
     }
 }
 
+/// What directories of tests are called.
+const PREFIX: &str = "pumice-test-";
+
 fn temporary_directory() -> TempDir {
-    tempfile::Builder::new().prefix("pumice-test-").tempdir().expect("a temporary directory")
+    tempfile::Builder::new().prefix(PREFIX).tempdir().expect("a temporary directory")
 }
 
 fn signal(child: &Child, signal: Signal) {
