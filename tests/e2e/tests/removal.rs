@@ -121,7 +121,7 @@ fn a_removal_that_is_cut_short_is_taken_up_again() {
     let mut platform = platform();
     let removing = platform.data_dir().join("node/removing");
     // Enough for a crash to come into the middle.
-    let wide: Vec<PathBuf> = (0..4).map(|i| removing.join(format!("pod_default_wide_{i}"))).collect();
+    let wide: Vec<PathBuf> = (0..2).map(|i| removing.join(format!("pod_default_wide_{i}"))).collect();
     platform.crash();
     for tree in &wide {
         fs::create_dir_all(tree).unwrap();
@@ -270,10 +270,10 @@ fn without_pods_there_are_api_and_store_and_pods_go_on() {
         pods.flatten().find_map(|pod| fs::read_to_string(pod.path().join("volumes/data/tick")).ok()).unwrap_or_default()
     };
     platform.stop();
-    // Something that no agent can start with.
-    let network = platform.data_dir().join("node/resolv.conf");
-    fs::remove_file(&network).unwrap();
-    fs::create_dir(&network).unwrap();
+    // Something that no agent starts with.
+    let newer = platform.data_dir().join("node/pods/of-a-newer-version");
+    fs::create_dir(&newer).unwrap();
+    fs::write(newer.join("spec.json"), "{\"format\": 1000000}").unwrap();
     let refused = Command::new(binary("pumice"))
         .args(["up", "--port", "0", "--data-dir"])
         .arg(platform.data_dir())
@@ -289,7 +289,7 @@ fn without_pods_there_are_api_and_store_and_pods_go_on() {
     let status = platform.run(&binary("pumice"), ["status"], None);
     assert!(status.stdout.contains("off by --without-pods"), "{status:?}");
     platform.stop();
-    fs::remove_dir(&network).unwrap();
+    fs::remove_dir_all(&newer).unwrap();
     platform.up();
     platform.kubectl(["delete", "pod", "goes-on", "--now"]).ok();
     is_gone(&platform, "goes-on");

@@ -129,15 +129,20 @@ impl Folders {
 
     /// Removes a tree, or sees to it that it will be. Whose it is is asked only where something is left.
     pub(crate) fn remove(&self, path: &Path, owner: impl FnOnce() -> Owner) -> Leftover {
-        let removed = remove_small(path, SMALL_ENTRIES);
-        if matches!(removed, Ok(Outcome::Gone)) {
-            return Leftover::Nothing;
-        }
+        let stuck = match remove_small(path, SMALL_ENTRIES) {
+            Ok(Outcome::Gone) => return Leftover::Nothing,
+            Ok(Outcome::Stopped) => None,
+            // The layers of a pod, which go when it ends, may be under way when all of it goes.
+            Err(error) if error.is_of_the_moment() => None,
+            Err(error) => Some(error.to_string()),
+        };
         let owner = owner();
-        let reason = match removed.map(|_| self.queue(path, &owner)) {
-            Ok(Ok(())) => return Leftover::Queued,
-            Ok(Err(error)) => format!("it can't be moved to where it would be removed: {error}"),
-            Err(error) => error.to_string(),
+        let reason = match stuck {
+            Some(reason) => reason,
+            None => match self.queue(path, &owner) {
+                Ok(()) => return Leftover::Queued,
+                Err(error) => format!("it can't be moved to where it would be removed: {error}"),
+            },
         };
         Leftover::SetAside(self.set_aside(path, &owner, reason))
     }

@@ -30,6 +30,8 @@ const GOES_ON: &str = "goes on";
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Entries of earlier runs that the shim removes itself: its containers wait meanwhile.
 const RUN_ENTRIES: u32 = 200;
+/// Attempts where others are at the same tree.
+const ATTEMPTS: u32 = 5;
 /// Entries that are removed between two looks at the clock.
 const ENTRIES_PER_LOOK: u32 = 64;
 /// A stretch of work is followed by a rest as long, so that those who wait for the same disk have their turn.
@@ -50,10 +52,18 @@ pub(crate) fn run(path: &Path) -> ExitCode {
     step_back();
     let mut output = io::stdout().lock();
     let mut pace = Pace::new();
-    let outcome = removal::remove(path, &mut || match pace.step() {
+    let mut goes_on = || match pace.step() {
         Due::Nothing => true,
         Due::Word => writeln!(output, "{GOES_ON}").and_then(|()| output.flush()).is_ok(),
-    });
+    };
+    let mut outcome = removal::remove(path, &mut goes_on);
+    for _ in 1..ATTEMPTS {
+        if !matches!(&outcome, Err(error) if error.is_of_the_moment()) {
+            break;
+        }
+        thread::sleep(TELL_EVERY);
+        outcome = removal::remove(path, &mut goes_on);
+    }
     match outcome {
         Ok(Outcome::Gone) => ExitCode::SUCCESS,
         Ok(Outcome::Stopped) => ExitCode::FAILURE,

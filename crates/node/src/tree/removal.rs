@@ -52,6 +52,13 @@ pub(crate) struct RemovalError {
     others: Others,
 }
 
+impl RemovalError {
+    /// Whether another was at the same tree, so that a later attempt may do.
+    pub(crate) fn is_of_the_moment(&self) -> bool {
+        matches!(self.errno, Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOENT | Errno::EAGAIN)
+    }
+}
+
 /// How many more could not be removed.
 #[derive(Debug)]
 struct Others(u64);
@@ -308,10 +315,17 @@ impl Generations<'_> {
             Some(next) => next.clone(),
             None => self.make()?,
         };
-        let target = Folder::new(self.top.open_child(&next)?);
+        let target = match self.top.open_child(&next) {
+            // Another that removes the same tree found it empty.
+            Err(Errno::ENOENT) => {
+                let next = self.make()?;
+                self.top.open_child(&next)?
+            }
+            opened => opened?,
+        };
         self.number += 1;
         let name = CString::new(self.number.to_string()).map_err(|_| Errno::EINVAL)?;
-        let rename = || renameat(from.as_fd(), entry.name.as_c_str(), target.as_fd(), name.as_c_str());
+        let rename = || renameat(from.as_fd(), entry.name.as_c_str(), &target, name.as_c_str());
         match rename() {
             Err(Errno::ENOENT) => Ok(()),
             Err(Errno::EACCES) => {
