@@ -327,7 +327,7 @@ mod tests {
             }
         }
         assert!(rounds >= 5, "{rounds}");
-        assert!(before > MI && before < 2 * MI, "{before}");
+        assert!((MI..2 * MI).contains(&before), "{before}");
         for other in 0..=UNFINISHED_MAX {
             unfinished.measure(&other.to_string(), dir.path(), 1);
         }
