@@ -4,14 +4,19 @@
 //! every name has its HELP and TYPE once, before its lines; a histogram's classes add up to its count. Counted by components
 //! and the API server, read by whoever serves them.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+mod lines;
 mod lint;
 
+pub use lines::{LOG_LINES_LOST, LossyLines, Written};
 pub use lint::lint;
 
 /// Most lines of one counter by name; what comes later counts as [`OTHER`].
@@ -24,6 +29,11 @@ const OTHER: &str = "other";
 pub struct Cell(AtomicU64);
 
 impl Cell {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     /// Counts more.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);

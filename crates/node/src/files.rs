@@ -37,6 +37,19 @@ pub(crate) fn write_atomic(path: &Path, bytes: &[u8], durability: Durability) ->
     }
 }
 
+/// Whether a write failed as the disk, or what one may have of it, is full or takes no writes: it may do later.
+pub(crate) fn is_for_want_of_room(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::ReadOnlyFilesystem
+    )
+}
+
+/// Opens a file that is written line by line, for its owner alone.
+pub(crate) fn append_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
 /// Reads a file of at most `bytes_max` bytes.
 pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();

@@ -4,6 +4,9 @@
 //! outlives the platform, and the agent, which follows the API server and starts, stops, adopts and
 //! reports shims.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod agent;
 mod cgroup;
 mod clock;

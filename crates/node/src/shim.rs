@@ -11,6 +11,7 @@ pub(crate) mod exec;
 pub mod format;
 pub(crate) mod hostmounts;
 pub(crate) mod init;
+pub(crate) mod journal;
 pub(crate) mod logs;
 pub(crate) mod namespaces;
 pub(crate) mod network;
@@ -25,6 +26,7 @@ pub(crate) mod supervisor;
 
 use std::ffi::{CString, OsString};
 use std::fs;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -34,7 +36,7 @@ use nix::unistd::{ForkResult, setsid};
 use pumice_units::with_causes;
 
 use control::ShimProcess;
-use supervisor::Supervisor;
+use supervisor::{ShimError, Supervisor};
 
 /// Flag that asks whether this user can isolate pods without root; a folder to try it in follows.
 pub(crate) const PROBE: &str = "--probe";
@@ -49,14 +51,14 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let asks = |word: &str| args.iter().any(|arg| arg == word);
     let (probes, executes, removes) = (asks(PROBE), asks(exec::EXEC), asks(remove::REMOVE));
     let Some(dir) = args.into_iter().last().map(PathBuf::from).filter(|dir| dir.is_absolute()) else {
-        eprintln!("usage: shim POD_DIR (an absolute path); meant to be started by the node agent");
+        journal::write("usage: shim POD_DIR (an absolute path); meant to be started by the node agent");
         return ExitCode::from(2);
     };
     if probes {
         return match rootless::probe(&dir) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("{error}");
+                journal::write(&error.to_string());
                 ExitCode::FAILURE
             }
         };
@@ -68,22 +70,22 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return match run_beside(&dir) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("can't run another program in {}: {error}", dir.display());
+                journal::write(&format!("can't run another program in {}: {error}", dir.display()));
                 ExitCode::FAILURE
             }
         };
     }
     match detach(&dir) {
         Ok(Detached::Caller) => ExitCode::SUCCESS,
-        Ok(Detached::Shim(_lock)) => match Supervisor::open(dir).and_then(Supervisor::run) {
+        Ok(Detached::Shim { supervisor, lock: _lock }) => match supervisor.run() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("shim failed: {}", with_causes(&error));
+                journal::write(&format!("shim failed: {}", with_causes(&error)));
                 ExitCode::FAILURE
             }
         },
-        Err(error) => {
-            eprintln!("can't start the shim of {}: {error}", dir.display());
+        Err(text) => {
+            journal::write(&text);
             ExitCode::FAILURE
         }
     }
@@ -115,7 +117,7 @@ enum Detached {
     /// The process that was started; the shim is its child.
     Caller,
     /// The shim, with the lock that says it lives.
-    Shim(#[allow(dead_code, reason = "held, not read")] fs::File),
+    Shim { supervisor: Box<Supervisor>, lock: fs::File },
 }
 
 /// Runs another program in a container of `dir`, by a child that has one thread and a session of its own.
@@ -133,21 +135,56 @@ fn run_beside(dir: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Leaves the session, the process group and the parent that started us.
+/// Leaves the session, the process group and the parent that started us. The parent ends once the shim has all that it
+/// needs, so that a start that failed for want of room on the disk can be tried again; else the text says why.
 #[allow(unsafe_code)]
-fn detach(dir: &Path) -> std::io::Result<Detached> {
-    let lock = control::lock(dir)?;
+fn detach(dir: &Path) -> Result<Detached, String> {
+    let failed = |error: std::io::Error| format!("can't start the shim of {}: {error}", dir.display());
+    let lock = control::lock(dir).map_err(failed)?;
+    let (mut outcome, mut report) = std::io::pipe().map_err(failed)?;
     // SAFETY: contract of `shim_main`: no other thread runs, so the child goes on as usual.
-    match unsafe { nix::unistd::fork() }? {
-        ForkResult::Parent { child } => {
-            let start_ticks = crate::procfs::start_ticks(child.as_raw()).unwrap_or(0);
-            ShimProcess { pid: child.as_raw(), start_ticks }.write(dir)?;
-            Ok(Detached::Caller)
+    match unsafe { nix::unistd::fork() }.map_err(|errno| failed(errno.into()))? {
+        ForkResult::Parent { .. } => {
+            drop((report, lock));
+            let mut text = String::new();
+            outcome.read_to_string(&mut text).map_err(failed)?;
+            match text.strip_suffix(STANDS) {
+                Some(_) => Ok(Detached::Caller),
+                None if text.is_empty() => Err(format!("the shim of {} ended at once", dir.display())),
+                None => Err(text),
+            }
         }
         ForkResult::Child => {
-            setsid()?;
-            std::env::set_current_dir("/")?;
-            Ok(Detached::Shim(lock))
+            drop(outcome);
+            let stands = stand(dir);
+            let said = stands.as_ref().err().map_or(STANDS, String::as_str);
+            // A parent that is gone asks no more.
+            let _ = report.write_all(said.as_bytes());
+            match stands {
+                Ok(Some(supervisor)) => Ok(Detached::Shim { supervisor: Box::new(supervisor), lock }),
+                Ok(None) => init::exit(0),
+                // Its parent tells.
+                Err(_) => init::exit(1),
+            }
         }
+    }
+}
+
+/// What the shim tells its parent when it needs it no more.
+const STANDS: &str = "stands\n";
+
+/// Becomes a process by itself that others can find; nothing is left to do for a pod that has run before.
+fn stand(dir: &Path) -> Result<Option<Supervisor>, String> {
+    let failed = |error: std::io::Error| format!("can't start the shim of {}: {error}", dir.display());
+    setsid().map_err(|errno| failed(errno.into()))?;
+    std::env::set_current_dir("/").map_err(failed)?;
+    ShimProcess::of_self().write(dir).map_err(failed)?;
+    match Supervisor::open(dir.to_owned()) {
+        Ok(supervisor) => Ok(Some(supervisor)),
+        Err(error @ ShimError::RanAlready) => {
+            journal::write(&error.to_string());
+            Ok(None)
+        }
+        Err(error) => Err(format!("can't start the shim: {}", with_causes(&error))),
     }
 }

@@ -27,7 +27,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("scheduler", &["units", "objects", "api", "engine", "translate", "cluster"]),
     ("controllers", &["units", "objects", "api", "machines", "cluster"]),
     ("admission", &["units", "objects", "api", "machines", "apiserver", "auth", "cluster"]),
-    ("node", &["units", "objects", "api", "cluster"]),
+    ("node", &["units", "metrics", "objects", "api", "cluster"]),
     ("history", &["units", "objects", "api", "cluster"]),
     ("watchdog", &["units", "objects", "api", "cluster"]),
     ("console", &["units", "objects", "api", "auth", "cluster"]),

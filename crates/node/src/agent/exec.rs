@@ -272,7 +272,7 @@ fn status(report: &Report) -> Value {
         Report::Started | Report::Exited(0) => return json!({"metadata": {}, "status": "Success"}),
         Report::Exited(code) => *code,
         Report::Killed(signal) => 128 + signal,
-        Report::Failed(text) => {
+        Report::Failed(text) | Report::NoRoom(text) => {
             return json!({"metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500,
                 "message": format!("Internal error occurred: {text}")});
         }

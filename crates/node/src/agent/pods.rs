@@ -95,7 +95,7 @@ pub(crate) struct Pods {
     calls: JoinSet<CallDone>,
     exits: JoinSet<String>,
     removals: JoinSet<Removed>,
-    name_writes: JoinSet<()>,
+    name_writes: JoinSet<Vec<String>>,
     farewells: JoinSet<(String, Arc<Pod>, Vec<String>)>,
     attendants: TaskTracker,
     findings: (mpsc::Sender<Finding>, mpsc::Receiver<Finding>),
@@ -168,7 +168,7 @@ impl Pods {
                 Some(done) = self.calls.join_next() => self.on_call(done),
                 Some(done) = self.exits.join_next() => self.on_shim_end(done),
                 Some(done) = self.removals.join_next() => self.on_removed(done),
-                Some(_) = self.name_writes.join_next() => {}
+                Some(done) = self.name_writes.join_next() => self.on_names_written(done),
                 Some(finding) = self.findings.1.recv() => self.on_finding(finding),
                 Some(measured) = self.measurements.recv() => self.on_measured(measured),
                 Some(done) = self.farewells.join_next() => self.on_farewell(done),

@@ -30,7 +30,11 @@ use super::volumes::{self, VolumeRoots};
 use crate::cgroup::CgroupSpec;
 use crate::files::{self, Durability, private_dir, write_atomic};
 use crate::shim::format::Format;
+use crate::shim::namespaces::SHARED_MEMORY;
 use crate::shim::spec::{Network, SPEC_FILE, ShimSpec};
+
+/// What a shim says of itself, in its pod's directory.
+pub(crate) const SHIM_LOG: &str = "shim.log";
 
 /// What all starts on this node share.
 pub(crate) struct NodeContext {
@@ -158,7 +162,8 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
     let roots = VolumeRoots { pod: &pod_volumes, claims: &claims };
     let placement = placement(context, order);
     let resolved = resolve::resolve(pod, sources, &placement, &node, &roots)?;
-    private_dir(&dir).map_err(step("make the pod's directory"))?;
+    // The shim mounts its shared memory there: a disk without room is met where the start is tried again.
+    private_dir(&dir.join(SHARED_MEMORY)).map_err(step("make the pod's directory"))?;
     for (name, volume) in &resolved.volumes {
         let failed = |source| StartError::Mount { volume: name.clone(), source };
         volumes::make(volume, resolved.group).map_err(failed)?;
@@ -283,8 +288,8 @@ fn resolver_text() -> String {
 /// Starts the shim of a directory and waits until it stands on its own.
 pub(crate) fn spawn_shim(shim: &ShimCommand, dir: &Path) -> Result<(), StartError> {
     let failed = |source: io::Error| StartError::Prepare { step: "start the shim", source };
-    let log = dir.join("shim.log");
-    let stderr = fs::OpenOptions::new().create(true).append(true).open(&log).map_err(failed)?;
+    let log = dir.join(SHIM_LOG);
+    let stderr = files::append_private(&log).map_err(failed)?;
     let mut launch = Launch::of(shim);
     // Its own group at once: an interrupt typed at the platform's terminal is not for pods.
     std::os::unix::process::CommandExt::process_group(launch.command().arg(dir).stderr(stderr), 0);
@@ -293,6 +298,6 @@ pub(crate) fn spawn_shim(shim: &ShimCommand, dir: &Path) -> Result<(), StartErro
         return Ok(());
     }
     let text = files::read_bounded(&log, 1 << 20).unwrap_or_default();
-    let last = String::from_utf8_lossy(&text).lines().last().unwrap_or("it said nothing").to_owned();
+    let last = String::from_utf8_lossy(&text).lines().last().unwrap_or("it could not say why").to_owned();
     Err(StartError::Shim(last))
 }

@@ -64,6 +64,12 @@ pub(crate) struct ShimProcess {
 }
 
 impl ShimProcess {
+    /// This process.
+    pub(crate) fn of_self() -> ShimProcess {
+        let pid = std::process::id().cast_signed();
+        ShimProcess { pid, start_ticks: procfs::start_ticks(pid).unwrap_or(0) }
+    }
+
     /// Tells who the shim of `dir` is.
     pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
         let bytes = serde_json::to_vec(self).map_err(io::Error::other)?;

@@ -26,6 +26,8 @@ pub(crate) enum Report {
     Started,
     /// The program could not be started, and why.
     Failed(String),
+    /// The disk has no room for what the program needs to be started, and why.
+    NoRoom(String),
     /// The program exited with a code.
     Exited(i32),
     /// The program was killed by a signal.
@@ -43,6 +45,7 @@ impl Report {
         match self {
             Report::Started => "S\n".to_owned(),
             Report::Failed(text) => format!("F{}\n", text.replace('\n', " ")),
+            Report::NoRoom(text) => format!("N{}\n", text.replace('\n', " ")),
             Report::Exited(code) => format!("X{code}\n"),
             Report::Killed(signal) => format!("K{signal}\n"),
         }
@@ -63,6 +66,7 @@ impl Report {
         match kind {
             "S" => Some(Report::Started),
             "F" => Some(Report::Failed(rest.to_owned())),
+            "N" => Some(Report::NoRoom(rest.to_owned())),
             "X" => rest.parse().ok().map(Report::Exited),
             "K" => rest.parse().ok().map(Report::Killed),
             _ => None,
@@ -88,8 +92,8 @@ pub(crate) fn run(birth: Birth<'_>) -> ! {
             drop(handles);
             attend(program, &report, spec.isolation.namespaces)
         }
-        Err(text) => {
-            Report::Failed(text).send(&birth.report);
+        Err(report) => {
+            report.send(&birth.report);
             1
         }
     };
@@ -102,25 +106,30 @@ pub(crate) fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-fn start(birth: &Birth<'_>) -> Result<Pid, String> {
+fn start(birth: &Birth<'_>) -> Result<Pid, Report> {
+    let failed = |what: &'static str| move |errno: nix::Error| Report::Failed(format!("can't {what}: {errno}"));
     // If its shim is killed, nobody would write down how the container ended: end it too.
-    prctl::set_pdeathsig(Signal::SIGKILL).map_err(|errno| format!("can't tie the container to its shim: {errno}"))?;
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed("tie the container to its shim"))?;
     let everything = SigSet::all();
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&everything), None)
-        .map_err(|errno| format!("can't block signals: {errno}"))?;
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&everything), None).map_err(failed("block signals"))?;
     let isolated = birth.spec.isolation.namespaces;
     if isolated {
-        rootfs::enter(birth.spec, birth.container, &birth.layers).map_err(|error| with_causes(&error))?;
+        rootfs::enter(birth.spec, birth.container, &birth.layers).map_err(|error| {
+            match error.is_for_want_of_room() {
+                true => Report::NoRoom(with_causes(&error)),
+                false => Report::Failed(with_causes(&error)),
+            }
+        })?;
     } else {
-        refuse_mounts(birth.container)?;
-        prctl::set_child_subreaper(true).map_err(|errno| format!("can't adopt orphans: {errno}"))?;
+        refuse_mounts(birth.container).map_err(Report::Failed)?;
+        prctl::set_child_subreaper(true).map_err(failed("adopt orphans"))?;
     }
     // Programs of the container may look into this process, if they have the right to trace it.
     hide_process(birth.spec.isolation.user).map_err(|errno| format!("can't hide process 1: {errno}"))?;
     leave_streams().map_err(|error| format!("can't open the null device: {error}"))?;
     give_away(&birth.handles.stdout, birth.container.uid, birth.container.gid);
     give_away(&birth.handles.stderr, birth.container.uid, birth.container.gid);
-    match fork().map_err(|errno| format!("can't make a process: {errno}"))? {
+    match fork().map_err(failed("make a process"))? {
         ForkResult::Parent { child } => Ok(child),
         ForkResult::Child => {
             close_on_exec_all();
@@ -229,7 +238,13 @@ mod tests {
 
     #[test]
     fn reports_are_read_as_they_were_sent() {
-        let reports = [Report::Started, Report::Failed("a\nb".into()), Report::Exited(3), Report::Killed(9)];
+        let reports = [
+            Report::Started,
+            Report::Failed("a\nb".into()),
+            Report::NoRoom("c".into()),
+            Report::Exited(3),
+            Report::Killed(9),
+        ];
         let mut file = tempfile::tempfile().unwrap();
         for report in &reports {
             report.send(&file);
@@ -238,7 +253,8 @@ mod tests {
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
         let read: Vec<_> = text.lines().map(|line| Report::parse(line).unwrap()).collect();
-        assert_eq!(read, [Report::Started, Report::Failed("a b".into()), Report::Exited(3), Report::Killed(9)]);
+        assert_eq!(read[1], Report::Failed("a b".into()));
+        assert_eq!((&read[..1], &read[2..]), (&reports[..1], &reports[2..]));
         for nonsense in ["", "?", "X", "Kx", "é"] {
             assert_eq!(Report::parse(nonsense), None, "{nonsense}");
         }

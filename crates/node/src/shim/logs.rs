@@ -4,12 +4,15 @@
 //! the container is never held up by whoever reads the file, and its log takes bounded disk space.
 //! Called by the shim's loop whenever a pipe has something.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use pumice_metrics::LossyLines;
+
+use super::journal;
+use crate::files::{append_private, private_dir};
 
 /// A line longer than this is written in pieces, as containerd does.
 const LINE_BYTES_MAX: usize = 16 << 10;
@@ -54,33 +57,76 @@ pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
     bytes: u64,
+    lines: LossyLines,
+    /// Why lines are lost just now: it is said once.
+    failing: Option<String>,
 }
 
 impl LogFile {
     /// Opens a log for appending.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
+            private_dir(parent)?;
         }
-        let file = append(&path)?;
+        let file = append_private(&path)?;
         let bytes = file.metadata()?.len();
-        Ok(LogFile { path, file, bytes })
+        Ok(LogFile { path, file, bytes, lines: LossyLines::new(), failing: None })
     }
 
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        if self.bytes + lines.len() as u64 > FILE_BYTES_MAX {
-            fs::rename(&self.path, rotated_path(&self.path))?;
-            self.file = append(&self.path)?;
-            self.bytes = 0;
+    /// Writes whole lines. Those that the disk doesn't take are lost, and reported by a line when it takes some again.
+    fn write(&mut self, lines: &[u8], now: Timestamp) {
+        if self.bytes + lines.len() as u64 > FILE_BYTES_MAX
+            && let Err(error) = self.rotate()
+        {
+            self.fails(&error);
         }
-        self.file.write_all(lines)?;
-        self.bytes += lines.len() as u64;
+        let reason = self.failing.as_deref().unwrap_or_default();
+        let report = |lost| lost_line(lost, reason, now);
+        let written = self.lines.write(&mut self.file, lines, report);
+        self.bytes += written.bytes;
+        if let Some(lost) = written.reported {
+            journal::write(&format!("{}: {lost} lines were lost", self.path.display()));
+        }
+        match written.error {
+            Some(error) => self.fails(&error),
+            None => self.failing = None,
+        }
+    }
+
+    /// Reports what was lost, now that there may be room again; whether there is nothing left to report.
+    pub(crate) fn catch_up(&mut self, now: Timestamp) -> bool {
+        if self.lines.is_behind() {
+            self.write(b"", now);
+        }
+        !self.lines.is_behind()
+    }
+
+    /// The old part is moved aside only when there is a file to go on with: a full disk must not cost what was written.
+    fn rotate(&mut self) -> io::Result<()> {
+        let fresh = self.path.with_extension("log.new");
+        let file = append_private(&fresh)?;
+        fs::rename(&self.path, rotated_path(&self.path))?;
+        fs::rename(&fresh, &self.path)?;
+        self.file = file;
+        self.bytes = 0;
         Ok(())
+    }
+
+    fn fails(&mut self, error: &io::Error) {
+        let reason = error.to_string();
+        if self.failing.as_ref() != Some(&reason) {
+            journal::write(&format!("{}: lines are lost: {reason}", self.path.display()));
+            self.failing = Some(reason);
+        }
     }
 }
 
-fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+/// Says within a log that it has a gap.
+fn lost_line(lost: u64, reason: &str, now: Timestamp) -> Vec<u8> {
+    let text = format!("pumice: {lost} lines of output were lost here, since the log could not be written: {reason}");
+    let mut out = Vec::new();
+    line(text.as_bytes(), 'F', Stream::Stderr, now, &mut out);
+    out
 }
 
 /// The reading end of one stream, with the line it is in the middle of.
@@ -111,9 +157,7 @@ impl LogPipe {
             Ok(read) => {
                 let mut out = Vec::with_capacity(read + 64);
                 render(&buffer[..read], &mut self.partial, self.stream, now, &mut out);
-                if let Err(error) = log.write(&out) {
-                    eprintln!("log lines lost: {error}");
-                }
+                log.write(&out, now);
                 return true;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
@@ -133,9 +177,7 @@ impl LogPipe {
             let mut out = Vec::new();
             line(&self.partial, 'P', self.stream, now, &mut out);
             self.partial.clear();
-            if let Err(error) = log.write(&out) {
-                eprintln!("log lines lost: {error}");
-            }
+            log.write(&out, now);
         }
     }
 }
@@ -247,12 +289,33 @@ mod tests {
         for line in ["first\n", "second\n", "third\n"] {
             // As if so much had been written.
             log.bytes = FILE_BYTES_MAX - 3;
-            log.write(line.as_bytes()).unwrap();
+            log.write(line.as_bytes(), at());
         }
-        log.write(b"more\n").unwrap();
+        log.write(b"more\n", at());
         assert_eq!(fs::read_to_string(&path).unwrap(), "third\nmore\n");
         assert_eq!(fs::read_to_string(rotated_path(&path)).unwrap(), "second\n");
         assert_eq!(fs::read_dir(dir.path().join("c")).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_refused_are_told_of_in_the_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c/0.log");
+        let mut log = LogFile::open(path.clone()).unwrap();
+        let file = std::mem::replace(&mut log.file, File::options().write(true).open("/dev/full").unwrap());
+        log.write(b"first\nsecond\n", at());
+        log.write(b"third\n", at());
+        assert!(!log.catch_up(at()), "there is no room yet");
+        log.file = file;
+        assert!(log.catch_up(at()));
+        log.write(b"fourth\n", at());
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(
+            lines[0].contains(" stderr F pumice: 3 lines of output were lost here") && lines[0].contains("No space")
+        );
+        assert_eq!(lines[1], "fourth");
     }
 
     #[test]

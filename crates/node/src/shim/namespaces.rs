@@ -12,6 +12,9 @@ use nix::sched::{CloneFlags, unshare};
 use super::rootless;
 use super::spec::ShimSpec;
 
+/// Where the shared memory of a pod is mounted, in its directory.
+pub(crate) const SHARED_MEMORY: &str = "shm";
+
 /// Own mounts, host name and System V objects for the pod; its shared memory and memory volumes.
 pub(super) fn share(spec: &ShimSpec, dir: &Path) -> io::Result<()> {
     const NONE: Option<&str> = None;
@@ -21,7 +24,7 @@ pub(super) fn share(spec: &ShimSpec, dir: &Path) -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)?;
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)?;
     nix::unistd::sethostname(&spec.hostname)?;
-    let shared = dir.join("shm");
+    let shared = dir.join(SHARED_MEMORY);
     fs::create_dir_all(&shared)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(Some("tmpfs"), &shared, Some("tmpfs"), flags, Some("mode=1777"))?;

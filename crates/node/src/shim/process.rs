@@ -17,6 +17,7 @@ use nix::unistd::{ForkResult, Pid, pipe2};
 
 use super::init::{self, Birth, Report};
 use super::logs::{LogFile, LogPipe, Stream, log_path, tail};
+use super::namespaces::SHARED_MEMORY;
 use super::program::Handles;
 use super::remove;
 use super::rootfs::Layers;
@@ -48,6 +49,18 @@ pub(crate) struct Process {
     over_memory: bool,
     /// When it was started.
     pub started_at: Timestamp,
+}
+
+/// A run that is over.
+pub(crate) struct Ended {
+    /// How it ended.
+    pub exit: Exit,
+    /// Its group, to be removed when the exit is written down.
+    pub group: Option<ContainerCgroup>,
+    /// Its log, if it doesn't tell yet of lines that were lost.
+    pub log: Option<LogFile>,
+    /// Whether the program was never started, since the disk has no room for what it needs.
+    pub no_room: bool,
 }
 
 /// The group and everything else that a run needs on the host.
@@ -153,14 +166,8 @@ impl Process {
         }
     }
 
-    /// Takes the end of process 1 and makes the container's of it. The group is for the caller to
-    /// remove, when the exit is written down.
-    pub(crate) fn finish(
-        mut self,
-        container: &ContainerSpec,
-        end: WaitStatus,
-        now: Timestamp,
-    ) -> (Exit, Option<ContainerCgroup>) {
+    /// Takes the end of process 1 and makes the container's of it.
+    pub(crate) fn finish(mut self, container: &ContainerSpec, end: WaitStatus, now: Timestamp) -> Ended {
         for pipe in &mut self.pipes {
             pipe.finish(&mut self.log, now);
         }
@@ -174,7 +181,9 @@ impl Process {
         if exit.code != 0 && self.group.as_ref().is_some_and(ContainerCgroup::was_refused_processes) {
             exit.message.get_or_insert_with(|| "the pod has as many processes as it may have".to_owned());
         }
-        (exit, self.group)
+        let no_room = reports.iter().any(|report| matches!(report, Report::NoRoom(_)));
+        let log = (!self.log.catch_up(now)).then_some(self.log);
+        Ended { exit, group: self.group, log, no_room }
     }
 
     fn message(&self, container: &ContainerSpec, code: i32) -> Option<String> {
@@ -199,12 +208,14 @@ fn make_layers(dir: &Path, container: &ContainerSpec, attempt: u32) -> io::Resul
     let own = dir.join("c").join(&container.name);
     remove::remove_runs_before(&own, attempt);
     let layers = own.join(attempt.to_string());
-    fs::create_dir_all(&layers)?;
+    // What an attempt has left that lacked room.
+    files::remove(&layers)?;
+    files::private_dir(&layers)?;
     let termination = layers.join("termination");
     fs::write(&termination, "")?;
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     fs::set_permissions(&termination, everybody)?;
-    Ok(Layers { dir: layers, shared_memory: dir.join("shm"), termination })
+    Ok(Layers { dir: layers, shared_memory: dir.join(SHARED_MEMORY), termination })
 }
 
 /// A pipe whose reading end does not block.
@@ -234,7 +245,7 @@ fn exit(reports: &[Report], end: WaitStatus, oom_killed: bool, started_at: Times
         WaitStatus::Exited(_, code) => Report::Exited(code),
         _ => Report::Exited(255),
     };
-    let failed = reports.iter().find(|report| matches!(report, Report::Failed(_)));
+    let failed = reports.iter().find(|report| matches!(report, Report::Failed(_) | Report::NoRoom(_)));
     let ended = reports.iter().find(|report| matches!(report, Report::Exited(_) | Report::Killed(_)));
     let exit = |code, signal, reason: &str, message| Exit {
         code,
@@ -245,7 +256,7 @@ fn exit(reports: &[Report], end: WaitStatus, oom_killed: bool, started_at: Times
         finished_at,
     };
     match failed.or(ended).unwrap_or(&died) {
-        Report::Failed(text) => exit(128, None, START_ERROR, Some(text.clone())),
+        Report::Failed(text) | Report::NoRoom(text) => exit(128, None, START_ERROR, Some(text.clone())),
         Report::Killed(libc::SIGKILL) if oom_killed => exit(137, Some(libc::SIGKILL), "OOMKilled", None),
         Report::Killed(signal) => exit(128 + signal, Some(*signal), "Error", child_note(oom_killed)),
         Report::Exited(0) | Report::Started => exit(0, None, "Completed", child_note(oom_killed)),

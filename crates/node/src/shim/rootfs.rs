@@ -73,6 +73,19 @@ pub enum RootError {
     Enter(#[source] nix::Error),
 }
 
+impl RootError {
+    /// Whether the disk was full, or what one may have of it.
+    pub(crate) fn is_for_want_of_room(&self) -> bool {
+        let kind = match self {
+            RootError::Mount { source, .. } | RootError::Enter(source) => io::Error::from(*source).kind(),
+            RootError::Create { source, .. } | RootError::Source { source, .. } => source.kind(),
+            RootError::MountPointMissing { .. } | RootError::NoOverlay { .. } => return false,
+        };
+        // A root that takes no writes is for good, unlike a disk.
+        matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
 /// Where one run of a container keeps its layers.
 #[derive(Debug, Clone)]
 pub(crate) struct Layers {

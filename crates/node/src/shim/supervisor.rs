@@ -20,16 +20,18 @@ use pumice_units::with_causes;
 
 use super::backoff::Backoff;
 use super::control::{self, Stop};
+use super::journal;
+use super::logs::LogFile;
 use super::namespaces;
 use super::network::{self, PodNetworkError};
-use super::process::{Ground, Process};
+use super::process::{Ended, Ground, Process};
 use super::spec::{ContainerSpec, ShimSpec, SpecError};
 use super::status::{
     ContainerState, ContainerStatus, DEADLINE_EXCEEDED, EVICTED, Exit, START_ERROR, STATUS_FILE, ShimPhase, ShimStatus,
 };
 use crate::cgroup::ContainerCgroup;
 use crate::clock;
-use crate::files::Durability;
+use crate::files::{Durability, is_for_want_of_room};
 use crate::oom;
 
 /// How often resident sets are looked at where no control group limits memory.
@@ -97,6 +99,8 @@ pub(crate) struct Supervisor {
     killed: bool,
     deadline: Option<Instant>,
     unwritten: bool,
+    /// Logs of runs that have ended while lines were lost that they don't tell of yet.
+    behind: Vec<LogFile>,
     /// Groups of runs that have ended, removed when that is written down.
     spent: Vec<ContainerCgroup>,
 }
@@ -138,6 +142,7 @@ impl Supervisor {
             killed: false,
             deadline,
             unwritten: false,
+            behind: Vec::new(),
             spent: Vec::new(),
         })
     }
@@ -223,7 +228,8 @@ impl Supervisor {
         let (now, at) = (clock::now(), clock::monotonic());
         let mut asked = false;
         while let Ok(Some(info)) = self.signals.read_signal() {
-            asked |= info.ssi_signo != Signal::SIGCHLD as u32;
+            // SIGHUP opens the platform's logs anew; a shim that gets it, too, has none to open.
+            asked |= ![Signal::SIGCHLD, Signal::SIGHUP].iter().any(|known| info.ssi_signo == *known as u32);
         }
         if asked {
             self.stop(Stop { grace_seconds: self.spec.grace_seconds }, at);
@@ -353,9 +359,23 @@ impl Supervisor {
     fn end(&mut self, role: Role, index: usize, status: WaitStatus, now: Timestamp, at: Instant) {
         let Some(process) = self.slots(role)[index].process.take() else { return };
         let ran = now.duration_since(process.started_at).try_into().unwrap_or(Duration::ZERO);
-        let (exit, group) = process.finish(self.container(role, index), status, now);
+        let Ended { exit, group, log, no_room } = process.finish(self.container(role, index), status, now);
         self.spent.extend(group);
-        self.conclude(role, index, exit, ran, at);
+        self.behind.extend(log);
+        match (no_room, exit.message) {
+            (true, Some(message)) => self.wait_for_room(role, index, message, at),
+            (_, message) => self.conclude(role, index, Exit { message, ..exit }, ran, at),
+        }
+    }
+
+    /// A run that lacked room on the disk to begin is tried again: it is none of the program's faults.
+    fn wait_for_room(&mut self, role: Role, index: usize, message: String, at: Instant) {
+        let slot = &mut self.slots(role)[index];
+        slot.attempts -= 1;
+        slot.start_at = Some(at + WRITE_AGAIN_AFTER);
+        slot.kill_at = None;
+        self.statuses(role)[index].state =
+            ContainerState::Waiting { reason: "CreateContainerError".into(), message: Some(message) };
     }
 
     /// What follows from the end of a run that lasted `ran`.
@@ -484,8 +504,12 @@ impl Supervisor {
             }
             Err(error) => {
                 self.statuses(role)[index].restart_count = attempt;
-                let exit = start_error(&format!("can't start the container: {error}"), now);
-                self.conclude(role, index, exit, Duration::ZERO, at);
+                let text = format!("can't start the container: {error}");
+                if is_for_want_of_room(&error) {
+                    self.wait_for_room(role, index, text, at);
+                } else {
+                    self.conclude(role, index, start_error(&text, now), Duration::ZERO, at);
+                }
             }
         }
         true
@@ -505,13 +529,14 @@ impl Supervisor {
     /// A full disk is waited for; until then the exit lives in this process only.
     fn save(&mut self, durability: Durability) {
         let durability = if self.unwritten { Durability::Power } else { durability };
-        self.unwritten = match self.status.write(&self.dir, durability) {
-            Ok(()) => false,
-            Err(error) => {
-                eprintln!("can't write the status, will try again: {error}");
-                true
-            }
-        };
+        let written = self.status.write(&self.dir, durability);
+        if let (Err(error), false) = (&written, self.unwritten) {
+            journal::write(&format!("can't write the status, will try again: {error}"));
+        }
+        self.unwritten = written.is_err();
+        if !self.unwritten {
+            self.behind.retain_mut(|log| !log.catch_up(clock::now()));
+        }
     }
 
     fn slots(&mut self, role: Role) -> &mut Vec<Slot> {

@@ -151,7 +151,7 @@ async fn execute(place: &Place<'_>, argv: &[String]) -> Result<(), String> {
         Report::Started | Report::Exited(0) => Ok(()),
         Report::Exited(code) => Err(format!("command terminated with exit code {code}{said}")),
         Report::Killed(signal) => Err(format!("command was killed by signal {signal}{said}")),
-        Report::Failed(text) => Err(text),
+        Report::Failed(text) | Report::NoRoom(text) => Err(text),
     }
 }
 

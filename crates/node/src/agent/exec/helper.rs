@@ -16,6 +16,8 @@ use tokio::net::UnixStream;
 
 use crate::agent::launch::Launch;
 use crate::agent::options::ShimCommand;
+use crate::agent::start::SHIM_LOG;
+use crate::files::append_private;
 use crate::shim::exec::{EXEC, Request};
 use crate::shim::init::Report;
 use crate::shim::spec::ShimSpec;
@@ -79,7 +81,7 @@ impl Helper {
 }
 
 fn spawn(shim: &ShimCommand, dir: &Path, socket: OwnedFd) -> io::Result<()> {
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("shim.log"))?;
+    let log = append_private(&dir.join(SHIM_LOG))?;
     let spec = ShimSpec::read(dir).map_err(io::Error::other)?;
     let mut launch = Launch::of(shim);
     launch.command().arg(EXEC).arg(dir).stdin(Stdio::from(socket)).stderr(log).process_group(0);

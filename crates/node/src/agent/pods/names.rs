@@ -59,11 +59,20 @@ impl Names {
     }
 }
 
-/// Writes a batch of hosts files.
-pub(super) fn write_all(files: Vec<(PathBuf, String)>) {
-    for (path, text) in files {
-        if let Err(error) = hosts::rewrite(&path, &text) {
-            tracing::warn!(path = %path.display(), error = %error, "hosts file not rewritten");
-        }
-    }
+/// A hosts file to write.
+pub(super) struct HostsFile {
+    /// The pod.
+    pub uid: String,
+    pub path: PathBuf,
+    pub text: String,
+}
+
+/// Writes a batch of hosts files; answers the pods whose files could not be written, as on a full disk.
+pub(super) fn write_all(files: Vec<HostsFile>) -> Vec<String> {
+    let failed = files.into_iter().filter_map(|HostsFile { uid, path, text }| {
+        let error = hosts::rewrite(&path, &text).err()?;
+        tracing::warn!(path = %path.display(), error = %error, "hosts file not rewritten, will be tried again");
+        Some(uid)
+    });
+    failed.collect()
 }

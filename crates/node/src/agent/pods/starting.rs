@@ -1,17 +1,21 @@
 //! Pods are started, a few at a time, and know their peers' names.
 
-use std::path::PathBuf;
+use std::time::Duration;
 
 use tokio::task::JoinError;
 
 use super::entry::{Entry, Stage};
+use super::names::{self, HostsFile};
 use super::trouble::Trouble;
-use super::{Pods, Started, names};
+use super::{Pods, Started};
 use crate::agent::hosts::Peer;
 use crate::agent::shim_watch::ProcessHandle;
 use crate::agent::start::{self, StartError, StartOrder};
 use crate::clock;
 use crate::shim::control::ShimProcess;
+
+/// Wait before hosts files that could not be written are written again.
+const NAMES_AGAIN: Duration = Duration::from_secs(1);
 
 impl Pods {
     pub(super) fn start_queued(&mut self) {
@@ -130,7 +134,7 @@ impl Pods {
 
     /// Rewrites the hosts files that are behind.
     pub(super) fn write_names(&mut self) {
-        let mut files: Vec<(PathBuf, String)> = Vec::new();
+        let mut files = Vec::new();
         for key in self.names.take_changed() {
             let Some(group) = self.names.group(&key) else { continue };
             let version = group.version;
@@ -145,12 +149,25 @@ impl Pods {
                     continue;
                 }
                 let (Some(pod), Some(address)) = (entry.pod(), entry.address) else { continue };
-                files.push((entry.dir.join("hosts"), start::hosts_text(pod, address, &peers)));
+                let (path, text) = (entry.dir.join("hosts"), start::hosts_text(pod, address, &peers));
+                files.push(HostsFile { uid, path, text });
                 entry.names_version = version;
             }
         }
         if !files.is_empty() {
             self.name_writes.spawn_blocking(move || names::write_all(files));
+        }
+    }
+
+    /// Has the files written again that could not be.
+    pub(super) fn on_names_written(&mut self, done: Result<Vec<String>, JoinError>) {
+        for uid in done.unwrap_or_default() {
+            let Some(entry) = self.pods.get_mut(&uid) else { continue };
+            entry.names_version = 0;
+            if let Some(key) = entry.group() {
+                self.names.touch(key);
+                self.names_at.get_or_insert(clock::monotonic() + NAMES_AGAIN);
+            }
         }
     }
 }
