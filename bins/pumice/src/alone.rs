@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::cluster::{ClusterArgs, ControllersArgs, NodeArgs};
 use crate::args::serving::ServingArgs;
+use crate::output::announce;
 
 /// Name of the Lease of Volcano's controllers.
 const CONTROLLERS_LEASE: &str = "vc-controller-manager";
@@ -24,7 +25,7 @@ const CONTROLLERS_METRICS_PORT: u16 = 8081;
 
 /// Connects to the cluster and does `work` until it ends; the token is cancelled by a signal.
 pub fn run(args: &ClusterArgs, work: impl AsyncFnOnce(Client, CancellationToken) -> Result<()>) -> Result<()> {
-    crate::up::start_logging(&args.log)?;
+    crate::logging::start(&args.log, None)?;
     let runtime = crate::up::runtime()?;
     runtime.block_on(async {
         let stop = crate::up::stop_on_signal()?;
@@ -139,7 +140,7 @@ pub fn simulated_nodes(args: NodeArgs) -> Result<()> {
         let mut handle = simulated.handle();
         let told = async {
             handle.registered().await;
-            println!("{nodes} simulated nodes are registered");
+            announce(format_args!("{nodes} simulated nodes are registered"));
             std::future::pending().await
         };
         tokio::select! {

@@ -15,10 +15,13 @@ use pumice_auth::{Ca, Policy, TokenKey};
 use pumice_jobs::target::RunFile;
 use pumice_store::Store;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::api::ApiArgs;
 use crate::data_dir::DataDir;
 use crate::descriptors;
+use crate::output::announce;
+use crate::room;
 use crate::up::now;
 
 /// User of the kubeconfig, a member of `system:masters`.
@@ -29,7 +32,8 @@ pub struct Api {
     pub server: ApiServer,
     pub ca: Ca,
     store: Store,
-    /// Reads the resource groups again when they change; never ends.
+    /// Reads the resource groups again when they change, opens the audit log anew at SIGHUP, looks at the room on the disk;
+    /// never ends.
     pub following: BoxFuture<'static, ()>,
 }
 
@@ -60,18 +64,31 @@ impl Api {
         let mut builder = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
             .service_accounts(tokens, ca.pem())
             .connections(Room::for_descriptors(descriptors::limit()))
+            .warn_room(args.warn_room)
             .metrics();
         if args.admission {
             builder = builder.admission(Arc::new(admission));
         }
-        if let Some((options, policy)) = args.audit.log()? {
-            builder = builder.audit(AuditLog::open(options, policy)?);
+        let audit = args.audit.log()?.map(|(options, policy)| AuditLog::open(options, policy)).transpose()?;
+        if let Some(audit) = &audit {
+            builder = builder.audit(audit.clone());
         }
+        let reopening = reopening(audit)?;
         let server = complete(builder, &store, &ca)?.build().await.context("start the API server")?;
-        let following: BoxFuture<'static, ()> = match groups {
-            Some(groups) => Box::pin(groups.follow(rules)),
-            None => Box::pin(std::future::pending()),
-        };
+        let (room, warn_bytes) = (store.clone(), args.warn_room);
+        let following = Box::pin(async move {
+            let groups = async {
+                match groups {
+                    Some(groups) => groups.follow(rules).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = groups => {}
+                () = reopening => {}
+                () = room::watch(room, warn_bytes) => {}
+            }
+        });
         Ok((Api { server, ca, store, following }, listener))
     }
 
@@ -87,7 +104,7 @@ impl Api {
         let running =
             RunFile { pid: std::process::id(), url: url.to_owned(), kubeconfig: data.kubeconfig(), started: now() };
         data.announce(&kubeconfig, &running)?;
-        println!("pumice is up at {url} (KUBECONFIG={})", data.kubeconfig().display());
+        announce(format_args!("pumice is up at {url} (KUBECONFIG={})", data.kubeconfig().display()));
         Ok(())
     }
 
@@ -99,8 +116,18 @@ impl Api {
     }
 }
 
+/// Opens the audit log anew at each SIGHUP; never ends.
+fn reopening(audit: Option<AuditLog>) -> Result<impl Future<Output = ()> + Send + use<>> {
+    let mut hangup = signal(SignalKind::hangup()).context("catch SIGHUP")?;
+    Ok(async move {
+        while hangup.recv().await.is_some() {
+            audit.iter().for_each(AuditLog::reopen);
+        }
+        std::future::pending().await
+    })
+}
+
 /// Takes the port before anything else is touched, so that a taken one costs nothing.
-/// Takes the port.
 pub async fn listen(address: IpAddr, port: u16) -> Result<TcpListener> {
     TcpListener::bind(SocketAddr::from((address, port))).await.with_context(|| {
         format!("port {port} of {address} can't be taken: choose another with --port, or --port 0 for a free one")

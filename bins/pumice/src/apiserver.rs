@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{self, ADMINISTRATOR, Api};
 use crate::args::api::ApiServerArgs;
 use crate::data_dir::DataDir;
-use crate::up::{go_last_for_memory, host_name, now, start_logging, stop_on_signal};
+use crate::up::{go_last_for_memory, host_name, now, stop_on_signal};
+use crate::{logging, room};
 
 /// Components besides nodes, and who they are.
 const COMPONENTS: [(&str, &str); 4] = [
@@ -31,7 +32,8 @@ const COMPONENTS: [(&str, &str); 4] = [
 pub fn run(args: &ApiServerArgs) -> Result<()> {
     let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
     data.create()?;
-    start_logging(&args.log)?;
+    room::check_for_start(data.path())?;
+    logging::start(&args.log, None)?;
     go_last_for_memory();
     let runtime = crate::up::runtime()?;
     runtime.block_on(serve(args, &data))

@@ -21,6 +21,7 @@ use pumice_store::{
 
 use crate::args::BackupArgs;
 use crate::data_dir::DataDir;
+use crate::output;
 
 /// Where the API server streams what is in its store.
 const PATH: &str = "/pumice/backup";
@@ -47,8 +48,8 @@ pub fn backup(args: &BackupArgs) -> Result<()> {
     };
     let (objects, bytes) = file.finish()?;
     let BackupHeader { revision, .. } = header;
-    println!("{} holds {objects} objects at revision {revision}, {bytes} bytes", args.file.display());
-    Ok(())
+    let file = args.file.display();
+    output::line(format_args!("{file} holds {objects} objects at revision {revision}, {bytes} bytes"))
 }
 
 /// What is saved.

@@ -10,6 +10,7 @@ use pumice_store::{DirectoryLock, LockError};
 
 use crate::args::DownArgs;
 use crate::data_dir::DataDir;
+use crate::output;
 
 /// How long a running platform may take to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
@@ -19,8 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub fn down(args: &DownArgs) -> Result<()> {
     let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
     if !data.path().is_dir() {
-        println!("nothing was ever up in {}", data.path().display());
-        return Ok(());
+        return output::line(format_args!("nothing was ever up in {}", data.path().display()));
     }
     // Holding the lock is the proof that no platform runs here, and keeps one from starting meanwhile.
     let _lock = stop_holder(data.path())?;
@@ -29,14 +29,13 @@ pub fn down(args: &DownArgs) -> Result<()> {
     let _node_lock = node.is_dir().then(|| stop_holder(&node)).transpose()?;
     let ended = pumice_node::tear_down(data.path()).context("end the pods")?;
     finish_removals(data.path())?;
-    println!("pumice is down; {ended} pods were ended");
-    Ok(())
+    output::line(format_args!("pumice is down; {ended} pods were ended"))
 }
 
 /// Removes what pods left, however much that is, and says what can't be removed.
 fn finish_removals(data: &Path) -> Result<()> {
     let stays = pumice_node::finish_removals(data, &crate::up::shim_command()?).context("remove what pods left")?;
-    stays.iter().for_each(|aside| eprintln!("pumice: {}", aside.sentence()));
+    stays.iter().for_each(|aside| output::note(format_args!("pumice: {}", aside.sentence())));
     Ok(())
 }
 

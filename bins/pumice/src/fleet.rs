@@ -25,7 +25,8 @@ use crate::args::fleet::{
     FleetCommand, FleetDir, FleetExecutorArgs, FleetHashArgs, FleetIdentityArgs, FleetServerArgs, FleetUpArgs,
 };
 use crate::data_dir::DataDir;
-use crate::up::{now, runtime, start_logging, stop_on_signal};
+use crate::up::{now, runtime, stop_on_signal};
+use crate::{logging, output};
 use server::Server;
 
 /// Port of an executor's metrics, unless the flags say otherwise.
@@ -49,7 +50,7 @@ pub fn run(command: &FleetCommand) -> Result<()> {
 
 /// `pumice fleet server`: until a signal.
 fn serve(args: &FleetServerArgs) -> Result<()> {
-    start_logging(&args.serving.log)?;
+    logging::start(&args.serving.log, None)?;
     runtime()?.block_on(async {
         let stop = stop_on_signal()?;
         let server = Server::open(&args.serving).await?;
@@ -60,7 +61,7 @@ fn serve(args: &FleetServerArgs) -> Result<()> {
 
 /// `pumice fleet up`: the server, and clusters that reach it as any others do.
 fn up(args: &FleetUpArgs) -> Result<()> {
-    start_logging(&args.serving.log)?;
+    logging::start(&args.serving.log, None)?;
     runtime()?.block_on(async {
         let stop = stop_on_signal()?;
         let server = Server::open(&args.serving).await?;
@@ -126,23 +127,21 @@ fn identity(args: &FleetIdentityArgs) -> Result<()> {
         }
         (None, None) => bail!("say for whom: --executor NAME or --user NAME"),
     };
-    print!("{}", pumice_auth::credentials(&ca, &issued.context("issue the certificate")?));
-    Ok(())
+    output::print(&pumice_auth::credentials(&ca, &issued.context("issue the certificate")?))
 }
 
 /// `pumice fleet hash`.
 fn hash(args: &FleetHashArgs) -> Result<()> {
     let mut input = std::io::stdin().lock();
     if input.is_terminal() {
-        eprintln!("Type it, then Enter and Ctrl-D:");
+        output::note("Type it, then Enter and Ctrl-D:");
     }
     let mut secret = String::new();
     input.by_ref().take(SECRET_BYTES_MAX).read_to_string(&mut secret).context("read the secret from standard input")?;
     let secret = secret.trim_end_matches(['\r', '\n']);
     ensure!(!secret.is_empty(), "nothing came on standard input");
     let hashed = if args.token { hash_token(secret) } else { hash_password(secret, rand::random()) };
-    println!("{hashed}");
-    Ok(())
+    output::line(hashed)
 }
 
 /// The folder of a fleet.

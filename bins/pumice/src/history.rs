@@ -17,12 +17,13 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use pumice_api::names;
 use pumice_apiserver::{ConnectionError, Room, serve_connections};
-use pumice_history::{Handle, Options};
+use pumice_history::{Handle, Options, Place};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::alone;
 use crate::args::history::{AnswerArgs, HistoryRunArgs};
+use crate::data_dir::keep_private;
 use crate::descriptors;
 
 /// Port of the metrics, if they are asked for.
@@ -35,6 +36,9 @@ pub fn run(args: &HistoryRunArgs) -> Result<()> {
     let place = args.place()?;
     let lease = args.lease.lease(names::HISTORY_LEASE, alone::identity()).map_err(anyhow::Error::msg)?;
     alone::run(&args.cluster, async |client, stop| {
+        if let Place::File(path) = &place {
+            keep_private(path);
+        }
         let history = Options { client: client.clone(), place, days: args.keep.history_days }.build();
         let handle = history.handle();
         // Who stands by is watched, too.

@@ -2,13 +2,12 @@
 //!
 //! Invariant: what is printed is what our own API server goes by: the definitions of `api`, the rights of `auth`.
 
-use std::io::{ErrorKind, Write as _};
-
 use anyhow::{Context as _, Result};
 use pumice_auth::{Component, Identities, installation};
 use serde_json::Value;
 
 use crate::args::install::RolesArgs;
+use crate::output;
 
 /// `pumice crds`.
 pub fn definitions() -> Result<()> {
@@ -26,11 +25,7 @@ pub fn roles(args: &RolesArgs) -> Result<()> {
 /// Prints manifests, one document each.
 fn print(objects: &[Value]) -> Result<()> {
     let text = manifests(objects)?;
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads has what it wanted.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("print manifests"),
-    }
+    output::print(&text)
 }
 
 fn manifests(objects: &[Value]) -> Result<String> {

@@ -2,6 +2,9 @@
 //!
 //! Wiring and flags only; what things do lives in the crates.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod admission;
 mod alone;
 mod api;
@@ -14,9 +17,12 @@ mod down;
 mod fleet;
 mod history;
 mod install;
+mod logging;
 mod node;
+mod output;
 mod parts;
 mod restore;
+mod room;
 mod scheduler;
 mod set_aside;
 mod status;
@@ -26,6 +32,7 @@ mod vcctl;
 use std::process::ExitCode;
 
 use clap::Parser;
+use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::args::vcctl::slurm;
 use crate::args::{AdmissionCommand, Cli, Command, ControllersCommand, HistoryCommand, NodeCommand};
@@ -34,7 +41,16 @@ use crate::args::{AdmissionCommand, Cli, Command, ControllersCommand, HistoryCom
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// A write beyond the largest size of a file (`ulimit -f`) fails, as one on a full disk does; else its signal would end the
+/// process, be it for a line of a log. Programs of pods get the signal's default back.
+#[allow(unsafe_code)]
+fn fail_writes_beyond_the_limit() {
+    // SAFETY: the signal is ignored, so no code of ours runs as its handler; no other thread runs yet.
+    let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
+}
+
 fn main() -> ExitCode {
+    fail_writes_beyond_the_limit();
     // The shim is started hundreds of times: no parsing, no logging, no runtime before it.
     let mut words = std::env::args_os();
     if words.next().is_some_and(|called| slurm::is_known(&called)) {
@@ -55,10 +71,7 @@ fn main() -> ExitCode {
         Command::Fleet(command) => fleet::run(&command),
         Command::History(HistoryCommand::Run(args)) => history::run(&args),
         Command::Admission(AdmissionCommand::Run(args)) => admission::run(&args),
-        Command::Admission(AdmissionCommand::Policies(args)) => {
-            print!("{}", args.text());
-            return ExitCode::SUCCESS;
-        }
+        Command::Admission(AdmissionCommand::Policies(args)) => output::print(&args.text()),
         Command::Node(NodeCommand::Run(args)) => node::run(&args),
         Command::Node(NodeCommand::List(args)) => set_aside::list(&args),
         Command::Node(NodeCommand::RemoveSetAside(args)) => set_aside::remove(&args),
@@ -75,9 +88,6 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pumice: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => output::fail(&error, 1),
     }
 }

@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ use crate::alone;
 use crate::args::node::NodeRunArgs;
 use crate::data_dir::DataDir;
 use crate::descriptors;
+use crate::output::announce;
 use crate::up::{go_last_for_memory, host_name, node_options};
 
 /// How long requests under way may take at the end.
@@ -53,7 +55,7 @@ pub fn run(args: &NodeRunArgs) -> Result<()> {
         options.kubelet_port = Some(listener.local_addr().context("read the port")?.port());
         let agent = options.build().context("start the node agent")?;
         let handle = agent.handle();
-        println!("pumice node {name} runs");
+        announce(format_args!("pumice node {name} runs"));
         let closing = CancellationToken::new();
         let room = Arc::new(Room::for_descriptors(descriptors::limit()));
         let answering = serve_connections(listener, tls, room, closing.clone(), DRAIN, move |_, certificate| {
@@ -76,7 +78,8 @@ pub fn run(args: &NodeRunArgs) -> Result<()> {
 /// Keeps a second agent away: two would fight over the pods.
 pub fn lock(data: &DataDir) -> Result<DirectoryLock> {
     let folder = data.path().join("node");
-    std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.with_context(|| format!("make {}", folder.display()))?;
     DirectoryLock::acquire(&folder).context("be the only node agent here")
 }
 

@@ -15,6 +15,7 @@ use pumice_store::{BackupDecoder, BackupFrame, BackupHeader, DirectoryLock, Rest
 use crate::args::RestoreArgs;
 use crate::backup::history;
 use crate::data_dir::DataDir;
+use crate::output;
 
 /// Read at a time, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
@@ -28,16 +29,15 @@ pub fn restore(args: &RestoreArgs) -> Result<()> {
     let lock = DirectoryLock::acquire(data.path()).context("restore into a platform's directory")?;
     data.withdraw()?;
     if let Some(aside) = make_room(&data, args.force)? {
-        println!("what was in {} is in {}", data.path().display(), aside.display());
+        output::line(format_args!("what was in {} is in {}", data.path().display(), aside.display()))?;
     }
     let (revision, objects) = write(&args.file, &data, lock, &header).with_context(named)?;
     let made = Timestamp::from_second(header.created_seconds).unwrap_or(Timestamp::UNIX_EPOCH);
-    println!(
+    output::line(format_args!(
         "{objects} objects of {made}, revision {}, are in {}; its revisions go on at {revision}",
         header.revision,
         data.path().display()
-    );
-    Ok(())
+    ))
 }
 
 /// Reads the whole backup, and answers what it says of itself.

@@ -14,6 +14,7 @@ use crate::args::SchedulerCommand;
 use crate::args::record::RecordCommand;
 use crate::args::scheduler::RunArgs;
 use crate::args::simulate::{Form, SimulateArgs};
+use crate::output;
 
 mod record;
 
@@ -31,47 +32,32 @@ pub fn run(command: &SchedulerCommand) -> ExitCode {
             return match record::run_again(args) {
                 Ok(true) => ExitCode::SUCCESS,
                 Ok(false) => ExitCode::from(FAILED),
-                Err(error) => {
-                    eprintln!("pumice: {error:#}");
-                    ExitCode::from(UNREADABLE)
-                }
+                Err(error) => output::fail(&error, UNREADABLE),
             };
         }
         SchedulerCommand::Record(RecordCommand::Cut(args)) => {
             return match record::cut_out(args) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("pumice: {error:#}");
-                    ExitCode::from(UNREADABLE)
-                }
+                Err(error) => output::fail(&error, UNREADABLE),
             };
         }
         SchedulerCommand::Run(args) => {
             return match run_alone(args) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("pumice: {error:#}");
-                    ExitCode::from(FAILED)
-                }
+                Err(error) => output::fail(&error, FAILED),
             };
         }
         SchedulerCommand::Simulate(args) => {
             return match simulate(args) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("pumice: {error:#}");
-                    ExitCode::from(UNREADABLE)
-                }
+                Err(error) => output::fail(&error, UNREADABLE),
             };
         }
     };
     match check_file(file) {
         Ok(counts) if counts.failed == 0 => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(FAILED),
-        Err(error) => {
-            eprintln!("pumice: {error:#}");
-            ExitCode::from(UNREADABLE)
-        }
+        Err(error) => output::fail(&error, UNREADABLE),
     }
 }
 
@@ -94,7 +80,7 @@ fn run_alone(args: &RunArgs) -> anyhow::Result<()> {
 }
 
 fn simulate(args: &SimulateArgs) -> anyhow::Result<()> {
-    crate::up::start_logging(&args.log)?;
+    crate::logging::start(&args.log, None)?;
     let simulation = pumice_scheduler::simulate::read(&args.request())?;
     let report = simulation.run(|_, _| {});
     let text = match args.output {
@@ -102,7 +88,7 @@ fn simulate(args: &SimulateArgs) -> anyhow::Result<()> {
         Form::Svg => report.svg(),
         Form::Json => serde_json::to_string_pretty(&report).context("print the answer")? + "\n",
     };
-    std::io::stdout().lock().write_all(text.as_bytes()).context("the answer could not be written")
+    output::print(&text)
 }
 
 fn check_file(file: &Path) -> anyhow::Result<Counts> {
@@ -120,6 +106,6 @@ fn check_file(file: &Path) -> anyhow::Result<Counts> {
     } else {
         check(&std::fs::read_to_string(file).with_context(unread)?, each).with_context(unchecked)?
     };
-    written.and_then(|()| writeln!(out, "{counts}")).context("the outcome could not be written")?;
+    output::written(written.and_then(|()| writeln!(out, "{counts}")))?;
     Ok(counts)
 }

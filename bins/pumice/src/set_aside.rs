@@ -29,7 +29,7 @@ pub fn list(args: &ListArgs) -> Result<()> {
             told.chain(["next: pumice node remove-set-aside NAME\n".to_owned()]).collect()
         }
     };
-    std::io::stdout().write_all(text.as_bytes()).context("write to standard output")
+    output::print(&text)
 }
 
 /// Removes what was set aside.
@@ -37,7 +37,7 @@ pub fn remove(args: &RemoveSetAsideArgs) -> Result<()> {
     let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
     for name in &args.names {
         pumice_node::remove_set_aside(data.path(), name).with_context(|| format!("remove {name}"))?;
-        println!("{name} is removed");
+        output::line(format_args!("{name} is removed"))?;
     }
     Ok(())
 }

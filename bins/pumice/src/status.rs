@@ -7,7 +7,6 @@
 mod gather;
 mod report;
 
-use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,11 +22,13 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use pumice_api::names::NAMESPACE_SYSTEM;
 use pumice_cluster::connect::client_from;
 use pumice_cluster::{Client, WatchScope, watch};
-use pumice_jobs::target::read_run_file;
+use pumice_jobs::target::{read_run_file, start_command};
+use pumice_store::{DirectoryLock, LockError};
 use tokio::sync::oneshot;
 
 use crate::args::{StatusArgs, StatusForm};
 use crate::data_dir::DataDir;
+use crate::output;
 use report::Report;
 
 const NOT_READY: u8 = 1;
@@ -55,17 +56,12 @@ pub fn status(args: &StatusArgs) -> ExitCode {
             match (printed, report.ready) {
                 (Ok(()), true) => ExitCode::SUCCESS,
                 (Ok(()), false) => ExitCode::from(NOT_READY),
-                (Err(error), _) => failed(&error, NOT_READY),
+                (Err(error), _) => output::fail(&error, NOT_READY),
             }
         }
-        Ok(Err(Absent(error))) => failed(&error, NOT_RUNNING),
-        Err(error) => failed(&error, NOT_READY),
+        Ok(Err(Absent(error))) => output::fail(&error, NOT_RUNNING),
+        Err(error) => output::fail(&error, NOT_READY),
     }
-}
-
-fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
-    eprintln!("pumice: {error:#}");
-    ExitCode::from(code)
 }
 
 /// Looks until the platform is ready, for as long as `timeout`, at least once. Answers the last look.
@@ -77,9 +73,10 @@ async fn look(args: &StatusArgs, data: &DataDir, timeout: Duration) -> Result<Re
         let (seen, client) = match connect(args, data).await {
             Err(error) => (Err(Absent(error)), None),
             Ok((client, url)) => {
-                let gathered = tokio::time::timeout(ANSWER_WITHIN, gather::gather(&client, url, data, args)).await;
-                let gathered = gathered.context("the platform does not answer in time").flatten();
-                (gathered.map_err(Absent), Some(client))
+                let gathered =
+                    tokio::time::timeout(ANSWER_WITHIN, gather::gather(&client, url.clone(), data, args)).await;
+                let gathered = gathered.context("it does not answer in time").flatten();
+                (gathered.map_err(|error| Absent(unanswered(args, data, &url, error))), Some(client))
             }
         };
         if matches!(&seen, Ok(report) if report.ready) || tokio::time::Instant::now() >= until {
@@ -89,14 +86,42 @@ async fn look(args: &StatusArgs, data: &DataDir, timeout: Duration) -> Result<Re
     }
 }
 
+/// Says why a platform was not heard: it ended without a word, it runs and doesn't answer, or it is another machine's.
+fn unanswered(args: &StatusArgs, data: &DataDir, url: &str, error: anyhow::Error) -> anyhow::Error {
+    // What failed, not all that the client did on the way.
+    let cause = error.root_cause().to_string();
+    if args.kubeconfig.is_some() {
+        return error.context(format!("{url} can't be asked"));
+    }
+    match DirectoryLock::acquire(data.path()) {
+        Ok(_nobody) => {
+            let start = start_command(data.path(), args.data_dir.data_dir.is_none());
+            anyhow::anyhow!(
+                "no platform runs in {}: the last one ended without taking its note back, as when it is killed; \
+                 start it again by `{start}`",
+                data.path().display()
+            )
+        }
+        Err(LockError::Held { pid, .. }) => {
+            anyhow::anyhow!(
+                "the platform in {} runs (process {pid}) and does not answer at {url}: {cause}",
+                data.path().display()
+            )
+        }
+        Err(error) => anyhow::Error::new(error).context(format!("{url} can't be reached: {cause}")),
+    }
+}
+
 /// The platform's client and address.
 async fn connect(args: &StatusArgs, data: &DataDir) -> Result<(Client, String)> {
     if let Some(path) = &args.kubeconfig {
         return Ok((client_from(Some(path), None).await?, path.display().to_string()));
     }
     let note = read_run_file(data.path())?;
-    let note =
-        note.with_context(|| format!("no platform runs in {}: start one by `pumice up`", data.path().display()))?;
+    let note = note.with_context(|| {
+        let start = start_command(data.path(), args.data_dir.data_dir.is_none());
+        format!("no platform runs in {}: start one by `{start}`", data.path().display())
+    })?;
     let client = client_from(Some(&data.path().join(&note.kubeconfig)), None).await?;
     Ok((client, note.url))
 }
@@ -107,7 +132,7 @@ fn print(report: &Report, form: StatusForm) -> Result<()> {
         StatusForm::Json => format!("{}\n", serde_json::to_string_pretty(report).context("write JSON")?),
         StatusForm::Yaml => serde_saphyr::to_string(report).context("write YAML")?,
     };
-    std::io::stdout().write_all(text.as_bytes()).context("write to standard output")
+    output::print(&text)
 }
 
 /// Waits until something has changed that may make the platform ready.

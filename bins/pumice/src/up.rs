@@ -7,7 +7,6 @@ mod background;
 mod components;
 mod late;
 
-use std::io::IsTerminal as _;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +16,14 @@ use pumice_auth::Identity;
 use pumice_cluster::{client_over, connect, install_definitions};
 use pumice_history::Place;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, ADMINISTRATOR, Api};
 use crate::args::UpArgs;
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, keep_private};
+use crate::output::note;
+use crate::{logging, room};
 use components::Components;
 pub use components::{node_options, shim_command};
 use late::Late;
@@ -37,7 +38,8 @@ pub fn up(args: UpArgs) -> Result<()> {
     if args.background {
         return background::start(&data);
     }
-    start_logging(&args.log)?;
+    room::check_for_start(data.path())?;
+    logging::start(&args.log, Some(&data.log()))?;
     go_last_for_memory();
     let runtime = runtime()?;
     runtime.block_on(run(&args, &data))
@@ -50,20 +52,15 @@ pub fn go_last_for_memory() {
     }
 }
 
-pub fn start_logging(filter: &str) -> Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(filter)
-        .with_context(|| format!("--log {filter:?} is no filter; try info or pumice_scheduler=debug"))?;
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
-    Ok(())
-}
-
 /// Opens what the platform stands on, serves, and closes it again in the opposite order.
 async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     // Signals are caught before anything starts, so that none can cut a start-up short half way.
     let stop = stop_on_signal()?;
     // What is wrong in the flags is said before anything is touched; a database that is away is no reason not to start.
     let history = args.history.history.then(|| args.history.keep.place(data.path())).transpose()?;
+    if let Some(Place::File(path)) = &history {
+        keep_private(path);
+    }
     let late = Late::new(components::node_name());
     let schedulers = &args.scheduling.scheduler_name;
     let (mut api, listener) = Api::open(data, &args.api, Ipv4Addr::LOCALHOST.into(), schedulers, |builder, _, _| {
@@ -77,7 +74,7 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     })
     .await?;
     if let (true, Err(said)) = (args.without_pods, without_pods()) {
-        eprintln!("pumice: {said}");
+        note(format_args!("pumice: {said}"));
     }
     let node_lock = args.runs_pods().then(|| crate::node::lock(data)).transpose()?;
     let following = std::mem::replace(&mut api.following, Box::pin(std::future::pending()));
@@ -179,23 +176,42 @@ pub fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")
 }
 
-/// A token that is cancelled by the first SIGINT or SIGTERM; a second one ends the process at once.
+/// A token that is cancelled by the first SIGINT or SIGTERM; a second one ends the process at once. SIGHUP opens the log
+/// anew and ends nothing, also where it comes from a terminal that was closed: work doesn't hang on a window. A command
+/// without a log is ended by it, as any other.
 pub fn stop_on_signal() -> Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt()).context("catch SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("catch SIGTERM")?;
+    let hangup = logging::is_started().then(|| signal(SignalKind::hangup()));
+    let mut hangup = hangup.transpose().context("catch SIGHUP")?;
     let stop = CancellationToken::new();
     let token = stop.clone();
     #[allow(clippy::disallowed_methods)] // the process's own signals: nothing outlives this task
     tokio::spawn(async move {
-        for last in [false, true] {
-            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
-            if last {
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                () = hung_up(hangup.as_mut()) => {
+                    logging::reopen();
+                    continue;
+                }
+            }
+            if token.is_cancelled() {
                 std::process::exit(130);
             }
             token.cancel();
         }
     });
     Ok(stop)
+}
+
+/// The next SIGHUP; never, where none is caught.
+async fn hung_up(hangup: Option<&mut Signal>) {
+    match hangup {
+        Some(hangup) => drop(hangup.recv().await),
+        None => std::future::pending().await,
+    }
 }
 
 #[allow(clippy::disallowed_methods)] // the binary reads the clock for certificates and its note

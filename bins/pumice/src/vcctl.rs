@@ -27,6 +27,7 @@ use crate::args::vcctl::slurm::{JobsArgs, OneArgs, Program, QueuesArgs, SubArgs}
 use crate::args::vcctl::work::{CronVerb, PodVerb};
 use crate::args::vcctl::{FromFile, Group, Listed, Named, Shown, Told, Where};
 use crate::data_dir::DataDir;
+use crate::output;
 
 /// Does what a group's verb says.
 pub fn run(group: Group) -> ExitCode {
@@ -83,7 +84,7 @@ pub fn links(directory: Option<&Path>) -> anyhow::Result<()> {
     let directory = directory.map(Path::to_owned).or_else(beside).context("say where with --dir")?;
     let made = pumice_vcctl::links::make(&directory, &program).map_err(|error| anyhow::anyhow!(error.sentence()))?;
     for path in made {
-        println!("{}", path.display());
+        output::line(path.display())?;
     }
     Ok(())
 }
@@ -377,7 +378,7 @@ fn talk(place: &Where, words: &str, verb: impl AsyncFnOnce(&mut Session<'_>) -> 
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("Failed to {words}: the runtime can't be started: {error}");
+            output::note(format_args!("Failed to {words}: the runtime can't be started: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -399,7 +400,7 @@ fn ended(words: &str, result: Result<(), Error>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("Failed to {words}: {}", error.sentence());
+            output::note(format_args!("Failed to {words}: {}", error.sentence()));
             ExitCode::from(error.code())
         }
     }

@@ -62,6 +62,11 @@ impl AuditLog {
         self.log.flush().await;
     }
 
+    /// Opens the file anew by its name, as after it was moved away. What was given before goes to the old one.
+    pub fn reopen(&self) {
+        self.log.reopen();
+    }
+
     /// Begins an entry for a request that the policy wants told. `caller` is an error of one who was refused: with who he is,
     /// if he has shown it.
     pub(crate) fn begin(

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use pumice_auth::{AUTHENTICATED, Identity};
 use pumice_objects::status::Status;
-use pumice_store::Store;
+use pumice_store::{Room, Store};
 
 use crate::body::Body;
 use crate::pipeline::Answer;
@@ -39,10 +39,11 @@ pub(crate) enum Weight {
 pub(crate) struct Health(Vec<Check>);
 
 impl Health {
-    /// The server's own checks, and `more` that say whether work can be taken.
-    pub(crate) fn new(store: &Store, more: Vec<(&'static str, Weight, Look)>) -> Self {
+    /// The server's own checks, and `more` that say whether work can be taken. `warn_bytes` is what should be free on the
+    /// store's disk.
+    pub(crate) fn new(store: &Store, warn_bytes: u64, more: Vec<(&'static str, Weight, Look)>) -> Self {
         let check = |name, weight, look| Check { name, look, weight };
-        let (open, writes) = (store.clone(), store.clone());
+        let (open, writes, grows) = (store.clone(), store.clone(), store.clone());
         let mut checks = vec![
             check("ping", Weight::Vital, Box::new(|| Ok(())) as Look),
             check("store", Weight::Vital, Box::new(move || well(!open.stats().closed, "the store has closed"))),
@@ -51,6 +52,7 @@ impl Health {
                 Weight::Needed,
                 Box::new(move || well(!writes.stats().failing, "the last commit failed")),
             ),
+            check("store-room", Weight::Told, Box::new(move || short_of_room(&grows, warn_bytes))),
         ];
         checks.extend(more.into_iter().map(|(name, weight, look)| check(name, weight, look)));
         Self(checks)
@@ -116,6 +118,18 @@ fn all(of: &str, checks: &[&Check], query: &Query, verbose: bool, told: bool) ->
     }
     let _ = writeln!(page, "{of} check passed");
     text(StatusCode::OK, page)
+}
+
+/// Says that the disk is nearly full, before a commit fails.
+fn short_of_room(store: &Store, warn_bytes: u64) -> Result<(), String> {
+    match store.room().filter(|room| room.is_short(warn_bytes)) {
+        None => Ok(()),
+        Some(Room { free_bytes, total_bytes }) => Err(format!(
+            "{} MB of {} MB are free on the disk of the store; when it is full, writes are refused until there is room",
+            free_bytes >> 20,
+            total_bytes >> 20
+        )),
+    }
 }
 
 fn well(is: bool, else_why: &str) -> Result<(), String> {

@@ -4,6 +4,9 @@
 //! [`ApiServer::client_service`] to `kube::Client::new` and stay in the process. Every kind, built in or added by a
 //! CustomResourceDefinition while it runs, goes through one pipeline and a registry of descriptors.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod accounts;
 mod admission;
 mod aggregate;
@@ -73,5 +76,5 @@ pub use connections::{ConnectionError, Room, serve_connections};
 pub use node_proxy::{NoNodes, NodeProxy, NodeProxyError};
 pub use remote_nodes::RemoteNodes;
 pub use request::Verb;
-pub use server::{ApiServer, BuildError, Builder, ClientService};
+pub use server::{ApiServer, BuildError, Builder, ClientService, WARN_ROOM_BYTES};
 pub use strategy::pod::validate_pod_template;

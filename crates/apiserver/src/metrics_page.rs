@@ -21,6 +21,7 @@ pub(crate) fn answer(state: &State) -> Response<Body> {
     state.flow.show(&mut page);
     state.connections.show(&mut page);
     store(state, &mut page);
+    page.log_lines_lost();
     if let Some(audit) = &state.audit {
         audit.show(&mut page);
     }
@@ -46,6 +47,10 @@ fn store(state: &State, page: &mut Page) {
         let name = "apiserver_storage_size_bytes";
         page.head(name, "gauge", "Size of the store's file");
         page.line(name, &[("storage_cluster_id", state.store.uid())], bytes);
+    }
+    if let Some(room) = state.store.room() {
+        page.gauge("pumice_store_disk_free_bytes", "Room on the disk of the store", room.free_bytes);
+        page.gauge("pumice_store_disk_bytes", "Size of the disk of the store", room.total_bytes);
     }
     let stats = state.store.stats();
     page.gauge("pumice_store_revision", "The revision of the last change", state.store.revision());

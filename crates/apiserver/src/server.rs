@@ -34,6 +34,8 @@ use crate::request_metrics::RequestMetrics;
 use crate::rights::RightsCell;
 use crate::{bootstrap, disruption, endpoints, expiry, gc, metrics, pipeline, quota, volumes};
 
+/// How much should be free on the store's disk, unless the builder says otherwise.
+pub const WARN_ROOM_BYTES: u64 = 1 << 30;
 /// How often a quiet watch gets a bookmark, unless the builder says otherwise.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
@@ -83,6 +85,7 @@ pub struct Builder {
     metrics: bool,
     bookmark_every: Duration,
     checks: Vec<ReadyCheck>,
+    warn_room_bytes: u64,
     audit: Option<AuditLog>,
     connections: Arc<Room>,
 }
@@ -94,6 +97,13 @@ impl Builder {
     /// Where requests are told; nowhere by default.
     pub fn audit(mut self, log: AuditLog) -> Self {
         self.audit = Some(log);
+        self
+    }
+
+    /// How much should be free on the store's disk: with less, the check `store-room` says so; 1 GiB by default. Of a disk
+    /// smaller than ten times that it is a tenth.
+    pub fn warn_room(mut self, bytes: u64) -> Self {
+        self.warn_room_bytes = bytes;
         self
     }
 
@@ -178,7 +188,7 @@ impl Builder {
         };
         let state = Arc::new(State {
             registry: RegistryCell::new(&self.store, self.aggregated),
-            health: Health::new(&self.store, self.checks),
+            health: Health::new(&self.store, self.warn_room_bytes, self.checks),
             requests: RequestMetrics::default(),
             audit: self.audit,
             gates: GatesCell::new(&self.store),
@@ -241,6 +251,7 @@ impl ApiServer {
             metrics: false,
             bookmark_every: BOOKMARK_EVERY,
             checks: Vec::new(),
+            warn_room_bytes: WARN_ROOM_BYTES,
             audit: None,
             connections: Arc::default(),
         }

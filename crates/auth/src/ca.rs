@@ -5,6 +5,7 @@
 //! binary; leaf certificates are cheap and are issued anew at each start.
 
 use std::fmt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
@@ -115,8 +116,8 @@ impl Ca {
     /// The authority in `directory`, made on first use; its certificate is renewed, with the same
     /// key, when it is near its end.
     pub fn open_or_create(directory: &Path, now: Timestamp) -> Result<Self, CaError> {
-        std::fs::create_dir_all(directory)
-            .map_err(|source| CaError::CreateDirectory { directory: directory.to_path_buf(), source })?;
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(|source| CaError::CreateDirectory { directory: directory.to_path_buf(), source })?;
         let (certificate_path, key_path) = (directory.join(CERTIFICATE_FILE), directory.join(KEY_FILE));
         let certificate_pem = files::read_text(&certificate_path)?;
         let key = match files::read_text(&key_path)? {

@@ -4,6 +4,9 @@
 //! that its key signed; rights come from a role-based policy built from data. The API server asks on every request; the
 //! binary opens authority and key at start and hands out the administrator's kubeconfig.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod bundle;
 mod ca;
 mod cluster_roles;

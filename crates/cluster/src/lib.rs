@@ -5,6 +5,9 @@
 //! [`write`]. It holds no state of its own, so that a component's view is always its own index. What components say of
 //! themselves, [`metrics`] and health, is formed and [served](mod@serve) here too.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod connect;
 pub mod events;
 pub mod install;

@@ -14,6 +14,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use pumice_metrics::Page;
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -86,7 +87,7 @@ pub async fn serve(vitals: impl Vitals, listener: TcpListener, pages: Pages) {
 fn page(vitals: &impl Vitals, request: &Request<Incoming>, pages: Pages) -> Result<Response<Full<Bytes>>, Infallible> {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let (code, kind, text) = match request.uri().path() {
-        "/metrics" if pages.metrics && is_read => (StatusCode::OK, METRICS, vitals.metrics()),
+        "/metrics" if pages.metrics && is_read => (StatusCode::OK, METRICS, metrics(vitals)),
         "/healthz" if pages.health && is_read => match vitals.is_well() {
             true => (StatusCode::OK, PLAIN, "ok".to_owned()),
             false => (StatusCode::SERVICE_UNAVAILABLE, PLAIN, "not ready yet\n".to_owned()),
@@ -97,6 +98,13 @@ fn page(vitals: &impl Vitals, request: &Request<Incoming>, pages: Pages) -> Resu
     *response.status_mut() = code;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     Ok(response)
+}
+
+/// What the component has counted, and what its process has.
+fn metrics(vitals: &impl Vitals) -> String {
+    let mut page = Page::default();
+    page.log_lines_lost();
+    vitals.metrics() + &page.into_text()
 }
 
 #[cfg(test)]
@@ -143,9 +151,11 @@ mod tests {
             let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
             (head.split(' ').nth(1).expect("a code").to_owned(), body.to_owned())
         };
+        let page = metrics(&Component(Arc::clone(&is_well)));
+        assert!(page.starts_with("m 1\n") && page.contains("\npumice_log_lines_lost_total 0\n"), "{page}");
         let said = |code: &str, body: &str| (code.to_owned(), body.to_owned());
         let nothing = said("404", "not found; try /metrics or /healthz\n");
-        assert_eq!(ask(both, "GET /metrics").await, said("200", "m 1\n"));
+        assert_eq!(ask(both, "GET /metrics").await, said("200", &page));
         assert_eq!(ask(both, "GET /healthz").await, said("200", "ok"));
         assert_eq!(ask(both, "HEAD /metrics").await, said("200", ""));
         assert_eq!(ask(both, "POST /metrics").await, nothing);

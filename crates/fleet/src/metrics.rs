@@ -178,6 +178,7 @@ impl Metrics {
         }
         self.write_counters(&mut page);
         self.write_prices(&mut page);
+        page.log_lines_lost();
         self.requests.write(&mut page);
         self.writes.write(&mut page);
         page.into_text()

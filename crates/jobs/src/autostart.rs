@@ -16,6 +16,9 @@ const PROGRAM: &str = "pumice";
 /// How long a platform of this machine may take to accept a connection before it counts as busy.
 const ACCEPT_WITHIN: Duration = Duration::from_secs(1);
 
+/// What a platform that can't start for want of room on its disk says to do.
+pub const MAKE_ROOM: &str = "make room there and start it again";
+
 /// Why there is still no platform.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {

@@ -3,7 +3,7 @@
 //! Invariant: every error has an exit code and, where one exists, the one command to run next.
 //! Called by `jobctl`'s `main` and by Python's exceptions.
 
-use crate::autostart::StartError;
+use crate::autostart::{MAKE_ROOM, StartError};
 use crate::bundle::place::FOLDER_FLAG;
 use crate::bundle::{BundleError, LocationError, PlaceError};
 use crate::call::{CallCause, CallError, FailureClass};
@@ -222,6 +222,8 @@ impl Error {
             Error::Connect(ConnectError::Locate(TargetError::NotRunning { start, .. }))
             | Error::Target(TargetError::NotRunning { start, .. }) => Some(start.clone()),
             Error::Start(StartError::NoProgram { .. }) => Some(NAME_ONE.to_owned()),
+            // Its sentence says what to do.
+            Error::Start(StartError::Ended { said, .. }) if said.contains(MAKE_ROOM) => None,
             Error::Start(_) | Error::Target(_) | Error::Connect(ConnectError::Locate(_)) => {
                 Some("pumice up".to_owned())
             }
@@ -278,7 +280,10 @@ fn next_after_call(error: &CallError, target: Option<&Target>) -> Option<String>
         return None;
     }
     match error.class() {
-        FailureClass::Unreachable => target.map(Target::start_command),
+        FailureClass::Unreachable => {
+            let answers = matches!(error.cause, CallCause::Refused { .. });
+            target.map(|target| target.help_command(answers))
+        }
         FailureClass::Denied if matches!(target, Some(Target::Fleet(_))) => None,
         FailureClass::Denied => Some("jobctl --kubeconfig FILE ... with a user that may do this".to_owned()),
         FailureClass::NotFound | FailureClass::Conflict => Some("jobctl list --all-namespaces".to_owned()),

@@ -4,6 +4,9 @@
 //! Every module that renders, counts or judges is pure; the ones that talk go through
 //! [`connection::Connection`] and [`call`], never poll, and survive a restart of the API server.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod act;
 pub mod age;
 pub mod attend;

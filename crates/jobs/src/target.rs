@@ -197,16 +197,50 @@ impl Target {
         }
     }
 
+    /// The command that helps where the API can't be used. `answers` is whether it did: then it runs, and says itself what it
+    /// lacks.
+    pub fn help_command(&self, answers: bool) -> String {
+        match self {
+            Target::Local { data_dir, by_default, .. } if answers || self.is_running() => match by_default {
+                true => "pumice status".to_owned(),
+                false => format!("pumice status --data-dir {}", data_dir.display()),
+            },
+            _ => self.start_command(),
+        }
+    }
+
+    /// Whether the process lives that a local platform's note names, so that starting another one doesn't help.
+    fn is_running(&self) -> bool {
+        let Target::Local { data_dir, .. } = self else { return false };
+        let note = read_run_file(data_dir).ok().flatten();
+        // One that has ended and was not waited for yet has no program any more.
+        note.is_some_and(|note| match std::fs::read_link(format!("/proc/{}/exe", note.pid)) {
+            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+            Ok(_) => true,
+        })
+    }
+
     /// The command that brings this target up, or that shows whether it answers.
     pub fn start_command(&self) -> String {
         match self {
-            Target::Local { by_default: true, .. } => "pumice up".to_owned(),
-            Target::Local { data_dir, .. } => format!("pumice up --data-dir {}", data_dir.display()),
+            Target::Local { data_dir, by_default, .. } => start_command(data_dir, *by_default),
             Target::Kubeconfig { path, .. } => {
                 format!("kubectl --kubeconfig {} get --raw /readyz", path.display())
             }
             Target::Fleet(fleet) => format!("curl --insecure {}/health", fleet.url.trim_end_matches('/')),
         }
+    }
+}
+
+/// Where `pumice apiserver` keeps the kubeconfigs of components that run in processes of their own.
+pub const KUBECONFIGS: &str = "kubeconfigs";
+
+/// The command that starts the platform of a directory. `by_default` is whether it is the one that `pumice` takes by itself.
+pub fn start_command(data_dir: &Path, by_default: bool) -> String {
+    let word = if data_dir.join(KUBECONFIGS).is_dir() { "apiserver" } else { "up" };
+    match by_default {
+        true => format!("pumice {word}"),
+        false => format!("pumice {word} --data-dir {}", data_dir.display()),
     }
 }
 

@@ -4,6 +4,9 @@
 //! also across a crash. Reads, lists and watches come from memory; one writer thread makes groups
 //! of changes durable before anybody can see them. The API server is the only caller that writes.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod backup;
 mod index;
 mod key;
@@ -13,6 +16,7 @@ mod object;
 mod options;
 mod page;
 mod restore;
+mod room;
 mod shared;
 mod store;
 mod watch;
@@ -29,6 +33,7 @@ pub use object::{Change, Draft, Expect, Object};
 pub use options::Options;
 pub use page::{Page, Range};
 pub use restore::{RESTORE_SKIPS, Restore, holds_store};
+pub use room::Room;
 pub use shared::Stats;
 pub use store::{ApplyError, OpenError, Snapshot, Store};
 pub use watch::{Watch, WatchError};

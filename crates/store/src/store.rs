@@ -18,6 +18,7 @@ use crate::log::{Log, LogError};
 use crate::object::{Change, Object};
 use crate::options::Options;
 use crate::page::{Page, Range};
+use crate::room::Room;
 use crate::shared::{Shared, Stats};
 use crate::watch::{Watch, WatchError};
 use crate::writer::{self, Request, Start};
@@ -167,6 +168,11 @@ impl Store {
     /// Size of the store's file in bytes; none of one that is not in a directory.
     pub fn file_bytes(&self) -> Option<u64> {
         self.file.as_ref().and_then(|file| std::fs::metadata(file).ok()).map(|metadata| metadata.len())
+    }
+
+    /// Room on the disk that the store grows on; none of one that is not in a directory.
+    pub fn room(&self) -> Option<Room> {
+        self.file.as_ref().and_then(|file| Room::of(file))
     }
 
     /// How many objects each resource has, in no order.

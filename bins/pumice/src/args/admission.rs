@@ -218,7 +218,9 @@ impl AdmissionArgs {
     pub fn warn(&self) {
         self.meaningless.warn();
         if self.ca_cert_file.is_some() && self.tls_cert_file.is_none() {
-            eprintln!("pumice: --ca-cert-file has no effect without --tls-cert-file: the authority is made here");
+            crate::output::note(
+                "pumice: --ca-cert-file has no effect without --tls-cert-file: the authority is made here",
+            );
         }
     }
 }

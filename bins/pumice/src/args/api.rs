@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{ArgAction, Args};
 use pumice_apiserver::{AuditOptions, AuditPolicy};
+use pumice_units::Quantity;
 
 use super::DataDir;
 
@@ -22,8 +23,17 @@ pub struct ApiArgs {
     /// Judge Volcano's objects in the API server; false where `pumice admission run` does
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     pub admission: bool,
+    /// Warn when less than this is free on the disk of the store; of a small disk it is a tenth
+    #[arg(long, value_name = "BYTES", default_value = "1Gi", value_parser = bytes)]
+    pub warn_room: u64,
     #[command(flatten)]
     pub audit: AuditArgs,
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let amount: Option<Quantity> = text.parse().ok();
+    let bytes = amount.and_then(|amount| u64::try_from(amount.value()).ok());
+    bytes.ok_or_else(|| format!("{text:?} is no amount of bytes; try 1Gi"))
 }
 
 /// Who did what.

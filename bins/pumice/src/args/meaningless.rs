@@ -22,7 +22,7 @@ macro_rules! meaningless {
             /// Says so.
             pub(super) fn warn(&self) {
                 for (flag, why) in self.given() {
-                    eprintln!("pumice: --{flag} has no effect: {why}");
+                    crate::output::note(format_args!("pumice: --{flag} has no effect: {why}"));
                 }
             }
         }

@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 
 use crate::args::history::FILE;
 use crate::data_dir::DataDir;
+use crate::output;
 
 /// Bytes of the file in one frame.
 const PIECE_BYTES: usize = 4 << 20;
@@ -41,7 +42,7 @@ impl Copy {
         match copied {
             Ok(()) => Some(copy),
             Err(error) => {
-                eprintln!("pumice: the history is not in the backup: {error:#}");
+                output::note(format_args!("pumice: the history is not in the backup: {error:#}"));
                 None
             }
         }

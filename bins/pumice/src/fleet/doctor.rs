@@ -3,7 +3,6 @@
 //! Invariant: it changes nothing. Exit codes as of `pumice status`: 0 all works, 1 something does not, 3 no server answers.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -20,6 +19,7 @@ use rustls::ClientConfig;
 
 use super::runtime;
 use crate::args::fleet::FleetDoctorArgs;
+use crate::output;
 use crate::up::now;
 
 const FAILED: i32 = 1;
@@ -38,7 +38,7 @@ pub fn run(args: &FleetDoctorArgs) -> Result<()> {
         true => serde_json::to_string_pretty(&diagnosis).context("write JSON")? + "\n",
         false => diagnosis.to_string(),
     };
-    std::io::stdout().write_all(text.as_bytes()).context("write to standard output")?;
+    output::print(&text)?;
     match (reached, diagnosis.ok) {
         (true, true) => Ok(()),
         // All is said, and nothing runs that would have to end.

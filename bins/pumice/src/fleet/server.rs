@@ -33,8 +33,10 @@ use super::reload::{Certificate, Reload};
 use super::{fleet_dir, read};
 use crate::api;
 use crate::args::fleet::ServingFleetArgs;
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, keep_private};
 use crate::descriptors;
+use crate::output::announce;
+use crate::room;
 use crate::up::{host_name, now};
 
 /// The administrator of a fleet.
@@ -74,6 +76,7 @@ impl Server {
         let bidding = config.bidding().context("--config")?;
         let data = fleet_dir(&args.dir)?;
         data.create()?;
+        room::check_for_start(data.path())?;
         let lock = DirectoryLock::acquire(data.path()).context("be the only server here")?;
         let listener = api::listen(args.bind_address, args.port).await?;
         let address = listener.local_addr().context("read the port")?;
@@ -81,6 +84,9 @@ impl Server {
             Some(url) => Place::Postgres(url.clone()),
             None => Place::File(data.path().join("fleet.db")),
         };
+        if let Place::File(path) = &place {
+            keep_private(path);
+        }
         let database = Arc::new(Database::open(&place).await.context("open the fleet's database")?);
         let ca = Ca::open_or_create(&data.pki(), now()).context("open the fleet's certificate authority")?;
         let names = names(args, address);
@@ -132,7 +138,7 @@ impl Server {
 
     /// Says that it is there.
     pub fn announce(&self) {
-        println!("the fleet is up at {} (administrator: {})", self.url, self.administrator().display());
+        announce(format_args!("the fleet is up at {} (administrator: {})", self.url, self.administrator().display()));
     }
 
     /// Where it is reached.

@@ -16,6 +16,7 @@ use pumice_fleet::simulate::{
 
 use super::specifications;
 use crate::args::fleet::{FleetSimulateArgs, Told};
+use crate::output;
 
 /// A file can't be read, or is not what it should be.
 const UNREADABLE: i32 = 2;
@@ -27,27 +28,25 @@ pub fn run(args: &FleetSimulateArgs) -> Result<()> {
     let simulations = match read(args) {
         Ok(simulations) => simulations,
         Err(error) => {
-            eprintln!("pumice: {error:#}");
+            output::note(format_args!("pumice: {error:#}"));
             // Nothing runs yet that would have to end.
             std::process::exit(UNREADABLE);
         }
     };
-    let mut out = std::io::stdout().lock();
-    let unwritten = "the answer could not be written";
     let mut reports = Vec::new();
     for (index, simulation) in simulations.iter().enumerate() {
         let report = simulate(simulation, args.events.as_deref())?.report;
         match args.output {
             Told::Table => {
                 let gap = if index > 0 { "\n" } else { "" };
-                write!(out, "{gap}{}", table::render(&report)).and_then(|()| out.flush()).context(unwritten)?;
+                output::print(&format!("{gap}{}", table::render(&report)))?;
             }
             Told::Json => reports.push(report),
         }
     }
     if args.output == Told::Json {
         let text = serde_json::to_string_pretty(&reports).context("print the answer")?;
-        writeln!(out, "{text}").context(unwritten)?;
+        output::line(text)?;
     }
     Ok(())
 }
@@ -63,7 +62,8 @@ fn read(args: &FleetSimulateArgs) -> Result<Vec<Simulation>> {
     };
     if let (Some(path), false) = (&args.config, scheduling.ignored.is_empty()) {
         let keys = scheduling.ignored.join(", ");
-        eprintln!("pumice: these keys of {} mean nothing here and are ignored: {keys}", path.display());
+        let path = path.display();
+        output::note(format_args!("pumice: these keys of {path} mean nothing here and are ignored: {keys}"));
     }
     let clusters = all(&args.clusters, "clusters", Clusters::read)?;
     let workloads = all(&args.workloads, "a workload", Workload::read)?;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::specifications;
 use crate::args::fleet::FleetTestsuiteArgs;
+use crate::output;
 use crate::up::{runtime, stop_on_signal};
 
 /// A file can't be read, or is not what it should be.
@@ -25,7 +26,7 @@ pub fn run(args: &FleetTestsuiteArgs) -> Result<()> {
     let (cases, shown) = match read(args) {
         Ok(read) => read,
         Err(error) => {
-            eprintln!("pumice: {error:#}");
+            output::note(format_args!("pumice: {error:#}"));
             // Nothing runs yet that would have to end.
             std::process::exit(UNREADABLE);
         }
@@ -42,7 +43,7 @@ pub fn run(args: &FleetTestsuiteArgs) -> Result<()> {
     }
     let failed = reports.iter().filter(|report| report.failure.is_some()).count();
     let passed = reports.len() - failed;
-    println!("{passed} of {} cases passed in {:.1} s", reports.len(), took.as_secs_f64());
+    output::line(format_args!("{passed} of {} cases passed in {:.1} s", reports.len(), took.as_secs_f64()))?;
     ensure!(failed == 0, "{failed} of {} cases failed", reports.len());
     Ok(())
 }

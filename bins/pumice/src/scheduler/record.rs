@@ -1,6 +1,5 @@
 //! `pumice scheduler replay` and `record`: what a recording says when it is run again, and what is cut out of it.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,6 +11,7 @@ use pumice_scheduler::simulate::whatif::{Other, what_if};
 use serde_json::json;
 
 use crate::args::record::{CutArgs, Output, ReplayArgs};
+use crate::output;
 
 /// Cuts a case out of a recording.
 pub fn cut_out(args: &CutArgs) -> anyhow::Result<()> {
@@ -20,7 +20,7 @@ pub fn cut_out(args: &CutArgs) -> anyhow::Result<()> {
     let (cycles, from, to) = (about.cycles, time(about.from), time(about.to));
     let file = args.file.display();
     let text = format!("{file}: {cycles} cycles from {from} to {to}\n");
-    std::io::stdout().lock().write_all(text.as_bytes()).context("the outcome could not be written")
+    output::print(&text)
 }
 
 /// Runs a recording's jobs under another configuration, or with other weights of queues.
@@ -53,7 +53,7 @@ fn run_otherwise(args: &ReplayArgs) -> anyhow::Result<()> {
         Output::Table => outcome.table(),
         Output::Json => serde_json::to_string_pretty(&outcome).context("print the outcome")? + "\n",
     };
-    std::io::stdout().lock().write_all(text.as_bytes()).context("the outcome could not be written")
+    output::print(&text)
 }
 
 /// Runs a recording again; true if every plan came out as it was recorded.
@@ -70,7 +70,7 @@ pub fn run_again(args: &ReplayArgs) -> anyhow::Result<bool> {
         Output::Table => table(&told, seconds),
         Output::Json => format!("{:#}\n", object(&told, seconds)),
     };
-    std::io::stdout().lock().write_all(text.as_bytes()).context("the outcome could not be written")?;
+    output::print(&text)?;
     Ok(told.difference.is_none())
 }
 

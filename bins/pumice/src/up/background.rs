@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,6 +17,7 @@ use pumice_store::{DirectoryLock, LockError};
 
 use super::READY_WITHIN;
 use crate::data_dir::DataDir;
+use crate::{logging, output, room};
 
 /// The flag, which what it starts doesn't get.
 const FLAG: &str = "--background";
@@ -29,23 +31,26 @@ const TAIL_LINES: usize = 10;
 /// Has a platform run in `data`, which exists.
 pub fn start(data: &DataDir) -> Result<()> {
     let turn = data.path().join(TURN_FILE);
-    let turn = File::options().create(true).truncate(false).write(true).open(&turn).and_then(|file| {
+    let turn = File::options().create(true).truncate(false).write(true).mode(0o600).open(&turn).and_then(|file| {
         file.lock()?;
         Ok(file)
     });
     let _turn = turn.with_context(|| format!("wait for others that start a platform in {}", data.path().display()))?;
     if let Some(running) = running(data)? {
-        eprintln!("pumice is up already at {} (KUBECONFIG={})", running.url, data.kubeconfig().display());
+        let RunFile { url, .. } = running;
+        output::note(format_args!("pumice is up already at {url} (KUBECONFIG={})", data.kubeconfig().display()));
         return Ok(());
     }
+    room::check_for_start(data.path())?;
     let mut platform = spawn(data)?;
     let url = ready(data, &mut platform)?;
     let down = match DataDir::choose(None) {
         Ok(own) if own.path() == data.path() => "pumice down".to_owned(),
         _ => format!("pumice down --data-dir {}", data.path().display()),
     };
-    println!("pumice is up at {url} in the background; `{down}` ends it (its log: {})", data.log().display());
-    Ok(())
+    let log = data.log();
+    let log = log.display();
+    output::line(format_args!("pumice is up at {url} in the background; `{down}` ends it (its log: {log})"))
 }
 
 /// The platform that runs there, once it is ready. One that comes up or goes down just now is waited for.
@@ -83,9 +88,9 @@ fn spawn(data: &DataDir) -> Result<Child> {
 /// An empty log; the one before it, which may tell of a crash, is kept once.
 fn new_log(path: &Path) -> std::io::Result<File> {
     if path.exists() {
-        fs::rename(path, path.with_extension("log.1"))?;
+        fs::rename(path, logging::older(path))?;
     }
-    File::options().create(true).append(true).open(path)
+    logging::open(path)
 }
 
 /// Waits until the platform has left its note, and gives its address.

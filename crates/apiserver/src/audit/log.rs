@@ -71,6 +71,7 @@ struct Shared {
 #[derive(Debug)]
 enum Message {
     Line(Vec<u8>),
+    Reopen,
     Flush(oneshot::Sender<()>),
 }
 
@@ -96,6 +97,11 @@ impl Log {
             self.shared.waiting_bytes.fetch_sub(bytes, Relaxed);
             self.shared.lose();
         }
+    }
+
+    pub(super) fn reopen(&self) {
+        // A writer that is gone writes nowhere.
+        let _ = self.sender.send(Message::Reopen);
     }
 
     pub(super) async fn flush(&self) {
@@ -128,6 +134,7 @@ fn write_all(mut file: Rotated, receiver: &Receiver<Message>, shared: &Shared) {
         while let Some(message) = next {
             match message {
                 Message::Flush(done) => flushed.push(done),
+                Message::Reopen => file.reopen(),
                 Message::Line(line) => {
                     let written = file.write(&line);
                     shared.waiting_bytes.fetch_sub(line.len(), Relaxed);
@@ -137,7 +144,7 @@ fn write_all(mut file: Rotated, receiver: &Receiver<Message>, shared: &Shared) {
                             tracing::warn!(path = %file.options.path.display(), %error, "the audit log can't be written");
                         }
                     }
-                    failing = written.is_err();
+                    failing |= written.is_err();
                 }
             }
             next = receiver.try_recv().ok();
@@ -149,9 +156,12 @@ fn write_all(mut file: Rotated, receiver: &Receiver<Message>, shared: &Shared) {
             shared.losing.store(false, Relaxed);
             told = lost;
         }
-        if let Err(error) = file.file.flush() {
+        let flushed_all = file.file.flush();
+        if let (Err(error), false) = (&flushed_all, failing) {
             tracing::warn!(path = %file.options.path.display(), %error, "the audit log can't be written");
         }
+        // What a full disk doesn't take stays in the buffer, and goes first when there is room.
+        failing = flushed_all.is_err();
         for done in flushed {
             // Who no longer listens is no failure.
             let _ = done.send(());
@@ -181,6 +191,21 @@ impl Rotated {
         Ok(Self { options, file: BufWriter::new(file), bytes })
     }
 
+    /// Goes on in the file that has the name now, or in a new one.
+    fn reopen(&mut self) {
+        let path = &self.options.path;
+        let opened = self.file.flush().and_then(|()| Self::open(self.options.clone()));
+        match opened {
+            Ok(opened) => {
+                tracing::info!(path = %path.display(), "the audit log was opened anew");
+                *self = opened;
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "the audit log can't be opened anew; it goes on where it was");
+            }
+        }
+    }
+
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         if self.bytes > 0 && self.bytes + line.len() as u64 > self.options.bytes_max {
             self.rotate()?;
@@ -190,17 +215,20 @@ impl Rotated {
         Ok(())
     }
 
+    /// Nothing is moved before there is a file to go on with: a full disk must not cost what was written.
     fn rotate(&mut self) -> io::Result<()> {
         self.file.flush()?;
+        let fresh = appended_by(&self.options.path, "new");
+        let file = append_to(&fresh)?;
         let backups = self.options.backups.min(BACKUPS_MAX);
         for number in (1..backups).rev() {
             move_if_there(&numbered(&self.options.path, number), &numbered(&self.options.path, number + 1))?;
         }
-        match backups {
-            0 => fs::remove_file(&self.options.path)?,
-            _ => move_if_there(&self.options.path, &numbered(&self.options.path, 1))?,
+        if backups > 0 {
+            move_if_there(&self.options.path, &numbered(&self.options.path, 1))?;
         }
-        self.file = BufWriter::new(append_to(&self.options.path)?);
+        fs::rename(&fresh, &self.options.path)?;
+        self.file = BufWriter::new(file);
         self.bytes = 0;
         Ok(())
     }
@@ -211,8 +239,12 @@ fn append_to(path: &Path) -> io::Result<File> {
 }
 
 fn numbered(path: &Path, number: u32) -> PathBuf {
+    appended_by(path, &number.to_string())
+}
+
+fn appended_by(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{number}"));
+    name.push(format!(".{ending}"));
     path.with_file_name(name)
 }
 
@@ -265,6 +297,23 @@ mod tests {
             log.flush().await;
         }
         assert_eq!(fs::read_to_string(directory.path().join("audit.log")).unwrap(), "a\nb\n");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_was_moved_away_is_left_alone_once_the_log_is_opened_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = Log::open(options(directory.path(), 1000, 2)).unwrap();
+        let (path, moved) = (directory.path().join("audit.log"), directory.path().join("audit.log-old"));
+        log.give(b"a\n".to_vec());
+        log.flush().await;
+        fs::rename(&path, &moved).unwrap();
+        log.give(b"b\n".to_vec());
+        log.reopen();
+        log.give(b"c\n".to_vec());
+        log.flush().await;
+        assert_eq!(fs::read_to_string(&moved).unwrap(), "a\nb\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "c\n");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     /// A pipe that nobody reads: the writer is stuck, and givers go on.

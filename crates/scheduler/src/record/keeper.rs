@@ -5,6 +5,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,7 +73,13 @@ impl Keeper {
         let folder = || options.folder.clone();
         let io = |source| RecordError::Folder { folder: folder(), source };
         make(&options.folder).map_err(io)?;
-        let lock = File::create(options.folder.join("lock")).map_err(io)?;
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(options.folder.join("lock"))
+            .map_err(io)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(RecordError::Taken { folder: folder() }),
@@ -243,6 +250,5 @@ impl Keeper {
 /// Makes the folder, readable by its owner only.
 fn make(folder: &PathBuf) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder)
+    builder.mode(0o700).recursive(true).create(folder)
 }
