@@ -1,5 +1,8 @@
 //! `pumice._core`: the job library for Python. Wiring only; what it does is in `pumice-jobs`.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod autostart;
 mod bundle;
 mod connection;

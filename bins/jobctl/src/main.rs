@@ -3,6 +3,9 @@
 //! Wiring only; what a verb does is in `pumice-jobs`. Nothing asynchronous starts before the flags
 //! and manifests are read and found good.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod commands;
 mod completion;

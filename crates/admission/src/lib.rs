@@ -3,6 +3,9 @@
 //! The rules are pure functions over one object and a [`View`] of the others; their words are Volcano's.
 //! [`VolcanoAdmission`] puts them behind the API server's seam, in process; [`server`] behind a real API server's webhooks.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod adapter;
 mod clock;
 pub mod cron_job;

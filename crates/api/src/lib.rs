@@ -7,6 +7,9 @@
 //! Every kind implements [`k8s_openapi::Resource`] and [`k8s_openapi::Metadata`], so `kube::Api<Job>` works as it does for
 //! built-in kinds.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 #[macro_use]
 mod wire;
 #[macro_use]

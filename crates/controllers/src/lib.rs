@@ -11,6 +11,9 @@
 //!                 └──────────── answers, as if the watch had told ──────────────┘
 //! ```
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod backoff;
 mod clock;
 mod commands;

@@ -4,6 +4,9 @@
 //! Pure: no I/O, no clock, no randomness, no global state. What has been decided counts at once; the shell reports
 //! how carrying it out went. Every waiting group can say why, in [`Reasons`].
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod actions;
 mod backlog;
 mod close;

@@ -2,6 +2,9 @@
 //!
 //! [`pumice_wire`] is what goes over the network; everything else speaks in types of its own.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod api;
 pub mod bidding;
 pub mod binoculars;

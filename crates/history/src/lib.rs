@@ -10,6 +10,9 @@
 //!   history.pumice.sh · last runs <── answer ── query <── readers ───────────────────┘
 //! ```
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod answer;
 mod clock;
 pub mod database;

@@ -7,6 +7,9 @@
 //!
 //! Pure: no I/O, no clock, no randomness. The fleet's server feeds it from its database, and obeys.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod asked;
 mod away;
 mod broad;

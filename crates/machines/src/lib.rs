@@ -4,6 +4,9 @@
 //! controller that restarts, or looks twice, comes to the same result; applying a plan and stepping again ends in an empty
 //! plan. Called by the shells in `controllers`.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod batch_job;
 pub mod cron;
 pub mod deployment;

@@ -5,6 +5,9 @@
 //! refusal becomes. Invariant: pure functions; every walk is bounded in depth and work; messages
 //! are upstream's. The API server, admission and the components' shells call it.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod apply;
 pub mod field;
 pub mod meta;

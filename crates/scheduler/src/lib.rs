@@ -9,6 +9,9 @@
 //!                                       └───────── answers ────────┘
 //! ```
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use std::path::PathBuf;
 
 use kube::Client;

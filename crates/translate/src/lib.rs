@@ -1,6 +1,9 @@
 //! Kubernetes objects into the engine's facts, and the text of specifications that simulators read. Pure; what scheduling does
 //! not read is dropped here.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::PodSpec;

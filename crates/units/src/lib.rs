@@ -4,6 +4,9 @@
 //! (`1h30m0s`), [`stable_hash`] and [`with_causes`]. Invariant: arithmetic is exact and integer, nothing here panics or allocates more
 //! than its printed text. Every crate that reads or writes objects uses it.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod causes;
 mod go_duration;
 mod quantity;

@@ -4,6 +4,9 @@
 //! exit code other than 0. Lists are read page by page: what is kept of an object is its row, and objects that are printed
 //! whole are printed as they come. The clock and the environment are arguments. Called by `bins/pumice`, which has the flags.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod cron;
 pub mod documents;
 pub mod error;

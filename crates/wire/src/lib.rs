@@ -3,6 +3,9 @@
 //! Invariant: names, numbers and JSON of [`api`], [`schedulerobjects`] and [`binoculars`] are Armada's; a test holds them
 //! against a list of its facts. Servers and clients turn these types into ones that can only be valid at once.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 #[rustfmt::skip]
 #[allow(missing_docs, rustdoc::all, clippy::all, clippy::redundant_clone, clippy::large_futures, clippy::unwrap_used)]
 mod generated;
