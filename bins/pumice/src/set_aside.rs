@@ -2,13 +2,12 @@
 //!
 //! Invariant: both work on the data directory, whether a platform runs there or not.
 
-use std::io::Write as _;
-
 use anyhow::{Context, Result};
 
 use crate::args::StatusForm;
 use crate::args::node::{ListArgs, RemoveSetAsideArgs};
 use crate::data_dir::DataDir;
+use crate::output;
 
 /// Lists what was set aside.
 pub fn list(args: &ListArgs) -> Result<()> {

@@ -137,7 +137,7 @@ fn five_processes_run_a_job_and_each_may_die() {
     assert_eq!((&report["ready"], &report["nodes"]["ready"]), (&true.into(), &1.into()), "{report:#}");
     let names: Vec<&str> =
         report["components"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["store", "store-writes", "scheduler", "controllers"]);
+    assert_eq!(names, ["store", "store-writes", "store-room", "scheduler", "controllers"]);
 
     apart.submit("first", "echo said; sleep 1000", 1);
     apart.clients.wait_for_phase("first", "Running");
@@ -207,6 +207,14 @@ fn each_component_is_a_user_of_its_own_with_its_own_rights() {
     }
     let scheduler = curl(&["--cert", certificate.to_str().unwrap(), "--key", key.to_str().unwrap()]);
     assert_eq!(scheduler.stdout, "403", "{scheduler:?}");
+    // What is to do when it is gone is to start what was started, not the whole platform.
+    let mut apart = apart;
+    let at = apart.processes.iter().position(|process| process.name() == "apiserver").unwrap();
+    apart.processes[at].crash();
+    let advice = apart.clients.run(&binary("jobctl"), ["list"], None);
+    assert!(advice.stderr.contains("next:  pumice apiserver"), "{advice:?}");
+    let status = apart.status(&[]);
+    assert!(status.stderr.contains("`pumice apiserver --data-dir"), "{status:?}");
     // A second agent on the same directory is refused, and so is one without a certificate.
     let second = apart.pumice(&apart.words("node").iter().map(String::as_str).collect::<Vec<_>>());
     assert!(second.code != 0 && second.stderr.contains("be the only node agent here"), "{second:?}");

@@ -24,7 +24,10 @@ fn it_tells_how_a_platform_does_and_exits_accordingly() {
     assert!(report["disk"]["freeBytes"].as_u64().unwrap() > 0 && report["disk"]["storeBytes"].as_u64().unwrap() > 0);
     let components: Vec<&str> =
         report["components"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
-    assert_eq!(components, ["store", "store-writes", "history", "controllers", "scheduler", "node-agent"]);
+    assert_eq!(
+        components,
+        ["store", "store-writes", "store-room", "history", "controllers", "scheduler", "node-agent"]
+    );
     let yaml = status(&platform, &["-o", "yaml"]).ok();
     assert!(yaml.contains("ready: true\n"), "{yaml}");
     let text = status(&platform, &[]).ok();
@@ -57,6 +60,36 @@ fn it_tells_how_a_platform_does_and_exits_accordingly() {
     let mut waiting = Process::start("waiting-for-up", &mut command, platform.scratch());
     platform.up();
     eventually("the wait ends", || waiting.ended().ok_or_else(|| waiting.tail()).map(|code| assert_eq!(code, 0)));
+}
+
+#[test]
+fn a_platform_that_was_killed_is_told_from_one_that_does_not_answer() {
+    let mut platform = Platform::start(Setup { flags: vec!["--local-node=false".into()] });
+    let pid = platform.pid().unwrap();
+    let status = |platform: &Platform| platform.run(&binary("pumice"), ["status"], None);
+    // Nobody listens where the note says, while the process lives: its address is another machine's, say.
+    let note = platform.data_dir().join("up.json");
+    let text = std::fs::read_to_string(&note).unwrap();
+    let kubeconfig = platform.data_dir().join("kubeconfig");
+    let before = std::fs::read_to_string(&kubeconfig).unwrap();
+    let port = platform.url.rsplit(':').next().unwrap();
+    std::fs::write(&kubeconfig, before.replace(&format!(":{port}"), ":1")).unwrap();
+    let silent = status(&platform);
+    assert_eq!(silent.code, 3, "{silent:?}");
+    assert!(silent.stderr.contains(&format!("runs (process {pid}) and does not answer")), "{silent:?}");
+    let advice = platform.jobctl(["list"]);
+    assert!(advice.stderr.contains("next:  pumice status"), "{advice:?}");
+    std::fs::write(&kubeconfig, before).unwrap();
+
+    platform.crash();
+    assert_eq!(std::fs::read_to_string(&note).unwrap(), text, "who is killed leaves its note");
+    let killed = status(&platform);
+    assert_eq!(killed.code, 3, "{killed:?}");
+    assert!(killed.stderr.contains("the last one ended without taking its note back"), "{killed:?}");
+    assert!(killed.stderr.contains("pumice up") && killed.stderr.lines().count() == 1, "{killed:?}");
+    let advice = platform.jobctl(["list"]);
+    assert!(advice.stderr.contains("next:  pumice up"), "{advice:?}");
+    platform.up();
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod python;
 mod realkube;
 mod remains;
 mod screen;
+mod small_disk;
 mod wait;
 
 pub use binaries::{binary, example};
@@ -30,4 +31,5 @@ pub use python::python_client;
 pub use realkube::{RealKube, Tenant};
 pub use remains::{Marks, Remains};
 pub use screen::Screen;
+pub use small_disk::{Full, SmallDisk};
 pub use wait::{DEADLINE, eventually};
