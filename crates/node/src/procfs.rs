@@ -19,6 +19,17 @@ pub(crate) fn parent(pid: i32) -> Option<i32> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// The name of a process's command and the letter of its state: fields 2 and 3 of its `stat`.
+pub(crate) fn name_and_state(pid: i32) -> Option<(String, char)> {
+    parse_name_and_state(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_name_and_state(stat: &str) -> Option<(String, char)> {
+    let (start, rest) = stat.rsplit_once(')')?;
+    let name = start.split_once('(')?.1.to_owned();
+    Some((name, rest.trim_start().chars().next()?))
+}
+
 /// The command's name may hold spaces and brackets, so fields are counted from its last bracket.
 fn parse_start_ticks(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
@@ -35,7 +46,8 @@ pub(crate) fn descendants(pid: i32) -> Vec<i32> {
     found
 }
 
-fn children(pid: i32) -> Vec<i32> {
+/// The processes whose parent is `pid`.
+pub(crate) fn children(pid: i32) -> Vec<i32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     threads
         .flatten()
@@ -136,6 +148,8 @@ mod tests {
             assert_eq!(parse_start_ticks(&format!("42 ({name}) {tail}")), Some(987_654), "{name}");
         }
         assert_eq!(parse_start_ticks("42 (sh) S 1"), None);
+        assert_eq!(parse_name_and_state("42 (x) y) D 1"), Some(("x) y".to_owned(), 'D')));
+        assert_eq!(parse_name_and_state("42 (x)"), None);
     }
 
     #[test]

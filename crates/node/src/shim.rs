@@ -20,6 +20,7 @@ pub(crate) mod program;
 pub(crate) mod remove;
 pub(crate) mod rootfs;
 pub(crate) mod rootless;
+pub(crate) mod signals;
 pub mod spec;
 pub mod status;
 pub(crate) mod supervisor;

@@ -1,23 +1,23 @@
-//! Process 1 of a container: makes its root, starts its program, passes signals on, reaps.
+//! Process 1 of a container: makes its root, starts its program, and stands by until that has ended.
 //!
-//! Invariant: it ends exactly when the program ends, having reported how; the kernel (or, without a
-//! pid namespace, this code) then ends everything that the program left behind. It stays out of the
-//! container's memory group, so that the kernel's choice never falls on it.
+//! Invariant: it reports how the program ended as soon as it has. It stays out of the container's memory group, so that the
+//! kernel's choice never falls on it.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
 use nix::sys::prctl;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, sigprocmask};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::{ForkResult, Pid};
 use pumice_units::with_causes;
 
 use super::program::{Handles, become_program, close_on_exec_all, give_away, hide_process, leave_streams};
 use super::rootfs::{self, Layers};
+use super::signals;
 use super::spec::{ContainerSpec, ShimSpec};
-use crate::procfs;
 
 /// What process 1 tells its shim, one line each.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,11 +86,12 @@ pub(crate) struct Birth<'a> {
 /// Runs as process 1 and never returns.
 pub(crate) fn run(birth: Birth<'_>) -> ! {
     let code = match start(&birth) {
-        Ok(program) => {
+        Ok((program, signals)) => {
             Report::Started.send(&birth.report);
             let Birth { spec, report, handles, .. } = birth;
             drop(handles);
-            attend(program, &report, spec.isolation.namespaces)
+            signals::attend(program, &signals, &report, spec.isolation.namespaces);
+            0
         }
         Err(report) => {
             report.send(&birth.report);
@@ -106,12 +107,13 @@ pub(crate) fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-fn start(birth: &Birth<'_>) -> Result<Pid, Report> {
+fn start(birth: &Birth<'_>) -> Result<(Pid, SignalFd), Report> {
     let failed = |what: &'static str| move |errno: nix::Error| Report::Failed(format!("can't {what}: {errno}"));
     // If its shim is killed, nobody would write down how the container ended: end it too.
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed("tie the container to its shim"))?;
     let everything = SigSet::all();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&everything), None).map_err(failed("block signals"))?;
+    let signals = SignalFd::with_flags(&everything, SfdFlags::SFD_CLOEXEC).map_err(failed("watch signals"))?;
     let isolated = birth.spec.isolation.namespaces;
     if isolated {
         rootfs::enter(birth.spec, birth.container, &birth.layers).map_err(|error| {
@@ -125,12 +127,12 @@ fn start(birth: &Birth<'_>) -> Result<Pid, Report> {
         prctl::set_child_subreaper(true).map_err(failed("adopt orphans"))?;
     }
     // Programs of the container may look into this process, if they have the right to trace it.
-    hide_process(birth.spec.isolation.user).map_err(|errno| format!("can't hide process 1: {errno}"))?;
-    leave_streams().map_err(|error| format!("can't open the null device: {error}"))?;
+    hide_process(birth.spec.isolation.user).map_err(failed("hide process 1"))?;
+    leave_streams().map_err(|error| Report::Failed(format!("can't open the null device: {error}")))?;
     give_away(&birth.handles.stdout, birth.container.uid, birth.container.gid);
     give_away(&birth.handles.stderr, birth.container.uid, birth.container.gid);
     match fork().map_err(failed("make a process"))? {
-        ForkResult::Parent { child } => Ok(child),
+        ForkResult::Parent { child } => Ok((child, signals)),
         ForkResult::Child => {
             close_on_exec_all();
             let error = become_program(birth.container, &birth.handles, isolated);
@@ -174,61 +176,6 @@ pub(crate) fn fork() -> nix::Result<ForkResult> {
     // SAFETY: contract: process 1 of a container and who makes another program in it have one thread, so the copy can
     // go on as usual.
     unsafe { nix::unistd::fork() }
-}
-
-/// Waits for the program to end, passing on what the shim sends.
-fn attend(program: Pid, report: &File, namespaced: bool) -> i32 {
-    let everything = SigSet::all();
-    loop {
-        match everything.wait() {
-            Ok(Signal::SIGCHLD) => {
-                if let Some(end) = reap(program) {
-                    end.send(report);
-                    if !namespaced {
-                        kill_leftovers();
-                    }
-                    return 0;
-                }
-            }
-            Ok(signal) => {
-                // To the whole group: a shell would sit on the signal until its child ends.
-                if killpg(program, signal).is_err() {
-                    let _ = kill(program, signal);
-                }
-            }
-            Err(_) => {}
-        }
-    }
-}
-
-/// Reaps all that have ended; returns how the program did, if it is among them.
-fn reap(program: Pid) -> Option<Report> {
-    let mut end = None;
-    loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) | Err(nix::Error::ECHILD) => return end,
-            Ok(ended) if ended.pid() == Some(program) => end = Report::of(ended).or(end),
-            Ok(_) | Err(nix::Error::EINTR) => {}
-            Err(_) => return end,
-        }
-    }
-}
-
-/// Rounds of killing what a program without a pid namespace left behind.
-const KILL_ROUNDS: u32 = 50;
-
-fn kill_leftovers() {
-    for _ in 0..KILL_ROUNDS {
-        let left = procfs::descendants(std::process::id() as i32);
-        if left.is_empty() {
-            return;
-        }
-        for pid in left {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-        }
-        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
 }
 
 #[cfg(test)]

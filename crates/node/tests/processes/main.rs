@@ -7,6 +7,7 @@
 mod agent;
 mod attend;
 mod exec;
+mod grace;
 mod harness;
 mod node;
 mod port_forward;
