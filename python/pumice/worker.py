@@ -6,10 +6,14 @@ after it, for which another process is forked. That is safe because this one has
 
 Exit code: 0 when all its records have succeeded, now or in an earlier attempt; 1 when one failed; 2 when it could not begin;
 128 and its number where a signal ended a record's process, which is how the platform sees that memory ran out.
+
+Whoever ends a pod signals the process group of its first process. So the process that runs records has a group of its own, and
+this one passes signals on to all of it: each gets a signal once. What a call has started has time to end, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -34,6 +38,8 @@ _WRITE_EVERY = 0.05
 _WRITE_IDLE = 0.005
 """Seconds without another result, after which those there are get written."""
 _WRITE_BYTES = 4 << 20
+_GROUP_EVERY = 0.02
+"""Seconds between two looks at who is left of a record that was ended."""
 
 
 class _Told(Exception):
@@ -49,6 +55,8 @@ class _Shard:
         self._last = LastLines()
         self._child = 0
         self._ending: int | None = None
+        self._reached = 0
+        self._uncaught = False
         self._code = 0
         self._oom_kills = memory_events.oom_kills()
 
@@ -62,15 +70,21 @@ class _Shard:
                 left = self._run_some(left)
         finally:
             if self._child:
-                os.kill(self._child, signal.SIGKILL)
+                _signal_group(self._child, signal.SIGKILL)
                 os.waitpid(self._child, 0)
         return self._code if self._ending is None else 128 + self._ending
 
+    @property
+    def died_of(self) -> int | None:
+        """The signal to end that nobody has caught."""
+        return self._ending if self._uncaught else None
+
     def _end(self, number: int, _: FrameType | None) -> None:
-        """The pod is to end: so is the process that runs its records."""
+        """The pod is to end: so is the process that runs its records, with all that its calls have started."""
         self._ending = number
         if self._child:
-            os.kill(self._child, number)
+            self._reached = self._child
+            _signal_group(self._child, number)
 
     def _run_some(self, left: list[int]) -> list[int]:
         """Run records in a process until it ends; what is left then."""
@@ -81,19 +95,27 @@ class _Shard:
         child = os.fork()
         if not child:
             ours.close()
+            os.setpgid(0, 0)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             with theirs:
                 run_all(self._store, left, self._last, lambda result: theirs.sendall(frame([result])))
             raise _Told
+        # Whichever of both is first: from here on it has its group.
+        with contextlib.suppress(PermissionError, ProcessLookupError):
+            os.setpgid(child, child)
         self._child = child
-        if self._ending is not None:
-            os.kill(child, self._ending)
+        # One that came before this process was known has not reached it.
+        if self._ending is not None and self._reached != child:
+            _signal_group(child, self._ending)
         theirs.close()
         ours.setblocking(False)
         with ours:
             told, late = self._listen(ours)
         _, status = os.waitpid(child, 0)
+        if self._ending is not None and os.waitstatus_to_exitcode(status) == -self._ending:
+            self._uncaught = True
+            _wait_for_group(child)
         self._child = 0
         left = [index for index in left if index not in told]
         if not left or self._ending is not None or (late is not None and len(told) > late):
@@ -162,11 +184,46 @@ class _Shard:
         self._store.write([Result(index, key, False, outcome.of_failure(failure))])
 
 
+def _signal_group(group: int, number: int) -> bool:
+    """Signal all processes of a group; whether there are any."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _wait_for_group(group: int) -> None:
+    """Wait for those whom a process that died of a signal has left behind: the signal has reached them as well.
+
+    The pod's end is the limit. They are children of the pod's first process; where that is this one, it has to take their ends.
+    """
+    while _signal_group(group, 0):
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+        time.sleep(_GROUP_EVERY)
+
+
+def _die_of(number: int) -> None:
+    """End as a record did, so that who waits for this process knows that nobody has caught the signal.
+
+    Comes back in the first process of a container, which doesn't die of what it has no handler for.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
 def main() -> int:
     """Run the records of this process's shard."""
     try:
         timeout = os.environ.get("PUMICE_WORK_TIMEOUT")
-        return _Shard(WorkStore.open(os.environ), float(timeout) if timeout else None).run()
+        shard = _Shard(WorkStore.open(os.environ), float(timeout) if timeout else None)
+        code = shard.run()
+        if shard.died_of is not None:
+            _die_of(shard.died_of)
+        return code
     except _Told:
         return 0
     except (PumiceError, _core.CoreError, OSError, ValueError) as error:

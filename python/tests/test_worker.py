@@ -35,7 +35,7 @@ class Work:
         self.count, self.chunk = len(records), chunk
         self.results = _core.BundleResults(self.bundle, self.count, chunk)
 
-    def start(self, shard: int, attempt: int = 1, **environ: str) -> subprocess.Popen[str]:
+    def start(self, shard: int, attempt: int = 1, *, session: bool = False, **environ: str) -> subprocess.Popen[str]:
         environ = {
             **os.environ,
             "PYTHONPATH": LIBRARY,
@@ -48,7 +48,13 @@ class Work:
         }
         command = [sys.executable, "-m", "pumice.worker"]
         return subprocess.Popen(
-            command, env=environ, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            env=environ,
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=session,
         )
 
     def run(self, shard: int, attempt: int = 1, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -137,8 +143,24 @@ def test_a_pod_that_is_to_end_ends_its_record_and_what_is_done_stays(tmp_path):
     assert [process.stdout.readline(), process.stdout.readline()] == ["at 0\n", "at 1\n"]
     process.terminate()
     process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.returncode == -signal.SIGTERM
     assert work.told() == {0: 0}
+
+
+def test_what_a_call_has_started_gets_the_signal_once_and_has_its_time(tmp_path):
+    saves = """n=0; trap 'n=$((n+1))' TERM; echo up; while [ $n = 0 ]; do sleep 0.02; done
+for step in 1 2 3 4 5 6; do sleep 0.03; done; echo saved after $n"""
+
+    def solve(_):
+        return subprocess.run(["sh", "-c", saves]).returncode
+
+    work = Work(tmp_path, solve, range(2), chunk=2)
+    # As the first process of a pod: in a group of its own, which is signalled as one.
+    process = work.start(0, session=True)
+    assert process.stdout.readline() == "up\n"
+    os.killpg(process.pid, signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    assert (out, process.returncode) == ("saved after 1\n", -signal.SIGTERM)
 
 
 def test_what_ended_an_attempt_is_run_last_in_the_next(tmp_path):

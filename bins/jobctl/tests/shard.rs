@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use pumice_jobs::shards::{Array, Calendar, Days, Plan, Shards};
 
@@ -30,6 +31,11 @@ fn run(rule: &str, index: &str, args: &[&str]) -> (String, String, i32) {
     let output = command(rule, index, args).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (text(output.stdout), text(output.stderr), output.status.code().unwrap_or(-1))
+}
+
+/// The code of a shell for how a program ended.
+fn shell_code(status: std::process::ExitStatus) -> i32 {
+    status.code().or(status.signal().map(|signal| 128 + signal)).unwrap()
 }
 
 fn sh<'a>(script: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -103,10 +109,43 @@ fn a_signal_reaches_the_command_and_ends_the_slice() {
         kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
         let rest: Vec<_> = lines.map(Result::unwrap).collect();
         let output = child.wait_with_output().unwrap();
-        assert_eq!((rest.concat().as_str(), output.status.code().unwrap()), wanted, "{script}");
+        assert_eq!((rest.concat().as_str(), shell_code(output.status)), wanted, "{script}");
         let told = String::from_utf8(output.stderr).unwrap();
         assert!(told.contains("ended by SIGTERM; 9 records of this pod did not begin"), "{told}");
     }
+}
+
+/// Counts its signals, and takes a while after the first one to say how many there were.
+const SAVES: &str = "n=0; trap 'n=$((n+1))' TERM; echo up; while [ $n = 0 ]; do sleep 0.02; done
+for step in 1 2 3 4 5 6; do sleep 0.03; done; echo saved after $n";
+
+#[test]
+fn a_signal_to_the_whole_group_reaches_each_process_once_and_gives_it_its_time() {
+    for script in
+        [SAVES.to_owned(), "sh -c \"$SAVES\"; echo not reached".to_owned(), "(sh -c \"$SAVES\"; true); true".to_owned()]
+    {
+        // As the first process of a pod: in a group of its own, which is signalled as one.
+        let mut child = command(&array("0-9", 10), "0", &sh(&script, &[]))
+            .env("SAVES", SAVES)
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "up");
+        killpg(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+        let rest: Vec<_> = lines.map(Result::unwrap).collect();
+        assert_eq!((rest.concat().as_str(), shell_code(child.wait().unwrap())), ("saved after 1", 143), "{script}");
+    }
+}
+
+#[test]
+fn a_command_is_in_a_group_of_its_own() {
+    let (stdout, _, _) =
+        run(&array("0-1", 2), "0", &sh("read -r _ _ _ _ group _ </proc/$$/stat; echo $group; echo $$", &[]));
+    let lines: Vec<_> = stdout.lines().collect();
+    assert_eq!((lines[0], lines[2]), (lines[1], lines[3]), "{stdout}");
 }
 
 #[test]

@@ -2,13 +2,14 @@
 //!
 //! Invariant: a record that fails stops no other; a signal to end stops all that have not begun. Where results are recorded, what is
 //! done already is not run again. Where none are, a pod of one record becomes the command, so nothing stands between it and its
-//! signals. The exit code is that of the first record that failed.
+//! signals. The exit code is that of the first record that failed; where that died of a signal to end, this process does, too.
 
 mod recording;
 mod signals;
 
 use std::process::Command;
 
+use nix::sys::signal::Signal;
 use pumice_jobs::Exit;
 use pumice_jobs::shards::{Record, Template};
 
@@ -31,8 +32,27 @@ pub fn run(session: &Session, words: &[String]) -> Result<Exit, Failure> {
     let ended = run_each(&slice, &template, &signals, recording.as_mut());
     // Also where something failed: what was done before that stays done.
     let stored = recording.as_mut().map_or(Ok(()), Recording::flush);
-    let exit = ended?;
-    stored.map(|()| exit)
+    let end = ended?;
+    stored?;
+    // Its folder goes before this process does.
+    drop(recording);
+    if let Some(signal) = end.of_signal {
+        signals.die_of(signal);
+    }
+    Ok(end.exit)
+}
+
+/// How a pod's records came to their end.
+struct End {
+    exit: Exit,
+    /// The signal to end that a record died of, and this process with it.
+    of_signal: Option<Signal>,
+}
+
+impl End {
+    fn exit(exit: Exit) -> End {
+        End { exit, of_signal: None }
+    }
 }
 
 fn run_each(
@@ -40,14 +60,14 @@ fn run_each(
     template: &Template,
     signals: &Signals,
     mut recording: Option<&mut Recording>,
-) -> Result<Exit, Failure> {
+) -> Result<End, Failure> {
     let left = match &recording {
         Some(recording) => recording.left(),
         None => slice.records.clone().collect(),
     };
     if let (None, [index]) = (&recording, left.as_slice()) {
         let command = command(slice, template, &slice.record(*index)?)?;
-        return Ok(Exit::Own(signals.become_command(command).code));
+        return Ok(End::exit(Exit::Own(signals.become_command(command).code)));
     }
     if left.is_empty() {
         terminal::say("nothing is left to do: all records of this pod are done");
@@ -73,24 +93,26 @@ fn run_each(
             terminal::say(&format!("ended by {signal}; {open}{left} records of this pod did not begin"));
             // All that began may have succeeded; the pod has not.
             let own = 128 + u8::try_from(signal as i32).unwrap_or_default();
-            return Ok(match (failed.first(), left, told) {
+            let exit = match (failed.first(), left, told) {
                 (Some((_, code)), ..) => Exit::Own(*code),
                 (None, 0, Some(_)) => Exit::Success,
                 (None, _, None) if ended.code != 0 => Exit::Own(ended.code),
                 (None, ..) => Exit::Own(own),
-            });
+            };
+            let died = ended.killed_by == Some(signal as i32) && exit == Exit::Own(own);
+            return Ok(End { exit, of_signal: died.then_some(signal) });
         }
     }
-    let Some((_, first)) = failed.first() else { return Ok(Exit::Success) };
+    let Some((_, first)) = failed.first() else { return Ok(End::exit(Exit::Success)) };
     // Of a pod's only record its own last words say it all.
     if slice.records.len() == 1 {
-        return Ok(Exit::Own(*first));
+        return Ok(End::exit(Exit::Own(*first)));
     }
     let named: Vec<_> = failed.iter().take(KEYS_SHOWN).map(|(key, code)| format!("{key} (exit code {code})")).collect();
     let more = failed.len().saturating_sub(KEYS_SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     terminal::say(&format!("{} of {} records failed: {}{more}", failed.len(), left.len(), named.join(", ")));
-    Ok(Exit::Own(*first))
+    Ok(End::exit(Exit::Own(*first)))
 }
 
 fn command(slice: &Slice, template: &Template, record: &Record) -> Result<Command, Failure> {

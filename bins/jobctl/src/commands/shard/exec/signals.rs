@@ -1,13 +1,18 @@
 //! A command as a child: how it ends, and the signals that reach this process meanwhile.
 //!
-//! Invariant: a signal that comes while a command runs reaches it; one that comes between two commands waits for the next.
+//! Whoever ends a pod signals this process's whole group, or this process alone. So a command has a group of its own, to which only
+//! this process passes signals on. Invariant: each signal reaches all of a command, and once; one that comes between two commands
+//! waits for the next. What a command that died of a signal leaves in its group has time to end as well.
 
-use std::io::ErrorKind;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus};
+use std::io::{ErrorKind, IsTerminal};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use anyhow::Context;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
+use nix::errno::Errno;
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, raise};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::failure::Failure;
@@ -66,30 +71,94 @@ impl Signals {
     /// Runs a command to its end and passes signals on to it.
     pub fn run(&self, mut command: Command) -> Result<Ended, Failure> {
         self.unblock_in(&mut command);
-        let mut child = match command.spawn() {
+        // On a terminal it must stay in the group that may read from it, and which the terminal signals itself.
+        let own_group = !std::io::stdin().is_terminal();
+        if own_group {
+            command.process_group(0);
+        }
+        // What a command leaves behind becomes a child of this process, which so learns of its end.
+        prctl::set_child_subreaper(true).context("cannot adopt orphans").map_err(Failure::Machine)?;
+        let child = match command.spawn() {
             Ok(child) => child,
             Err(error) => return Ok(Ended::not_started(&error, &command)),
         };
+        let pid = i32::try_from(child.id()).context("a command has no pid").map_err(Failure::Machine)?;
+        let mut running = Running { pid: Pid::from_raw(pid), own_group, ended: None };
         let mut asked_to_end = None;
         loop {
-            if let Some(status) = child.try_wait().context("cannot wait for a command").map_err(Failure::Machine)? {
+            running.reap()?;
+            if let Some(status) = running.ended
+                && !(asked_to_end.is_some_and(|signal| died_of(status, signal)) && running.has_left_some())
+            {
                 return Ok(Ended::of(status, asked_to_end));
             }
             let signal = self.taken.wait().context("cannot wait for signals").map_err(Failure::Machine)?;
             if signal != Signal::SIGCHLD {
-                pass_on(&child, signal);
+                running.pass_on(signal);
             }
             if ENDING.contains(&signal) {
                 asked_to_end = Some(signal);
             }
         }
     }
+
+    /// Dies of a signal as a command did, so that who waits for this process knows that nobody has caught it. Comes back where
+    /// that can't be: the first process of a container doesn't die of what it has no handler for.
+    pub fn die_of(&self, signal: Signal) {
+        if self.before.thread_set_mask().is_ok() {
+            let _ = raise(signal);
+        }
+    }
+}
+
+/// A command that was started.
+struct Running {
+    pid: Pid,
+    /// Whether its group is its own.
+    own_group: bool,
+    ended: Option<WaitStatus>,
+}
+
+impl Running {
+    /// Takes the ends of all that have ended, the command's orphans among them.
+    fn reap(&mut self) -> Result<(), Failure> {
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return Ok(()),
+                Ok(status) if status.pid() == Some(self.pid) => self.ended = Some(status),
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno).context("cannot wait for a command").map_err(Failure::Machine),
+            }
+        }
+    }
+
+    /// Whether somebody of its group is still there.
+    fn has_left_some(&self) -> bool {
+        self.own_group && killpg(self.pid, None).is_ok()
+    }
+
+    /// Its number is its own for as long as it was not waited for, and its group's for as long as somebody is in it.
+    fn pass_on(&self, signal: Signal) {
+        // It may have just ended.
+        let _ = match (self.own_group, self.ended) {
+            (true, _) => killpg(self.pid, signal),
+            (false, None) => kill(self.pid, signal),
+            (false, Some(_)) => Ok(()),
+        };
+    }
+}
+
+fn died_of(status: WaitStatus, signal: Signal) -> bool {
+    matches!(status, WaitStatus::Signaled(_, by, _) if by == signal)
 }
 
 impl Ended {
-    fn of(status: ExitStatus, asked_to_end: Option<Signal>) -> Ended {
-        let killed_by = status.signal();
-        let code = status.code().or(killed_by.map(|signal| 128 + signal)).unwrap_or(255);
+    fn of(status: WaitStatus, asked_to_end: Option<Signal>) -> Ended {
+        let (code, killed_by) = match status {
+            WaitStatus::Exited(_, code) => (code, None),
+            WaitStatus::Signaled(_, signal, _) => (128 + signal as i32, Some(signal as i32)),
+            _ => (255, None),
+        };
         Ended { code: u8::try_from(code).unwrap_or(255), killed_by, problem: String::new(), asked_to_end }
     }
 
@@ -99,13 +168,5 @@ impl Ended {
         terminal::say(&problem);
         let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
         Ended { code, killed_by: None, problem, asked_to_end: None }
-    }
-}
-
-/// The child has not been waited for, so its number is still its own.
-fn pass_on(child: &Child, signal: Signal) {
-    if let Ok(pid) = i32::try_from(child.id()) {
-        // It may have just ended.
-        let _ = kill(Pid::from_raw(pid), signal);
     }
 }
