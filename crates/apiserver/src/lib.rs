@@ -47,6 +47,7 @@ mod paging;
 mod pick;
 mod pipeline;
 mod pod_resources;
+mod pod_security;
 mod query;
 mod quota;
 mod registry;

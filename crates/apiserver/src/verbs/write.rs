@@ -19,6 +19,7 @@ use crate::gates::{GatesCell, Subject};
 use crate::limit_ranges;
 use crate::negotiate::{self, BodyKind};
 use crate::pipeline::Call;
+use crate::pod_security;
 use crate::query::FieldValidation;
 use crate::registry::{DEFINITIONS, Descriptor};
 use crate::server::State;
@@ -307,6 +308,7 @@ impl Write<'_> {
             return Err(invalid(descriptor, object, &errors));
         }
         limit_ranges::check(self.call, self.operation, object)?;
+        pod_security::check(self.call, self.operation, object, warnings)?;
         let request = self.request(meta::name(object));
         warnings.extend(self.call.state.admission.validate(&request, Some(object))?.warnings);
         Ok(())

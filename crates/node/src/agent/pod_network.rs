@@ -1,4 +1,5 @@
-//! Sockets within a pod's network, for connections to its own loopback.
+//! Sockets within a pod's network, for connections that the agent makes in the pod's place: to its own loopback, or wherever a
+//! probe or hook of it goes.
 //!
 //! Invariant: a socket belongs to the network in which it was made, so only its making needs a thread
 //! inside; nothing else of the agent ever enters a pod. A pod that has a network of its own is never
@@ -62,6 +63,17 @@ impl PodNetwork {
             return Err(PodNetworkError::NotReady);
         }
         Ok(PodNetwork::Own(found))
+    }
+
+    /// Connects to an address from within.
+    pub(crate) async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let made = self.sockets(1).await?.pop();
+        let sockets = made.ok_or_else(|| io::Error::other("there is no socket"))?;
+        let socket = match address {
+            SocketAddr::V4(_) => Some(sockets.v4),
+            SocketAddr::V6(_) => sockets.v6,
+        };
+        connect(socket.ok_or(io::ErrorKind::Unsupported)?, address).await
     }
 
     /// Makes `count` pairs of sockets within.

@@ -1,8 +1,10 @@
 //! What a probe or a hook does: a program in the container, a request, a connection, or nothing for a while.
 //!
-//! Invariant: whatever the other side does, an action ends within the time it is given, and what it says is cut.
+//! Invariant: whatever the other side does, an action ends within the time it is given, and what a program says is cut. Nothing is
+//! asked from the host's network that the pod itself could not ask: connections are made within the pod's own, and what answers
+//! there is not repeated to anybody.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,10 +17,11 @@ use super::http::{self, Get};
 use crate::agent::exec::once;
 use crate::agent::numbers;
 use crate::agent::options::ShimCommand;
+use crate::agent::pod_network::PodNetwork;
 use crate::shim::init::Report;
 
-/// Most of an answer that is repeated in a message, in bytes.
-pub(super) const SAID_BYTES_MAX: usize = 1024;
+/// Most of a program's words that are repeated in a message, in bytes.
+const SAID_BYTES_MAX: usize = 1024;
 
 /// One action.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +62,20 @@ pub(crate) struct Place<'a> {
     pub address: Ipv4Addr,
 }
 
+impl Place<'_> {
+    /// The address that is asked: the pod's own unless it names another. Names are looked up by nobody, since that would happen in
+    /// the host's network.
+    pub(super) fn target(&self, host: Option<&str>) -> Result<IpAddr, String> {
+        match host {
+            None => Ok(self.address.into()),
+            Some(name) if name.eq_ignore_ascii_case("localhost") => Ok(Ipv4Addr::LOCALHOST.into()),
+            Some(text) => text.trim_start_matches('[').trim_end_matches(']').parse().map_err(|_| {
+                format!("the host {text:?} is no address, and names are not looked up for a pod; leave host out to ask the pod itself")
+            }),
+        }
+    }
+}
+
 impl Action {
     pub(super) fn of_probe(probe: &Probe, container: &Container) -> Result<Action, ActionError> {
         if let Some(grpc) = &probe.grpc {
@@ -84,15 +101,9 @@ impl Action {
     async fn attempt(&self, place: &Place<'_>) -> Result<(), String> {
         match self {
             Action::Exec { argv } => execute(place, argv).await,
-            Action::Http(get) => {
-                let address = place.address.to_string();
-                http::ask(get, get.host.as_deref().unwrap_or(&address)).await
-            }
-            Action::Grpc { port, service } => grpc::check(&place.address.to_string(), *port, service).await,
-            Action::Tcp { host, port } => {
-                let address = place.address.to_string();
-                connect(host.as_deref().unwrap_or(&address), *port).await.map(drop)
-            }
+            Action::Http(get) => http::ask(get, place).await,
+            Action::Grpc { port, service } => grpc::check(place, *port, service).await,
+            Action::Tcp { host, port } => connect(place, place.target(host.as_deref())?, *port).await.map(drop),
             Action::Sleep(time) => {
                 tokio::time::sleep(*time).await;
                 Ok(())
@@ -155,8 +166,12 @@ async fn execute(place: &Place<'_>, argv: &[String]) -> Result<(), String> {
     }
 }
 
-pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
-    TcpStream::connect((host, port)).await.map_err(|error| format!("can't connect to {host}:{port}: {error}"))
+/// Connects from within the pod's network.
+pub(super) async fn connect(place: &Place<'_>, target: IpAddr, port: u16) -> Result<TcpStream, String> {
+    let address = SocketAddr::from((target, port));
+    let failed = |error: &dyn std::fmt::Display| format!("can't connect to {address}: {error}");
+    let network = PodNetwork::open(place.dir).map_err(|error| failed(&error))?;
+    network.connect(address).await.map_err(|error| failed(&error))
 }
 
 /// Drives `connection` beside what is asked over it, and ends it with that. A connection that fails after the answer has come
@@ -180,8 +195,11 @@ pub(super) async fn over<T>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::agent::pod_network::tests::write_spec;
+    use crate::shim::control;
+    use crate::shim::spec::Network;
     use serde_json::{Value, json};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
@@ -241,10 +259,45 @@ mod tests {
         (port, questions)
     }
 
+    /// A pod that runs on the host's network.
+    pub(in super::super) struct OnHost {
+        dir: tempfile::TempDir,
+        shim: ShimCommand,
+        _lock: std::fs::File,
+    }
+
+    impl OnHost {
+        pub(in super::super) fn new() -> OnHost {
+            let dir = tempfile::tempdir().unwrap();
+            write_spec(dir.path(), Network::Host);
+            let _lock = control::lock(dir.path()).unwrap();
+            OnHost { dir, shim: ShimCommand { program: "/nonexistent".into(), args: vec![] }, _lock }
+        }
+
+        pub(in super::super) fn place(&self) -> Place<'_> {
+            Place { shim: &self.shim, dir: self.dir.path(), container: "c", address: Ipv4Addr::LOCALHOST }
+        }
+    }
+
     async fn perform(action: &Action) -> Result<(), String> {
-        let shim = ShimCommand { program: "/nonexistent".into(), args: vec![] };
-        let place = Place { shim: &shim, dir: Path::new("/nonexistent"), container: "c", address: Ipv4Addr::LOCALHOST };
-        action.perform(&place, Duration::from_secs(1)).await
+        action.perform(&OnHost::new().place(), Duration::from_secs(1)).await
+    }
+
+    #[test]
+    fn addresses_are_asked_and_names_are_not() {
+        let pod = OnHost::new();
+        for (host, expected) in [
+            (None, Some("127.0.0.1")),
+            (Some("localhost"), Some("127.0.0.1")),
+            (Some("192.0.2.7"), Some("192.0.2.7")),
+            (Some("::1"), Some("::1")),
+            (Some("[::1]"), Some("::1")),
+            (Some("metadata.internal"), None),
+            (Some("127.1"), None),
+        ] {
+            let found = pod.place().target(host).ok().map(|address| address.to_string());
+            assert_eq!(found.as_deref(), expected, "{host:?}");
+        }
     }
 
     #[tokio::test]
@@ -253,7 +306,7 @@ mod tests {
             ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", ""),
             ("HTTP/1.1 302 Found\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n", ""),
             ("HTTP/1.0 204 Nothing\r\n\r\n", ""),
-            ("HTTP/1.1 503 Busy\r\ncontent-length: 5\r\n\r\nlater", "HTTP probe failed with statuscode: 503: later"),
+            ("HTTP/1.1 503 Busy\r\ncontent-length: 5\r\n\r\nlater", "HTTP probe failed with statuscode: 503"),
             ("", "no answer within 1 s"),
         ] {
             let (port, mut questions) = server(answer).await;

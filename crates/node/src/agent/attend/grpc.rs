@@ -9,7 +9,7 @@ use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use super::action::{connect, over};
+use super::action::{Place, connect, over};
 use super::http::AGENT;
 
 /// Most of an answer that is read, in bytes.
@@ -21,8 +21,9 @@ const OK: &str = "0";
 const UNIMPLEMENTED: &str = "12";
 
 /// Asks whether `service` is well; all of the server where that is empty. The error is a sentence.
-pub(super) async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
-    let stream = connect(host, port).await?;
+pub(super) async fn check(place: &Place<'_>, port: u16, service: &str) -> Result<(), String> {
+    let host = place.target(None)?;
+    let stream = connect(place, host, port).await?;
     let failed = |error: hyper::Error| format!("can't ask the gRPC server at {host}:{port}: {error}");
     let request = Request::post(format!("http://{host}:{port}/grpc.health.v1.Health/Check"))
         .header(CONTENT_TYPE, "application/grpc")
@@ -78,7 +79,10 @@ fn judge(end: &HeaderMap, body: &[u8]) -> Result<(), String> {
             return Err("this server does not implement the grpc health protocol (grpc.health.v1.Health)".to_owned());
         }
         "" => return Err("the gRPC server's answer has no status".to_owned()),
-        code => return Err(format!("the gRPC server answered with code {code}: {}", text("grpc-message"))),
+        code => {
+            let code = code.parse::<u32>().map_or_else(|_| "that is no number".to_owned(), |code| code.to_string());
+            return Err(format!("the gRPC server answered with code {code}"));
+        }
     }
     let message = match body.split_at_checked(PREFIX_BYTES) {
         Some(([0, ..], message)) => message,
@@ -131,6 +135,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::attend::action::tests::OnHost;
     use std::convert::Infallible;
 
     use http::{HeaderValue, Response};
@@ -172,11 +177,12 @@ mod tests {
             ("0", &[0, 0, 0, 0, 0], "", "service unhealthy (responded with \"UNKNOWN\")"),
             ("0", &[1, 0, 0, 0, 2, 8, 1], "", "the gRPC server's answer is compressed or no message"),
             ("12", &[], "", "this server does not implement the grpc health protocol (grpc.health.v1.Health)"),
-            ("0", &[0, 0, 0, 0, 2, 8, 1], "other", "the gRPC server answered with code 5: "),
+            ("0", &[0, 0, 0, 0, 2, 8, 1], "other", "the gRPC server answered with code 5"),
         ];
+        let pod = OnHost::new();
         for (status, message, service, expected) in cases {
             let port = server(status, message).await;
-            let said = check("127.0.0.1", port, service).await.err().unwrap_or_default();
+            let said = check(&pod.place(), port, service).await.err().unwrap_or_default();
             assert_eq!(said, expected, "{status} {message:?} {service:?}");
         }
     }

@@ -1,14 +1,15 @@
 //! One question over HTTP or HTTPS, good from 200 to 399. Redirects are not followed.
 //!
 //! Invariant: it asks whether somebody answers, not who: certificates are not looked at, as a kubelet does not. Nothing is sent
-//! that has to be kept from others.
+//! that has to be kept from others, and of the answer nothing is read but its head, nor told but its status.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, HOST, HeaderName, HeaderValue, USER_AGENT};
 use http::{Request, Uri};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -17,10 +18,10 @@ use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-use super::action::{SAID_BYTES_MAX, connect, over};
+use super::action::{Place, connect, over};
 
-/// Most of an answer that is read, in bytes.
-const ANSWER_BYTES_MAX: usize = 10 << 10;
+/// Longest head of an answer, in bytes.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 /// As whom probes ask; servers know a kubelet's by how it begins.
 pub(super) const AGENT: &str = "kube-probe/pumice";
 
@@ -36,15 +37,20 @@ pub(crate) struct Get {
     pub headers: Vec<(String, String)>,
 }
 
-/// Asks `host`. The error is a sentence.
-pub(super) async fn ask(get: &Get, host: &str) -> Result<(), String> {
+/// Asks from within the pod's network. The error is a sentence.
+pub(super) async fn ask(get: &Get, place: &Place<'_>) -> Result<(), String> {
+    let target = place.target(get.host.as_deref())?;
+    let host = &match target {
+        IpAddr::V6(address) => format!("[{address}]"),
+        IpAddr::V4(address) => get.host.clone().unwrap_or_else(|| address.to_string()),
+    };
     let request = request(get, host)?;
-    let stream = connect(host, get.port).await?;
+    let stream = connect(place, target, get.port).await?;
     if !get.tls {
         return exchange(get, host, request, stream).await;
     }
     let refused = |error: &dyn std::fmt::Display| format!("{}: no TLS: {error}", question(get, host));
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| refused(&error))?;
+    let name = ServerName::from(target);
     let config = any_server().map_err(|error| refused(&error))?;
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|error| refused(&error))?;
     exchange(get, host, request, stream).await
@@ -59,20 +65,14 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let failed = |error: hyper::Error| format!("{}: {error}", question(get, host));
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    let answer = async {
-        let answer = sender.send_request(request).await?;
-        let status = answer.status();
-        if (200..400).contains(&status.as_u16()) {
-            return Ok(Ok(()));
-        }
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&body[..body.len().min(SAID_BYTES_MAX)]).trim().to_owned();
-        let text = if text.is_empty() { text } else { format!(": {text}") };
-        Ok(Err(format!("HTTP probe failed with statuscode: {}{text}", status.as_u16())))
-    };
-    over(connection, answer).await.map_err(failed)?
+    let mut builder = hyper::client::conn::http1::Builder::new();
+    builder.max_buf_size(HEAD_BYTES_MAX);
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(failed)?;
+    let answer = async { sender.send_request(request).await.map(|answer| answer.status().as_u16()) };
+    match over(connection, answer).await.map_err(failed)? {
+        200..400 => Ok(()),
+        status => Err(format!("HTTP probe failed with statuscode: {status}")),
+    }
 }
 
 fn request(get: &Get, host: &str) -> Result<Request<Empty<Bytes>>, String> {

@@ -1,0 +1,101 @@
+//! Pod Security: what a pod may ask for, by the profile that its namespace enforces with a label.
+//!
+//! One control of the profiles `baseline` and `restricted` is checked so far: a probe or hook must not say whom it asks
+//! ("Host Probes / Lifecycle Hooks"). Where no profile is enforced such a pod is made with a warning. Invariant: a pod that asks for
+//! nothing that a profile is about costs no look at its namespace.
+//!
+//! <https://kubernetes.io/docs/concepts/security/pod-security-standards/>
+
+use pumice_objects::meta;
+use pumice_objects::status::Status;
+use pumice_store::Store;
+use serde_json::Value;
+
+use crate::admission::{ObjectReader, Operation};
+use crate::pipeline::Call;
+
+/// The label by which a namespace enforces a profile.
+const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+/// The profiles that have the control.
+const PROFILES: [&str; 2] = ["baseline", "restricted"];
+/// Fields of a container that may hold an action, and those below them.
+const HANDLERS: [(&str, &[&str]); 4] =
+    [("livenessProbe", &[]), ("readinessProbe", &[]), ("startupProbe", &[]), ("lifecycle", &["postStart", "preStop"])];
+
+/// Refuses a pod that its namespace's profile forbids, or says what a profile would.
+pub(crate) fn check(
+    call: &Call,
+    operation: Operation,
+    object: &Value,
+    warnings: &mut Vec<String>,
+) -> Result<(), Status> {
+    let is_new_pod = &*call.descriptor.storage == "pods" && operation == Operation::Create;
+    if !is_new_pod || !call.request.subresource.is_empty() {
+        return Ok(());
+    }
+    let found = hosts(&object["spec"]);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let containers: Vec<String> = found.iter().map(|(container, _)| format!("{container:?}")).collect();
+    let hosts: Vec<String> = found.iter().flat_map(|(_, hosts)| hosts).map(|host| format!("{host:?}")).collect();
+    let uses = if found.len() == 1 { "container" } else { "containers" };
+    let detail = format!("probe or lifecycle host ({uses} {} uses host {})", containers.join(", "), hosts.join(", "));
+    let store: &Store = &call.state.store;
+    let namespace = ObjectReader::get(store, "namespaces", "", call.stored_namespace());
+    let profile = namespace.as_ref().and_then(|namespace| namespace["metadata"]["labels"][ENFORCE].as_str());
+    match profile.filter(|profile| PROFILES.contains(profile)) {
+        Some(profile) => {
+            let cause = format!("violates PodSecurity \"{profile}:latest\": {detail}");
+            Err(Status::forbidden(call.resource(), meta::name(object), cause))
+        }
+        None => {
+            warnings.push(format!(
+                "would violate PodSecurity \"baseline:latest\": {detail}; it is asked from within the pod's network"
+            ));
+            Ok(())
+        }
+    }
+}
+
+/// The containers whose probes and hooks name a host, with those hosts.
+fn hosts(spec: &Value) -> Vec<(&str, Vec<&str>)> {
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    let containers = lists.into_iter().flat_map(|list| spec[list].as_array().into_iter().flatten());
+    let found = containers.map(|container| {
+        let handlers = HANDLERS.into_iter().flat_map(|(field, below)| match below {
+            [] => vec![&container[field]],
+            below => below.iter().map(|hook| &container[field][hook]).collect(),
+        });
+        let actions = handlers.flat_map(|handler| [&handler["httpGet"], &handler["tcpSocket"]]);
+        let hosts = actions.filter_map(|action| action["host"].as_str()).filter(|host| !host.is_empty()).collect();
+        (container["name"].as_str().unwrap_or_default(), hosts)
+    });
+    found.filter(|(_, hosts): &(&str, Vec<&str>)| !hosts.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_place_that_names_a_host_is_found() {
+        let host = |host: &str| json!({"httpGet": {"port": 1, "host": host}});
+        let spec = json!({
+            "initContainers": [{"name": "i", "startupProbe": {"tcpSocket": {"port": 1, "host": "a"}}}],
+            "containers": [
+                {"name": "quiet", "livenessProbe": {"httpGet": {"port": 1}}, "readinessProbe": host(""),
+                    "lifecycle": {"preStop": {"exec": {"command": ["true"]}}}},
+                {"name": "c", "livenessProbe": host("b"), "readinessProbe": host("c"),
+                    "lifecycle": {"postStart": host("d"), "preStop": {"tcpSocket": {"port": 1, "host": "e"}}}},
+            ],
+        });
+        assert_eq!(hosts(&spec), [("i", vec!["a"]), ("c", vec!["b", "c", "d", "e"])]);
+        for nothing in
+            [json!({}), json!({"containers": [{"name": "c", "lifecycle": null}]}), json!({"containers": [7]})]
+        {
+            assert!(hosts(&nothing).is_empty(), "{nothing}");
+        }
+    }
+}
