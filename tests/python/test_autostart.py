@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
         )
 
     yield run
-    run(BINARIES / "pumice", "down")
+    run(BINARIES / "pumice", "down", "--now")
 
 
 def test_the_first_map_starts_a_platform_that_the_next_one_uses(run: Run) -> None:

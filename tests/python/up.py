@@ -43,7 +43,7 @@ class Platform:
         """End everything, pods too."""
         if self._up is not None:
             self._end(signal.SIGTERM)
-        subprocess.run([BINARIES / "pumice", "down", "--data-dir", self.data_dir], check=False, capture_output=True)
+        subprocess.run([BINARIES / "pumice", "down", "--now", "--data-dir", self.data_dir], check=False, capture_output=True)
 
     def _end(self, how: signal.Signals) -> None:
         assert self._up is not None

@@ -238,4 +238,10 @@ pub struct SimulatedArgs {
 pub struct DownArgs {
     #[command(flatten)]
     pub data_dir: DataDir,
+    /// Most time that a pod has to end, such as 10s [default: each pod's own terminationGracePeriodSeconds]
+    #[arg(long, value_name = "DURATION", value_parser = cluster::duration)]
+    pub grace: Option<std::time::Duration>,
+    /// Kill the pods at once
+    #[arg(long, conflicts_with = "grace")]
+    pub now: bool,
 }

@@ -1,7 +1,9 @@
-//! `pumice down`: stops the platform of a data directory and ends its pods.
+//! `pumice down`: stops the platform of a data directory and ends its pods, each within its grace.
+//!
+//! Invariant: what is said to have ended has.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
@@ -14,6 +16,8 @@ use crate::output;
 
 /// How long a running platform may take to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
+/// How long nothing is said of what is waited for.
+const SHOW_AFTER: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Stops `up` if it runs, then ends every pod and removes what pods were given.
@@ -27,9 +31,22 @@ pub fn down(args: &DownArgs) -> Result<()> {
     // An agent by itself has a lock of its own.
     let node = data.path().join("node");
     let _node_lock = node.is_dir().then(|| stop_holder(&node)).transpose()?;
-    let ended = pumice_node::tear_down(data.path()).context("end the pods")?;
+    let grace_max = if args.now { Some(Duration::ZERO) } else { args.grace };
+    let mut progress = Progress::begin(args.now);
+    let torn_down = pumice_node::tear_down(data.path(), grace_max, |pods, longest| progress.show(pods, longest))
+        .context("end the pods")?;
     finish_removals(data.path())?;
-    output::line(format_args!("pumice is down; {ended} pods were ended"))
+    let ended = pods_text(torn_down.ended);
+    if torn_down.unended.is_empty() {
+        return output::line(format_args!("pumice is down; {ended} ended"));
+    }
+    for unended in &torn_down.unended {
+        output::note(format_args!("pod {} lives on: {}", unended.pod, unended.left));
+    }
+    bail!(
+        "{ended} ended, {} could not be ended; the rest of the platform is down\nnext: pumice down, when they can end",
+        pods_text(torn_down.unended.len())
+    )
 }
 
 /// Removes what pods left, however much that is, and says what can't be removed.
@@ -37,6 +54,46 @@ fn finish_removals(data: &Path) -> Result<()> {
     let stays = pumice_node::finish_removals(data, &crate::up::shim_command()?).context("remove what pods left")?;
     stays.iter().for_each(|aside| output::note(format_args!("pumice: {}", aside.sentence())));
     Ok(())
+}
+
+fn pods_text(count: usize) -> String {
+    if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
+}
+
+/// Says what is waited for, where that takes a while: at first, and when there is less of it.
+struct Progress {
+    since: Instant,
+    now: bool,
+    shown: Option<(usize, Instant)>,
+}
+
+impl Progress {
+    fn begin(now: bool) -> Progress {
+        Progress { since: clock(), now, shown: None }
+    }
+
+    fn show(&mut self, pods: usize, longest: Duration) {
+        let now = clock();
+        let due = match self.shown {
+            None => now.duration_since(self.since) >= SHOW_AFTER,
+            Some((before, at)) => pods < before && now.duration_since(at) >= SHOW_AFTER,
+        };
+        if !due {
+            return;
+        }
+        self.shown = Some((pods, now));
+        let seconds = longest.as_secs() + u64::from(longest.subsec_nanos() > 0);
+        let faster = if self.now { "" } else { "; pumice down --now ends them at once" };
+        match seconds {
+            0 => output::note(format_args!("{} killed, but not gone yet", pods_text(pods))),
+            _ => output::note(format_args!("waiting for {} to end, {seconds} s at most{faster}", pods_text(pods))),
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a command that a person waits for")]
+fn clock() -> Instant {
+    Instant::now()
 }
 
 /// Ends the process that holds a directory, and holds it in its place.

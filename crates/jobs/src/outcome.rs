@@ -165,8 +165,8 @@ fn failures_of(pod: &Pod) -> Vec<PodFailure> {
     let Some(status) = pod.status.as_ref().filter(|s| s.phase.as_deref() == Some("Failed")) else {
         return Vec::new();
     };
-    // Containers of a pod that is ended for its time say only that they were killed.
-    let late = status.reason.as_deref().filter(|reason| *reason == DEADLINE);
+    // Containers of a pod that was ended as a whole (for its time, its disk, its node) say only that they were killed.
+    let whole = status.reason.as_deref().filter(|reason| !reason.is_empty());
     let containers =
         status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten()).filter_map(
             |container| {
@@ -176,8 +176,8 @@ fn failures_of(pod: &Pod) -> Vec<PodFailure> {
                     container: container.name.clone(),
                     exit_code: ended.exit_code,
                     signal: ended.signal.filter(|signal| *signal > 0),
-                    reason: late.or(ended.reason.as_deref()).unwrap_or_default().to_owned(),
-                    message: ended.message.clone().unwrap_or_default(),
+                    reason: whole.or(ended.reason.as_deref()).unwrap_or_default().to_owned(),
+                    message: whole.and(status.message.as_ref()).or(ended.message.as_ref()).cloned().unwrap_or_default(),
                     finished_ms: ended.finished_at.as_ref().map_or(i64::MAX, |t| t.0.as_millisecond()),
                 })
             },

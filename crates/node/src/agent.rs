@@ -61,7 +61,7 @@ pub use leftovers::finish_removals;
 pub use leftovers::set_aside::{SetAside, SetAsideError, remove_set_aside, set_aside};
 pub use log_service::NodeBody;
 pub use options::{Options, POD_PIDS_MAX, ShimCommand};
-pub use teardown::tear_down;
+pub use teardown::{TornDown, Unended, tear_down};
 
 use crate::files::private_dir;
 use crate::shim::format::{FORMAT, Newer, newer};

@@ -22,12 +22,13 @@ mod pidfd;
 mod procfs;
 pub mod shim;
 mod simulated;
+mod survivors;
 mod tree;
 
 pub use agent::{
     AgentError, BridgeError, Capabilities, Handle, ImageEntry, ImageMap, ImageMapError, NodeAgent, NodeBody, Options,
-    POD_PIDS_MAX, SetAside, SetAsideError, ShimCommand, finish_removals, host_ip, remove_set_aside, set_aside,
-    tear_down,
+    POD_PIDS_MAX, SetAside, SetAsideError, ShimCommand, TornDown, Unended, finish_removals, host_ip, remove_set_aside,
+    set_aside, tear_down,
 };
 pub use cgroup::{CgroupSpec, Hierarchy, Limits};
 pub use oom::spare_this_process;

@@ -121,7 +121,7 @@ impl Drop for Apart {
             process.stop();
         }
         let data = self.data().display().to_string();
-        let _ = Command::new(binary("pumice")).args(["down", "--data-dir", &data]).output();
+        let _ = Command::new(binary("pumice")).args(["down", "--now", "--data-dir", &data]).output();
     }
 }
 

@@ -41,7 +41,7 @@ impl Home {
     }
 
     fn down(&self) -> Output {
-        self.clients.run(&binary("pumice"), ["down"], None)
+        self.clients.run(&binary("pumice"), ["down", "--now"], None)
     }
 
     /// What the platform has left to be found by, if one runs.

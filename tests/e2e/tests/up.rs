@@ -231,7 +231,7 @@ impl Drop for SmallDisk {
         // A test that failed has left its platform running.
         let data = self.path.join("data");
         if data.is_dir() {
-            let _ = Command::new(binary("pumice")).arg("down").arg("--data-dir").arg(data).output();
+            let _ = Command::new(binary("pumice")).args(["down", "--now", "--data-dir"]).arg(data).output();
         }
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
         let _ = std::fs::remove_dir_all(&self.outside);

@@ -203,13 +203,27 @@ impl Platform {
         marks.look()
     }
 
+    /// Runs `pumice down` with these flags, while `up` runs or not; afterwards it does not.
+    pub fn down<S: AsRef<std::ffi::OsStr>>(&mut self, flags: impl IntoIterator<Item = S>) -> Output {
+        let data_dir = self.data_dir().into_os_string();
+        let words: Vec<std::ffi::OsString> = ["down".into(), "--data-dir".into(), data_dir]
+            .into_iter()
+            .chain(flags.into_iter().map(|flag| flag.as_ref().to_owned()))
+            .collect();
+        let output = self.run(&binary("pumice"), words, None);
+        if let Some(mut child) = self.up.take() {
+            child.wait().expect("wait for up");
+        }
+        output
+    }
+
     fn drain(&mut self) {
         if let Some(mut child) = self.up.take() {
             signal(&child, Signal::SIGTERM);
             let _ = child.wait();
         }
         if self.data_dir().is_dir() {
-            let _ = Command::new(binary("pumice")).arg("down").arg("--data-dir").arg(self.data_dir()).output();
+            let _ = Command::new(binary("pumice")).args(["down", "--now", "--data-dir"]).arg(self.data_dir()).output();
         }
     }
 }

@@ -39,6 +39,7 @@ use super::leftovers::{Leftover, Owner};
 use super::log_service::PodIndex;
 use super::shim_watch::StatusWatch;
 use super::start::{NodeContext, StartError};
+use super::teardown::KILL_WITHIN;
 use crate::cgroup::CgroupSpec;
 use crate::clock;
 use crate::shim::control;
@@ -243,12 +244,14 @@ impl Pods {
                 self.marked.insert(entry.uid.clone());
             }
         }
+        self.tell_of_survivors(now);
     }
 
     fn next_wake(&self) -> Option<Instant> {
         let pods = self.pods.values().flat_map(|entry| {
             let retry = match entry.stage {
                 Stage::Waiting { retry_at, .. } => retry_at,
+                Stage::Running => entry.gone_by,
                 _ => None,
             };
             [entry.call_again_at, retry]
@@ -310,6 +313,12 @@ impl Pods {
         if let Ok(status) = ShimStatus::read(&entry.dir) {
             if let Presence::Present(pod) = &entry.presence {
                 troubles = trouble::of_runs(pod, entry.shim.as_ref(), &status);
+            }
+            let known = !matches!(entry.presence, Presence::Unknown);
+            if known && status.phase == ShimPhase::Stopping && entry.gone_by.is_none() {
+                // By its shim's own decision, or by what an earlier agent said.
+                let grace = Duration::from_secs(telling::left_to_stop(entry));
+                entry.expect_gone_by(clock::monotonic() + grace + KILL_WITHIN);
             }
             entry.shim = Some(status);
         }
@@ -374,6 +383,11 @@ impl Pods {
         self.drains.push(drain);
         self.marked.extend(self.pods.keys().cloned());
     }
+}
+
+/// Whole seconds; begun ones count.
+pub(super) fn seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 fn backoff(first: Duration, longest: Duration, failures: u32) -> Duration {

@@ -2,13 +2,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use pumice_units::stable_hash;
 
 use super::bridge::NodeNetwork;
-use super::pods::removal;
+use super::pods::{removal, seconds};
+use super::shim_watch::ProcessHandle;
 use crate::cgroup::{self, CgroupSpec, Hierarchy, PUMICE};
-use crate::shim::control;
+use crate::shim::control::{self, ShimProcess, Stop, Termination};
+use crate::shim::spec::ShimSpec;
+use crate::shim::status::{SHUTDOWN_MESSAGE, TERMINATED};
+use crate::{clock, survivors};
 
 /// What names a node on this host: follows from where its data directory is.
 pub(crate) struct NodePaths {
@@ -40,24 +46,135 @@ impl NodePaths {
     }
 }
 
-/// Kills every pod of a data directory and removes all that its node left on this host; blocks.
-/// Returns how many pods still ran.
+/// What became of a node's pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TornDown {
+    /// How many that ran have ended.
+    pub ended: usize,
+    /// Those that go on although they were killed.
+    pub unended: Vec<Unended>,
+}
+
+/// A pod that could not be ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unended {
+    /// `namespace/name`.
+    pub pod: String,
+    /// Which of its processes are left, by pid, why, and what helps.
+    pub left: String,
+}
+
+/// Ends every pod of a data directory, all at once, and removes what its node left on this host; blocks. A pod has its own grace,
+/// at most `grace_max`. While there is something to wait for, `on_wait` is called with how many pods are left and for how long
+/// at most, some fifty times a second.
 ///
 /// For a platform that does not run: what became of the pods, and their logs, stay in their folders,
-/// and the next platform tells its API server. Folders of claims stay too.
-pub fn tear_down(data_dir: &Path) -> std::io::Result<usize> {
+/// and the next platform tells its API server. Folders of claims stay too, and what a pod that could not be ended still uses.
+pub fn tear_down(
+    data_dir: &Path,
+    grace_max: Option<Duration>,
+    mut on_wait: impl FnMut(usize, Duration),
+) -> std::io::Result<TornDown> {
     let paths = NodePaths::of(data_dir)?;
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let hierarchy = Hierarchy::find(&mounts);
-    let mut ended = 0;
-    for entry in fs::read_dir(&paths.pods_dir).into_iter().flatten().flatten() {
-        let group = hierarchy.clone().map(|hierarchy| CgroupSpec::of(hierarchy, paths.cgroup.join(entry.file_name())));
-        ended += usize::from(control::is_alive(&entry.path()));
-        removal::end_shim(&entry.path(), group.as_ref());
-        removal::trim_pod(&entry.path());
+    let folders: Vec<PathBuf> =
+        fs::read_dir(&paths.pods_dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let mut left: Vec<Ending> = folders.iter().filter_map(|dir| Ending::begin(dir, grace_max)).collect();
+    let mut torn_down = TornDown::default();
+    while !left.is_empty() {
+        let now = clock::monotonic();
+        let mut next = Vec::with_capacity(left.len());
+        for pod in left {
+            match pod.look(now) {
+                Progress::Ends(pod) => next.push(pod),
+                Progress::Ended => torn_down.ended += 1,
+                Progress::Survives(unended) => torn_down.unended.push(unended),
+            }
+        }
+        left = next;
+        if let Some(longest) = left.iter().map(|pod| pod.kill_at.saturating_duration_since(now)).max() {
+            on_wait(left.len(), longest);
+            thread::sleep(LOOK_EVERY);
+        }
     }
-    remove_shared(&paths.node_dir, paths.hash, hierarchy.as_ref(), &paths.cgroup);
-    Ok(ended)
+    for dir in folders.iter().filter(|dir| !control::is_alive(dir)) {
+        let name = dir.file_name().unwrap_or_default();
+        if let Some(hierarchy) = hierarchy.clone() {
+            CgroupSpec::of(hierarchy, paths.cgroup.join(name)).remove();
+        }
+        removal::trim_pod(dir);
+    }
+    if torn_down.unended.is_empty() {
+        remove_shared(&paths.node_dir, paths.hash, hierarchy.as_ref(), &paths.cgroup);
+    }
+    Ok(torn_down)
+}
+
+/// How often the pods that are about to end are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long processes may take to go after they were killed.
+pub(crate) const KILL_WITHIN: Duration = Duration::from_secs(5);
+
+/// A pod that was told to end.
+struct Ending {
+    dir: PathBuf,
+    /// When its processes are killed.
+    kill_at: Instant,
+    /// Whether its shim was killed, since it did not kill.
+    shim_killed: bool,
+}
+
+enum Progress {
+    Ends(Ending),
+    Ended,
+    Survives(Unended),
+}
+
+impl Ending {
+    /// Tells the shim of `dir`, if one lives, to end its pod.
+    fn begin(dir: &Path, grace_max: Option<Duration>) -> Option<Ending> {
+        if !control::is_alive(dir) {
+            return None;
+        }
+        // Who has no spec has no grace of its own.
+        let own = ShimSpec::read(dir).map_or(0, |spec| spec.grace_seconds);
+        let grace_seconds = grace_max.map_or(own, |max| own.min(seconds(max)));
+        let why = Termination { reason: TERMINATED.to_owned(), message: SHUTDOWN_MESSAGE.to_owned() };
+        if let Err(error) = control::request_termination(dir, &why, Stop { grace_seconds }) {
+            tracing::warn!(dir = %dir.display(), error = %error, "can't ask a shim to stop");
+        }
+        let kill_at = clock::monotonic() + Duration::from_secs(grace_seconds);
+        Some(Ending { dir: dir.to_owned(), kill_at, shim_killed: false })
+    }
+
+    fn look(mut self, now: Instant) -> Progress {
+        if !control::is_alive(&self.dir) {
+            return Progress::Ended;
+        }
+        if now < self.kill_at + KILL_WITHIN {
+            return Progress::Ends(self);
+        }
+        let left = survivors::of_pod(&self.dir);
+        let process = ShimProcess::read(&self.dir).ok();
+        if let (true, false, Some(process)) = (left.is_empty(), self.shim_killed, process) {
+            // It does not answer. The kernel kills its containers with it.
+            let _ = ProcessHandle::kill(process);
+            (self.shim_killed, self.kill_at) = (true, now);
+            return Progress::Ends(self);
+        }
+        let pod = ShimSpec::read(&self.dir).map(|spec| format!("{}/{}", spec.namespace, spec.name));
+        let pod = pod.unwrap_or_else(|_| self.dir.display().to_string());
+        let left = if left.is_empty() {
+            process.map_or_else(
+                || "its shim does not end".to_owned(),
+                |shim| format!("its shim, process {}, does not end", shim.pid),
+            )
+        } else {
+            survivors::sentence(&left)
+        };
+        Progress::Survives(Unended { pod, left })
+    }
 }
 
 /// Removes what a node's pods share, when none is left; blocks.

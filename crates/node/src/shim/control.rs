@@ -14,13 +14,15 @@ use nix::sys::stat::Mode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::status::EVICTED;
 use crate::files::{Durability, read_bounded, write_atomic};
 use crate::procfs;
 
 const LOCK_FILE: &str = "lock";
 const PIPE_FILE: &str = "control";
 const STOP_FILE: &str = "stop.json";
-const EVICTION_FILE: &str = "eviction.json";
+/// Called so since evictions were the only reason: shims of earlier releases look for it.
+const TERMINATION_FILE: &str = "eviction.json";
 const SHIM_FILE: &str = "shim.json";
 /// Largest request read, in bytes: a message names containers.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
@@ -48,10 +50,18 @@ struct Started {
     run: u32,
 }
 
-/// Why the pod is stopped, if it must go.
+/// Why a pod is about to be stopped, where that is to stand in its status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Eviction {
-    message: String,
+pub(crate) struct Termination {
+    /// A CamelCase word. An earlier release wrote none: there was one reason only.
+    #[serde(default = "evicted")]
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+}
+
+fn evicted() -> String {
+    EVICTED.to_owned()
 }
 
 /// Which process a shim is.
@@ -147,14 +157,15 @@ pub(crate) fn request_stop(dir: &Path, stop: Stop) -> io::Result<()> {
     request(dir, &dir.join(STOP_FILE), &stop)
 }
 
-/// Says why the shim of `dir` is about to be asked to stop its pod: the pod must go from this node.
-pub(crate) fn request_eviction(dir: &Path, message: &str) -> io::Result<()> {
-    request(dir, &dir.join(EVICTION_FILE), &Eviction { message: message.to_owned() })
+/// Stops the pod of `dir` and says why; a pod that is being stopped already keeps the reason that it has.
+pub(crate) fn request_termination(dir: &Path, why: &Termination, stop: Stop) -> io::Result<()> {
+    request(dir, &dir.join(TERMINATION_FILE), why)?;
+    request_stop(dir, stop)
 }
 
-/// Why the pod must go, if it must.
-pub(crate) fn requested_eviction(dir: &Path) -> Option<String> {
-    read_request::<Eviction>(&dir.join(EVICTION_FILE)).map(|eviction| eviction.message)
+/// Why the pod is to be stopped, if somebody said.
+pub(crate) fn requested_termination(dir: &Path) -> Option<Termination> {
+    read_request(&dir.join(TERMINATION_FILE))
 }
 
 /// Asks the shim of `dir` to end one run of `container`.
@@ -225,6 +236,18 @@ mod tests {
         assert!(was_woken(&mut pipe));
         let heard = [("a", 2), ("a", 3), ("a", 4), ("b", 3)].map(|(name, run)| has_started(dir.path(), name, run));
         assert_eq!(heard, [false, true, true, false]);
+    }
+
+    #[test]
+    fn a_reason_of_an_earlier_release_is_an_eviction() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(TERMINATION_FILE), r#"{"message": "too large"}"#).unwrap();
+        let expected = Termination { reason: "Evicted".into(), message: "too large".into() };
+        assert_eq!(requested_termination(dir.path()), Some(expected));
+        let why = Termination { reason: "Terminated".into(), message: "shutdown".into() };
+        request_termination(dir.path(), &why, Stop { grace_seconds: 7 }).unwrap();
+        assert_eq!(requested_termination(dir.path()), Some(why));
+        assert_eq!(requested_stop(dir.path()), Some(Stop { grace_seconds: 7 }));
     }
 
     #[test]

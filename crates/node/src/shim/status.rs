@@ -20,6 +20,10 @@ pub(crate) const STATUS_BYTES_MAX: u64 = 4 << 20;
 pub(crate) const START_ERROR: &str = "StartError";
 /// Why a pod was stopped that took more of its node than it may.
 pub(crate) const EVICTED: &str = "Evicted";
+/// Why a pod was stopped whose node was to be shut down, in a kubelet's words.
+pub(crate) const TERMINATED: &str = "Terminated";
+/// What that means.
+pub(crate) const SHUTDOWN_MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
 /// Why a pod was stopped that ran for too long.
 pub(crate) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 
@@ -33,7 +37,7 @@ pub struct ShimStatus {
     pub sequence: u64,
     /// How far the pod is.
     pub phase: ShimPhase,
-    /// Why the whole pod was stopped (`DeadlineExceeded`, `Evicted`), if not because it was deleted.
+    /// Why the whole pod was stopped (`DeadlineExceeded`, `Evicted`, `Terminated`), if not because it was deleted.
     pub reason: Option<String>,
     /// A sentence to go with `reason`.
     pub message: Option<String>,

@@ -19,7 +19,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use pumice_units::with_causes;
 
 use super::backoff::Backoff;
-use super::control::{self, Stop};
+use super::control::{self, Stop, Termination};
 use super::journal;
 use super::logs::LogFile;
 use super::namespaces;
@@ -27,15 +27,17 @@ use super::network::{self, PodNetworkError};
 use super::process::{Ended, Ground, Process};
 use super::spec::{ContainerSpec, ShimSpec, SpecError};
 use super::status::{
-    ContainerState, ContainerStatus, DEADLINE_EXCEEDED, EVICTED, Exit, START_ERROR, STATUS_FILE, ShimPhase, ShimStatus,
+    ContainerState, ContainerStatus, DEADLINE_EXCEEDED, Exit, START_ERROR, STATUS_FILE, ShimPhase, ShimStatus,
 };
 use crate::cgroup::ContainerCgroup;
 use crate::clock;
 use crate::files::{Durability, is_for_want_of_room};
-use crate::oom;
+use crate::{oom, survivors};
 
 /// How often resident sets are looked at where no control group limits memory.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
+/// The time that a sidecar has to end although its pod's is over.
+const SIDECAR_GRACE_MIN: Duration = Duration::from_secs(2);
 /// How long a full disk is waited for before the next attempt to write an exit.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -73,7 +75,7 @@ struct Slot {
     kill_at: Option<Instant>,
     /// Of an init container: it no longer holds up those that come after it.
     passed: bool,
-    /// Whether it was asked to end with its pod.
+    /// Whether the run of now was asked to end.
     asked: bool,
 }
 
@@ -239,9 +241,9 @@ impl Supervisor {
         }
         if let Some(stop) = control::requested_stop(&self.dir) {
             if self.stopping.is_none()
-                && let Some(message) = control::requested_eviction(&self.dir)
+                && let Some(Termination { reason, message }) = control::requested_termination(&self.dir)
             {
-                self.status.reason = Some(EVICTED.into());
+                self.status.reason = Some(reason);
                 self.status.message = Some(message);
             }
             self.stop(stop, at);
@@ -259,7 +261,7 @@ impl Supervisor {
         self.reap(now, at);
         if self.stopping.is_some_and(|kill_at| at >= kill_at) && !self.killed {
             self.killed = true;
-            self.running().for_each(Process::kill);
+            self.end_of_grace(at);
         }
         for slot in
             self.init.iter_mut().chain(&mut self.main).filter(|slot| slot.kill_at.is_some_and(|kill_at| at >= kill_at))
@@ -268,6 +270,30 @@ impl Supervisor {
             slot.process.iter().for_each(Process::kill);
         }
         self.advance();
+    }
+
+    /// Kills those that were asked to end. Sidecars whose turn never came have not been: they have a little time, as a kubelet
+    /// gives it.
+    fn end_of_grace(&mut self, at: Instant) {
+        self.thaw();
+        let asks = self.asks;
+        for slot in self.init.iter_mut().chain(&mut self.main) {
+            let Some(process) = &slot.process else { continue };
+            if slot.asked || !asks {
+                process.kill();
+            } else {
+                process.terminate();
+                slot.asked = true;
+                slot.kill_at = Some(at + SIDECAR_GRACE_MIN);
+            }
+        }
+    }
+
+    /// Whoever froze the pod's own groups can't keep it from ending.
+    fn thaw(&self) {
+        if let Some(group) = &self.spec.cgroup {
+            survivors::thaw(group);
+        }
     }
 
     /// Tells runs to end that somebody wants to end; whether there is another one is the restart policy's.
@@ -279,8 +305,9 @@ impl Supervisor {
             // Attempts count this run too.
             if restart.run + 1 == slot.attempts {
                 slot.kill_at = Some(after(at, restart.grace_seconds));
-                if restart.grace_seconds > 0 {
+                if restart.grace_seconds > 0 && !slot.asked {
                     process.terminate();
+                    slot.asked = true;
                 }
             }
         }
@@ -295,11 +322,15 @@ impl Supervisor {
         let kill_at = after(at, stop.grace_seconds);
         match self.stopping {
             Some(before) if before <= kill_at => return,
-            Some(_) => self.stopping = Some(kill_at),
+            Some(_) => {
+                self.stopping = Some(kill_at);
+                self.asks &= stop.grace_seconds > 0;
+            }
             None => {
                 self.stopping = Some(kill_at);
                 self.status.phase = ShimPhase::Stopping;
                 self.asks = stop.grace_seconds > 0;
+                self.thaw();
                 self.save(Durability::Process);
             }
         }
@@ -385,6 +416,7 @@ impl Supervisor {
         let wait = again.then(|| slot.backoff.after_run(ran));
         slot.start_at = wait.map(|wait| at + wait);
         slot.kill_at = None;
+        slot.asked = false;
         let container = &mut self.statuses(role)[index];
         container.state = match wait {
             Some(wait) => {

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use kube::Api;
@@ -317,9 +318,10 @@ async fn a_drained_node_leaves_nothing() {
     }
     let bridge = node.bridge();
     assert!(TestNode::links().contains(&bridge));
-    node.handle().drain(std::time::Duration::from_secs(5)).await;
+    node.handle().drain(Duration::from_secs(5)).await;
     let ended = node.phase("p0", "Failed").await;
     assert_eq!(exit(&ended).0, 143);
+    assert_eq!(ended.status.as_ref().unwrap().reason.as_deref(), Some("Terminated"));
     node.stop_agent().await;
     assert!(!TestNode::links().contains(&bridge));
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
@@ -343,10 +345,12 @@ async fn what_a_teardown_ended_is_told_later() {
     node.phase("running", "Running").await;
     let bridge = node.bridge();
     node.stop_agent().await;
-    assert_eq!(tear_down(&node.data_dir.path().join("data")).unwrap(), 1);
+    let torn_down = tear_down(&node.data_dir.path().join("data"), Some(Duration::ZERO), |_, _| {}).unwrap();
+    assert_eq!((torn_down.ended, torn_down.unended.len()), (1, 0));
     assert!(!TestNode::links().contains(&bridge));
     node.start_agent().await;
-    assert_eq!(exit(&node.phase("running", "Failed").await).0, 137);
+    let running = node.phase("running", "Failed").await;
+    assert_eq!((exit(&running).0, running.status.unwrap().reason.as_deref()), (137, Some("Terminated")));
     assert_eq!(node.log("ended", "main").await, "kept\n");
 }
 

@@ -214,7 +214,7 @@ impl Drop for TestNode {
         if let Some((_, task, _)) = self.agent.take() {
             task.abort();
         }
-        let _ = tear_down(&self.data_dir.path().join("data"));
+        let _ = tear_down(&self.data_dir.path().join("data"), Some(Duration::ZERO), |_, _| {});
     }
 }
 

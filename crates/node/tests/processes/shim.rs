@@ -271,6 +271,22 @@ fn sidecars_end_after_the_containers_the_last_one_first() {
 }
 
 #[test]
+fn a_sidecar_whose_turn_does_not_come_has_a_little_time_still() {
+    if !is_root() {
+        return;
+    }
+    let mut pod = TestPod::sh("trap '' TERM; echo ready; while :; do sleep 1; done");
+    let mut sidecar = container("side", "trap 'exit 7' TERM; while :; do sleep 0.01; done");
+    sidecar.sidecar = true;
+    pod.spec.init_containers = vec![sidecar];
+    pod.start().log_contains("ready");
+    shim::request_stop(pod.path(), 1).unwrap();
+    let status = pod.done();
+    assert_eq!(status.containers[0].exit().unwrap().code, 137);
+    assert_eq!(status.init_containers[0].exit().unwrap().code, 7);
+}
+
+#[test]
 fn a_failed_container_is_started_again_by_policy() {
     if !is_root() {
         return;

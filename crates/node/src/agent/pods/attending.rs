@@ -18,7 +18,7 @@ use crate::agent::start::NodeContext;
 use crate::agent::{pod_status, start, tokens};
 use crate::clock;
 use crate::shim::control::{self, Restart};
-use crate::shim::status::{ContainerState, ContainerStatus};
+use crate::shim::status::{ContainerState, ContainerStatus, ShimPhase};
 
 /// Seconds that containers have after their last hooks at least, as a kubelet gives them.
 const AFTER_HOOKS_SECONDS: u64 = 2;
@@ -114,6 +114,10 @@ impl Pods {
         // Nobody asks any more how those are who are about to go.
         entry.attended.values_mut().for_each(|attended| attended.attendant = None);
         let Some(pod) = entry.pod().cloned() else { return false };
+        // What has been asked to end has had its last hooks, also where the agent that called them is gone.
+        if entry.shim.as_ref().is_some_and(|shim| shim.phase == ShimPhase::Stopping) {
+            return false;
+        }
         match entry.farewell {
             Farewell::Unsaid if grace_seconds > 0 && attend::has_farewell(&pod) => {}
             Farewell::Unsaid | Farewell::Said => return false,

@@ -112,6 +112,8 @@ pub(super) struct Entry {
     pub farewell: Farewell,
     /// When its processes will be killed.
     pub kill_at: Option<Instant>,
+    /// When nothing of it should be left, or when it is told again that something is.
+    pub gone_by: Option<Instant>,
     /// Whether its directory is being removed.
     pub removing: bool,
 }
@@ -145,6 +147,7 @@ impl Entry {
             token_keeper: None,
             farewell: Farewell::Unsaid,
             kill_at: None,
+            gone_by: None,
             removing: false,
         };
         entry.set_pod(pod);
@@ -184,6 +187,11 @@ impl Entry {
             Presence::Present(pod) => pod.metadata.deletion_timestamp.is_some(),
             Presence::Gone => true,
         }
+    }
+
+    /// Expects that nothing of it is left at a time, or before if that was said already.
+    pub(super) fn expect_gone_by(&mut self, at: Instant) {
+        self.gone_by = Some(self.gone_by.map_or(at, |before| before.min(at)));
     }
 
     pub(super) fn is_gone(&self) -> bool {

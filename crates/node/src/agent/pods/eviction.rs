@@ -8,8 +8,10 @@ use std::time::Duration;
 use super::Pods;
 use super::entry::Stage;
 use crate::agent::disk::{self, Measured};
+use crate::agent::teardown::KILL_WITHIN;
 use crate::clock;
-use crate::shim::control::{self, Stop};
+use crate::shim::control::{self, Stop, Termination};
+use crate::shim::status::EVICTED;
 
 /// Seconds that an evicted pod has, as a kubelet gives it.
 const GRACE_SECONDS: u64 = 1;
@@ -23,10 +25,13 @@ impl Pods {
         }
         let Some(message) = entry.pod().and_then(|pod| disk::excess(pod, &used)) else { return };
         tracing::info!(uid, namespace = entry.namespace, pod = entry.name, message, "pod is evicted");
-        let asked = control::request_eviction(&entry.dir, &message)
-            .and_then(|()| control::request_stop(&entry.dir, Stop { grace_seconds: GRACE_SECONDS }));
-        match asked {
-            Ok(()) => entry.kill_at = Some(clock::monotonic() + Duration::from_secs(GRACE_SECONDS)),
+        let why = Termination { reason: EVICTED.to_owned(), message };
+        match control::request_termination(&entry.dir, &why, Stop { grace_seconds: GRACE_SECONDS }) {
+            Ok(()) => {
+                let kill_at = clock::monotonic() + Duration::from_secs(GRACE_SECONDS);
+                entry.kill_at = Some(kill_at);
+                entry.expect_gone_by(kill_at + KILL_WITHIN);
+            }
             // It is measured again, and asked again.
             Err(error) => tracing::error!(uid, error = %error, "can't tell a shim that its pod is evicted"),
         }

@@ -11,11 +11,13 @@ use tokio::task::JoinError;
 
 use super::calls::{Call, CallDone, Subject};
 use super::entry::{End, Entry, Stage};
-use super::{CALL_AGAIN_FIRST, CALL_AGAIN_LONGEST, FORCED_GRACE_SECONDS, Pods, backoff};
+use super::{CALL_AGAIN_FIRST, CALL_AGAIN_LONGEST, FORCED_GRACE_SECONDS, Pods, backoff, seconds};
 use crate::agent::pod_status::{self, Facts, View};
+use crate::agent::teardown::KILL_WITHIN;
 use crate::agent::{numbers, start};
 use crate::clock;
-use crate::shim::control::{self, Stop};
+use crate::shim::control::{self, Stop, Termination};
+use crate::shim::status::{SHUTDOWN_MESSAGE, TERMINATED};
 
 impl Pods {
     pub(super) fn stop_if_leaving(&mut self, uid: &str) {
@@ -25,6 +27,9 @@ impl Pods {
         }
         let now = clock::monotonic();
         let drain = self.drains.iter().map(|drain| seconds(drain.ends_at.saturating_duration_since(now))).min();
+        // No longer than a pod has by itself.
+        let own = entry.pod().map_or(u64::MAX, |pod| start::grace_seconds(pod));
+        let drain = drain.map(|left| left.min(own));
         let leave = entry.is_leaving().then(|| leave_within(entry));
         let Some(grace_seconds) = [drain, leave].into_iter().flatten().min() else { return };
         if self.farewell(uid, grace_seconds) {
@@ -35,8 +40,18 @@ impl Pods {
         let kill_at = clock::monotonic() + Duration::from_secs(grace_seconds);
         let sooner = entry.kill_at.is_none_or(|before| kill_at + Duration::from_secs(1) <= before);
         if sooner {
-            match control::request_stop(&entry.dir, Stop { grace_seconds }) {
-                Ok(()) => entry.kill_at = Some(kill_at),
+            let stop = Stop { grace_seconds };
+            let asked = if leave.is_some() {
+                control::request_stop(&entry.dir, stop)
+            } else {
+                let why = Termination { reason: TERMINATED.to_owned(), message: SHUTDOWN_MESSAGE.to_owned() };
+                control::request_termination(&entry.dir, &why, stop)
+            };
+            match asked {
+                Ok(()) => {
+                    entry.kill_at = Some(kill_at);
+                    entry.expect_gone_by(kill_at + KILL_WITHIN);
+                }
                 Err(error) => tracing::error!(uid, error = %error, "can't tell a shim to stop"),
             }
         }
@@ -106,12 +121,15 @@ impl Pods {
     }
 }
 
-/// Seconds that a leaving pod still has.
-/// Begun ones count.
-fn seconds(time: Duration) -> u64 {
-    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+/// Seconds that a pod still has which is being stopped, by whomever.
+pub(super) fn left_to_stop(entry: &Entry) -> u64 {
+    match entry.pod() {
+        Some(pod) if !entry.is_leaving() => start::grace_seconds(pod),
+        _ => leave_within(entry),
+    }
 }
 
+/// Seconds that a leaving pod still has.
 fn leave_within(entry: &Entry) -> u64 {
     let Some(pod) = entry.pod() else { return FORCED_GRACE_SECONDS };
     let granted = pod.metadata.deletion_grace_period_seconds.map(numbers::grace);

@@ -4,6 +4,7 @@
 //! tells. Trouble that goes on is counted by the recorder, so it may be told again each time.
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use pumice_cluster::events::{Occurrence, Severity};
@@ -12,8 +13,10 @@ use super::Pods;
 use super::entry::{End, Entry, Stage};
 use crate::agent::pod_status::{SHIM_LOST, SHIM_LOST_MESSAGE};
 use crate::agent::start::StartError;
-use crate::clock;
-use crate::shim::status::{ContainerState, ContainerStatus, DEADLINE_EXCEEDED, Exit, START_ERROR, ShimStatus};
+use crate::shim::status::{
+    ContainerState, ContainerStatus, DEADLINE_EXCEEDED, Exit, START_ERROR, ShimStatus, TERMINATED,
+};
+use crate::{clock, survivors};
 
 /// Attempts of a pod to start that may fail for want of a claim's volume before that is trouble: one is made for it meanwhile.
 const UNBOUND_BEFORE_TROUBLE: u32 = 2;
@@ -80,6 +83,32 @@ impl Pods {
     }
 }
 
+/// How often it is told that something of a pod can't be ended.
+const SURVIVORS_EVERY: Duration = Duration::from_secs(60);
+
+impl Pods {
+    /// Tells of pods of which something is left although all of it was killed.
+    pub(super) fn tell_of_survivors(&mut self, now: Instant) {
+        let mut found = Vec::new();
+        for entry in self.pods.values_mut() {
+            if entry.stage != Stage::Running || entry.gone_by.is_none_or(|at| at > now) {
+                continue;
+            }
+            entry.gone_by = Some(now + SURVIVORS_EVERY);
+            let left = survivors::of_pod(&entry.dir);
+            if left.is_empty() {
+                continue;
+            }
+            let message = format!("error killing pod: {}", survivors::sentence(&left));
+            tracing::warn!(namespace = entry.namespace, pod = entry.name, message, "a pod does not end");
+            found.extend(entry.pod().cloned().map(|pod| (pod, message)));
+        }
+        for (pod, message) in found {
+            self.record(&pod, Trouble::of_pod("FailedKillPod", message));
+        }
+    }
+}
+
 fn field_path(pod: &Pod, container: &str) -> String {
     let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
     let list = if init.into_iter().any(|init| init.name == container) { "initContainers" } else { "containers" };
@@ -109,7 +138,8 @@ fn of_end(entry: &Entry) -> Option<Trouble> {
             let shim = entry.shim.as_ref()?;
             let trouble = Trouble::of_pod(shim.reason.as_ref()?, shim.message.as_deref().unwrap_or_default());
             // Somebody has asked for this end.
-            Some(if trouble.reason == DEADLINE_EXCEEDED { trouble.normal() } else { trouble })
+            let asked_for = [DEADLINE_EXCEEDED, TERMINATED].contains(&trouble.reason.as_str());
+            Some(if asked_for { trouble.normal() } else { trouble })
         }
         _ => None,
     }
