@@ -2,7 +2,7 @@
 //!
 //! Called by the shim and by the agent; everything below them takes the time as an argument.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -16,4 +16,10 @@ pub(crate) fn now() -> Timestamp {
 #[allow(clippy::disallowed_methods)]
 pub(crate) fn monotonic() -> Instant {
     Instant::now()
+}
+
+/// The moment so many seconds later; far away where the clock has no such moment.
+pub(crate) fn after(at: Instant, seconds: u64) -> Instant {
+    const FAR: Duration = Duration::from_secs(2_147_483_647);
+    at + Duration::from_secs(seconds).min(FAR)
 }

@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn thawing_a_pod_without_groups_does_nothing() {
-        let hierarchy = Hierarchy::V2 { root: "/nowhere".into() };
-        thaw(&CgroupSpec { hierarchy, path: "pumice/nowhere/u".into() });
+        let hierarchy = Hierarchy::V2 { root: "/nowhere".into(), pids: true };
+        thaw(&CgroupSpec::of(hierarchy, "pumice/nowhere/u".into()));
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Ending {
         if let Err(error) = control::request_termination(dir, &why, Stop { grace_seconds }) {
             tracing::warn!(dir = %dir.display(), error = %error, "can't ask a shim to stop");
         }
-        let kill_at = clock::monotonic() + Duration::from_secs(grace_seconds);
+        let kill_at = clock::after(clock::monotonic(), grace_seconds);
         Some(Ending { dir: dir.to_owned(), kill_at, shim_killed: false })
     }
 

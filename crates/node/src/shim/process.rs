@@ -24,6 +24,7 @@ use super::rootfs::Layers;
 use super::spec::{ContainerSpec, ShimSpec};
 use super::status::{Exit, START_ERROR};
 use crate::cgroup::ContainerCgroup;
+use crate::files;
 use crate::procfs;
 
 /// Longest last message of a container, in bytes, as in Kubernetes.

@@ -130,7 +130,7 @@ impl Supervisor {
         let (init, main) = (names(&spec.init_containers), names(&spec.containers));
         let status = ShimStatus::new(init.iter().map(String::as_str), main.iter().map(String::as_str), clock::now());
         let slots = |count: usize| (0..count).map(|_| Slot::default()).collect::<Vec<_>>();
-        let deadline = spec.active_deadline_seconds.map(|seconds| after(clock::monotonic(), seconds));
+        let deadline = spec.active_deadline_seconds.map(|seconds| clock::after(clock::monotonic(), seconds));
         Ok(Supervisor {
             init: slots(init.len()),
             main: slots(main.len()),
@@ -304,7 +304,7 @@ impl Supervisor {
             let Some(restart) = control::requested_restart(&self.dir, &spec.name) else { continue };
             // Attempts count this run too.
             if restart.run + 1 == slot.attempts {
-                slot.kill_at = Some(after(at, restart.grace_seconds));
+                slot.kill_at = Some(clock::after(at, restart.grace_seconds));
                 if restart.grace_seconds > 0 && !slot.asked {
                     process.terminate();
                     slot.asked = true;
@@ -319,7 +319,7 @@ impl Supervisor {
 
     /// Starts or shortens the end of the pod.
     fn stop(&mut self, stop: Stop, at: Instant) {
-        let kill_at = after(at, stop.grace_seconds);
+        let kill_at = clock::after(at, stop.grace_seconds);
         match self.stopping {
             Some(before) if before <= kill_at => return,
             Some(_) => {
@@ -591,12 +591,6 @@ impl Supervisor {
             Role::Main => &self.spec.containers[index],
         }
     }
-}
-
-/// The moment so many seconds later; far away where the clock has no such moment.
-fn after(at: Instant, seconds: u64) -> Instant {
-    const FAR: Duration = Duration::from_secs(2_147_483_647);
-    at + Duration::from_secs(seconds).min(FAR)
 }
 
 fn start_error(text: &str, now: Timestamp) -> Exit {
