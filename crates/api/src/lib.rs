@@ -29,6 +29,7 @@ pub mod network_topology;
 pub mod nodeinfo;
 pub mod profile;
 pub mod reservation;
+pub mod retention;
 pub mod runs;
 pub mod scheduling;
 pub mod shard;

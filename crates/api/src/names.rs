@@ -121,10 +121,18 @@ pub const NOTES_ON_JOBS: &[&str] =
     &[AFTER_MET, EVICTED, ENDED_INDICES, REFUSED_INDICES, MEMORY_RAISES, POD_RETRIES, MEMORY_START];
 /// Reason of the state of a Job whose pods were given more memory than any node has.
 pub const MEMORY_EXCEEDS_NODES: &str = "MemoryExceedsNodes";
+/// How long finished work stays in a namespace, such as `7d`, `12h` or `off`; annotation of a Namespace.
+pub const FINISHED_TTL: &str = "pumice.sh/finished-ttl";
+/// Most finished Jobs of each kind that stay in a namespace, or `off`; annotation of a Namespace.
+pub const FINISHED_JOBS_MAX: &str = "pumice.sh/finished-jobs-max";
+/// Most finished pods that stay in a namespace, or `off`; annotation of a Namespace.
+pub const FINISHED_PODS_MAX: &str = "pumice.sh/finished-pods-max";
 /// Name of the CronJob that made a Job; label.
 pub const CRON_JOB: &str = "pumice.sh/cron-job";
 /// What a PodGroup that the controllers made for pods without one was made of; label.
 pub const MADE_OF: &str = "pumice.sh/made-of";
+/// Where a shard finds its bundle and records its results; variable of its container's environment.
+pub const BUNDLE_VARIABLE: &str = "PUMICE_BUNDLE";
 /// The bundle that a ConfigMap is a part of; label.
 pub const BUNDLE: &str = "pumice.sh/bundle";
 /// Annotations only the platform writes.

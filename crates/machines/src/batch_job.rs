@@ -108,6 +108,11 @@ pub fn outcome(job: &Job) -> Option<bool> {
     if holds(COMPLETE) { Some(true) } else { holds(FAILED).then_some(false) }
 }
 
+/// Whether a condition of this type, where it holds, is a Job's end.
+pub(crate) fn is_end(condition: &str) -> bool {
+    [COMPLETE, FAILED].contains(&condition)
+}
+
 /// Decides what to do about a Job now. `O(pods log pods + completions)`.
 pub fn step(view: &JobView<'_>, now: Timestamp) -> JobPlan {
     let mut plan = JobPlan::default();

@@ -18,6 +18,7 @@ pub mod plugins;
 pub mod pod_group;
 pub mod queue;
 pub mod replica_set;
+pub mod retention;
 pub mod sharding;
 pub mod stateful_set;
 mod usage;

@@ -16,7 +16,7 @@ use crate::Connection;
 use crate::names::{self, LabelError};
 
 /// The variable that a pod finds its bundle by.
-pub const VARIABLE: &str = "PUMICE_BUNDLE";
+pub const VARIABLE: &str = pumice_api::names::BUNDLE_VARIABLE;
 /// Longest text of a location in bytes.
 pub const TEXT_BYTES_MAX: usize = 8 << 10;
 
