@@ -83,8 +83,10 @@ pub fn controllers(args: &ControllersArgs) -> Result<()> {
     run(&args.cluster, async |client, stop| {
         let mut options = pumice_controllers::Options::new(client.clone());
         args.which.apply(&mut options).map_err(anyhow::Error::msg)?;
+        options.retention = args.retention.others();
         if args.own.own_cluster {
             options.enabled = options.enabled.with_workloads();
+            options.retention = Some(args.retention.own());
         }
         options.scheduler_names = match &args.scheduler_name[..] {
             [] => args.own.schedulers(),

@@ -17,6 +17,7 @@ mod meaningless;
 pub mod node;
 pub mod record;
 pub mod reserve;
+pub mod retention;
 pub mod scheduler;
 pub mod serving;
 pub mod simulate;
@@ -194,6 +195,8 @@ pub struct UpArgs {
     pub keep: record::KeepArgs,
     #[command(flatten)]
     pub history: history::HistoryArgs,
+    #[command(flatten)]
+    pub retention: retention::RetentionArgs,
     #[command(flatten)]
     pub node: node::MachineArgs,
     /// Whether this machine is a node

@@ -66,6 +66,9 @@ const CONTROLLERS: &[Line] = &[
     (BATCH, &["jobs/status", "jobs/finalizers", "cronjobs/status", "cronjobs/finalizers"], WRITE),
     (BATCH, &["cronjobs"], READ),
     (FLOW, &["jobflows", "jobtemplates"], READ),
+    // Finished ones leave, as long as their namespace wants.
+    (FLOW, &["jobflows"], &["delete"]),
+    (CORE, &["namespaces"], READ),
     (FLOW, &["jobflows/status", "jobflows/finalizers", "jobtemplates/status"], WRITE),
     (CORE, &["pods"], &["get", "list", "watch", "create", "update", "patch", "delete"]),
     (CORE, &["configmaps", "secrets", "services", "persistentvolumeclaims"], EDIT),

@@ -19,6 +19,8 @@ pub(crate) enum Part {
     HyperNodes,
     /// NodeShards.
     Sharding,
+    /// The removal of finished work.
+    Retention,
     /// Kubernetes' own ReplicaSets, Deployments, StatefulSets, Jobs and CronJobs.
     Workloads,
 }
@@ -37,6 +39,7 @@ const NAMES: &[(&str, Option<Part>)] = &[
     ("hyperNode-controller", Some(Part::HyperNodes)),
     ("sharding-controller", Some(Part::Sharding)),
     (WORKLOADS, Some(Part::Workloads)),
+    ("retention-controller", Some(Part::Retention)),
     // Volcano's names that nothing answers to yet.
     ("pg-controller", Some(Part::PodGroups)),
     ("colocation-config-controller", None),
@@ -126,12 +129,15 @@ mod tests {
         let cases = [
             (
                 "*,-sharding-controller",
-                vec![Part::Jobs, Part::JobFlows, Part::CronJobs, Part::PodGroups, Part::HyperNodes],
+                vec![Part::Jobs, Part::JobFlows, Part::CronJobs, Part::PodGroups, Part::HyperNodes, Part::Retention],
             ),
-            ("*", vec![Part::Jobs, Part::JobFlows, Part::CronJobs, Part::PodGroups, Part::HyperNodes, Part::Sharding]),
+            (
+                "*,-retention-controller",
+                vec![Part::Jobs, Part::JobFlows, Part::CronJobs, Part::PodGroups, Part::HyperNodes, Part::Sharding],
+            ),
             (
                 "+sharding-controller,*,-sharding-controller,-cronjob-controller",
-                vec![Part::Jobs, Part::JobFlows, Part::PodGroups, Part::HyperNodes, Part::Sharding],
+                vec![Part::Jobs, Part::JobFlows, Part::PodGroups, Part::HyperNodes, Part::Sharding, Part::Retention],
             ),
             ("hyperNode-controller, pg-controller", vec![Part::PodGroups, Part::HyperNodes]),
             ("workload-controller", vec![Part::Workloads]),
@@ -144,6 +150,7 @@ mod tests {
             Part::PodGroups,
             Part::HyperNodes,
             Part::Sharding,
+            Part::Retention,
             Part::Workloads,
         ];
         for (text, wanted) in cases {

@@ -1,5 +1,5 @@
-//! The controllers: Jobs, Queues, PodGroups, JobFlows, CronJobs, HyperNodes and NodeShards, and on a platform of our own
-//! Kubernetes' own workloads, carried out against a Kubernetes API.
+//! The controllers: Jobs, Queues, PodGroups, JobFlows, CronJobs, HyperNodes and NodeShards, the removal of finished work, and on
+//! a platform of our own Kubernetes' own workloads, carried out against a Kubernetes API.
 //!
 //! Invariant: everything is decided by `machines` from an index of what exists; the shell only feeds the index, carries plans
 //! out and feeds the answers back. Jobs and Queues have one task that owns all their state (`run`), each other controller has
@@ -33,6 +33,7 @@ mod node_table;
 mod pod_groups;
 mod profiles;
 mod queue;
+mod retention;
 mod run;
 mod settings;
 mod sharding;
@@ -47,6 +48,7 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, select_all};
 use kube::Client;
 use pumice_api::names;
+use pumice_api::retention::Retention;
 use pumice_cluster::{EventRecorder, Pace};
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +57,9 @@ use crate::metrics::Metrics;
 
 pub use enabled::{Enabled, EnabledError};
 pub use metrics::Handle;
+pub use pumice_machines::retention::Kind as FinishedKind;
 pub use pumice_machines::sharding::Sharding;
+pub use retention::TakenIn;
 pub use settings::SettingsPlace;
 
 /// Name under which the controllers record Events.
@@ -77,6 +81,10 @@ pub struct Options {
     pub sharding_settings: SettingsPlace,
     /// How they are where nothing stands there.
     pub sharding: Sharding,
+    /// How long finished work stays where its namespace does not say; none = nothing is removed, whatever namespaces say.
+    pub retention: Option<Retention>,
+    /// Nothing leaves before this says that the history has taken it in.
+    pub taken_in: Option<TakenIn>,
 }
 
 /// The controllers, ready to run.
@@ -105,6 +113,8 @@ impl Options {
             network_settings: Self::network_settings(NAMESPACE, "volcano"),
             sharding_settings: Self::sharding_settings(NAMESPACE, "volcano-sharding-configmap"),
             sharding: Sharding::default(),
+            retention: None,
+            taken_in: None,
         }
     }
 
@@ -145,7 +155,9 @@ impl Controllers {
 
     /// The controllers that are on, each with a loop of its own.
     fn parts(self, recorder: &EventRecorder) -> Vec<BoxFuture<'static, Result<(), Error>>> {
-        let Options { client, enabled, scheduler_names, network_settings, sharding_settings, sharding } = self.options;
+        let Options { client, enabled, scheduler_names, network_settings, sharding_settings, sharding, .. } =
+            self.options;
+        let (retention, taken_in) = (self.options.retention, self.options.taken_in);
         let with = || (client.clone(), recorder.clone());
         let metrics = || self.metrics.clone();
         let mut parts = Vec::new();
@@ -177,6 +189,11 @@ impl Controllers {
             let (client, recorder) = with();
             let shards = sharding::Shards::new(client.clone(), recorder, sharding_settings, sharding);
             parts.push(small_loop::run(client, shards, metrics()).boxed());
+        }
+        if let Some(retention) = retention.filter(|_| enabled.has(Part::Retention)) {
+            let is_own_cluster = enabled.has(Part::Workloads);
+            let removals = retention::Removals::new(client.clone(), metrics(), retention, is_own_cluster, taken_in);
+            parts.push(small_loop::run(client.clone(), removals, metrics()).boxed());
         }
         if enabled.has(Part::Workloads) {
             let (client, recorder) = with();

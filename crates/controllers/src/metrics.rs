@@ -14,6 +14,7 @@ use pumice_cluster::metrics::{Cell, Counts, Histogram, LINES_MAX, Page};
 use pumice_cluster::{Pace, Vitals};
 use pumice_machines::job::Effect;
 use pumice_machines::queue::GroupCounts;
+use pumice_machines::retention::{Kind, Reason};
 use tokio::time::Instant;
 
 use crate::clock;
@@ -37,6 +38,7 @@ struct Cells {
     creations: Histogram,
     job_ends: Counts<2>,
     flow_ends: Counts<2>,
+    removals: Counts<2>,
     queues: Mutex<BTreeMap<String, GroupCounts>>,
     leads: Cell,
 }
@@ -95,6 +97,7 @@ impl Default for Metrics {
             creations: Histogram::new(&creation),
             job_ends: Counts::new(["queue_name", "phase"]),
             flow_ends: Counts::new(["jobflow_namespace", "phase"]),
+            removals: Counts::new(["kind", "reason"]),
             queues: Mutex::default(),
             leads: Cell::default(),
         }))
@@ -137,6 +140,11 @@ impl Metrics {
         if let Some(phase @ (FlowPhase::Succeed | FlowPhase::Failed)) = phase {
             self.0.flow_ends.add([namespace, phase.as_str()]);
         }
+    }
+
+    /// Finished work has left.
+    pub fn removed(&self, kind: Kind, reason: Reason) {
+        self.0.removals.add([kind.word(), reason.word()]);
     }
 
     /// A plan for a job begins.
@@ -204,6 +212,9 @@ impl Metrics {
             "Jobs that came to an end, by queue and phase",
             &cells.job_ends,
         );
+        let help =
+            "Finished work that was removed, by kind and whether for its age or because there was more than is kept";
+        page.counts("pumice_controllers_removed_total", help, &cells.removals);
         let loops = whole(&cells.loops);
         type Of = fn(&Rounds) -> &Cell;
         let numbers: [(&str, &str, &str, Of); 4] = [
@@ -313,6 +324,7 @@ mod tests {
         metrics.flow_ended("team", Some(&FlowPhase::Running));
         metrics.0.job_ends.add(["a", "Completed"]);
         metrics.0.job_ends.add(["a", "Terminated"]);
+        metrics.removed(Kind::JobFlow, Reason::Number);
         metrics.of("cronjob").stand(3, 2);
         metrics.of("cronjob").ended(Duration::from_millis(3), false);
         metrics.of("cronjob").crashed();
@@ -323,6 +335,7 @@ mod tests {
             "volcano_jobflow_succeed_phase_count{jobflow_namespace=\"team\"} 1\n",
             "volcano_job_completed_phase_count{queue_name=\"a\"} 1\n",
             "pumice_controllers_job_ends_total{queue_name=\"a\",phase=\"Terminated\"} 1\n",
+            "pumice_controllers_removed_total{kind=\"JobFlow\",reason=\"number\"} 1\n",
             "pumice_controllers_waiting{controller=\"cronjob\"} 3\n",
             "pumice_controllers_plans{controller=\"cronjob\"} 2\n",
             "pumice_controllers_retries_total{controller=\"cronjob\"} 1\n",

@@ -9,12 +9,15 @@ use pumice_cluster::Vitals;
 
 use crate::database::Database;
 use crate::numbers::Numbers;
+use crate::pending::Watched;
+use crate::progress::Progress;
 
 /// Asks the history; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Handle {
     state: Arc<RwLock<State>>,
     numbers: Numbers,
+    progress: Progress,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -54,6 +57,15 @@ impl Handle {
     pub(crate) fn failed(&self, why: String) {
         self.numbers.failed(why.clone());
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Failed(why);
+    }
+
+    /// Whether all that was told of a kind up to a resource version is written, and every kind was listed. Waits for nothing.
+    pub fn has_taken_in(&self, watched: Option<Watched>, version: &str) -> bool {
+        self.look().is_ok() && self.progress.has(watched, version)
+    }
+
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     pub(crate) fn numbers(&self) -> &Numbers {

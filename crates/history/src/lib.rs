@@ -21,6 +21,7 @@ mod feed;
 mod handle;
 mod numbers;
 pub mod pending;
+mod progress;
 pub mod query;
 pub mod rows;
 pub mod statements;
@@ -133,12 +134,13 @@ impl History {
         };
         let cursors = writer::cursors(&database).await.map_err(Error::Cursors)?;
         let running = writer::running(&database).await.map_err(Error::Cursors)?;
+        self.handle.progress().written(&cursors);
         self.handle.opened(database.clone());
         tracing::info!(%place, days, "the history is written");
         let (sender, entries) = mpsc::channel(ENTRIES_MAX);
         let watching = feed::watch(client, cursors.clone(), running, sender);
-        let numbers = self.handle.numbers().clone();
-        let writer = writer::Writer { database: database.clone(), entries, cursors, days, numbers };
+        let (numbers, progress) = (self.handle.numbers().clone(), self.handle.progress().clone());
+        let writer = writer::Writer { database: database.clone(), entries, cursors, days, numbers, progress };
         tokio::select! {
             () = writer.run(shutdown.clone()) => {}
             // They end because nobody listens any more; the writer has still to write what it heard.

@@ -98,6 +98,11 @@ impl Pending {
         Pending { cursors, ..Pending::default() }
     }
 
+    /// How far the rows go that were added.
+    pub fn cursors(&self) -> &BTreeMap<Watched, Cursor> {
+        &self.cursors
+    }
+
     /// Adds an entry that came at `now`.
     pub fn add(&mut self, dialect: Dialect, entry: Entry, now: i64) {
         match entry {

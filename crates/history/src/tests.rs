@@ -11,6 +11,7 @@ use crate::clock;
 use crate::database::{Database, Place};
 use crate::numbers::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};
+use crate::progress::Progress;
 use crate::query::{self, GroupBy, QueryError, Question};
 use crate::rows::{Cell, Kind, Row, Table};
 use crate::statements::Statement;
@@ -422,7 +423,14 @@ fn the_writer_forgets_by_itself_what_was_gone_for_longer_than_it_keeps() {
             let (sender, entries) = mpsc::channel(8);
             let stop = CancellationToken::new();
             let (cursors, numbers) = (BTreeMap::new(), Numbers::default());
-            let writer = writer::Writer { database: database.clone(), entries, cursors, days: 7, numbers };
+            let writer = writer::Writer {
+                database: database.clone(),
+                entries,
+                cursors,
+                days: 7,
+                numbers,
+                progress: Progress::default(),
+            };
             let looking = async {
                 loop {
                     let (jobs, _) = query::jobs(database, &Question::default()).await.unwrap();

@@ -14,6 +14,7 @@ use crate::clock;
 use crate::database::{Database, DatabaseError};
 use crate::numbers::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};
+use crate::progress::Progress;
 use crate::rows::{Cell, Kind};
 use crate::statements::Statement;
 
@@ -39,6 +40,7 @@ pub(crate) struct Writer {
     pub cursors: BTreeMap<Watched, Cursor>,
     pub days: u32,
     pub numbers: Numbers,
+    pub progress: Progress,
 }
 
 impl Writer {
@@ -79,6 +81,7 @@ impl Writer {
             if !self.commit(&pending.take(dialect), weight, &shutdown).await {
                 return;
             }
+            self.progress.written(pending.cursors());
         }
     }
 

@@ -103,6 +103,8 @@ pub struct ControllersArgs {
     #[command(flatten)]
     pub which: super::controllers::WhichArgs,
     #[command(flatten)]
+    pub retention: super::retention::RetentionArgs,
+    #[command(flatten)]
     pub serving: super::serving::ServingArgs,
     #[command(flatten)]
     pub lease: LeaseArgs,

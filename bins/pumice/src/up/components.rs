@@ -12,6 +12,8 @@ use pumice_api::names;
 use pumice_apiserver::ApiServer;
 use pumice_auth::Identity;
 use pumice_cluster::{Client, client_over};
+use pumice_controllers::{FinishedKind, TakenIn};
+use pumice_history::pending::Watched;
 use pumice_history::{LastRuns, Place};
 use pumice_node::{ShimCommand, SimulatedHandle, SimulatedOptions};
 use pumice_scheduler::{AskRuns, PastRuns};
@@ -53,11 +55,12 @@ impl Components {
         let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
 
         // First of all: what goes before it looks has an unknown end.
-        let mut past_runs = None;
+        let (mut past_runs, mut taken_in) = (None, None);
         if let Some(place) = history {
             let days = args.history.keep.history_days;
             let history = pumice_history::Options { client: client(names::USER_HISTORY), place, days }.build();
             past_runs = Some(ask_for_runs(history.handle()));
+            taken_in = Some(ask_for_progress(history.handle()));
             let _ = late.history.set(history.handle());
             components.spawn(late::HISTORY, |stop| async move {
                 history.run(stop).await;
@@ -72,6 +75,8 @@ impl Components {
         let mut controlling = pumice_controllers::Options::new(client(names::USER_CONTROLLERS));
         controlling.scheduler_names.clone_from(&options.scheduler_names);
         controlling.enabled = controlling.enabled.with_workloads();
+        controlling.retention = Some(args.retention.own());
+        controlling.taken_in = taken_in;
         let controllers = controlling.build();
         components.spawn(late::CONTROLLERS, |stop| controllers.run(stop));
 
@@ -163,6 +168,20 @@ fn ask_for_runs(history: pumice_history::Handle) -> AskRuns {
     })
 }
 
+/// Tells the controllers what may be removed because the history has it.
+fn ask_for_progress(history: pumice_history::Handle) -> TakenIn {
+    Arc::new(move |kind, version| {
+        let watched = match kind {
+            FinishedKind::Job => Some(Watched::Jobs),
+            FinishedKind::BatchJob => Some(Watched::KubernetesJobs),
+            FinishedKind::Pod => Some(Watched::Pods),
+            // There is no history of flows, but of the Jobs that go with them.
+            FinishedKind::JobFlow => None,
+        };
+        history.has_taken_in(watched, version)
+    })
+}
+
 /// Waits until a file is there, if one is named; `false` when `stop` came first.
 async fn appears(file: Option<&Path>, stop: &CancellationToken) -> bool {
     let Some(file) = file else { return true };
@@ -192,6 +211,11 @@ pub fn node_options(args: &MachineArgs, data: &Path, name: &str, client: Client)
     options.memory_bytes = amount("--memory", args.memory.as_deref())?.map(|memory| memory.value());
     options.pods_max = args.pods;
     options.pod_pids_max = u32::try_from(args.pod_pids_limit).ok().filter(|limit| *limit > 0);
+    let log_size = amount("--container-log-max-size", args.container_log_max_size.as_deref())?;
+    if let Some(size) = log_size {
+        options.log_bytes_max = u64::try_from(size.value()).unwrap_or(0);
+        ensure!(options.log_bytes_max > 0, "--container-log-max-size must be more than nothing; try 256Mi");
+    }
     // A pod without an image is this machine as its user knows it, so it finds the same programs.
     if let Some(path) = std::env::var_os("PATH").and_then(|path| path.into_string().ok()).filter(|p| !p.is_empty()) {
         options.default_path = path;

@@ -26,6 +26,9 @@ use tokio_util::sync::CancellationToken;
 /// Nothing here takes as long, unless it is broken.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
+/// How often is looked at what no watch tells.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 pub struct Cluster {
     pub admin: Client,
     server: ApiServer,
@@ -264,6 +267,16 @@ impl Cluster {
         };
         tokio::time::timeout(DEADLINE, found).await.unwrap_or_else(|_| panic!("no event {reason} about {job}"))
     }
+}
+
+/// Waits until something holds.
+pub async fn eventually<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
+    let waiting = async {
+        while !holds().await {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, waiting).await.unwrap_or_else(|_| panic!("in vain: {what}"));
 }
 
 fn as_admin(server: &ApiServer) -> pumice_apiserver::ClientService {

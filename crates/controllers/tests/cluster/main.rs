@@ -14,6 +14,7 @@ mod metrics;
 mod pod_groups;
 mod queues;
 mod restarts;
+mod retention;
 mod shards;
 mod trouble;
 mod workloads;
