@@ -65,6 +65,7 @@ impl Api {
             .service_accounts(tokens, ca.pem())
             .connections(Room::for_descriptors(descriptors::limit()))
             .warn_room(args.warn_room)
+            .events(args.events.limits())
             .metrics();
         if args.admission {
             builder = builder.admission(Arc::new(admission));

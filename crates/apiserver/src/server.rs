@@ -24,6 +24,7 @@ use crate::audit::AuditLog;
 use crate::body::Body;
 use crate::clock::{Clock, SystemClock};
 use crate::connections::Room;
+use crate::expiry::EventLimits;
 use crate::flow::Flow;
 use crate::gates::GatesCell;
 use crate::health::{Health, Weight};
@@ -88,6 +89,7 @@ pub struct Builder {
     warn_room_bytes: u64,
     audit: Option<AuditLog>,
     connections: Arc<Room>,
+    events: EventLimits,
 }
 
 /// Something that must be well before work is taken: its name, and a look that says why it isn't.
@@ -104,6 +106,12 @@ impl Builder {
     /// smaller than ten times that it is a tenth.
     pub fn warn_room(mut self, bytes: u64) -> Self {
         self.warn_room_bytes = bytes;
+        self
+    }
+
+    /// How long Events stay; an hour by default.
+    pub fn events(mut self, limits: EventLimits) -> Self {
+        self.events = limits;
         self
     }
 
@@ -210,7 +218,7 @@ impl Builder {
         tasks.spawn(gc::run(Arc::clone(&state), stop.clone()));
         tasks.spawn(companions);
         tasks.spawn(endpoints::keep(Arc::clone(&state), stop.clone()));
-        tasks.spawn(expiry::run(Arc::clone(&state), stop.clone()));
+        tasks.spawn(expiry::run(Arc::clone(&state), self.events, stop.clone()));
         tasks.spawn(disruption::keep(Arc::clone(&state), stop.clone()));
         tasks.spawn(quota::keep(Arc::clone(&state), stop.clone()));
         tasks.spawn(volumes::keep(Arc::clone(&state), stop.clone()));
@@ -254,6 +262,7 @@ impl ApiServer {
             warn_room_bytes: WARN_ROOM_BYTES,
             audit: None,
             connections: Arc::default(),
+            events: EventLimits::default(),
         }
     }
 

@@ -2,10 +2,12 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{ArgAction, Args};
-use pumice_apiserver::{AuditOptions, AuditPolicy};
+use pumice_api::retention::TimeBound;
+use pumice_apiserver::{AuditOptions, AuditPolicy, EventLimits};
 use pumice_units::Quantity;
 
 use super::DataDir;
@@ -27,6 +29,8 @@ pub struct ApiArgs {
     #[arg(long, value_name = "BYTES", default_value = "1Gi", value_parser = bytes)]
     pub warn_room: u64,
     #[command(flatten)]
+    pub events: EventArgs,
+    #[command(flatten)]
     pub audit: AuditArgs,
 }
 
@@ -34,6 +38,30 @@ fn bytes(text: &str) -> Result<u64, String> {
     let amount: Option<Quantity> = text.parse().ok();
     let bytes = amount.and_then(|amount| u64::try_from(amount.value()).ok());
     bytes.ok_or_else(|| format!("{text:?} is no amount of bytes; try 1Gi"))
+}
+
+/// How long Events stay.
+#[derive(Debug, Args)]
+pub struct EventArgs {
+    /// How long Events stay after they were last seen
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = life)]
+    pub event_ttl: Duration,
+    /// Most Events that stay; the namespaces that have the most lose their oldest
+    #[arg(long, value_name = "N", default_value_t = EventLimits::default().count_max)]
+    pub events_max: usize,
+}
+
+impl EventArgs {
+    /// What the server is told.
+    pub fn limits(&self) -> EventLimits {
+        EventLimits { life: self.event_ttl, count_max: self.events_max }
+    }
+}
+
+/// A time as for finished work, which Events can't do without.
+fn life(text: &str) -> Result<Duration, String> {
+    let bound: TimeBound = text.parse().map_err(|_| format!("{text:?} is no time; try 1h or 2d"))?;
+    bound.0.ok_or_else(|| "Events can't stay for ever; try 1h or 2d".to_owned())
 }
 
 /// Who did what.

@@ -1,9 +1,14 @@
-//! Namespaces: phase, the finalizer that empties them, those that stay.
+//! Namespaces: phase, the finalizer that empties them, those that stay, and how long finished work stays in them.
 
+use std::collections::BTreeMap;
+
+use pumice_api::retention::Retention;
+use pumice_objects::field::FieldError;
 use pumice_objects::names::NameRule;
 use pumice_objects::status::{GroupResource, Status};
 use serde_json::{Value, json};
 
+use super::problems::Problems;
 use super::{Hook, Strategy};
 
 /// Namespaces that can't be deleted.
@@ -28,6 +33,14 @@ impl Strategy for Namespace {
         Ok(())
     }
 
+    fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+        bounds(object, &Value::Null)
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        bounds(new, old)
+    }
+
     fn may_delete(&self, object: &Value) -> Result<(), Status> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         if PERMANENT.contains(&name) {
@@ -45,10 +58,50 @@ impl Strategy for Namespace {
     }
 }
 
+/// Bounds of finished work that can't be read. One that stood there before may stay, so that the rest can be changed.
+fn bounds(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut problems = Problems::default();
+    let annotations = |object: &Value| object["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    let before = annotations(old);
+    let changed = annotations(new).into_iter().filter(|(key, text)| before.get(key) != Some(text));
+    let changed: BTreeMap<String, String> =
+        changed.filter_map(|(key, text)| Some((key, text.as_str()?.to_owned()))).collect();
+    for error in Retention::default().of_namespace(&changed).1 {
+        let path = format!("metadata.annotations[{}]", error.annotation);
+        problems.invalid(&path, &json!(changed.get(error.annotation)), &error.error.to_string());
+    }
+    problems.into_errors()
+}
+
 fn label(object: &mut Value) {
     let name = object["metadata"]["name"].clone();
     if !object["metadata"]["labels"].is_object() {
         object["metadata"]["labels"] = json!({});
     }
     object["metadata"]["labels"][NAME_LABEL] = name;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_that_cannot_be_read_are_refused_where_they_are_new() {
+        let object = |annotations: Value| json!({"metadata": {"name": "n", "annotations": annotations}});
+        let texts = |errors: Vec<FieldError>| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let good =
+            object(json!({"pumice.sh/finished-ttl": "12h", "pumice.sh/finished-jobs-max": "off", "else": "lots"}));
+        assert_eq!(texts(Namespace.validate_create(&good)), [""; 0]);
+        let bad = object(json!({"pumice.sh/finished-ttl": "soon", "pumice.sh/finished-pods-max": "-1"}));
+        assert_eq!(
+            texts(Namespace.validate_create(&bad)),
+            [
+                "metadata.annotations[pumice.sh/finished-ttl]: Invalid value: \"soon\": \"soon\" is no time; try 7d, 12h or off",
+                "metadata.annotations[pumice.sh/finished-pods-max]: Invalid value: \"-1\": \"-1\" is no number; try 1000 or off",
+            ]
+        );
+        assert_eq!(Namespace.validate_update(&bad, &good).len(), 2);
+        assert_eq!(texts(Namespace.validate_update(&bad, &bad)), [""; 0], "it stood there before");
+        assert_eq!(texts(Namespace.validate_update(&good, &bad)), [""; 0]);
+    }
 }
