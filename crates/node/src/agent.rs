@@ -230,6 +230,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         memory_bytes: capacity.memory_bytes,
         api_port: options.api_port,
         pod_pids_max: options.pod_pids_max,
+        log_bytes_max: options.log_bytes_max,
     });
     let index = PodIndex::default();
     let sampler = Sampler {

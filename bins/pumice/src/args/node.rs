@@ -26,6 +26,9 @@ pub struct MachineArgs {
     #[arg(long, value_name = "N", default_value_t = i64::from(pumice_node::POD_PIDS_MAX), allow_negative_numbers = true,
           value_parser = clap::value_parser!(i64).range(-1..=i64::from(u32::MAX)))]
     pub pod_pids_limit: i64,
+    /// Size at which the log of a container is begun anew, such as 256Mi; as much before it is kept [default: 256Mi]
+    #[arg(long, value_name = "QUANTITY")]
+    pub container_log_max_size: Option<String>,
 }
 
 /// `pumice node run`.

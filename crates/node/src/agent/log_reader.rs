@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::log_query::LogQuery;
 use super::shim_watch::LogWatch;
-use crate::shim::logs::{log_path, rotated_path};
+use crate::shim::logs::{gone_bytes, log_path, rotated_path};
 use crate::shim::status::{ShimPhase, ShimStatus};
 
 /// How often a log that is followed is looked at where the kernel gives no more watches.
@@ -47,6 +47,7 @@ pub(crate) fn stream(source: Source) -> impl Stream<Item = io::Result<Frame<Byte
         watch: None,
         pending: Vec::new(),
         whole_line: true,
+        preface: None,
     };
     futures::stream::try_unfold(reader, |mut reader| async move {
         let piece = reader.next().await?;
@@ -64,6 +65,8 @@ struct Reader {
     left: Option<u64>,
     /// Whether the next piece of text starts a line.
     whole_line: bool,
+    /// What is said before the first line that is read.
+    preface: Option<String>,
 }
 
 impl Reader {
@@ -76,6 +79,7 @@ impl Reader {
             self.begun = true;
             // Watched before it is read: what comes meanwhile is news.
             self.watch = self.source.query.follow.then(|| self.watch()).flatten();
+            self.preface = self.preface();
             if let Some(lines) = self.source.query.tail_lines {
                 let text = self.tail(lines).await?;
                 if !text.is_empty() {
@@ -101,6 +105,16 @@ impl Reader {
                 None => tokio::time::sleep(LOOK_EVERY).await,
             }
         }
+    }
+
+    /// Says that the beginning of a log is gone, to who asked for all of it.
+    fn preface(&self) -> Option<String> {
+        let LogQuery { tail_lines: None, since: None, .. } = self.source.query else { return None };
+        let path = log_path(&self.source.dir, &self.source.container, self.source.attempt);
+        let gone = Some(gone_bytes(&path)).filter(|gone| *gone > 0)?;
+        Some(format!(
+            "[pumice: the first {gone} bytes of this log are gone: it was larger than what is kept of a log]\n"
+        ))
     }
 
     fn watch(&self) -> Option<LogWatch> {
@@ -174,6 +188,12 @@ impl Reader {
             let lines: Vec<u8> = self.pending.drain(..end).collect();
             let mut text = Vec::with_capacity(lines.len());
             for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                if let Some(preface) = self.preface.take() {
+                    // It has the time of the line that it stands before.
+                    let time = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+                    let said = [time, b" stdout F ", preface.as_bytes()].concat();
+                    render(&said, &self.source.query, &mut self.whole_line, &mut text);
+                }
                 render(line, &self.source.query, &mut self.whole_line, &mut text);
             }
             if !text.is_empty() {
@@ -339,6 +359,31 @@ mod tests {
         for (tail_lines, expected) in [(None, "a\nb\nc\n"), (Some(2), "b\nc\n"), (Some(1), "c\n"), (Some(0), "")] {
             let query = LogQuery { tail_lines, ..LogQuery::default() };
             assert_eq!(read(dir.path(), query).collect::<String>().await, expected, "{tail_lines:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_log_that_lost_its_beginning_says_so_to_who_reads_it_from_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, path) = running(dir.path());
+        append(&rotated_path(&path), &["a"]);
+        append(&path, &["b"]);
+        std::fs::write(path.with_extension("log.gone"), "123").unwrap();
+        let all = LogQuery::default;
+        let said = "[pumice: the first 123 bytes of this log are gone: it was larger than what is kept of a log]\n";
+        let time = "2023-11-14T22:13:20Z ";
+        for (query, expected) in [
+            (all(), format!("{said}a\nb\n")),
+            (LogQuery { timestamps: true, ..all() }, format!("{time}{said}{time}a\n{time}b\n")),
+            (LogQuery { limit_bytes: Some(8), ..all() }, "[pumice:".to_owned()),
+            (LogQuery { tail_lines: Some(9), ..all() }, "a\nb\n".to_owned()),
+            (LogQuery { since: Some(Timestamp::UNIX_EPOCH), ..all() }, "a\nb\n".to_owned()),
+        ] {
+            assert_eq!(read(dir.path(), query.clone()).collect::<String>().await, expected, "{query:?}");
+        }
+        for unreadable in ["", "-5", "many", "0", "123456789012345678901"] {
+            std::fs::write(path.with_extension("log.gone"), unreadable).unwrap();
+            assert_eq!(read(dir.path(), all()).collect::<String>().await, "a\nb\n", "{unreadable}");
         }
     }
 

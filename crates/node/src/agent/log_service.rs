@@ -159,7 +159,7 @@ mod tests {
         status.containers[0].state = ContainerState::Terminated(exit);
         status.write(dir, Durability::Process).unwrap();
         let path = log_path(dir, "c", 0);
-        drop(LogFile::open(path.clone()).unwrap());
+        drop(LogFile::open(path.clone(), 1 << 20).unwrap());
         let lines = "2023-11-14T22:13:20.000000000Z stdout F one\n\
                      2023-11-14T22:13:21.000000000Z stderr P tw\n\
                      2023-11-14T22:13:21.500000000Z stderr F o\n\

@@ -45,6 +45,8 @@ pub struct Options {
     /// The port where the API server reaches [`super::Handle::answer`], on this machine's address; none where it is in the
     /// same process.
     pub kubelet_port: Option<u16>,
+    /// Size at which a container's log is moved aside, in bytes; as much before it is kept.
+    pub log_bytes_max: u64,
 }
 
 /// Pods at most unless said otherwise.
@@ -72,6 +74,7 @@ impl Options {
             starts_max: cores.saturating_mul(2).saturating_add(2),
             api_port: None,
             kubelet_port: None,
+            log_bytes_max: crate::shim::logs::LOG_BYTES_MAX,
         }
     }
 }

@@ -157,6 +157,7 @@ pub(crate) mod tests {
             cgroup: None,
             memory_volumes: Vec::new(),
             hidden: Vec::new(),
+            log_bytes_max: 1 << 20,
             init_containers: Vec::new(),
             containers: Vec::new(),
         };

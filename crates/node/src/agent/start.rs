@@ -57,6 +57,7 @@ pub(crate) struct NodeContext {
     pub memory_bytes: i64,
     pub api_port: Option<u16>,
     pub pod_pids_max: Option<u32>,
+    pub log_bytes_max: u64,
 }
 
 /// One pod to start.
@@ -240,6 +241,7 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved) -> S
         }),
         memory_volumes: resolved.memory_volumes,
         hidden: vec![context.data_dir.clone()],
+        log_bytes_max: context.log_bytes_max,
         init_containers: resolved.init_containers,
         containers: resolved.containers,
     }

@@ -1,7 +1,8 @@
 //! A container's output into a file in the format of the Container Runtime Interface.
 //!
 //! `<time> <stdout|stderr> <F|P> <text>\n`, where `P` is a piece of a line without its end. Invariant:
-//! the container is never held up by whoever reads the file, and its log takes bounded disk space.
+//! the container is never held up by whoever reads the file, and its log takes bounded disk space. How much of its beginning
+//! went for that stands beside it, so that a reader can be told.
 //! Called by the shim's loop whenever a pipe has something.
 
 use std::fs::{self, File};
@@ -12,12 +13,16 @@ use jiff::Timestamp;
 use pumice_metrics::LossyLines;
 
 use super::journal;
-use crate::files::{append_private, private_dir};
+use crate::files::{self, Durability, append_private, private_dir};
 
 /// A line longer than this is written in pieces, as containerd does.
 const LINE_BYTES_MAX: usize = 16 << 10;
-/// A log larger than this is moved aside; one older file is kept.
-const FILE_BYTES_MAX: u64 = 256 << 20;
+/// A log larger than this is moved aside, unless the pod's spec says otherwise; one older file is kept.
+pub(crate) const LOG_BYTES_MAX: u64 = 256 << 20;
+/// What stands before the text of a line: a time to the nanosecond, the stream and the tag.
+const HEAD_BYTES: u64 = 40;
+/// Longest number of bytes in decimal.
+const NUMBER_BYTES_MAX: u64 = 20;
 /// Bytes taken from a pipe at once, so that one container does not starve the others.
 const READ_BYTES_MAX: usize = 64 << 10;
 
@@ -52,30 +57,51 @@ pub(crate) fn rotated_path(path: &Path) -> PathBuf {
     path.with_extension("log.1")
 }
 
+/// Where it stands how many bytes of a log's text are gone.
+fn gone_path(path: &Path) -> PathBuf {
+    path.with_extension("log.gone")
+}
+
+/// How many bytes of text went from a log's beginning.
+pub(crate) fn gone_bytes(path: &Path) -> u64 {
+    let bytes = files::read_bounded(&gone_path(path), NUMBER_BYTES_MAX).unwrap_or_default();
+    std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
 /// The log file of one run of a container.
 pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
+    bytes_max: u64,
     bytes: u64,
     lines: LossyLines,
     /// Why lines are lost just now: it is said once.
     failing: Option<String>,
+    /// Bytes of text: in the file, in the one that was moved aside, and in those before it, which are gone.
+    text: u64,
+    text_aside: u64,
+    text_gone: u64,
 }
 
 impl LogFile {
-    /// Opens a log for appending.
-    pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
+    /// Opens a log for appending, which is moved aside when it would become larger than `bytes_max`.
+    pub(crate) fn open(path: PathBuf, bytes_max: u64) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
             private_dir(parent)?;
         }
         let file = append_private(&path)?;
         let bytes = file.metadata()?.len();
-        Ok(LogFile { path, file, bytes, lines: LossyLines::new(), failing: None })
+        // A run has a file of its own, so what is there already is next to nothing, and its heads are not looked for.
+        let text_aside = fs::metadata(rotated_path(&path)).map_or(0, |aside| aside.len());
+        let text_gone = gone_bytes(&path);
+        let (text, lines) = (bytes, LossyLines::new());
+        Ok(LogFile { path, file, bytes_max, bytes, text, text_aside, text_gone, lines, failing: None })
     }
 
     /// Writes whole lines. Those that the disk doesn't take are lost, and reported by a line when it takes some again.
     fn write(&mut self, lines: &[u8], now: Timestamp) {
-        if self.bytes + lines.len() as u64 > FILE_BYTES_MAX
+        if self.bytes > 0
+            && self.bytes + lines.len() as u64 > self.bytes_max
             && let Err(error) = self.rotate()
         {
             self.fails(&error);
@@ -84,6 +110,8 @@ impl LogFile {
         let report = |lost| lost_line(lost, reason, now);
         let written = self.lines.write(&mut self.file, lines, report);
         self.bytes += written.bytes;
+        let heads = lines.iter().filter(|byte| **byte == b'\n').count() as u64 * HEAD_BYTES;
+        self.text += written.bytes.saturating_sub(heads);
         if let Some(lost) = written.reported {
             journal::write(&format!("{}: {lost} lines were lost", self.path.display()));
         }
@@ -105,10 +133,19 @@ impl LogFile {
     fn rotate(&mut self) -> io::Result<()> {
         let fresh = self.path.with_extension("log.new");
         let file = append_private(&fresh)?;
+        let gone = self.text_gone + self.text_aside;
+        if gone > 0
+            && let Err(error) =
+                files::write_atomic(&gone_path(&self.path), gone.to_string().as_bytes(), Durability::Process)
+        {
+            // A reader is then told of fewer bytes than are gone, which is no reason to lose lines.
+            journal::write(&format!("{}: what is gone is not written down: {error}", self.path.display()));
+        }
         fs::rename(&self.path, rotated_path(&self.path))?;
         fs::rename(&fresh, &self.path)?;
         self.file = file;
-        self.bytes = 0;
+        (self.text_gone, self.text_aside) = (gone, self.text);
+        (self.bytes, self.text) = (0, 0);
         Ok(())
     }
 
@@ -285,23 +322,33 @@ mod tests {
     fn a_log_takes_bounded_space() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c/0.log");
-        let mut log = LogFile::open(path.clone()).unwrap();
-        for line in ["first\n", "second\n", "third\n"] {
-            // As if so much had been written.
-            log.bytes = FILE_BYTES_MAX - 3;
-            log.write(line.as_bytes(), at());
-        }
-        log.write(b"more\n", at());
-        assert_eq!(fs::read_to_string(&path).unwrap(), "third\nmore\n");
-        assert_eq!(fs::read_to_string(rotated_path(&path)).unwrap(), "second\n");
-        assert_eq!(fs::read_dir(dir.path().join("c")).unwrap().count(), 2);
+        let mut log = LogFile::open(path.clone(), 100).unwrap();
+        let stored = |text: &str| rendered(&[text.as_bytes()]).0;
+        let mut write = |text: &str| log.write(stored(text).as_bytes(), at());
+        write("first\n");
+        write("second\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), stored("first\nsecond\n"));
+        assert!(!rotated_path(&path).exists());
+        write("third\n");
+        assert_eq!(gone_bytes(&path), 0, "all of it is there, in two files");
+        assert_eq!(fs::read_to_string(rotated_path(&path)).unwrap(), stored("first\nsecond\n"));
+        // More at once than a file holds.
+        let much = "x\n".repeat(9);
+        write(&much);
+        assert_eq!(fs::read_to_string(&path).unwrap(), stored(&much));
+        assert_eq!(fs::read_to_string(rotated_path(&path)).unwrap(), stored("third\n"));
+        assert_eq!(gone_bytes(&path), 13, "first and second");
+        write("last\n");
+        assert_eq!(gone_bytes(&path), 19);
+        let names = fs::read_dir(dir.path().join("c")).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<std::collections::BTreeSet<_>>().len(), 3);
     }
 
     #[test]
     fn lines_that_a_full_disk_refused_are_told_of_in_the_log() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c/0.log");
-        let mut log = LogFile::open(path.clone()).unwrap();
+        let mut log = LogFile::open(path.clone(), LOG_BYTES_MAX).unwrap();
         let file = std::mem::replace(&mut log.file, File::options().write(true).open("/dev/full").unwrap());
         log.write(b"first\nsecond\n", at());
         log.write(b"third\n", at());

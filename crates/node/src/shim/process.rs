@@ -86,7 +86,7 @@ impl Process {
             None => None,
         };
         let log_file = log_path(dir, &container.name, attempt);
-        let log = LogFile::open(log_file.clone())?;
+        let log = LogFile::open(log_file.clone(), spec.log_bytes_max)?;
         let (report, report_end) = pipe()?;
         let (stdout, stdout_end) = pipe()?;
         let (stderr, stderr_end) = pipe()?;

@@ -63,10 +63,17 @@ pub struct ShimSpec {
     pub memory_volumes: Vec<MemoryVolume>,
     /// Host directories that its containers must not see.
     pub hidden: Vec<PathBuf>,
+    /// Size at which a container's log is moved aside, in bytes.
+    #[serde(default = "log_bytes_max")]
+    pub log_bytes_max: u64,
     /// Run one after the other, each to success.
     pub init_containers: Vec<ContainerSpec>,
     /// Run side by side.
     pub containers: Vec<ContainerSpec>,
+}
+
+fn log_bytes_max() -> u64 {
+    super::logs::LOG_BYTES_MAX
 }
 
 impl ShimSpec {
