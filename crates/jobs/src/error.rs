@@ -87,6 +87,18 @@ pub enum Error {
         /// Where.
         namespace: String,
     },
+    /// The job has ended, and its object is gone since.
+    #[error("job {name} in namespace {namespace} ended {ended} and has been removed")]
+    Removed {
+        /// The name looked for.
+        name: String,
+        /// Where.
+        namespace: String,
+        /// When it ended, for people.
+        ended: String,
+        /// What names the namespace again in a command, where that is needed.
+        flag: String,
+    },
     /// `last` was asked for and there is none.
     #[error("no job at all in namespace {namespace}")]
     NoJobs {
@@ -194,9 +206,10 @@ impl Error {
             Error::Place(PlaceError::Call(error) | PlaceError::Rights { source: error, .. })
             | Error::Bundle(BundleError::Place(PlaceError::Call(error))) => exit_of_class(error.class()),
             Error::NoJob { .. } | Error::NoJobs { .. } | Error::NoMatch { .. } | Error::NoPod { .. } => Exit::NotFound,
-            Error::Results(ResultsError::NoRun { .. }) | Error::NoHistory { .. } | Error::NoPast { .. } => {
-                Exit::NotFound
-            }
+            Error::Removed { .. }
+            | Error::Results(ResultsError::NoRun { .. })
+            | Error::NoHistory { .. }
+            | Error::NoPast { .. } => Exit::NotFound,
             Error::NoFailure { .. } | Error::Missing { .. } | Error::Context(ContextError::Unknown { .. }) => {
                 Exit::NotFound
             }
@@ -234,6 +247,7 @@ impl Error {
             Error::NoJob { namespace, .. } | Error::NoJobs { namespace } | Error::NoMatch { namespace, .. } => {
                 Some(format!("jobctl list --namespace {namespace}"))
             }
+            Error::Removed { name, flag, .. } => Some(format!("jobctl history {name}{flag}")),
             Error::NoFailure { job, flag, .. } => Some(format!("jobctl get {job}{flag}")),
             Error::NoHistory { .. } => Some(HISTORY.to_owned()),
             Error::NoPast { .. } => Some("jobctl history --all-namespaces".to_owned()),

@@ -4,12 +4,14 @@
 //! may be several is in `pick`.
 
 use pumice_api::batch::Job;
+use pumice_api::history::DELETED;
 use serde_json::Value;
 
 use crate::call;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::glob::Glob;
+use crate::history;
 use crate::names::{self, NameError};
 
 /// A job's place.
@@ -86,13 +88,28 @@ pub fn jobs_path(namespace: Option<&str>) -> String {
     }
 }
 
-/// Reads a job; [`Error::NoJob`] if there is none.
+/// Reads a job; [`Error::NoJob`] if there is none, [`Error::Removed`] if the history knows that there was.
 pub async fn get(connection: &Connection, job: &JobRef) -> Result<Value, Error> {
     let doing = format!("read job {}", job.name);
-    call::get(connection, &job.path(), &doing).await.map_err(|error| match error.class() {
-        call::FailureClass::NotFound => job.missing(),
-        _ => Error::Call(error),
-    })
+    match call::get(connection, &job.path(), &doing).await {
+        Ok(object) => Ok(object),
+        Err(error) if error.class() == call::FailureClass::NotFound => Err(removed(connection, job).await),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is to be said of a job that isn't there. Without a history, or without the right to read it, nothing more is known.
+async fn removed(connection: &Connection, job: &JobRef) -> Error {
+    let past = history::one(connection, &job.namespace, &job.name, None).await.ok();
+    let Some(ended) = past.filter(|past| past.phase != DELETED).and_then(|past| past.ended) else {
+        return job.missing();
+    };
+    Error::Removed {
+        name: job.name.clone(),
+        namespace: job.namespace.clone(),
+        ended: ended.strftime("on %Y-%m-%d at %H:%M UTC").to_string(),
+        flag: job.namespace_flag(),
+    }
 }
 
 /// The typed view of a job.
