@@ -306,10 +306,13 @@ fn peak_kib(tree: &Path) -> i64 {
     told.trim().parse().unwrap_or_else(|_| panic!("{told}{said}"))
 }
 
+/// Makes a tree in a folder.
+type Shape = fn(&Path);
+
 #[test]
 fn a_removal_takes_little_memory_whatever_the_shape() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let shapes: [(&str, fn(&Path)); 3] = [
+    let shapes: [(&str, Shape); 3] = [
         ("deep", |path| nest(path, LEVELS, &"n".repeat(255))),
         ("wide", |path| (0..50_000).for_each(|i| drop(fs::File::create(path.join(i.to_string())).unwrap()))),
         ("both", |path| {

@@ -1,4 +1,5 @@
 //! Finished work leaves: the oldest first, by time, as namespaces say; and a log that lost its beginning says so.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::time::{Duration, Instant};
 

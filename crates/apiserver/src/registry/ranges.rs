@@ -2,8 +2,8 @@
 //!
 //! Invariant: a range belongs to a field of a type, not to a kind, so a pod, the template of a Deployment and that of a CronJob
 //! keep to the same one, and whatever refers to the type later does too. The words are upstream's. Numbers whose range depends
-//! on other fields, and those of a kind's own specification, are checked by the strategies; a test drives every integer of every
-//! kind through both. Called when schemas are compiled.
+//! on other fields, and those of a kind's own specification, are checked by the strategies; a test drives every integer of a pod
+//! through both. Called when schemas are compiled.
 
 use pumice_objects::schema::Range;
 
@@ -33,8 +33,11 @@ const CORE: &str = "io.k8s.api.core.v1.";
 const NETWORKING: &str = "io.k8s.api.networking.v1.";
 const DISCOVERY: &str = "io.k8s.api.discovery.v1.";
 
-/// Group, type, and the ranges of its fields.
-const RANGES: &[(&str, &str, &[(&str, Range)])] = &[
+/// Fields of a type with their ranges.
+type Fields = &'static [(&'static str, Range)];
+
+/// Group, type, and its fields.
+const RANGES: &[(&str, &str, Fields)] = &[
     (CORE, "AWSElasticBlockStoreVolumeSource", &[("partition", PARTITION)]),
     (CORE, "ClientIPConfig", &[("timeoutSeconds", AFFINITY_SECONDS)]),
     (CORE, "ConfigMapVolumeSource", &[("defaultMode", FILE_MODE)]),

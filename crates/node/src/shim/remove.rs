@@ -6,6 +6,7 @@
 //! handed to a process whose end costs nothing but that removal. Invariant: such a process has the lowest priority, says
 //! every second that it goes on, and ends with who started it.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{ForkResult, Pid, getpid, getppid};
 
-use super::init;
+use super::{init, journal};
 use crate::clock;
 use crate::tree::removal::{self, Outcome, RemovalError};
 
@@ -81,13 +82,17 @@ pub(crate) fn remove_runs_before(folder: &Path, attempt: u32) {
     let is_gone = match remove_small(&last, RUN_ENTRIES) {
         Ok(outcome) => outcome == Outcome::Gone,
         Err(error) => {
-            eprintln!("something of the run before stays until the pod is removed: {error}");
+            stays(&error);
             true
         }
     };
     if !is_gone && let Err(error) = leave_to_child(folder, attempt) {
-        eprintln!("something of the run before stays until the pod is removed: {error}");
+        stays(&error);
     }
+}
+
+fn stays(error: &impl Display) {
+    journal::write(&format!("something of the run before stays until the pod is removed: {error}"));
 }
 
 /// The shim has one thread, so its copy may go on with anything.
@@ -113,7 +118,7 @@ fn remove_runs(folder: &Path, attempt: u32, shim: Pid) {
         let mut pace = Pace::new();
         let goes_on = &mut || matches!(pace.step(), Due::Nothing) || getppid() == shim;
         if let Err(error) = removal::remove(&path, goes_on) {
-            eprintln!("something of the run before stays until the pod is removed: {error}");
+            stays(&error);
         }
     }
 }

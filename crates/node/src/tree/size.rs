@@ -84,7 +84,7 @@ impl Size {
         let found = folder.look(&entry.name).ok().filter(|found| found.st_dev == self.device)?;
         let bytes = u64::try_from(found.st_blocks).unwrap_or(0).saturating_mul(BLOCK_BYTES);
         if !is_folder(&found) {
-            self.bytes = self.bytes.saturating_add(bytes / u64::from(found.st_nlink).max(1));
+            self.bytes = self.bytes.saturating_add(bytes / found.st_nlink.max(1));
             return None;
         }
         let opened = folder.open_child(&entry.name);
