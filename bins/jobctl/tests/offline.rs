@@ -47,7 +47,7 @@ fn every_failure_says_what_where_and_what_next() {
     std::fs::write(home.join("kubeconfig"), "clusters: 3\n").unwrap();
     std::fs::create_dir_all(home.join("odd")).unwrap();
     std::fs::write(home.join("odd/up.json"), "[]").unwrap();
-    let gone = serde_json::json!({"pid": 1, "url": "https://127.0.0.1:1", "kubeconfig": "kubeconfig", "started": "2026-01-01T00:00:00Z"});
+    let gone = serde_json::json!({"pid": 2147483647, "url": "https://127.0.0.1:1", "kubeconfig": "kubeconfig", "started": "2026-01-01T00:00:00Z"});
     std::fs::create_dir_all(home.join("gone")).unwrap();
     std::fs::write(home.join("gone/up.json"), gone.to_string()).unwrap();
     let unreachable = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\

@@ -48,6 +48,8 @@ pub(crate) const PROBE: &str = "--probe";
 /// code says whether it got that far. Must be called before any thread or runtime is started.
 pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
+    // Process 1 of a container is a copy of this process, and a container may look into that one.
+    program::close_all_but_streams();
     take_name();
     let asks = |word: &str| args.iter().any(|arg| arg == word);
     let (probes, executes, removes) = (asks(PROBE), asks(exec::EXEC), asks(remove::REMOVE));

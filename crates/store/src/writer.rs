@@ -24,8 +24,9 @@ use crate::shared::Shared;
 use crate::store::ApplyError;
 use crate::writer::group::Group;
 
-/// Revisions set aside on disk at a time for changes that are shown before they are written.
-const REVISIONS_RESERVED: u64 = 4_096;
+/// Revisions set aside on disk at a time for changes that are shown before they are written. A disk that takes no more writes
+/// ends what needs them when they are used up, and each write that fails uses some: at a hundred a second, half lasts for an hour.
+const REVISIONS_RESERVED: u64 = 1 << 20;
 /// Longest wait between attempts to write what a failed commit left behind.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
 
@@ -60,6 +61,8 @@ struct Writer {
     allocated: u64,
     /// The revision on disk: none above it may be shown, and no change that may be lost at it.
     reserved: u64,
+    /// Whether changes are shown before they are written, so that revisions are set aside for them.
+    has_volatile: bool,
     /// Keys whose state in memory may differ from the one on disk.
     unsaved: BTreeSet<Key>,
     flush_at: Option<Instant>,
@@ -123,6 +126,7 @@ impl Writer {
             runtime,
             allocated: start.revision,
             reserved: start.revision,
+            has_volatile: false,
             unsaved: BTreeSet::new(),
             flush_at: None,
             flush_delay,
@@ -203,6 +207,7 @@ impl Writer {
             }
         }
         self.allocated = group.revision();
+        self.has_volatile |= group.has_volatile();
         let must_write = !flushes.is_empty() || group.is_durable() || least_reserved(&group) > self.reserved;
         let written = if must_write {
             self.write(&group).map_err(answer_of)
@@ -233,8 +238,10 @@ impl Writer {
 
     /// Makes the group, and whatever the disk has not got yet, durable.
     fn write(&mut self, group: &Group) -> Result<(), LogError> {
-        let reserve = if group.has_volatile() { REVISIONS_RESERVED } else { 0 };
-        let revision = if least_reserved(group) > self.reserved { group.revision() + reserve } else { self.reserved };
+        let reserve = if self.has_volatile { REVISIONS_RESERVED } else { 0 };
+        // In a commit that is made in any case, and long before the last is used: that commit may be one that the disk refuses.
+        let is_short = least_reserved(group) + reserve / 2 > self.reserved;
+        let revision = if is_short { group.revision() + reserve } else { self.reserved };
         let batch = self.batch(group, revision);
         if batch.writes.is_empty() && revision == self.reserved {
             return Ok(());

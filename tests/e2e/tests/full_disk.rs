@@ -228,6 +228,15 @@ fn it_is_ridden_out_in_the_background_with_an_audit_log() {
     rides_out(true, true);
 }
 
+/// The two other combinations, where somebody asks for more jobs than an ordinary run has.
+#[test]
+fn it_is_ridden_out_with_the_audit_log_in_either_place() {
+    if std::env::var_os(JOBS_VARIABLE).is_some() {
+        rides_out(false, true);
+        rides_out(true, false);
+    }
+}
+
 #[test]
 fn a_start_without_room_says_how_much_is_missing_and_leaves_nothing_behind() {
     let disk = SmallDisk::new(DISK_MEGABYTES);

@@ -160,13 +160,15 @@ impl Frozen {
             eprintln!("not run: needs root and a freezer of control groups of version 1");
             return None;
         }
-        let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         let is_meant = |pid: &i32| {
             let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             words.split('\0').any(|word| word == marker)
         };
-        let pid = pids.into_iter().find(is_meant).expect("the pod's process");
+        let pid = eventually("the pod's program runs", || {
+            let processes = std::fs::read_dir("/proc").unwrap().flatten();
+            let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+            pids.find(is_meant).ok_or_else(|| format!("none with {marker}"))
+        });
         let frozen = Frozen { group, pid };
         std::fs::write(frozen.group.join("cgroup.procs"), pid.to_string()).unwrap();
         std::fs::write(frozen.group.join("freezer.state"), "FROZEN").unwrap();

@@ -152,8 +152,7 @@ async fn what_is_only_told_fails_nothing() {
     let api = builder.told_check("history", || Err("its disk is full".to_owned())).build().await.expect("build");
     let server = Server::of(api, administrator());
     let answer = server.get("/readyz?verbose").await;
-    let page =
-        "[+]ping ok\n[+]store ok\n[+]store-writes ok\n[-]history failed: its disk is full\nreadyz check passed\n";
+    let page = "[+]ping ok\n[+]store ok\n[+]store-writes ok\n[+]store-room ok\n[-]history failed: its disk is full\nreadyz check passed\n";
     assert_eq!((answer.code.as_u16(), answer.text.as_str()), (200, page));
     server.get("/readyz").await.is(200);
     server.get("/readyz/history").await.is(500);
@@ -182,7 +181,9 @@ async fn health_is_told_check_by_check() {
     let page = "[+]ping ok\n[+]store ok\nlivez check passed\n";
     assert_eq!(told(&stranger, "/livez?verbose").await, said(200, page));
     let page = |reason: &str| {
-        format!("[+]ping ok\n[+]store ok\n[+]store-writes ok\n[-]scheduler failed: {reason}\nreadyz check failed\n")
+        format!(
+            "[+]ping ok\n[+]store ok\n[+]store-writes ok\n[+]store-room ok\n[-]scheduler failed: {reason}\nreadyz check failed\n"
+        )
     };
     assert_eq!(told(&stranger, "/readyz").await, said(500, &page("reason withheld")));
     assert_eq!(told(&server, "/readyz").await, said(500, &page("it does not run")));

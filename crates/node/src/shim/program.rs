@@ -194,6 +194,14 @@ pub(crate) fn leave_streams() -> io::Result<()> {
     Ok(dup2_stderr(&null)?)
 }
 
+/// Closes everything but the standard streams. For a process that uses none of the rest: a shim at its start, which may
+/// have what somebody's shell left open, and a copy of one.
+#[allow(unsafe_code)]
+pub(crate) fn close_all_but_streams() {
+    // SAFETY: by the contract no value of this process owns such a descriptor that is used or closed later.
+    unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) };
+}
+
 /// Marks everything but the standard streams to be closed by the program's start.
 #[allow(unsafe_code)]
 pub(crate) fn close_on_exec_all() {

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{ForkResult, Pid, getpid, getppid};
 
+use super::program::close_all_but_streams;
 use super::{init, journal};
 use crate::clock;
 use crate::tree::removal::{self, Outcome, RemovalError};
@@ -101,7 +102,8 @@ fn leave_to_child(folder: &Path, attempt: u32) -> io::Result<()> {
     if let ForkResult::Parent { .. } = init::fork()? {
         return Ok(());
     }
-    close_from_third();
+    // The lock that says that the shim lives, above all, is not for its child.
+    close_all_but_streams();
     step_back();
     if let Ok(file) = File::open(folder)
         && let Ok(_only) = Flock::lock(file, FlockArg::LockExclusiveNonblock)
@@ -121,14 +123,6 @@ fn remove_runs(folder: &Path, attempt: u32, shim: Pid) {
             stays(&error);
         }
     }
-}
-
-/// The lock that says that the shim lives, above all, is not for its child.
-#[allow(unsafe_code)]
-fn close_from_third() {
-    // SAFETY: this copy of the process uses none of its descriptors any more but standard error, and ends without running
-    // anything that would close them again.
-    unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) };
 }
 
 /// When a removal rests, and when it says that it goes on.

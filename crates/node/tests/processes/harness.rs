@@ -79,7 +79,7 @@ impl TestPod {
             cgroup: cgroup(&uid),
             memory_volumes: vec![],
             hidden: vec![],
-            log_bytes_max: 1 << 20,
+            log_bytes_max: 256 << 20,
             init_containers: vec![],
             containers: vec![container("main", script)],
         };

@@ -96,3 +96,27 @@ fn volatile_changes_wait_for_room_without_a_new_request() {
     assert_eq!(store.get(&lease).map(|object| value(&object)).as_deref(), Some("2"));
     block_on(store.close()).unwrap();
 }
+
+/// Who must renew a Lease to go on does so for as long as a disk is likely to be full, however much is refused meanwhile.
+#[test]
+fn volatile_changes_go_on_however_many_others_are_refused() {
+    let disk = FaultyDisk::default();
+    let store = open_on(&disk, Options::default());
+    let lease = key("coordination.k8s.io/leases", "scheduling", "leader");
+    block_on(async {
+        store.apply(create(&lease, "0")).await.unwrap();
+        // The last commit before the disk is full has no volatile change, and may come at any time.
+        for round in 0..100 {
+            store.apply(put(&pod("a"), &round.to_string(), Expect::Any)).await.unwrap();
+        }
+        disk.set_full(true);
+        for round in 1..=10_000 {
+            store.apply(put(&pod("a"), "refused", Expect::Any)).await.unwrap_err();
+            if round % 1_000 == 0 {
+                store.apply(put(&lease, &round.to_string(), Expect::Any)).await.unwrap();
+            }
+        }
+        disk.set_full(false);
+        store.close().await.unwrap();
+    });
+}
