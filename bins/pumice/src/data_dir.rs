@@ -16,7 +16,7 @@ const MODE: u32 = 0o700;
 const OTHERS: u32 = 0o077;
 const STICKY: u32 = 0o1000;
 /// One of these is in every directory of a platform, an agent or a fleet.
-const MARKS: [&str; 4] = ["store.redb", "lock", "node", "fleet.db"];
+const MARKS: [&str; 5] = ["store.redb", "lock", "node", "pki", "fleet.db"];
 const CHOOSE: &str = "choose another with --data-dir";
 
 /// A platform's directory.

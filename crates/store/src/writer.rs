@@ -25,8 +25,8 @@ use crate::store::ApplyError;
 use crate::writer::group::Group;
 
 /// Revisions set aside on disk at a time for changes that are shown before they are written. A disk that takes no more writes
-/// ends what needs them when they are used up, and each write that fails uses some: at a hundred a second, half lasts for an hour.
-const REVISIONS_RESERVED: u64 = 1 << 20;
+/// ends what needs them when they are used up, and each write that fails uses some: at ten a second, half lasts for an hour.
+const REVISIONS_RESERVED: u64 = 1 << 16;
 /// Longest wait between attempts to write what a failed commit left behind.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
 

@@ -17,7 +17,7 @@ use pumice_jobs::target::Target;
 use pumice_testkit::{Platform, Setup, eventually};
 
 /// Pods of a kind where nobody asks for more.
-const PODS: usize = 6;
+const PODS: usize = 3;
 /// Pause between two reads of the person who looks on.
 const PAUSE: Duration = Duration::from_millis(20);
 

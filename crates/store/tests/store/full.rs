@@ -106,7 +106,8 @@ fn volatile_changes_go_on_however_many_others_are_refused() {
     block_on(async {
         store.apply(create(&lease, "0")).await.unwrap();
         // The last commit before the disk is full has no volatile change, and may come at any time.
-        for round in 0..100 {
+        store.apply(create(&pod("a"), "0")).await.unwrap();
+        for round in 1..100 {
             store.apply(put(&pod("a"), &round.to_string(), Expect::Any)).await.unwrap();
         }
         disk.set_full(true);

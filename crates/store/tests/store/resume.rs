@@ -27,7 +27,7 @@ fn a_watch_does_not_go_on_from_a_lost_change() {
             if disk.syncs() > begun {
                 break;
             }
-            if value % 256 != 0 {
+            if value % 4096 != 0 {
                 continue;
             }
             restarts += 1;
