@@ -7,8 +7,8 @@ after it, for which another process is forked. That is safe because this one has
 Exit code: 0 when all its records have succeeded, now or in an earlier attempt; 1 when one failed; 2 when it could not begin;
 128 and its number where a signal ended a record's process, which is how the platform sees that memory ran out.
 
-Whoever ends a pod signals the process group of its first process. So the process that runs records has a group of its own, and
-this one passes signals on to all of it: each gets a signal once. What a call has started has time to end, too.
+Whoever ends a pod signals the process group of its first process. So the process that runs records has a group of its own,
+and this one passes signals on to all of it: each gets a signal once. What a call has started has time to end, too.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def _signal_group(group: int, number: int) -> bool:
 def _wait_for_group(group: int) -> None:
     """Wait for those whom a process that died of a signal has left behind: the signal has reached them as well.
 
-    The pod's end is the limit. They are children of the pod's first process; where that is this one, it has to take their ends.
+    The pod's end is the limit. They are children of the pod's first process; where that is this one, it takes their ends.
     """
     while _signal_group(group, 0):
         with contextlib.suppress(ChildProcessError):

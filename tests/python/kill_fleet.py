@@ -239,7 +239,9 @@ class Storm:
             complaints += ended(program)
         for cluster in self.clusters:
             # Pods outlive the platform; this ends them.
-            subprocess.run([BINARIES / "pumice", "down", "--now", "--data-dir", cluster.data_dir], check=False, capture_output=True)
+            subprocess.run(
+                [BINARIES / "pumice", "down", "--now", "--data-dir", cluster.data_dir], check=False, capture_output=True
+            )
         for server in self.servers:
             complaints += ended(server.program)
         self.postgres.end()

@@ -79,7 +79,9 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     finally:
         cluster.end()
         fleet.program.end()
-        subprocess.run([BINARIES / "pumice", "down", "--now", "--data-dir", cluster.data_dir], check=False, capture_output=True)
+        subprocess.run(
+            [BINARIES / "pumice", "down", "--now", "--data-dir", cluster.data_dir], check=False, capture_output=True
+        )
 
 
 @pytest.fixture

@@ -76,7 +76,9 @@ class Ground:
     def end(self) -> None:
         """Ends all of it."""
         self.cluster.end()
-        subprocess.run([BINARIES / "pumice", "down", "--now", "--data-dir", self.cluster.data_dir], check=False, capture_output=True)
+        subprocess.run(
+            [BINARIES / "pumice", "down", "--now", "--data-dir", self.cluster.data_dir], check=False, capture_output=True
+        )
         self.fleet.program.end()
 
 
