@@ -209,8 +209,7 @@ mod tests {
 
     /// Where a descriptor leads.
     fn name(file: &OwnedFd) -> PathBuf {
-        use std::os::fd::AsRawFd;
-        std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap()
+        std::fs::read_link(crate::detached_mount::descriptor_path(file)).unwrap()
     }
 
     #[test]

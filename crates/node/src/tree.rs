@@ -18,6 +18,8 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 
+use crate::detached_mount::descriptor_path;
+
 /// Bytes of entries that are read at a time.
 const LISTING_BYTES: usize = 32 << 10;
 /// Where the fields of an entry are that the kernel lists (`linux_dirent64`).
@@ -131,8 +133,7 @@ impl Folder {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let folder = openat(self.as_fd(), name, flags, Mode::empty())?;
         // There is no `fchmod` of what may not be read; this name leads to just what was opened.
-        let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(errno)
+        fs::set_permissions(descriptor_path(&folder), fs::Permissions::from_mode(0o700)).map_err(errno)
     }
 
     /// Lets the owner change what is in it.
