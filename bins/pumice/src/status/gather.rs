@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use nix::sys::statvfs::statvfs;
 use pumice_api::names::NAMESPACE_SYSTEM;
 use pumice_cluster::Client;
+use pumice_store::Room;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -216,12 +216,11 @@ fn not_ready(status: Option<&NodeStatus>, lease: Option<&LeaseSpec>, now: Timest
 }
 
 fn disk(data: &DataDir) -> Option<Disk> {
-    let found = statvfs(data.path()).ok()?;
-    let bytes = |blocks: u64| blocks.saturating_mul(found.fragment_size());
+    let Room { free_bytes, total_bytes } = Room::of(data.path())?;
     Some(Disk {
         path: data.path().display().to_string(),
-        free_bytes: bytes(found.blocks_available()),
-        total_bytes: bytes(found.blocks()),
+        free_bytes,
+        total_bytes,
         store_bytes: std::fs::metadata(data.store()).map_or(0, |metadata| metadata.len()),
     })
 }
