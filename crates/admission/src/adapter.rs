@@ -109,8 +109,16 @@ impl Admission for VolcanoAdmission {
                 }
                 user::stamp(object, request.old, &request.identity.user, &rules, &mut findings);
             }
-            Kind::CronJob | Kind::JobFlow | Kind::JobTemplate => {
+            Kind::CronJob | Kind::JobFlow => {
                 user::stamp(object, request.old, &request.identity.user, &rules, &mut findings)
+            }
+            Kind::JobTemplate => {
+                user::stamp(object, request.old, &request.identity.user, &rules, &mut findings);
+                // No more than a warning: what a flow adds to its Job may mend it.
+                if let Ok(template) = typed::<JobTemplate>(object) {
+                    let faults = job::faults(&template.spec);
+                    faults.for_each(|fault| findings.warn(format!("a Job made of this is refused: spec.{fault}")));
+                }
             }
             Kind::Pod if !pod::mutate(object, request.namespace, &rules) => return Ok(Admitted::untouched()),
             Kind::HyperNode | Kind::Pod => {}
@@ -129,8 +137,10 @@ impl Admission for VolcanoAdmission {
             (Kind::Job, Operation::Update, Some(new), Some(old)) => {
                 job::validate_update(&typed(new)?, &typed(old)?, &mut findings);
             }
-            (Kind::CronJob, Operation::Create | Operation::Update, Some(new), _) => {
-                cron_job::validate(&typed(new)?, |zone| TimeZone::get(zone).is_ok(), &mut findings);
+            (Kind::CronJob, Operation::Create | Operation::Update, Some(new), old) => {
+                let old = old.map(typed).transpose()?;
+                let knows_zone = |zone: &str| TimeZone::get(zone).is_ok();
+                cron_job::validate(&typed(new)?, old.as_ref(), knows_zone, &mut findings);
             }
             (Kind::JobFlow, Operation::Create | Operation::Update, Some(new), _) => {
                 job_flow::validate(&typed(new)?, &mut findings);

@@ -25,6 +25,7 @@ mod volumes;
 pub use create::validate_create;
 pub use elsewhere::Elsewhere;
 pub use mutate::{mutate, mutate_again};
+pub(crate) use pod_template::faults;
 pub use queue_rule::inherit_queue_rule;
 pub use status::first_status;
 pub use update::validate_update;

@@ -4,7 +4,7 @@
 //! hand. Template volumes only: what plugins and the job's own volumes add comes later and is always whole.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
-use pumice_api::batch::{NumaPolicy, TaskSpec};
+use pumice_api::batch::{JobSpec, NumaPolicy, TaskSpec};
 use pumice_apiserver::validate_pod_template;
 use pumice_objects::field::FieldError;
 use pumice_units::Quantity;
@@ -13,16 +13,25 @@ use crate::Findings;
 
 /// Judges the template of the task at `index`.
 pub(super) fn validate(task: &TaskSpec, index: usize, findings: &mut Findings) {
-    let errors = match serde_json::to_value(&task.template) {
-        Ok(template) => validate_pod_template(&template).iter().map(FieldError::to_string).collect(),
-        Err(error) => vec![format!("template can't be written as JSON: {error}")],
-    };
-    if !errors.is_empty() {
-        findings.refuse(format!("spec.task[{index}].{}.", errors.join(". ")));
+    if let Some(fault) = fault(task, index) {
+        findings.refuse(format!("spec.{fault}"));
     }
     if matches!(&task.topology_policy, Some(policy) if *policy != NumaPolicy::None) {
         whole_cpus(task, index, findings);
     }
+}
+
+/// Why no pods could be made of a Job that another object describes: a sentence for each task, with its path in the Job's spec.
+pub(crate) fn faults(job: &JobSpec) -> impl Iterator<Item = String> {
+    job.tasks.iter().enumerate().filter_map(|(index, task)| fault(task, index))
+}
+
+fn fault(task: &TaskSpec, index: usize) -> Option<String> {
+    let errors = match serde_json::to_value(&task.template) {
+        Ok(template) => validate_pod_template(&template).iter().map(FieldError::to_string).collect(),
+        Err(error) => vec![format!("template can't be written as JSON: {error}")],
+    };
+    (!errors.is_empty()).then(|| format!("task[{index}].{}.", errors.join(". ")))
 }
 
 /// Init containers, then containers.

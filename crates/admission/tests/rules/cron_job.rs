@@ -7,7 +7,7 @@ use serde_json::json;
 fn refusal(name: &str, schedule: &str, zone: Option<&str>) -> Option<String> {
     let mut findings = Findings::default();
     let cron = json!({ "metadata": { "name": name }, "spec": { "schedule": schedule, "timeZone": zone } });
-    cron_job::validate(&typed(&cron), |zone| zone == "Europe/Berlin", &mut findings);
+    cron_job::validate(&typed(&cron), None, |zone| zone == "Europe/Berlin", &mut findings);
     findings.refusal()
 }
 
@@ -40,4 +40,24 @@ fn schedules_and_zones_can_be_followed() {
             None => assert_eq!(found, None, "{schedule} {zone:?}"),
         }
     }
+}
+
+#[test]
+fn pods_could_be_made_of_its_jobs() {
+    let cron = |user: i64, suspend: bool| {
+        let pod = json!({ "containers": [{ "name": "c", "image": "x" }], "securityContext": { "runAsUser": user } });
+        let job = json!({ "spec": { "tasks": [{ "name": "t", "replicas": 1, "template": { "spec": pod } }] } });
+        json!({ "metadata": { "name": "c" }, "spec": { "schedule": "@hourly", "suspend": suspend, "jobTemplate": job } })
+    };
+    let judge = |new: &serde_json::Value, old: Option<&serde_json::Value>| {
+        let mut findings = Findings::default();
+        cron_job::validate(&typed(new), old.map(typed).as_ref(), |_| true, &mut findings);
+        findings.refusal()
+    };
+    let fault = "spec.jobTemplate.spec.task[0].spec.securityContext.runAsUser: Invalid value: -1";
+    let is_refused = |found: Option<String>| found.is_some_and(|found| found.starts_with(fault));
+    assert_eq!(judge(&cron(1000, false), None), None);
+    assert!(is_refused(judge(&cron(-1, false), None)));
+    assert!(is_refused(judge(&cron(-1, false), Some(&cron(1000, false)))));
+    assert_eq!(judge(&cron(-1, true), Some(&cron(-1, false))), None, "what was stored before can be suspended");
 }

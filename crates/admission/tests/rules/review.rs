@@ -132,6 +132,18 @@ fn warnings_come_along_and_are_not_too_long() {
 }
 
 #[test]
+fn a_template_of_jobs_that_would_be_refused_is_told() {
+    let mut template = job("default");
+    let good = ask("/jobtemplates/mutate", json!({"object": template}));
+    assert_eq!((&good["allowed"], &good["warnings"]), (&true.into(), &Value::Null), "{good}");
+    template["spec"]["tasks"][0]["template"]["spec"]["securityContext"] = json!({"runAsUser": -1});
+    let told = ask("/jobtemplates/mutate", json!({"object": template}));
+    let warning = "a Job made of this is refused: spec.task[0].spec.securityContext.runAsUser: Invalid value: -1";
+    assert!(told["warnings"][0].as_str().is_some_and(|text| text.starts_with(warning)), "{told}");
+    assert_eq!(told["allowed"], true, "a flow may mend it");
+}
+
+#[test]
 fn what_is_no_review_is_said_to_be_none() {
     let read = |body: &str| Request::read(body.as_bytes(), at("/jobs/validate")).map(drop).expect_err("refused");
     let review = |inner: &str| format!(r#"{{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"{inner}}}"#);
