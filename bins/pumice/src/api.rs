@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use futures::future::BoxFuture;
 use pumice_admission::server::GroupsFile;
 use pumice_admission::{Rules, VolcanoAdmission};
-use pumice_apiserver::{ApiServer, AuditLog, Builder, Room};
+use pumice_apiserver::{ApiServer, AuditLog, Builder, ConnectionLimits};
 use pumice_auth::{Ca, Policy, TokenKey};
 use pumice_jobs::target::RunFile;
 use pumice_store::Store;
@@ -63,7 +63,7 @@ impl Api {
         let tokens = TokenKey::open_or_create(&data.pki()).context("open the key of tokens")?;
         let mut builder = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
             .service_accounts(tokens, ca.pem())
-            .connections(Room::for_descriptors(descriptors::limit()))
+            .connections(ConnectionLimits::for_descriptors(descriptors::limit()))
             .warn_room(args.warn_room)
             .events(args.events.limits())
             .metrics();

@@ -16,7 +16,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use pumice_api::names;
-use pumice_apiserver::{ConnectionError, Room, serve_connections};
+use pumice_apiserver::{ConnectionError, ConnectionLimits, serve_connections};
 use pumice_history::{Handle, Options, Place};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -84,8 +84,8 @@ async fn answering(
     let allowed: Arc<[String]> = args.requestheader_allowed_names.clone().into();
     Ok(async move {
         let Some((listener, tls)) = served else { return closing.cancelled().await };
-        let room = Arc::new(Room::for_descriptors(descriptors::limit()));
-        serve_connections(listener, tls, room, closing, DRAIN, move |_, certificate| {
+        let limits = Arc::new(ConnectionLimits::for_descriptors(descriptors::limit()));
+        serve_connections(listener, tls, limits, closing, DRAIN, move |_, certificate| {
             let asks = certificate.map(|certificate| pumice_auth::identity_of(certificate)).transpose()?;
             let trusted = asks.is_some_and(|identity| allowed.is_empty() || allowed.contains(&identity.user));
             let handle = handle.clone();

@@ -17,7 +17,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use pumice_api::names;
-use pumice_apiserver::{ConnectionError, Room, serve_connections};
+use pumice_apiserver::{ConnectionError, ConnectionLimits, serve_connections};
 use pumice_node::{Handle, NodeBody};
 use pumice_store::DirectoryLock;
 use serde_json::Value;
@@ -57,8 +57,8 @@ pub fn run(args: &NodeRunArgs) -> Result<()> {
         let handle = agent.handle();
         announce(format_args!("pumice node {name} runs"));
         let closing = CancellationToken::new();
-        let room = Arc::new(Room::for_descriptors(descriptors::limit()));
-        let answering = serve_connections(listener, tls, room, closing.clone(), DRAIN, move |_, certificate| {
+        let limits = Arc::new(ConnectionLimits::for_descriptors(descriptors::limit()));
+        let answering = serve_connections(listener, tls, limits, closing.clone(), DRAIN, move |_, certificate| {
             let asks = certificate.map(|certificate| pumice_auth::identity_of(certificate)).transpose()?;
             let trusted = asks.is_some_and(|identity| identity.user == names::USER_APISERVER);
             let handle = handle.clone();

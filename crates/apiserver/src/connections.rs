@@ -1,9 +1,9 @@
 //! Connections over TLS: HTTP/1.1 and HTTP/2, limits, graceful end.
 //!
 //! Invariant: whatever a peer does costs at most one connection for a bounded time, and a connection that was accepted is
-//! answered to its end, also at the shutdown. A new connection is always accepted: where there are too many, the [`Room`]
-//! chooses one that goes. A connection that became something else than HTTP (an upgrade) still counts, but who took it over
-//! ends it. Used by the API server's listener, by admission's, by the fleet's and by those of components.
+//! answered to its end, also at the shutdown. A new connection is always accepted: where there are too many,
+//! [`ConnectionLimits`] choose one that goes. A connection that became something else than HTTP (an upgrade) still counts, but
+//! who took it over ends it. Used by the API server's listener, by admission's, by the fleet's and by those of components.
 
 use std::error::Error;
 use std::io;
@@ -31,11 +31,11 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 mod activity;
-mod room;
+mod limits;
 
-use room::{Ended, Seat};
+use limits::{Ended, Seat};
 
-pub use room::Room;
+pub use limits::ConnectionLimits;
 
 /// Longest TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ pub type ConnectionError = Box<dyn Error + Send + Sync>;
 pub async fn serve_connections<F, S, B>(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
-    room: Arc<Room>,
+    limits: Arc<ConnectionLimits>,
     shutdown: CancellationToken,
     drain: Duration,
     answering: F,
@@ -84,12 +84,12 @@ pub async fn serve_connections<F, S, B>(
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
-                room.shrink();
+                limits.shrink();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let seat = room.enter(peer.ip());
+        let seat = limits.enter(peer.ip());
         let (answering, acceptor, shutdown) = (answering.clone(), acceptor.clone(), shutdown.clone());
         connections.spawn(async move {
             let answering = |certificate: Option<&_>| answering(peer, certificate);

@@ -40,8 +40,8 @@ impl ApiServer {
                 server.clone().call(with_identity(request, identity.as_ref(), source, &of))
             }))
         };
-        let room = Arc::clone(&self.state.connections);
-        serve_connections(listener, tls, room, shutdown, DRAIN_TIMEOUT, answering).await;
+        let limits = Arc::clone(&self.state.connections);
+        serve_connections(listener, tls, limits, shutdown, DRAIN_TIMEOUT, answering).await;
         sockets.close();
         if tokio::time::timeout(DRAIN_TIMEOUT, sockets.wait()).await.is_err() {
             tracing::warn!(left = sockets.len(), "watches over WebSockets are cut off by the shutdown");

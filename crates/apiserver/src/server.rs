@@ -23,7 +23,7 @@ use crate::aggregate::AggregatedApi;
 use crate::audit::AuditLog;
 use crate::body::Body;
 use crate::clock::{Clock, SystemClock};
-use crate::connections::Room;
+use crate::connections::ConnectionLimits;
 use crate::expiry::EventLimits;
 use crate::flow::Flow;
 use crate::gates::GatesCell;
@@ -67,8 +67,8 @@ pub(crate) struct State {
     pub(crate) health: Health,
     pub(crate) requests: RequestMetrics,
     pub(crate) audit: Option<AuditLog>,
-    /// Room for the connections of all listeners.
-    pub(crate) connections: Arc<Room>,
+    /// Limits of the connections of all listeners.
+    pub(crate) connections: Arc<ConnectionLimits>,
     /// Whose turn it is.
     pub(crate) flow: Flow,
 }
@@ -88,7 +88,7 @@ pub struct Builder {
     checks: Vec<ReadyCheck>,
     warn_room_bytes: u64,
     audit: Option<AuditLog>,
-    connections: Arc<Room>,
+    connections: Arc<ConnectionLimits>,
     events: EventLimits,
 }
 
@@ -172,9 +172,9 @@ impl Builder {
         self
     }
 
-    /// Room for the connections of all its listeners; for 4,096 by default.
-    pub fn connections(mut self, room: Room) -> Self {
-        self.connections = Arc::new(room);
+    /// Limits of the connections of all its listeners: 4,096 by default.
+    pub fn connections(mut self, limits: ConnectionLimits) -> Self {
+        self.connections = Arc::new(limits);
         self
     }
 

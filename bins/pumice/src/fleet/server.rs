@@ -13,7 +13,7 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use pumice_admission::job::Elsewhere;
-use pumice_apiserver::{ConnectionError, Room, serve_connections};
+use pumice_apiserver::{ConnectionError, ConnectionLimits, serve_connections};
 use pumice_auth::{Ca, ShownCertificate, write_private};
 use pumice_fleet::api::{Api, Sources};
 use pumice_fleet::bidding::Bidding;
@@ -177,10 +177,10 @@ impl Server {
         let (config, gate, ends) = reloads;
         let reload = Reload::new(config.as_deref(), gate, certificate, ends)?;
         let closing = CancellationToken::new();
-        let room = Arc::new(Room::for_descriptors(descriptors::limit()));
-        let shown = Arc::clone(&room);
+        let limits = Arc::new(ConnectionLimits::for_descriptors(descriptors::limit()));
+        let shown = Arc::clone(&limits);
         let front = front.showing_listener(Arc::new(move |page| shown.show(page)));
-        let serving = serve_connections(listener, tls, room, closing.clone(), DRAIN, move |_, certificate| {
+        let serving = serve_connections(listener, tls, limits, closing.clone(), DRAIN, move |_, certificate| {
             let peer = front.peer(certificate.map(AsRef::as_ref))?;
             let front = front.clone();
             Ok::<_, ConnectionError>(service_fn(move |request: Request<Incoming>| {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::room::Ended;
+use super::limits::Ended;
 
 /// Longest time from the handshake to the first request of a peer that showed no certificate.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Most bytes of an answer that are handed over at once, so that taking some of a large one shows.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What one connection does. Shared by its task, its requests and the room.
+/// What one connection does. Shared by its task, its requests and the limits.
 #[derive(Debug)]
 pub(super) struct Activity(Mutex<State>);
 

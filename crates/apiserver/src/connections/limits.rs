@@ -1,8 +1,8 @@
-//! The room for connections: who may have how many, and who goes when there are too many.
+//! Limits of connections: who may have how many, and who goes when there are too many.
 //!
 //! Invariant: a new connection always gets in, at the cost of one of whoever has the most: an address that has not shown who
-//! it is, or a user. So no peer keeps another one out, and there are never more than [`Room::new`] allows, and some that still
-//! shake hands. Connections without a certificate leave a quarter of the room to those that show one.
+//! it is, or a user. So no peer keeps another one out, and there are never more than [`ConnectionLimits::new`] allows, and some that still
+//! shake hands. Connections without a certificate leave a quarter to those that show one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -92,9 +92,9 @@ impl Entry {
     }
 }
 
-/// Room for the connections of all listeners that share it.
+/// Limits of the connections of all listeners that share it.
 #[derive(Debug)]
-pub struct Room {
+pub struct ConnectionLimits {
     max: usize,
     entries: Mutex<Entries>,
     ended: Counts<1>,
@@ -108,19 +108,19 @@ struct Entries {
     next: u64,
 }
 
-impl Default for Room {
+impl Default for ConnectionLimits {
     fn default() -> Self {
         Self::new(CONNECTIONS_MAX)
     }
 }
 
-impl Room {
-    /// Room for so many connections.
+impl ConnectionLimits {
+    /// So many connections at most.
     pub fn new(max: usize) -> Self {
         Self { max, entries: Mutex::default(), ended: Counts::new(["reason"]), log: LogPause::default() }
     }
 
-    /// As much room as a process has that may open so many files.
+    /// As many as a process may have that may open so many files.
     pub fn for_descriptors(limit: u64) -> Self {
         let max = usize::try_from(limit / DESCRIPTORS_EACH).unwrap_or(CONNECTIONS_MAX);
         Self::new(max.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX))
@@ -167,7 +167,7 @@ impl Room {
         entries.by_id.insert(id, entry);
         let is_handshake = |entry: &Entry| entry.stage == Stage::Handshake;
         self.bound(&entries, (self.max / 8).max(1), Ended::HandshakesFull, is_handshake);
-        Seat { room: Arc::clone(self), id, activity, end }
+        Seat { limits: Arc::clone(self), id, activity, end }
     }
 
     /// There are no descriptors left: whoever has the most connections loses one.
@@ -212,7 +212,7 @@ impl Room {
 /// A connection's place among the others; it is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Seat {
-    room: Arc<Room>,
+    limits: Arc<ConnectionLimits>,
     id: u64,
     /// What the connection does.
     pub(super) activity: Arc<Activity>,
@@ -232,18 +232,19 @@ impl Seat {
 
     /// A request has shown by a token of whom it is.
     pub(super) fn authenticated(&self, user: &str) {
-        let is_anonymous = self.room.entries().by_id.get(&self.id).is_some_and(|entry| entry.stage == Stage::Anonymous);
+        let is_anonymous =
+            self.limits.entries().by_id.get(&self.id).is_some_and(|entry| entry.stage == Stage::Anonymous);
         if is_anonymous {
             self.move_to(Stage::Token(user.into()));
         }
     }
 
     fn move_to(&self, stage: Stage) {
-        let room = &self.room;
+        let limits = &self.limits;
         if stage != Stage::Anonymous {
             self.activity.identify();
         }
-        let mut entries = room.entries();
+        let mut entries = limits.entries();
         let Some(entry) = entries.by_id.get_mut(&self.id) else { return };
         entry.stage = stage;
         let (owner, is_certified) = (entry.owner(), matches!(entry.stage, Stage::Certificate(_)));
@@ -252,30 +253,30 @@ impl Seat {
             Owner::Address(address) => {
                 let anonymous = |entry: &Entry| entry.stage == Stage::Anonymous;
                 let of_address = |entry: &Entry| anonymous(entry) && entry.address == address;
-                room.bound(&entries, (room.max / 16).max(1), Ended::AddressFull, of_address);
-                room.bound(&entries, (room.max / 2).max(1), Ended::AnonymousFull, anonymous);
+                limits.bound(&entries, (limits.max / 16).max(1), Ended::AddressFull, of_address);
+                limits.bound(&entries, (limits.max / 2).max(1), Ended::AnonymousFull, anonymous);
             }
             Owner::User(_) => {
                 let of_user = |entry: &Entry| seated(entry) && entry.owner() == owner;
-                room.bound(&entries, (room.max / 4).max(1), Ended::UserFull, of_user);
+                limits.bound(&entries, (limits.max / 4).max(1), Ended::UserFull, of_user);
             }
         }
         if !is_certified {
             let uncertified = |entry: &Entry| matches!(entry.stage, Stage::Anonymous | Stage::Token(_));
-            room.bound(&entries, (room.max / 4 * 3).max(1), Ended::UncertifiedFull, uncertified);
+            limits.bound(&entries, (limits.max / 4 * 3).max(1), Ended::UncertifiedFull, uncertified);
         }
-        room.bound(&entries, room.max, Ended::Full, seated);
+        limits.bound(&entries, limits.max, Ended::Full, seated);
     }
 
     /// Counts the connection's end.
     pub(super) fn ends(&self, reason: Ended) {
-        self.room.count(reason, None);
+        self.limits.count(reason, None);
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.room.entries().by_id.remove(&self.id);
+        self.limits.entries().by_id.remove(&self.id);
     }
 }
 
@@ -295,14 +296,14 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    fn anonymous(room: &Arc<Room>, address: IpAddr) -> Seat {
-        let seat = room.enter(address);
+    fn anonymous(limits: &Arc<ConnectionLimits>, address: IpAddr) -> Seat {
+        let seat = limits.enter(address);
         seat.shook_hands(None);
         seat
     }
 
-    fn certified(room: &Arc<Room>, user: &str) -> Seat {
-        let seat = room.enter(address(1));
+    fn certified(limits: &Arc<ConnectionLimits>, user: &str) -> Seat {
+        let seat = limits.enter(address(1));
         seat.shook_hands(Some(user));
         seat
     }
@@ -311,77 +312,77 @@ mod tests {
         seats.iter().filter(|seat| !seat.end.is_cancelled()).count()
     }
 
-    fn counted(room: &Room, reason: &str) -> bool {
+    fn counted(limits: &ConnectionLimits, reason: &str) -> bool {
         let mut page = Page::default();
-        room.show(&mut page);
+        limits.show(&mut page);
         page.into_text().contains(&format!("pumice_connections_ended_total{{reason=\"{reason}\"}}"))
     }
 
     #[test]
     fn an_address_keeps_its_newest_and_no_other_out() {
-        let room = Arc::new(Room::new(64));
-        let other = anonymous(&room, address(2));
+        let limits = Arc::new(ConnectionLimits::new(64));
+        let other = anonymous(&limits, address(2));
         let mut seats = Vec::new();
         for _ in 0..100 {
-            seats.push(anonymous(&room, address(1)));
+            seats.push(anonymous(&limits, address(1)));
         }
         assert_eq!(left(&seats), 4);
         assert_eq!(left(&seats[96..]), 4, "the newest stay");
-        assert!(!other.end.is_cancelled() && counted(&room, "too-many-of-address"));
+        assert!(!other.end.is_cancelled() && counted(&limits, "too-many-of-address"));
         seats.clear();
-        assert_eq!(room.entries().by_id.len(), 1);
+        assert_eq!(limits.entries().by_id.len(), 1);
     }
 
     #[test]
     fn handshakes_are_bounded_and_the_busiest_address_pays() {
-        let room = Arc::new(Room::new(64));
-        let other = room.enter(address(2));
-        let seats: Vec<_> = (0..100).map(|_| room.enter(address(1))).collect();
+        let limits = Arc::new(ConnectionLimits::new(64));
+        let other = limits.enter(address(2));
+        let seats: Vec<_> = (0..100).map(|_| limits.enter(address(1))).collect();
         assert_eq!(left(&seats), 7);
-        assert!(!other.end.is_cancelled() && counted(&room, "too-many-handshakes"));
+        assert!(!other.end.is_cancelled() && counted(&limits, "too-many-handshakes"));
     }
 
     #[test]
     fn a_request_under_way_goes_last() {
-        let room = Arc::new(Room::new(32));
-        let busy = anonymous(&room, address(1));
+        let limits = Arc::new(ConnectionLimits::new(32));
+        let busy = anonymous(&limits, address(1));
         let request = busy.activity.request();
-        let seats: Vec<_> = (0..10).map(|_| anonymous(&room, address(1))).collect();
+        let seats: Vec<_> = (0..10).map(|_| anonymous(&limits, address(1))).collect();
         assert!(!busy.end.is_cancelled() && left(&seats) == 1);
         drop(request);
     }
 
     #[test]
     fn room_is_left_to_those_with_a_certificate() {
-        let room = Arc::new(Room::new(64));
+        let limits = Arc::new(ConnectionLimits::new(64));
         let mut seats = Vec::new();
         for number in 0..100 {
-            let seat = anonymous(&room, address(number));
+            let seat = anonymous(&limits, address(number));
             seat.authenticated(&format!("robot-{number}"));
             seats.push(seat);
         }
         assert_eq!(left(&seats), 48);
-        let person = certified(&room, "ann");
-        assert!(left(&seats) == 48 && !person.end.is_cancelled() && counted(&room, "too-many-without-certificate"));
+        let person = certified(&limits, "ann");
+        assert!(left(&seats) == 48 && !person.end.is_cancelled() && counted(&limits, "too-many-without-certificate"));
     }
 
     #[test]
     fn one_user_keeps_no_other_out() {
-        let room = Arc::new(Room::new(64));
-        let ann = certified(&room, "ann");
+        let limits = Arc::new(ConnectionLimits::new(64));
+        let ann = certified(&limits, "ann");
         let user = |number: usize| if number < 30 { "eve" } else { ["eve", "mal", "joe", "sue"][number % 4] };
-        let many: Vec<_> = (0..200).map(|number| certified(&room, user(number))).collect();
+        let many: Vec<_> = (0..200).map(|number| certified(&limits, user(number))).collect();
         assert!(!ann.end.is_cancelled() && left(&many) == 63);
-        assert!(counted(&room, "too-many-of-user") && counted(&room, "too-many"));
+        assert!(counted(&limits, "too-many-of-user") && counted(&limits, "too-many"));
     }
 
     #[test]
     fn connections_that_were_taken_over_stay() {
-        let room = Arc::new(Room::new(64));
+        let limits = Arc::new(ConnectionLimits::new(64));
         let max = 64 / 4;
-        let taken: Vec<_> = (0..max).map(|_| certified(&room, "pod")).collect();
+        let taken: Vec<_> = (0..max).map(|_| certified(&limits, "pod")).collect();
         taken.iter().for_each(|seat| seat.activity.upgrade());
-        let more = certified(&room, "pod");
+        let more = certified(&limits, "pod");
         assert!(more.end.is_cancelled() && left(&taken) == max);
     }
 
@@ -395,8 +396,8 @@ mod tests {
 
     #[test]
     fn room_follows_the_descriptors() {
-        assert_eq!(Room::for_descriptors(1024).max, 256);
-        assert_eq!(Room::for_descriptors(u64::MAX).max, CONNECTIONS_MAX);
-        assert_eq!(Room::for_descriptors(16).max, CONNECTIONS_MIN);
+        assert_eq!(ConnectionLimits::for_descriptors(1024).max, 256);
+        assert_eq!(ConnectionLimits::for_descriptors(u64::MAX).max, CONNECTIONS_MAX);
+        assert_eq!(ConnectionLimits::for_descriptors(16).max, CONNECTIONS_MIN);
     }
 }
