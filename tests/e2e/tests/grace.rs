@@ -99,6 +99,45 @@ fn a_script_whose_child_catches_the_signal_has_time_to_save() {
 }
 
 #[test]
+fn a_kill_of_the_platform_takes_nothing_of_a_grace() {
+    let mut platform = Platform::new();
+    let program = r#"#!/bin/sh
+n=0
+trap 'n=$((n+1)); : > "$1.told"' TERM
+: > "$1.ready"
+until [ -e "$1.go" ]; do sleep 0.02; done
+echo "saved after $n" >> "$1"
+"#;
+    platform.file("waits.sh", program);
+    let own = |name: &str| platform.scratch().join(name);
+    let (down, up) = (own("down"), own("up"));
+    for name in ["down", "up"] {
+        create_pod(&platform, name, &format!("exec sh {0}/waits.sh {0}/{name}", platform.scratch().display()), 3600);
+        wait_until_ready(&own(name));
+    }
+    let told = |file: &Path| {
+        let told = file.with_extension("told");
+        eventually("the program was told to end", || told.exists().then_some(()).ok_or_else(|| "not yet".to_owned()));
+    };
+    platform.kubectl(["delete", "pod", "down", "up", "--wait=false"]).ok();
+    told(&down);
+    told(&up);
+    platform.crash();
+    // One ends its saving while there is no platform, the other one when the next has found it.
+    std::fs::write(down.with_extension("go"), "").unwrap();
+    assert_eq!(wait_for_file(&down), "saved after 1\n");
+    platform.up();
+    let gone = |pod: &str| {
+        eventually("the pod is gone", || platform.get("pod", pod).map_or(Ok(()), |found| Err(found.to_string())));
+    };
+    gone("down");
+    assert!(!up.exists(), "it still saves");
+    std::fs::write(up.with_extension("go"), "").unwrap();
+    assert_eq!(wait_for_file(&up), "saved after 1\n");
+    gone("up");
+}
+
+#[test]
 fn down_gives_each_pod_its_grace_and_says_what_ended_it() {
     let mut platform = platform();
     let own = platform.scratch().join("job");
