@@ -3,6 +3,7 @@
 //! Invariant: a group made here is below `pumice/<node>/<pod uid>`, so that everything of a node
 //! can be found and removed without any record. Called by the shim and by the agent's clean-up.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::num::NonZero;
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use serde::{Deserialize, Serialize};
+
+mod own;
 
 /// Root of all groups of this product.
 pub(crate) const PUMICE: &str = "pumice";
@@ -126,6 +129,7 @@ impl Hierarchy {
         for group in node.ancestors().filter(|group| !group.as_os_str().is_empty()) {
             self.weigh(group, milli)?;
         }
+        self.prepare_own(node)?;
         let probe = CgroupSpec { hierarchy: self.clone(), path: node.join("probe"), pids_max: Some(100) };
         let limits = Limits { memory_bytes: Some(64 << 20), ..Limits::default() };
         let made = probe.create(100).and_then(|()| ContainerCgroup::create(&probe, "probe", &limits));
@@ -192,6 +196,11 @@ impl CgroupSpec {
                 fs::write(root.join(&self.path).join("cgroup.subtree_control"), self.hierarchy.controllers())
             }
         }
+    }
+
+    /// Moves this process into the group of the node's shims.
+    pub(crate) fn join_shims(&self) -> io::Result<()> {
+        self.path.parent().map_or(Ok(()), |node| self.hierarchy.join_shims(node))
     }
 
     /// Files that move the writer into the pod's group of those that start programs beside the containers' own, for which
@@ -278,11 +287,9 @@ impl ContainerCgroup {
         Ok(())
     }
 
-    /// Files to write `0` to, which move the writer into the group. In version 1 it is the one for
-    /// threads: a thread that moves itself waits for nobody, a process waits for a grace period.
+    /// Files that move the writer into the group, by [`join`].
     pub(crate) fn processes_files(&self) -> io::Result<Vec<File>> {
-        let name = if self.v2 { "cgroup.procs" } else { "tasks" };
-        self.dirs.iter().chain(&self.pids).map(|dir| OpenOptions::new().write(true).open(dir.join(name))).collect()
+        self.dirs.iter().chain(&self.pids).map(|dir| processes_file(dir, self.v2)).collect()
     }
 
     /// How many processes of the group the kernel has killed for memory.
@@ -333,13 +340,21 @@ impl ContainerCgroup {
     }
 }
 
-/// Moves this process into a group through one of its `processes_files`.
+/// The file to write `0` to, which moves the writer into the group. In version 1 it is the one for threads: a thread that
+/// moves itself waits for nobody, a process waits for a grace period.
+fn processes_file(group: &Path, v2: bool) -> io::Result<File> {
+    OpenOptions::new().write(true).open(group.join(if v2 { "cgroup.procs" } else { "tasks" }))
+}
+
+/// Moves this process into a group through such a file.
 pub(crate) fn join(mut processes_file: &File) -> io::Result<()> {
     processes_file.write_all(b"0")
 }
 
 /// Removes the group of a node and every pod's below it.
 pub(crate) fn remove_node(hierarchy: &Hierarchy, node: &Path) {
+    // Where it can't leave, the group stays, and what is around it.
+    let _ = hierarchy.leave_agent(node);
     for root in hierarchy.roots() {
         remove_tree(&root.join(node));
         // The product's own root goes when this was the last node; it stays when there are others.
@@ -349,7 +364,8 @@ pub(crate) fn remove_node(hierarchy: &Hierarchy, node: &Path) {
 
 /// Pods' uids that have a group on this node.
 pub(crate) fn pods(hierarchy: &Hierarchy, node: &Path) -> Vec<String> {
-    let mut found: Vec<String> = hierarchy.roots().iter().flat_map(|root| children(&root.join(node))).collect();
+    let groups = hierarchy.roots().into_iter().flat_map(|root| children(&root.join(node)));
+    let mut found: Vec<String> = groups.filter(|name| !own::is_own(name)).collect();
     found.sort_unstable();
     found.dedup();
     found
@@ -391,17 +407,16 @@ fn children(dir: &Path) -> Vec<String> {
 fn processes(dir: &Path) -> Vec<i32> {
     let own = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     let mut pids: Vec<i32> = own.lines().filter_map(|line| line.trim().parse().ok()).collect();
-    for child in children(dir) {
-        pids.extend(processes(&dir.join(child)));
-    }
+    let children = children(dir).into_iter().filter(|name| name != own::AGENT);
+    pids.extend(children.flat_map(|name| processes(&dir.join(name))));
     pids
 }
 
 /// How often a group that is still busy is tried again, 5 ms apart.
 const REMOVE_ATTEMPTS: u32 = 40;
-/// Attempts before the processes of [`EXEC_GROUP`] are killed too: they see by themselves that the container has ended, and
-/// tell how their program did.
-const EXEC_ATTEMPTS: u32 = 20;
+/// Attempts before the processes of [`EXEC_GROUP`] and shims are killed too: they see by themselves that the container has
+/// ended, and tell how its program did.
+const OWN_ATTEMPTS: u32 = 20;
 
 fn remove_tree(dir: &Path) {
     if !dir.exists() {
@@ -410,7 +425,11 @@ fn remove_tree(dir: &Path) {
     for child in children(dir) {
         remove_tree(&dir.join(child));
     }
-    let spared = if dir.ends_with(EXEC_GROUP) { EXEC_ATTEMPTS } else { 0 };
+    let spared = match dir.file_name().and_then(OsStr::to_str) {
+        Some(EXEC_GROUP | own::SHIMS) => OWN_ATTEMPTS,
+        Some(own::AGENT) => REMOVE_ATTEMPTS,
+        _ => 0,
+    };
     for attempt in 0..REMOVE_ATTEMPTS {
         match fs::remove_dir(dir) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {

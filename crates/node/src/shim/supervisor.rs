@@ -112,6 +112,11 @@ impl Supervisor {
     pub(crate) fn open(dir: PathBuf) -> Result<Self, ShimError> {
         let step = |step| move |source: io::Error| ShimError::Prepare { step, source };
         let spec = ShimSpec::read(&dir)?;
+        if let Some(group) = &spec.cgroup
+            && let Err(error) = group.join_shims()
+        {
+            journal::write(&format!("this shim's CPU time is not counted with other shims': {error}"));
+        }
         if dir.join(STATUS_FILE).exists() {
             return Err(ShimError::RanAlready);
         }

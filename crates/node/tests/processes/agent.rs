@@ -118,6 +118,28 @@ async fn a_node_may_offer_more_than_the_machine_has() {
     }
 }
 
+/// The kernel may give each session as much CPU time as the next one, and each shim is one.
+#[tokio::test(flavor = "multi_thread")]
+async fn shims_and_the_agent_have_groups_of_cpu_time() {
+    if !is_root() {
+        return;
+    }
+    let node = TestNode::start().await;
+    node.sh("p", "exec sleep 1000").await;
+    let pod = node.phase("p", "Running").await;
+    let shim = node.shim_pid(&pod).to_string();
+    for group in cpu_groups(pod.metadata.uid.as_deref().unwrap()) {
+        let members = |group: &Path| std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+        assert!(members(&group.with_file_name("shims.processes")).lines().any(|pid| pid == shim), "{shim}");
+        assert!(members(&group.join("main")).lines().count() > 0);
+        let shares = |name: &str| -> u64 {
+            let text = std::fs::read_to_string(group.with_file_name(name)).unwrap();
+            text.trim().parse().unwrap()
+        };
+        assert!(shares("agent.process/cpu.shares") > shares("cpu.shares"), "the agent weighs more than all pods");
+    }
+}
+
 /// The control group of a pod of any node, where there are some of the first version.
 fn cpu_groups(uid: &str) -> Vec<PathBuf> {
     let Some(Hierarchy::V1 { cpu: Some(root), .. }) = cgroup("any").map(|group| group.hierarchy) else { return vec![] };
@@ -295,9 +317,7 @@ async fn a_lost_shim_fails_the_pod() {
     let node = TestNode::start().await;
     let pod = node.sh("p", "exec sleep 1000").await;
     node.phase("p", "Running").await;
-    let text = std::fs::read_to_string(node.pod_dir(&pod).join("shim.json")).unwrap();
-    let shim: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let pid = nix::unistd::Pid::from_raw(shim["pid"].as_i64().unwrap() as i32);
+    let pid = nix::unistd::Pid::from_raw(node.shim_pid(&pod));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
     let failed = node.phase("p", "Failed").await;
     assert_eq!(failed.status.as_ref().unwrap().reason.as_deref(), Some("ShimLost"));

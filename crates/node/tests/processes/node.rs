@@ -97,6 +97,12 @@ impl TestNode {
         self.data_dir.path().join("data/node/pods").join(pod.metadata.uid.as_ref().unwrap())
     }
 
+    /// The process that is a pod's shim.
+    pub fn shim_pid(&self, pod: &Pod) -> i32 {
+        let text = std::fs::read_to_string(self.pod_dir(pod).join("shim.json")).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["pid"].as_i64().unwrap() as i32
+    }
+
     /// The control groups that a pod's shim was given.
     pub fn pod_groups(&self, uid: &str) -> Option<CgroupSpec> {
         let spec = std::fs::read(self.data_dir.path().join("data/node/pods").join(uid).join(SPEC_FILE)).unwrap();
