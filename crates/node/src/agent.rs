@@ -199,7 +199,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     if let Some(reason) = network.as_ref().ok().and_then(|network| network.inside_only.as_ref()) {
         capabilities.notes.push(format!("no address translation ({reason}): pods reach each other and this host only"));
     }
-    if let Some(hierarchy) = &capabilities.cgroup
+    if let Some(hierarchy) = capabilities.cgroup.as_ref().filter(|_| options.own_process)
         && let Err(error) = hierarchy.join_agent(&paths.cgroup)
     {
         tracing::warn!(%error, "this process has no CPU time of its own: busy pods may slow its answers");

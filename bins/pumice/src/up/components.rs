@@ -216,6 +216,7 @@ pub fn node_options(args: &MachineArgs, data: &Path, name: &str, client: Client)
         options.log_bytes_max = u64::try_from(size.value()).unwrap_or(0);
         ensure!(options.log_bytes_max > 0, "--container-log-max-size must be more than nothing; try 256Mi");
     }
+    options.own_process = true;
     // A pod without an image is this machine as its user knows it, so it finds the same programs.
     if let Some(path) = std::env::var_os("PATH").and_then(|path| path.into_string().ok()).filter(|p| !p.is_empty()) {
         options.default_path = path;

@@ -47,6 +47,9 @@ pub struct Options {
     pub kubelet_port: Option<u16>,
     /// Size at which a container's log is moved aside, in bytes; as much before it is kept.
     pub log_bytes_max: u64,
+    /// Whether the process is there for this agent, with what it serves: then it gets CPU time of its own, so that busy pods
+    /// don't have it wait.
+    pub own_process: bool,
 }
 
 /// Pods at most unless said otherwise.
@@ -75,6 +78,7 @@ impl Options {
             api_port: None,
             kubelet_port: None,
             log_bytes_max: crate::shim::logs::LOG_BYTES_MAX,
+            own_process: false,
         }
     }
 }
