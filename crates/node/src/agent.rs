@@ -68,6 +68,7 @@ use crate::shim::format::{FORMAT, Newer, newer};
 use crate::{clock, lease};
 use bridge::NodeNetwork;
 use disk::Measurer;
+use launch::Launcher;
 use leftovers::remover::Remover;
 use log_service::PodIndex;
 use node_object::Capacity;
@@ -221,7 +222,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         data_dir: paths.data_dir,
         pods_dir: paths.pods_dir,
         events: recorder,
-        shim: options.shim,
+        shim: Launcher::new(options.shim),
         remover,
         image_map: options.image_map,
         default_path: options.default_path,

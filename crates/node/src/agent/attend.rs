@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::options::ShimCommand;
+use super::launch::Launcher;
 use action::{Action, ActionError, Place};
 use probe::{Probe, Tally};
 
@@ -73,7 +73,7 @@ impl Care {
 /// One run of a container.
 #[derive(Clone)]
 pub(crate) struct Run {
-    pub shim: ShimCommand,
+    pub shim: Launcher,
     pub dir: PathBuf,
     pub address: Ipv4Addr,
     pub uid: String,

@@ -12,7 +12,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use pumice_units::with_causes;
 
-use super::launch::Launch;
+use super::launch::Launcher;
 use super::options::ShimCommand;
 use crate::cgroup::Hierarchy;
 use crate::files;
@@ -68,7 +68,7 @@ impl Capabilities {
         let rootless = if namespaces.is_err() { try_rootless(&probe.join("user"), shim) } else { Ok(()) };
         let _ = files::remove(&probe);
         let cgroup = try_cgroup(cgroup_node);
-        let program_view = Launch::probe(shim);
+        let program_view = Launcher::probe(shim);
         Capabilities::decide(Probes { namespaces, overlay, overlay_in_memory, rootless, network, cgroup, program_view })
     }
 
@@ -184,7 +184,7 @@ fn try_overlay(probe: &Path, in_memory: bool) -> io::Result<()> {
 /// A user namespace wants a process with one thread; the shim's program lends one.
 fn try_rootless(probe: &Path, shim: &ShimCommand) -> Result<(), String> {
     fs::create_dir_all(probe).map_err(|error| error.to_string())?;
-    let mut launch = Launch::of(shim);
+    let mut launch = Launcher::new(shim.clone()).launch();
     launch.command().arg(PROBE).arg(probe);
     let out = launch.output().map_err(|error| error.to_string())?;
     match out.status.success() {

@@ -18,8 +18,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::channels::{self, ChannelReceiver, ChannelSender, Message, Opening};
+use super::launch::Launcher;
 use super::log_service::{NodeBody, PodIndex};
-use super::options::ShimCommand;
 use super::service::{empty, text};
 use super::sessions::Place;
 use super::spdy;
@@ -69,7 +69,7 @@ impl ExecError {
 
 /// What a session needs.
 struct Order {
-    shim: ShimCommand,
+    shim: Launcher,
     dir: PathBuf,
     request: exec::Request,
 }
@@ -77,7 +77,7 @@ struct Order {
 /// Agrees to run a program, and runs it when the connection is there.
 pub(crate) fn serve<B>(
     pods: &PodIndex,
-    shim: &ShimCommand,
+    shim: &Launcher,
     place: Place,
     [namespace, pod, container]: [&str; 3],
     mut request: Request<B>,

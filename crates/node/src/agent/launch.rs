@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 
 use super::options::ShimCommand;
 use crate::cgroup;
@@ -19,24 +20,19 @@ use crate::detached_mount::{Attributes, DetachedMount, descriptor_path};
 const ENVIRONMENT: [&str; 7] =
     ["PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "RUST_BACKTRACE", "LLVM_PROFILE_FILE"];
 
-/// The shim's program, ready to be started.
-pub(crate) struct Launch {
-    command: Command,
-    /// What it is run from; once it runs, nobody has this mount but the running program.
-    _view: Option<DetachedMount>,
+/// Starts the shim's program, as it was when the agent started.
+#[derive(Debug, Clone)]
+pub(crate) struct Launcher {
+    shim: ShimCommand,
+    /// What it is run from, made once: each one that ends has all CPUs tell the kernel that they don't use it.
+    view: Option<Arc<DetachedMount>>,
 }
 
-impl Launch {
-    pub(crate) fn of(shim: &ShimCommand) -> Launch {
-        let view = read_only_view(shim).ok();
-        let mut command = match &view {
-            Some(view) => Command::new(descriptor_path(view.as_fd())),
-            // Without root there are no views; a pod is then this very user.
-            None => Command::new(&shim.program),
-        };
-        command.arg0(&shim.program).args(&shim.args).stdin(Stdio::null()).stdout(Stdio::null());
-        command.env_clear().envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        Launch { command, _view: view }
+impl Launcher {
+    /// From a read-only view where this host allows it. Without root there are no views; a pod is then this very user.
+    pub(crate) fn new(shim: ShimCommand) -> Launcher {
+        let view = read_only_view(&shim).ok().map(Arc::new);
+        Launcher { shim, view }
     }
 
     /// Whether this host lets us run it from a view that pods can't change.
@@ -44,6 +40,25 @@ impl Launch {
         Ok(read_only_view(shim).map(drop)?)
     }
 
+    pub(crate) fn launch(&self) -> Launch {
+        let mut command = match &self.view {
+            Some(view) => Command::new(descriptor_path(view.as_fd())),
+            None => Command::new(&self.shim.program),
+        };
+        command.arg0(&self.shim.program).args(&self.shim.args).stdin(Stdio::null()).stdout(Stdio::null());
+        command.env_clear().envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        Launch { command, _view: self.view.clone() }
+    }
+}
+
+/// The shim's program, ready to be started.
+pub(crate) struct Launch {
+    command: Command,
+    /// It has to be there until the program runs.
+    _view: Option<Arc<DetachedMount>>,
+}
+
+impl Launch {
     /// To add arguments and streams.
     pub(crate) fn command(&mut self) -> &mut Command {
         &mut self.command
@@ -85,7 +100,7 @@ mod tests {
         let script = "env; readlink /proc/self/exe; chmod 0700 /proc/$$/exe 2>&1; cat /proc/$$/comm";
         let shim = ShimCommand { program: program.clone(), args: vec!["-c".into(), script.into()] };
         let before = std::fs::metadata(&program).unwrap();
-        let output = Launch::of(&shim).output().unwrap();
+        let output = Launcher::new(shim).launch().output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         let names: Vec<&str> = said.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
         let shells_own = ["PWD", "SHLVL", "_", "OLDPWD"];

@@ -134,6 +134,7 @@ fn attempt(status: &ContainerStatus, previous: bool) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::launch::Launcher;
     use super::super::options::ShimCommand;
     use super::super::service::NodeService;
     use super::super::usage::Usage;
@@ -167,7 +168,11 @@ mod tests {
         std::fs::write(path, lines).unwrap();
         let pods = PodIndex::default();
         pods.insert("ns", "p", dir.to_owned());
-        NodeService::new(pods, ShimCommand { program: "/bin/false".into(), args: Vec::new() }, Usage::default())
+        NodeService::new(
+            pods,
+            Launcher::new(ShimCommand { program: "/bin/false".into(), args: Vec::new() }),
+            Usage::default(),
+        )
     }
 
     #[tokio::test]

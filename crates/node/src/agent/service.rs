@@ -11,8 +11,8 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Full};
 
 use super::exec;
+use super::launch::Launcher;
 use super::log_service::{self, NodeBody, PodIndex};
-use super::options::ShimCommand;
 use super::port_forward;
 use super::sessions::{Place, Sessions};
 use super::usage::Usage;
@@ -21,13 +21,13 @@ use super::usage::Usage;
 #[derive(Debug, Clone)]
 pub(crate) struct NodeService {
     pods: PodIndex,
-    shim: Arc<ShimCommand>,
+    shim: Arc<Launcher>,
     sessions: Sessions,
     usage: Usage,
 }
 
 impl NodeService {
-    pub(crate) fn new(pods: PodIndex, shim: ShimCommand, usage: Usage) -> Self {
+    pub(crate) fn new(pods: PodIndex, shim: Launcher, usage: Usage) -> Self {
         NodeService { pods, shim: Arc::new(shim), sessions: Sessions::new(), usage }
     }
 

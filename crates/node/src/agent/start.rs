@@ -20,10 +20,9 @@ use super::capabilities::Capabilities;
 use super::fields::Placement;
 use super::hosts::{self, Peer};
 use super::image_map::{ImageMap, ImageMapError};
-use super::launch::Launch;
+use super::launch::Launcher;
 use super::leftovers::remover::Remover;
 use super::numbers;
-use super::options::ShimCommand;
 use super::resolve::{self, NodeGround, ResolveError, Resolved};
 use super::sources::{References, Sources};
 use super::volumes::{self, VolumeRoots};
@@ -43,7 +42,7 @@ pub(crate) struct NodeContext {
     pub data_dir: PathBuf,
     pub pods_dir: PathBuf,
     pub events: EventRecorder,
-    pub shim: ShimCommand,
+    pub shim: Launcher,
     pub remover: Arc<Remover>,
     pub image_map: Option<PathBuf>,
     pub default_path: String,
@@ -288,11 +287,11 @@ fn resolver_text() -> String {
 }
 
 /// Starts the shim of a directory and waits until it stands on its own.
-pub(crate) fn spawn_shim(shim: &ShimCommand, dir: &Path) -> Result<(), StartError> {
+pub(crate) fn spawn_shim(shim: &Launcher, dir: &Path) -> Result<(), StartError> {
     let failed = |source: io::Error| StartError::Prepare { step: "start the shim", source };
     let log = dir.join(SHIM_LOG);
     let stderr = files::append_private(&log).map_err(failed)?;
-    let mut launch = Launch::of(shim);
+    let mut launch = shim.launch();
     // Its own group at once: an interrupt typed at the platform's terminal is not for pods.
     std::os::unix::process::CommandExt::process_group(launch.command().arg(dir).stderr(stderr), 0);
     let status = launch.status().map_err(failed)?;

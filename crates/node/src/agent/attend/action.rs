@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 use super::grpc;
 use super::http::{self, Get};
 use crate::agent::exec::once;
+use crate::agent::launch::Launcher;
 use crate::agent::numbers;
-use crate::agent::options::ShimCommand;
 use crate::agent::pod_network::PodNetwork;
 use crate::shim::init::Report;
 
@@ -54,7 +54,7 @@ pub(crate) enum ActionError {
 /// Where an action is done.
 #[derive(Clone)]
 pub(crate) struct Place<'a> {
-    pub shim: &'a ShimCommand,
+    pub shim: &'a Launcher,
     /// The pod's directory.
     pub dir: &'a Path,
     pub container: &'a str,
@@ -197,6 +197,7 @@ pub(super) async fn over<T>(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::agent::options::ShimCommand;
     use crate::agent::pod_network::tests::write_spec;
     use crate::shim::control;
     use crate::shim::spec::Network;
@@ -262,7 +263,7 @@ pub(super) mod tests {
     /// A pod that runs on the host's network.
     pub(in super::super) struct OnHost {
         dir: tempfile::TempDir,
-        shim: ShimCommand,
+        shim: Launcher,
         _lock: std::fs::File,
     }
 
@@ -271,7 +272,7 @@ pub(super) mod tests {
             let dir = tempfile::tempdir().unwrap();
             write_spec(dir.path(), Network::Host);
             let _lock = control::lock(dir.path()).unwrap();
-            OnHost { dir, shim: ShimCommand { program: "/nonexistent".into(), args: vec![] }, _lock }
+            OnHost { dir, shim: Launcher::new(ShimCommand { program: "/nonexistent".into(), args: vec![] }), _lock }
         }
 
         pub(in super::super) fn place(&self) -> Place<'_> {

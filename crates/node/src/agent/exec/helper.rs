@@ -14,8 +14,7 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 
-use crate::agent::launch::Launch;
-use crate::agent::options::ShimCommand;
+use crate::agent::launch::Launcher;
 use crate::agent::start::SHIM_LOG;
 use crate::files::append_private;
 use crate::shim::exec::{EXEC, Request};
@@ -38,7 +37,7 @@ pub(super) struct Helper {
 
 impl Helper {
     /// Starts the process for a pod's directory and tells it what to run.
-    pub(super) async fn start(shim: ShimCommand, dir: &Path, request: &Request) -> io::Result<Helper> {
+    pub(super) async fn start(shim: Launcher, dir: &Path, request: &Request) -> io::Result<Helper> {
         let mut line = serde_json::to_vec(request).map_err(io::Error::other)?;
         line.push(b'\n');
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
@@ -80,10 +79,10 @@ impl Helper {
     }
 }
 
-fn spawn(shim: &ShimCommand, dir: &Path, socket: OwnedFd) -> io::Result<()> {
+fn spawn(shim: &Launcher, dir: &Path, socket: OwnedFd) -> io::Result<()> {
     let log = append_private(&dir.join(SHIM_LOG))?;
     let spec = ShimSpec::read(dir).map_err(io::Error::other)?;
-    let mut launch = Launch::of(shim);
+    let mut launch = shim.launch();
     launch.command().arg(EXEC).arg(dir).stdin(Stdio::from(socket)).stderr(log).process_group(0);
     if let Some(group) = &spec.cgroup {
         launch.join(group.exec_processes_files()?);

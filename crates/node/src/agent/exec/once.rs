@@ -6,13 +6,13 @@ use std::path::Path;
 use super::helper::Helper;
 use super::stream::Stream;
 use super::{DRAIN, READ_BYTES};
-use crate::agent::options::ShimCommand;
+use crate::agent::launch::Launcher;
 use crate::shim::exec::Request;
 use crate::shim::init::Report;
 
 /// Runs `argv`; gives how it ended and the first `bytes_max` of what it said. Whoever stops waiting ends the program.
 pub(crate) async fn run(
-    shim: &ShimCommand,
+    shim: &Launcher,
     dir: &Path,
     container: &str,
     argv: &[String],
