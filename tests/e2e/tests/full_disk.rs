@@ -162,9 +162,12 @@ fn rides_out(background: bool, audit: bool) {
 
     let full = trial.disk.fill();
     let mut tried = 0;
+    // Large, since the store may have room within its file for many small ones; and hard to compress.
+    let letter = |number: u32| char::from(b'a' + (number.wrapping_mul(2_654_435_761) >> 24) as u8 % 26);
+    let padding = format!("--from-literal=text={}", (0..100_000).map(letter).collect::<String>());
     let mut write = || {
         tried += 1;
-        clients.kubectl(["create", "configmap", &format!("try-{tried}")])
+        clients.kubectl(["create", "configmap", &format!("try-{tried}"), &padding])
     };
     let refused = eventually("writes are refused", || match write() {
         output if output.stderr.contains("full") => Ok(output),
