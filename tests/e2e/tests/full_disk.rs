@@ -162,12 +162,14 @@ fn rides_out(background: bool, audit: bool) {
 
     let full = trial.disk.fill();
     let mut tried = 0;
-    // Large, since the store may have room within its file for many small ones; and hard to compress.
-    let letter = |number: u32| char::from(b'a' + (number.wrapping_mul(2_654_435_761) >> 24) as u8 % 26);
-    let padding = format!("--from-literal=text={}", (0..100_000).map(letter).collect::<String>());
+    // A store may have room within its file for hundreds of small objects, in pieces; others of each size use it up.
     let mut write = || {
         tried += 1;
-        clients.kubectl(["create", "configmap", &format!("try-{tried}"), &padding])
+        let sizes = [900_000].into_iter().chain([90_000; 5]).chain([9_000; 20]);
+        let others: String =
+            sizes.enumerate().map(|(index, size)| padded(&format!("try-{tried}-{index}"), size)).collect();
+        clients.kubectl_with_input(["create", "-f", "-"], &others);
+        clients.kubectl(["create", "configmap", &format!("try-{tried}")])
     };
     let refused = eventually("writes are refused", || match write() {
         output if output.stderr.contains("full") => Ok(output),
@@ -226,6 +228,19 @@ fn rides_out(background: bool, audit: bool) {
         if status.code == 0 { Ok(status) } else { Err(status.stdout) }
     });
     assert!(status.stdout.contains("store-room       ok"), "{status:?}");
+}
+
+/// A ConfigMap of so many bytes that doesn't get smaller by compression.
+fn padded(name: &str, size: usize) -> String {
+    let mut state = 88_172_645_463_325_252_u64;
+    let letters = (0..size).map(|_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(b'a' + (state % 26) as u8)
+    });
+    let text: String = letters.collect();
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{text: {text}}}\n---\n")
 }
 
 #[test]

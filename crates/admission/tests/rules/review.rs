@@ -40,6 +40,7 @@ fn ask(path: &str, request: Value) -> Value {
         "queues" => ("scheduling.volcano.sh", "queues"),
         "podgroups" => ("scheduling.volcano.sh", "podgroups"),
         "pods" => ("", "pods"),
+        "jobtemplates" => ("flow.volcano.sh", "jobtemplates"),
         _ => ("batch.volcano.sh", "jobs"),
     };
     let mut whole = json!({
@@ -134,6 +135,7 @@ fn warnings_come_along_and_are_not_too_long() {
 #[test]
 fn a_template_of_jobs_that_would_be_refused_is_told() {
     let mut template = job("default");
+    (template["apiVersion"], template["kind"]) = ("flow.volcano.sh/v1alpha1".into(), "JobTemplate".into());
     let good = ask("/jobtemplates/mutate", json!({"object": template}));
     assert_eq!((&good["allowed"], &good["warnings"]), (&true.into(), &Value::Null), "{good}");
     template["spec"]["tasks"][0]["template"]["spec"]["securityContext"] = json!({"runAsUser": -1});
