@@ -451,10 +451,11 @@ impl Supervisor {
 
     /// Starts what is due and notices when all is over.
     fn advance(&mut self) {
+        // First of all: what waits for it to be written is due in this very turn, and nothing may happen to bring another one.
+        if self.unwritten {
+            self.save(Durability::Power);
+        }
         if self.status.phase == ShimPhase::Done {
-            if self.unwritten {
-                self.save(Durability::Power);
-            }
             return;
         }
         if self.stopping.is_none() && !self.unwritten {
@@ -465,8 +466,6 @@ impl Supervisor {
         } else if self.stopping.is_none() && self.is_over() {
             // Only sidecars are left.
             self.stop(Stop { grace_seconds: self.spec.grace_seconds }, clock::monotonic());
-        } else if self.unwritten {
-            self.save(Durability::Power);
         }
         if self.stopping.is_some() && self.asks {
             self.ask_to_end();

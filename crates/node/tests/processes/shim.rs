@@ -345,6 +345,24 @@ fn without_namespaces_programs_still_run() {
     assert_eq!(pod.log(), "plain\n");
 }
 
+/// As on a disk that is full when the pod starts.
+#[test]
+fn a_pod_whose_first_status_can_not_be_written_runs_when_it_can() {
+    if !is_root() {
+        return;
+    }
+    let pod = TestPod::sh("echo ran");
+    let in_the_way = pod.path().join("status.json.tmp");
+    std::fs::create_dir(&in_the_way).unwrap();
+    pod.start();
+    wait_for("a first attempt", || {
+        let log = std::fs::read_to_string(pod.path().join("shim.log")).unwrap();
+        log.contains("can't write the status").then_some(())
+    });
+    std::fs::remove_dir(in_the_way).unwrap();
+    assert_eq!((pod.exit().code, pod.log()), (0, "ran\n".to_owned()));
+}
+
 #[test]
 fn output_is_kept_whole_whatever_its_size() {
     if !is_root() {
