@@ -1,7 +1,7 @@
 //! Control groups, version 1 and 2: limits, the kernel's count of OOM kills, killing, removal.
 //!
-//! Invariant: a group made here is below `pumice/<node>/<pod uid>`, so that everything of a node
-//! can be found and removed without any record. Called by the shim and by the agent's clean-up.
+//! Invariant: a group made here is below `pumice/<node>`, a pod's below its uid there, so that everything of a node can be found
+//! and removed without any record. Called by the shim, by the agent and by its clean-up.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -129,7 +129,7 @@ impl Hierarchy {
         for group in node.ancestors().filter(|group| !group.as_os_str().is_empty()) {
             self.weigh(group, milli)?;
         }
-        self.prepare_own(node)?;
+        self.prepare_own(node, milli)?;
         let probe = CgroupSpec { hierarchy: self.clone(), path: node.join("probe"), pids_max: Some(100) };
         let limits = Limits { memory_bytes: Some(64 << 20), ..Limits::default() };
         let made = probe.create(100).and_then(|()| ContainerCgroup::create(&probe, "probe", &limits));
@@ -371,6 +371,17 @@ pub(crate) fn pods(hierarchy: &Hierarchy, node: &Path) -> Vec<String> {
     found
 }
 
+/// The group of a process, by the text of its `/proc/PID/cgroup`: that of a controller of version 1, or that of version 2.
+pub(crate) fn group_of<'t>(groups: &'t str, controller: Option<&str>) -> Option<&'t str> {
+    groups.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        let is_it =
+            controller.map_or(controllers.is_empty(), |wanted| controllers.split(',').any(|name| name == wanted));
+        is_it.then_some(path)
+    })
+}
+
 /// The number behind a name, of a file with one of both on each line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -522,6 +533,19 @@ mod tests {
         let expected = (thread::available_parallelism().unwrap().get() * 1024).to_string();
         for group in ["pumice", "pumice/node"] {
             assert_eq!(fs::read_to_string(cpu.join(group).join("cpu.shares")).unwrap_or_default(), expected, "{group}");
+        }
+    }
+
+    #[test]
+    fn the_group_of_a_process_is_found_in_both_versions() {
+        let cases = [
+            ("4:memory:/a\n2:cpu:/\n0::/b\n", Some("/"), Some("/b")),
+            ("4:memory:/\n2:cpu,cpuacct:/system.slice/p.service\n", Some("/system.slice/p.service"), None),
+            ("0::/system.slice/with:colon\n", None, Some("/system.slice/with:colon")),
+            ("3:cpuset:/\nnonsense\n", None, None),
+        ];
+        for (text, first, second) in cases {
+            assert_eq!((group_of(text, Some("cpu")), group_of(text, None)), (first, second), "{text}");
         }
     }
 

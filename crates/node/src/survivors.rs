@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cgroup::CgroupSpec;
+use crate::cgroup::{CgroupSpec, group_of};
 use crate::procfs;
 use crate::shim::control::ShimProcess;
 
@@ -125,13 +125,7 @@ impl Freezer {
 
     /// The group of a process, by the text of its `/proc/PID/cgroup`.
     fn group(&self, groups: &str) -> Option<PathBuf> {
-        let path = groups.lines().find_map(|line| {
-            let mut parts = line.splitn(3, ':');
-            let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-            let wanted =
-                if self.v2 { number == "0" } else { controllers.split(',').any(|controller| controller == "freezer") };
-            wanted.then_some(path)
-        })?;
+        let path = group_of(groups, (!self.v2).then_some("freezer"))?;
         Some(self.mount.join(path.trim_start_matches('/')))
     }
 

@@ -7,11 +7,9 @@
 
 use std::fs;
 use std::io;
-use std::num::NonZero;
 use std::path::Path;
-use std::thread;
 
-use super::{Hierarchy, join, make_dir, processes, processes_file};
+use super::{Hierarchy, group_of, join, make_dir, processes, processes_file};
 
 /// Of the process that runs the node's agent. No pod's uid and no container is called so.
 pub(super) const AGENT: &str = "agent.process";
@@ -19,8 +17,9 @@ pub(super) const AGENT: &str = "agent.process";
 pub(super) const SHIMS: &str = "shims.processes";
 /// What all shims together weigh among the node's pods, in thousandths of a CPU.
 const SHIMS_MILLI: i64 = 1000;
-/// What the agent weighs for each CPU that pods have, in thousandths: it computes little, and others wait for it.
-const AGENT_MILLI_PER_CPU: i64 = 8000;
+/// What the agent weighs, in times of all pods: it computes little, and others wait for it. From 32 CPUs on it is less, since
+/// the kernel has a largest weight.
+const AGENT_TIMES: i64 = 8;
 
 /// Whether a group of a node is one of these, and no pod's.
 pub(super) fn is_own(name: &str) -> bool {
@@ -36,12 +35,10 @@ impl Hierarchy {
         }
     }
 
-    /// Makes both groups.
-    pub(super) fn prepare_own(&self, node: &Path) -> io::Result<()> {
+    /// Makes both groups on a node whose pods all weigh so many thousandths of a CPU.
+    pub(super) fn prepare_own(&self, node: &Path, pods_milli: i64) -> io::Result<()> {
         let Some(root) = self.cpu_root() else { return Ok(()) };
-        let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-        let agent = AGENT_MILLI_PER_CPU.saturating_mul(i64::try_from(cpus).unwrap_or(i64::MAX));
-        for (name, milli) in [(AGENT, agent), (SHIMS, SHIMS_MILLI)] {
+        for (name, milli) in [(AGENT, pods_milli.saturating_mul(AGENT_TIMES)), (SHIMS, SHIMS_MILLI)] {
             let group = node.join(name);
             make_dir(&root.join(&group))?;
             self.weigh(&group, milli)?;
@@ -59,7 +56,8 @@ impl Hierarchy {
     /// such as a service's.
     pub(crate) fn join_agent(&self, node: &Path) -> io::Result<()> {
         let Some(root) = self.cpu_root() else { return Ok(()) };
-        if self.cpu_group(&fs::read_to_string("/proc/self/cgroup")?) != Some("/") {
+        let groups = fs::read_to_string("/proc/self/cgroup")?;
+        if group_of(&groups, self.is_v1().then_some("cpu")) != Some("/") {
             return Ok(());
         }
         move_process(&root.join(node).join(AGENT))
@@ -73,17 +71,6 @@ impl Hierarchy {
         }
         Ok(())
     }
-
-    /// The group of a process by which it gets CPU time, by the text of its `/proc/PID/cgroup`.
-    fn cpu_group<'t>(&self, groups: &'t str) -> Option<&'t str> {
-        groups.lines().find_map(|line| {
-            let (_, rest) = line.split_once(':')?;
-            let (controllers, path) = rest.split_once(':')?;
-            let is_it =
-                if self.is_v1() { controllers.split(',').any(|name| name == "cpu") } else { controllers.is_empty() };
-            is_it.then_some(path)
-        })
-    }
 }
 
 fn move_process(group: &Path) -> io::Result<()> {
@@ -92,42 +79,21 @@ fn move_process(group: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
-    fn v1(root: &Path) -> Hierarchy {
-        Hierarchy::V1 { memory: root.join("memory"), cpu: Some(root.join("cpu")), pids: None }
-    }
-
     #[test]
-    fn the_agent_weighs_more_than_pods_and_shims_as_much_as_one_of_them() {
+    fn the_agent_weighs_more_than_all_pods_and_shims_as_much_as_a_cpu() {
         let dir = tempfile::tempdir().unwrap();
-        let (hierarchy, node) = (v1(dir.path()), Path::new("pumice/node"));
-        hierarchy.prepare_own(node).unwrap();
-        let cpus = thread::available_parallelism().unwrap().get();
-        for (group, shares) in [(AGENT, (cpus * 8192).to_string()), (SHIMS, "1024".to_owned())] {
+        let (memory, cpu) = (dir.path().join("memory"), dir.path().join("cpu"));
+        let (hierarchy, node) = (Hierarchy::V1 { memory, cpu: Some(cpu), pids: None }, Path::new("pumice/node"));
+        hierarchy.prepare_own(node, 4000).unwrap();
+        for (group, shares) in [(AGENT, "32768"), (SHIMS, "1024")] {
             let file = dir.path().join("cpu/pumice/node").join(group).join("cpu.shares");
             assert_eq!(fs::read_to_string(file).unwrap(), shares, "{group}");
         }
         fs::create_dir(dir.path().join("cpu/pumice/node/a-uid")).unwrap();
         assert_eq!(super::super::pods(&hierarchy, node), ["a-uid"]);
         let none = Hierarchy::V1 { memory: dir.path().into(), cpu: None, pids: None };
-        assert!(none.prepare_own(node).is_ok() && none.join_shims(node).is_ok() && none.join_agent(node).is_ok());
-    }
-
-    #[test]
-    fn the_group_of_cpu_time_is_found_in_both_versions() {
-        let root = PathBuf::from("/sys/fs/cgroup");
-        let two = Hierarchy::V2 { root: root.clone(), pids: true };
-        let cases = [
-            ("4:memory:/a\n2:cpu:/\n0::/b\n", Some("/"), Some("/b")),
-            ("4:memory:/\n2:cpu,cpuacct:/system.slice/p.service\n", Some("/system.slice/p.service"), None),
-            ("0::/system.slice/with:colon\n", None, Some("/system.slice/with:colon")),
-            ("3:cpuset:/\nnonsense\n", None, None),
-        ];
-        for (text, first, second) in cases {
-            assert_eq!((v1(&root).cpu_group(text), two.cpu_group(text)), (first, second), "{text}");
-        }
+        assert!(none.prepare_own(node, 4000).is_ok() && none.join_shims(node).is_ok() && none.join_agent(node).is_ok());
     }
 }
