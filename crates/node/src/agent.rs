@@ -196,7 +196,8 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     }
     let network = make_network(&paths);
     let outcome = network.as_ref().map(drop).map_err(Clone::clone);
-    let mut capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, outcome, &options.shim);
+    let shim = Launcher::new(options.shim.clone());
+    let mut capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, outcome, &shim);
     if let Some(reason) = network.as_ref().ok().and_then(|network| network.inside_only.as_ref()) {
         capabilities.notes.push(format!("no address translation ({reason}): pods reach each other and this host only"));
     }
@@ -215,14 +216,14 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         kubelet_port: options.kubelet_port,
     };
     let (recorder, events) = EventRecorder::new(options.client.clone(), COMPONENT);
-    let remover = Arc::new(Remover::new(&paths.data_dir, options.shim.clone()));
+    let remover = Arc::new(Remover::new(&paths.data_dir, options.shim));
     let context = Arc::new(NodeContext {
         client: options.client,
         node_name: options.node_name,
         data_dir: paths.data_dir,
         pods_dir: paths.pods_dir,
         events: recorder,
-        shim: Launcher::new(options.shim),
+        shim,
         remover,
         image_map: options.image_map,
         default_path: options.default_path,

@@ -13,7 +13,6 @@ use nix::sched::{CloneFlags, unshare};
 use pumice_units::with_causes;
 
 use super::launch::Launcher;
-use super::options::ShimCommand;
 use crate::cgroup::Hierarchy;
 use crate::files;
 use crate::shim::PROBE;
@@ -50,7 +49,7 @@ impl Capabilities {
         node_dir: &Path,
         cgroup_node: &Path,
         network: Result<(), String>,
-        shim: &ShimCommand,
+        shim: &Launcher,
     ) -> Capabilities {
         let probe = node_dir.join("probe");
         let namespaces = in_thread({
@@ -68,7 +67,7 @@ impl Capabilities {
         let rootless = if namespaces.is_err() { try_rootless(&probe.join("user"), shim) } else { Ok(()) };
         let _ = files::remove(&probe);
         let cgroup = try_cgroup(cgroup_node);
-        let program_view = Launcher::probe(shim);
+        let program_view = shim.has_view();
         Capabilities::decide(Probes { namespaces, overlay, overlay_in_memory, rootless, network, cgroup, program_view })
     }
 
@@ -182,9 +181,9 @@ fn try_overlay(probe: &Path, in_memory: bool) -> io::Result<()> {
 }
 
 /// A user namespace wants a process with one thread; the shim's program lends one.
-fn try_rootless(probe: &Path, shim: &ShimCommand) -> Result<(), String> {
+fn try_rootless(probe: &Path, shim: &Launcher) -> Result<(), String> {
     fs::create_dir_all(probe).map_err(|error| error.to_string())?;
-    let mut launch = Launcher::new(shim.clone()).launch();
+    let mut launch = shim.launch();
     launch.command().arg(PROBE).arg(probe);
     let out = launch.output().map_err(|error| error.to_string())?;
     match out.status.success() {

@@ -11,6 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 
+use nix::errno::Errno;
+
 use super::options::ShimCommand;
 use crate::cgroup;
 use crate::detached_mount::{Attributes, DetachedMount, descriptor_path};
@@ -25,29 +27,29 @@ const ENVIRONMENT: [&str; 7] =
 pub(crate) struct Launcher {
     shim: ShimCommand,
     /// What it is run from, made once: each one that ends has all CPUs tell the kernel that they don't use it.
-    view: Option<Arc<DetachedMount>>,
+    view: Result<Arc<DetachedMount>, Errno>,
 }
 
 impl Launcher {
     /// From a read-only view where this host allows it. Without root there are no views; a pod is then this very user.
     pub(crate) fn new(shim: ShimCommand) -> Launcher {
-        let view = read_only_view(&shim).ok().map(Arc::new);
+        let view = read_only_view(&shim).map(Arc::new);
         Launcher { shim, view }
     }
 
     /// Whether this host lets us run it from a view that pods can't change.
-    pub(crate) fn probe(shim: &ShimCommand) -> io::Result<()> {
-        Ok(read_only_view(shim).map(drop)?)
+    pub(crate) fn has_view(&self) -> io::Result<()> {
+        self.view.as_ref().map(drop).map_err(|errno| (*errno).into())
     }
 
     pub(crate) fn launch(&self) -> Launch {
         let mut command = match &self.view {
-            Some(view) => Command::new(descriptor_path(view.as_fd())),
-            None => Command::new(&self.shim.program),
+            Ok(view) => Command::new(descriptor_path(view.as_fd())),
+            Err(_) => Command::new(&self.shim.program),
         };
         command.arg0(&self.shim.program).args(&self.shim.args).stdin(Stdio::null()).stdout(Stdio::null());
         command.env_clear().envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        Launch { command, _view: self.view.clone() }
+        Launch { command, _view: self.view.clone().ok() }
     }
 }
 
