@@ -109,13 +109,12 @@ impl Admission for VolcanoAdmission {
                 }
                 user::stamp(object, request.old, &request.identity.user, &rules, &mut findings);
             }
-            Kind::CronJob | Kind::JobFlow => {
-                user::stamp(object, request.old, &request.identity.user, &rules, &mut findings)
-            }
-            Kind::JobTemplate => {
+            Kind::CronJob | Kind::JobFlow | Kind::JobTemplate => {
                 user::stamp(object, request.old, &request.identity.user, &rules, &mut findings);
                 // No more than a warning: what a flow adds to its Job may mend it.
-                if let Ok(template) = typed::<JobTemplate>(object) {
+                if kind == Kind::JobTemplate
+                    && let Ok(template) = typed::<JobTemplate>(object)
+                {
                     let faults = job::faults(&template.spec);
                     faults.for_each(|fault| findings.warn(format!("a Job made of this is refused: spec.{fault}")));
                 }

@@ -1,8 +1,9 @@
 //! Limits of connections: who may have how many, and who goes when there are too many.
 //!
 //! Invariant: a new connection always gets in, at the cost of one of whoever has the most: an address that has not shown who
-//! it is, or a user. So no peer keeps another one out, and there are never more than [`ConnectionLimits::new`] allows, and some that still
-//! shake hands. Connections without a certificate leave a quarter to those that show one.
+//! it is, or a user. So no peer keeps another one out, and there are never more than
+//! [`ConnectionLimits::new`] allows, and some that still shake hands. Connections without a certificate leave a quarter to
+//! those that show one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -92,7 +93,7 @@ impl Entry {
     }
 }
 
-/// Limits of the connections of all listeners that share it.
+/// Limits of the connections of all listeners that share them.
 #[derive(Debug)]
 pub struct ConnectionLimits {
     max: usize,
