@@ -33,9 +33,12 @@ fn wait_for_file(path: &Path) -> String {
 }
 
 fn wait_until_ready(file: &Path) {
-    let ready = file.with_extension("ready");
-    eventually(&format!("{} is there", ready.display()), || {
-        ready.exists().then_some(()).ok_or_else(|| "not yet".to_owned())
+    wait_until_there(&file.with_extension("ready"));
+}
+
+fn wait_until_there(file: &Path) {
+    eventually(&format!("{} is there", file.display()), || {
+        file.exists().then_some(()).ok_or_else(|| "not yet".to_owned())
     });
 }
 
@@ -115,13 +118,10 @@ echo "saved after $n" >> "$1"
         create_pod(&platform, name, &format!("exec sh {0}/waits.sh {0}/{name}", platform.scratch().display()), 3600);
         wait_until_ready(&own(name));
     }
-    let told = |file: &Path| {
-        let told = file.with_extension("told");
-        eventually("the program was told to end", || told.exists().then_some(()).ok_or_else(|| "not yet".to_owned()));
-    };
     platform.kubectl(["delete", "pod", "down", "up", "--wait=false"]).ok();
-    told(&down);
-    told(&up);
+    // Both were told to end.
+    wait_until_there(&down.with_extension("told"));
+    wait_until_there(&up.with_extension("told"));
     platform.crash();
     // One ends its saving while there is no platform, the other one when the next has found it.
     std::fs::write(down.with_extension("go"), "").unwrap();

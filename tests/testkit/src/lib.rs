@@ -32,4 +32,4 @@ pub use realkube::{RealKube, Tenant};
 pub use remains::{Marks, Remains};
 pub use screen::Screen;
 pub use small_disk::{Full, SmallDisk};
-pub use wait::{DEADLINE, eventually};
+pub use wait::{DEADLINE, eventually, eventually_within};
