@@ -216,7 +216,8 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         kubelet_port: options.kubelet_port,
     };
     let (recorder, events) = EventRecorder::new(options.client.clone(), COMPONENT);
-    let remover = Arc::new(Remover::new(&paths.data_dir, options.shim));
+    let groups = capabilities.cgroup.clone().map(|hierarchy| (hierarchy, paths.cgroup.clone()));
+    let remover = Arc::new(Remover::new(&paths.data_dir, options.shim, groups));
     let context = Arc::new(NodeContext {
         client: options.client,
         node_name: options.node_name,

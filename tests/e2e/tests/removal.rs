@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, mkdirat};
-use pumice_testkit::{Platform, Setup, binary, eventually};
+use pumice_testkit::{Platform, Setup, binary, eventually, eventually_within};
 use serde_json::{Value, json};
 
 const LEVELS: u32 = 30_000;
@@ -116,8 +116,8 @@ fn a_pod_with_thirty_thousand_levels_is_removed_and_the_platform_goes_on() {
     assert!(remains.is_empty(), "{remains:#?}");
 }
 
-#[test]
-fn a_removal_that_is_cut_short_is_taken_up_again() {
+/// A platform that was killed in the middle of a removal.
+fn cut_short() -> Platform {
     let mut platform = platform();
     let removing = platform.data_dir().join("node/removing");
     // Enough for a crash to come into the middle.
@@ -135,10 +135,23 @@ fn a_removal_that_is_cut_short_is_taken_up_again() {
     });
     platform.crash();
     assert!(!queued(&platform).is_empty(), "it was cut short");
+    platform
+}
+
+#[test]
+fn a_removal_that_is_cut_short_is_taken_up_again() {
+    let mut platform = cut_short();
     platform.up();
     another_runs(&platform, "next");
     nothing_is_queued(&platform);
     assert_eq!(set_aside(&platform), [] as [Value; 0]);
+}
+
+/// Also the group of the platform goes, though what removes ends only when it notices that nobody listens any more.
+#[test]
+fn a_removal_that_is_cut_short_leaves_nothing_after_down() {
+    let remains = cut_short().tear_down();
+    assert!(remains.is_empty(), "{remains:#?}");
 }
 
 #[test]
@@ -354,11 +367,10 @@ fn the_removal_of_a_million_entries_holds_up_nobody() {
     let before = starts("before");
     let script = format!("cd /data && python3 -c 'for i in range({entries}): open(str(i), \"w\").close()'");
     apply(&platform, &pod("wide", "Never", &script));
-    let began = Instant::now();
-    while platform.get("pod", "wide").unwrap()["status"]["phase"] != "Succeeded" {
-        assert!(began.elapsed() < Duration::from_secs(900), "it is not written");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    eventually_within(Duration::from_secs(900), "it is written", || {
+        let pod = platform.get("pod", "wide").unwrap();
+        if pod["status"]["phase"] == "Succeeded" { Ok(()) } else { Err(pod["status"].to_string()) }
+    });
     let began = Instant::now();
     platform.kubectl(["delete", "pod", "wide"]).ok();
     is_gone(&platform, "wide");

@@ -69,7 +69,7 @@ pub(crate) enum Leftover {
 /// Removes what pods of a data directory left and was not removed yet; blocks. Returns what can't be removed. For when no
 /// platform runs there.
 pub fn finish_removals(data_dir: &Path, shim: &ShimCommand) -> io::Result<Vec<SetAside>> {
-    let remover = Arc::new(Remover::new(&fs::canonicalize(data_dir)?, shim.clone()));
+    let remover = Arc::new(Remover::new(&fs::canonicalize(data_dir)?, shim.clone(), None));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(remover.finish()))
 }

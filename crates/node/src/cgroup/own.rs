@@ -1,5 +1,5 @@
 //! Groups of CPU time for this product's own processes on a node: one for the process of its agent, which on one machine is the
-//! whole platform, and one for the shims of all its pods.
+//! whole platform, and one for the shims of all its pods, and for what removes what pods left.
 //!
 //! Where the kernel gives each session a group (autogroups), each shim would else weigh as much as the whole platform, and
 //! pods that are busy would have it wait for half a second at a time. Invariant: nobody kills what is in the agent's group, and
@@ -13,9 +13,9 @@ use super::{Hierarchy, group_of, join, make_dir, processes, processes_file};
 
 /// Of the process that runs the node's agent. No pod's uid and no container is called so.
 pub(super) const AGENT: &str = "agent.process";
-/// Of the shims of all pods. Neither is called so.
+/// Of the shims of all pods, and of what removes what pods left. Neither is called so.
 pub(super) const SHIMS: &str = "shims.processes";
-/// What all shims together weigh among the node's pods, in thousandths of a CPU.
+/// What all these together weigh among the node's pods, in thousandths of a CPU.
 const SHIMS_MILLI: i64 = 1000;
 /// What the agent weighs, in times of all pods: it computes little, and others wait for it. From 32 CPUs on it is less, since
 /// the kernel has a largest weight.
@@ -52,6 +52,12 @@ impl Hierarchy {
         join(&processes_file(&root.join(node).join(SHIMS), !self.is_v1())?)
     }
 
+    /// Moves another process of ours into the group of shims.
+    pub(crate) fn add_to_shims(&self, node: &Path, pid: u32) -> io::Result<()> {
+        let Some(root) = self.cpu_root() else { return Ok(()) };
+        move_process(&root.join(node).join(SHIMS), pid)
+    }
+
     /// Moves this process with all its threads into the group of the node's agent, unless it has a group by somebody's choice,
     /// such as a service's.
     pub(crate) fn join_agent(&self, node: &Path) -> io::Result<()> {
@@ -60,21 +66,21 @@ impl Hierarchy {
         if group_of(&groups, self.is_v1().then_some("cpu")) != Some("/") {
             return Ok(());
         }
-        move_process(&root.join(node).join(AGENT))
+        move_process(&root.join(node).join(AGENT), std::process::id())
     }
 
     /// Moves this process out of the agent's group, if it is there, so that the group can be removed.
     pub(super) fn leave_agent(&self, node: &Path) -> io::Result<()> {
         let Some(root) = self.cpu_root() else { return Ok(()) };
         if processes(&root.join(node).join(AGENT)).contains(&std::process::id().cast_signed()) {
-            move_process(root)?;
+            move_process(root, std::process::id())?;
         }
         Ok(())
     }
 }
 
-fn move_process(group: &Path) -> io::Result<()> {
-    fs::write(group.join("cgroup.procs"), std::process::id().to_string())
+fn move_process(group: &Path, pid: u32) -> io::Result<()> {
+    fs::write(group.join("cgroup.procs"), pid.to_string())
 }
 
 #[cfg(test)]

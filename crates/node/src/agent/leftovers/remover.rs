@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use super::set_aside::SetAside;
 use super::{Folders, Owner};
 use crate::agent::options::ShimCommand;
+use crate::cgroup::Hierarchy;
 use crate::shim::remove::{EXIT_LEFT, LEFT, REMOVE};
 
 /// Processes at a time.
@@ -35,6 +36,8 @@ const ATTEMPT_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) struct Remover {
     folders: Folders,
     shim: ShimCommand,
+    /// The node's control groups, where they share out CPU time.
+    groups: Option<(Hierarchy, PathBuf)>,
     woken: Notify,
 }
 
@@ -42,8 +45,9 @@ pub(crate) struct Remover {
 type Removed = (PathBuf, Option<SetAside>);
 
 impl Remover {
-    pub(crate) fn new(data_dir: &Path, shim: ShimCommand) -> Remover {
-        Remover { folders: Folders::of(data_dir), shim, woken: Notify::new() }
+    /// What removes gets its CPU time as shims do, in the groups of a node: not that of who started it, who has far more.
+    pub(crate) fn new(data_dir: &Path, shim: ShimCommand, groups: Option<(Hierarchy, PathBuf)>) -> Remover {
+        Remover { folders: Folders::of(data_dir), shim, groups, woken: Notify::new() }
     }
 
     /// Says that something was queued.
@@ -133,7 +137,12 @@ impl Remover {
         let mut command = Command::new(&self.shim.program);
         command.args(&self.shim.args).arg(REMOVE).arg(path).env_clear();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
-        command.spawn()
+        let child = command.spawn()?;
+        if let (Some((hierarchy, node)), Some(pid)) = (&self.groups, child.id()) {
+            // It may have ended. Else it is where its parent is.
+            let _ = hierarchy.add_to_shims(node, pid);
+        }
+        Ok(child)
     }
 }
 
