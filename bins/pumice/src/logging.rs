@@ -9,7 +9,9 @@ use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use nix::fcntl::OFlag;
@@ -20,6 +22,9 @@ use crate::up::now;
 
 /// The log of a platform in the background is moved aside at this size; one older file is kept.
 const LOG_BYTES_MAX: u64 = 64 << 20;
+
+/// After lines were lost, how often standard error is tried again while nothing else is to be written.
+const TRY_EVERY: Duration = Duration::from_secs(1);
 
 /// Standard error, of which a process has one.
 static LOG: OnceLock<Log> = OnceLock::new();
@@ -63,6 +68,8 @@ struct Target {
     /// Why the last line was lost.
     reason: String,
     file: Option<NamedFile>,
+    /// Whether a thread waits to report lost lines ([`Log::catch_up`]).
+    catches_up: bool,
 }
 
 /// Standard error, where it is a file that has a name.
@@ -78,11 +85,38 @@ struct NamedFile {
 impl Log {
     fn of_stderr(rotated: Option<&Path>) -> Self {
         let file = NamedFile::of_stderr(rotated);
-        Self(Mutex::new(Target { lines: LossyLines::default(), reason: String::new(), file }))
+        Self(Mutex::new(Target { lines: LossyLines::default(), reason: String::new(), file, catches_up: false }))
+    }
+
+    fn target(&self) -> MutexGuard<'_, Target> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes lines. If they are lost, a thread reports that when it can, though no other line comes.
+    fn take(&'static self, text: &[u8]) {
+        let mut target = self.target();
+        target.write(text);
+        if target.lines.is_behind() && !target.catches_up {
+            let spawned = thread::Builder::new().name("log".to_owned()).spawn(|| self.catch_up());
+            // Else the next line tries.
+            target.catches_up = spawned.is_ok();
+        }
+    }
+
+    fn catch_up(&self) {
+        loop {
+            thread::sleep(TRY_EVERY);
+            let mut target = self.target();
+            target.write(&[]);
+            if !target.lines.is_behind() {
+                target.catches_up = false;
+                return;
+            }
+        }
     }
 
     fn reopen(&self) -> io::Result<Option<PathBuf>> {
-        let mut target = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut target = self.target();
         let Some(file) = &mut target.file else { return Ok(None) };
         file.reopen()?;
         Ok(Some(file.path.clone()))
@@ -90,9 +124,9 @@ impl Log {
 }
 
 /// Takes all it is given, whatever becomes of it.
-impl Write for &Log {
+impl Write for &'static Log {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(text);
+        self.take(text);
         Ok(text.len())
     }
 

@@ -8,15 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pumice_testkit::{Clients, Output, Process, SmallDisk, binary, eventually};
+use pumice_testkit::{Clients, Output, Process, SmallDisk, binary, eventually, eventually_within};
 use serde_json::Value;
 
 const DISK_MEGABYTES: u64 = 96;
 /// Jobs that run while the disk fills; more by `PUMICE_FULL_DISK_JOBS`.
 const JOBS: usize = 24;
 const JOBS_VARIABLE: &str = "PUMICE_FULL_DISK_JOBS";
+/// How long it may take until a full disk has writes refused: the store may have room in its file for hundreds of small objects.
+const REFUSED_WITHIN: Duration = Duration::from_secs(180);
 /// How long all jobs may take after there is room again.
 const COMPLETE_WITHIN: Duration = Duration::from_secs(180);
 
@@ -166,15 +168,10 @@ fn rides_out(background: bool, audit: bool) {
         tried += 1;
         clients.kubectl(["create", "configmap", &format!("try-{tried}")])
     };
-    // The store may have room within its file for hundreds of small objects.
-    let begun = Instant::now();
-    let refused = loop {
-        let output = write();
-        if output.stderr.contains("full") {
-            break output;
-        }
-        assert!(begun.elapsed() < COMPLETE_WITHIN, "writes are not refused: {output:?}");
-    };
+    let refused = eventually_within(REFUSED_WITHIN, "writes are refused", || match write() {
+        output if output.stderr.contains("full") => Ok(output),
+        output => Err(format!("{output:?}")),
+    });
     assert!(refused.stderr.contains("disk under the data directory is full"), "{refused:?}");
     assert_eq!(clients.list("jobs.batch.volcano.sh").len(), jobs + 1, "reads go on");
     let status = trial.pumice(&["status"]);
@@ -247,6 +244,32 @@ fn it_is_ridden_out_with_the_audit_log_in_either_place() {
         rides_out(false, true);
         rides_out(true, false);
     }
+}
+
+/// A quiet platform may write nothing for hours after there is room again.
+#[test]
+fn a_log_tells_of_lost_lines_though_no_other_line_comes() {
+    let (disk, data) = (SmallDisk::new(DISK_MEGABYTES), tempfile::tempdir().unwrap());
+    let clients = Clients::new(&data.path().join("kubeconfig"), data.path()).with("PUMICE_DATA_DIR", data.path());
+    let mut command = clients.command(&binary("pumice"));
+    let api = Process::start("api", command.args(["apiserver", "--port", "0", "--log", "info"]), &disk.path());
+    let note = data.path().join("up.json");
+    eventually("the API server is up", || note.exists().then_some(()).ok_or_else(|| api.tail()));
+    let full = disk.fill();
+    let lost = || {
+        let page = clients.kubectl(["get", "--raw", "/metrics"]).ok();
+        page.lines().any(|line| line.strip_prefix("pumice_log_lines_lost_total ").is_some_and(|count| count != "0"))
+    };
+    eventually("a line is lost", || {
+        // The log tells that it was opened anew.
+        kill(Pid::from_raw(api.pid()), Signal::SIGHUP).unwrap();
+        if lost() { Ok(()) } else { Err(api.tail()) }
+    });
+    drop(full);
+    eventually("the log tells of it", || match api.log() {
+        log if log.contains("lines of this log were lost") => Ok(()),
+        log => Err(log),
+    });
 }
 
 #[test]
