@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, mkdirat};
-use pumice_testkit::{Platform, Setup, binary, eventually, eventually_within};
+use pumice_testkit::{Platform, Remains, Setup, binary, eventually, eventually_within};
 use serde_json::{Value, json};
 
 const LEVELS: u32 = 30_000;
@@ -94,7 +94,7 @@ const NESTING: &str = "python3 -c 'import os;[(os.mkdir(\"d\"),os.chdir(\"d\")) 
 #[test]
 fn a_pod_with_thirty_thousand_levels_is_removed_and_the_platform_goes_on() {
     let mut platform = platform();
-    for (name, folder) in [("layers", "/tmp"), ("volume", "/data")] {
+    for (name, folder) in [("layers", "$(mktemp -d)"), ("volume", "/data")] {
         apply(&platform, &pod(name, "Never", &format!("cd {folder} && {NESTING}")));
         phase(&platform, name, "Succeeded");
         platform.kubectl(["delete", "pod", name]).ok();
@@ -150,8 +150,15 @@ fn a_removal_that_is_cut_short_is_taken_up_again() {
 /// Also the group of the platform goes, though what removes ends only when it notices that nobody listens any more.
 #[test]
 fn a_removal_that_is_cut_short_leaves_nothing_after_down() {
-    let remains = cut_short().tear_down();
-    assert!(remains.is_empty(), "{remains:#?}");
+    let mut platform = cut_short();
+    let marks = platform.marks();
+    let down = platform.down(["--now"]);
+    assert!(down.stderr.contains("the next pumice up goes on"), "{down:?}");
+    assert_eq!(marks.look(), Remains::default());
+    assert!(!queued(&platform).is_empty(), "{down:?}");
+    let down = platform.down::<&str>([]);
+    assert!(down.stderr.contains("pumice down --now leaves that to the next pumice up"), "{down:?}");
+    assert_eq!(queued(&platform), [] as [PathBuf; 0]);
 }
 
 #[test]

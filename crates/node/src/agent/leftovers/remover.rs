@@ -32,6 +32,9 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 3;
 const ATTEMPT_AGAIN: Duration = Duration::from_secs(1);
 
+/// How often who waits for the end of all is asked whether to go on.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+
 /// Has queued trees removed.
 pub(crate) struct Remover {
     folders: Folders,
@@ -67,16 +70,22 @@ impl Remover {
         }
     }
 
-    /// Removes what is queued, and returns what stays.
-    pub(crate) async fn finish(self: Arc<Remover>) -> Vec<SetAside> {
+    /// Removes what is queued while `goes_on` says so, and returns what stays.
+    pub(crate) async fn finish(self: Arc<Remover>, mut goes_on: impl FnMut(usize) -> bool) -> Vec<SetAside> {
         let (mut under_way, mut stays) = (UnderWay::default(), Vec::new());
         loop {
             under_way.fill(&self).await;
-            match under_way.next().await {
-                Some(removed) => stays.extend(removed),
-                None => return stays,
+            match timeout(ASK_EVERY, under_way.next()).await {
+                Ok(Some(removed)) => stays.extend(removed),
+                Err(_) if goes_on(self.left()) => {}
+                Ok(None) | Err(_) => return stays,
             }
         }
+    }
+
+    /// How many trees are queued that may go.
+    fn left(&self) -> usize {
+        self.folders.queued().filter(|path| self.folders.noted(path).is_none()).count()
     }
 
     async fn remove(self: Arc<Remover>, path: PathBuf) -> Removed {
