@@ -1,8 +1,8 @@
 //! Pod Security: what a pod may ask for, by the profile that its namespace enforces with a label.
 //!
 //! One control of the profiles `baseline` and `restricted` is checked so far: a probe or hook must not say whom it asks
-//! ("Host Probes / Lifecycle Hooks"). Where no profile is enforced such a pod is made with a warning. Invariant: a pod that asks for
-//! nothing that a profile is about costs no look at its namespace.
+//! ("Host Probes / Lifecycle Hooks"). Where no profile is enforced such a pod is made with a warning; so is, anywhere, an object
+//! with a template of such pods. Invariant: what asks for nothing that a profile is about costs no look at its namespace.
 //!
 //! <https://kubernetes.io/docs/concepts/security/pod-security-standards/>
 
@@ -22,18 +22,19 @@ const PROFILES: [&str; 2] = ["baseline", "restricted"];
 const HANDLERS: [(&str, &[&str]); 4] =
     [("livenessProbe", &[]), ("readinessProbe", &[]), ("startupProbe", &[]), ("lifecycle", &["postStart", "preStop"])];
 
-/// Refuses a pod that its namespace's profile forbids, or says what a profile would.
+/// Refuses a pod that its namespace's profile forbids, or says what a profile would, also of templates of pods.
 pub(crate) fn check(
     call: &Call,
     operation: Operation,
     object: &Value,
     warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
-    let is_new_pod = &*call.descriptor.storage == "pods" && operation == Operation::Create;
-    if !is_new_pod || !call.request.subresource.is_empty() {
+    if operation != Operation::Create || !call.request.subresource.is_empty() {
         return Ok(());
     }
-    let found = hosts(&object["spec"]);
+    let is_pod = &*call.descriptor.storage == "pods";
+    let specs = if is_pod { vec![&object["spec"]] } else { templates(object) };
+    let found: Vec<_> = specs.into_iter().flat_map(hosts).collect();
     if found.is_empty() {
         return Ok(());
     }
@@ -44,18 +45,27 @@ pub(crate) fn check(
     let store: &Store = &call.state.store;
     let namespace = ObjectReader::get(store, "namespaces", "", call.stored_namespace());
     let profile = namespace.as_ref().and_then(|namespace| namespace["metadata"]["labels"][ENFORCE].as_str());
-    match profile.filter(|profile| PROFILES.contains(profile)) {
-        Some(profile) => {
+    let (profile, effect) = match profile.filter(|profile| PROFILES.contains(profile)) {
+        Some(profile) if is_pod => {
             let cause = format!("violates PodSecurity \"{profile}:latest\": {detail}");
-            Err(Status::forbidden(call.resource(), meta::name(object), cause))
+            return Err(Status::forbidden(call.resource(), meta::name(object), cause));
         }
-        None => {
-            warnings.push(format!(
-                "would violate PodSecurity \"baseline:latest\": {detail}; it is asked from within the pod's network"
-            ));
-            Ok(())
-        }
-    }
+        Some(profile) => (profile, "the pods are refused"),
+        None => ("baseline", "it is asked from within the pod's network"),
+    };
+    warnings.push(format!("would violate PodSecurity \"{profile}:latest\": {detail}; {effect}"));
+    Ok(())
+}
+
+/// What the pods that an object makes will be asked for: those of a workload, a Job's tasks, a template, and of what makes such.
+fn templates(object: &Value) -> Vec<&Value> {
+    let spec = &object["spec"];
+    let makers = [object, spec, &spec["jobTemplate"]["spec"]];
+    let of_maker = makers.into_iter().flat_map(|maker| {
+        let tasks = maker["tasks"].as_array().into_iter().flatten();
+        tasks.chain([maker]).map(|maker| &maker["template"]["spec"])
+    });
+    of_maker.collect()
 }
 
 /// The containers whose probes and hooks name a host, with those hosts.
@@ -92,6 +102,15 @@ mod tests {
             ],
         });
         assert_eq!(hosts(&spec), [("i", vec!["a"]), ("c", vec!["b", "c", "d", "e"])]);
+        for template in [
+            json!({"template": {"spec": spec}}),
+            json!({"spec": {"template": {"spec": spec}}}),
+            json!({"spec": {"tasks": [{"name": "a"}, {"template": {"spec": spec}}]}}),
+            json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": spec}}}}}),
+            json!({"spec": {"jobTemplate": {"spec": {"tasks": [{"template": {"spec": spec}}]}}}}),
+        ] {
+            assert_eq!(templates(&template).into_iter().flat_map(hosts).count(), 2, "{template}");
+        }
         for nothing in
             [json!({}), json!({"containers": [{"name": "c", "lifecycle": null}]}), json!({"containers": [7]})]
         {

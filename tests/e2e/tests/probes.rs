@@ -43,6 +43,17 @@ fn every_second(mut action: Value) -> Value {
     action
 }
 
+/// A Job whose pods have this probe.
+fn job_of(probe: &Value) -> String {
+    let container = json!({"name": "main", "image": "pumice.sh/host", "command": ["true"], "readinessProbe": probe});
+    let task = json!({"replicas": 1, "name": "main", "template": {"spec": {"containers": [container]}}});
+    let job = json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "asks"},
+        "spec": {"minAvailable": 1, "tasks": [task]},
+    });
+    job.to_string()
+}
+
 fn wait_for_event(platform: &Platform, pod: &str, reason: &str) -> String {
     eventually(&format!("pod {pod} has an event {reason}"), || {
         let events = platform.list("events");
@@ -73,6 +84,8 @@ fn a_probe_reaches_nothing_of_the_hosts_and_repeats_no_answer() {
         let message = wait_for_event(&platform, name, "Unhealthy");
         assert!(message.contains("Connection refused"), "{message}");
     }
+    let made = platform.kubectl_with_input(["create", "--dry-run=server", "-f", "-"], &job_of(&get));
+    assert!(made.stderr.contains("Warning: would violate PodSecurity") && made.code == 0, "{made:?}");
     let hook = json!({"lifecycle": {"postStart": get}});
     platform.kubectl_with_input(["create", "-f", "-"], &pod("hook", hook)).ok();
     wait_for_event(&platform, "hook", "FailedPostStartHook");
@@ -121,6 +134,8 @@ fn a_namespace_that_enforces_a_profile_refuses_hosts_of_probes() {
     let platform = Platform::new();
     platform.kubectl(["label", "namespace", "default", "pod-security.kubernetes.io/enforce=baseline"]).ok();
     let probe = json!({"livenessProbe": {"tcpSocket": {"host": "10.0.0.1", "port": 1}}});
+    let job = platform.kubectl_with_input(["create", "--dry-run=server", "-f", "-"], &job_of(&probe["livenessProbe"]));
+    assert!(job.stderr.contains("the pods are refused") && job.code == 0, "{job:?}");
     let refused = platform.kubectl_with_input(["create", "-f", "-"], &pod("p", probe));
     assert!(
         refused.stderr.contains(
