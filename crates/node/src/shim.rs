@@ -139,7 +139,9 @@ fn run_beside(dir: &Path) -> std::io::Result<()> {
 }
 
 /// Leaves the session, the process group and the parent that started us. The parent ends once the shim has all that it
-/// needs, so that a start that failed for want of room on the disk can be tried again; else the text says why.
+/// needs, so that a start that failed for want of room on the disk can be tried again; else the text says why. That includes
+/// what the pod's containers share: the kernel makes networks one by one, and who starts pods is to have no more of them in the
+/// making than it means to. Nothing that a pod can hold up is waited for.
 #[allow(unsafe_code)]
 fn detach(dir: &Path) -> Result<Detached, String> {
     let failed = |error: std::io::Error| format!("can't start the shim of {}: {error}", dir.display());
@@ -183,7 +185,10 @@ fn stand(dir: &Path) -> Result<Option<Supervisor>, String> {
     std::env::set_current_dir("/").map_err(failed)?;
     ShimProcess::of_self().write(dir).map_err(failed)?;
     match Supervisor::open(dir.to_owned()) {
-        Ok(supervisor) => Ok(Some(supervisor)),
+        Ok(mut supervisor) => {
+            supervisor.prepare();
+            Ok(Some(supervisor))
+        }
         Err(error @ ShimError::RanAlready) => {
             journal::write(&error.to_string());
             Ok(None)

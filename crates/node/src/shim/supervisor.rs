@@ -154,13 +154,17 @@ impl Supervisor {
         })
     }
 
-    /// Runs the pod to its end.
-    pub(crate) fn run(mut self) -> Result<(), ShimError> {
+    /// Makes what the pod's containers share, or has the pod failed.
+    pub(crate) fn prepare(&mut self) {
         // Before anything runs: this file is what keeps a second shim from running the pod again.
         self.save(Durability::Process);
         if let Err(text) = self.prepare_pod() {
             self.fail_start(&text);
         }
+    }
+
+    /// Runs the pod that is prepared to its end.
+    pub(crate) fn run(mut self) -> Result<(), ShimError> {
         // Looks before it waits: who asked for its end before there was a pipe has left the request, and woken nobody.
         while self.goes_on() {
             self.look();

@@ -345,6 +345,19 @@ fn without_namespaces_programs_still_run() {
     assert_eq!(pod.log(), "plain\n");
 }
 
+/// Who starts pods one after the other has no more of them in the making: the kernel makes networks and groups one by one.
+#[test]
+fn a_start_is_over_when_what_containers_share_is_made() {
+    if !is_root() || TestPod::sh("").spec.cgroup.is_none() {
+        return;
+    }
+    for attempt in 0..20 {
+        let pod = TestPod::sh("exec sleep 1000");
+        pod.start();
+        assert!(!pod.groups().is_empty(), "{attempt}");
+    }
+}
+
 /// As on a disk that is full when the pod starts.
 #[test]
 fn a_pod_whose_first_status_can_not_be_written_runs_when_it_can() {
