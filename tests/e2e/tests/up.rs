@@ -122,6 +122,35 @@ fn what_a_pod_uses_is_shown() {
     assert!(nodes.lines().count() == 2 && nodes.contains("MEMORY(%)"), "{nodes}");
 }
 
+/// A thousand pods are to have the machine's memory, and not their shims.
+#[test]
+fn a_shim_takes_little_memory_and_its_pod_may_have_huge_pages() {
+    let platform = Platform::new();
+    let allowed = "grep THP_enabled /proc/self/status";
+    let expected = std::process::Command::new("sh").args(["-c", allowed]).output().unwrap();
+    let job = platform.jobctl(["submit", "--name", "p", "--", "sh", "-c", &format!("{allowed}; sleep 1000")]).ok();
+    let said = eventually("the program has said it", || {
+        let output = platform.jobctl(["logs", "p"]);
+        if output.stdout.contains("THP_enabled") { Ok(output.stdout) } else { Err(format!("{job} {output:?}")) }
+    });
+    assert_eq!(said, String::from_utf8(expected.stdout).unwrap());
+    let pods = std::fs::read_dir(platform.data_dir().join("node/pods")).unwrap().flatten();
+    let note = std::fs::read(pods.map(|pod| pod.path()).next().unwrap().join("shim.json")).unwrap();
+    let shim = serde_json::from_slice::<serde_json::Value>(&note).unwrap()["pid"].clone();
+    // What it has allocated: mappings of no file. A debug build has megabytes of addresses that were filled in at its start.
+    let mut allocated = 0;
+    let mut is_of_file = false;
+    for line in std::fs::read_to_string(format!("/proc/{shim}/smaps")).unwrap().lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [range, _, _, _, inode, ..] if range.contains('-') => is_of_file = inode != "0",
+            ["Anonymous:", kib, _] if !is_of_file => allocated += kib.parse::<u64>().unwrap(),
+            _ => {}
+        }
+    }
+    assert!(allocated < 2 << 10, "{allocated} KiB");
+}
+
 #[test]
 fn a_pod_reaches_the_api_as_its_account() {
     let platform = Platform::new();
