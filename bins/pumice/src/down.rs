@@ -116,21 +116,35 @@ fn clock() -> Instant {
 
 /// Ends the process that holds a directory, and holds it in its place.
 fn stop_holder(directory: &Path) -> Result<DirectoryLock> {
-    let mut asked = false;
+    let mut asked = None;
+    let mut held = None;
     let attempts = STOP_WITHIN.as_millis() / LOOK_EVERY.as_millis();
     for _ in 0..attempts {
-        match DirectoryLock::acquire(directory) {
-            Ok(lock) => return Ok(lock),
-            Err(LockError::Held { pid, .. }) => {
-                // It may not have written its number yet: the next look finds it.
-                if let (false, Ok(pid)) = (asked, pid.parse()) {
-                    kill(Pid::from_raw(pid), Signal::SIGTERM).with_context(|| format!("stop process {pid}"))?;
-                    asked = true;
+        if held.is_none() {
+            match DirectoryLock::acquire(directory) {
+                Ok(lock) => held = Some(lock),
+                Err(LockError::Held { pid, .. }) => {
+                    // It may not have written its number yet: the next look finds it.
+                    if let (None, Ok(pid)) = (asked, pid.parse()) {
+                        kill(Pid::from_raw(pid), Signal::SIGTERM).with_context(|| format!("stop process {pid}"))?;
+                        asked = Some(pid);
+                    }
                 }
-                std::thread::sleep(LOOK_EVERY);
+                Err(error) => return Err(error).context("look whether a platform runs"),
             }
-            Err(error) => return Err(error).context("look whether a platform runs"),
         }
+        // It gives back the directory a little before it ends.
+        if asked.is_none_or(has_ended)
+            && let Some(lock) = held.take()
+        {
+            return Ok(lock);
+        }
+        std::thread::sleep(LOOK_EVERY);
     }
     bail!("what runs in {} did not stop within {STOP_WITHIN:?}", directory.display())
+}
+
+/// Whether a process is gone, or waits for nothing but its parent.
+fn has_ended(pid: i32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline")).map_or(true, |line| line.is_empty())
 }
