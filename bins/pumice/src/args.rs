@@ -244,7 +244,7 @@ pub struct DownArgs {
     /// Most time that a pod has to end, such as 10s [default: each pod's own terminationGracePeriodSeconds]
     #[arg(long, value_name = "DURATION", value_parser = cluster::duration)]
     pub grace: Option<std::time::Duration>,
-    /// Kill the pods at once, and leave the removal of very many files to the next `pumice up`
+    /// Kill the pods at once
     #[arg(long, conflicts_with = "grace")]
     pub now: bool,
 }

@@ -35,7 +35,7 @@ pub fn down(args: &DownArgs) -> Result<()> {
     let mut progress = Progress::begin(args.now);
     let torn_down = pumice_node::tear_down(data.path(), grace_max, |pods, longest| progress.show(pods, longest))
         .context("end the pods")?;
-    finish_removals(data.path(), args.now)?;
+    finish_removals(data.path())?;
     let ended = pods_text(torn_down.ended);
     if torn_down.unended.is_empty() {
         return output::line(format_args!("pumice is down; {ended} ended"));
@@ -49,22 +49,17 @@ pub fn down(args: &DownArgs) -> Result<()> {
     )
 }
 
-/// Removes what pods left, however much that is unless it is to be over `now`, and says what can't be removed.
-fn finish_removals(data: &Path, now: bool) -> Result<()> {
+/// Removes what pods left, however much that is, and says what can't be removed.
+fn finish_removals(data: &Path) -> Result<()> {
     let (since, mut shown) = (clock(), false);
-    let goes_on = |trees| {
-        let trees = count_text(trees, "folder");
-        if now {
-            output::note(format_args!("{trees} that pods left can't be removed at once: the next pumice up goes on"));
-        } else if !shown && clock().duration_since(since) >= SHOW_AFTER {
+    let on_wait = |trees| {
+        if !shown && clock().duration_since(since) >= SHOW_AFTER {
             shown = true;
-            output::note(format_args!(
-                "removing {trees} that pods left; pumice down --now leaves that to the next pumice up"
-            ));
+            let trees = count_text(trees, "folder");
+            output::note(format_args!("removing {trees} that pods left; Ctrl-C leaves the rest to the next pumice up"));
         }
-        !now
     };
-    let stays = pumice_node::finish_removals(data, &crate::up::shim_command()?, goes_on);
+    let stays = pumice_node::finish_removals(data, &crate::up::shim_command()?, on_wait);
     let stays = stays.context("remove what pods left")?;
     stays.iter().for_each(|aside| output::note(format_args!("pumice: {}", aside.sentence())));
     Ok(())

@@ -67,16 +67,12 @@ pub(crate) enum Leftover {
 }
 
 /// Removes what pods of a data directory left and was not removed yet; blocks. Returns what can't be removed. For when no
-/// platform runs there. While there is something to wait for, `goes_on` is asked some ten times a second, with how many trees
-/// are left; by `false` they are left to the next one.
-pub fn finish_removals(
-    data_dir: &Path,
-    shim: &ShimCommand,
-    goes_on: impl FnMut(usize) -> bool,
-) -> io::Result<Vec<SetAside>> {
+/// platform runs there. While there is something to wait for, `on_wait` is called some ten times a second with how many trees
+/// are left.
+pub fn finish_removals(data_dir: &Path, shim: &ShimCommand, on_wait: impl FnMut(usize)) -> io::Result<Vec<SetAside>> {
     let remover = Arc::new(Remover::new(&fs::canonicalize(data_dir)?, shim.clone(), None));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(remover.finish(goes_on)))
+    Ok(runtime.block_on(remover.finish(on_wait)))
 }
 
 impl NodeContext {

@@ -32,8 +32,8 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 3;
 const ATTEMPT_AGAIN: Duration = Duration::from_secs(1);
 
-/// How often who waits for the end of all is asked whether to go on.
-const ASK_EVERY: Duration = Duration::from_millis(100);
+/// How often who waits for the end of all is told what is left.
+const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// Has queued trees removed.
 pub(crate) struct Remover {
@@ -70,15 +70,15 @@ impl Remover {
         }
     }
 
-    /// Removes what is queued while `goes_on` says so, and returns what stays.
-    pub(crate) async fn finish(self: Arc<Remover>, mut goes_on: impl FnMut(usize) -> bool) -> Vec<SetAside> {
+    /// Removes what is queued, and returns what stays; tells now and then how many trees are left.
+    pub(crate) async fn finish(self: Arc<Remover>, mut on_wait: impl FnMut(usize)) -> Vec<SetAside> {
         let (mut under_way, mut stays) = (UnderWay::default(), Vec::new());
         loop {
             under_way.fill(&self).await;
-            match timeout(ASK_EVERY, under_way.next()).await {
+            match timeout(TELL_EVERY, under_way.next()).await {
                 Ok(Some(removed)) => stays.extend(removed),
-                Err(_) if goes_on(self.left()) => {}
-                Ok(None) | Err(_) => return stays,
+                Ok(None) => return stays,
+                Err(_) => on_wait(self.left()),
             }
         }
     }
