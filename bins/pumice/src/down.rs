@@ -36,7 +36,7 @@ pub fn down(args: &DownArgs) -> Result<()> {
     let torn_down = pumice_node::tear_down(data.path(), grace_max, |pods, longest| progress.show(pods, longest))
         .context("end the pods")?;
     finish_removals(data.path())?;
-    let ended = pods_text(torn_down.ended);
+    let ended = output::count(torn_down.ended, "pod");
     if torn_down.unended.is_empty() {
         return output::line(format_args!("pumice is down; {ended} ended"));
     }
@@ -45,7 +45,7 @@ pub fn down(args: &DownArgs) -> Result<()> {
     }
     bail!(
         "{ended} ended, {} could not be ended; the rest of the platform is down\nnext: pumice down, when they can end",
-        pods_text(torn_down.unended.len())
+        output::count(torn_down.unended.len(), "pod")
     )
 }
 
@@ -55,7 +55,7 @@ fn finish_removals(data: &Path) -> Result<()> {
     let on_wait = |trees| {
         if !shown && clock().duration_since(since) >= SHOW_AFTER {
             shown = true;
-            let trees = count_text(trees, "folder");
+            let trees = output::count(trees, "folder");
             output::note(format_args!("removing {trees} that pods left; Ctrl-C leaves the rest to the next pumice up"));
         }
     };
@@ -63,14 +63,6 @@ fn finish_removals(data: &Path) -> Result<()> {
     let stays = stays.context("remove what pods left")?;
     stays.iter().for_each(|aside| output::note(format_args!("pumice: {}", aside.sentence())));
     Ok(())
-}
-
-fn pods_text(count: usize) -> String {
-    count_text(count, "pod")
-}
-
-fn count_text(count: usize, thing: &str) -> String {
-    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
 }
 
 /// Says what is waited for, where that takes a while: at first, and when there is less of it.
@@ -98,8 +90,11 @@ impl Progress {
         let seconds = longest.as_secs() + u64::from(longest.subsec_nanos() > 0);
         let faster = if self.now { "" } else { "; pumice down --now ends them at once" };
         match seconds {
-            0 => output::note(format_args!("{} killed, but not gone yet", pods_text(pods))),
-            _ => output::note(format_args!("waiting for {} to end, {seconds} s at most{faster}", pods_text(pods))),
+            0 => output::note(format_args!("{} killed, but not gone yet", output::count(pods, "pod"))),
+            _ => output::note(format_args!(
+                "waiting for {} to end, {seconds} s at most{faster}",
+                output::count(pods, "pod")
+            )),
         }
     }
 }
@@ -112,12 +107,12 @@ fn clock() -> Instant {
 /// Ends the process that holds a directory, and holds it in its place.
 fn stop_holder(directory: &Path) -> Result<DirectoryLock> {
     let mut asked = None;
-    let mut held = None;
     let attempts = STOP_WITHIN.as_millis() / LOOK_EVERY.as_millis();
     for _ in 0..attempts {
-        if held.is_none() {
+        // It gives back the directory a little before it ends.
+        if asked.is_none_or(has_ended) {
             match DirectoryLock::acquire(directory) {
-                Ok(lock) => held = Some(lock),
+                Ok(lock) => return Ok(lock),
                 Err(LockError::Held { pid, .. }) => {
                     // It may not have written its number yet: the next look finds it.
                     if let (None, Ok(pid)) = (asked, pid.parse()) {
@@ -127,12 +122,6 @@ fn stop_holder(directory: &Path) -> Result<DirectoryLock> {
                 }
                 Err(error) => return Err(error).context("look whether a platform runs"),
             }
-        }
-        // It gives back the directory a little before it ends.
-        if asked.is_none_or(has_ended)
-            && let Some(lock) = held.take()
-        {
-            return Ok(lock);
         }
         std::thread::sleep(LOOK_EVERY);
     }

@@ -20,6 +20,11 @@ pub fn line(text: impl Display) -> Result<()> {
     print(&format!("{text}\n"))
 }
 
+/// A number of things by their name: `1 pod`, `2 pods`.
+pub fn count(number: usize, of: &str) -> String {
+    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
+}
+
 /// The end of writing to standard output.
 pub fn written(result: io::Result<()>) -> Result<()> {
     match result {

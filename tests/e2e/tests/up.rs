@@ -127,7 +127,7 @@ fn what_a_pod_uses_is_shown() {
 fn a_shim_takes_little_memory_and_its_pod_may_have_huge_pages() {
     let platform = Platform::new();
     let allowed = "grep THP_enabled /proc/self/status";
-    let expected = std::process::Command::new("sh").args(["-c", allowed]).output().unwrap();
+    let expected = Command::new("sh").args(["-c", allowed]).output().unwrap();
     let job = platform.jobctl(["submit", "--name", "p", "--", "sh", "-c", &format!("{allowed}; sleep 1000")]).ok();
     let said = eventually("the program has said it", || {
         let output = platform.jobctl(["logs", "p"]);

@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use pumice_fleet::simulate::{Part, QueueReport, Report};
 use pumice_scheduler::simulate::{align, time};
 
+use crate::output::count;
+
 /// Queues whose shares are told over time.
 const QUEUES_MAX: usize = 6;
 /// Reasons that are shown.
@@ -41,10 +43,6 @@ fn head(text: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(text, "noted     stopped before its end, since it went on and on")?;
     }
     writeln!(text)
-}
-
-fn count(number: usize, of: &str) -> String {
-    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
 }
 
 fn row(cells: &[&str]) -> Vec<String> {
