@@ -41,7 +41,6 @@ mod shelf;
 mod slim;
 mod small_loop;
 mod teller;
-mod timers;
 mod workloads;
 
 use futures::FutureExt as _;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
-use pumice_cluster::{Change, EventRecorder};
+use pumice_cluster::{Change, EventRecorder, Timers};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -21,7 +21,6 @@ use crate::metrics::{Metrics, Rounds};
 use crate::profiles::{self, ProfileWork};
 use crate::queue::{self, QueueWork};
 use crate::slim::SlimPod;
-use crate::timers::Timers;
 use crate::{Error, clock, discovery};
 
 /// Most changes taken in before looking at what to do.
@@ -79,7 +78,7 @@ impl Loop {
             calls: JoinSet::new(),
             plans: HashMap::new(),
             dirty: BTreeSet::new(),
-            timers: Timers::new(),
+            timers: Timers::default(),
             listed: BTreeSet::new(),
             network_policies: None,
         }

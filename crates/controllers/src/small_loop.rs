@@ -13,12 +13,11 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
-use pumice_cluster::Failure;
+use pumice_cluster::{Failure, Timers};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::metrics::{Metrics, Rounds};
-use crate::timers::Timers;
 use crate::{Error, backoff};
 
 /// Most changes taken in before looking at what to do.
@@ -88,7 +87,7 @@ pub(crate) async fn run<C: Controller>(client: Client, controller: C, metrics: M
         plans: HashMap::new(),
         failures: HashMap::new(),
         rounds: HashMap::new(),
-        timers: Timers::new(),
+        timers: Timers::default(),
         counted: metrics.of(C::NAME),
     };
     loop {

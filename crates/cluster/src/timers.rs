@@ -7,16 +7,19 @@ use std::hash::Hash;
 
 use tokio::time::Instant;
 
-pub(crate) struct Timers<K> {
+/// Times at which a loop looks at something again, each with what it is about.
+pub struct Timers<K> {
     by_time: BTreeSet<(Instant, K)>,
     by_key: HashMap<K, Instant>,
 }
 
-impl<K: Clone + Ord + Hash> Timers<K> {
-    pub fn new() -> Self {
+impl<K> Default for Timers<K> {
+    fn default() -> Self {
         Self { by_time: BTreeSet::new(), by_key: HashMap::new() }
     }
+}
 
+impl<K: Clone + Ord + Hash> Timers<K> {
     /// Asks for a look at `at`, or earlier.
     pub fn at(&mut self, key: &K, at: Instant) {
         match self.by_key.get(key) {
@@ -56,7 +59,7 @@ mod tests {
     fn the_earliest_time_of_a_key_counts() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let mut timers = Timers::new();
+        let mut timers = Timers::default();
         timers.at(&"a", after(5));
         timers.at(&"a", after(9));
         timers.at(&"b", after(3));
