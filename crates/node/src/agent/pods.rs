@@ -26,7 +26,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use nix::sys::inotify::WatchDescriptor;
-use pumice_cluster::{WatchScope, watch};
+use pumice_cluster::{Timers, WatchScope, watch};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -53,6 +53,10 @@ const NAMES_AFTER: Duration = Duration::from_millis(10);
 /// Waits between attempts to start a pod that lacks something.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_LONGEST: Duration = Duration::from_secs(30);
+/// A start is told of once it has taken this long: most pods run by then, and a write for each would say nothing.
+const START_TOLD_AFTER: Duration = Duration::from_secs(1);
+/// The same for a pod whose turn to start has not come.
+const TURN_TOLD_AFTER: Duration = Duration::from_secs(10);
 /// Waits between attempts to call the API server.
 const CALL_AGAIN_FIRST: Duration = Duration::from_millis(100);
 const CALL_AGAIN_LONGEST: Duration = Duration::from_secs(5);
@@ -91,6 +95,8 @@ pub(crate) struct Pods {
     names: Names,
     names_at: Option<Instant>,
     marked: BTreeSet<String>,
+    /// Pods to look at though nothing happens to them.
+    timers: Timers<String>,
     queue: VecDeque<String>,
     starts: JoinSet<Started>,
     calls: JoinSet<CallDone>,
@@ -126,6 +132,7 @@ impl Pods {
             names: Names::default(),
             names_at: None,
             marked: BTreeSet::new(),
+            timers: Timers::default(),
             queue: VecDeque::new(),
             starts: JoinSet::new(),
             calls: JoinSet::new(),
@@ -157,7 +164,7 @@ impl Pods {
             let wake = self.next_wake();
             let sleep = async {
                 match wake {
-                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }
             };
@@ -234,31 +241,16 @@ impl Pods {
     }
 
     fn on_wake(&mut self) {
-        let now = clock::monotonic();
-        for entry in self.pods.values_mut() {
-            if entry.call_again_at.is_some_and(|at| at <= now) {
-                entry.call_again_at = None;
-                self.marked.insert(entry.uid.clone());
-            }
-            if matches!(entry.stage, Stage::Waiting { retry_at: Some(at), .. } if at <= now) {
-                self.marked.insert(entry.uid.clone());
-            }
+        let now = clock::monotonic().into();
+        while let Some(uid) = self.timers.pop(now) {
+            self.marked.insert(uid);
         }
-        self.tell_of_survivors(now);
     }
 
-    fn next_wake(&self) -> Option<Instant> {
-        let pods = self.pods.values().flat_map(|entry| {
-            let retry = match entry.stage {
-                Stage::Waiting { retry_at, .. } => retry_at,
-                Stage::Running => entry.gone_by,
-                _ => None,
-            };
-            [entry.call_again_at, retry]
-        });
+    fn next_wake(&self) -> Option<tokio::time::Instant> {
         // A batch of names under way comes first; its end wakes the loop.
         let names = self.names_at.filter(|_| self.name_writes.is_empty());
-        pods.chain([names]).flatten().min()
+        self.timers.next().into_iter().chain(names.map(Into::into)).min()
     }
 
     /// Does everything that can be done now.
@@ -281,7 +273,7 @@ impl Pods {
 
     /// One pod's next step.
     fn turn(&mut self, uid: &str) {
-        let draining = !self.drains.is_empty();
+        let (now, draining) = (clock::monotonic(), !self.drains.is_empty());
         let Some(entry) = self.pods.get_mut(uid) else { return };
         let (leaving, present) = (entry.is_leaving(), entry.pod().is_some());
         match &mut entry.stage {
@@ -301,7 +293,11 @@ impl Pods {
             _ => {}
         }
         self.stop_if_leaving(uid);
-        self.tell(uid);
+        self.tell_of_survivors(uid);
+        self.tell(uid, now);
+        if let Some(at) = self.pods.get(uid).and_then(|entry| entry.due(now)) {
+            self.timers.at(&uid.to_owned(), at.into());
+        }
     }
 
     /// Reads what the shim says, and notices its death.

@@ -142,6 +142,14 @@ impl ShimStatus {
         }
     }
 
+    /// Whether nothing of the pod has begun.
+    pub(crate) fn is_fresh(&self) -> bool {
+        let is_fresh = |container: &ContainerStatus| {
+            matches!(container.state, ContainerState::Waiting { message: None, .. }) && container.last.is_none()
+        };
+        self.phase == ShimPhase::Initializing && self.init_containers.iter().chain(&self.containers).all(is_fresh)
+    }
+
     /// Reads the status in a pod's directory.
     pub fn read(dir: &Path) -> std::io::Result<ShimStatus> {
         let bytes = read_bounded(&dir.join(STATUS_FILE), STATUS_BYTES_MAX)?;

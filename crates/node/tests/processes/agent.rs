@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use kube::Api;
 use kube::api::DeleteParams;
+use nix::sys::stat::Mode;
 use pumice_node::{Hierarchy, tear_down};
 use serde_json::json;
 
@@ -49,6 +50,25 @@ async fn a_pod_runs_reports_logs_and_goes() {
     assert!(node.pod_dir(&pod).exists());
     node.delete("p", &DeleteParams::default()).await;
     node.gone(&pod).await;
+}
+
+/// Most pods run by the time that anybody could read it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_takes_long_is_told_of() {
+    if !is_root() {
+        return;
+    }
+    let node = TestNode::with_image_map("").await;
+    let map = node.data_dir.path().join("images.yaml");
+    std::fs::remove_file(&map).unwrap();
+    nix::unistd::mkfifo(&map, Mode::S_IRWXU).unwrap();
+    // Who reads it waits for its end as long as it is open.
+    let held_up = std::fs::OpenOptions::new().read(true).write(true).open(&map).unwrap();
+    node.sh("p", "exit 0").await;
+    let waiting = node.pod("p", "being started", waits_for("ContainerCreating")).await;
+    assert_eq!(waiting.status.unwrap().phase.as_deref(), Some("Pending"));
+    drop(held_up);
+    node.phase("p", "Succeeded").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,8 +14,9 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::attending::Attended;
-use super::{RETRY_FIRST, RETRY_LONGEST, backoff};
+use super::{RETRY_FIRST, RETRY_LONGEST, TURN_TOLD_AFTER, backoff};
 use crate::agent::resolve::{Requests, hostname, requests};
+use crate::clock;
 use crate::shim::status::ShimStatus;
 
 /// Whether the API server has the pod.
@@ -93,6 +94,8 @@ pub(super) struct Entry {
     pub start_failures: u32,
     /// Whether its directory holds a spec whose shim was never started.
     pub respawn: bool,
+    /// Until then it is not told that it is about to start.
+    pub quiet_until: Instant,
     /// The status that the API server has.
     pub written: Option<PodStatus>,
     /// Whether a call about it is under way.
@@ -134,9 +137,11 @@ impl Entry {
             hostname: String::new(),
             subdomain: None,
             names_version: 0,
-            started_at: now,
+            // As it comes back from the API server: otherwise that would be something new to tell.
+            started_at: Timestamp::from_second(now.as_second()).unwrap_or(now),
             start_failures: 0,
             respawn: false,
+            quiet_until: clock::monotonic() + TURN_TOLD_AFTER,
             written: None,
             calling: false,
             call_failures: 0,
@@ -189,6 +194,29 @@ impl Entry {
         }
     }
 
+    /// Whether all there is to tell is that it is about to start, which is not told yet.
+    pub(super) fn is_about_to_start(&self, now: Instant) -> bool {
+        let begins = match &self.stage {
+            Stage::Waiting { message, .. } => message.is_none(),
+            Stage::Starting => true,
+            Stage::Running => self.shim.as_ref().is_none_or(ShimStatus::is_fresh),
+            Stage::Ended(_) => false,
+        };
+        begins && now < self.quiet_until
+    }
+
+    /// When there is something to do about it although nothing happens, after a turn at `now`: what was due then and could not
+    /// be done waits for what happens.
+    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+        let of_stage = match self.stage {
+            Stage::Waiting { retry_at, .. } => retry_at,
+            Stage::Running => self.gone_by,
+            _ => None,
+        };
+        let tell = Some(self.quiet_until).filter(|_| self.is_about_to_start(now));
+        [self.call_again_at, of_stage, tell].into_iter().flatten().filter(|at| *at > now).min()
+    }
+
     /// Expects that nothing of it is left at a time, or before if that was said already.
     pub(super) fn expect_gone_by(&mut self, at: Instant) {
         self.gone_by = Some(self.gone_by.map_or(at, |before| before.min(at)));
@@ -235,8 +263,54 @@ pub(super) fn is_terminal(pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
     use std::time::Duration;
+
+    use crate::shim::status::{ContainerState, ShimPhase};
+
+    #[test]
+    fn a_pod_that_is_about_to_start_is_no_news_for_a_while() {
+        let fresh = || ShimStatus::new([].into_iter(), ["c"].into_iter(), Timestamp::UNIX_EPOCH);
+        let with = |change: fn(&mut ShimStatus)| {
+            let mut status = fresh();
+            change(&mut status);
+            Some(status)
+        };
+        let waits = |message: Option<&str>| Stage::waiting("ContainerCreating", message.map(str::to_owned));
+        let no_room = |status: &mut ShimStatus| {
+            let message = Some("no room".to_owned());
+            status.containers[0].state = ContainerState::Waiting { reason: "CreateContainerError".into(), message };
+        };
+        let cases = [
+            (waits(None), None, true),
+            (waits(Some("every address of this node is taken")), None, false),
+            (Stage::Starting, None, true),
+            (Stage::Running, None, true),
+            (Stage::Running, Some(fresh()), true),
+            (Stage::Running, with(|status| status.phase = ShimPhase::Running), false),
+            (Stage::Running, with(no_room), false),
+            (Stage::Ended(End::Lost), Some(fresh()), false),
+        ];
+        for (stage, shim, expected) in cases {
+            let mut entry = Entry::new("u", &Arc::new(Pod::default()), PathBuf::new(), Timestamp::UNIX_EPOCH);
+            (entry.stage, entry.shim) = (stage, shim);
+            let before = entry.quiet_until - Duration::from_millis(1);
+            assert_eq!(entry.is_about_to_start(before), expected, "{:?} {:?}", entry.stage, entry.shim);
+            assert!(!entry.is_about_to_start(entry.quiet_until), "{:?}", entry.stage);
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_done_in_a_turn_brings_no_other_one() {
+        let mut entry = Entry::new("u", &Arc::new(Pod::default()), PathBuf::new(), Timestamp::UNIX_EPOCH);
+        let now = entry.quiet_until;
+        let after = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!(entry.due(now), None);
+        entry.retry_later("Failed", String::new(), now);
+        assert_eq!(entry.due(now), Some(now + RETRY_FIRST));
+        assert_eq!(entry.due(after(1)), None);
+        entry.call_again_at = Some(after(3));
+        assert_eq!((entry.due(after(1)), entry.due(after(3))), (Some(after(3)), None));
+    }
 
     #[test]
     fn a_pod_that_can_not_start_is_tried_ever_more_rarely() {

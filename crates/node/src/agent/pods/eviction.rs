@@ -31,6 +31,7 @@ impl Pods {
                 let kill_at = clock::monotonic() + Duration::from_secs(GRACE_SECONDS);
                 entry.kill_at = Some(kill_at);
                 entry.expect_gone_by(kill_at + KILL_WITHIN);
+                self.marked.insert(uid);
             }
             // It is measured again, and asked again.
             Err(error) => tracing::error!(uid, error = %error, "can't tell a shim that its pod is evicted"),

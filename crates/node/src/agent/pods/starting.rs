@@ -7,7 +7,7 @@ use tokio::task::JoinError;
 use super::entry::{Entry, Stage};
 use super::names::{self, HostsFile};
 use super::trouble::Trouble;
-use super::{Pods, Started};
+use super::{Pods, START_TOLD_AFTER, Started};
 use crate::agent::hosts::Peer;
 use crate::agent::shim_watch::ProcessHandle;
 use crate::agent::start::{self, StartError, StartOrder};
@@ -39,6 +39,8 @@ impl Pods {
             let (context, dir, respawn) = (self.context.clone(), entry.dir.clone(), entry.respawn);
             if let Some(entry) = self.pods.get_mut(&uid) {
                 entry.stage = Stage::Starting;
+                entry.quiet_until = clock::monotonic() + START_TOLD_AFTER;
+                self.timers.at(&uid, entry.quiet_until.into());
             }
             self.starts.spawn(async move {
                 let result = match respawn {

@@ -3,7 +3,7 @@
 //! Invariant: one call about a pod at a time, so that an older status never overwrites a newer one.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use pumice_cluster::Failure;
@@ -58,7 +58,7 @@ impl Pods {
     }
 
     /// Tells the API server what it does not know yet, or removes what nobody asks for any more.
-    pub(super) fn tell(&mut self, uid: &str) {
+    pub(super) fn tell(&mut self, uid: &str, now: Instant) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
         if entry.is_gone() {
             if entry.has_ended() && !entry.removing && !entry.calling {
@@ -69,7 +69,8 @@ impl Pods {
             return;
         }
         let Some(pod) = entry.pod().cloned() else { return };
-        if entry.calling || entry.call_again_at.is_some() {
+        entry.call_again_at = entry.call_again_at.filter(|at| *at > now);
+        if entry.calling || entry.call_again_at.is_some() || entry.is_about_to_start(now) {
             return;
         }
         let subject = Subject {
@@ -162,4 +163,29 @@ fn shown(entry: &Entry, pod: &Pod, host_ip: Ipv4Addr) -> Option<PodStatus> {
         (_, None) => View::Waiting("ContainerCreating", None),
     };
     Some(pod_status::render(&facts, &view))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_comes_back_from_the_api_server_is_nothing_new() {
+        let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        let mut pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
+        let taken_on = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        let mut entry = Entry::new("u", &Arc::new(pod.clone()), PathBuf::new(), taken_on);
+        entry.address = Some(Ipv4Addr::new(10, 64, 0, 2));
+        let written = shown(&entry, &pod, Ipv4Addr::LOCALHOST).unwrap();
+        let stored = serde_json::to_value(&written).unwrap();
+        pod.status = Some(serde_json::from_value(stored).unwrap());
+        entry.written = Some(written.clone());
+        entry.set_pod(&Arc::new(pod.clone()));
+        assert_eq!(shown(&entry, &pod, Ipv4Addr::LOCALHOST), Some(written));
+    }
 }

@@ -4,7 +4,7 @@
 //! tells. Trouble that goes on is counted by the recorder, so it may be told again each time.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use pumice_cluster::events::{Occurrence, Severity};
@@ -87,23 +87,21 @@ impl Pods {
 const SURVIVORS_EVERY: Duration = Duration::from_secs(60);
 
 impl Pods {
-    /// Tells of pods of which something is left although all of it was killed.
-    pub(super) fn tell_of_survivors(&mut self, now: Instant) {
-        let mut found = Vec::new();
-        for entry in self.pods.values_mut() {
-            if entry.stage != Stage::Running || entry.gone_by.is_none_or(|at| at > now) {
-                continue;
-            }
-            entry.gone_by = Some(now + SURVIVORS_EVERY);
-            let left = survivors::of_pod(&entry.dir);
-            if left.is_empty() {
-                continue;
-            }
-            let message = format!("error killing pod: {}", survivors::sentence(&left));
-            tracing::warn!(namespace = entry.namespace, pod = entry.name, message, "a pod does not end");
-            found.extend(entry.pod().cloned().map(|pod| (pod, message)));
+    /// Tells of a pod of which something is left although all of it was killed.
+    pub(super) fn tell_of_survivors(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let now = clock::monotonic();
+        if entry.stage != Stage::Running || entry.gone_by.is_none_or(|at| at > now) {
+            return;
         }
-        for (pod, message) in found {
+        entry.gone_by = Some(now + SURVIVORS_EVERY);
+        let left = survivors::of_pod(&entry.dir);
+        if left.is_empty() {
+            return;
+        }
+        let message = format!("error killing pod: {}", survivors::sentence(&left));
+        tracing::warn!(namespace = entry.namespace, pod = entry.name, message, "a pod does not end");
+        if let Some(pod) = entry.pod().cloned() {
             self.record(&pod, Trouble::of_pod("FailedKillPod", message));
         }
     }
