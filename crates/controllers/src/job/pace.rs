@@ -18,11 +18,15 @@ const COUNTS_WAIT: Duration = Duration::from_millis(100);
 const FIRST_WAIT: Duration = Duration::from_secs(3);
 /// Shortest time from a write of a job's status to one in which only counts moved.
 const COUNTS_APART: Duration = WINDOW;
-/// Jobs of fewer pods are looked at whenever something happens.
-const MANY_PODS: usize = 1_000;
-/// Rest after a look, for each pod: a look costs in proportion to the pods, and half a second at 100,000 keeps the looks of a
-/// job whose pods all start at a small part of a core.
-const REST_OF_A_POD: Duration = Duration::from_micros(5);
+/// Rest after a look, for each pod: a look costs some half of a microsecond for each, so that the looks of a job whose pods all
+/// start or end take a fortieth of a core.
+const REST_OF_A_POD: Duration = Duration::from_micros(20);
+/// Longest rest by that measure: nobody notices it.
+const REST_UNNOTICED: Duration = Duration::from_millis(20);
+/// Rest for each pod of a job with so many that this is longer: half a second at 100,000.
+const REST_OF_ONE_OF_VERY_MANY: Duration = Duration::from_micros(5);
+/// Shorter rests are none: a job of few pods is looked at whenever something happens.
+const REST_MIN: Duration = Duration::from_millis(1);
 
 /// When a job was looked at, and when its status was written.
 #[derive(Default)]
@@ -46,8 +50,9 @@ impl Pace {
 
     /// The job, which has so many pods, is looked at now.
     pub fn looked(&mut self, pods: usize, now: Instant) {
-        let many = u32::try_from(pods).ok().filter(|_| pods >= MANY_PODS);
-        self.rested_at = many.map(|pods| now + REST_OF_A_POD * pods);
+        let pods = u32::try_from(pods).unwrap_or(u32::MAX);
+        let rest = (REST_OF_A_POD * pods).min(REST_UNNOTICED).max(REST_OF_ONE_OF_VERY_MANY * pods);
+        self.rested_at = (rest >= REST_MIN).then(|| now + rest);
     }
 
     /// When a plan with a write that can't be left out may begin, if not now.
@@ -176,7 +181,15 @@ mod tests {
     #[tokio::test]
     async fn the_rest_after_a_look_grows_with_the_pods() {
         let (now, mut pace) = (Instant::now(), Pace::default());
-        let cases = [(0, None), (999, None), (1_000, Some(5)), (100_000, Some(500)), (10, None)];
+        let cases = [
+            (0, None),
+            (49, None),
+            (50, Some(1)),
+            (1_000, Some(20)),
+            (4_000, Some(20)),
+            (100_000, Some(500)),
+            (10, None),
+        ];
         for (pods, expected) in cases {
             pace.looked(pods, now);
             let rest = pace.rests_until(now).map(|at| at.duration_since(now).as_millis());
