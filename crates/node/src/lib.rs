@@ -10,6 +10,7 @@
 mod agent;
 mod cgroup;
 mod clock;
+mod cpu_turns;
 mod detached_mount;
 mod files;
 mod lease;

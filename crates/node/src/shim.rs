@@ -39,6 +39,8 @@ use pumice_units::with_causes;
 use control::ShimProcess;
 use supervisor::{ShimError, Supervisor};
 
+use crate::cpu_turns;
+
 /// Flag that asks whether this user can isolate pods without root; a folder to try it in follows.
 pub(crate) const PROBE: &str = "--probe";
 
@@ -56,6 +58,8 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     program::close_all_but_streams();
     take_name();
     allow_huge_pages();
+    // Nothing but speed depends on it.
+    let _ = cpu_turns::take_turns_as_usual();
     let asks = |word: &str| args.iter().any(|arg| arg == word);
     let (probes, executes, removes) = (asks(PROBE), asks(exec::EXEC), asks(remove::REMOVE));
     let Some(dir) = args.into_iter().last().map(PathBuf::from).filter(|dir| dir.is_absolute()) else {

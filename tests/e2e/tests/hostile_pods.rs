@@ -5,6 +5,7 @@
 //! promised, without it they are such that a loaded machine keeps them.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::libc::{SCHED_BATCH, SCHED_OTHER};
 use pumice_jobs::Connection;
 use pumice_jobs::target::Target;
 use pumice_testkit::{Platform, Setup, eventually};
+use serde_json::json;
 
 /// Pods of a kind where nobody asks for more.
 const PODS: usize = 3;
@@ -147,11 +150,31 @@ fn the_platform_has_cpu_time_of_its_own() {
     for _ in 0..2 {
         let group = group(platform.pid().unwrap()).unwrap();
         assert!(group.starts_with("/pumice/") && group.ends_with("/agent.process"), "{group}");
+        let threads = std::fs::read_dir(format!("/proc/{}/task", platform.pid().unwrap())).unwrap();
+        let stats = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap());
+        let policies: BTreeSet<String> = stats.map(|stat| policy(&stat)).collect();
+        assert_eq!(policies, [SCHED_BATCH.to_string()].into(), "of all its threads");
         platform.crash();
         platform.up();
     }
+    let container = json!({"name": "main", "image": "pumice.sh/host", "command": ["cat", "/proc/self/stat"]});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "policy"},
+        "spec": {"restartPolicy": "Never", "containers": [container]}});
+    platform.kubectl_with_input(["create", "-f", "-"], &pod.to_string()).ok();
+    let stat = eventually("its program has ended", || match platform.kubectl(["logs", "policy"]) {
+        log if log.code == 0 && !log.stdout.is_empty() => Ok(log.stdout),
+        log => Err(log.stderr),
+    });
+    assert_eq!(policy(&stat), SCHED_OTHER.to_string(), "of a pod's program");
     let remains = platform.tear_down();
     assert!(remains.is_empty(), "{remains:#?}");
+}
+
+/// By which policy the kernel gives a thread CPU time, of its `stat`: the 41st field, counted from behind the name, which may
+/// hold anything (`proc_pid_stat(5)`).
+fn policy(stat: &str) -> String {
+    let behind_name = stat.rsplit_once(')').unwrap().1;
+    behind_name.split_whitespace().nth(38).unwrap().to_owned()
 }
 
 #[test]

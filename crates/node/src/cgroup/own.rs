@@ -9,6 +9,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use crate::cpu_turns;
+
 use super::{Hierarchy, group_of, join, make_dir, processes, processes_file};
 
 /// Of the process that runs the node's agent. No pod's uid and no container is called so.
@@ -59,14 +61,15 @@ impl Hierarchy {
     }
 
     /// Moves this process with all its threads into the group of the node's agent, unless it has a group by somebody's choice,
-    /// such as a service's.
+    /// such as a service's. Weighing that much, it lets others end their turns.
     pub(crate) fn join_agent(&self, node: &Path) -> io::Result<()> {
         let Some(root) = self.cpu_root() else { return Ok(()) };
         let groups = fs::read_to_string("/proc/self/cgroup")?;
         if group_of(&groups, self.is_v1().then_some("cpu")) != Some("/") {
             return Ok(());
         }
-        move_process(&root.join(node).join(AGENT), std::process::id())
+        move_process(&root.join(node).join(AGENT), std::process::id())?;
+        cpu_turns::wait_for_turns()
     }
 
     /// Moves this process out of the agent's group, if it is there, so that the group can be removed.
