@@ -35,9 +35,10 @@ const RUN_ENTRIES: u32 = 200;
 /// Attempts where others are at the same tree.
 const ATTEMPTS: u32 = 5;
 /// Entries that are removed between two looks at the clock.
-const ENTRIES_PER_LOOK: u32 = 64;
-/// A stretch of work is followed by a rest as long, so that those who wait for the same disk have their turn.
-const WORK: Duration = Duration::from_millis(10);
+const ENTRIES_PER_LOOK: u32 = 16;
+/// A stretch of work is followed by a rest as long, so that those who wait for the same disk have their turn. So has the
+/// platform for the same CPU, which waits for the end of others' turns, and does so some fifty times for a pod that starts.
+const WORK: Duration = Duration::from_millis(1);
 /// Exit code where something is left.
 pub(crate) const EXIT_LEFT: u8 = 3;
 
