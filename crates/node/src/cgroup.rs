@@ -122,7 +122,7 @@ impl Hierarchy {
             fs::write(dir.join("cgroup.subtree_control"), self.controllers())?;
         }
         for root in self.roots() {
-            fs::create_dir_all(root.join(node))?;
+            make_dir(&root.join(node))?;
         }
         let cpus = thread::available_parallelism().map_or(1, NonZero::get);
         let milli = i64::try_from(cpus).unwrap_or(i64::MAX).saturating_mul(1000);
@@ -247,7 +247,7 @@ impl ContainerCgroup {
     pub(crate) fn create(pod: &CgroupSpec, name: &str, limits: &Limits) -> io::Result<Self> {
         let group = Self::of(pod, name);
         for dir in &group.dirs {
-            fs::create_dir_all(dir)?;
+            make_dir(dir)?;
         }
         let limited = if group.v2 { group.limit_v2(limits) } else { group.limit_v1(limits) };
         limited.inspect_err(|_| group.remove())?;
@@ -401,12 +401,20 @@ fn quota_us(milli: i64) -> i64 {
     milli.saturating_mul(CPU_PERIOD_US / 1000).max(1000)
 }
 
+/// How often a group is made anew that others remove meanwhile.
+const MAKE_ATTEMPTS: u32 = 100;
+
+/// Makes a group and those above it. Another node that ends removes groups that are empty, which those above are until the
+/// one below is made.
 fn make_dir(dir: &Path) -> io::Result<()> {
-    match fs::create_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(dir),
-        other => other,
+    for _ in 0..MAKE_ATTEMPTS {
+        match fs::create_dir_all(dir) {
+            // The second is one that was found, and gone when it was looked at.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => {}
+            made => return made,
+        }
     }
+    fs::create_dir_all(dir)
 }
 
 fn children(dir: &Path) -> Vec<String> {
@@ -534,6 +542,26 @@ mod tests {
         for group in ["pumice", "pumice/node"] {
             assert_eq!(fs::read_to_string(cpu.join(group).join("cpu.shares")).unwrap_or_default(), expected, "{group}");
         }
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a pause of one that gets in the way, not a wait")]
+    fn a_group_is_made_while_others_remove_what_is_above_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (above, group) = (dir.path().join("pumice"), dir.path().join("pumice/node/uid"));
+        let over = std::sync::atomic::AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = fs::remove_dir(above.join("node")).and_then(|()| fs::remove_dir(&above));
+                    thread::sleep(std::time::Duration::from_micros(20));
+                }
+            });
+            let made: io::Result<Vec<()>> =
+                (0..4_000).map(|_| make_dir(&group).and_then(|()| fs::remove_dir(&group))).collect();
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            made.unwrap();
+        });
     }
 
     #[test]

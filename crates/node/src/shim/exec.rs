@@ -37,6 +37,10 @@ pub(crate) const EXEC: &str = "exec";
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// How long a program whose client is gone may take to end before it is killed.
 const HANG_UP_GRACE: Duration = Duration::from_secs(2);
+/// How often it is looked whether a container that is being started has its files.
+const START_LOOK: Duration = Duration::from_millis(2);
+/// How long a container may take until it has its files, for a program to be run beside it.
+const START_MAX: Duration = Duration::from_secs(60);
 /// What a terminal is taken for unless the container says otherwise.
 const TERMINAL_KIND: (&str, &str) = ("TERM", "xterm");
 
@@ -136,7 +140,28 @@ impl Process1 {
         if !shim.is_current() || procfs::parent(pid) != Some(shim.pid) {
             return Err("the container has just ended".into());
         }
-        Ok(Self { handle })
+        let process = Self { handle };
+        process.wait_for_files(pid)?;
+        Ok(process)
+    }
+
+    /// Waits until process 1 has left the host's files for the container's: it starts the program thereafter, so a child
+    /// tells. Its namespaces are there before, and show all of the host.
+    fn wait_for_files(&self, pid: i32) -> Result<(), String> {
+        let give_up_at = clock::monotonic() + START_MAX;
+        while procfs::children(pid).is_empty() {
+            if clock::monotonic() >= give_up_at {
+                return Err("the container is still being started".into());
+            }
+            let mut ended = [PollFd::new(self.handle.as_fd(), PollFlags::POLLIN)];
+            let timeout = PollTimeout::try_from(START_LOOK).unwrap_or(PollTimeout::ZERO);
+            match poll(&mut ended, timeout) {
+                Ok(0) | Err(Errno::EINTR) => {}
+                Ok(_) => return Err("the container has just ended".into()),
+                Err(errno) => return Err(format!("can't tell whether the container runs: {errno}")),
+            }
+        }
+        Ok(())
     }
 
     /// Moves this process, and its children, to where the container's are.

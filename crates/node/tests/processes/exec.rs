@@ -175,6 +175,32 @@ async fn a_program_runs_where_its_container_does() {
     assert!(message.contains("executable file not found in $PATH"), "{message}");
 }
 
+/// A container's first process begins in the host's files and leaves them when all of the container's own are mounted: a
+/// program beside it must never see the former.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_comes_early_waits_for_the_files_of_its_container() {
+    if !is_root() {
+        return;
+    }
+    let node = TestNode::start().await;
+    let host = node.data_dir.path().join("of-the-host");
+    std::fs::write(&host, "untouched").unwrap();
+    let mut main = sh("exec sleep 600");
+    main["volumeMounts"] = (0..500).map(|at| json!({"name": "v", "mountPath": format!("/m/{at}")})).collect();
+    let spec = json!({"containers": [main], "volumes": [{"name": "v", "emptyDir": {}}]});
+    node.create("p", spec).await;
+    let write = script(&format!("echo touched > {}; ls /m | wc -l", host.display()), "output=1&error=1");
+    let session = loop {
+        match Session::open(node.handle(), "p", &write).await {
+            Ok(session) => break session,
+            Err(refused) => assert!(refused.starts_with("4"), "{refused}"),
+        }
+    };
+    let ended = session.end().await;
+    assert_eq!(std::fs::read_to_string(&host).unwrap(), "untouched");
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("500\n", ""), "{}", ended.status);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_is_one() {
     if !is_root() {
