@@ -3,11 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::runtime::wait::{Condition, await_condition};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::watch::{Change, WatchScope, watch};
 
 /// Why something did not appear.
 #[derive(Debug, thiserror::Error)]
@@ -19,15 +22,6 @@ pub enum WaitError {
         what: String,
         /// For how long.
         limit: Duration,
-    },
-    /// The API server could not be watched.
-    #[error("cannot wait for {what}")]
-    Watch {
-        /// What was waited for.
-        what: String,
-        /// The cause.
-        #[source]
-        source: Box<kube::runtime::wait::Error>,
     },
 }
 
@@ -82,9 +76,9 @@ pub async fn client_from(kubeconfig: Option<&Path>, address: Option<&str>) -> Re
 
 /// Waits until a node says that it is ready.
 pub async fn node_ready(client: &Client, name: &str, limit: Duration) -> Result<(), WaitError> {
-    let ready = |node: Option<&Node>| {
-        node.and_then(|node| node.status.as_ref()?.conditions.as_ref())
-            .is_some_and(|all| all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
+    let ready = |node: &Node| {
+        let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+        conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
     };
     until(Api::all(client.clone()), name, ready, format!("node {name}"), limit).await
 }
@@ -93,22 +87,31 @@ pub async fn node_ready(client: &Client, name: &str, limit: Duration) -> Result<
 pub async fn queue_exists(client: &Client, name: &str, limit: Duration) -> Result<(), WaitError> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("scheduling.volcano.sh", "v1beta1", "Queue"));
     let queues: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
-    until(queues, name, |queue: Option<&DynamicObject>| queue.is_some(), format!("queue {name}"), limit).await
+    until(queues, name, |_| true, format!("queue {name}"), limit).await
 }
 
 async fn until<K>(
     api: Api<K>,
     name: &str,
-    condition: impl Condition<K>,
+    is_met: impl Fn(&K) -> bool,
     what: String,
     limit: Duration,
 ) -> Result<(), WaitError>
 where
-    K: kube::Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
 {
-    match tokio::time::timeout(limit, await_condition(api, name, condition)).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(source)) => Err(WaitError::Watch { what, source: Box::new(source) }),
-        Err(_) => Err(WaitError::TooLate { what, limit }),
-    }
+    let mut changes = std::pin::pin!(watch(api, WatchScope::fields(format!("metadata.name={name}"))));
+    let met = async {
+        while let Some(change) = changes.next().await {
+            let is_met = match &change {
+                Change::Replace(all) => all.iter().any(&is_met),
+                Change::Applied(object) => is_met(object),
+                Change::Deleted(_) => false,
+            };
+            if is_met {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(limit, met).await.map_err(|_| WaitError::TooLate { what, limit })
 }

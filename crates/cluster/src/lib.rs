@@ -10,6 +10,7 @@
 
 pub mod connect;
 pub mod events;
+mod follow;
 pub mod install;
 pub mod lease;
 pub mod pace;

@@ -5,14 +5,14 @@
 //! Called by every component.
 
 use std::borrow::Cow;
-use std::fmt::Debug;
 
-use futures::{Stream, StreamExt};
+use futures::stream::{self, Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+use crate::follow::{Collection, Follower, Objects, PageEnd, Step};
 
 /// What happened to the set of watched objects.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,24 +63,22 @@ impl WatchScope {
 /// better to do than to wait with the view it has. Cancel safe: dropping the stream ends the watch.
 pub fn watch<K>(api: Api<K>, scope: WatchScope) -> impl Stream<Item = Change<K>> + Send
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
 {
-    let mut initial: Option<Vec<K>> = None;
-    events(api, scope)
-        .filter_map(move |event| std::future::ready(event.ok().and_then(|event| fold(&mut initial, event))))
+    watch_where_served(api, scope).filter_map(std::future::ready)
 }
 
 /// As [`watch`], of all namespaces, for a kind of which there are many. The objects of a long list are not moved about
 /// while it grows.
 pub fn watch_all<K>(client: &Client, scope: WatchScope) -> impl Stream<Item = Change<K>> + Send + use<K>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
 {
     watch(Api::<Boxed<K>>::all(client.clone()), scope).map(|change| change.map(|object| *object.0))
 }
 
 /// An object on the heap: a pod has kilobytes, and a list that grows copies all of them, again and again.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(transparent)]
 struct Boxed<K>(Box<K>);
 
@@ -112,7 +110,7 @@ impl<K: Resource> Resource for Boxed<K> {
 /// again, ever slower up to twice a minute. Otherwise as [`watch`].
 pub fn watch_optional<K>(api: Api<K>, scope: WatchScope) -> impl Stream<Item = Change<K>> + Send
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
 {
     watch_where_served(api, scope).map(|change| change.unwrap_or_else(|| Change::Replace(Vec::new())))
 }
@@ -121,81 +119,88 @@ where
 /// objects: nothing says that it is not there, once until it is.
 pub fn watch_where_served<K>(api: Api<K>, scope: WatchScope) -> impl Stream<Item = Option<Change<K>>> + Send
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
 {
-    let mut initial: Option<Vec<K>> = None;
-    let mut is_absent = false;
-    events(api, scope).filter_map(move |event| {
-        std::future::ready(match event {
-            Ok(event) => {
-                let change = fold(&mut initial, event);
-                is_absent &= change.is_none();
-                change.map(Some)
+    let watching = Watching { follower: follow(api, scope, PAGE, None), read: Read(Vec::new()), is_absent: false };
+    stream::unfold(watching, |mut watching| async move {
+        loop {
+            let step = watching.follower.next(&mut watching.read).await;
+            if let Some(change) = fold(&mut watching.read.0, &mut watching.is_absent, &step) {
+                return Some((change, watching));
             }
-            Err(Missing::Yes) if !is_absent => {
-                is_absent = true;
-                initial = None;
-                Some(None)
-            }
-            Err(_) => None,
-        })
+        }
     })
 }
 
-/// Whether a watch failed because the kind is not there for us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Missing {
-    Yes,
-    No,
+struct Watching<K> {
+    follower: Follower,
+    read: Read<K>,
+    is_absent: bool,
 }
 
 /// Objects asked for at once in a list. A page costs the API server a look at all that are listed, so that few long ones
 /// are cheaper than many short ones; some ten megabytes of pods.
 const PAGE: u32 = 5_000;
 
-fn events<K>(api: Api<K>, scope: WatchScope) -> impl Stream<Item = Result<watcher::Event<K>, Missing>> + Send
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
-    let config = watcher::Config { label_selector: scope.labels, field_selector: scope.fields, ..Default::default() }
-        .page_size(PAGE);
-    let kind = std::any::type_name::<K>();
-    watcher(api, config).default_backoff().map(move |event| {
-        event.map_err(|error| match missing(&error) {
-            Missing::Yes => {
-                tracing::debug!(kind, error = %error, "this kind can't be listed, will be tried again");
-                Missing::Yes
-            }
-            Missing::No => {
-                tracing::warn!(kind, error = %error, "watch failed, will be restarted");
-                Missing::No
-            }
-        })
-    })
-}
-
-/// A list that says 404 is of a kind that is not served, 403 of one that is not for us.
-fn missing(error: &watcher::Error) -> Missing {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Missing::Yes,
-        _ => Missing::No,
+/// Gathers a list into one change; everything else passes through.
+fn fold<K>(read: &mut Vec<K>, is_absent: &mut bool, step: &Step) -> Option<Option<Change<K>>> {
+    match step {
+        Step::ListBegins => read.clear(),
+        Step::Listed | Step::Quiet { .. } => {}
+        Step::ListEnds { .. } => {
+            *is_absent = false;
+            return Some(Some(Change::Replace(std::mem::take(read))));
+        }
+        Step::Applied => return read.pop().map(|object| Some(Change::Applied(object))),
+        Step::Deleted => return read.pop().map(|object| Some(Change::Deleted(object))),
+        Step::Missing if *is_absent => {}
+        Step::Missing => {
+            *is_absent = true;
+            return Some(None);
+        }
     }
+    None
 }
 
-/// Gathers an initial list into one change; everything else passes through.
-fn fold<K>(initial: &mut Option<Vec<K>>, event: watcher::Event<K>) -> Option<Change<K>> {
-    match event {
-        watcher::Event::Init => {
-            *initial = Some(Vec::new());
-            None
+/// Follows the objects of `api`, from `version` on if there is one.
+pub(crate) fn follow<K: Resource>(api: Api<K>, scope: WatchScope, page: u32, version: Option<String>) -> Follower {
+    let collection = Collection {
+        path: api.resource_url().to_owned(),
+        client: api.into_client(),
+        metadata_only: K::metadata_api(),
+        scope,
+        page,
+        kind: std::any::type_name::<K>(),
+    };
+    Follower::new(collection, version)
+}
+
+/// The objects that were read and are not yet told of.
+pub(crate) struct Read<K>(pub Vec<K>);
+
+impl<K: Resource + DeserializeOwned + Send> Objects for Read<K> {
+    fn read_page(&mut self, text: &str) -> serde_json::Result<PageEnd> {
+        #[derive(Deserialize)]
+        #[serde(bound = "K: DeserializeOwned")]
+        struct Page<K> {
+            #[serde(default)]
+            metadata: PageEnd,
+            items: Option<Vec<K>>,
         }
-        watcher::Event::InitApply(object) => {
-            initial.get_or_insert_default().push(object);
-            None
+        let page: Page<K> = serde_json::from_str(text)?;
+        match page.items {
+            Some(items) if self.0.is_empty() => self.0 = items,
+            Some(items) => self.0.extend(items),
+            None => {}
         }
-        watcher::Event::InitDone => Some(Change::Replace(initial.take().unwrap_or_default())),
-        watcher::Event::Apply(object) => Some(Change::Applied(object)),
-        watcher::Event::Delete(object) => Some(Change::Deleted(object)),
+        Ok(page.metadata)
+    }
+
+    fn read_one(&mut self, text: &str) -> serde_json::Result<String> {
+        let object: K = serde_json::from_str(text)?;
+        let version = object.meta().resource_version.clone().unwrap_or_default();
+        self.0.push(object);
+        Ok(version)
     }
 }
 
@@ -203,38 +208,55 @@ fn fold<K>(initial: &mut Option<Vec<K>>, event: watcher::Event<K>) -> Option<Cha
 mod tests {
     use super::*;
 
+    fn changes(steps: Vec<(Step, Vec<u8>)>) -> Vec<Option<Change<u8>>> {
+        let (mut read, mut is_absent) = (Vec::new(), false);
+        let fold = |(step, objects): (Step, Vec<u8>)| {
+            read.extend(objects);
+            fold(&mut read, &mut is_absent, &step)
+        };
+        steps.into_iter().filter_map(fold).collect()
+    }
+
+    fn end() -> Step {
+        Step::ListEnds { version: "7".into() }
+    }
+
     #[test]
-    fn an_initial_list_becomes_one_replacement() {
-        let mut initial = None;
-        let events = [
-            watcher::Event::Init,
-            watcher::Event::InitApply(1),
-            watcher::Event::InitApply(2),
-            watcher::Event::InitDone,
-            watcher::Event::Apply(3),
-            watcher::Event::Delete(1),
+    fn a_list_becomes_one_replacement() {
+        let steps = vec![
+            (Step::ListBegins, vec![]),
+            (Step::Listed, vec![1]),
+            (Step::Listed, vec![2]),
+            (end(), vec![]),
+            (Step::Applied, vec![3]),
+            (Step::Quiet { version: "9".into() }, vec![]),
+            (Step::Deleted, vec![1]),
         ];
-        let changes: Vec<_> = events.into_iter().filter_map(|event| fold(&mut initial, event)).collect();
-        assert_eq!(changes, [Change::Replace(vec![1, 2]), Change::Applied(3), Change::Deleted(1)]);
+        let expected = [Change::Replace(vec![1, 2]), Change::Applied(3), Change::Deleted(1)].map(Some);
+        assert_eq!(changes(steps), expected);
     }
 
     #[test]
     fn a_list_cut_short_is_forgotten_by_the_next_one() {
-        let mut initial = None;
-        let events = [
-            watcher::Event::Init,
-            watcher::Event::InitApply(1),
-            watcher::Event::Init,
-            watcher::Event::InitApply(2),
-            watcher::Event::InitDone,
+        let steps = vec![
+            (Step::ListBegins, vec![]),
+            (Step::Listed, vec![1]),
+            (Step::ListBegins, vec![]),
+            (Step::Listed, vec![2]),
+            (end(), vec![]),
         ];
-        let changes: Vec<_> = events.into_iter().filter_map(|event| fold(&mut initial, event)).collect();
-        assert_eq!(changes, [Change::Replace(vec![2])]);
+        assert_eq!(changes(steps), [Some(Change::Replace(vec![2]))]);
     }
 
     #[test]
     fn an_empty_cluster_is_a_replacement_too() {
-        let mut initial: Option<Vec<u8>> = None;
-        assert_eq!(fold(&mut initial, watcher::Event::InitDone), Some(Change::Replace(vec![])));
+        assert_eq!(changes(vec![(Step::ListBegins, vec![]), (end(), vec![])]), [Some(Change::Replace(vec![]))]);
+    }
+
+    #[test]
+    fn a_kind_that_is_not_served_is_told_of_once_until_it_is() {
+        let missing = || (Step::Missing, vec![]);
+        let steps = vec![missing(), missing(), (Step::ListBegins, vec![]), (end(), vec![]), missing()];
+        assert_eq!(changes(steps), [None, Some(Change::Replace(vec![])), None]);
     }
 }
